@@ -1,0 +1,46 @@
+# Railyard. `make up` plays the example site on this machine; `make help` lists the rest.
+SHELL := /bin/bash
+PY := .venv/bin/python
+SITE ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup up down clean test check fast format goldens
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: ## virtual environment, system packages, engine and cluster tools (built once)
+	@bash lab/bootstrap.sh
+	@$(PY) -m lab.prerequisites
+	@$(PY) -m lab.engine.install
+	@$(PY) -m lab.cluster.build
+
+up: setup ## play the site and run `pulumi up` (SITE=examples/<name>; default the dev stack)
+	@$(PY) -m lab.up $(SITE)
+
+down: ## stop the lab; leaves nothing running (SITE=... as for up)
+	@if [ -x $(PY) ]; then $(PY) -m lab.down $(SITE); fi
+
+clean: down ## stop the lab and forget its state and the stack's
+	@rm -rf .lab .pulumi
+
+test: setup ## the whole suite, as CI runs it
+	@$(PY) -m lab.suite
+
+check: ## format, lint, types, import contracts, fast tests
+	@bash lab/bootstrap.sh
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/pyright
+	@.venv/bin/lint-imports
+	@$(MAKE) --no-print-directory fast
+
+fast: ## tests that need neither lab, engine nor cluster
+	@.venv/bin/pytest -q -m "not lab and not engine and not cluster and not site"
+
+format: ## format and mend what ruff can mend
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+goldens: ## write the golden files again; read the diff before you commit it
+	@RAILYARD_GOLDENS=1 .venv/bin/pytest -q -m "not lab and not engine and not cluster and not site" tests

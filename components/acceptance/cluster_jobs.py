@@ -1,0 +1,224 @@
+"""Running a probe on the cluster: create its objects, wait for an end, read the log, clean up."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+import yaml
+from kubernetes import config as kube_config
+
+from components.errors import DeviceError
+
+Body = Mapping[str, Any]
+
+POLL_S: Final = 0.5
+"""Seconds between two looks at a running job: a run lasts seconds to minutes."""
+REQUEST_DEADLINE_S: Final = 30.0
+_NOT_FOUND: Final = 404
+_FIRST_ERROR: Final = 400
+
+_PATHS: Final = {
+    ("v1", "Pod"): "/api/v1/namespaces/{ns}/pods",
+    ("v1", "Service"): "/api/v1/namespaces/{ns}/services",
+    ("v1", "ConfigMap"): "/api/v1/namespaces/{ns}/configmaps",
+    ("batch/v1", "Job"): "/apis/batch/v1/namespaces/{ns}/jobs",
+    ("kubeflow.org/v2beta1", "MPIJob"): "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs",
+}
+
+
+class Api(Protocol):
+    """The three verbs that a probe needs."""
+
+    def get(self, path: str) -> Body | None:
+        """The object, or None when there is none."""
+        ...
+
+    def text(self, path: str) -> str:
+        """A log, as text."""
+        ...
+
+    def post(self, path: str, body: Body) -> None:
+        """Create an object."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete an object and what it owns; no error when there is none."""
+        ...
+
+
+class KubernetesApi:
+    """`Api` over the official client, from the text of a kubeconfig."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        """Read the kubeconfig; nothing is connected yet."""
+        document = yaml.safe_load(kubeconfig)
+        # The client library ships no types.
+        make = cast("Callable[[object], Any]", kube_config.new_client_from_config_dict)  # pyright: ignore[reportUnknownMemberType]
+        self._client = make(document)
+
+    def _call(self, method: str, path: str, body: Body | None = None) -> tuple[int, bytes]:
+        """Send one request and return its status and its answer."""
+        sent = self._client.param_serialize(
+            method,
+            path,
+            header_params={"Accept": "application/json, */*", "Content-Type": "application/json"},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
+        answer.read()
+        if answer.status >= _FIRST_ERROR and answer.status != _NOT_FOUND:
+            words = answer.data.decode(errors="replace")
+            raise DeviceError(f"the cluster refused {method} {path}: {answer.status} {words}")
+        return answer.status, answer.data
+
+    def get(self, path: str) -> Body | None:
+        """Read one object or list."""
+        status, data = self._call("GET", path)
+        return None if status == _NOT_FOUND else cast("Body", json.loads(data))
+
+    def text(self, path: str) -> str:
+        """Read a log."""
+        _, data = self._call("GET", path)
+        return data.decode(errors="replace")
+
+    def post(self, path: str, body: Body) -> None:
+        """Create one object."""
+        status, _ = self._call("POST", path, dict(body))
+        if status == _NOT_FOUND:
+            raise DeviceError(f"the cluster has no {path}: is the operator of its kind there?")
+
+    def delete(self, path: str) -> None:
+        """Delete one object with what it owns."""
+        self._call("DELETE", f"{path}?propagationPolicy=Background")
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRun:
+    """One run of one probe on the cluster."""
+
+    log: str
+    ended: bool
+    """The job came to an end of its own within the deadline."""
+    succeeded: bool
+    reason: str
+    """Why it did not end well, in the cluster's words; empty when it did."""
+
+
+def _collection(body: Body) -> str:
+    key = (body["apiVersion"], body["kind"])
+    if key not in _PATHS:
+        raise DeviceError(f"a probe cannot create {key[1]} of {key[0]}")
+    return _PATHS[key].format(ns=body["metadata"]["namespace"])
+
+
+def _path(body: Body) -> str:
+    return f"{_collection(body)}/{body['metadata']['name']}"
+
+
+def run_probe(
+    api: Api,
+    objects: Sequence[Body],
+    watched: Body,
+    *,
+    deadline_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> ProbeRun:
+    """Create a probe's objects, wait for the watched job's end, read its log, delete all.
+
+    Args:
+        api: The cluster.
+        objects: Jobs, MPIJobs, Services in the order of creation.
+        watched: The job whose end is the probe's end.
+        deadline_s: Seconds until the probe is given up.
+        clock: A monotonic clock in seconds.
+    """
+    for body in objects:
+        _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
+    try:
+        for body in objects:
+            api.post(_collection(body), body)
+        return _await_end(api, watched, deadline=clock() + deadline_s, clock=clock)
+    finally:
+        for body in reversed(objects):
+            api.delete(_path(body))
+
+
+def _remove(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]) -> None:
+    """Delete what a killed run left behind, and wait until it is gone."""
+    api.delete(_path(body))
+    while api.get(_path(body)) is not None and clock() < deadline:
+        _pause()
+
+
+def _pause() -> None:
+    time.sleep(POLL_S)  # noqa: TID251 - every loop around it has a deadline and says what it waits for
+
+
+def _await_end(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]) -> ProbeRun:
+    while True:
+        current = api.get(_path(body)) or {}
+        end = _end_of(current)
+        if end is not None:
+            return ProbeRun(_log_of(api, body), ended=True, succeeded=end == "", reason=end)
+        if clock() >= deadline:
+            return ProbeRun(
+                _log_of(api, body), ended=False, succeeded=False, reason=_why_waiting(api, body)
+            )
+        _pause()
+
+
+def _conditions(current: Body) -> list[Body]:
+    return list(current.get("status", {}).get("conditions") or [])
+
+
+def _end_of(current: Body) -> str | None:
+    """None while it runs; an empty text when it ended well; else the reason."""
+    for condition in _conditions(current):
+        if condition.get("status") != "True":
+            continue
+        if condition["type"] in {"Succeeded", "Complete"}:
+            return ""
+        if condition["type"] == "Failed":
+            return f"{condition.get('reason', '')} {condition.get('message', '')}".strip()
+    return None
+
+
+def _pods(api: Api, body: Body) -> list[Body]:
+    namespace = body["metadata"]["namespace"]
+    name = body["metadata"]["name"]
+    label = "training.kubeflow.org/job-name" if body["kind"] == "MPIJob" else "job-name"
+    answer = api.get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={label}%3D{name}")
+    return list((answer or {}).get("items") or [])
+
+
+def _is_launcher(pod: Body) -> bool:
+    role = pod["metadata"].get("labels", {}).get("training.kubeflow.org/job-role", "launcher")
+    return role == "launcher"
+
+
+def _log_of(api: Api, body: Body) -> str:
+    logs: list[str] = []
+    for pod in _pods(api, body):
+        meta = pod["metadata"]
+        if _is_launcher(pod) and pod.get("status", {}).get("phase") not in {None, "Pending"}:
+            path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log"
+            logs.append(api.text(path))
+    return "".join(logs)
+
+
+def _why_waiting(api: Api, body: Body) -> str:
+    for pod in _pods(api, body):
+        for condition in _conditions(pod):
+            if condition["type"] == "PodScheduled" and condition.get("status") == "False":
+                name = pod["metadata"]["name"]
+                return f"pod {name} is not scheduled: {condition.get('message', '')}"
+    phases = ", ".join(
+        f"{pod['metadata']['name']} {pod.get('status', {}).get('phase')}"
+        for pod in _pods(api, body)
+    )
+    return f"no end within the deadline; pods: {phases or 'none'}"

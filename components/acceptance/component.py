@@ -1,0 +1,58 @@
+"""The proof as two Pulumi resources: evidence, which always succeeds, and the gate."""
+
+from __future__ import annotations
+
+import pulumi
+
+from components.acceptance.run import AcceptRequest, render_accept_request
+from components.handoffs import AcceptanceReport, JobsReady
+from components.planning import ClusterPlan
+from components.remote.component import LocalCall, Remote, local_call
+from components.repair import EVIDENCE_STEP, VERDICT_STEP
+
+
+class Acceptance(pulumi.ComponentResource):
+    """Prove the whole path, and fail the update with the verdict table if it is not proven.
+
+    Args:
+        name: Name of the component.
+        plan: The whole plan: its digest is part of the evidence's input.
+        remote: Secrets of this run.
+        jobs: The handoff of the stage before.
+        run: Number of this proof; the same number asks for no new one.
+        opts: Resource options of the component.
+    """
+
+    report: AcceptanceReport
+
+    def __init__(
+        self,
+        name: str,
+        plan: ClusterPlan,
+        remote: Remote,
+        jobs: JobsReady,
+        run: int,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("railyard:acceptance:Acceptance", name, {}, opts)
+        request = AcceptRequest(run, plan.digest, plan.stack, remote.provenance, plan.acceptance)
+        environment: dict[str, pulumi.Input[str]] = {
+            "RAILYARD_SECRET_KUBECONFIG": pulumi.Output.secret(jobs.access.kubeconfig)
+        }
+        for source in plan.acceptance.sources:
+            environment |= remote.environment(source.endpoint)
+        evidence = local_call(
+            LocalCall(EVIDENCE_STEP, "accept run", render_accept_request(request), environment),
+            pulumi.ResourceOptions(parent=self, depends_on=[jobs.gate]),
+        )
+        gate = local_call(
+            LocalCall(
+                VERDICT_STEP,
+                f"accept gate --{plan.acceptance.gate} --stack {plan.stack}",
+                evidence.stdout,
+                {},
+            ),
+            pulumi.ResourceOptions(parent=self, depends_on=[evidence]),
+        )
+        self.report = AcceptanceReport(gate.stdout)
+        self.register_outputs({})

@@ -1,0 +1,147 @@
+"""Counters of every hop, read before and after a probe, and what they grew by."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from components.acceptance.evidence import Hop, diff_counters
+from components.acceptance.plan import CounterSource, HopPlan
+from components.errors import DeviceError
+from components.fabric.device import read_counters
+from components.fabric.drivers.base import PortCounters
+from components.remote.host_session import run_on_host
+
+READ_DEADLINE_S: Final = 20.0
+_ETHTOOL: Final = re.compile(r"^\s*([a-z0-9_]+): (\d+)\s*$", re.MULTILINE)
+
+_READ: Final = """echo '=== {name}'
+sudo -n ethtool -S {name}
+for file in /sys/class/net/{name}/device/infiniband/*/ports/1/hw_counters/out_of_sequence; do
+  if [ -r "$file" ]; then echo "out_of_sequence: $(cat "$file")"; fi
+done
+"""
+"""`out_of_sequence` is an RDMA hardware counter; ethtool does not show it."""
+
+Counters = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Counters of all devices at one time."""
+
+    counters: Mapping[tuple[str, str], Counters]
+    """(device, interface) to counter name to value."""
+    unreachable: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Device to why it could not be read."""
+
+
+async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, str]) -> Snapshot:
+    """Read every device once, together; one that fails does not hide the others."""
+    answers = await asyncio.gather(
+        *(_read(source, secrets) for source in sources), return_exceptions=True
+    )
+    counters: dict[tuple[str, str], Counters] = {}
+    unreachable: dict[str, str] = {}
+    for source, answer in zip(sources, answers, strict=True):
+        device = source.endpoint.device
+        if isinstance(answer, DeviceError):
+            unreachable[device] = str(answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            counters |= {(device, name): found for name, found in answer.items()}
+    return Snapshot(counters, unreachable)
+
+
+async def _read(source: CounterSource, secrets: Mapping[str, str]) -> Mapping[str, Counters]:
+    endpoint = source.endpoint
+    if source.os != "linux":
+        secret = secrets.get(endpoint.password_secret or "", "")
+        ports = await asyncio.to_thread(
+            read_counters, endpoint, source.os, source.interfaces, secret
+        )
+        return {name: flatten_port(port) for name, port in ports.items()}
+    command = "".join(_READ.format(name=name) for name in source.interfaces)
+    key = secrets.get(endpoint.private_key_secret or "", "")
+    answer = await run_on_host(endpoint, key, command, deadline_s=READ_DEADLINE_S)
+    return parse_ethtool(answer.stdout, source)
+
+
+def flatten_port(port: PortCounters) -> dict[str, int]:
+    """A switch port's counters by name: received by priority, sent by traffic class."""
+    flat = {"ecn_marked": port.ecn_marked, "rx_discards": port.rx_discards}
+    for number, counted in port.by_priority.items():
+        flat[f"rx_prio{number}_bytes"] = counted.rx_bytes
+        flat[f"tx_tc{number}_bytes"] = counted.tx_bytes
+    return flat
+
+
+def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
+    """Split the answers of `ethtool -S` by interface.
+
+    Raises:
+        DeviceError: An interface is missing or printed no counter.
+    """
+    found: dict[str, Counters] = {}
+    for block in text.split("=== ")[1:]:
+        name, _, body = block.partition("\n")
+        found[name.strip()] = {key: int(value) for key, value in _ETHTOOL.findall(body)}
+    lacking = [name for name in source.interfaces if not found.get(name)]
+    if lacking:
+        raise DeviceError(f"{source.endpoint.where}: `ethtool -S {lacking[0]}` printed no counters")
+    return found
+
+
+def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
+    """What one hop counted of a probe, or why that is not known."""
+    place = (hop.device, hop.interface)
+    base = Hop(
+        rail=hop.rail,
+        direction=hop.direction,
+        role=hop.role,
+        device=hop.device,
+        interface=hop.interface,
+    )
+    for snapshot in (before, after):
+        if hop.device in snapshot.unreachable:
+            detail = snapshot.unreachable[hop.device].splitlines()[0]
+            return base.model_copy(update={"status": "unreachable", "detail": detail})
+    grown = diff_counters(before.counters.get(place, {}), after.counters.get(place, {}))
+    if not grown:
+        return base.model_copy(update={"status": "not_observed", "detail": "no counters"})
+    return base.model_copy(update=_fields(hop, grown))
+
+
+_CLASS_NAMES: Final = {
+    "sender_nic": r"tx_prio(\d)_bytes",
+    "receiver_nic": r"rx_prio(\d)_bytes",
+    "switch_ingress": r"rx_prio(\d)_bytes",
+    "switch_egress": r"tx_tc(\d)_bytes",
+}
+"""Counter of each class as ethtool (mlx5) and the switch drivers name it."""
+
+
+def _fields(hop: HopPlan, grown: Counters) -> dict[str, object]:
+    pattern = re.compile(_CLASS_NAMES[hop.role])
+    classes = {
+        int(match[1]): value
+        for name, value in grown.items()
+        if (match := pattern.fullmatch(name)) is not None
+    }
+    return {
+        "bytes_by_class": classes,
+        "total_bytes": sum(classes.values()),
+        "pause_frames": _sum(grown, r"[rt]x_prio\d_pause"),
+        "discards": _sum(grown, r"(rx_out_of_buffer|rx_discards_phy|rx_discards)"),
+        "out_of_sequence": _sum(grown, r"out_of_sequence"),
+        "ecn_marked": _sum(grown, "ecn_marked"),
+    }
+
+
+def _sum(grown: Counters, pattern: str) -> int | None:
+    values = [value for name, value in grown.items() if re.fullmatch(pattern, name)]
+    return sum(values) if values else None

@@ -1,0 +1,193 @@
+"""Evidence of acceptance: what was planned, what the logs said, what every hop counted.
+
+It is the output of `railyard accept run` and the input of the gate. It says nothing about good or
+bad; `judge.py` does. Its JSON form is indented and holds no long line, because the engine's plugin
+protocol breaks lines of 64 KiB; raw logs stay in files, and only their digests are in here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from components.acceptance.log_model import NcclLog, ParseProblem, PerftestLog
+from components.acceptance.nccl_log import parse_nccl_log
+from components.acceptance.perftest_log import parse_perftest_log
+from components.errors import UsageError
+from components.model.units import Frozen
+
+SCHEMA_VERSION = 1
+_TAIL_LINES = 25
+_TAIL_COLUMNS = 300
+"""Enough of a log's end to read in a report without the file."""
+
+HopRole = Literal["sender_nic", "switch_ingress", "switch_egress", "receiver_nic"]
+HopStatus = Literal["observed", "not_observed", "unreachable"]
+Outcome = Literal["completed", "failed", "timed_out", "not_run"]
+
+
+class RailLimit(Frozen):
+    """What the slowest link of a rail can carry."""
+
+    name: str
+    line_rate_gbit_s: float
+
+
+class Limits(Frozen):
+    """What the plan expects of every probe, with the factors that make the floors."""
+
+    transport: Literal["roce", "ib"] = "roce"
+    require_gdr: bool = True
+    priority: int | None = None
+    """The priority of RDMA on NICs and at switch ingress; None where the fabric has none (IB)."""
+    traffic_class: int | None = None
+    """The egress traffic class of that priority."""
+    rdma_mtu_bytes: int = 4096
+    rails: tuple[RailLimit, ...] = ()
+    pair_fraction: float = 0.90
+    """Least `ib_write_bw` average over line rate: NVIDIA's ngc_multinode_perf and Imbue; seed 000
+    measured 0.924."""
+    nccl_fraction: float = 0.85
+    """Least NCCL bus bandwidth over the line rate of all rails; seed 000 measured 0.916."""
+    class_fraction: float = 0.95
+    """Least share of a probe's bytes in the planned class: the rest is ARP, ping, management."""
+
+
+class Probe(Frozen):
+    """One planned probe."""
+
+    name: str
+    kind: Literal["perftest", "nccl"]
+    rails: tuple[str, ...]
+    nodes: tuple[str, ...]
+    """perftest: sender, receiver. NCCL: the hosts of the workers."""
+    ranks: int = 0
+    """NCCL: ranks that must take part."""
+    workers: tuple[str, ...] = ()
+    """NCCL: pod names that must take part; empty to check their number only."""
+
+
+class Hop(Frozen):
+    """What one interface on the path counted of one direction of a probe, as after minus before."""
+
+    rail: str
+    direction: str
+    """`gpu01 -> gpu02`."""
+    role: HopRole
+    device: str
+    interface: str
+    status: HopStatus = "observed"
+    detail: str = ""
+    """Why it was not observed."""
+    total_bytes: int = 0
+    bytes_by_class: dict[int, int] = Field(default_factory=dict[int, int])
+    """Priorities at NICs and switch ingress, traffic classes at switch egress."""
+    pause_frames: int | None = None
+    discards: int | None = None
+    out_of_sequence: int | None = None
+    ecn_marked: int | None = None
+
+    @property
+    def place(self) -> str:
+        """How the hop is named to a person."""
+        return f"{self.device} {self.interface}"
+
+
+class ProbeEvidence(Frozen):
+    """One probe as it ran."""
+
+    probe: Probe
+    outcome: Outcome
+    detail: str = ""
+    """Of a probe that did not complete: what was seen last."""
+    exit_code: int | None = None
+    duration_s: float = 0.0
+    command: str = ""
+    log_file: str = ""
+    log_sha256: str = ""
+    log_bytes: int = 0
+    log_tail: tuple[str, ...] = ()
+    nccl: NcclLog | None = None
+    perftest: PerftestLog | None = None
+    problem: ParseProblem | None = None
+    hops: tuple[Hop, ...] = ()
+
+
+class Unreachable(Frozen):
+    """A device that could not be asked."""
+
+    device: str
+    address: str
+    detail: str
+
+
+class Evidence(Frozen):
+    """One run of acceptance."""
+
+    schema_version: int = SCHEMA_VERSION
+    cluster: str
+    plan_digest: str
+    run: int
+    started_at: str
+    """UTC, ISO 8601."""
+    finished_at: str
+    provenance: Literal["real", "lab"]
+    """`lab`: devices and numbers are simulated, and every report says so."""
+    limits: Limits
+    probes: tuple[ProbeEvidence, ...]
+    unreachable: tuple[Unreachable, ...] = ()
+    facts: dict[str, str] = Field(default_factory=dict[str, str])
+    """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
+
+
+def digest_log(probe: Probe, log: str, *, outcome: Outcome, log_file: str = "") -> ProbeEvidence:
+    """The evidence of a probe's log: parsed, with its fingerprint and its end.
+
+    Args:
+        probe: The planned probe.
+        log: The whole log; of a perftest, the client's.
+        outcome: How the job ended.
+        log_file: Where the raw log was written.
+    """
+    data = log.encode("utf-8", "replace")
+    parsed = parse_nccl_log(log) if probe.kind == "nccl" else parse_perftest_log(log)
+    return ProbeEvidence(
+        probe=probe,
+        outcome=outcome,
+        log_file=log_file,
+        log_sha256=hashlib.sha256(data).hexdigest(),
+        log_bytes=len(data),
+        log_tail=tuple(line[:_TAIL_COLUMNS] for line in log.splitlines()[-_TAIL_LINES:]),
+        nccl=parsed if isinstance(parsed, NcclLog) else None,
+        perftest=parsed if isinstance(parsed, PerftestLog) else None,
+        problem=parsed if isinstance(parsed, ParseProblem) else None,
+    )
+
+
+def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """What each counter grew by; a counter that went back was cleared, and counts from zero."""
+    return {
+        name: value - before.get(name, 0) if value >= before.get(name, 0) else value
+        for name, value in after.items()
+    }
+
+
+def dump_evidence(evidence: Evidence) -> str:
+    """The JSON form: indented, so that no line is long."""
+    return json.dumps(evidence.model_dump(mode="json"), indent=1, sort_keys=True)
+
+
+def parse_evidence(text: str) -> Evidence:
+    """Reads the JSON form.
+
+    Raises:
+        UsageError: The text is no evidence of this version.
+    """
+    try:
+        return Evidence.model_validate_json(text)
+    except ValidationError as error:
+        raise UsageError(f"this is no acceptance evidence: {error}") from error

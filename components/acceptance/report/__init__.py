@@ -1,0 +1,1 @@
+"""The acceptance report: HTML, Markdown, CTRF and JSON."""

@@ -1,0 +1,240 @@
+"""The acceptance report as one HTML file that needs nothing else, readable in light and dark."""
+
+from __future__ import annotations
+
+from html import escape
+
+from components.acceptance.evidence import Hop, ProbeEvidence
+from components.acceptance.judge import Report, nccl_floor
+from components.acceptance.judge_path import show_size
+from components.acceptance.report.plot import Level, draw_busbw
+from components.acceptance.report.style import STYLE
+from components.acceptance.verdict import Finding
+
+_ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
+_BITS = 8
+
+
+def render_html(report: Report) -> str:
+    """Renders a report: verdicts first, what to do next, then the evidence."""
+    evidence = report.evidence
+    title = f"{evidence.cluster}: acceptance {report.verdict}"
+    parts = [
+        _head(report),
+        _lab_banner(report),
+        _probe_table(report),
+        _next_steps(report),
+        _plots(report),
+        _finding_table(report),
+        _hop_table(report),
+        _warnings(report),
+        _logs(report),
+        _inventory(report),
+    ]
+    body = "\n".join(part for part in parts if part)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _head(report: Report) -> str:
+    evidence = report.evidence
+    passed = sum(report.verdict_of(item.probe.name) == "passed" for item in evidence.probes)
+    return (
+        f"<header><h1>{escape(evidence.cluster)} <small>acceptance</small></h1>"
+        f"<p>{_badge(report.verdict)} <strong>{passed} of {report.planned}</strong> planned probes "
+        f"passed · run {evidence.run} · {escape(evidence.started_at)} to "
+        f"{escape(evidence.finished_at)} · plan <code>{escape(evidence.plan_digest)}</code></p>"
+        "</header>"
+    )
+
+
+def _lab_banner(report: Report) -> str:
+    if report.evidence.provenance != "lab":
+        return ""
+    return (
+        '<p class="banner"><strong>Simulated lab.</strong> Switch, hosts and NICs are emulated, '
+        "and the numbers below are computed from their state. They prove the configuration, "
+        "not the speed of any hardware.</p>"
+    )
+
+
+def _probe_table(report: Report) -> str:
+    probes = sorted(
+        report.evidence.probes, key=lambda item: _ORDER[report.verdict_of(item.probe.name)]
+    )
+    rows = [_probe_row(report, item) for item in probes]
+    rows += [
+        f"<tr><td>{_badge(item.verdict)}</td><td>{escape(item.subject)}</td><td>unreachable</td>"
+        f"<td>{escape(item.actual)}</td></tr>"
+        for item in report.findings
+        if item.check == "reachable"
+    ]
+    return (
+        "<section><h2>Verdicts</h2><div class=scroll><table><thead><tr><th>verdict</th>"
+        "<th>probe</th><th>measured</th><th>why</th></tr></thead><tbody>"
+        + "".join(rows)
+        + "</tbody></table></div>"
+        "</section>"
+    )
+
+
+def _probe_row(report: Report, item: ProbeEvidence) -> str:
+    name = item.probe.name
+    findings = [finding for finding in report.findings if finding.subject == name]
+    findings.sort(key=lambda finding: _ORDER[finding.verdict])
+    bandwidth = next((found.actual for found in findings if found.check == "bandwidth"), "-")
+    worst = findings[0] if findings else None
+    if worst is None or worst.verdict == "passed":
+        why = f"all {len(findings)} checks passed"
+    else:
+        why = worst.detail if worst.check == "traffic class" else f"{worst.check}: {worst.text}"
+    return (
+        f"<tr><td>{_badge(report.verdict_of(name))}</td><td class=name>{escape(name)}<br>"
+        f"<small>{escape(' · '.join(item.probe.rails))}</small></td>"
+        f"<td class=number>{escape(bandwidth)}</td><td>{escape(why)}</td></tr>"
+    )
+
+
+def _next_steps(report: Report) -> str:
+    steps: dict[str, list[str]] = {}
+    for finding in report.findings:
+        if finding.verdict in ("failed", "error") and finding.next_step:
+            steps.setdefault(finding.next_step, []).append(f"{finding.subject} ({finding.check})")
+    if not steps:
+        return ""
+    items = "".join(
+        f"<li>{escape(step)}<br><small>{escape(', '.join(dict.fromkeys(of)))}</small></li>"
+        for step, of in steps.items()
+    )
+    return f"<section><h2>What to do next</h2><ol>{items}</ol></section>"
+
+
+def _plots(report: Report) -> str:
+    parts: list[str] = []
+    for item in report.evidence.probes:
+        rows = [row for row in item.nccl.rows if row.size_bytes] if item.nccl else []
+        if not rows:
+            continue
+        limits = report.evidence.limits
+        floor, origin = nccl_floor(limits, item.probe.rails)
+        rates = {rail.name: rail.line_rate_gbit_s for rail in limits.rails}
+        limit = sum(rates.get(rail, 0.0) for rail in item.probe.rails) / _BITS
+        svg = draw_busbw(rows, Level("floor", floor), Level("line rate", limit))
+        parts.append(
+            f"<section><h2>Bandwidth over size: {escape(item.probe.name)}</h2>"
+            f"<figure>{svg}<figcaption>Floor: {escape(origin)}. Rows from 1 GiB on are judged."
+            "</figcaption></figure></section>"
+        )
+    return "".join(parts)
+
+
+def _finding_table(report: Report) -> str:
+    ordered = sorted(report.findings, key=lambda item: _ORDER[item.verdict])
+    return (
+        "<section><h2>All checks</h2><div class=scroll><table><thead><tr><th>verdict</th>"
+        "<th>probe</th><th>check</th><th>expected</th><th>actual</th></tr></thead><tbody>"
+        + "".join(_finding_row(item) for item in ordered)
+        + "</tbody></table></div></section>"
+    )
+
+
+def _finding_row(item: Finding) -> str:
+    detail = f"<br><small>{escape(item.detail)}</small>" if item.detail else ""
+    return (
+        f"<tr><td>{_badge(item.verdict)}</td><td class=name>{escape(item.subject)}</td>"
+        f"<td>{escape(item.check)}</td><td>{escape(item.expected)}</td>"
+        f"<td>{escape(item.actual)}{detail}</td></tr>"
+    )
+
+
+def _hop_table(report: Report) -> str:
+    rows = [_hop_row(item, hop) for item in report.evidence.probes for hop in item.hops]
+    if not rows:
+        return ""
+    return (
+        "<section><h2>Counters of every hop</h2><p><small>Growth during the probe. NICs and switch "
+        "ingress count by priority (p), switch egress by traffic class (tc).</small></p>"
+        "<div class=scroll><table><thead><tr><th>probe</th><th>rail, direction</th><th>hop</th>"
+        "<th>bytes</th><th>by class</th><th>lost</th></tr></thead><tbody>"
+        + "".join(rows)
+        + "</tbody></table></div></section>"
+    )
+
+
+def _hop_row(item: ProbeEvidence, hop: Hop) -> str:
+    place = f"{escape(hop.place)}<br><small>{hop.role.replace('_', ' ')}</small>"
+    where = f"{escape(hop.rail)}<br><small>{escape(hop.direction)}</small>"
+    start = f"<tr><td>{escape(item.probe.name)}</td><td>{where}</td><td>{place}</td>"
+    if hop.status != "observed":
+        what = f"{hop.status.replace('_', ' ')}: {hop.detail}".rstrip(": ")
+        return f"{start}<td colspan=3>{escape(what)}</td></tr>"
+    unit = "tc" if hop.role == "switch_egress" else "p"
+    classes = ", ".join(
+        f"{unit}{number}: {show_size(size)}"
+        for number, size in sorted(hop.bytes_by_class.items())
+        if size
+    )
+    return (
+        f"{start}<td class=number>{show_size(hop.total_bytes)}</td><td>{classes or '-'}</td>"
+        f"<td>{_lost(hop)}</td></tr>"
+    )
+
+
+def _lost(hop: Hop) -> str:
+    """What a hop lost or held back; what it does not count is not called none."""
+    counts = {
+        "discards": hop.discards,
+        "out of sequence": hop.out_of_sequence,
+        "pauses": hop.pause_frames,
+        "ECN marked": hop.ecn_marked,
+    }
+    known = {name: count for name, count in counts.items() if count is not None}
+    grown = [f"{name} {count}" for name, count in known.items() if count]
+    if grown:
+        return ", ".join(grown)
+    return f"none ({', '.join(known)})" if known else "not read"
+
+
+def _warnings(report: Report) -> str:
+    if not report.warnings:
+        return ""
+    items = "".join(
+        f"<li>{escape(item.subject)}: {escape(item.text)}</li>" for item in report.warnings
+    )
+    return (
+        "<section><h2>Warnings</h2><p><small>They do not fail a probe.</small></p>"
+        f"<ul>{items}</ul></section>"
+    )
+
+
+def _logs(report: Report) -> str:
+    parts: list[str] = []
+    for item in report.evidence.probes:
+        tail = "\n".join(item.log_tail)
+        kept = f" · whole log: <code>{escape(item.log_file)}</code>" if item.log_file else ""
+        parts.append(
+            f"<details><summary>{escape(item.probe.name)}</summary>"
+            f"<p><small>{escape(item.command)}<br>{item.log_bytes} bytes · sha256 "
+            f"<code>{escape(item.log_sha256)}</code>{kept}</small></p>"
+            f"<pre>{escape(tail)}</pre></details>"
+        )
+    return f"<section><h2>Ends of the logs</h2>{''.join(parts)}</section>"
+
+
+def _inventory(report: Report) -> str:
+    facts = report.evidence.facts
+    if not facts:
+        return ""
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
+        for name, value in sorted(facts.items())
+    )
+    return f"<section><h2>Inventory</h2><div class=scroll><table>{rows}</table></div></section>"
+
+
+def _badge(verdict: str) -> str:
+    return f'<span class="badge {verdict}">{verdict}</span>'

@@ -1,0 +1,42 @@
+"""The style sheet of the report: two themes by variables, no fonts or pictures from elsewhere."""
+
+from __future__ import annotations
+
+STYLE = """\
+:root { color-scheme: light dark; --page: #ffffff; --card: #f6f7f9; --ink: #1b2027;
+  --soft: #5c6672; --rule: #d9dee4; --series: #1f6fb2; --series-2: #b26a00;
+  --passed: #17703c; --failed: #b3261e; --error: #8a4b00; --skipped: #56606b; }
+@media (prefers-color-scheme: dark) {
+  :root { --page: #14181d; --card: #1d232a; --ink: #e8ecf1; --soft: #a3adb8; --rule: #36404b;
+    --series: #6cb6f0; --series-2: #f0b05a; --passed: #6fd394; --failed: #ff8f86;
+    --error: #ffb866; --skipped: #aab4bf; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
+main { max-width: 1080px; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
+h1 { font-size: 1.7rem; margin: 0 0 .4rem; } h1 small { font-weight: 400; color: var(--soft); }
+h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; }
+small, figcaption { color: var(--soft); font-size: .86rem; }
+code, pre { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, monospace; font-size: .84rem; }
+pre { background: var(--card); border: 1px solid var(--rule); border-radius: 6px;
+  padding: .75rem; overflow-x: auto; line-height: 1.35; }
+code { overflow-wrap: anywhere; }
+.banner { border: 1px solid var(--error); border-left-width: 6px; border-radius: 6px;
+  padding: .6rem .9rem; background: var(--card); }
+.scroll { overflow-x: auto; border: 1px solid var(--rule); border-radius: 6px; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .45rem .7rem;
+  border-bottom: 1px solid var(--rule); }
+tr:last-child > * { border-bottom: 0; }
+thead th { background: var(--card); color: var(--soft); font-weight: 600; font-size: .86rem; }
+.name { white-space: nowrap; }
+.number { font-variant-numeric: tabular-nums; }
+.badge { display: inline-block; min-width: 4.6em; text-align: center; padding: .05rem .5rem;
+  border: 1.5px solid currentColor; border-radius: 999px; font-weight: 600; font-size: .84rem; }
+.passed { color: var(--passed); } .failed { color: var(--failed); }
+.error { color: var(--error); } .skipped { color: var(--skipped); }
+figure { margin: 0; } figure svg { width: 100%; height: auto; }
+figure svg text { font-family: inherit !important; }
+details { border-top: 1px solid var(--rule); padding: .4rem 0; }
+summary { cursor: pointer; } li { margin: .35rem 0; }
+"""

@@ -1,0 +1,125 @@
+"""The report as a verdict table for a terminal, as Markdown, and as CTRF JSON for other tools."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from components.acceptance.judge import Report
+from components.acceptance.verdict import Finding, Verdict
+
+_CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
+    "passed": "passed",
+    "failed": "failed",
+    "skipped": "skipped",
+    "error": "other",
+}
+_LAB_NOTE = "Simulated lab: numbers are computed from the state of emulated devices."
+
+
+def render_table(report: Report) -> str:
+    """The verdict table of the gate: one line a probe, then what is wrong and what to do."""
+    rows = [("verdict", "probe", "measured")]
+    for item in report.evidence.probes:
+        name = item.probe.name
+        rows.append((report.verdict_of(name).upper(), name, _measured(report, name)))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    for finding in _unsettled(report):
+        lines.append("")
+        lines.append(f"{finding.verdict.upper()} {finding.subject}: {_headline(finding)}")
+        if finding.detail and finding.detail not in lines[-1]:
+            lines.append(f"  {finding.detail}")
+        if finding.next_step:
+            lines.append(f"  next: {finding.next_step}")
+    lines += [f"warning {item.subject}: {item.text}" for item in report.warnings]
+    lines += [_LAB_NOTE] if report.evidence.provenance == "lab" else []
+    lines.append(f"acceptance {report.verdict}: {report.planned} probes planned")
+    return "\n".join(lines) + "\n"
+
+
+def render_markdown(report: Report) -> str:
+    """The report for a pull request or a ticket."""
+    evidence = report.evidence
+    lines = [
+        f"# {evidence.cluster}: acceptance {report.verdict}",
+        "",
+        (
+            f"Run {evidence.run}, {evidence.started_at} to {evidence.finished_at}, "
+            f"plan `{evidence.plan_digest}`."
+        ),
+    ]
+    if evidence.provenance == "lab":
+        lines += ["", f"> {_LAB_NOTE}"]
+    lines += ["", "| verdict | probe | check | expected | actual |", "|---|---|---|---|---|"]
+    for item in report.findings:
+        cells = (item.verdict, item.subject, item.check, item.expected, item.actual)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    unsettled = _unsettled(report)
+    if unsettled:
+        lines += ["", "## What to do next", ""]
+        lines += [
+            f"- {item.subject}: {_headline(item)}. {item.next_step}".rstrip() for item in unsettled
+        ]
+    if report.warnings:
+        lines += ["", "## Warnings", ""]
+        lines += [f"- {item.subject}: {item.text}" for item in report.warnings]
+    return "\n".join(lines) + "\n"
+
+
+def render_ctrf(report: Report) -> str:
+    """The report in the Common Test Report Format."""
+    tests = [
+        {
+            "name": f"{item.subject}: {item.check}",
+            "status": _CTRF_STATUS[item.verdict],
+            "duration": 0,
+            "suite": item.subject,
+            "message": item.text,
+            "trace": item.detail,
+        }
+        for item in report.findings
+    ]
+    counts = {
+        status: sum(test["status"] == status for test in tests)
+        for status in ("passed", "failed", "skipped", "other")
+    }
+    document = {
+        "reportFormat": "CTRF",
+        "specVersion": "0.0.0",
+        "results": {
+            "tool": {"name": "railyard"},
+            "summary": {"tests": len(tests), "pending": 0, "start": 0, "stop": 0, **counts},
+            "tests": tests,
+            "environment": {
+                "appName": report.evidence.cluster,
+                "extra": {
+                    "provenance": report.evidence.provenance,
+                    "planDigest": report.evidence.plan_digest,
+                    "startedAt": report.evidence.started_at,
+                },
+            },
+        },
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _unsettled(report: Report) -> list[Finding]:
+    found = [item for item in report.findings if item.verdict in ("failed", "error")]
+    return sorted(found, key=lambda item: item.verdict == "error")
+
+
+def _headline(finding: Finding) -> str:
+    if finding.detail.startswith("wrong traffic class"):
+        return finding.detail
+    return f"{finding.check}: {finding.text}"
+
+
+def _measured(report: Report, probe: str) -> str:
+    for finding in report.findings:
+        if finding.subject == probe and finding.check == "bandwidth":
+            return f"{finding.actual} ({finding.expected})"
+    return "not measured"

@@ -1,0 +1,160 @@
+"""`railyard accept run`: run the probes in pods, read every hop's counters, print the evidence.
+
+It always ends well, with evidence: what could not be run or read is in it as such. The judgement
+is the gate's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from components.acceptance.cluster_jobs import Api, KubernetesApi, ProbeRun, run_probe
+from components.acceptance.counters import Snapshot, measure_hop, read_snapshot
+from components.acceptance.evidence import (
+    Evidence,
+    Outcome,
+    ProbeEvidence,
+    Unreachable,
+    digest_log,
+)
+from components.acceptance.plan import AcceptancePlan, ProbePlan
+from components.errors import Bug
+from components.jobs.plan import number_objects
+from components.plan_json import to_json
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptRequest:
+    """What the evidence resource hands to `railyard accept run` on stdin."""
+
+    run: int
+    plan_digest: str
+    stack: str
+    provenance: Literal["real", "lab"]
+    acceptance: AcceptancePlan
+
+
+def render_accept_request(request: AcceptRequest) -> str:
+    """The request as indented JSON: a change of it is a new proof."""
+    return json.dumps(to_json(request), indent=1, sort_keys=True) + "\n"
+
+
+def parse_accept_request(text: str) -> AcceptRequest:
+    """Read a request.
+
+    Raises:
+        Bug: The text is no request: only our own component writes them.
+    """
+    try:
+        return TypeAdapter(AcceptRequest).validate_json(text)
+    except ValidationError as error:
+        raise Bug(f"the acceptance request cannot be read: {error}") from error
+
+
+def collect_evidence(
+    request: AcceptRequest, secrets: Mapping[str, str], kubeconfig: str, folder: Path
+) -> Evidence:
+    """Run all probes, one after the other, and measure each.
+
+    Args:
+        request: What to run.
+        secrets: Secret name to value.
+        kubeconfig: Text of the kubeconfig.
+        folder: Where the raw logs go.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    started = _now()
+    api = KubernetesApi(kubeconfig)
+    probes, unreachable = asyncio.run(_run_all(api, request, secrets, folder))
+    return Evidence(
+        cluster=request.acceptance.cluster,
+        plan_digest=request.plan_digest,
+        run=request.run,
+        started_at=started,
+        finished_at=_now(),
+        provenance=request.provenance,
+        limits=request.acceptance.limits,
+        probes=tuple(probes),
+        unreachable=unreachable,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+async def _run_all(
+    api: Api, request: AcceptRequest, secrets: Mapping[str, str], folder: Path
+) -> tuple[list[ProbeEvidence], tuple[Unreachable, ...]]:
+    plan = request.acceptance
+    found: list[ProbeEvidence] = []
+    before = await read_snapshot(plan.sources, secrets)
+    lost = dict(before.unreachable)
+    for probe in plan.probes:
+        begun = time.monotonic()
+        ran = await asyncio.to_thread(_run_one, api, probe, request.run, plan.timeout_s)
+        took_s = time.monotonic() - begun
+        after = await read_snapshot(plan.sources, secrets)
+        lost |= after.unreachable
+        found.append(_evidence(probe, ran, (before, after), folder, took_s))
+        before = after
+    addresses = {source.endpoint.device: source.endpoint for source in plan.sources}
+    return found, tuple(
+        Unreachable(
+            device=name,
+            address=f"{addresses[name].address}:{addresses[name].port}",
+            detail=detail.splitlines()[0],
+        )
+        for name, detail in sorted(lost.items())
+    )
+
+
+def _run_one(api: Api, probe: ProbePlan, run: int, deadline_s: float) -> ProbeRun:
+    objects = number_objects(probe.job, run)
+    return run_probe(api, objects, objects[probe.job.watched], deadline_s=deadline_s)
+
+
+def _evidence(
+    probe: ProbePlan,
+    ran: ProbeRun,
+    snapshots: tuple[Snapshot, Snapshot],
+    folder: Path,
+    took_s: float,
+) -> ProbeEvidence:
+    log_file = folder / f"{probe.probe.name}.log"
+    log_file.write_text(ran.log)
+    base = digest_log(
+        probe.probe, ran.log, outcome=_outcome(ran), log_file=f"{folder.name}/{log_file.name}"
+    )
+    update: dict[str, Any] = {
+        "detail": ran.reason,
+        "duration_s": round(took_s, 1),
+        "command": " ".join(probe.job.command),
+        "hops": tuple(measure_hop(hop, *snapshots) for hop in probe.hops),
+    }
+    return base.model_copy(update=update)
+
+
+def _outcome(ran: ProbeRun) -> Outcome:
+    if ran.ended:
+        return "completed" if ran.succeeded else "failed"
+    return "timed_out" if ran.log else "not_run"
+
+
+def secrets_from(environ: Mapping[str, str]) -> dict[str, str]:
+    """The secrets that the calling resource put into the environment, by name."""
+    prefix = "RAILYARD_SECRET_"
+    return {
+        name.removeprefix(prefix).lower(): value
+        for name, value in environ.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,43 @@
+"""The verdicts of acceptance, and what one finding looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from components.model.units import Frozen
+
+Verdict = Literal["passed", "failed", "skipped", "error"]
+"""`failed`: proven wrong. `error`: could not be judged. `skipped`: not asked for or not applicable;
+it is never a pass."""
+
+
+class Finding(Frozen):
+    """One thing that was judged: `expected X, actual Y`."""
+
+    check: str
+    subject: str
+    verdict: Verdict
+    expected: str
+    actual: str
+    detail: str = ""
+    next_step: str = ""
+
+    @property
+    def text(self) -> str:
+        """The finding as one sentence."""
+        return f"expected {self.expected}, actual {self.actual}"
+
+
+def overall_verdict(findings: Iterable[Finding]) -> Verdict:
+    """A proven fault outweighs an unknown; nothing judged is an error, not a pass."""
+    verdicts = {finding.verdict for finding in findings}
+    if "failed" in verdicts:
+        return "failed"
+    if "error" in verdicts or "passed" not in verdicts:
+        return "error"
+    return "passed"
+
+
+EXIT_CODES: dict[Verdict, int] = {"passed": 0, "failed": 1, "skipped": 4, "error": 4}
+"""Exit codes of the commands that judge: good, failed verdict, could not judge."""

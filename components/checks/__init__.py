@@ -1,0 +1,1 @@
+"""The rules across rooms: all run, all reported, nothing touched."""

@@ -1,0 +1,140 @@
+"""Rules on how devices are reached: pinned host keys, and secrets by name."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Final
+
+from components.checks.problem import Place, SpecPath
+from components.checks.rule import Finding, at
+from components.model.cluster import ClusterSpec
+from components.model.load import StackSecrets
+from components.model.units import SecretRef, Ssh
+
+_KEY_TYPES: Final = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+)
+_LENGTH_BYTES: Final = 4
+"""Each field of a public key begins with its length in four bytes (RFC 4253, section 6.6)."""
+
+
+def _devices(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
+    for s, switch in enumerate(spec.switches):
+        yield switch.name, switch.ssh, ("switches", s, "ssh")
+    for h, host in enumerate(spec.hosts):
+        yield host.name, host.ssh, ("hosts", h, "ssh")
+
+
+def check_host_key(spec: ClusterSpec) -> Iterator[Finding]:
+    """The SSH host key of each device is pinned, as an ed25519 or ECDSA key.
+
+    Without it the first machine that answers at the address would be trusted. RSA is refused: the
+    Pulumi command provider offers only SHA-1 signatures for RSA host keys, which servers refuse.
+    """
+    for name, ssh, path in _devices(spec):
+        reason = "has no pinned host key" if ssh.host_key is None else _flaw(ssh.host_key)
+        if reason:
+            yield Finding(
+                f"{name} {reason}.",
+                (at((*path, "host_key"), ssh.host_key),),
+                f"run `ssh-keyscan -t ed25519 -p {ssh.port} {ssh.address}` on a trusted network, "
+                "compare the key with the device's console, and write what follows the address.",
+            )
+
+
+def _flaw(key: str) -> str | None:
+    words = key.split()
+    kind = words[0] if words else ""
+    if kind in {"ssh-rsa", "rsa-sha2-256", "rsa-sha2-512"}:
+        return "has an RSA host key, which the command provider can only check with SHA-1"
+    if kind not in _KEY_TYPES:
+        if len(words) > 1 and words[1] in _KEY_TYPES:
+            return f"has a host key that begins with {kind!r}; only `<type> <key>` belongs there"
+        return f"has a host key of the unknown type {kind!r}"
+    if len(words) == 1 or not _holds_type(words[1], kind):
+        return f"has a host key that is cut off or is no {kind} key"
+    return None
+
+
+def _holds_type(encoded: str, kind: str) -> bool:
+    try:
+        blob = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    end = _LENGTH_BYTES + len(kind)
+    if blob[:_LENGTH_BYTES] != len(kind).to_bytes(_LENGTH_BYTES, "big"):
+        return False
+    size = int.from_bytes(blob[end : end + _LENGTH_BYTES], "big")
+    return blob[_LENGTH_BYTES:end] == kind.encode() and 0 < size <= len(blob) - end - _LENGTH_BYTES
+
+
+def check_credentials(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each device has one credential: a private key, or on a switch a password.
+
+    Hosts are reached by key, as root or with `sudo -n`: a password on a host would also be the
+    password of sudo, and would have to travel with every command.
+    """
+    for name, ssh, path in _devices(spec):
+        on_host = path[0] == "hosts"
+        if ssh.password is None and ssh.private_key is None:
+            example = "private_key: {secret: ssh_private_key}"
+            yield Finding(
+                f"{name} has neither a private key nor a password.",
+                (at(path),),
+                f"add {example if on_host else 'password: {secret: switch_password}'}.",
+            )
+        elif ssh.password is not None and on_host:
+            yield Finding(
+                f"{name} is reached with a password, and hosts are reached by key only.",
+                (at((*path, "password"), ssh.password.secret),),
+                "use private_key, and allow sudo without a password: "
+                f"`{ssh.user} ALL=(ALL) NOPASSWD: ALL` in /etc/sudoers.d/railyard.",
+            )
+        elif ssh.password is not None and ssh.private_key is not None:
+            yield Finding(
+                f"{name} has both a password and a private key.",
+                (
+                    at((*path, "password"), ssh.password.secret),
+                    at((*path, "private_key"), ssh.private_key.secret),
+                ),
+                "keep the one that the device accepts.",
+            )
+
+
+def list_secrets(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
+    """List each reference to a secret, with its place."""
+    for _, ssh, path in _devices(spec):
+        if ssh.password is not None:
+            yield ssh.password, (*path, "password", "secret")
+        if ssh.private_key is not None:
+            yield ssh.private_key, (*path, "private_key", "secret")
+    yield spec.kubernetes.token, ("kubernetes", "token", "secret")
+
+
+def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Iterator[Finding]:
+    """Each secret that the site names is in the stack's configuration, encrypted.
+
+    It is checked only for a stack file; a plain site file holds no secrets.
+    """
+    places: dict[str, list[Place]] = {}
+    for ref, path in list_secrets(spec):
+        places.setdefault(ref.secret, []).append(at(path, ref.secret))
+    for name, where in places.items():
+        command = f"`pulumi config set --secret railyard:{name}`"
+        if name in secrets.in_clear:
+            yield Finding(
+                f"the secret railyard:{name} stands in the stack file in clear text.",
+                tuple(where),
+                f"set it anew with {command}, and change it on the device: it has been readable.",
+            )
+        elif name not in secrets.encrypted and secrets.complete:
+            yield Finding(
+                f"the secret railyard:{name} is not in the stack's configuration.",
+                tuple(where),
+                f"run {command}.",
+            )

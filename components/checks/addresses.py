@@ -1,0 +1,191 @@
+"""Rules on addresses and networks: each thing has its own, and none overlap."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from itertools import combinations
+from typing import Final
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.checks.topology import list_nics
+from components.model.cluster import ClusterSpec
+from components.model.units import Ssh
+
+_HOSTNAME: Final = re.compile(r"^(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*$")
+_NUMERIC: Final = re.compile(r"^[0-9.]+$")
+_MAX_SERVICE_BITS: Final = 12
+"""kube-apiserver refuses a service range of more than 20 host bits: at least /12."""
+_PODS_PER_NODE: Final = 256
+"""K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
+
+
+def _as_ipv4(text: str) -> IPv4Address | None:
+    try:
+        return IPv4Address(text)
+    except ValueError:
+        return None
+
+
+def _endpoints(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
+    for s, switch in enumerate(spec.switches):
+        yield switch.name, switch.ssh, ("switches", s, "ssh")
+    for h, host in enumerate(spec.hosts):
+        yield host.name, host.ssh, ("hosts", h, "ssh")
+
+
+def check_valid_address(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each SSH address is an IPv4 address or a DNS name."""
+    for name, ssh, path in _endpoints(spec):
+        numeric = bool(_NUMERIC.match(ssh.address))
+        good = _as_ipv4(ssh.address) if numeric else _HOSTNAME.match(ssh.address)
+        if not good:
+            yield Finding(
+                f'the SSH address of {name}, "{ssh.address}", is neither an IPv4 address nor a '
+                "DNS name.",
+                (at((*path, "address"), ssh.address),),
+                "write the address alone, without user, port or scheme.",
+            )
+
+
+def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each node has an IPv4 address of its own in the cluster: `node_ip`, or its SSH address."""
+    for h, host in enumerate(spec.hosts):
+        if _as_ipv4(host.address) is None:
+            key = ("node_ip",) if host.node_ip else ("ssh", "address")
+            yield Finding(
+                f'K3s needs an IPv4 address for {host.name}, and "{host.address}" is none.',
+                (at(("hosts", h, *key), host.address),),
+                "set node_ip to the address by which the other nodes reach it.",
+            )
+
+
+def check_duplicate_address(spec: ClusterSpec) -> Iterator[Finding]:
+    """No two devices answer at one address and port, and no two nodes share an address.
+
+    The DeepOps RoCE guide has this slip: gpu01 and gpu02 both are 192.168.2.11 there.
+    """
+    first: dict[str, tuple[str, SpecPath]] = {}
+    for name, ssh, path in _endpoints(spec):
+        key = f"{ssh.address} port {ssh.port}"
+        other, other_path = first.setdefault(key, (name, path))
+        if other != name:
+            yield _shared(key, name, (*path, "address"), other, (*other_path, "address"))
+    nodes: dict[str, tuple[str, SpecPath]] = {}
+    for h, host in enumerate(spec.hosts):
+        path: SpecPath = ("hosts", h, "node_ip") if host.node_ip else ("hosts", h, "ssh", "address")
+        other, other_path = nodes.setdefault(host.address, (host.name, path))
+        same_ssh = path[-1] == "address" == other_path[-1]
+        if other != host.name and not same_ssh:
+            yield _shared(host.address, host.name, path, other, other_path)
+
+
+def _shared(address: str, name: str, path: SpecPath, other: str, other_path: SpecPath) -> Finding:
+    shown = address.partition(" ")[0]
+    return Finding(
+        f"{other} and {name} have the same address: {address}.",
+        (at(path, shown), at(other_path, shown)),
+        "correct one of the two.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Net:
+    name: str
+    network: IPv4Network
+    path: SpecPath
+
+
+def check_subnet_overlap(spec: ClusterSpec) -> Iterator[Finding]:
+    """Rails, pods, services and the nodes' own addresses do not overlap.
+
+    A node sends to the most specific network it knows: an overlap takes traffic from a rail to the
+    pod network or back.
+    """
+    kubernetes = spec.kubernetes
+    networks = [
+        *(
+            _Net(f"the subnet of {rail.name}", rail.subnet, ("rails", r, "subnet"))
+            for r, rail in enumerate(spec.rails)
+        ),
+        _Net("the pod network", kubernetes.pod_cidr, ("kubernetes", "pod_cidr")),
+        _Net("the service network", kubernetes.service_cidr, ("kubernetes", "service_cidr")),
+    ]
+    for one, two in combinations(networks, 2):
+        if one.network.overlaps(two.network):
+            yield Finding(
+                f"{one.name}, {one.network}, overlaps {two.name}, {two.network}.",
+                (at(one.path, one.network), at(two.path, two.network)),
+                "choose networks that have no address in common.",
+            )
+    for name, ssh, path in _endpoints(spec):
+        address = _as_ipv4(ssh.address)
+        for net in networks:
+            if address is not None and address in net.network:
+                yield Finding(
+                    f"the address of {name}, {address}, lies in {net.name}, {net.network}.",
+                    (at((*path, "address"), address), at(net.path, net.network)),
+                    "keep the management network apart from rails, pods and services.",
+                )
+
+
+def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
+    """A rail's subnet has an address for each VF on it."""
+    for r, rail in enumerate(spec.rails):
+        needed = sum(nic.nic.vfs for nic in list_nics(spec) if nic.nic.rail == rail.name)
+        # The network's own address and its broadcast address are nobody's.
+        free = max(rail.subnet.num_addresses - 2, 0)
+        if free < needed:
+            yield Finding(
+                f"the subnet of {rail.name}, {rail.subnet}, has {free} addresses for {needed} VFs.",
+                (at(("rails", r, "subnet"), rail.subnet),),
+                "choose a larger subnet, or fewer VFs.",
+            )
+
+
+def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
+    """The pod network has a /24 for each node, and the service network is /12 or smaller."""
+    kubernetes = spec.kubernetes
+    nodes = kubernetes.pod_cidr.num_addresses // _PODS_PER_NODE
+    if nodes < len(spec.hosts):
+        yield Finding(
+            f"the pod network {kubernetes.pod_cidr} has room for {nodes} nodes, and there are "
+            f"{len(spec.hosts)}.",
+            (at(("kubernetes", "pod_cidr"), kubernetes.pod_cidr),),
+            "choose a larger one; each node takes a /24.",
+        )
+    if kubernetes.service_cidr.prefixlen < _MAX_SERVICE_BITS:
+        yield Finding(
+            f"the service network {kubernetes.service_cidr} is larger than Kubernetes allows.",
+            (at(("kubernetes", "service_cidr"), kubernetes.service_cidr),),
+            "use a /12 or smaller; /16 is usual.",
+        )
+
+
+def check_dhcp_server(spec: ClusterSpec) -> Iterator[Finding]:
+    """With `ipam: dhcp` each rail names the DHCP server on its VLAN, inside its subnet.
+
+    Without a server every pod waits for its address until it times out. The DeepOps RoCE guide
+    uses DHCP and does not say who serves it; `whereabouts` needs nobody.
+    """
+    if spec.pod_network.ipam != "dhcp":
+        return
+    for r, rail in enumerate(spec.rails):
+        server = _as_ipv4(rail.dhcp_server) if rail.dhcp_server else None
+        if server is None or server not in rail.subnet:
+            reason = (
+                f"its server {rail.dhcp_server} is not in {rail.subnet}"
+                if rail.dhcp_server
+                else "it names no server"
+            )
+            yield Finding(
+                f"{rail.name} takes its addresses by DHCP, and {reason}.",
+                (
+                    at(("rails", r, "dhcp_server"), rail.dhcp_server),
+                    at(("pod_network", "ipam"), spec.pod_network.ipam),
+                ),
+                f"set dhcp_server to its address in {rail.subnet}, or use ipam: whereabouts.",
+            )

@@ -1,0 +1,169 @@
+"""Rules on what is plugged into which switch port, and how the port is set."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from components.checks.rule import Finding, at
+from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
+from components.model.cluster import ClusterSpec
+from components.model.wording import did_you_mean
+
+
+def check_port_target(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each switch port names a host of the file and a rail on which that host has a NIC."""
+    nics = {(nic.host.name, nic.nic.rail) for nic in list_nics(spec)}
+    for port in list_ports(spec):
+        host = spec.host(port.host)
+        if host is None:
+            names = [known.name for known in spec.hosts]
+            reason = f"there is no host {port.host!r}.{did_you_mean(port.host, names)}"
+        elif spec.rail(port.rail) is None:
+            names = [rail.name for rail in spec.rails]
+            reason = f"there is no rail {port.rail!r}.{did_you_mean(port.rail, names)}"
+        elif (port.host, port.rail) not in nics:
+            reason = f"{port.host} has no NIC on {port.rail}."
+        else:
+            continue
+        yield Finding(
+            f"port {port.name} of {port.switch.name} leads to {port.port.to}, and {reason}",
+            (at(port.path, port.port.to),),
+            "name a host and a rail of its NICs, as <host>/<rail>, or remove the port.",
+        )
+
+
+def check_nic_rail(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each NIC is on a rail of the file."""
+    names = [rail.name for rail in spec.rails]
+    for nic in list_nics(spec):
+        if nic.nic.rail not in names:
+            yield Finding(
+                f"NIC {nic.nic.netdev} of {nic.host.name} is on {nic.nic.rail!r}, which is no "
+                f"rail.{did_you_mean(nic.nic.rail, names)}",
+                (at((*nic.path, "rail"), nic.nic.rail),),
+                f"choose one of: {', '.join(names) or '(no rails are defined)'}.",
+            )
+
+
+def check_nic_cabling(spec: ClusterSpec) -> Iterator[Finding]:
+    """Where switches are managed, each NIC is plugged into exactly one port.
+
+    A port that is not in the file keeps its defaults: no VLAN of the rail, trust on L2, MTU 1500.
+    """
+    if not spec.switches:
+        return
+    plugged: dict[PlacedNic, list[PlacedPort]] = defaultdict(list)
+    for nic in list_nics(spec):
+        if spec.rail(nic.nic.rail) is None:
+            continue
+        plugged[nic] = [c.port for c in list_cables(spec) if c.nic.path == nic.path]
+    for nic, ports in plugged.items():
+        target = f"{nic.host.name}/{nic.nic.rail}"
+        if not ports:
+            yield Finding(
+                f"NIC {nic.nic.netdev} of {nic.host.name} is on no switch port.",
+                (at((*nic.path, "rail"), nic.nic.rail),),
+                f'add its port to a switch, for example "1/1": {target}.',
+            )
+        for port in ports[1:]:
+            yield Finding(
+                f"{target} is plugged into two ports: {ports[0].switch.name} {ports[0].name} and "
+                f"{port.switch.name} {port.name}.",
+                (at(port.path, port.port.to), at(ports[0].path, ports[0].port.to)),
+                "keep the port into which the cable really goes.",
+            )
+
+
+def check_vlan_rail(spec: ClusterSpec) -> Iterator[Finding]:
+    """A switch port carries the VLAN of its rail.
+
+    The attachment of the pods tags its frames with the rail's VLAN; a port that does not carry it
+    drops every one of them.
+    """
+    for port in list_ports(spec):
+        rail = spec.rail(port.rail)
+        if rail is None or port.port.vlan in {None, rail.vlan}:
+            continue
+        where = ("rails", spec.rails.index(rail), "vlan")
+        yield Finding(
+            f"port {port.name} of {port.switch.name} carries VLAN {port.port.vlan}, and "
+            f"{rail.name} is VLAN {rail.vlan}.",
+            (at((*port.path, "vlan"), port.port.vlan), at(where, rail.vlan)),
+            f"remove the port's vlan (it follows the rail), or set it to {rail.vlan}.",
+        )
+
+
+def check_port_mode(spec: ClusterSpec) -> Iterator[Finding]:
+    """A port of an SR-IOV rail is a trunk, since the VFs send tagged frames.
+
+    An access port drops tagged frames: addresses are never served, and RDMA connections time out.
+    """
+    for port in list_ports(spec):
+        if port.port.mode == "access" and spec.pod_network.mode == "sriov":
+            yield Finding(
+                f"port {port.name} of {port.switch.name} is an access port, and the attachment of "
+                f"{port.rail} sends tagged frames, which such a port drops.",
+                (
+                    at((*port.path, "mode"), port.port.mode),
+                    at(("pod_network", "mode"), spec.pod_network.mode),
+                ),
+                "set the port's mode to trunk.",
+            )
+
+
+def check_lacp_rail(spec: ClusterSpec) -> Iterator[Finding]:
+    """No port of a rail is in a link bundle.
+
+    The DeepOps RoCE guide advises against LACP under RoCE: the bundle's hash, not the rail,
+    chooses the link, and a queue pair moves when a member fails. Each NIC has its own subnet.
+    """
+    for port in list_ports(spec):
+        if port.port.lacp:
+            yield Finding(
+                f"port {port.name} of {port.switch.name} is an LACP port on the RDMA rail "
+                f"{port.rail}.",
+                (at((*port.path, "lacp"), port.port.lacp),),
+                "remove lacp and give each NIC a rail of its own.",
+            )
+
+
+def check_rail_switch(spec: ClusterSpec) -> Iterator[Finding]:
+    """All ports of one rail are on one switch.
+
+    Links between switches are not managed here: whether a rail that spans two of them is
+    connected, and with which MTU and queues, cannot be said.
+    """
+    first: dict[str, PlacedPort] = {}
+    for port in list_ports(spec):
+        other = first.setdefault(port.rail, port)
+        if other.switch.name != port.switch.name:
+            yield Finding(
+                f"{port.rail} has ports on {other.switch.name} and on {port.switch.name}, and the "
+                "links between switches are not managed here.",
+                (at(port.path, port.port.to), at(other.path, other.port.to)),
+                "plug NIC k of every host into leaf k, or make sure that the links between the "
+                f"two carry VLAN and queues of {port.rail}.",
+                "warning",
+            )
+
+
+def check_numa_leaf(spec: ClusterSpec) -> Iterator[Finding]:
+    """NICs on one NUMA node of a host go to different leaves, where there are several.
+
+    So that one leaf's failure does not cut a whole NUMA node off (DeepOps RoCE guide: NICs on the
+    same PCIe switch and NUMA node spread out to different switches).
+    """
+    leaves = len({port.switch.name for port in list_ports(spec)})
+    groups: dict[tuple[str, int], list[tuple[PlacedNic, PlacedPort]]] = defaultdict(list)
+    for cable in list_cables(spec):
+        groups[cable.nic.host.name, cable.nic.nic.numa].append((cable.nic, cable.port))
+    for (host, numa), members in groups.items():
+        used = sorted({port.switch.name for _, port in members})
+        if len(used) < min(len({nic.path for nic, _ in members}), leaves):
+            yield Finding(
+                f"the {len(members)} NICs on NUMA node {numa} of {host} share "
+                f"{', '.join(used)}, and the site has {leaves} leaves.",
+                tuple(at(port.path, port.port.to) for _, port in members),
+                "plug them into different leaves.",
+            )

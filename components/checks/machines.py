@@ -1,0 +1,206 @@
+"""Rules on the hosts and their cards."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.checks.topology import PlacedNic, list_nics
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+
+_MAX_VFS: Final = {
+    "ConnectX-5": 127,
+    "ConnectX-6": 127,
+    "ConnectX-6 Dx": 127,
+    "ConnectX-7": 127,
+}
+"""VFs per port that the firmware can be set to: NVIDIA DOCA documentation 3.2, SR-IOV, and the
+ConnectX-7 firmware release notes 28.46 (legacy mode)."""
+_USER: Final = re.compile(r"^[a-z_][a-z0-9_-]{0,31}$")
+_SYSTEM_USERS: Final = frozenset({"root", "daemon", "bin", "sys", "nobody", "sshd", "www-data"})
+_SOURCE: Final = re.compile(r"^(/[^\s]+|https://[^\s]+)$")
+_NETDEV: Final = re.compile(r"^[^\s/:]{1,15}$")
+"""Linux' IFNAMSIZ is 16 with the closing zero; blank, slash and colon are refused."""
+
+
+def check_vf_limit(spec: ClusterSpec) -> Iterator[Finding]:
+    """No NIC is asked for more VFs than its firmware can give: 127 a port on ConnectX-5 to 7."""
+    for nic in list_nics(spec):
+        limit = _MAX_VFS[nic.nic.model]
+        if nic.nic.vfs > limit:
+            yield Finding(
+                f"{nic.host.name} {nic.nic.netdev} is asked for {nic.nic.vfs} VFs, and a "
+                f"{nic.nic.model} port has at most {limit}.",
+                (at((*nic.path, "vfs"), nic.nic.vfs),),
+                f"set vfs to {limit} or less; 8 is usual.",
+            )
+
+
+def check_vf_count(spec: ClusterSpec) -> Iterator[Finding]:
+    """A worker's NIC has at least one VF, since pods reach the rail through VFs only."""
+    for nic in list_nics(spec):
+        if nic.host.role == "worker" and nic.nic.vfs == 0:
+            yield Finding(
+                f"{nic.host.name} {nic.nic.netdev} has no VFs, so no pod reaches {nic.nic.rail}.",
+                (at((*nic.path, "vfs"), nic.nic.vfs),),
+                "set vfs to the number of pods that share the NIC; 8 is usual.",
+            )
+
+
+def check_duplicate_nic(spec: ClusterSpec) -> Iterator[Finding]:
+    """On one host, each NIC has its own PCI address, network device and rail."""
+    seen: dict[tuple[str, str, str], SpecPath] = {}
+    for nic in list_nics(spec):
+        for key, value in (
+            ("pci", nic.nic.pci),
+            ("netdev", nic.nic.netdev),
+            ("rail", nic.nic.rail),
+        ):
+            path: SpecPath = (*nic.path, key)
+            other = seen.setdefault((nic.host.name, key, value), path)
+            if other != path:
+                yield Finding(
+                    f"two NICs of {nic.host.name} have the same {key}: {value}.",
+                    (at(path, value), at(other, value)),
+                    "each NIC is one PCI function with one network device on one rail.",
+                )
+
+
+def check_netdev_name(spec: ClusterSpec) -> Iterator[Finding]:
+    """A network device's name is one that Linux can have: at most 15 characters."""
+    for nic in list_nics(spec):
+        if not _NETDEV.match(nic.nic.netdev):
+            yield Finding(
+                f'"{nic.nic.netdev}" on {nic.host.name} cannot be the name of a network device.',
+                (at((*nic.path, "netdev"), nic.nic.netdev),),
+                "write the name that `ip link` shows, for example enp5s0.",
+            )
+
+
+def check_rail_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each worker has a NIC on each rail that another worker has.
+
+    A job asks for one VF of each rail on every worker: a worker without one never gets its pod,
+    and the job waits.
+    """
+    rails = {rail.name for rail in spec.rails}
+    used = rails & {nic.nic.rail for nic in list_nics(spec) if nic.host.role == "worker"}
+    for h, host in enumerate(spec.hosts):
+        own = {nic.rail for nic in host.nics}
+        missing = sorted(used - own)
+        # A NIC on a rail that does not exist is `nic-rail`'s problem, and probably the missing one.
+        if host.role == "worker" and missing and own <= rails:
+            yield Finding(
+                f"{host.name} has no NIC on {', '.join(missing)}, and other workers have.",
+                (at(("hosts", h, "nics")),),
+                "add the NIC, or take the rail from all workers.",
+            )
+
+
+def check_rail_speed(spec: ClusterSpec) -> Iterator[Finding]:
+    """All NICs of one rail have the same speed; the slowest would set the pace of every job."""
+    first: dict[str, PlacedNic] = {}
+    for nic in list_nics(spec):
+        other = first.setdefault(nic.nic.rail, nic)
+        if other.nic.speed_gbit_s != nic.nic.speed_gbit_s:
+            yield Finding(
+                f"on {nic.nic.rail}, {nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s and "
+                f"{other.host.name} has {other.nic.speed_gbit_s}.",
+                (
+                    at((*nic.path, "speed_gbit_s"), nic.nic.speed_gbit_s),
+                    at((*other.path, "speed_gbit_s"), other.nic.speed_gbit_s),
+                ),
+                "correct the speed, or put the slower NICs on a rail of their own.",
+            )
+
+
+def check_gpu_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
+    """All workers have the same number of GPUs, and at least one.
+
+    An MPI job starts the same number of ranks on each worker; where there are fewer GPUs, its
+    pod is never placed.
+    """
+    workers = [(h, host) for h, host in enumerate(spec.hosts) if host.role == "worker"]
+    usual = Counter(host.gpus for _, host in workers if host.gpus).most_common(1)
+    for h, host in workers:
+        place = at(("hosts", h, "gpus"), host.gpus)
+        if host.gpus == 0:
+            yield Finding(
+                f"{host.name} is a worker without GPUs.",
+                (place,),
+                "set gpus to the number in the host.",
+            )
+        elif host.gpus != usual[0][0]:
+            yield Finding(
+                f"{host.name} has {host.gpus} GPUs, and the other workers have {usual[0][0]}.",
+                (place,),
+                "a job has the same number of ranks on each worker: correct the number, or leave "
+                "the host out.",
+            )
+
+
+def check_driver_package(spec: ClusterSpec) -> Iterator[Finding]:
+    """A driver package has a version, a source and its SHA-256 checksum.
+
+    The source is an absolute path on the hosts, or an https address; the inbox driver has none.
+    """
+    driver, path = spec.host_defaults.driver, ("host_defaults", "driver")
+    if driver.kind == "inbox":
+        for key, value in (("source", driver.source), ("version", driver.version)):
+            if value is not None:
+                yield Finding(
+                    f"the inbox driver comes with the system, and {key} is set.",
+                    (at((*path, key), value), at((*path, "kind"), driver.kind)),
+                    f"remove {key}, or choose kind doca_ofed or mlnx_ofed.",
+                )
+        return
+    needed = {"version": driver.version, "source": driver.source, "sha256": driver.sha256}
+    missing = [key for key, value in needed.items() if value is None]
+    if missing:
+        yield Finding(
+            f"the driver package {driver.kind} has no {', '.join(missing)}.",
+            (at((*path, "kind"), driver.kind),),
+            "pin it: the version, an absolute path or https address, and the SHA-256 of the file.",
+        )
+    if driver.source is not None and not _SOURCE.match(driver.source):
+        yield Finding(
+            f"the driver's source {driver.source} is neither an absolute path nor https.",
+            (at((*path, "source"), driver.source),),
+            "use an https address, or a path on the hosts that begins with /.",
+        )
+
+
+def check_user_account(spec: ClusterSpec) -> Iterator[Finding]:
+    """The common user has a name that useradd accepts and that no system account has."""
+    name = spec.host_defaults.user.name
+    if not _USER.match(name) or name in _SYSTEM_USERS:
+        reason = "belongs to the system" if name in _SYSTEM_USERS else "is no Linux user name"
+        yield Finding(
+            f'the user name "{name}" {reason}.',
+            (at(("host_defaults", "user", "name"), name),),
+            "use lower-case letters, digits, - and _, at most 32, for example nvidia.",
+        )
+
+
+def check_gpu_direct(spec: ClusterSpec) -> Iterator[Finding]:
+    """GPUDirect RDMA is on where there are GPUs.
+
+    Without nvidia_peermem every message is copied through the host's memory, which costs bandwidth
+    and processor time.
+    """
+
+    def has_gpus(host: Host) -> bool:
+        return host.gpus > 0
+
+    if not spec.host_defaults.peermem and any(map(has_gpus, spec.workers)):
+        yield Finding(
+            "GPUDirect RDMA is off: nvidia_peermem is not loaded on hosts with GPUs.",
+            (at(("host_defaults", "peermem"), spec.host_defaults.peermem),),
+            "set peermem to true, unless you measure without GPUDirect on purpose.",
+            "warning",
+        )

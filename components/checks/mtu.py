@@ -1,0 +1,120 @@
+"""Rules on packet sizes along the path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.checks.topology import Cable, PlacedNic, list_cables, list_nics
+from components.model.cluster import ClusterSpec
+
+_ROCE_HEADERS_BYTES: Final = 96
+"""GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4: `iboe_get_mtu` in Linux' ib_addr.h."""
+_PATH_MTUS: Final = (4096, 2048, 1024, 512, 256)
+_FULL_PATH_MTU: Final = _PATH_MTUS[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    name: str
+    mtu_bytes: int
+    path: SpecPath
+
+
+def _site_mtu(spec: ClusterSpec, name: str) -> _Hop:
+    return _Hop(name, spec.rdma.mtu_bytes, ("rdma", "mtu_bytes"))
+
+
+def _pf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
+    mtu_bytes = nic.nic.mtu_bytes
+    if mtu_bytes is None:
+        return _site_mtu(spec, "PF")
+    return _Hop("PF", mtu_bytes, (*nic.path, "mtu_bytes"))
+
+
+def _vf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
+    mtu_bytes = nic.nic.vf_mtu_bytes
+    if mtu_bytes is None:
+        pf = _pf(spec, nic)
+        return _Hop("VF", pf.mtu_bytes, pf.path)
+    return _Hop("VF", mtu_bytes, (*nic.path, "vf_mtu_bytes"))
+
+
+def _pod(spec: ClusterSpec) -> _Hop:
+    mtu_bytes = spec.pod_network.mtu_bytes
+    if mtu_bytes is None:
+        return _site_mtu(spec, "pod interface")
+    return _Hop("pod interface", mtu_bytes, ("pod_network", "mtu_bytes"))
+
+
+def _port(spec: ClusterSpec, cable: Cable) -> _Hop:
+    mtu_bytes = cable.port.port.mtu_bytes
+    if mtu_bytes is None:
+        return _Hop("switch port", spec.rdma.port_mtu_bytes, ("rdma", "port_mtu_bytes"))
+    return _Hop("switch port", mtu_bytes, (*cable.port.path, "mtu_bytes"))
+
+
+def check_mtu_chain(spec: ClusterSpec) -> Iterator[Finding]:
+    """The MTU never shrinks on the way out: pod <= VF <= PF <= switch port.
+
+    A NIC never fragments an RDMA packet. A hop with a smaller MTU drops the large ones silently:
+    ping works, and RDMA hangs in retries.
+    """
+    for nic in list_nics(spec):
+        yield from _compare(_pod(spec), _vf(spec, nic), _pf(spec, nic))
+    for cable in list_cables(spec):
+        yield from _compare(_pf(spec, cable.nic), _port(spec, cable))
+
+
+def _compare(*chain: _Hop) -> Iterator[Finding]:
+    for inner, outer in pairwise(chain):
+        if inner.mtu_bytes > outer.mtu_bytes:
+            yield Finding(
+                f"the {inner.name}'s MTU of {inner.mtu_bytes} is larger than the {outer.name}'s "
+                f"{outer.mtu_bytes}.",
+                (at(inner.path, inner.mtu_bytes), at(outer.path, outer.mtu_bytes)),
+                f"raise the {outer.name} to {inner.mtu_bytes} or more, or lower the {inner.name} "
+                f"to {outer.mtu_bytes} or less.",
+            )
+
+
+def check_rdma_path_mtu(spec: ClusterSpec) -> Iterator[Finding]:
+    """The VF's MTU leaves room for an RDMA path MTU of 4096.
+
+    The kernel takes the largest of 256, 512, 1024, 2048 and 4096 that fits after 96 bytes of RoCE
+    headers, so 4192 is the least MTU for 4096. A smaller one works, at a lower message rate.
+    """
+    for nic in list_nics(spec):
+        vf = _vf(spec, nic)
+        room = vf.mtu_bytes - _ROCE_HEADERS_BYTES
+        path_mtu = next((size for size in _PATH_MTUS if size <= room), _PATH_MTUS[-1])
+        if path_mtu < _FULL_PATH_MTU:
+            yield Finding(
+                f"a VF MTU of {vf.mtu_bytes} gives an RDMA path MTU of only {path_mtu}.",
+                (at(vf.path, vf.mtu_bytes),),
+                f"set it to {_FULL_PATH_MTU + _ROCE_HEADERS_BYTES} or more; 9000 is usual.",
+                "warning",
+            )
+
+
+def check_rail_mtu(spec: ClusterSpec) -> Iterator[Finding]:
+    """All VFs of one rail have the same MTU.
+
+    The path MTU of a connection is the smaller one of its two ends: one host with a small MTU
+    slows all its partners, and no error is seen anywhere.
+    """
+    first: dict[str, _Hop] = {}
+    for nic in list_nics(spec):
+        vf = _vf(spec, nic)
+        other = first.setdefault(nic.nic.rail, vf)
+        if other.mtu_bytes != vf.mtu_bytes:
+            yield Finding(
+                f"on {nic.nic.rail} the VFs of {nic.host.name} have MTU {vf.mtu_bytes}, and others "
+                f"have {other.mtu_bytes}.",
+                (at(vf.path, vf.mtu_bytes), at(other.path, other.mtu_bytes)),
+                f"give all NICs of {nic.nic.rail} the same MTU.",
+            )

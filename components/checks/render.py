@@ -1,0 +1,109 @@
+"""Problems as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TypedDict
+
+from components.checks.problem import Place, Problem, render_path
+
+RULES_PAGE = "docs/reference/rules.md"
+
+
+class PlaceJson(TypedDict):
+    """One place, as JSON."""
+
+    file: str | None
+    line: int | None
+    path: str
+    value: str | None
+    default: bool
+
+
+class ProblemJson(TypedDict):
+    """One problem, as JSON."""
+
+    rule: str
+    severity: str
+    what: str
+    where: list[PlaceJson]
+    fix: str
+
+
+def render_text(problems: Sequence[Problem]) -> str:
+    """Write the report: three parts a problem, and the count at the end."""
+    parts = [render_problem(problem) for problem in problems]
+    return "\n".join([*parts, f"{count_problems(problems)} Nothing was touched."])
+
+
+def render_problem(problem: Problem) -> str:
+    """Write one problem: what is wrong, where, and how to fix it."""
+    mark = " (warning)" if problem.severity == "warning" else ""
+    heads = [_head(place) for place in problem.where]
+    width = max(map(len, heads), default=0)
+    lines = [f"{problem.rule}{mark}: {problem.what}"]
+    for index, (head, place) in enumerate(zip(heads, problem.where, strict=True)):
+        label = "where" if index == 0 else "     "
+        lines.append(f"  {label}  {head:<{width}}{'  ' if head else ''}{_value(place)}".rstrip())
+    lines.append(f"  fix    {problem.fix}  ({RULES_PAGE}#{problem.rule})")
+    return "\n".join(lines)
+
+
+def count_problems(problems: Sequence[Problem]) -> str:
+    """Count them in words: 2 problems and 1 warning."""
+    warnings = sum(problem.severity == "warning" for problem in problems)
+    parts = [
+        f"{count} {word}{'' if count == 1 else 's'}"
+        for count, word in ((len(problems) - warnings, "problem"), (warnings, "warning"))
+        if count
+    ]
+    return f"{' and '.join(parts) or 'No problems'}."
+
+
+def render_json(problems: Sequence[Problem]) -> str:
+    """Write the report as JSON: `{"problems": […], "errors": n, "warnings": n}`."""
+    warnings = sum(problem.severity == "warning" for problem in problems)
+    return json.dumps(
+        {
+            "problems": [_problem_json(problem) for problem in problems],
+            "errors": len(problems) - warnings,
+            "warnings": warnings,
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def _head(place: Place) -> str:
+    if place.file is None:
+        return ""
+    return place.file if place.line is None else f"{place.file}:{place.line}"
+
+
+def _value(place: Place) -> str:
+    if not place.path:
+        return place.value or ""
+    shown = render_path(place.path)
+    if place.value is None:
+        return shown
+    return f"{shown} = {place.value}{' (default)' if place.default else ''}"
+
+
+def _problem_json(problem: Problem) -> ProblemJson:
+    return {
+        "rule": problem.rule,
+        "severity": problem.severity,
+        "what": problem.what,
+        "where": [
+            {
+                "file": place.file,
+                "line": place.line,
+                "path": render_path(place.path),
+                "value": place.value,
+                "default": place.default,
+            }
+            for place in problem.where
+        ],
+        "fix": problem.fix,
+    }

@@ -1,0 +1,52 @@
+"""What a rule is: a pure function from the spec to findings, named after what it checks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from components.checks.problem import Place, Problem, Severity, SpecPath
+from components.model.cluster import ClusterSpec
+from components.model.wording import show_value
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem before it is known which rule found it."""
+
+    what: str
+    where: tuple[Place, ...]
+    fix: str
+    severity: Severity = "error"
+
+
+Check: TypeAlias = Callable[[ClusterSpec], Iterable[Finding]]
+
+
+def at(path: SpecPath, value: object = None) -> Place:
+    """Name one value of the spec: `at(("rails", 0, "vlan"), rail.vlan)`."""
+    return Place(path, None if value is None else show_value(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule; its name and its text come from its function."""
+
+    check: Check
+
+    @property
+    def name(self) -> str:
+        """`check_mtu_chain` is the rule `mtu-chain`."""
+        return str(getattr(self.check, "__name__", "")).removeprefix("check_").replace("_", "-")
+
+    @property
+    def text(self) -> str:
+        """What it demands and why, for the reference."""
+        return inspect.getdoc(self.check) or ""
+
+    def problems(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Run it; what it says twice in the same words is one problem."""
+        for found in dict.fromkeys(self.check(spec)):
+            yield Problem(self.name, found.what, found.where, found.fix, found.severity)

@@ -1,0 +1,94 @@
+"""Check a site: everything that is wrong with it at once, with lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.checks.access import check_secret_value
+from components.checks.problem import Problem, SpecPath
+from components.checks.registry import RULES
+from components.checks.render import render_text
+from components.errors import SpecError
+from components.model.cluster import ClusterSpec
+from components.model.load import Loaded, load_config_value, load_site
+from components.model.problem import Json
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSite:
+    """A site file after all rules."""
+
+    file: str
+    spec: ClusterSpec | None
+    """None when there is an error; warnings leave it."""
+    problems: tuple[Problem, ...]
+    """Errors and warnings, by line."""
+
+    def spec_or_raise(self) -> ClusterSpec:
+        """Give the spec.
+
+        Raises:
+            SpecError: There is an error; its text is the whole report.
+        """
+        if self.spec is None:
+            raise SpecError(render_text(self.problems))
+        return self.spec
+
+
+def check_site(spec: ClusterSpec) -> tuple[Problem, ...]:
+    """Run every rule on a spec; paths only, no lines."""
+    return tuple(problem for rule in RULES for problem in rule.problems(spec))
+
+
+def load_checked_site(path: Path) -> CheckedSite:
+    """Load a site file or a stack file and run every rule.
+
+    Raises:
+        UsageError: There is no such file, or it cannot be read.
+    """
+    return check_loaded(load_site(path), str(path))
+
+
+def check_config_value(value: Json, source_file: Path | None) -> CheckedSite:
+    """Check the value of `railyard:cluster` that Pulumi gave, with the lines of its stack file."""
+    name = source_file.name if source_file else "the stack's configuration"
+    return check_loaded(load_config_value(value, source_file), name)
+
+
+def check_loaded(loaded: Loaded, file: str) -> CheckedSite:
+    """Run every rule on what was loaded, as far as it could be read."""
+    spec = loaded.spec or loaded.partial
+    found: list[Problem] = list(loaded.problems)
+    if spec is not None:
+        ruled = [*check_site(spec), *_check_secrets(spec, loaded)]
+        found += [p for p in ruled if not _is_consequence(p, loaded)]
+    located = (loaded.places.locate_all(problem) for problem in found)
+    problems = tuple(sorted(located, key=lambda p: (p.line, p.rule, p.what)))
+    wrong = any(problem.severity == "error" for problem in problems)
+    return CheckedSite(file, None if wrong else loaded.spec, problems)
+
+
+def _check_secrets(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:
+    if loaded.secrets is None:
+        return ()
+    return tuple(
+        Problem("secret-value", found.what, found.where, found.fix, found.severity)
+        for found in dict.fromkeys(check_secret_value(spec, loaded.secrets))
+    )
+
+
+def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
+    """Whether a rule only met a default that stands in for a value which was left out."""
+    return any(
+        _touches(place.path, left_out, loaded)
+        for place in problem.where
+        for left_out in loaded.left_out
+    )
+
+
+def _touches(path: SpecPath, left_out: SpecPath, loaded: Loaded) -> bool:
+    parent = left_out[:-1]
+    if not parent:
+        return path[:1] not in loaded.places.lines
+    return path[: len(parent)] == parent

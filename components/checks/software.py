@@ -1,0 +1,187 @@
+"""Rules on the cluster's software: members, versions, sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.model.cluster import ClusterSpec
+from components.operators.versions import (
+    GPU_OPERATOR,
+    ONYX_QOS,
+    ONYX_ROCE,
+    find_line,
+    parse_k3s,
+    parse_numbers,
+    show_version,
+)
+
+_SOURCE: Final = re.compile(r"^(/[^\s]+|https://[^\s]+)$")
+_MIRROR: Final = re.compile(r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?$")
+_EXACT: Final = re.compile(r"^v?\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$")
+_MIN_TEST_WORKERS: Final = 2
+
+
+def check_control_plane(spec: ClusterSpec) -> Iterator[Finding]:
+    """There is at least one control-plane host."""
+    if not spec.servers:
+        yield Finding(
+            "no host is a control_plane, so there is nothing to install the cluster on.",
+            (at(("hosts",)),),
+            "give one host, or three, the role control_plane.",
+        )
+
+
+def check_worker_count(spec: ClusterSpec) -> Iterator[Finding]:
+    """There are at least two workers: RDMA is proven between two hosts."""
+    count = len(spec.workers)
+    if count < _MIN_TEST_WORKERS:
+        yield Finding(
+            f"{count} of the hosts {'is a worker' if count == 1 else 'are workers'}, and RDMA is "
+            "proven between two.",
+            (at(("hosts",)),),
+            "give at least two hosts the role worker.",
+        )
+
+
+def check_etcd_members(spec: ClusterSpec) -> Iterator[Finding]:
+    """The number of control-plane hosts is odd.
+
+    etcd needs a majority: four members survive one failure, as three do, and have one more host
+    that can fail; two survive none.
+    """
+    servers = [(h, host) for h, host in enumerate(spec.hosts) if host.role == "control_plane"]
+    count = len(servers)
+    if count and count % 2 == 0:
+        yield Finding(
+            f"{count} control-plane hosts survive the loss of {(count - 1) // 2}, no more than "
+            f"{count - 1} would.",
+            tuple(at(("hosts", h, "role"), host.role) for h, host in servers),
+            f"use {count - 1} or {count + 1}.",
+        )
+
+
+def check_k3s_version(spec: ClusterSpec) -> Iterator[Finding]:
+    """The Kubernetes version is an exact K3s release, such as v1.36.3+k3s1."""
+    version = spec.kubernetes.version
+    if parse_k3s(version) is None:
+        yield Finding(
+            f'"{version}" is no exact K3s release.',
+            (at(("kubernetes", "version"), version),),
+            "write a release of the form v1.36.3+k3s1.",
+        )
+
+
+def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
+    """The GPU operator's release line supports the Kubernetes minor.
+
+    The ranges, and who states them, are in components/operators/versions.py. A line that is not
+    in the catalogue is a warning.
+    """
+    operator, k3s = spec.operators.gpu, parse_k3s(spec.kubernetes.version)
+    if operator is None or k3s is None:
+        return
+    version = operator.chart.version
+    where = (
+        at(("operators", "gpu", "chart", "version"), version),
+        at(("kubernetes", "version"), spec.kubernetes.version),
+    )
+    line = find_line(version, GPU_OPERATOR)
+    if line is None:
+        known = ", ".join(show_version(entry.line) for entry in GPU_OPERATOR)
+        yield Finding(
+            f"nothing is known of GPU operator {version} with any Kubernetes.",
+            where,
+            f"use a release of {known}, or read the operator's list of platforms first.",
+            "warning",
+        )
+    elif not line.lowest <= k3s[:2] <= line.highest:
+        yield Finding(
+            f"GPU operator {version} works with Kubernetes {line.describe()}, and this is "
+            f"{show_version(k3s[:2])}.",
+            where,
+            f"choose a K3s of that range, or another line of the operator. Source: {line.source}.",
+        )
+
+
+def check_onyx_release(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each Onyx switch runs 3.8.2000 or later.
+
+    `show roce`, by which the driver reads the switch, came with 3.8.2000; before 3.6.5000 trust
+    and ECN per traffic class cannot be set at all.
+    """
+    for s, switch in enumerate(spec.switches):
+        release = parse_numbers(switch.release)
+        if release >= ONYX_ROCE:
+            continue
+        lacks = (
+            "has no `qos trust` and no ECN per traffic class"
+            if release < ONYX_QOS
+            else "has no `show roce`, by which its state is read"
+        )
+        yield Finding(
+            f"{switch.name} runs Onyx {switch.release}, which {lacks}.",
+            (at(("switches", s, "release"), switch.release),),
+            f"upgrade it to {show_version(ONYX_ROCE)} or later.",
+        )
+
+
+def check_pinned_source(spec: ClusterSpec) -> Iterator[Finding]:
+    """K3s and its install script come from an absolute path or over https, never plain http."""
+    source = spec.kubernetes.source
+    for key, value in (("binary", source.binary), ("install_script", source.install_script)):
+        if not _SOURCE.match(value):
+            yield Finding(
+                f"{key}: {value} is neither an absolute path nor https.",
+                (at(("kubernetes", "source", key), value),),
+                "use an https address, or a path on the hosts that begins with /.",
+            )
+
+
+def check_chart_version(spec: ClusterSpec) -> Iterator[Finding]:
+    """A chart has an exact version, and a chart from a repository says which repository.
+
+    A range or `latest` would install another chart on the next run without any change here.
+    """
+    operator = spec.operators.gpu
+    if operator is None:
+        return
+    chart, path = operator.chart, ("operators", "gpu", "chart")
+    if not _EXACT.match(chart.version):
+        yield Finding(
+            f'the chart version "{chart.version}" is not exact.',
+            (at((*path, "version"), chart.version),),
+            "write one release, for example v26.3.3.",
+        )
+    yield from _chart_home(chart.chart, chart.repo, path)
+
+
+def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Iterator[Finding]:
+    bare = "/" not in chart
+    if bare and repo is None:
+        yield Finding(
+            f"the chart {chart} has no repository.",
+            (at((*path, "chart"), chart),),
+            "add repo, or write a path of the project or an oci:// address.",
+        )
+    if repo is not None and not (repo.startswith("https://") and bare):
+        reason = "is not https" if bare else "is given for a chart that is a path or an address"
+        yield Finding(
+            f"the chart repository {repo} {reason}.",
+            (at((*path, "repo"), repo), at((*path, "chart"), chart)),
+            "use an https repository with a chart name, or no repository.",
+        )
+
+
+def check_registry_mirror(spec: ClusterSpec) -> Iterator[Finding]:
+    """The registry mirror is `host:port`, without a scheme or a path."""
+    mirror = spec.kubernetes.registry_mirror
+    if mirror is not None and not _MIRROR.match(mirror):
+        yield Finding(
+            f'the registry mirror "{mirror}" is not of the form host:port.',
+            (at(("kubernetes", "registry_mirror"), mirror),),
+            "write for example 192.168.100.10:5000; plain HTTP is assumed.",
+        )

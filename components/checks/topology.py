@@ -1,0 +1,74 @@
+"""Who is plugged into what: the spec's hosts, NICs and switch ports, with their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from components.checks.problem import SpecPath
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch, SwitchPort
+from components.model.hosts import Host, Nic
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedNic:
+    """One NIC and where it stands in the file."""
+
+    host: Host
+    nic: Nic
+    path: SpecPath
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPort:
+    """One switch port and where it stands in the file."""
+
+    switch: Switch
+    name: str
+    port: SwitchPort
+    path: SpecPath
+
+    @property
+    def host(self) -> str:
+        """The host that the port says is plugged in."""
+        return self.port.to.partition("/")[0]
+
+    @property
+    def rail(self) -> str:
+        """The rail that the port says it belongs to."""
+        return self.port.to.partition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """A NIC and the port it is plugged into."""
+
+    nic: PlacedNic
+    port: PlacedPort
+
+
+def list_nics(spec: ClusterSpec) -> tuple[PlacedNic, ...]:
+    """List all NICs in the order of the file."""
+    return tuple(
+        PlacedNic(host, nic, ("hosts", h, "nics", n))
+        for h, host in enumerate(spec.hosts)
+        for n, nic in enumerate(host.nics)
+    )
+
+
+def list_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
+    """List all switch ports in the order of the file."""
+    return tuple(
+        PlacedPort(switch, name, port, ("switches", s, "ports", name))
+        for s, switch in enumerate(spec.switches)
+        for name, port in switch.ports.items()
+    )
+
+
+def list_cables(spec: ClusterSpec) -> Iterator[Cable]:
+    """List each NIC with each port that names its host and rail."""
+    for nic in list_nics(spec):
+        for port in list_ports(spec):
+            if (port.host, port.rail) == (nic.host.name, nic.nic.rail):
+                yield Cable(nic, port)

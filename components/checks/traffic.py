@@ -1,0 +1,149 @@
+"""Rules on the one traffic class that RoCE packets have on every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from components.checks.rule import Finding, at
+from components.model.cluster import ClusterSpec
+
+_DSCP_PER_PRIORITY: Final = 8
+"""NIC and switch map DSCP 8n to 8n+7 to priority n by default (mlnx_qos; Onyx `qos trust L3`)."""
+
+
+def _range_of(priority: int) -> str:
+    first = priority * _DSCP_PER_PRIORITY
+    return f"{first}-{first + _DSCP_PER_PRIORITY - 1}"
+
+
+def check_one_traffic_class(spec: ClusterSpec) -> Iterator[Finding]:
+    """NCCL_IB_TC is the ToS byte of `rdma.dscp`, with the ECN-capable bit.
+
+    What the application writes into its packets decides the queue on every hop. Packets that are
+    not marked travel in class 0, where neither ECN nor PFC of the RoCE class does anything. A
+    two-node test often runs at full speed all the same. Without the lowest bits `10` a switch
+    drops where it should mark.
+    """
+    wanted, actual = spec.rdma.ip_traffic_class, spec.jobs.nccl_ib_tc
+    if actual is None or actual == wanted:
+        return
+    dscp = actual >> 2
+    reason = (
+        "which switches do not mark: its ECN bits are not `10`"
+        if dscp == spec.rdma.dscp
+        else f"which is DSCP {dscp}"
+    )
+    yield Finding(
+        f"NCCL would send with traffic class {actual}, {reason}; every hop expects {wanted} "
+        f"(DSCP {spec.rdma.dscp}, ECN-capable).",
+        (at(("jobs", "nccl_ib_tc"), actual), at(("rdma", "dscp"), spec.rdma.dscp)),
+        f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}.",
+    )
+
+
+def check_dscp_priority(spec: ClusterSpec) -> Iterator[Finding]:
+    """`rdma.dscp` is one of the eight values that NIC and switch map to `rdma.priority`.
+
+    Both keep their default map, in which DSCP 8n to 8n+7 is priority n. Another pair would put
+    RoCE packets into a queue that nothing is configured for.
+    """
+    rdma = spec.rdma
+    priority = rdma.dscp // _DSCP_PER_PRIORITY
+    if priority != rdma.priority:
+        yield Finding(
+            f"DSCP {rdma.dscp} is priority {priority} on NIC and switch, not {rdma.priority}.",
+            (at(("rdma", "dscp"), rdma.dscp), at(("rdma", "priority"), rdma.priority)),
+            f"choose a DSCP of {_range_of(rdma.priority)}, or set priority to {priority}.",
+        )
+
+
+def check_switch_class(spec: ClusterSpec) -> Iterator[Finding]:
+    """`rdma.traffic_class` is the class in which the switch puts `rdma.priority`.
+
+    Onyx puts priority n into traffic class n. ECN on another class never sees a RoCE packet; this
+    is the gap of the DeepOps guide, whose ECN stands on class 3 while NCCL sends in class 0.
+    """
+    rdma = spec.rdma
+    if rdma.traffic_class != rdma.priority:
+        yield Finding(
+            f"the switch puts priority {rdma.priority} into traffic class {rdma.priority}, and ECN "
+            f"would be set on class {rdma.traffic_class}.",
+            (
+                at(("rdma", "traffic_class"), rdma.traffic_class),
+                at(("rdma", "priority"), rdma.priority),
+            ),
+            f"set traffic_class to {rdma.priority}.",
+        )
+
+
+def check_cnp_priority(spec: ClusterSpec) -> Iterator[Finding]:
+    """`rdma.cnp_dscp` is one of the eight values that are mapped to `rdma.cnp_priority`.
+
+    A congestion notification that waits behind data comes too late to slow the sender.
+    """
+    rdma = spec.rdma
+    priority = rdma.cnp_dscp // _DSCP_PER_PRIORITY
+    if priority != rdma.cnp_priority:
+        yield Finding(
+            f"CNP DSCP {rdma.cnp_dscp} is priority {priority} on NIC and switch, not "
+            f"{rdma.cnp_priority}.",
+            (
+                at(("rdma", "cnp_dscp"), rdma.cnp_dscp),
+                at(("rdma", "cnp_priority"), rdma.cnp_priority),
+            ),
+            f"choose a DSCP of {_range_of(rdma.cnp_priority)}, or set cnp_priority to {priority}.",
+        )
+
+
+def check_cnp_separate(spec: ClusterSpec) -> Iterator[Finding]:
+    """Congestion notifications do not share the queue of the RoCE data.
+
+    They are served strictly before it; in the same queue they would wait for what they are to
+    slow down.
+    """
+    rdma = spec.rdma
+    if rdma.cnp_priority == rdma.priority:
+        yield Finding(
+            f"RoCE data and its congestion notifications share priority {rdma.priority}.",
+            (
+                at(("rdma", "cnp_priority"), rdma.cnp_priority),
+                at(("rdma", "priority"), rdma.priority),
+            ),
+            "give the notifications a priority of their own: cnp_priority 6 with cnp_dscp 48.",
+        )
+
+
+def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
+    """Marking begins at a smaller queue than the one at which every packet is marked.
+
+    Equal or swapped thresholds mark everything or nothing. They are in KiB here; other systems
+    take bytes.
+    """
+    rdma = spec.rdma
+    if rdma.ecn_min_kib >= rdma.ecn_max_kib:
+        yield Finding(
+            f"ECN marking would begin at {rdma.ecn_min_kib} KiB, not below its maximum of "
+            f"{rdma.ecn_max_kib} KiB.",
+            (
+                at(("rdma", "ecn_min_kib"), rdma.ecn_min_kib),
+                at(("rdma", "ecn_max_kib"), rdma.ecn_max_kib),
+            ),
+            "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports.",
+        )
+
+
+def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
+    """A lossless class is neither priority 0 nor 7.
+
+    PFC pauses all that is in the priority. Priority 0 holds every packet that nobody marked, and
+    7 the network's own control traffic: pausing either stops the site.
+    """
+    rdma = spec.rdma
+    if rdma.mode == "lossless" and rdma.priority in {0, 7}:
+        content = "all unmarked traffic" if rdma.priority == 0 else "network control traffic"
+        yield Finding(
+            f"PFC on priority {rdma.priority} would pause {content}.",
+            (at(("rdma", "priority"), rdma.priority), at(("rdma", "mode"), rdma.mode)),
+            "use priority 3 with DSCP 26, or mode lossy_ecn.",
+        )

@@ -1,0 +1,87 @@
+"""`railyard accept STACK`, and its two inner forms that an update calls."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
+from components.acceptance.judge import judge_evidence
+from components.acceptance.report.text import render_table
+from components.acceptance.report.write import write_report
+from components.acceptance.run import collect_evidence, parse_accept_request, secrets_from
+from components.cli_stack import UPDATE_DEADLINE_S, run_pulumi
+from components.errors import UsageError
+
+FOLDER: Final = Path(".railyard")
+"""Logs, evidence and reports by stack and run; not kept in git."""
+EVIDENCE: Final = "evidence.json"
+
+app = typer.Typer(add_completion=False)
+
+
+def run_folder(stack: str, run: int) -> Path:
+    """Where one run's logs and report lie."""
+    return FOLDER / stack / f"run-{run:04d}"
+
+
+def _run() -> None:
+    request = parse_accept_request(sys.stdin.read())
+    secrets = secrets_from(os.environ)
+    folder = run_folder(request.stack, request.run)
+    evidence = collect_evidence(request, secrets, secrets.get("kubeconfig", ""), folder)
+    text = dump_evidence(evidence)
+    (folder / EVIDENCE).write_text(text)
+    typer.echo(text)
+
+
+def _gate(stack: str, *, fail: bool) -> None:
+    evidence = parse_evidence(sys.stdin.read())
+    report = judge_evidence(evidence)
+    folder = run_folder(stack, evidence.run)
+    page = write_report(report, folder).html
+    typer.echo(f"{render_table(report)}\nreport: {page}")
+    if fail:
+        raise typer.Exit(report.exit_code)
+
+
+def _accept_stack(stack: str) -> None:
+    """Prove the path again as it is now: nothing is repaired before."""
+    targets = ["--target", "**acceptance-evidence", "--target", "**acceptance-gate"]
+    done = run_pulumi(
+        ["up", "--yes", "--skip-preview", "--non-interactive", "--stack", stack, *targets],
+        environment={"RAILYARD_ACCEPT": "always"},
+        deadline_s=UPDATE_DEADLINE_S,
+    )
+    evidence = latest_evidence(stack)
+    if evidence is None:
+        raise UsageError(f"acceptance did not run:\n{done.stdout}{done.stderr}")
+    report = judge_evidence(evidence)
+    page = run_folder(stack, evidence.run) / "report.html"
+    typer.echo(f"{render_table(report)}\nreport: {page}")
+    raise typer.Exit(report.exit_code)
+
+
+def latest_evidence(stack: str) -> Evidence | None:
+    """The evidence of a stack's last run on this machine."""
+    runs = sorted((FOLDER / stack).glob(f"run-*/{EVIDENCE}"))
+    return parse_evidence(runs[-1].read_text()) if runs else None
+
+
+@app.command()
+def accept(
+    what: Annotated[str, typer.Argument(help="name of the stack (`run` and `gate` are inner)")],
+    stack: Annotated[str, typer.Option(help="inner: whose folder the report goes to")] = "",
+    fail: Annotated[bool, typer.Option("--fail/--warn", help="inner: exit by verdict")] = True,  # noqa: FBT002 - a flag of the command line
+) -> None:
+    """Prove the whole path again: 0 passed, 1 failed, 4 could not be judged."""
+    if what == "run":
+        _run()
+    elif what == "gate":
+        _gate(stack, fail=fail)
+    else:
+        _accept_stack(what)

@@ -1,0 +1,46 @@
+"""`railyard check FILE`: all problems of a site at once; nothing is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from components.checks.registry import RULES
+from components.checks.render import render_json, render_text
+from components.checks.site import CheckedSite, load_checked_site
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")],
+    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+) -> None:
+    """Check a site file and report all its problems, each with its line and a fix.
+
+    Exit codes: 0 no problems (warnings may be shown), 1 problems, 2 no such file.
+    """
+    checked = load_checked_site(file)
+    typer.echo(render_json(checked.problems) if output == "json" else _report(checked))
+    if checked.spec is None:
+        raise typer.Exit(1)
+
+
+def _report(checked: CheckedSite) -> str:
+    if checked.problems:
+        return render_text(checked.problems)
+    spec = checked.spec
+    if spec is None:
+        return ""
+    counts = ", ".join(
+        f"{count} {word}{'' if count == 1 else plural}"
+        for count, word, plural in (
+            (len(spec.hosts), "host", "s"),
+            (len(spec.switches), "switch", "es"),
+            (len(spec.rails), "rail", "s"),
+        )
+    )
+    return f"{checked.file}: no problems ({spec.name}: {counts}; {len(RULES)} rules)."

@@ -1,0 +1,32 @@
+"""`railyard device baseline|apply|restore`: what the switch steps of an update call."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import typer
+
+from components.fabric.device import run_apply, run_baseline, run_restore
+
+app = typer.Typer(no_args_is_help=True, help="Inner commands of an update: one device each.")
+
+_VERBS: Final[dict[str, Callable[[str, Mapping[str, str]], str]]] = {
+    "baseline": run_baseline,
+    "apply": run_apply,
+    "restore": run_restore,
+}
+
+
+def _verb(name: str) -> Callable[[], None]:
+    def call() -> None:
+        typer.echo(_VERBS[name](sys.stdin.read(), os.environ))
+
+    call.__doc__ = f"Run `{name}` for the request on standard input."
+    return call
+
+
+for _name in _VERBS:
+    app.command(_name)(_verb(_name))

@@ -1,0 +1,34 @@
+"""`railyard drift STACK`: what the devices are against what was last applied."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+import typer
+
+from components.cli_stack import load_stack
+from components.drift import drift_exit_code, render_drift
+from components.observe import observe_site
+from components.plan_json import to_json
+from components.repair import judge_drift
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def drift(
+    stack: Annotated[str, typer.Argument(help="name of the stack")],
+    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+) -> None:
+    """Read all devices and compare: 0 clean, 3 drift, 4 somebody could not be read."""
+    loaded = load_stack(stack)
+    facts = observe_site(loaded.plan, loaded.secrets)
+    drifts = judge_drift(loaded.plan, loaded.applied, facts)
+    code = drift_exit_code(drifts)
+    if output == "json":
+        body = {"stack": stack, "exit_code": code, "devices": to_json(drifts)}
+        typer.echo(json.dumps(body, indent=1, sort_keys=True))
+    else:
+        typer.echo(render_drift(drifts), nl=False)
+    raise typer.Exit(code)

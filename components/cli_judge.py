@@ -1,0 +1,65 @@
+"""`railyard judge nccl|perftest FILE`: a verdict for any log."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from components.acceptance.judge_log import LogVerdict, judge_nccl_text, judge_perftest_text
+from components.errors import UsageError
+from components.plan_json import to_json
+
+app = typer.Typer(no_args_is_help=True, help="Judge a log of nccl-tests or perftest.")
+
+Log = Annotated[Path, typer.Argument(help="the log; - for standard input")]
+Format = Annotated[Literal["text", "json"], typer.Option("--format")]
+
+
+def _read(path: Path) -> str:
+    if str(path) == "-":
+        return sys.stdin.read()
+    try:
+        return path.read_text(errors="replace")
+    except OSError as error:
+        raise UsageError(f"{path}: the log cannot be read: {error.strerror}") from error
+
+
+def _tell(verdict: LogVerdict, output: str) -> None:
+    if output == "json":
+        typer.echo(json.dumps(to_json(verdict), indent=1, sort_keys=True))
+    else:
+        typer.echo("\n".join(verdict.lines))
+    raise typer.Exit(verdict.exit_code)
+
+
+@app.command()
+def nccl(
+    file: Log,
+    expect: Annotated[
+        Literal["ib", "roce", "nvlink", "socket"] | None,
+        typer.Option(help="the transport that the data must have taken"),
+    ] = None,
+    min_busbw: Annotated[
+        float | None, typer.Option(help="least bus bandwidth in GB/s, rows of 1 GiB and more")
+    ] = None,
+    output: Format = "text",
+) -> None:
+    """Judge the log of an NCCL program: 0 good, 1 failed, 4 cannot be judged."""
+    _tell(judge_nccl_text(_read(file), expect, min_busbw), output)
+
+
+@app.command()
+def perftest(
+    file: Log,
+    expect: Annotated[
+        Literal["ib", "roce"] | None, typer.Option(help="the link that must have been used")
+    ] = None,
+    min_gbit: Annotated[float | None, typer.Option(help="least average in Gbit/s")] = None,
+    output: Format = "text",
+) -> None:
+    """Judge the log of a perftest client: 0 good, 1 failed, 4 cannot be judged."""
+    _tell(judge_perftest_text(_read(file), expect, min_gbit), output)

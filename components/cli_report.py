@@ -1,0 +1,37 @@
+"""`railyard report`: the last acceptance report of a stack."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from components.acceptance.judge import judge_evidence
+from components.acceptance.report.text import render_table
+from components.acceptance.report.write import write_report
+from components.cli_accept import latest_evidence, run_folder
+from components.errors import UsageError
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def report(
+    stack: Annotated[str, typer.Argument(help="name of the stack")] = "dev",
+    show: Annotated[bool, typer.Option("--open/--no-open", help="open a browser")] = True,  # noqa: FBT002 - a flag of the command line
+) -> None:
+    """Show the last acceptance report of a stack and open its page."""
+    evidence = latest_evidence(stack)
+    if evidence is None:
+        raise UsageError(
+            f"stack {stack} has no acceptance report here.\n  fix    run: pulumi up -s {stack}"
+        )
+    judged = judge_evidence(evidence)
+    page = (run_folder(stack, evidence.run) / "report.html").absolute()
+    if not page.exists():
+        write_report(judged, page.parent)
+    typer.echo(f"{render_table(judged)}\nreport: {page}")
+    if show and sys.stdout.isatty():
+        webbrowser.open(page.as_uri())

@@ -1,0 +1,140 @@
+"""Drift, edits and repair notes: what was applied against what is there, as plain values.
+
+Drift is measured against what was last applied, never against a file that has just been edited:
+an edit is an ordinary diff, and a preview shows the two apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from components.applied import Applied, AppliedStep
+from components.fabric.state import SwitchState
+from components.fabric.state import diff_states as diff_switches
+from components.hosts.plan import applied_state
+from components.hosts.state import HostState, parse_state
+from components.hosts.state import diff_states as diff_hosts
+from components.remote.difference import Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """A device that could not be read, and why, in words."""
+
+    reason: str
+
+
+Facts = SwitchState | HostState | Unreachable | None
+"""What observe saw; None: it was not asked to look."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceDrift:
+    """One device: what differs from what was applied, and whether the file asks for a change."""
+
+    device: str
+    step: str
+    observed: bool
+    unreachable: str | None
+    applied: bool
+    """Something was applied before; without it there is nothing to drift from."""
+    edited: bool
+    """The plan differs from what was applied."""
+    differences: tuple[Difference, ...]
+    last_note: str
+
+    @property
+    def note(self) -> str:
+        """The repair note of this run: counted, so that the same drift twice is repaired twice."""
+        if not self.differences:
+            return self.last_note
+        number = int(self.last_note.partition(":")[0] or 0) + 1 if self.last_note else 1
+        return f"{number}: " + "; ".join(map(str, self.differences))
+
+
+def _applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
+    request = cast("Mapping[str, object]", json.loads(step.stdin))
+    note = request.get("repair")
+    return SwitchState.model_validate(request["desired"]), note if isinstance(note, str) else ""
+
+
+def applied_host(step: AppliedStep) -> tuple[HostState, str]:
+    """Read the settings and the repair note out of a host step's recorded stdin."""
+    return applied_state(step.stdin), parse_state(step.stdin).values.get("repair", "")
+
+
+def drift_of_switch(
+    device: str, step: str, desired: SwitchState, applied: Applied, facts: Facts
+) -> DeviceDrift:
+    """Compare one switch with what was last applied to it."""
+    recorded = applied.step(step)
+    if recorded is None or not recorded.stdin:
+        return _drift(device, step, facts, (), edited=True, note=None)
+    was, note = _applied_switch(recorded)
+    found = diff_switches(facts, was) if isinstance(facts, SwitchState) else ()
+    return _drift(device, step, facts, found, edited=was != desired, note=note)
+
+
+def drift_of_host(
+    device: str, step: str, desired: HostState, applied: Applied, facts: Facts
+) -> DeviceDrift:
+    """Compare one host with what was last applied to it."""
+    recorded = applied.step(step)
+    if recorded is None or not recorded.stdin:
+        return _drift(device, step, facts, (), edited=True, note=None)
+    was, note = applied_host(recorded)
+    found = diff_hosts(facts, was) if isinstance(facts, HostState) else ()
+    edited = dict(was.values) != dict(desired.values)
+    return _drift(device, step, facts, found, edited=edited, note=note)
+
+
+def _drift(
+    device: str,
+    step: str,
+    facts: Facts,
+    found: tuple[Difference, ...],
+    *,
+    edited: bool,
+    note: str | None,
+) -> DeviceDrift:
+    return DeviceDrift(
+        device=device,
+        step=step,
+        observed=isinstance(facts, SwitchState | HostState),
+        unreachable=facts.reason if isinstance(facts, Unreachable) else None,
+        applied=note is not None,
+        edited=edited,
+        differences=found,
+        last_note=note or "",
+    )
+
+
+def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
+    """The report of `railyard drift`: a line per device, its differences under it."""
+    lines: list[str] = []
+    for drift in drifts:
+        lines.append(f"{drift.device:<12} {_verdict(drift)}")
+        lines += [f"{'':<12}   {difference}" for difference in drift.differences]
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(drift: DeviceDrift) -> str:
+    if drift.unreachable is not None:
+        return f"unreachable: {drift.unreachable}"
+    if not drift.applied:
+        return "never applied"
+    if not drift.observed:
+        return "not observed"
+    if drift.differences:
+        return f"drift: {len(drift.differences)} setting(s) differ from what was applied"
+    return "as it was left"
+
+
+def drift_exit_code(drifts: tuple[DeviceDrift, ...]) -> int:
+    """0 clean, 3 drift, 4 somebody could not be read (4 wins over 3)."""
+    if any(drift.unreachable is not None for drift in drifts):
+        return 4
+    return 3 if any(drift.differences for drift in drifts) else 0

@@ -1,0 +1,37 @@
+"""The errors that Railyard raises, by who can mend them."""
+
+from __future__ import annotations
+
+
+class RailyardError(Exception):
+    """A failure whose text is the whole report: what is wrong, where, and how to fix it."""
+
+    exit_code: int = 1
+
+
+class SpecError(RailyardError):
+    """The user's file is wrong. Nothing was touched."""
+
+
+class UsageError(RailyardError):
+    """The command line is wrong, or a file it names does not exist."""
+
+    exit_code = 2
+
+
+class DeviceError(RailyardError):
+    """A device refused, failed, or answered what we cannot read.
+
+    The text names the device, its address, the command, what the device said, and what was and
+    was not changed.
+    """
+
+
+class UnreachableError(DeviceError):
+    """No session could be had with a device within its deadline."""
+
+    exit_code = 4
+
+
+class Bug(RailyardError):  # noqa: N818 - a bug is no error of the user, and reads so in a report
+    """Our own mistake; the report asks for an issue."""

@@ -1,0 +1,277 @@
+"""What `railyard device …` does to a switch: the request on stdin, the evidence on stdout.
+
+The desired state comes in clear on stdin; secrets come by name through the environment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from components.errors import DeviceError, UsageError
+from components.fabric.drivers import driver_of
+from components.fabric.drivers.base import PortCounters
+from components.fabric.exchange import Exchange, Outcome
+from components.fabric.state import PortState, SwitchState
+from components.fabric.targets import (
+    dropped,
+    overlay,
+    target_of_restore,
+    target_of_update,
+)
+from components.remote.step import Endpoint
+from components.remote.switch_session import open_session
+
+READ_DEADLINE_S: Final = 60.0
+"""A read is some hundred short commands; a real switch needs about 0.1 s for each."""
+WRITE_DEADLINE_S: Final = 180.0
+LOCK_DEADLINE_S: Final = 30.0
+"""A run that was killed may still be at work on the switch for as long as one command takes."""
+PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
+"""Where the command provider puts this step's evidence of last time, if it is asked to."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRequest:
+    """What stands on stdin."""
+
+    endpoint: Endpoint
+    os: str
+    desired: SwitchState = field(default_factory=SwitchState)
+    baseline: SwitchState | None = None
+    repair: str = ""
+    """Why this apply runs although the plan is the same; only shown."""
+
+
+_REQUEST = TypeAdapter(SwitchRequest)
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchEvidence:
+    """What an apply or a restore did; it stands on stdout."""
+
+    device: str
+    changed: tuple[str, ...]
+    unchanged: int
+    interrupted: tuple[str, ...]
+    saved: bool
+    desired: SwitchState
+    """What is ours since this run; the next run gives back what it no longer wants."""
+
+
+_EVIDENCE = TypeAdapter(SwitchEvidence)
+
+
+def parse_request(text: str) -> SwitchRequest:
+    """Read a request.
+
+    Raises:
+        UsageError: It is no request; the text names the first fault.
+    """
+    try:
+        return _REQUEST.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"stdin is no switch request: {where}: {first['msg']}") from error
+
+
+def run_baseline(text: str, environ: Mapping[str, str]) -> str:
+    """Record every key that this file, or a later one, may come to own; changes nothing.
+
+    Returns:
+        A `SwitchState` of all ports, as indented JSON.
+    """
+    request = parse_request(text)
+    with _exchange(request, environ, READ_DEADLINE_S) as exchange:
+        exchange.enter(configure=False)
+        wanted = every_key(exchange.list_ports(), request.desired)
+        return exchange.read(wanted).state.model_dump_json(indent=2) + "\n"
+
+
+def run_observe(text: str, environ: Mapping[str, str]) -> str:
+    """Read the settings that the desired state names; changes nothing."""
+    request = parse_request(text)
+    secret = _secret(request.endpoint, environ)
+    state = observe_switch(request.endpoint, request.os, request.desired, secret)
+    return state.model_dump_json(indent=2) + "\n"
+
+
+def run_apply(text: str, environ: Mapping[str, str]) -> str:
+    """Bring the switch to the desired state, verify, save.
+
+    Returns:
+        The evidence, as indented JSON.
+
+    Raises:
+        DeviceError: See `Exchange.converge`.
+    """
+    request = parse_request(text)
+    previous = _previous(environ)
+    gone = dropped(previous, request.desired) if previous and request.baseline else SwitchState()
+    baseline = request.baseline or SwitchState()
+    wanted = overlay(gone, request.desired)
+    with _lock(request.endpoint), _exchange(request, environ, WRITE_DEADLINE_S) as exchange:
+        exchange.enter(configure=True)
+        outcome = exchange.converge(
+            wanted,
+            lambda reading: target_of_update(
+                reading.state,
+                request.desired,
+                target_of_restore(reading.state, gone, baseline, reading.vlan_holders),
+            ),
+        )
+    return _render(request, outcome, request.desired)
+
+
+def run_restore(text: str, environ: Mapping[str, str]) -> str:
+    """Put every key that we own back to its recorded value, verify, save.
+
+    Raises:
+        UsageError: The request holds no baseline.
+        DeviceError: See `Exchange.converge`.
+    """
+    request = parse_request(text)
+    if request.baseline is None:
+        raise UsageError(
+            f"{request.endpoint.where}: no baseline in the request, so the previous values are "
+            "not known. Nothing was changed. Import one with `railyard baseline import`."
+        )
+    baseline = request.baseline
+    with _lock(request.endpoint), _exchange(request, environ, WRITE_DEADLINE_S) as exchange:
+        exchange.enter(configure=True)
+        outcome = exchange.converge(
+            request.desired,
+            lambda reading: target_of_restore(
+                reading.state, request.desired, baseline, reading.vlan_holders
+            ),
+        )
+    return _render(request, outcome, SwitchState())
+
+
+def observe_switch(
+    endpoint: Endpoint, system: str, desired: SwitchState, secret: str
+) -> SwitchState:
+    """Read the settings that `desired` names, over one connection.
+
+    Raises:
+        UnreachableError: No session.
+        DeviceError: An answer cannot be read.
+    """
+    with open_session(endpoint, system, secret, READ_DEADLINE_S) as session:
+        exchange = Exchange(session, driver_of(system))
+        exchange.enter(configure=False)
+        return exchange.read(desired).state
+
+
+def read_counters(
+    endpoint: Endpoint, system: str, ports: Sequence[str], secret: str
+) -> dict[str, PortCounters]:
+    """Read the per-priority counters of some ports, over one connection."""
+    with open_session(endpoint, system, secret, READ_DEADLINE_S) as session:
+        exchange = Exchange(session, driver_of(system))
+        exchange.enter(configure=False)
+        return exchange.read_counters(ports)
+
+
+@contextmanager
+def _exchange(
+    request: SwitchRequest, environ: Mapping[str, str], deadline_s: float
+) -> Generator[Exchange, None, None]:
+    secret = _secret(request.endpoint, environ)
+    with open_session(request.endpoint, request.os, secret, deadline_s) as session:
+        yield Exchange(session, driver_of(request.os))
+
+
+def _secret(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    name = f"RAILYARD_SECRET_{(endpoint.password_secret or '').upper()}"
+    if not endpoint.password_secret or name not in environ:
+        raise UsageError(
+            f"{endpoint.where}: no password: set {name if endpoint.password_secret else ''}"
+            f" in the environment, or `password` in the site file"
+        )
+    return environ[name]
+
+
+def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
+    """A wish for all that a file may own. `roce` only on demand: its `off` text is not public."""
+    port = PortState(
+        admin_up=True, mtu_bytes=0, mode="access", trust="L2", ecn={0: None}, strict_classes=()
+    )
+    return SwitchState(
+        pfc_priorities=(), pfc_enabled=False, roce=desired.roce, ports=dict.fromkeys(ports, port)
+    )
+
+
+def _previous(environ: Mapping[str, str]) -> SwitchState | None:
+    """What the last run made ours, if the engine hands its evidence on."""
+    text = environ.get(PREVIOUS_OUTPUT, "")
+    if not text.strip():
+        return None
+    try:
+        return _EVIDENCE.validate_json(text).desired
+    except ValidationError:
+        return None
+
+
+def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str:
+    before, after = outcome.before.settings(), outcome.after.settings()
+    ours = request.desired.settings()
+    moved = sorted(key for key in {*before, *after} if before.get(key, "") != after.get(key, ""))
+    changed = tuple(
+        f"{setting} of {where}: {before.get((where, setting), 'absent')} -> "
+        f"{after.get((where, setting), 'absent')}"
+        for where, setting in moved
+    )
+    evidence = SwitchEvidence(
+        device=request.endpoint.device,
+        changed=changed,
+        unchanged=len({*ours} - {*moved}),
+        interrupted=outcome.interrupts,
+        saved=True,
+        desired=owned,
+    )
+    return json.dumps(_EVIDENCE.dump_python(evidence, mode="json"), indent=2) + "\n"
+
+
+@contextmanager
+def _lock(endpoint: Endpoint) -> Generator[None, None, None]:
+    """One writer a switch on this machine: its configuration is one global thing."""
+    mark = hashlib.sha256(f"{endpoint.address}:{endpoint.port}".encode()).hexdigest()[:8]
+    path = Path(tempfile.gettempdir()) / f"railyard-{os.getuid()}-{endpoint.device}-{mark}.lock"
+    with path.open("a") as file:
+        wait_for_lock(file.fileno(), endpoint)
+        yield
+
+
+def wait_for_lock(descriptor: int, endpoint: Endpoint) -> None:
+    """Wait until no other run holds the lock of this device.
+
+    Raises:
+        DeviceError: Another run still holds it after LOCK_DEADLINE_S.
+    """
+    ends_at_s = time.monotonic() + LOCK_DEADLINE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > ends_at_s:
+                raise DeviceError(
+                    f"{endpoint.where}: another Railyard run has been changing this device for "
+                    f"more than {LOCK_DEADLINE_S:g} s. Nothing was changed. Wait for it to end."
+                ) from None
+            Event().wait(0.2)
+        else:
+            return

@@ -1,0 +1,20 @@
+"""One driver a switch system, by the name that the site file uses."""
+
+from __future__ import annotations
+
+from components.errors import SpecError
+from components.fabric.drivers.base import Driver
+from components.fabric.drivers.onyx import OnyxDriver
+
+DRIVERS: dict[str, Driver] = {"onyx": OnyxDriver()}
+
+
+def driver_of(system: str) -> Driver:
+    """The driver of a switch system.
+
+    Raises:
+        SpecError: There is none.
+    """
+    if system not in DRIVERS:
+        raise SpecError(f"no driver for switch system {system!r}; there are: {sorted(DRIVERS)}")
+    return DRIVERS[system]

@@ -1,0 +1,124 @@
+"""What a driver of one switch system does: pure text in, plain values out.
+
+A driver opens no connection. It says which commands to send, reads what came back, and renders
+the way from one state to another. `components/fabric/exchange.py` does the talking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from components.fabric.state import SwitchState
+from components.remote.difference import Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of the way: lines that belong together, and what they interrupt."""
+
+    lines: tuple[str, ...]
+    interrupts: str | None = None
+    """For people: `port 1/3 flaps`; None: traffic goes on."""
+    settles: bool = False
+    """The change moves other settings too: read again before planning the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one look at a switch found."""
+
+    state: SwitchState
+    vlan_holders: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
+    """VLAN to the ports, outside those that were asked for, that name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityCounters:
+    """What one port counted for one priority (received) and traffic class (sent)."""
+
+    rx_bytes: int
+    tx_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    """The counters of one port that tell in which class its traffic travels."""
+
+    by_priority: Mapping[int, PriorityCounters]
+    ecn_marked: int
+    """Packets that the port marked, over all classes: the system counts no finer."""
+    rx_discards: int
+
+
+class Unreadable(Exception):  # noqa: N818 - a finding about text; the exchange makes the error
+    """An answer that the driver cannot read."""
+
+    def __init__(self, command: str, text: str, why: str) -> None:
+        super().__init__(why)
+        self.command = command
+        self.text = text
+        self.why = why
+
+
+class Driver(Protocol):
+    """One switch system."""
+
+    system: str
+    enter: Sequence[str]
+    """From login to where show commands are taken."""
+    configure: Sequence[str]
+    """From there to where configuration lines are taken; show commands stay possible."""
+    save: str
+    """Makes the running configuration the one that boots."""
+
+    def list_ports_commands(self) -> tuple[str, ...]:
+        """What to ask to learn which ports there are."""
+        ...
+
+    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
+        """Every port of the switch, from the answers to `list_ports_commands`."""
+        ...
+
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """What to ask to learn the settings that `wanted` names."""
+        ...
+
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+        """Read the answers.
+
+        Raises:
+            Unreadable: An answer has another form than expected.
+        """
+        ...
+
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """The ordered way from `actual` to `target`; empty when they agree."""
+        ...
+
+    def interrupts(self, change: Difference) -> bool:
+        """Whether making this one setting as wanted interrupts traffic."""
+        ...
+
+    def find_refusal(self, output: str) -> str | None:
+        """The system's error text in what a command printed, or None."""
+        ...
+
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """The state of a switch that nobody has touched."""
+        ...
+
+    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+        """What to ask for the per-priority counters of some ports."""
+        ...
+
+    def parse_counters(
+        self, answers: Mapping[str, str], ports: Sequence[str]
+    ) -> dict[str, PortCounters]:
+        """Read the counters.
+
+        Raises:
+            Unreadable: An answer has another form than expected.
+        """
+        ...

@@ -1,0 +1,193 @@
+"""The driver of NVIDIA (Mellanox) Onyx: which commands, in which order, read how."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from components.fabric.drivers import onyx_actions, onyx_parse
+from components.fabric.drivers.base import Change, PortCounters, PriorityCounters, Reading
+from components.fabric.drivers.onyx_parse import Pfc, Switchport
+from components.fabric.state import PortState, SwitchState
+from components.remote.difference import Difference
+
+VLANS: Final = "show vlan | json-print"
+SWITCHPORTS: Final = "show interfaces switchport | json-print"
+PFC: Final = "show dcb priority-flow-control | json-print"
+ROCE: Final = "show roce"
+INTERFACE: Final = "show interfaces ethernet {port}"
+TRUST: Final = "show qos interface ethernet {port} | json-print"
+CONGESTION: Final = "show interfaces ethernet {port} congestion-control | json-print"
+ETS: Final = "show dcb ets interface ethernet {port} | json-print"
+COUNTERS: Final = "show interfaces ethernet {port} counters"
+PRIORITY_COUNTERS: Final = "show interfaces ethernet {port} counters pfc prio {number}"
+CLASS_COUNTERS: Final = "show interfaces ethernet {port} counters tc {number}"
+PRIORITIES: Final = range(8)
+FACTORY_MTU_BYTES: Final = 1500
+"""Below release 3.9.2110 (seed 001)."""
+
+_REFUSAL = re.compile(r"^\r?(%.*(?:\n(?!\s*$)[^%\n].*)*)", re.MULTILINE)
+"""A line that starts with `%`, and the hint under it (Ansible's terminal_stderr_re)."""
+
+
+class OnyxDriver:
+    """See `components.fabric.drivers.base.Driver`."""
+
+    system = "onyx"
+    enter: Sequence[str] = ("enable",)
+    configure: Sequence[str] = ("configure terminal",)
+    save = "configuration write"
+
+    def list_ports_commands(self) -> tuple[str, ...]:
+        """The switchport table names every port."""
+        return (SWITCHPORTS,)
+
+    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
+        """Every Ethernet port, by number."""
+        ports = onyx_parse.parse_switchports(SWITCHPORTS, answers[SWITCHPORTS])
+        return tuple(sorted(ports, key=onyx_actions.port_key))
+
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """Two tables, one look at each port per kind of setting that is ours."""
+        commands = [VLANS, SWITCHPORTS]
+        if _wants_pfc(wanted):
+            commands.append(PFC)
+        if wanted.roce is not None:
+            commands.append(ROCE)
+        for name, port in wanted.ports.items():
+            commands += [template.format(port=name) for template in _templates(port)]
+        return tuple(commands)
+
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+        """Read what `read_commands` asked for."""
+        l2 = onyx_parse.parse_switchports(SWITCHPORTS, answers[SWITCHPORTS])
+        pfc = onyx_parse.parse_pfc(PFC, answers[PFC]) if PFC in answers else None
+        state = SwitchState(
+            vlans=onyx_parse.parse_vlans(VLANS, answers[VLANS]),
+            pfc_priorities=pfc.priorities if pfc else None,
+            pfc_enabled=pfc.enabled if pfc else None,
+            roce=onyx_parse.parse_roce_mode(ROCE, answers[ROCE]) if ROCE in answers else None,
+            ports={
+                name: _port(answers, name, l2[name], pfc) for name in wanted.ports if name in l2
+            },
+        )
+        return Reading(state, _vlan_holders(l2, {*wanted.ports}))
+
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """See `onyx_actions`."""
+        return onyx_actions.plan_changes(actual, target)
+
+    def interrupts(self, change: Difference) -> bool:
+        """A new MTU shuts its port; the one-shot may toggle every port (manual)."""
+        return change.setting in {"mtu_bytes", "roce"}
+
+    def find_refusal(self, output: str) -> str | None:
+        """Onyx reports by lines that start with `%`; its exit statuses mean nothing."""
+        found = _REFUSAL.search(output)
+        return found.group(1).strip() if found else None
+
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""
+        port = PortState(
+            admin_up=True,
+            mtu_bytes=FACTORY_MTU_BYTES,
+            mode="access",
+            access_vlan=1,
+            trunk_vlans=(),
+            trust="L2",
+            pfc=False,
+            strict_classes=(),
+        )
+        return SwitchState(
+            vlans=(1,),
+            pfc_priorities=(),
+            pfc_enabled=False,
+            roce="none",
+            ports=dict.fromkeys(ports, port),
+        )
+
+    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+        """Received per priority, sent per class, marked and discarded packets."""
+        commands: list[str] = []
+        for port in ports:
+            commands += [COUNTERS.format(port=port), CONGESTION.format(port=port)]
+            for number in PRIORITIES:
+                commands.append(PRIORITY_COUNTERS.format(port=port, number=number))
+                commands.append(CLASS_COUNTERS.format(port=port, number=number))
+        return tuple(commands)
+
+    def parse_counters(
+        self, answers: Mapping[str, str], ports: Sequence[str]
+    ) -> dict[str, PortCounters]:
+        """Read what `counter_commands` asked for."""
+        return {port: _counters(answers, port) for port in ports}
+
+
+def _wants_pfc(wanted: SwitchState) -> bool:
+    ports = any(port.pfc is not None for port in wanted.ports.values())
+    return ports or wanted.pfc_priorities is not None or wanted.pfc_enabled is not None
+
+
+def _templates(port: PortState) -> tuple[str, ...]:
+    asked = (
+        (INTERFACE, port.mtu_bytes is not None or port.admin_up is not None),
+        (TRUST, port.trust is not None),
+        (CONGESTION, bool(port.ecn)),
+        (ETS, port.strict_classes is not None),
+    )
+    return tuple(template for template, needed in asked if needed)
+
+
+def _port(answers: Mapping[str, str], name: str, l2: Switchport, pfc: Pfc | None) -> PortState:
+    interface, trust, congestion, ets = (
+        template.format(port=name) for template in (INTERFACE, TRUST, CONGESTION, ETS)
+    )
+    link = (
+        onyx_parse.parse_interface(interface, answers[interface]) if interface in answers else None
+    )
+    strict, weights = (
+        onyx_parse.parse_ets(ets, answers[ets]) if ets in answers else (None, dict[int, int]())
+    )
+    return PortState(
+        admin_up=link.admin_up if link else None,
+        mtu_bytes=link.mtu_bytes if link else None,
+        mode=l2.mode,
+        access_vlan=l2.access_vlan,
+        trunk_vlans=l2.allowed_vlans,
+        trust=onyx_parse.parse_trust(trust, answers[trust], name) if trust in answers else None,
+        ecn=onyx_parse.parse_congestion(congestion, answers[congestion])
+        if congestion in answers
+        else {},
+        pfc=pfc.ports.get(name) if pfc else None,
+        strict_classes=strict,
+        wrr_weights=weights,
+    )
+
+
+def _vlan_holders(l2: Mapping[str, Switchport], ours: set[str]) -> dict[int, tuple[str, ...]]:
+    holders: dict[int, tuple[str, ...]] = {}
+    for name, port in l2.items():
+        if name in ours:
+            continue
+        named = () if port.allowed_vlans == "all" else port.allowed_vlans
+        for vlan in {*named, *((port.access_vlan,) if port.access_vlan else ())}:
+            holders[vlan] = (*holders.get(vlan, ()), name)
+    return holders
+
+
+def _counters(answers: Mapping[str, str], port: str) -> PortCounters:
+    by_priority: dict[int, PriorityCounters] = {}
+    for number in PRIORITIES:
+        received = PRIORITY_COUNTERS.format(port=port, number=number)
+        sent = CLASS_COUNTERS.format(port=port, number=number)
+        by_priority[number] = PriorityCounters(
+            onyx_parse.parse_counter(received, answers[received], "Rx:", "bytes"),
+            onyx_parse.parse_counter(sent, answers[sent], f"TC {number}:", "bytes"),
+        )
+    marked, all_counters = CONGESTION.format(port=port), COUNTERS.format(port=port)
+    return PortCounters(
+        by_priority,
+        onyx_parse.parse_ecn_marked(marked, answers[marked]),
+        onyx_parse.parse_counter(all_counters, answers[all_counters], "Rx:", "discard packets"),
+    )

@@ -1,0 +1,242 @@
+"""From one state of an Onyx switch to another: the lines, in the order that is safe.
+
+Every line has a public source; WHY.md beside the drivers names it. Lines that are equal on
+neighbouring ports are collapsed into one with a range, as the vendor's own configuration does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from components.fabric.drivers.base import Change
+from components.fabric.state import ALL_VLANS, PortState, SwitchState, list_vlans
+
+PortLines = Callable[[PortState, PortState], Iterable[str]]
+"""(actual, target) of one port to the tails of its `interface ethernet …` lines."""
+FACTORY_VLAN = 1
+
+
+def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    """The ordered way from `actual` to `target`; empty when they agree.
+
+    The one-shot `roce` moves many settings at once, so it comes alone: what is left after it is
+    planned from what the switch then has.
+    """
+    if target.roce is not None and actual.roce != target.roce:
+        line = "no roce" if target.roce == "none" else f"roce {target.roce}"
+        return (Change((line,), interrupts="every port may flap", settles=True),)
+    return tuple(change for stage in _ORDER for change in stage(actual, target))
+
+
+def _add_vlans(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    """A VLAN is there before a port names it; `vlan N` enters its mode, so leave it."""
+    for vlan in target.vlans:
+        if vlan not in actual.vlans:
+            yield Change((f"vlan {vlan}", "exit"))
+
+
+def _remove_vlans(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    for vlan in actual.vlans:
+        if vlan not in target.vlans:
+            yield Change((f"no vlan {vlan}",))
+
+
+def _l2_lines(actual: PortState, target: PortState) -> Iterator[str]:
+    if target.mode is not None and target.mode != actual.mode:
+        yield from _new_mode(target)
+        return
+    mode = target.mode or actual.mode
+    if target.access_vlan not in {None, actual.access_vlan} and mode != "trunk":
+        yield f"switchport access vlan {target.access_vlan}"
+    if target.trunk_vlans is not None and mode in {"trunk", "hybrid"}:
+        yield from _allowed_lines(mode, actual, target)
+
+
+def _new_mode(target: PortState) -> Iterator[str]:
+    if target.mode == "access":
+        # The reset leaves no allowed-VLAN list behind that access mode would hide.
+        yield "no switchport force"
+    else:
+        yield f"switchport mode {target.mode}"
+    if target.access_vlan not in {None, FACTORY_VLAN} and target.mode != "trunk":
+        yield f"switchport access vlan {target.access_vlan}"
+    if target.mode in {"trunk", "hybrid"} and target.trunk_vlans is not None:
+        head = f"switchport {target.mode} allowed-vlan"
+        if target.trunk_vlans == "all":
+            yield f"{head} all"
+            return
+        # What the mode allows at first is not documented, so the list starts from nothing.
+        yield f"{head} none"
+        if target.trunk_vlans:
+            yield f"{head} add {collapse_vlans(target.trunk_vlans)}"
+
+
+def _allowed_lines(mode: str, actual: PortState, target: PortState) -> Iterator[str]:
+    head = f"switchport {mode} allowed-vlan"
+    held, wanted = {*list_vlans(actual.trunk_vlans or ())}, {*list_vlans(target.trunk_vlans or ())}
+    if wanted != held and len(wanted) == len(ALL_VLANS):
+        yield f"{head} all"
+        return
+    if wanted - held:
+        yield f"{head} add {collapse_vlans(wanted - held)}"
+    if held - wanted:
+        yield f"{head} remove {collapse_vlans(held - wanted)}"
+
+
+def _trust_lines(actual: PortState, target: PortState) -> Iterator[str]:
+    if target.trust not in {None, actual.trust}:
+        yield f"qos trust {target.trust}"
+
+
+def _ecn_lines(actual: PortState, target: PortState) -> Iterator[str]:
+    for tc, wanted in sorted(target.ecn.items()):
+        if wanted == actual.ecn.get(tc):
+            continue
+        if wanted is None:
+            yield f"no traffic-class {tc} congestion-control"
+            continue
+        word = "relative" if wanted.relative else "absolute"
+        yield (
+            f"traffic-class {tc} congestion-control {wanted.kind} "
+            f"minimum-{word} {wanted.min_kib} maximum-{word} {wanted.max_kib}"
+        )
+
+
+def _ets_lines(actual: PortState, target: PortState) -> Iterator[str]:
+    if target.strict_classes is None:
+        return
+    held, wanted = {*(actual.strict_classes or ())}, {*target.strict_classes}
+    for tc in sorted(wanted - held):
+        yield f"traffic-class {tc} dcb ets strict"
+    for tc in sorted(held - wanted):
+        yield f"traffic-class {tc} dcb ets wrr {target.wrr_weights[tc]}"
+
+
+def _pfc_lines(actual: PortState, target: PortState) -> Iterator[str]:
+    if target.pfc is None or target.pfc == actual.pfc:
+        return
+    tail = "dcb priority-flow-control mode"
+    yield f"{tail} on force" if target.pfc else f"no {tail} force"
+
+
+def _global_pfc(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    """Priorities before the switch as a whole, so that nothing is paused by halves."""
+    head = "dcb priority-flow-control"
+    if target.pfc_priorities is not None:
+        held = actual.pfc_priorities or ()
+        for priority in target.pfc_priorities:
+            if priority not in held:
+                yield Change((f"{head} priority {priority} enable",))
+        for priority in held:
+            if priority not in target.pfc_priorities:
+                yield Change((f"no {head} priority {priority} enable",))
+    if target.pfc_enabled not in {None, actual.pfc_enabled}:
+        yield Change((f"{'' if target.pfc_enabled else 'no '}{head} enable force",))
+
+
+def _mtu(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    """A port must be shut for a new MTU (seed 001), so one port flaps at a time."""
+    for name, port in target.ports.items():
+        was = actual.ports.get(name, PortState())
+        if port.mtu_bytes is None or port.mtu_bytes == was.mtu_bytes:
+            continue
+        head = f"interface ethernet {name}"
+        lines = [f"{head} mtu {port.mtu_bytes}"]
+        if was.admin_up is not False:
+            lines.insert(0, f"{head} shutdown")
+            lines += [] if port.admin_up is False else [f"{head} no shutdown"]
+        yield Change(tuple(lines), interrupts=f"port {name} flaps")
+
+
+def _admin(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    for name, port in target.ports.items():
+        was = actual.ports.get(name, PortState())
+        if port.admin_up is None or port.admin_up == was.admin_up:
+            continue
+        head = f"interface ethernet {name}"
+        if port.admin_up:
+            yield Change((f"{head} no shutdown",))
+        elif port.mtu_bytes in {None, was.mtu_bytes}:
+            yield Change((f"{head} shutdown",), interrupts=f"port {name} goes down")
+
+
+def _per_port(lines_of: PortLines) -> Callable[[SwitchState, SwitchState], Iterator[Change]]:
+    def stage(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+        tails = {
+            name: tuple(lines_of(actual.ports.get(name, PortState()), port))
+            for name, port in target.ports.items()
+        }
+        # Ports with the same lines, in the same order, share them; others keep their own order.
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for name, lines in tails.items():
+            if lines:
+                groups.setdefault(lines, []).append(name)
+        for lines, names in groups.items():
+            for ports in collapse_ports(names):
+                yield Change(tuple(f"interface ethernet {ports} {line}" for line in lines))
+
+    return stage
+
+
+_ORDER: Final[tuple[Callable[[SwitchState, SwitchState], Iterator[Change]], ...]] = (
+    _add_vlans,
+    _per_port(_l2_lines),
+    _per_port(_trust_lines),
+    _per_port(_ecn_lines),
+    _per_port(_ets_lines),
+    _global_pfc,
+    _per_port(_pfc_lines),
+    _mtu,
+    _admin,
+    _remove_vlans,
+)
+"""What comes before what: VLANs before the ports that name them, classes before a port flaps."""
+
+
+def collapse_vlans(vlans: Iterable[int]) -> str:
+    """Write VLANs as one argument: `10,111-112`."""
+    runs: list[list[int]] = []
+    for vlan in sorted(vlans):
+        if runs and runs[-1][-1] == vlan - 1:
+            runs[-1].append(vlan)
+        else:
+            runs.append([vlan])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def port_key(port: str) -> tuple[int, ...]:
+    """Sort key of `1/10` and `1/3/2`: by number, not by letter."""
+    return tuple(int(part) for part in port.split("/"))
+
+
+def collapse_ports(ports: Iterable[str]) -> list[str]:
+    """Group neighbouring ports: `1/1`, `1/2`, `1/4` becomes `1/1-1/2`, `1/4`.
+
+    Split ports (`1/31/1`) stay single: whether a range may cross a split is not documented.
+    """
+    runs: list[list[str]] = []
+    for port in sorted(ports, key=port_key):
+        if runs and _follows(runs[-1][-1], port):
+            runs[-1].append(port)
+        else:
+            runs.append([port])
+    return [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+
+
+def _follows(one: str, other: str) -> bool:
+    first, second = port_key(one), port_key(other)
+    return len(first) == len(second) == 2 and (first[0], first[1] + 1) == second  # noqa: PLR2004 - slot/port
+
+
+def flatten(changes: Iterable[Change]) -> tuple[str, ...]:
+    """The lines of some changes, in order."""
+    return tuple(line for change in changes for line in change.lines)
+
+
+def interruptions(changes: Iterable[Change]) -> tuple[str, ...]:
+    """What some changes interrupt, in words."""
+    return tuple(change.interrupts for change in changes if change.interrupts)
+
+
+Answers = Mapping[str, str]

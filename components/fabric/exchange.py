@@ -1,0 +1,208 @@
+"""The talk with one switch: read, compare, change only the difference, read again, save.
+
+If the switch refuses a line, or does not have what was asked after it took every line, the values
+that were read before are put back and nothing is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from components.errors import DeviceError, UnreachableError
+from components.fabric.drivers.base import Change, Driver, PortCounters, Reading, Unreadable
+from components.fabric.state import PortState, SwitchState
+
+MAX_ROUNDS: Final = 3
+"""One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
+Aim = Callable[[Reading], SwitchState]
+"""From what a switch has to what it shall have."""
+
+
+class Session(Protocol):
+    """An open command line."""
+
+    @property
+    def where(self) -> str:
+        """The device and its address."""
+        ...
+
+    def run(self, command: str) -> str:
+        """Send one line; returns what it printed."""
+        ...
+
+
+class _RefusedError(Exception):
+    def __init__(self, line: str, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an exchange did."""
+
+    before: SwitchState
+    after: SwitchState
+    lines: tuple[str, ...]
+    interrupts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A session with a switch, and the driver of its system."""
+
+    session: Session
+    driver: Driver
+
+    def enter(self, *, configure: bool) -> None:
+        """Leave the login mode."""
+        lines = (*self.driver.enter, *(self.driver.configure if configure else ()))
+        for line in lines:
+            text = self.driver.find_refusal(self.session.run(line))
+            if text is not None:
+                raise DeviceError(f"{self.session.where}: `{line}` was refused: {text}")
+
+    def read(self, wanted: SwitchState) -> Reading:
+        """Read the settings that `wanted` names.
+
+        Raises:
+            DeviceError: An answer cannot be read; the text holds it.
+        """
+        answers = self._ask(self.driver.read_commands(wanted))
+        try:
+            return self.driver.parse(answers, wanted)
+        except Unreadable as error:
+            raise self._unreadable(error) from error
+
+    def list_ports(self) -> tuple[str, ...]:
+        """Every port of the switch."""
+        try:
+            return self.driver.parse_port_names(self._ask(self.driver.list_ports_commands()))
+        except Unreadable as error:
+            raise self._unreadable(error) from error
+
+    def read_counters(self, ports: Sequence[str]) -> dict[str, PortCounters]:
+        """Read the per-priority counters of some ports."""
+        answers = self._ask(self.driver.counter_commands(ports))
+        try:
+            return self.driver.parse_counters(answers, ports)
+        except Unreadable as error:
+            raise self._unreadable(error) from error
+
+    def converge(self, wanted: SwitchState, aim: Aim) -> Outcome:
+        """Bring the switch to its aim and save.
+
+        Args:
+            wanted: Names the settings that are read.
+            aim: Computed anew after every look.
+
+        Raises:
+            DeviceError: A line was refused, or the switch has not what it was told, or the save
+                failed. The previous values were put back, or the text says why not.
+        """
+        before = self.read(wanted)
+        reading, sent = before, list[Change]()
+        try:
+            for _ in range(MAX_ROUNDS):
+                changes = self.driver.plan_changes(reading.state, aim(reading))
+                if not changes:
+                    self._send_line(self.driver.save)
+                    return _outcome(before, reading, sent)
+                self._send(changes)
+                sent += changes
+                reading = self.read(wanted)
+        except _RefusedError as error:
+            why = f"refused a line\n  line    {error.line}\n  switch  {error.text}"
+            raise self._put_back(why, before, wanted) from error
+        left = self.driver.plan_changes(reading.state, aim(reading))
+        lines = "\n          ".join(line for change in left for line in change.lines)
+        why = f"took every line and still differs\n  missing {lines}"
+        raise self._put_back(why, before, wanted)
+
+    def _ask(self, commands: Iterable[str]) -> dict[str, str]:
+        answers: dict[str, str] = {}
+        for command in commands:
+            output = self.session.run(command)
+            text = self.driver.find_refusal(output)
+            if text is not None:
+                raise DeviceError(f"{self.session.where}: `{command}` was refused: {text}")
+            answers[command] = output
+        return answers
+
+    def _send(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            for line in change.lines:
+                self._send_line(line)
+
+    def _send_line(self, line: str) -> None:
+        text = self.driver.find_refusal(self.session.run(line))
+        if text is not None:
+            raise _RefusedError(line, text)
+
+    def _put_back(self, why: str, before: Reading, wanted: SwitchState) -> DeviceError:
+        """Undo what this exchange did; returns the error to raise."""
+        after: Reading | None = None
+        try:
+            for _ in range(MAX_ROUNDS):
+                after = self.read(wanted)
+                changes = self.driver.plan_changes(after.state, before.state)
+                if not changes:
+                    end = "the previous values were put back; not saved"
+                    return self._failure(why, end, before, after)
+                self._send(changes)
+            end = "not all previous values could be put back; not saved"
+        except _RefusedError as error:
+            end = f"putting back stopped at `{error.line}`: {error.text}; not saved"
+        except UnreachableError as error:
+            end = f"putting back stopped: {error}; not saved"
+        return self._failure(why, end, before, after)
+
+    def _failure(self, why: str, end: str, before: Reading, after: Reading | None) -> DeviceError:
+        return DeviceError(
+            f"{self.session.where} {why}\n  result  {end}\n"
+            f"  before\n{describe(before.state)}\n"
+            f"  after\n{describe(after.state) if after else '    not known'}"
+        )
+
+    def _unreadable(self, error: Unreadable) -> DeviceError:
+        return DeviceError(
+            f"{self.session.where}: cannot read the answer to `{error.command}`: {error.why}\n"
+            f"  answer\n{error.text}"
+        )
+
+
+def _outcome(before: Reading, after: Reading, sent: Sequence[Change]) -> Outcome:
+    return Outcome(
+        before=before.state,
+        after=after.state,
+        lines=tuple(line for change in sent for line in change.lines),
+        interrupts=tuple(change.interrupts for change in sent if change.interrupts),
+    )
+
+
+def describe(state: SwitchState) -> str:
+    """A state for people: one indented line for the switch and each port."""
+    lines = [f"    switch: vlans={_numbers(state.vlans)} {_pairs(state, ('ports', 'vlans'))}"]
+    lines += [f"    port {name}: {_port_text(port)}" for name, port in state.ports.items()]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _pairs(model: SwitchState | PortState, without: Sequence[str]) -> str:
+    values = {key: getattr(model, key) for key in type(model).model_fields if key not in without}
+    return " ".join(f"{key}={value}" for key, value in values.items() if value is not None)
+
+
+def _port_text(port: PortState) -> str:
+    trunk = port.trunk_vlans
+    vlans = "" if trunk is None else f" trunk_vlans={trunk if trunk == 'all' else _numbers(trunk)}"
+    ecn = "".join(f" tc{tc}_ecn_kib={value}" for tc, value in port.ecn.items() if value)
+    strict = f" strict={_numbers(port.strict_classes)}" if port.strict_classes is not None else ""
+    rest = _pairs(port, ("trunk_vlans", "ecn", "strict_classes", "wrr_weights"))
+    return f"{rest}{vlans}{ecn}{strict}"
+
+
+def _numbers(values: Iterable[int]) -> str:
+    return ",".join(map(str, values)) or "none"

@@ -1,0 +1,13 @@
+"""One file a switch model, and the registry of them."""
+
+from __future__ import annotations
+
+from components.fabric.models.sn2700 import SN2700
+from components.fabric.models.switch_model import SwitchModel
+
+MODELS: dict[str, SwitchModel] = {model.name: model for model in (SN2700,)}
+
+
+def find_model(name: str) -> SwitchModel | None:
+    """The model of that name, or None; spelling matters as on the front panel."""
+    return MODELS.get(name)

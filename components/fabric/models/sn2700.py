@@ -1,0 +1,20 @@
+"""NVIDIA (Mellanox) SN2700: the switch of the DeepOps RoCE guide (seed 000)."""
+
+from __future__ import annotations
+
+from components.fabric.models.switch_model import SwitchModel
+
+SN2700 = SwitchModel(
+    name="SN2700",
+    systems=("onyx", "cumulus", "sonic"),
+    ports=tuple(f"1/{number}" for number in range(1, 33)),
+    port_speeds_gbit_s=(10, 25, 40, 50, 56, 100),
+    # The range that the vendor's Ansible collection accepts (module_utils/…/onyx.py).
+    mtu_range_bytes=(1500, 9612),
+    traffic_classes=8,
+    # A second lossless priority splits the headroom of the shared buffer and may be refused.
+    max_lossless_priorities=1,
+    # `roce` came with 3.8.2000; traffic pools, which the manual way needs, with 3.6.5000.
+    min_release=(3, 6, 5000),
+    min_release_one_shot=(3, 8, 2000),
+)

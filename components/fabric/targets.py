@@ -1,0 +1,175 @@
+"""From what a switch has and what is wanted to the exact state it shall have: pure.
+
+Desired and recorded states name what is ours; a target says, for those keys, everything that
+shall be there afterwards, others' VLANs and classes included. A driver renders the way from an
+actual state to a target and never has to know why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
+
+Vlans = tuple[int, ...]
+ValueT = TypeVar("ValueT")
+
+
+def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
+    """What the switch shall have after an apply: the wanted settings, and what others own."""
+    return desired.model_copy(
+        update={
+            "vlans": _union(actual.vlans, desired.vlans),
+            "ports": {
+                name: _apply_port(actual.ports.get(name, PortState()), port)
+                for name, port in desired.ports.items()
+            },
+        }
+    )
+
+
+def _apply_port(actual: PortState, desired: PortState) -> PortState:
+    changes: dict[str, object] = {}
+    if desired.trunk_vlans is not None and actual.mode == desired.mode:
+        held = actual.trunk_vlans or ()
+        changes["trunk_vlans"] = (
+            "all" if held == "all" else _union(held, list_vlans(desired.trunk_vlans))
+        )
+    if desired.strict_classes is not None:
+        changes["strict_classes"] = _union(actual.strict_classes or (), desired.strict_classes)
+    return desired.model_copy(update=changes)
+
+
+def target_of_restore(
+    actual: SwitchState,
+    owned: SwitchState,
+    baseline: SwitchState,
+    vlan_holders: Mapping[int, Iterable[str]],
+) -> SwitchState:
+    """What the switch shall have after an undo.
+
+    Args:
+        actual: What it has now.
+        owned: What was applied: its keys are ours, nothing else moves.
+        baseline: What was recorded before the first apply.
+        vlan_holders: VLAN to ports that are not ours and use it; such a VLAN stays.
+    """
+    ours = {*owned.vlans} - {*baseline.vlans} - {*vlan_holders}
+    return SwitchState(
+        vlans=tuple(vlan for vlan in actual.vlans if vlan not in ours),
+        pfc_priorities=None if owned.pfc_priorities is None else baseline.pfc_priorities,
+        pfc_enabled=None if owned.pfc_enabled is None else baseline.pfc_enabled,
+        # A baseline without it was taken before the file first asked for the one-shot.
+        roce=None if owned.roce is None else baseline.roce or "none",
+        ports={
+            name: _restore_port(actual.ports.get(name, PortState()), port, baseline.ports[name])
+            for name, port in owned.ports.items()
+            if name in baseline.ports
+        },
+    )
+
+
+def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> PortState:
+    simple = ("admin_up", "mtu_bytes", "mode", "trust", "pfc")
+    changes: dict[str, object] = {
+        key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
+    }
+    if owned.mode is not None or owned.access_vlan is not None:
+        changes["access_vlan"] = baseline.access_vlan
+    if owned.mode is not None and actual.mode != baseline.mode:
+        changes["trunk_vlans"] = baseline.trunk_vlans
+    elif owned.trunk_vlans is not None:
+        changes["trunk_vlans"] = _without(actual, owned, baseline)
+    ecn: dict[int, EcnState | None] = {tc: baseline.ecn.get(tc) for tc in owned.ecn}
+    changes["ecn"] = ecn
+    if owned.strict_classes is not None:
+        ours = {*owned.strict_classes} - {*(baseline.strict_classes or ())}
+        changes["strict_classes"] = tuple(
+            tc for tc in actual.strict_classes or () if tc not in ours
+        )
+        changes["wrr_weights"] = baseline.wrr_weights
+    return PortState().model_copy(update=changes)
+
+
+def _without(actual: PortState, owned: PortState, baseline: PortState) -> str | Vlans:
+    """The allowed VLANs without those that only we brought; those of others stay."""
+    before = baseline.trunk_vlans or ()
+    if before == "all":
+        return "all"
+    ours = {*list_vlans(owned.trunk_vlans or ())} - {*before}
+    return tuple(vlan for vlan in list_vlans(actual.trunk_vlans or ()) if vlan not in ours)
+
+
+def target_of_update(
+    actual: SwitchState,
+    desired: SwitchState,
+    undone: SwitchState,
+) -> SwitchState:
+    """What the switch shall have after an edit.
+
+    Args:
+        actual: What it has now.
+        desired: What is wanted now.
+        undone: The target of the undo of what was wanted before and is no longer.
+    """
+    return overlay(undone, target_of_apply(overlay(actual, undone), desired))
+
+
+def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
+    """What was ours and is no longer wanted: an edit gives it back."""
+    ports = {
+        name: _dropped_port(port, desired.ports.get(name)) for name, port in previous.ports.items()
+    }
+    return SwitchState(
+        vlans=tuple(vlan for vlan in previous.vlans if vlan not in desired.vlans),
+        pfc_priorities=previous.pfc_priorities if desired.pfc_priorities is None else None,
+        pfc_enabled=previous.pfc_enabled if desired.pfc_enabled is None else None,
+        roce=previous.roce if desired.roce is None else None,
+        ports={name: port for name, port in ports.items() if port != PortState()},
+    )
+
+
+def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
+    if desired is None:
+        return previous
+    simple = ("admin_up", "mtu_bytes", "mode", "access_vlan", "trust", "pfc")
+    changes: dict[str, object] = {
+        key: getattr(previous, key) for key in simple if getattr(desired, key) is None
+    }
+    if desired.mode in {None, previous.mode}:
+        gone = {*list_vlans(previous.trunk_vlans or ())} - {*list_vlans(desired.trunk_vlans or ())}
+        changes["trunk_vlans"] = tuple(sorted(gone)) or None
+    changes["ecn"] = {tc: ecn for tc, ecn in previous.ecn.items() if tc not in desired.ecn}
+    gone = {*(previous.strict_classes or ())} - {*(desired.strict_classes or ())}
+    changes["strict_classes"] = tuple(sorted(gone)) or None
+    return PortState().model_copy(update=changes)
+
+
+def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
+    """One state over another: what `top` says wins, per key; its VLANs are all there are."""
+    ports = dict(base.ports)
+    for name, port in top.ports.items():
+        ports[name] = _overlay_port(ports[name], port) if name in ports else port
+    return SwitchState(
+        vlans=top.vlans,
+        pfc_priorities=_first(top.pfc_priorities, base.pfc_priorities),
+        pfc_enabled=_first(top.pfc_enabled, base.pfc_enabled),
+        roce=_first(top.roce, base.roce),
+        ports=ports,
+    )
+
+
+def _overlay_port(base: PortState, top: PortState) -> PortState:
+    said = {key: getattr(top, key) for key in top.model_fields_set if getattr(top, key) is not None}
+    said["ecn"] = {**base.ecn, **top.ecn}
+    said["wrr_weights"] = {**base.wrr_weights, **top.wrr_weights}
+    return base.model_copy(update=said)
+
+
+def _first(one: ValueT | None, other: ValueT | None) -> ValueT | None:
+    return other if one is None else one
+
+
+def _union(one: Vlans, other: Vlans) -> Vlans:
+    return tuple(sorted({*one, *other}))

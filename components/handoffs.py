@@ -1,0 +1,75 @@
+"""What one stage hands to the next: plan values and a gate, never the output of an install.
+
+A stage takes the handoff of the stage before it, so a wrong order does not type-check. Each
+stage ends in one gate resource: depending on a gate is one edge, whatever stands behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+
+from components.kubernetes.planes.base import KubernetesPlan
+
+
+@dataclass(frozen=True, slots=True)
+class FabricReady:
+    """All switches are as planned."""
+
+    gate: pulumi.Resource
+
+
+@dataclass(frozen=True, slots=True)
+class HostsReady:
+    """All hosts are as planned; the fabric was before them."""
+
+    gate: pulumi.Resource
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """Kubernetes answers; `kubeconfig` has the address that reaches it from here."""
+
+    gate: pulumi.Resource
+    plan: KubernetesPlan
+    kubeconfig: pulumi.Output[str]
+    provider: pulumi.ProviderResource
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReady:
+    """The GPUs are resources of the cluster."""
+
+    gate: pulumi.Resource
+    access: ClusterAccess
+
+
+@dataclass(frozen=True, slots=True)
+class PodNetworkReady:
+    """Pods can be attached to the rails."""
+
+    gate: pulumi.Resource
+    access: ClusterAccess
+
+
+@dataclass(frozen=True, slots=True)
+class JobsReady:
+    """MPI jobs run."""
+
+    gate: pulumi.Resource
+    access: ClusterAccess
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceReport:
+    """The path was proven, or the update failed with the verdict table."""
+
+    verdict: pulumi.Output[str]
+
+
+def gate(name: str, parent: pulumi.Resource, after: Sequence[pulumi.Resource]) -> pulumi.Resource:
+    """The one resource that stands for a stage; its input never changes."""
+    opts = pulumi.ResourceOptions(parent=parent, depends_on=list(after))
+    return pulumi.Stash(f"{name}-ready", input=name, opts=opts)

@@ -1,0 +1,32 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154 # work, BOOT_CONFIG, … are set by input.sh
+# Run by railyard-nics.service at each boot: VFs, MTU and QoS of a card are lost at a reboot.
+# A setting that fails does not keep the others from being set; the unit then shows as failed.
+# shellcheck source=input.sh
+. ./input.sh
+# shellcheck source=reading.sh
+. ./reading.sh
+# shellcheck source=writing.sh
+. ./writing.sh
+
+load_input "$BOOT_CONFIG"
+take_lock
+waited_s=0
+sed -n 's/^nic\.\([^=]*\)\.netdev=.*/\1/p' "$work/desired" >"$work/cards"
+while IFS= read -r pci <&8; do
+  while [ "$(first_in "/sys/bus/pci/devices/$pci/net")" = absent ] && [ "$waited_s" -lt 60 ]; do
+    sleep 1 # the driver may still be probing
+    waited_s=$((waited_s + 1))
+  done
+done 8<"$work/cards"
+status=0
+ranked "$work/desired" >"$work/ordered"
+while IFS= read -r line <&8; do
+  key=${line%%=*}
+  wanted=${line#*=}
+  [ "$(read_key "$key")" != "$wanted" ] || continue
+  (trap - EXIT && write_key "$key" "$wanted") || status=1
+  now=$(read_key "$key")
+  [ "$now" = "$wanted" ] || { printf 'railyard: %s is %s, want %s\n' "$key" "$now" "$wanted" >&2 && status=1; }
+done 8<"$work/ordered"
+exit "$status"

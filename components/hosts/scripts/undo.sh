@@ -1,0 +1,56 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154 # work, stack, changed, … are set by input.sh
+# Puts every setting that we own back to the value recorded before our first change, removes the
+# files that we made, and forgets the record. stdin: the state that was applied; only stack= counts.
+# shellcheck source=input.sh
+. ./input.sh
+# shellcheck source=reading.sh
+. ./reading.sh
+# shellcheck source=writing.sh
+. ./writing.sh
+
+cat >"$work/input"
+load_input "$work/input"
+[ -n "$stack" ] || fail 'stdin has no stack= line'
+state_dir=/var/lib/railyard/$stack
+take_lock
+if [ ! -e "$state_dir/baseline" ]; then
+  printf '{"changed":[],"left":[],"note":"no baseline: nothing was changed here, or it is undone"}\n'
+  exit 0
+fi
+
+left=''
+ranked "$state_dir/baseline" -r >"$work/ordered"
+while IFS= read -r line <&8; do
+  key=${line%%=*}
+  wanted=${line#*=}
+  [ "$(read_key "$key")" != "$wanted" ] || continue
+  case $key:$wanted in
+    driver.*) left="$left${left:+,}\"$key\"" ;; # packages are not taken out of a running system
+    *:unsupported) ;;
+    *)
+      write_key "$key" "$wanted"
+      changed="$changed $key"
+      ;;
+  esac
+done 8<"$work/ordered"
+[ "$reload_units" = no ] || run systemctl daemon-reload
+
+while IFS= read -r line <&8; do
+  key=${line%%=*}
+  wanted=${line#*=}
+  rm -f "$work"/qos.*
+  now=$(read_key "$key")
+  case $key:$wanted in
+    driver.* | *:unsupported) ;;
+    *.vf_mtu_bytes:in-use) ;;
+    *) [ "$now" = "$wanted" ] || fail "$key is '$now' after it was put back, want '$wanted'" ;;
+  esac
+done 8<"$work/ordered"
+
+rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig"
+rm -rf /run/railyard
+rmdir "$state_dir" /var/lib/railyard 2>/dev/null
+list=''
+for key in $changed; do list="$list${list:+,}\"$key\""; done
+printf '{"changed":[%s],"left":[%s]}\n' "$list" "$left"

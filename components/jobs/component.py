@@ -1,0 +1,35 @@
+"""What runs jobs as Pulumi resources."""
+
+from __future__ import annotations
+
+import pulumi
+
+from components.handoffs import JobsReady, PodNetworkReady, gate
+from components.jobs.plan import JobsPlan
+from components.kubernetes.objects import apply_manifests
+
+
+class Jobs(pulumi.ComponentResource):
+    """Install the MPI operator.
+
+    Args:
+        name: Name of the component.
+        plan: What `plan_jobs` decided.
+        pods: The handoff of the stage before.
+        opts: Resource options of the component.
+    """
+
+    ready: JobsReady
+
+    def __init__(
+        self,
+        name: str,
+        plan: JobsPlan,
+        pods: PodNetworkReady,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("railyard:jobs:Jobs", name, {"manifests": len(plan.manifests)}, opts)
+        access = pods.access
+        made = apply_manifests(plan.manifests, self, access.provider, [pods.gate])
+        self.ready = JobsReady(gate(name, self, made), access)
+        self.register_outputs({})

@@ -1,0 +1,112 @@
+"""The administrator's kubeconfig: rewritten for its users, and watched for its end."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+import yaml
+from cryptography import x509
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from components.errors import DeviceError
+
+RENEWAL_WINDOW: Final = timedelta(days=90)
+"""K3s renews its certificates at a start within 90 days of their end."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Server(_Part):
+    ca: Annotated[str, Field(alias="certificate-authority-data", min_length=1)]
+
+
+class _Cluster(_Part):
+    cluster: _Server
+
+
+class _Client(_Part):
+    certificate: Annotated[str, Field(alias="client-certificate-data", min_length=1)]
+    key: Annotated[str, Field(alias="client-key-data", min_length=1)]
+
+
+class _User(_Part):
+    user: _Client
+
+
+class _Kubeconfig(_Part):
+    clusters: Annotated[tuple[_Cluster, ...], Field(min_length=1, max_length=1)]
+    users: Annotated[tuple[_User, ...], Field(min_length=1, max_length=1)]
+
+
+def _parse(text: str) -> _Kubeconfig:
+    try:
+        return _Kubeconfig.model_validate(yaml.safe_load(text))
+    except (yaml.YAMLError, ValidationError) as error:
+        # Neither the text nor the parser's words are shown: both hold the client's key.
+        raise DeviceError(
+            "the server's kubeconfig cannot be used: one cluster with certificate-authority-data "
+            "and one user with client-certificate-data and client-key-data are expected"
+        ) from error.__cause__
+
+
+def render_kubeconfig(raw: str, server_url: str, cluster: str) -> str:
+    """Make a server's own kubeconfig usable from elsewhere.
+
+    Args:
+        raw: Content of `/etc/rancher/k3s/k3s.yaml`: it names 127.0.0.1, and all is `default`.
+        server_url: Address of the API for its users.
+        cluster: Name for cluster, user and context.
+
+    Raises:
+        DeviceError: The text has not the shape of an administrator's kubeconfig.
+    """
+    parsed = _parse(raw)
+    server = {
+        "certificate-authority-data": parsed.clusters[0].cluster.ca,
+        "server": server_url,
+    }
+    client = {
+        "client-certificate-data": parsed.users[0].user.certificate,
+        "client-key-data": parsed.users[0].user.key,
+    }
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": cluster, "cluster": server}],
+            "users": [{"name": cluster, "user": client}],
+            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
+            "current-context": cluster,
+        }
+    )
+
+
+def client_certificate_end(kubeconfig: str) -> datetime:
+    """When the client certificate ends, in UTC.
+
+    Raises:
+        DeviceError: There is no readable client certificate.
+    """
+    encoded = _parse(kubeconfig).users[0].user.certificate
+    try:
+        pem = base64.b64decode(encoded, validate=True)
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    except (binascii.Error, ValueError) as error:
+        raise DeviceError("the kubeconfig's client certificate cannot be read") from error
+
+
+def renewal_note(kubeconfig: str, now: datetime | None = None) -> str:
+    """Why access must be read anew, or an empty text while the certificate is good.
+
+    The note is an input of the `cluster-access` step, so it names the end and not the present
+    day: it stays the same until a new certificate is there.
+    """
+    end = client_certificate_end(kubeconfig)
+    if end - (now or datetime.now(UTC)) > RENEWAL_WINDOW:
+        return ""
+    return f"the client certificate ends on {end:%Y-%m-%d}"

@@ -1,0 +1,27 @@
+"""The plan of the control plane, whichever way it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from components.kubernetes.kubeconfig import render_kubeconfig, renewal_note
+from components.kubernetes.planes.base import ControlPlane, KubernetesPlan
+from components.kubernetes.planes.k3s import K3s
+from components.model.cluster import ClusterSpec
+
+__all__ = ["PLANES", "KubernetesPlan", "plan_kubernetes", "render_kubeconfig", "renewal_note"]
+
+PLANES: Final[Mapping[str, ControlPlane]] = {"k3s": K3s()}
+"""`kubernetes.plane` to its planner."""
+
+
+def plan_kubernetes(spec: ClusterSpec, stack: str | None = None) -> KubernetesPlan:
+    """Plan the control plane of the site.
+
+    Args:
+        spec: The checked site.
+        stack: Names the folder on the hosts that says what this stack installed; default the
+            cluster's name.
+    """
+    return PLANES[spec.kubernetes.plane].plan(spec, stack or spec.name)

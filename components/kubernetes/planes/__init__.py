@@ -1,0 +1,1 @@
+"""Control planes: how each is installed, joined and reached."""

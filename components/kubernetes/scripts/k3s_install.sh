@@ -1,0 +1,149 @@
+# shellcheck shell=sh
+# Installs one K3s server or agent from a checked binary and install script, or changes only what
+# differs. POSIX sh, as root. stdin: key=value lines; `config.yaml.NN` and `registries.yaml.NN` are
+# the lines of those files. stdout: one line of JSON evidence.
+set -u
+umask 077
+export LC_ALL=C
+PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin
+
+READY_DEADLINE_S=300 # a first start unpacks its images; seconds, not minutes, on real hosts
+changed=''
+unchanged=0
+work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 143' HUP INT TERM
+
+fail() {
+  printf 'railyard: %s\n' "$*" >&2
+  printf 'railyard: changed before this: %s\n' "${changed:-nothing}" >&2
+  exit 1
+}
+
+run() { # COMMAND... : its output is shown only when it fails
+  run_output=$("$@" 2>&1) || fail "\`$*\` failed: ${run_output:-no output}"
+}
+
+value_of() { sed -n "s/^$1=//p" "$work/input" | head -n 1; }
+
+lines_of() { # FILE : the text that stdin carries for it
+  grep "^$1\.[0-9]*=" "$work/input" | sort | sed 's/^[^=]*=//'
+}
+
+same_digest() { # FILE SHA256
+  [ -e "$1" ] && [ "$(sha256sum "$1" | cut -d ' ' -f 1)" = "$2" ]
+}
+
+fetch() { # SOURCE SHA256 FILE : nothing unchecked is ever run
+  case $1 in
+    https://*) run curl -fsSL --proto =https --retry 3 -o "$3" "$1" ;;
+    /*) run cp "$1" "$3" ;;
+    *) fail "$1 is neither an absolute path nor an https address" ;;
+  esac
+  same_digest "$3" "$2" ||
+    fail "checksum of $1 is $(sha256sum "$3" | cut -d ' ' -f 1), want $2; it was not used"
+}
+
+put_config() { # NAME : one file of /etc/rancher/k3s
+  lines_of "$1" >"$work/$1"
+  if cmp -s "$work/$1" "/etc/rancher/k3s/$1" || { [ ! -s "$work/$1" ] && [ ! -e "/etc/rancher/k3s/$1" ]; }; then
+    unchanged=$((unchanged + 1))
+    return
+  fi
+  if [ -s "$work/$1" ]; then
+    (umask 022 && mkdir -p /etc/rancher/k3s)
+    run cp "$work/$1" "/etc/rancher/k3s/$1.new"
+    run mv "/etc/rancher/k3s/$1.new" "/etc/rancher/k3s/$1"
+  else
+    rm -f "/etc/rancher/k3s/$1"
+  fi
+  changed="$changed $1"
+}
+
+install_k3s() {
+  binary_sha256=$(value_of binary_sha256)
+  if same_digest /usr/local/bin/k3s "$binary_sha256" && [ -e "/etc/systemd/system/$unit.service" ]; then
+    unchanged=$((unchanged + 1))
+    return
+  fi
+  fetch "$(value_of binary)" "$binary_sha256" "$work/k3s"
+  fetch "$(value_of install_script)" "$(value_of install_script_sha256)" "$work/install.sh"
+  chmod 0755 "$work/k3s"
+  found=$("$work/k3s" --version 2>/dev/null | sed -n 's/^k3s version \([^ ]*\).*/\1/p')
+  [ "$found" = "$(value_of version)" ] ||
+    fail "the K3s binary says it is '${found:-nothing}', kubernetes.version is $(value_of version)"
+  (umask 022 && mkdir -p /usr/local/bin)
+  run cp -p "$work/k3s" /usr/local/bin/k3s.new
+  run mv /usr/local/bin/k3s.new /usr/local/bin/k3s
+  changed="$changed k3s"
+  (
+    umask 022
+    INSTALL_K3S_SKIP_DOWNLOAD=true INSTALL_K3S_SKIP_START=true INSTALL_K3S_EXEC=$role \
+      sh "$work/install.sh"
+  ) </dev/null >"$work/install.log" 2>&1 ||
+    fail "the K3s install script failed: $(tail -n 20 "$work/install.log")"
+}
+
+ready() { # the API of a server answers, and this node is Ready
+  if [ "$role" = server ]; then
+    kubeconfig=/etc/rancher/k3s/k3s.yaml
+    [ "$(k3s kubectl --kubeconfig "$kubeconfig" get --raw /readyz 2>&1)" = ok ] || return 1
+  else
+    kubeconfig=/var/lib/rancher/k3s/agent/kubelet.kubeconfig
+  fi
+  condition=$(k3s kubectl --kubeconfig "$kubeconfig" get node "$node" \
+    -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>&1)
+  [ "$condition" = True ]
+}
+
+wait_ready() {
+  waited_s=0
+  until ready; do
+    [ "$waited_s" -lt "$READY_DEADLINE_S" ] ||
+      fail "$unit is not ready after $READY_DEADLINE_S s ($condition):" \
+        "$(journalctl -u "$unit" -n 20 --no-pager 2>&1)"
+    sleep 1
+    waited_s=$((waited_s + 1))
+  done
+}
+
+cat >"$work/input"
+role=$(value_of role)
+node=$(value_of node)
+stack=$(value_of stack)
+condition='the API does not answer'
+case $role in
+  server) unit=k3s ;;
+  agent) unit=k3s-agent ;;
+  *) fail "role '$role' is neither server nor agent" ;;
+esac
+case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
+exec 9>/run/railyard.lock || fail 'cannot open /run/railyard.lock'
+flock -w 120 9 || fail 'another Railyard run holds /run/railyard.lock for 120 s; wait for it'
+
+owned=/var/lib/railyard/$stack/k3s
+if [ ! -e "$owned" ]; then
+  for other in k3s k3s-agent; do
+    [ ! -e "/etc/systemd/system/$other.service" ] ||
+      fail "this host already runs $other.service, which this stack did not install: uninstall it first"
+  done
+  run mkdir -p "${owned%/*}"
+  echo installing >"$owned" || fail "cannot write $owned"
+  sync "$owned"
+fi
+put_config config.yaml
+put_config registries.yaml
+install_k3s
+running=$(cat /etc/rancher/k3s/config.yaml "$work/registries.yaml" /usr/local/bin/k3s | sha256sum)
+# the recorded digest, and not $changed: the run before this one may have ended before the restart
+if [ "$(cat "$owned")" != "$running" ] || ! systemctl is-active --quiet "$unit.service"; then
+  run systemctl daemon-reload
+  # fd 9 must not reach the services: they would hold the lock for ever
+  systemctl restart "$unit.service" 9>&- >"$work/restart.log" 2>&1 ||
+    fail "$unit.service does not start: $(cat "$work/restart.log") $(journalctl -u "$unit" -n 20 --no-pager 2>&1)"
+fi
+wait_ready
+echo "$running" >"$owned"
+list=''
+for key in $changed; do list="$list${list:+,}\"$key\""; done
+printf '{"changed":[%s],"unchanged":%d,"reboot_required":false}\n' "$list" "$unchanged"

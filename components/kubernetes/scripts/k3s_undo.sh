@@ -1,0 +1,37 @@
+# shellcheck shell=sh
+# Uninstalls the K3s that this stack installed on this host, and nothing else. POSIX sh, as root.
+# stdin: the lines that were applied; only role= and stack= count.
+set -u
+PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin
+
+role=''
+stack=''
+while IFS= read -r line || [ -n "$line" ]; do
+  case $line in
+    role=*) role=${line#*=} ;;
+    stack=*) stack=${line#*=} ;;
+  esac
+done
+case $stack in '' | *[!A-Za-z0-9._-]*) echo "railyard: bad stack name '$stack'" >&2 && exit 1 ;; esac
+exec 9>/run/railyard.lock || exit 1
+flock -w 120 9 || { echo 'railyard: another run holds /run/railyard.lock; wait for it' >&2 && exit 1; }
+
+owned=/var/lib/railyard/$stack/k3s
+if [ ! -e "$owned" ]; then
+  printf '{"changed":[],"note":"this stack has no K3s here"}\n'
+  exit 0
+fi
+uninstall=/usr/local/bin/k3s-uninstall.sh
+[ "$role" = server ] || uninstall=/usr/local/bin/k3s-agent-uninstall.sh
+if [ -e "$uninstall" ]; then
+  output=$("$uninstall" 2>&1 </dev/null 9>&-) || {
+    echo "railyard: $uninstall failed: $output" >&2
+    exit 1
+  }
+fi
+rm -f /usr/local/bin/k3s /usr/local/bin/k3s.new # the install script itself failed, or never ran
+rm -f /etc/rancher/k3s/config.yaml /etc/rancher/k3s/registries.yaml /etc/rancher/k3s/*.new
+rmdir /etc/rancher/k3s /etc/rancher /var/lib/rancher 2>/dev/null
+rm -f "$owned"
+rmdir "${owned%/*}" /var/lib/railyard 2>/dev/null
+printf '{"changed":["k3s"]}\n'

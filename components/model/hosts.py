@@ -1,0 +1,73 @@
+"""The hosts: who they are, how they are reached, and their RDMA cards."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from components.model.units import DnsLabel, Frozen, MtuBytes, PciAddress, Sha256, Ssh
+
+
+class Nic(Frozen):
+    """One port (PF) of an RDMA card."""
+
+    rail: DnsLabel
+    pci: PciAddress
+    netdev: str
+    """Name of the PF's network device, for example `enp5s0`."""
+    model: Literal["ConnectX-5", "ConnectX-6", "ConnectX-6 Dx", "ConnectX-7"] = "ConnectX-5"
+    speed_gbit_s: Annotated[int, Field(gt=0)] = 100
+    vfs: Annotated[int, Field(ge=0)] = 8
+    """Virtual functions to create on this PF."""
+    mtu_bytes: MtuBytes | None = None
+    """MTU of the PF in bytes; default `rdma.mtu_bytes`."""
+    vf_mtu_bytes: MtuBytes | None = None
+    """MTU of the VFs in bytes; default the PF's."""
+    numa: int = 0
+    """NUMA node of the card's PCIe slot."""
+
+
+class User(Frozen):
+    """The one user that exists with the same uid on every host (seed 000)."""
+
+    name: str = "nvidia"
+    uid: Annotated[int, Field(ge=1000, le=60000)] = 1010
+
+
+class DriverPackage(Frozen):
+    """The RDMA driver of the hosts."""
+
+    kind: Literal["inbox", "doca_ofed", "mlnx_ofed"] = "inbox"
+    version: str | None = None
+    source: str | None = None
+    """Absolute path on the host, or an https URL, of the package; with `sha256`."""
+    sha256: Sha256 | None = None
+
+
+class Host(Frozen):
+    """One Linux host."""
+
+    name: DnsLabel
+    role: Literal["control_plane", "worker"]
+    ssh: Ssh
+    node_ip: str | None = None
+    """Address of the Kubernetes node; default the SSH address."""
+    gpus: Annotated[int, Field(ge=0)] = 0
+    nics: tuple[Nic, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """The node's address in the cluster."""
+        return self.node_ip or self.ssh.address
+
+
+class HostDefaults(Frozen):
+    """What all hosts of the site share."""
+
+    user: User = User()
+    driver: DriverPackage = DriverPackage()
+    memlock: Literal["unlimited"] = "unlimited"
+    """Locked-memory limit of pods, by a `LimitMEMLOCK` drop-in of the K3s unit."""
+    peermem: bool = True
+    """Load `nvidia_peermem` for GPUDirect RDMA."""

@@ -1,0 +1,179 @@
+"""Load the user's file: text to `ClusterSpec`, or all its problems with their lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from components.errors import UsageError
+from components.model.cluster import ClusterSpec
+from components.model.problem import Json, Lines, Place, Problem, SpecPath
+from components.model.wording import find_loose_types, word_error
+from components.model.yaml_text import YamlText, parse_yaml
+
+CONFIG_KEY = "railyard:cluster"
+"""The one key of the stack's configuration that describes the site."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackSecrets:
+    """The `railyard:` keys of a stack file, without their values."""
+
+    encrypted: frozenset[str]
+    in_clear: frozenset[str]
+    complete: bool
+    """False when the stack imports an environment, which may hold more keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a file holds: a spec, or problems; never both a spec and an error."""
+
+    spec: ClusterSpec | None
+    problems: tuple[Problem, ...]
+    places: Lines
+    partial: ClusterSpec | None = None
+    """The spec without the parts that are wrong, so that the rules can still run on the rest."""
+    left_out: tuple[SpecPath, ...] = ()
+    """What `partial` lacks of the file."""
+    secrets: StackSecrets | None = None
+    """What the stack file says of secrets; None for a plain site file."""
+
+
+def load_site(path: Path) -> Loaded:
+    """Read a plain site file, or a `Pulumi.<stack>.yaml` with `config: railyard:cluster:`.
+
+    Args:
+        path: The file, as the user named it: problems show it the same way.
+
+    Returns:
+        The spec, or all problems of the file, each with its line.
+
+    Raises:
+        UsageError: There is no such file, or it cannot be read.
+    """
+    return parse_site(_read_text(path), str(path))
+
+
+def load_config_value(value: Json, source_file: Path | None) -> Loaded:
+    """Check the value of `railyard:cluster` as Pulumi hands it over.
+
+    Args:
+        value: The parsed value; None when the stack has no such key.
+        source_file: The stack's file, for the lines; None or absent: problems show paths only.
+
+    Returns:
+        The spec, or all problems of the value.
+    """
+    lines, secrets, found = Lines(), None, ()
+    if source_file is not None and source_file.is_file():
+        whole = parse_yaml(_read_text(source_file), source_file.name)
+        secrets = _stack_secrets(whole.value)
+        part = whole.below("config", CONFIG_KEY)
+        lines, found = part.lines, part.problems
+    if value is None:
+        return Loaded(None, (*found, _no_cluster(lines.file or "the stack")), lines)
+    return _validate(YamlText(value, lines, found), secrets)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: there is no such file.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a text file in UTF-8 (byte {error.start}).") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.") from error
+
+
+def parse_site(text: str, file: str) -> Loaded:
+    """Read the text of a site file or a stack file; `file` is its name in the problems."""
+    parsed = parse_yaml(text, file)
+    if any(problem.rule == "yaml-syntax" for problem in parsed.problems):
+        return Loaded(None, parsed.problems, parsed.lines)
+    if not isinstance(parsed.value, dict) or not parsed.value:
+        return Loaded(None, (*parsed.problems, _no_settings(file, parsed.value)), parsed.lines)
+    if "config" not in parsed.value and CONFIG_KEY not in parsed.value:
+        return _validate(parsed, None)
+    prefix = ("config", CONFIG_KEY) if "config" in parsed.value else (CONFIG_KEY,)
+    part = parsed.below(*prefix)
+    if part.value is None:
+        return Loaded(None, (*part.problems, _no_cluster(file)), part.lines)
+    return _validate(part, _stack_secrets(parsed.value))
+
+
+def _no_settings(file: str, value: Json) -> Problem:
+    what = "is empty" if value is None or value == {} else "holds no settings"
+    return Problem(
+        rule="wrong-type",
+        what=f"the file {what}; a site is a mapping that begins with `name:`.",
+        where=(Place((), None, file, 1),),
+        fix="start from examples/dgx-roce/site.yaml.",
+    )
+
+
+def _no_cluster(file: str) -> Problem:
+    return Problem(
+        rule="missing-key",
+        what=f"the stack's configuration has no `{CONFIG_KEY}`.",
+        where=(Place((), None, file, 1),),
+        fix=f"write the site under `config:` as `{CONFIG_KEY}:`; Pulumi.dev.yaml shows it.",
+    )
+
+
+def _stack_secrets(value: Json) -> StackSecrets | None:
+    config = value.get("config") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(config, dict):
+        return None
+    ours = {k.removeprefix("railyard:"): v for k, v in config.items() if k.startswith("railyard:")}
+    encrypted = {k for k, v in ours.items() if isinstance(v, dict) and "secure" in v}
+    return StackSecrets(
+        encrypted=frozenset(encrypted),
+        in_clear=frozenset(ours.keys() - encrypted),
+        complete="environment" not in value,
+    )
+
+
+def _validate(text: YamlText, secrets: StackSecrets | None) -> Loaded:
+    loose = find_loose_types(ClusterSpec, text.value)
+    problems = [*text.problems, *loose]
+    wrong: list[SpecPath] = [problem.where[0].path for problem in loose]
+    spec: ClusterSpec | None = None
+    try:
+        spec = ClusterSpec.model_validate(text.value)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            path, problem = word_error(detail, ClusterSpec)
+            if path not in wrong:
+                problems.append(problem)
+                wrong.append(path)
+    located = tuple(text.lines.locate_all(problem, defaults=False) for problem in problems)
+    if spec is not None and not located:
+        return Loaded(spec, (), text.lines, secrets=secrets)
+    partial = spec or _validate_without(text.value, wrong)
+    return Loaded(None, located, text.lines, partial, tuple(wrong), secrets)
+
+
+def _validate_without(value: Json, wrong: list[SpecPath]) -> ClusterSpec | None:
+    """Read what is left of the file when its wrong parts are taken out, if that is a site."""
+    kept = _without(value, frozenset(wrong), ())
+    try:
+        return ClusterSpec.model_validate(kept)
+    except ValidationError:
+        return None
+
+
+def _without(value: Json, wrong: frozenset[SpecPath], path: SpecPath) -> Json:
+    if isinstance(value, dict):
+        return {
+            key: _without(item, wrong, (*path, key))
+            for key, item in value.items()
+            if (*path, key) not in wrong
+        }
+    if isinstance(value, list):
+        # List positions stay, so that the paths of the rest stay true; a wrong item stays wrong.
+        return [_without(item, wrong, (*path, i)) for i, item in enumerate(value)]
+    return value

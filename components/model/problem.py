@@ -1,0 +1,92 @@
+"""`Problem`: one thing that is wrong with the user's file, and where it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""A value as a YAML or JSON file holds it."""
+SpecPath: TypeAlias = tuple[str | int, ...]
+"""Where a value stands below `railyard:cluster`: keys and list positions."""
+Severity: TypeAlias = Literal["error", "warning"]
+
+_PLAIN_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*$")
+
+
+def render_path(path: SpecPath) -> str:
+    """Write a path as people read it: `hosts[1].nics[0].vfs`, `ports["1/1"].mtu_bytes`."""
+    text = ""
+    for item in path:
+        if isinstance(item, int):
+            text += f"[{item}]"
+        elif _PLAIN_KEY.match(item):
+            text += f".{item}" if text else item
+        else:
+            text += f'["{item}"]'
+    return text or "the site"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One value of the file that a problem is about."""
+
+    path: SpecPath
+    value: str | None = None
+    """The value as it is written, or None where there is none to show."""
+    file: str | None = None
+    line: int | None = None
+    default: bool = False
+    """The value is not in the file: it is our default, and `line` is its parent's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, where, and how to fix it."""
+
+    rule: str
+    what: str
+    """One sentence with the actual values."""
+    where: tuple[Place, ...]
+    fix: str
+    severity: Severity = "error"
+
+    @property
+    def line(self) -> int:
+        """The first line it is about, for sorting; 0 without one."""
+        return self.where[0].line or 0 if self.where else 0
+
+
+def _no_lines() -> dict[SpecPath, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The line of each value of one file."""
+
+    file: str | None = None
+    lines: Mapping[SpecPath, int] = field(default_factory=_no_lines)
+
+    def locate(self, place: Place, *, defaults: bool = True) -> Place:
+        """Add file and line to a place; a value that is not written gets its parent's line.
+
+        Args:
+            place: The place, with a path only.
+            defaults: Whether a value that is not written is a default of ours. It is not where
+                the file was refused: there it is a part of a shorter form.
+        """
+        if place.file is not None or self.file is None:
+            return place
+        path = place.path
+        while path and path not in self.lines:
+            path = path[:-1]
+        default = defaults and path != place.path and place.value is not None
+        return replace(place, file=self.file, line=self.lines.get(path), default=default)
+
+    def locate_all(self, problem: Problem, *, defaults: bool = True) -> Problem:
+        """Add file and line to each place of a problem."""
+        where = tuple(self.locate(place, defaults=defaults) for place in problem.where)
+        return replace(problem, where=where)

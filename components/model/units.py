@@ -1,0 +1,88 @@
+"""The units of the model: types that refuse an impossible number where it is written."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv4Network
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
+
+DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+_PCI = re.compile(r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$")
+_PORT = re.compile(r"^\d+/\d+(/\d+)?$")
+
+
+class Frozen(BaseModel):
+    """The base of every part of the model: immutable, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def _pci(value: str) -> str:
+    lowered = value.lower()
+    if not _PCI.match(lowered):
+        raise ValueError(f"{value!r} is not a PCI address; expected for example '0000:05:00.0'")
+    return lowered
+
+
+def _port(value: str) -> str:
+    if not _PORT.match(value):
+        raise ValueError(f"{value!r} is not a switch port; expected for example '1/1' or '1/1/2'")
+    return value
+
+
+def _network(value: object) -> object:
+    return IPv4Network(value) if isinstance(value, str) else value
+
+
+DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
+"""A name that Kubernetes, DNS and hostname(1) accept: RFC 1123, at most 63 characters."""
+PciAddress = Annotated[str, AfterValidator(_pci)]
+"""A PCI address in the form domain:bus:device.function, kept in lower case."""
+PortName = Annotated[str, AfterValidator(_port)]
+"""A switch port in the vendor's numbering, for example `1/1`."""
+MtuBytes = Annotated[int, Field(ge=576, le=9978)]
+"""An interface MTU in bytes, without the Ethernet header."""
+VlanId = Annotated[int, Field(ge=1, le=4094)]
+Priority = Annotated[int, Field(ge=0, le=7)]
+"""An 802.1p priority or a switch traffic class."""
+Dscp = Annotated[int, Field(ge=0, le=63)]
+Kib = Annotated[int, Field(ge=1, le=100_000)]
+"""A queue depth in KiB. Other systems take bytes: the drivers convert."""
+GbitPerSecond = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0)]
+TcpPort = Annotated[int, Field(ge=1, le=65535)]
+Ipv4 = IPv4Address
+Ipv4Net = Annotated[IPv4Network, BeforeValidator(_network)]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class SecretRef(Frozen):
+    """A secret by name. Its value lives in the stack's encrypted configuration only."""
+
+    secret: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+    """Name of the configuration key: `switch_password` is `railyard:switch_password`."""
+
+
+class Ssh(Frozen):
+    """How one device is reached. The host key is pinned: without it nothing connects."""
+
+    address: str
+    """IPv4 address or DNS name."""
+    port: TcpPort = 22
+    user: str = "root"
+    password: SecretRef | None = None
+    private_key: SecretRef | None = None
+    host_key: str | None = None
+    """One public key line as `ssh-keyscan` prints it, without the host: `ssh-ed25519 AAAA…`.
+
+    Use ed25519 or ECDSA: the Pulumi command provider offers only SHA-1 for RSA host keys.
+    """

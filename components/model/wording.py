@@ -1,0 +1,322 @@
+"""The model's refusals in the user's words: the actual value, the YAML path, and the fix."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from ipaddress import IPv4Network
+from typing import TYPE_CHECKING, Final, get_args
+
+from pydantic import BaseModel
+
+from components.model.problem import Json, Place, Problem, SpecPath, render_path
+from components.model.units import DNS_LABEL
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
+
+_KINDS: Final = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of keys to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+    "ip_v4_network_error": "an IPv4 network such as 10.10.111.0/24",
+}
+_BOUNDS: Final = {
+    "greater_than": ("gt", "greater than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+
+
+def _as_label(text: str) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")[:63].strip("-")
+
+
+def _as_key(text: str) -> str:
+    return re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
+
+
+def _no_idea(_text: str) -> str:
+    return ""
+
+
+_PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
+    DNS_LABEL: (
+        "a name of lower-case letters, digits and inner hyphens, at most 63 long",
+        _as_label,
+    ),
+    r"^[0-9a-f]{64}$": ("a SHA-256 checksum of 64 hexadecimal digits", _no_idea),
+    r"^[^/\s]+/[^/\s]+$": ("a text of the form <host>/<rail>, for example gpu01/rail-0", _no_idea),
+    r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
+}
+
+
+def show_value(value: object) -> str:
+    """Write a value as YAML would show it, on one short line."""
+    if value is None:
+        return "(empty)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, BaseModel | dict):
+        return "{…}"
+    if isinstance(value, list | tuple):
+        return "[…]"
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - one line of a report
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """Suggest the nearest known word, as the end of a sentence; empty without one."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f" Did you mean `{near[0]}`?" if near else ""
+
+
+def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Problem]:
+    """Turn one refusal of the model into a problem.
+
+    Args:
+        detail: One item of pydantic's `ValidationError.errors()`.
+        model: The model that refused, for the names of its keys and their texts.
+
+    Returns:
+        The path of the wrong value, and the problem without its line.
+    """
+    path = tuple(item for item in detail["loc"] if item != "[key]")
+    return path, _WORDINGS.get(detail["type"], _other)(path, detail, model)
+
+
+def wrong_type(path: SpecPath, value: object, wanted: str) -> Problem:
+    """Say that a value is of the wrong kind."""
+    kind = _kind_of(value)
+    hint = " (without quotes)" if isinstance(value, str) and "number" in wanted else ""
+    if wanted == "a text" and isinstance(value, int | float):
+        hint = f', with quotes: "{show_value(value)}"'
+    return Problem(
+        rule="wrong-type",
+        what=f"{render_path(path)} is {kind}, and {wanted} is expected.",
+        where=(Place(path, show_value(value)),),
+        fix=f"write {wanted}{hint}.",
+    )
+
+
+def _kind_of(value: object) -> str:
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return f"{show_value(value)} (true or false)"
+        case int() | float():
+            return f"the number {show_value(value)}"
+        case str():
+            return f'the text "{show_value(value)}"'
+        case list() | tuple():
+            return "a list"
+        case _:
+            return "a mapping"
+
+
+def _missing(path: SpecPath, _detail: ErrorDetails, model: type[BaseModel]) -> Problem:
+    owner = _model_at(model, path[:-1])
+    doc = _doc_of(owner, str(path[-1]))
+    return Problem(
+        rule="missing-key",
+        what=f"{render_path(path[:-1])} has no `{path[-1]}`, which it needs.",
+        where=(Place(path),),
+        fix=f"add `{path[-1]}:`{f' - {doc}' if doc else ''}.",
+    )
+
+
+def _unknown(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Problem:
+    owner = _model_at(model, path[:-1])
+    known = sorted(owner.model_fields) if owner else []
+    hint = did_you_mean(str(path[-1]), known)
+    listed = f"; the keys known here are {', '.join(known)}" if known else ""
+    return Problem(
+        rule="unknown-key",
+        what=f"`{path[-1]}` is not a key of {render_path(path[:-1])}.{hint}",
+        where=(Place(path, show_value(detail["input"])),),
+        fix="correct the spelling, or remove it." if hint else f"remove it{listed}.",
+    )
+
+
+def _choice(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
+    choices = re.findall(r"'([^']*)'", str(detail.get("ctx", {}).get("expected", "")))
+    value = detail["input"]
+    return Problem(
+        rule="unknown-choice",
+        what=f"{render_path(path)} cannot be {show_value(value)}."
+        f"{did_you_mean(str(value), choices)}",
+        where=(Place(path, show_value(value)),),
+        fix=f"choose one of: {', '.join(choices)}."
+        if len(choices) > 1
+        else f"write {choices[0] if choices else 'another value'}; "
+        "nothing else is supported here yet.",
+    )
+
+
+def _bound(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
+    key, words = _BOUNDS[detail["type"]]
+    limit = detail.get("ctx", {}).get(key)
+    return Problem(
+        rule="out-of-range",
+        what=f"{render_path(path)} is {show_value(detail['input'])}, "
+        f"and it must be {words} {limit}.",
+        where=(Place(path, show_value(detail["input"])),),
+        fix=f"write a number that is {words} {limit}.",
+    )
+
+
+def _pattern(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
+    pattern, value = str(detail.get("ctx", {}).get("pattern", "")), str(detail["input"])
+    wanted, mend = _PATTERNS.get(pattern, (f"a text of the form {pattern}", _no_idea))
+    better = mend(value)
+    good = bool(better and re.match(pattern, better))
+    return Problem(
+        rule="malformed",
+        what=f'{render_path(path)} is "{show_value(value)}", which is not {wanted}.',
+        where=(Place(path, show_value(value)),),
+        fix=f"write {better}." if good else f"write {wanted}.",
+    )
+
+
+def _refused(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
+    value = detail["input"]
+    reason = str(detail.get("ctx", {}).get("error", detail["msg"])).rstrip(".")
+    better = _mended(str(value), reason)
+    return Problem(
+        rule="malformed",
+        what=f"{render_path(path)}: {reason}.",
+        where=(Place(path, show_value(value)),),
+        fix=f"write {better}." if better else "write it in the form shown above.",
+    )
+
+
+def _mended(value: str, reason: str) -> str | None:
+    """What the user probably meant, or an example of it."""
+    if "switch port" in reason:
+        port = re.search(r"\d+/\d+(/\d+)?$", value)
+        return port[0] if port else None
+    if "PCI address" in reason:
+        short = re.fullmatch(r"[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]", value)
+        return f"0000:{value.lower()}" if short else None
+    try:
+        return f"the network itself: {IPv4Network(value, strict=False)}"
+    except ValueError:
+        return "a network such as 10.10.111.0/24"
+
+
+def _other(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
+    return wrong_type(path, detail["input"], _KINDS.get(detail["type"], "another value"))
+
+
+_WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, type[BaseModel]], Problem]]] = {
+    "missing": _missing,
+    "extra_forbidden": _unknown,
+    "literal_error": _choice,
+    "string_pattern_mismatch": _pattern,
+    "value_error": _refused,
+    **dict.fromkeys(_BOUNDS, _bound),
+}
+
+
+def find_loose_types(model: type[BaseModel], value: Json) -> tuple[Problem, ...]:
+    """Find numbers written as text and the like, which pydantic would quietly convert.
+
+    A quoted number is a number for pydantic, and `true` is 1; in a file that people review, a
+    value of the wrong kind is a slip.
+    """
+    return tuple(_loose(model, value, ()))
+
+
+def _loose(model: type[BaseModel], value: Json, path: SpecPath) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        return
+    for key, item in value.items():
+        info = model.model_fields.get(key)
+        if info is not None and item is not None:
+            yield from _loose_field(info, item, (*path, key))
+
+
+def _loose_field(info: FieldInfo, value: Json, path: SpecPath) -> Iterator[Problem]:
+    annotation: object = info.annotation
+    inner = _model_in(annotation)
+    if inner is None:
+        yield from _loose_scalar(annotation, value, path)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _loose(inner, item, (*path, index))
+    elif isinstance(value, dict) and getattr(annotation, "__origin__", None) is dict:
+        for key, item in value.items():
+            yield from _loose(inner, item, (*path, key))
+    else:
+        yield from _loose(inner, value, path)
+
+
+def _loose_scalar(annotation: object, value: Json, path: SpecPath) -> Iterator[Problem]:
+    kinds = {annotation, *get_args(annotation)}
+    for kind, accepts, wanted in _SCALARS:
+        if kind in kinds and not accepts(value):
+            yield wrong_type(path, value, wanted)
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_bool(value: Json) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str)
+
+
+_SCALARS: Final[tuple[tuple[type, Callable[[Json], bool], str], ...]] = (
+    (bool, _is_bool, "true or false"),
+    (int, _is_whole, "a whole number"),
+    (float, _is_number, "a number"),
+    (IPv4Network, _is_text, "an IPv4 network such as 10.10.111.0/24"),
+)
+
+
+def _model_at(model: type[BaseModel], path: SpecPath) -> type[BaseModel] | None:
+    current: type[BaseModel] | None = model
+    for item in path:
+        if current is not None and isinstance(item, str) and item in current.model_fields:
+            current = _model_in(current.model_fields[item].annotation)
+    return current
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The model that an annotation is about: itself, or inside a tuple, dict, union."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in get_args(annotation):
+        found = _model_in(part)
+        if found is not None:
+            return found
+    return None
+
+
+def _doc_of(model: type[BaseModel] | None, key: str) -> str:
+    info = model.model_fields.get(key) if model else None
+    text = (info.description or "") if info else ""
+    return " ".join(text.split()).rstrip(".")

@@ -1,0 +1,82 @@
+"""The compatibility catalogue: which versions are known to work together, and who says so."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_NUMBERS = re.compile(r"\d+")
+_K3S = re.compile(r"^v(\d+)\.(\d+)\.(\d+)\+k3s(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesRange:
+    """The Kubernetes minors that one release line of a component works with."""
+
+    line: tuple[int, int]
+    """First two numbers of the component's version."""
+    lowest: tuple[int, int]
+    highest: tuple[int, int]
+    source: str
+
+    def describe(self) -> str:
+        """Write the range as `1.32 to 1.36`."""
+        return f"{show_version(self.lowest)} to {show_version(self.highest)}"
+
+
+GPU_OPERATOR: Final = (
+    KubernetesRange(
+        (26, 7),
+        (1, 32),
+        (1, 36),
+        "GPU operator documentation 26.7, platform support (1.32 on Ubuntu 24.04 only)",
+    ),
+    KubernetesRange(
+        (26, 3),
+        (1, 32),
+        (1, 36),
+        "GPU operator documentation 26.3 (1.32 to 1.35); "
+        "Cloud Native Stack 26.6.0 ships 26.3.2 with Kubernetes 1.36.2",
+    ),
+)
+"""Newest line first."""
+
+MPI_OPERATOR: Final = "v0.8.2"
+"""The one release we install. 0.8.0 recreated finished launchers; 0.8.1 and 0.8.2 mended that.
+
+It states no Kubernetes range: it is built with client libraries 0.35.6 (its go.mod).
+"""
+
+ONYX_QOS: Final = (3, 6, 5000)
+"""First Onyx release with `qos trust`, traffic pools and ECN per traffic class as we set them.
+
+On 3.6.4114 these commands were missing (facts on the Onyx command line, section 2.1).
+"""
+ONYX_ROCE: Final = (3, 8, 2000)
+"""First Onyx release with `roce` and `show roce` (Onyx user manual 3.8.2000)."""
+
+
+def parse_numbers(version: str) -> tuple[int, ...]:
+    """Read all numbers of a version: `v26.3.3` is (26, 3, 3). Empty without any."""
+    return tuple(int(number) for number in _NUMBERS.findall(version)[:4])
+
+
+def parse_k3s(version: str) -> tuple[int, int, int, int] | None:
+    """Read `v1.36.3+k3s1` as (1, 36, 3, 1); None when it is not of that form."""
+    match = _K3S.match(version)
+    if match is None:
+        return None
+    major, minor, patch, build = (int(part) for part in match.groups())
+    return major, minor, patch, build
+
+
+def show_version(numbers: tuple[int, ...]) -> str:
+    """Write (1, 36) as `1.36`."""
+    return ".".join(str(number) for number in numbers)
+
+
+def find_line(version: str, catalogue: tuple[KubernetesRange, ...]) -> KubernetesRange | None:
+    """Find the release line of a version in the catalogue, or None."""
+    line = parse_numbers(version)[:2]
+    return next((entry for entry in catalogue if entry.line == line), None)

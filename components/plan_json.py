@@ -1,0 +1,32 @@
+"""Plans as JSON: one stable form for `railyard plan --format json`, digests and goldens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+
+def to_json(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """Turn a plan value into plain JSON data, keys as in the types.
+
+    Raises:
+        TypeError: The value is of no type that a plan may hold.
+    """
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value)
+        return {str(key): to_json(item) for key, item in items.items()}
+    if isinstance(value, Sequence | set | frozenset):
+        return [to_json(item) for item in cast("Sequence[object]", value)]
+    raise TypeError(f"a plan must not hold a {type(value).__name__}")

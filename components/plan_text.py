@@ -1,0 +1,98 @@
+"""A plan as a page for a person: what each device and the cluster will be told, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+
+from components.fabric.plan import render_first_commands
+from components.kubernetes.manifest import Manifest
+from components.plan_json import to_json
+from components.planning import ClusterPlan
+from components.remote.step import RemoteStep
+
+
+def render_plan(plan: ClusterPlan) -> str:
+    """The whole plan as text; the same file gives the same text."""
+    return "\n".join(_lines(plan)) + "\n"
+
+
+def _lines(plan: ClusterPlan) -> Iterator[str]:
+    yield f"# Plan of {plan.name}, stack {plan.stack}, digest {plan.digest}"
+    yield from _switches(plan)
+    shown: set[str] = set()
+    steps = [step for host in plan.hosts for step in host.steps]
+    steps += plan.kubernetes.steps
+    for step in steps:
+        yield from _step(step, shown)
+    for chart in plan.operators.charts:
+        yield f"\n## Helm release {chart.release}: {chart.chart} {chart.version}"
+        yield _yaml(to_json(chart.values))
+    for room in (plan.operators, plan.pod_network, plan.jobs):
+        for manifest in room.manifests:
+            yield from _manifest(manifest)
+    yield from _acceptance(plan)
+    yield from _not_undone(steps)
+
+
+def _switches(plan: ClusterPlan) -> Iterator[str]:
+    for switch in plan.switches:
+        yield f"\n## Switch {switch.name} ({switch.os}, {switch.model}), {switch.endpoint.where}"
+        yield "# From factory settings these commands lead there; an update sends what differs."
+        yield from render_first_commands(switch)
+        yield "# Wanted state:"
+        yield _yaml(switch.desired.model_dump(mode="json", exclude_none=True))
+
+
+def _step(step: RemoteStep, shown: set[str]) -> Iterator[str]:
+    yield f"\n## Step {step.name} on {step.endpoint.where}, deadline {step.deadline_s:g} s"
+    if step.secret_stdin:
+        yield f"# stdin: the secret {step.secret_stdin}"
+    else:
+        yield "# stdin:"
+        yield step.desired.rstrip("\n")
+    for title, script in (("script", step.apply), ("undo", step.undo)):
+        if script is None:
+            continue
+        if script in shown:
+            yield f"# {title}: the same text as above"
+            continue
+        shown.add(script)
+        yield f"# {title}:"
+        yield script.rstrip("\n")
+
+
+_LONG_OBJECT = 200
+"""Lines of YAML above which an object is named, not printed (the MPIJob CRD has 9,000)."""
+
+
+def _manifest(manifest: Manifest) -> Iterator[str]:
+    text = _yaml(manifest.body)
+    lines = text.count("\n") + 1
+    yield f"\n## {manifest.kind} {manifest.resource_name} (group {manifest.group})"
+    yield text if lines <= _LONG_OBJECT else f"# {lines} lines; --format json prints it whole"
+
+
+def _acceptance(plan: ClusterPlan) -> Iterator[str]:
+    yield "\n## Acceptance"
+    for probe in plan.acceptance.probes:
+        yield f"# {probe.probe.name} on {', '.join(probe.probe.nodes)}:"
+        yield " ".join(probe.job.command)
+        for body in probe.job.objects:
+            yield "---"
+            yield _yaml(body)
+    yield "# Floors:"
+    yield _yaml(plan.acceptance.limits.model_dump(mode="json"))
+
+
+def _not_undone(steps: list[RemoteStep]) -> Iterator[str]:
+    yield "\n## What destroy leaves"
+    for step in steps:
+        if step.why_no_undo:
+            yield f"# {step.name}: {step.why_no_undo}"
+
+
+def _yaml(value: object) -> str:
+    text = yaml.safe_dump(to_json(value), sort_keys=True, default_flow_style=False, width=100)
+    return text.rstrip("\n")

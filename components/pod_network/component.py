@@ -1,0 +1,37 @@
+"""The pod networks as Pulumi resources."""
+
+from __future__ import annotations
+
+import pulumi
+
+from components.handoffs import GpuReady, PodNetworkReady, gate
+from components.kubernetes.objects import apply_manifests
+from components.pod_network.plan import PodNetworkPlan
+
+
+class PodNetwork(pulumi.ComponentResource):
+    """Install Multus, the SR-IOV plugins, address management and one attachment per rail.
+
+    Args:
+        name: Name of the component.
+        plan: What `plan_pod_network` decided.
+        gpus: The handoff of the stage before.
+        opts: Resource options of the component.
+    """
+
+    ready: PodNetworkReady
+
+    def __init__(
+        self,
+        name: str,
+        plan: PodNetworkPlan,
+        gpus: GpuReady,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__(
+            "railyard:pod_network:PodNetwork", name, {"manifests": len(plan.manifests)}, opts
+        )
+        access = gpus.access
+        made = apply_manifests(plan.manifests, self, access.provider, [gpus.gate])
+        self.ready = PodNetworkReady(gate(name, self, made), access)
+        self.register_outputs({})

@@ -1,0 +1,285 @@
+"""The DaemonSets of the pod network and their permissions, with K3s' paths.
+
+After the upstream release manifests of Multus v4.3.0, whereabouts v0.9.4, sriov-cni v2.10.0 and
+sriov-network-device-plugin v3.11.0; images are pinned to those versions. Thin Multus: the thick one
+runs the delegates in its own container, where K3s' absolute links lead nowhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from pydantic import JsonValue
+
+from components.kubernetes.manifest import Body
+from components.pod_network.paths import CNI_BIN_DIR, CNI_CONFIG_DIR, MULTUS_KUBECONFIG
+
+NAMESPACE: Final = "kube-system"
+REGISTRY: Final = "ghcr.io/k8snetworkplumbingwg"
+MULTUS_IMAGE: Final = f"{REGISTRY}/multus-cni:v4.3.0"
+WHEREABOUTS_IMAGE: Final = f"{REGISTRY}/whereabouts:v0.9.4"
+SRIOV_CNI_IMAGE: Final = f"{REGISTRY}/sriov-cni:v2.10.0"
+DEVICE_PLUGIN_IMAGE: Final = f"{REGISTRY}/sriov-network-device-plugin:v3.11.0"
+PLUGIN_CONFIG: Final = "sriovdp-config"
+CONFIG_DIGEST: Final = "railyard.dev/config-sha256"
+"""Annotation of the pod template: the plugin reads its configuration only at its start."""
+
+JsonObject = dict[str, JsonValue]
+
+
+def _metadata(name: str, namespace: str | None = NAMESPACE) -> JsonObject:
+    place: JsonObject = {"namespace": namespace} if namespace else {}
+    labels: JsonObject = {"app": name, "tier": "node"}
+    metadata: JsonObject = {"name": name, "labels": labels}
+    return metadata | place
+
+
+def service_account(name: str) -> Body:
+    """The identity of a DaemonSet."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(name)}
+
+
+def cluster_role(name: str, rules: list[JsonValue]) -> Body:
+    """What a DaemonSet may do in the cluster."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": _metadata(name, None),
+        "rules": rules,
+    }
+
+
+def cluster_role_binding(name: str) -> Body:
+    """Gives the role of that name to the account of that name."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": _metadata(name, None),
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": name,
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
+    }
+
+
+def _rule(groups: str, resources: str, verbs: str) -> JsonValue:
+    return {
+        "apiGroups": ["" if group == "core" else group for group in groups.split()],
+        "resources": [*resources.split()],
+        "verbs": [*verbs.split()],
+    }
+
+
+def multus_rules() -> list[JsonValue]:
+    """Multus reads attachments and writes network-status on pods."""
+    return [
+        _rule("k8s.cni.cncf.io", "*", "*"),
+        _rule("core", "pods pods/status", "get list update watch"),
+        _rule("core events.k8s.io", "events", "create patch update"),
+    ]
+
+
+def whereabouts_rules() -> list[JsonValue]:
+    """Whereabouts keeps its allocations in objects of the cluster."""
+    return [
+        _rule(
+            "whereabouts.cni.cncf.io",
+            "ippools overlappingrangeipreservations nodeslicepools",
+            "get list watch create update patch delete",
+        ),
+        _rule("coordination.k8s.io", "leases", "*"),
+        _rule("core", "pods nodes", "get list watch"),
+        _rule("k8s.cni.cncf.io", "network-attachment-definitions", "get list watch"),
+        _rule("core events.k8s.io", "events", "create patch update get"),
+    ]
+
+
+def _host_path(name: str, path: str, kind: str | None = None) -> JsonObject:
+    place: JsonObject = {"path": path}
+    if kind:
+        place["type"] = kind
+    return {"name": name, "hostPath": place}
+
+
+def _mount(name: str, path: str, **more: JsonValue) -> JsonObject:
+    return {"name": name, "mountPath": path} | more
+
+
+def _resources(cpu: str, memory: str) -> JsonObject:
+    amount: JsonObject = {"cpu": cpu, "memory": memory}
+    return {"requests": amount, "limits": amount}
+
+
+def _daemon_set(name: str, pod: JsonObject, annotations: JsonObject | None = None) -> Body:
+    labels: JsonObject = {"app": name, "tier": "node", "name": name}
+    template: JsonObject = {"labels": labels}
+    if annotations:
+        template["annotations"] = annotations
+    everywhere: JsonObject = {
+        "hostNetwork": True,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 10,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": _metadata(name),
+        "spec": {
+            "selector": {"matchLabels": {"name": name}},
+            "updateStrategy": {"type": "RollingUpdate"},
+            "template": {"metadata": template, "spec": everywhere | pod},
+        },
+    }
+
+
+def multus_daemon_set() -> Body:
+    """Multus: hands a pod's networks to the CNI plugins of its attachments."""
+    binaries = _mount("cnibin", "/host/opt/cni/bin", mountPropagation="Bidirectional")
+    install: JsonObject = {
+        "name": "install-multus-binary",
+        "image": MULTUS_IMAGE,
+        "command": ["/install_multus"],
+        "args": ["--type", "thin"],
+        "resources": {"requests": {"cpu": "10m", "memory": "15Mi"}},
+        "securityContext": {"privileged": True},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [binaries],
+    }
+    main: JsonObject = {
+        "name": "kube-multus",
+        "image": MULTUS_IMAGE,
+        "command": ["/thin_entrypoint"],
+        "args": [
+            "--multus-conf-file=auto",
+            "--multus-autoconfig-dir=/host/etc/cni/net.d",
+            "--cni-conf-dir=/host/etc/cni/net.d",
+            f"--multus-kubeconfig-file-host={MULTUS_KUBECONFIG}",
+        ],
+        "resources": _resources("100m", "50Mi"),
+        "securityContext": {"privileged": True},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            _mount("cni", "/host/etc/cni/net.d"),
+            _mount("cnibin", "/host/opt/cni/bin"),
+        ],
+    }
+    pod: JsonObject = {
+        "serviceAccountName": "multus",
+        "initContainers": [install],
+        "containers": [main],
+        "volumes": [_host_path("cni", CNI_CONFIG_DIR), _host_path("cnibin", CNI_BIN_DIR)],
+    }
+    return _daemon_set("multus", pod)
+
+
+def whereabouts_daemon_set() -> Body:
+    """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths."""
+    script = (
+        "SLEEP=false source /install-cni.sh\n"
+        "/token-watcher.sh &\n"
+        "/ip-control-loop -log-level info\n"
+    )
+    main: JsonObject = {
+        "name": "whereabouts",
+        "image": WHEREABOUTS_IMAGE,
+        "command": ["/bin/sh"],
+        "args": ["-c", script],
+        "env": [
+            {"name": "NODENAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {
+                "name": "WHEREABOUTS_NAMESPACE",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+            },
+            # The install script takes /host off this path to name the kubeconfig on the host.
+            {"name": "CNI_CONF_DIR", "value": f"/host{CNI_CONFIG_DIR}"},
+        ],
+        "resources": _resources("100m", "200Mi"),
+        "securityContext": {"privileged": True},
+        "volumeMounts": [
+            _mount("cnibin", "/host/opt/cni/bin"),
+            _mount("cni", f"/host{CNI_CONFIG_DIR}"),
+            _mount("cni", "/host/etc/cni/net.d"),
+        ],
+    }
+    pod: JsonObject = {
+        "serviceAccountName": "whereabouts",
+        "containers": [main],
+        "volumes": [_host_path("cnibin", CNI_BIN_DIR), _host_path("cni", CNI_CONFIG_DIR)],
+    }
+    return _daemon_set("whereabouts", pod)
+
+
+def sriov_cni_daemon_set() -> Body:
+    """sriov-cni: puts its plugin where K3s looks for it."""
+    main: JsonObject = {
+        "name": "sriov-cni",
+        "image": SRIOV_CNI_IMAGE,
+        "resources": _resources("100m", "50Mi"),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [_mount("cnibin", "/host/opt/cni/bin")],
+    }
+    pod: JsonObject = {
+        "containers": [main],
+        "volumes": [_host_path("cnibin", CNI_BIN_DIR)],
+    }
+    return _daemon_set("sriov-cni", pod)
+
+
+def plugin_config_map(config: str) -> Body:
+    """The device plugin's configuration."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(PLUGIN_CONFIG),
+        "data": {"config.json": config},
+    }
+
+
+def device_plugin_daemon_set(config: str, prefix: str) -> Body:
+    """The device plugin: VFs as extended resources; restarted when its configuration changes."""
+    devices = "/var/run/k8s.cni.cncf.io/devinfo/dp"
+    main: JsonObject = {
+        "name": "kube-sriovdp",
+        "image": DEVICE_PLUGIN_IMAGE,
+        "args": ["--log-dir=sriovdp", "--log-level=10", f"--resource-prefix={prefix}"],
+        "resources": {
+            "requests": {"cpu": "250m", "memory": "40Mi"},
+            "limits": {"cpu": "1", "memory": "200Mi"},
+        },
+        "securityContext": {"privileged": True},
+        "volumeMounts": [
+            _mount("devicesock", "/var/lib/kubelet/device-plugins", readOnly=False),
+            _mount("plugins-registry", "/var/lib/kubelet/plugins_registry", readOnly=False),
+            _mount("log", "/var/log"),
+            _mount("config-volume", "/etc/pcidp"),
+            _mount("device-info", devices),
+        ],
+    }
+    pod: JsonObject = {
+        "serviceAccountName": "sriov-device-plugin",
+        "containers": [main],
+        "volumes": [
+            _host_path("devicesock", "/var/lib/kubelet/device-plugins"),
+            _host_path("plugins-registry", "/var/lib/kubelet/plugins_registry"),
+            _host_path("log", "/var/log"),
+            _host_path("device-info", devices, "DirectoryOrCreate"),
+            {
+                "name": "config-volume",
+                "configMap": {
+                    "name": PLUGIN_CONFIG,
+                    "items": [{"key": "config.json", "path": "config.json"}],
+                },
+            },
+        ],
+    }
+    digest = hashlib.sha256(config.encode()).hexdigest()[:16]
+    return _daemon_set("sriov-device-plugin", pod, {CONFIG_DIGEST: digest})

@@ -1,0 +1,138 @@
+"""VFs as resources of nodes, and the attachment of a pod to a rail: the SR-IOV part.
+
+Sources: README of sriov-network-device-plugin v3.11.0 and the configuration reference of sriov-cni
+v2.10.0. `isRdma` counts only inside of `selectors`; elsewhere it is ignored, and the pod gets no
+`/dev/infiniband`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final
+
+from pydantic import JsonValue
+
+from components.errors import SpecError
+from components.kubernetes.manifest import Body
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
+from components.model.hosts import Nic
+from components.pod_network.paths import WHEREABOUTS_CONFIG
+
+MELLANOX: Final = "15b3"
+VF_DEVICE_IDS: Final[Mapping[str, str]] = {
+    "ConnectX-5": "1018",
+    "ConnectX-6": "101c",
+    "ConnectX-6 Dx": "101e",
+    "ConnectX-7": "101e",
+}
+"""PCI device id of a VF by card (pci.ids); 101e is shared, so `pfNames` tell the rails apart."""
+CNI_VERSION: Final = "1.0.0"
+
+
+def probe_network(rail: Rail) -> str:
+    """Name of the attachment whose one address the perftest server of a rail gets."""
+    return f"{rail.network}-probe"
+
+
+def probe_address(rail: Rail) -> IPv4Address:
+    """The address kept for the perftest server: the last one of the rail's subnet."""
+    return rail.subnet[-2]
+
+
+def device_plugin_config(spec: ClusterSpec) -> str:
+    """`config.json` of the device plugin: one resource per rail.
+
+    Raises:
+        SpecError: One PF name stands for different rails on different hosts; the plugin's
+            configuration is the same on all nodes, so it could not tell them apart.
+    """
+    _check_pf_names(spec)
+    resources: list[JsonValue] = [_resource(spec, rail) for rail in spec.rails]
+    return json.dumps({"resourceList": resources}, indent=1, sort_keys=True) + "\n"
+
+
+def _nics(spec: ClusterSpec, rail: Rail) -> list[Nic]:
+    return [nic for host in spec.workers for nic in host.nics if nic.rail == rail.name]
+
+
+def _check_pf_names(spec: ClusterSpec) -> None:
+    rails: dict[str, str] = {}
+    for host in spec.workers:
+        for nic in host.nics:
+            rail = rails.setdefault(nic.netdev, nic.rail)
+            if rail != nic.rail:
+                raise SpecError(
+                    f"{nic.netdev} is {nic.rail} on {host.name} and {rail} on another host: the "
+                    "SR-IOV device plugin selects by PF name on all nodes alike. Name the PFs so "
+                    "that a name stands for one rail (systemd .link files by PCI path)"
+                )
+
+
+def _resource(spec: ClusterSpec, rail: Rail) -> JsonValue:
+    nics = _nics(spec, rail)
+    devices = sorted({VF_DEVICE_IDS[nic.model] for nic in nics})
+    names = sorted({nic.netdev for nic in nics})
+    return {
+        "resourceName": rail.resource,
+        "resourcePrefix": spec.pod_network.resource_prefix,
+        "selectors": [
+            {
+                "vendors": [MELLANOX],
+                "devices": [*devices],
+                "pfNames": [*names],
+                "isRdma": True,
+            }
+        ],
+    }
+
+
+def attachment(spec: ClusterSpec, rail: Rail) -> Body:
+    """The NetworkAttachmentDefinition of a rail: what jobs use."""
+    ipam: dict[str, JsonValue] = {"exclude": [f"{probe_address(rail)}/32"]}
+    return _attachment(spec, rail, rail.network, ipam)
+
+
+def probe_attachment(spec: ClusterSpec, rail: Rail) -> Body:
+    """The same rail with one fixed address, so that a perftest client knows its server."""
+    address = str(probe_address(rail))
+    ipam: dict[str, JsonValue] = {"range_start": address, "range_end": address}
+    return _attachment(spec, rail, probe_network(rail), ipam)
+
+
+def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:
+    sriov: dict[str, JsonValue] = {
+        "type": "sriov",
+        # No vlanQoS: the DSCP alone decides the priority, at every hop, tagged or routed.
+        "vlan": rail.vlan,
+        "spoofchk": "off",
+        "trust": "on",
+        "ipam": _whereabouts(rail.subnet) | ipam,
+    }
+    plugins: list[JsonValue] = [sriov]
+    if spec.pod_network.mtu_bytes is not None:
+        # Without it the pod's interface keeps the VF's MTU, which the host sets.
+        plugins.append({"type": "tuning", "mtu": spec.pod_network.mtu_bytes})
+    head: dict[str, JsonValue] = {"cniVersion": CNI_VERSION, "name": name}
+    config = head | (sriov if len(plugins) == 1 else {"plugins": plugins})
+    resource = f"{spec.pod_network.resource_prefix}/{rail.resource}"
+    return {
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": {
+            "name": name,
+            "namespace": spec.pod_network.namespace,
+            "annotations": {"k8s.v1.cni.cncf.io/resourceName": resource},
+        },
+        "spec": {"config": json.dumps(config, indent=1, sort_keys=True)},
+    }
+
+
+def _whereabouts(subnet: IPv4Network) -> dict[str, JsonValue]:
+    return {
+        "type": "whereabouts",
+        "range": str(subnet),
+        "configuration_path": WHEREABOUTS_CONFIG,
+    }

@@ -1,0 +1,140 @@
+"""The Pulumi resources of remote steps: the only place that makes a command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal, Protocol
+
+import pulumi
+from pulumi_command import local, remote
+
+from components.remote.script import render_remote_command
+from components.remote.step import Endpoint, RemoteStep
+
+RAILYARD = ".venv/bin/railyard"
+"""Relative to the program's directory, so that command text is the same on every machine."""
+DIAL_ERROR_LIMIT = 10
+"""About 11 s of refused connections (the provider's default); the preview already looked."""
+PER_DIAL_TIMEOUT_S = 15
+
+
+class SecretStore(Protocol):
+    """Where secrets come from: `pulumi.Config` in a program, a dictionary in a test."""
+
+    def require_secret(self, key: str) -> pulumi.Output[str]:
+        """The secret of that name, marked secret."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """What every remote resource of a run shares."""
+
+    secrets: SecretStore
+    notes: Mapping[str, str]
+    """Step name to repair note; a step without an entry has none."""
+    provenance: Literal["real", "lab"] = "real"
+    """`lab`: devices and numbers are simulated, and every report says so."""
+
+    def note(self, step: str) -> str:
+        """The repair note of a step, or an empty text."""
+        return self.notes.get(step, "")
+
+    def environment(self, endpoint: Endpoint) -> dict[str, pulumi.Input[str]]:
+        """The secrets that a local `railyard` needs to reach a device."""
+        names = (endpoint.password_secret, endpoint.private_key_secret)
+        return {env_name(name): self.secrets.require_secret(name) for name in names if name}
+
+
+def env_name(secret: str) -> str:
+    """The environment variable that hands one secret to a local `railyard`."""
+    return f"RAILYARD_SECRET_{secret.upper()}"
+
+
+def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> remote.Command:
+    """One step on a Linux host: one SSH connection, the script as text, the state on stdin."""
+    stdin: pulumi.Input[str] = _with_note(step.desired, shared.note(step.name))
+    if step.secret_stdin:
+        stdin = shared.secrets.require_secret(step.secret_stdin)
+    if step.secret_stdout:
+        opts = pulumi.ResourceOptions.merge(
+            opts, pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"])
+        )
+    return remote.Command(
+        step.name,
+        connection=_connection(shared, step.endpoint),
+        create=render_remote_command(step.apply, step.deadline_s),
+        delete=render_remote_command(step.undo, step.deadline_s) if step.undo else None,
+        stdin=stdin,
+        logging=remote.Logging.NONE,
+        add_previous_output_in_env=False,
+        opts=opts,
+    )
+
+
+def _with_note(desired: str, note: str) -> str:
+    return f"{desired}repair={note}\n" if note else desired
+
+
+def _connection(shared: Remote, endpoint: Endpoint) -> remote.ConnectionArgs:
+    secret = shared.secrets.require_secret
+    return remote.ConnectionArgs(
+        host=endpoint.address,
+        port=endpoint.port,
+        user=endpoint.user,
+        host_key=endpoint.host_key,
+        private_key=secret(endpoint.private_key_secret) if endpoint.private_key_secret else None,
+        password=secret(endpoint.password_secret) if endpoint.password_secret else None,
+        dial_error_limit=DIAL_ERROR_LIMIT,
+        per_dial_timeout=PER_DIAL_TIMEOUT_S,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCall:
+    """One call of `railyard` on the machine that runs Pulumi."""
+
+    name: str
+    create: str
+    """Arguments of `railyard`."""
+    stdin: pulumi.Input[str]
+    environment: Mapping[str, pulumi.Input[str]]
+    delete: str | None = None
+    secret_stdout: bool = False
+    previous_output: bool = False
+    """Hand the evidence of the last run back: an update then knows what it no longer wants."""
+
+
+def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
+    """Run `railyard` here: one driver, in one language, for reading and for changing."""
+    if call.secret_stdout:
+        opts = pulumi.ResourceOptions.merge(
+            opts, pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"])
+        )
+    return local.Command(
+        call.name,
+        create=f"{RAILYARD} {call.create}",
+        delete=f"{RAILYARD} {call.delete}" if call.delete else None,
+        stdin=call.stdin,
+        environment=dict(call.environment),
+        logging=local.Logging.NONE,
+        add_previous_output_in_env=call.previous_output,
+        opts=opts,
+    )
+
+
+def join_text(output: pulumi.Output[str], join: Callable[[str], str]) -> pulumi.Output[str]:
+    """Join the text that a step printed into a finished text.
+
+    With `--continue-on-error` a step behind a failed one is skipped and gives None; what hangs
+    on it is skipped as well, so its text does not matter.
+    """
+    return output.apply(lambda text: join(text) if text else "")
+
+
+def render_request(endpoint: Endpoint, **parts: object) -> str:
+    """The JSON request of `railyard device …`: indented, so that a preview shows the setting."""
+    request = {"endpoint": asdict(endpoint)} | parts
+    return json.dumps(request, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,88 @@
+"""Reading a Linux host: one asyncssh connection, one script, one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+import asyncssh
+
+from components.errors import DeviceError, UnreachableError
+from components.remote.step import Endpoint
+
+OBSERVE_DEADLINE_S: Final = 20.0
+"""Seconds for one read-only look at a host: connect, script, answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostAnswer:
+    """What a script on a host printed."""
+
+    stdout: str
+    stderr: str
+    exit_status: int
+
+
+async def run_on_host(
+    endpoint: Endpoint, private_key: str, command: str, *, stdin: str = "", deadline_s: float
+) -> HostAnswer:
+    """Run one command on a host whose key is pinned.
+
+    Args:
+        endpoint: Address and pinned host key.
+        private_key: The client's key in OpenSSH form.
+        command: Text for the login shell.
+        stdin: What the command reads.
+        deadline_s: Seconds for everything together.
+
+    Raises:
+        UnreachableError: No session within the deadline, and why.
+        DeviceError: The host presented another key, or refused ours.
+    """
+    trusted = asyncssh.import_known_hosts(
+        f"[{endpoint.address}]:{endpoint.port} {endpoint.host_key}\n"
+    )
+    try:
+        async with asyncio.timeout(deadline_s):
+            async with asyncssh.connect(
+                endpoint.address,
+                port=endpoint.port,
+                username=endpoint.user,
+                client_keys=[asyncssh.import_private_key(private_key)],
+                known_hosts=trusted,
+                server_host_key_algs=[endpoint.host_key.split()[0]],
+                config=None,
+                agent_path=None,
+            ) as connection:
+                done = await connection.run(command, input=stdin, check=False)
+    except asyncssh.HostKeyNotVerifiable as error:
+        raise DeviceError(
+            f"{endpoint.where} presented a host key that is not the pinned one; refused.\n"
+            f"  pinned  {endpoint.host_key}\n"
+            f"  fix     if the host was reinstalled, pin the key that its console shows:\n"
+            f"          ssh-keyscan -t ed25519 -p {endpoint.port} {endpoint.address}"
+        ) from error
+    except asyncssh.PermissionDenied as error:
+        raise DeviceError(
+            f"{endpoint.where} refused our SSH key (secret "
+            f"{endpoint.private_key_secret}): {error.reason}"
+        ) from error
+    except (TimeoutError, OSError, asyncssh.Error) as error:
+        raise UnreachableError(
+            f"{endpoint.where} is not reachable within {deadline_s:g} s: "
+            f"{_reason(error, deadline_s)}"
+        ) from error
+    return HostAnswer(_text(done.stdout), _text(done.stderr), done.exit_status or 0)
+
+
+def _reason(error: BaseException, deadline_s: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {deadline_s:g} s"
+    return str(error) or type(error).__name__
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

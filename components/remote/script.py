@@ -1,0 +1,34 @@
+"""The text that one remote step sends: the script, as root, under a deadline of its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from components.errors import Bug
+
+_FENCE: Final = "RAILYARD_SCRIPT"
+KILL_AFTER_S: Final = 10
+"""Seconds between SIGTERM and SIGKILL: a script that ignores SIGTERM still ends."""
+
+
+def render_remote_command(script: str, deadline_s: float) -> str:
+    """Wrap a script for one SSH exec: root by `sudo -n`, ended after its deadline.
+
+    The script stands in a quoted here-document, so that it arrives byte for byte and a preview
+    shows it readably; stdin stays free for the desired state. `timeout` runs as root, because a
+    user's `timeout` cannot signal what sudo started.
+
+    Args:
+        script: POSIX shell text.
+        deadline_s: Seconds after which the script is ended on the host.
+
+    Raises:
+        Bug: The script holds the fence line itself.
+    """
+    if _FENCE in script:
+        raise Bug(f"a remote script must not hold the line {_FENCE}")
+    body = script if script.endswith("\n") else script + "\n"
+    return (
+        f"sudo -n timeout -k {KILL_AFTER_S} {deadline_s:g} sh -c \"$(cat <<'{_FENCE}'\n"
+        f'{body}{_FENCE}\n)"\n'
+    )

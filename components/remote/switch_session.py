@@ -1,0 +1,225 @@
+"""One command-line session with a switch: netmiko, one SSH connection, one deadline."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+from types import TracebackType
+from typing import Final, Self
+
+from netmiko import BaseConnection
+from netmiko.exceptions import (
+    NetmikoAuthenticationException,
+    NetmikoTimeoutException,
+    ReadException,
+    ReadTimeout,
+)
+from netmiko.mellanox.mellanox_mlnxos_ssh import MellanoxMlnxosSSH
+from paramiko import SSHException, Transport
+from paramiko.ssh_exception import BadAuthenticationType, BadHostKeyException
+
+from components.errors import Bug, DeviceError, SpecError, UnreachableError
+from components.remote.step import Endpoint
+
+CONNECT_S: Final = 10.0
+"""To open a TCP connection and log in: a switch that is up answers in about one second."""
+SHORTEST_S: Final = 0.01
+"""netmiko takes a read timeout of 0 for none at all."""
+PROMPT: Final = r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $"
+"""`HOST [standalone: master] (config) # `; the host name may be empty (public captures)."""
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[=>])")
+
+
+class _KeyboardFirst(Transport):
+    """Logs in by keyboard-interactive, which Onyx offers, and only then by plain password.
+
+    paramiko's own order costs a failed attempt, and asks twice for the login service, which
+    stricter servers end the connection for.
+    """
+
+    def auth_password(
+        self,
+        username: str,
+        password: str,
+        event: Event | None = None,
+        fallback: bool = True,  # noqa: FBT001, FBT002 - paramiko's signature
+    ) -> list[str]:
+        del fallback
+
+        def answer(_title: str, _text: str, fields: list[tuple[str, bool]]) -> list[str]:
+            return [password] * len(fields)
+
+        try:
+            return self.auth_interactive(username, answer)
+        except BadAuthenticationType:
+            return super().auth_password(username, password, event, fallback=False)
+
+
+class _Onyx(MellanoxMlnxosSSH):
+    """netmiko's Onyx session, made ready by what the switch says and not by waiting."""
+
+    def _connect_params_dict(self) -> dict[str, object]:
+        return {**super()._connect_params_dict(), "transport_factory": _KeyboardFirst}
+
+    def session_preparation(self) -> None:
+        self.read_until_pattern(pattern=PROMPT, read_timeout=self.conn_timeout)
+        self.write_channel("no cli session paging enable\n")
+        self.read_until_pattern(pattern=r"paging enable[\s\S]*" + PROMPT, read_timeout=CONNECT_S)
+
+
+_SYSTEMS: Final[dict[str, type[BaseConnection]]] = {"onyx": _Onyx}
+
+
+@dataclass(slots=True)
+class SwitchSession:
+    """An open session. Use it in one thread, and as a context manager."""
+
+    endpoint: Endpoint
+    connection: BaseConnection
+    ends_at_s: float
+    deadline_s: float
+
+    @property
+    def where(self) -> str:
+        """The device and its address, as errors name them."""
+        return self.endpoint.where
+
+    def run(self, command: str) -> str:
+        """Send one line and return what it printed, without echo, prompt and escapes.
+
+        Raises:
+            UnreachableError: The session ended, or the deadline passed, before the prompt.
+        """
+        left_s = self.ends_at_s - time.monotonic()
+        try:
+            self.connection.write_channel(f"{command}\n")
+            raw = self.connection.read_until_pattern(
+                pattern=PROMPT, read_timeout=max(left_s, SHORTEST_S)
+            )
+        except ReadTimeout as error:
+            raise UnreachableError(
+                f"{self.where}: no prompt after `{command}` within the deadline of "
+                f"{self.deadline_s:g} s"
+            ) from error
+        except (ReadException, OSError, SSHException, EOFError) as error:
+            raise UnreachableError(
+                f"{self.where}: the session ended while `{command}` ran"
+            ) from error
+        return _clean(raw)
+
+    def __enter__(self) -> Self:
+        """The session itself, already open."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connection; a switch that is already gone is no error."""
+        client = self.connection.remote_conn_pre
+        if client is not None:
+            client.close()
+
+
+def _clean(raw: str) -> str:
+    text = _ESCAPES.sub("", raw).replace("\r\n", "\n").replace("\r", "")
+    _echo, _, rest = text.partition("\n")
+    return re.sub(PROMPT, "", rest)
+
+
+def open_session(endpoint: Endpoint, system: str, secret: str, deadline_s: float) -> SwitchSession:
+    """Log in to a switch whose host key is the pinned one.
+
+    Args:
+        endpoint: Where, as whom, and with which host key.
+        system: The switch system, for example `onyx`.
+        secret: The password.
+        deadline_s: For the whole session, login included.
+
+    Raises:
+        UnreachableError: Nobody listens, nobody answers in time, or the session breaks.
+        DeviceError: The host key is another one, or the password is refused.
+    """
+    if system not in _SYSTEMS:
+        raise Bug(f"no session for switch system {system!r}")
+    ends_at_s = time.monotonic() + deadline_s
+    with _known_hosts(endpoint) as path, _classified(endpoint, min(CONNECT_S, deadline_s)):
+        connection = _SYSTEMS[system](
+            host=endpoint.address,
+            port=endpoint.port,
+            username=endpoint.user,
+            password=secret,
+            ssh_strict=True,
+            alt_host_keys=True,
+            alt_key_file=str(path),
+            conn_timeout=min(CONNECT_S, deadline_s),
+            auth_timeout=min(CONNECT_S, deadline_s),
+            banner_timeout=min(CONNECT_S, deadline_s),
+        )
+    return SwitchSession(endpoint, connection, ends_at_s, deadline_s)
+
+
+@contextmanager
+def _known_hosts(endpoint: Endpoint) -> Generator[Path, None, None]:
+    """A file with the one pinned key, as the SSH client wants it."""
+    if not endpoint.host_key.strip():
+        raise SpecError(f"{endpoint.where}: no host key is pinned; without it nothing connects")
+    name = endpoint.address if endpoint.port == 22 else f"[{endpoint.address}]:{endpoint.port}"  # noqa: PLR2004 - SSH's default port, as known_hosts writes it
+    with TemporaryDirectory(prefix="railyard-") as folder:
+        path = Path(folder) / "known_hosts"
+        path.write_text(f"{name} {endpoint.host_key.strip()}\n")
+        yield path
+
+
+@contextmanager
+def _classified(endpoint: Endpoint, connect_s: float) -> Generator[None, None, None]:
+    try:
+        yield
+    except NetmikoAuthenticationException as error:
+        raise DeviceError(
+            f"{endpoint.where}: the switch refuses the password of user {endpoint.user}; "
+            f"check the secret {endpoint.password_secret}. Nothing was changed."
+        ) from error
+    except (NetmikoTimeoutException, ReadTimeout, ReadException, SSHException, OSError) as error:
+        cause = error.__context__
+        if isinstance(cause, BadHostKeyException):
+            raise DeviceError(_changed_key(endpoint, cause)) from error
+        raise UnreachableError(_why_unreachable(endpoint, connect_s, cause or error)) from error
+
+
+def _changed_key(endpoint: Endpoint, error: BadHostKeyException) -> str:
+    return (
+        f"{endpoint.where}: the host key is not the pinned one; nothing was sent.\n"
+        f"  pinned   {_fingerprint(endpoint.host_key)}\n"
+        f"  offered  {error.key.get_name()} {_sha256(error.key.asbytes())}\n"
+        f"  fix      if the switch was replaced, pin its new key:"
+        f" ssh-keyscan -p {endpoint.port} {endpoint.address}"
+    )
+
+
+def _why_unreachable(endpoint: Endpoint, connect_s: float, cause: BaseException) -> str:
+    if "refused" in str(cause).lower() or isinstance(cause, ConnectionRefusedError):
+        return f"{endpoint.where}: connection refused; nobody listens there"
+    if "known_hosts" in str(cause):
+        return f"{endpoint.where}: the switch offers no key of the pinned type"
+    why = " ".join(str(cause).split()) or type(cause).__name__
+    return f"{endpoint.where}: no session within {connect_s:g} s: {why}"
+
+
+def _fingerprint(key_line: str) -> str:
+    kind, _, rest = key_line.strip().partition(" ")
+    return f"{kind} {_sha256(base64.b64decode(rest.split()[0]))}"
+
+
+def _sha256(blob: bytes) -> str:
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")

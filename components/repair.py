@@ -1,0 +1,101 @@
+"""What this run will do with what was observed: notes, refusals, and whether to prove again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+from components.applied import Applied
+from components.drift import DeviceDrift, Facts, drift_of_host, drift_of_switch
+from components.planning import ClusterPlan
+
+EVIDENCE_STEP: Final = "acceptance-evidence"
+VERDICT_STEP: Final = "acceptance-gate"
+
+
+@dataclass(frozen=True, slots=True)
+class Intentions:
+    """The outcome of observe, before the first resource."""
+
+    drifts: tuple[DeviceDrift, ...]
+    notes: Mapping[str, str]
+    """Step name to repair note."""
+    run: int
+    """Number of the acceptance run; unchanged when nothing asks for another proof."""
+
+
+def judge_drift(
+    plan: ClusterPlan, applied: Applied, facts: Mapping[str, Facts]
+) -> tuple[DeviceDrift, ...]:
+    """Compare every device of the plan with what was last applied to it."""
+    switches = tuple(
+        drift_of_switch(switch.name, switch.step, switch.desired, applied, facts.get(switch.name))
+        for switch in plan.switches
+    )
+    hosts = tuple(
+        drift_of_host(host.name, host.steps[0].name, host.desired, applied, facts.get(host.name))
+        for host in plan.hosts
+    )
+    return switches + hosts
+
+
+def intend(
+    plan: ClusterPlan,
+    applied: Applied,
+    facts: Mapping[str, Facts],
+    accept: Literal["changed", "always"],
+) -> Intentions:
+    """Decide the repair notes and the acceptance run of this update."""
+    drifts = judge_drift(plan, applied, facts)
+    notes = {drift.step: drift.note for drift in drifts if drift.note}
+    touched = any(drift.differences or drift.edited for drift in drifts)
+    return Intentions(drifts, notes, _run_number(plan, applied, touched=touched, accept=accept))
+
+
+def _run_number(
+    plan: ClusterPlan,
+    applied: Applied,
+    *,
+    touched: bool,
+    accept: Literal["changed", "always"],
+) -> int:
+    recorded = applied.step(EVIDENCE_STEP)
+    if recorded is None or not recorded.stdin:
+        return 1
+    request = cast("Mapping[str, object]", json.loads(recorded.stdin))
+    last = int(cast("int", request.get("run", 0)))
+    unproven = applied.step(VERDICT_STEP) is None or not _passed(applied)
+    again = touched or unproven or accept == "always" or request.get("plan_digest") != plan.digest
+    return last + 1 if again else last
+
+
+def _passed(applied: Applied) -> bool:
+    """Whether the recorded gate judged the recorded evidence and let it through."""
+    gate = applied.step(VERDICT_STEP)
+    evidence = applied.step(EVIDENCE_STEP)
+    if gate is None or evidence is None:
+        return False
+    return bool(evidence.stdout) and evidence.stdout.strip() in gate.stdin
+
+
+def refusals(plan: ClusterPlan, drifts: tuple[DeviceDrift, ...]) -> tuple[str, ...]:
+    """Why this update must not start: named before anything is touched."""
+    addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
+    addresses |= {host.name: host.endpoint.where for host in plan.hosts}
+    return tuple(
+        _refusal(drift, addresses[drift.device])
+        for drift in drifts
+        if drift.unreachable is not None and drift.edited
+    )
+
+
+def _refusal(drift: DeviceDrift, where: str) -> str:
+    why = "the file changed for it" if drift.applied else "nothing was ever applied to it"
+    return (
+        f"unreachable: {drift.unreachable}\n"
+        f"  where  {where}; {why}, so it has to be touched. Nothing was changed on any device.\n"
+        "  fix    make it reachable; to preview without looking: "
+        "pulumi config set railyard:observe never"
+    )

@@ -1,0 +1,1 @@
+"""The lab's Kubernetes: real control plane, simulated nodes and pods."""

@@ -1,0 +1,65 @@
+"""The K3s artefact of the lab: what a site's pinned mirror would hold.
+
+The two files are part of the project, so their checksums are the same on every machine and can be
+pinned in a committed stack file. What differs between machines (Python, project, cache, control
+socket) stands beside them in `lab.env`, which is no part of the artefact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+FILES = ("k3s", "install.sh")
+MIRROR = "/opt/railyard-mirror"
+"""Where a lab host finds the mirror; the launcher looks for lab.env there."""
+_SOURCE = Path(__file__).parent / "mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class LabPlaces:
+    """Where a lab's parts are on this machine, the same inside and outside of a host."""
+
+    python: Path
+    project: Path
+    cache: Path
+    control: Path
+
+
+def checksums() -> dict[str, str]:
+    """Give the sha256 of the artefact's files by name: `k3s` and `install.sh`."""
+    return {name: hashlib.sha256((_SOURCE / name).read_bytes()).hexdigest() for name in FILES}
+
+
+def publish(host_root: Path, places: LabPlaces) -> Path:
+    """Put the mirror onto a lab host.
+
+    Args:
+        host_root: the folder that is `/` on the host (or that holds its `opt`).
+        places: what `lab.env` names.
+
+    Returns:
+        The mirror's folder.
+    """
+    mirror = host_root / MIRROR.lstrip("/")
+    mirror.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        shutil.copyfile(_SOURCE / name, mirror / name)
+        (mirror / name).chmod(0o755)
+    values = {
+        "RAILYARD_CACHE": places.cache,
+        "RAILYARD_LAB_CONTROL": places.control,
+        "RAILYARD_PROJECT": places.project,
+        "RAILYARD_PYTHON": places.python,
+    }
+    lines = [f"{key}='{value}'\n" for key, value in values.items()]
+    (mirror / "lab.env").write_text("".join(lines))
+    return mirror
+
+
+if __name__ == "__main__":
+    for file, digest in checksums().items():
+        sys.stdout.write(f"{digest}  {file}\n")

@@ -1,0 +1,258 @@
+"""Build the lab's Kubernetes from one joint Go module: `python -m lab.cluster.build`.
+
+Eight programs, all from pinned modules (`tools/go.mod`, `tools/go.sum`). They go into the cache
+folder, under a key made of the module files, the flags and our own source, so that a second clone
+reuses them. A lock lets two builders wait for each other, every program is put in place in one
+step, and one that is already there is not built again. The manifests that the modules carry (the
+MPI operator's, Multus') are copied beside them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from components.errors import DeviceError
+from lab.cluster.document import Json, text_at
+
+KUBERNETES_VERSION = "v1.36.3"
+K3S_VERSION = "v1.36.3+k3s1"
+"""Stamped into the servers, because a K3s server reports its own version at /version."""
+
+_TOOLS = Path(__file__).parent / "tools"
+_STAMP = "k8s.io/component-base/version"
+_KUBE_FLAGS = f"-X {_STAMP}.gitVersion={K3S_VERSION} -X {_STAMP}.gitMajor=1 -X {_STAMP}.gitMinor=36"
+_ENV = {"CGO_ENABLED": "0", "GOFLAGS": "-trimpath -buildvcs=false -mod=readonly"}
+_PROGRESS_S = 10.0
+_BUILD_DEADLINE_S = 1800.0
+"""315 s cold for everything on two idle cores (k8s_lab.md 1); a shared machine needs more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program to build: what for, from which package, with which linker flags."""
+
+    name: str
+    package: str
+    purpose: str
+    stamp: str = ""
+
+
+PROGRAMS = (
+    Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", "the command line", _KUBE_FLAGS),
+    Program("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "the API", _KUBE_FLAGS),
+    Program(
+        "kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "Deployments, Jobs, DaemonSets",
+        _KUBE_FLAGS,
+    ),
+    Program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", "places pods", _KUBE_FLAGS),
+    Program("etcd", "go.etcd.io/etcd/server/v3", "the API's store"),
+    Program(
+        "kwok",
+        "sigs.k8s.io/kwok/cmd/kwok",
+        "plays nodes and pods",
+        "-X sigs.k8s.io/kwok/pkg/consts.Version=v0.8.0",
+    ),
+    Program("mpi-controller", "./mpicontroller", "the MPI operator's controller"),
+    Program(
+        "helm",
+        "helm.sh/helm/v3/cmd/helm",
+        "installs charts",
+        "-X helm.sh/helm/v3/internal/version.version=v3.19.5",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest that a Go module carries, at an exact version."""
+
+    name: str
+    module: str
+    version: str
+    path: str
+
+
+MANIFESTS = (
+    Manifest(
+        "mpi-operator.yaml",
+        "github.com/kubeflow/mpi-operator",
+        "v0.8.2",
+        "deploy/v2beta1/mpi-operator.yaml",
+    ),
+    Manifest(
+        "multus-daemonset.yml",
+        "gopkg.in/k8snetworkplumbingwg/multus-cni.v4",
+        "v4.3.0",
+        "deployments/multus-daemonset.yml",
+    ),
+)
+
+
+def cache_root() -> Path:
+    """Find the folder of cached builds, outside every clone."""
+    explicit = os.environ.get("RAILYARD_CACHE")
+    if explicit:
+        return Path(explicit)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "railyard"
+
+
+def build_key() -> str:
+    """Hash what decides the programs: module files, our sources, flags and stamps."""
+    digest = hashlib.sha256()
+    sources = [_TOOLS / "go.mod", _TOOLS / "go.sum", *sorted(_TOOLS.glob("*/*.go"))]
+    for source in sources:
+        digest.update(source.relative_to(_TOOLS).as_posix().encode())
+        digest.update(source.read_bytes())
+    for program in PROGRAMS:
+        digest.update(repr((program.name, program.package, program.stamp)).encode())
+    digest.update(repr(sorted(_ENV.items())).encode())
+    return digest.hexdigest()[:16]
+
+
+def build_folder(cache: Path) -> Path:
+    """Name the folder of this build under the cache folder."""
+    return cache / "cluster" / build_key()
+
+
+def built(cache: Path | None = None) -> dict[str, Path]:
+    """Give the paths of the programs that are there already, by name."""
+    folder = build_folder(cache or cache_root())
+    paths = {program.name: folder / program.name for program in PROGRAMS}
+    return {name: path for name, path in paths.items() if path.exists()}
+
+
+def ensure_binaries(cache: Path | None = None) -> dict[str, Path]:
+    """Build what is missing and give all paths by name: programs and manifests.
+
+    Raises:
+        DeviceError: Go is missing or too old, or a build failed; the text holds Go's own words.
+    """
+    root = cache or cache_root()
+    folder = build_folder(root)
+    paths = {program.name: folder / program.name for program in PROGRAMS}
+    paths |= {manifest.name: folder / manifest.name for manifest in MANIFESTS}
+    if all(path.exists() for path in paths.values()):
+        return paths
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(root / "cluster" / "build.lock"):
+        go = _find_go(root)
+        for manifest in MANIFESTS:
+            if not paths[manifest.name].exists():
+                _copy_manifest(go, manifest, paths[manifest.name])
+        missing = [program for program in PROGRAMS if not paths[program.name].exists()]
+        for number, program in enumerate(missing, 1):
+            _build(go, program, folder, f"{number} of {len(missing)}")
+    return paths
+
+
+def _find_go(cache: Path) -> Path:
+    from lab.engine.go import find_go  # noqa: PLC0415 - a finished cache needs no Go at all
+
+    return find_go(cache)
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another build that holds {path}", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _go_env() -> Mapping[str, str]:
+    return {**os.environ, **_ENV, "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+
+def _build(go: Path, program: Program, folder: Path, position: str) -> None:
+    what = f"building {program.name} ({program.purpose}), {position}"
+    print(what, flush=True)
+    draft = folder / f".{program.name}.new"
+    flags = f"-s -w {program.stamp}".strip()
+    argv = [str(go), "build", "-ldflags", flags, "-o", str(draft), program.package]
+    started = time.monotonic()
+    with (folder / f"{program.name}.log").open("w+") as log:
+        process = subprocess.Popen(argv, cwd=_TOOLS, env=_go_env(), stdout=log, stderr=log)
+        try:
+            _await_build(process, what, started)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        log.seek(0)
+        if process.returncode:
+            raise DeviceError(
+                f"{program.name} did not build (go build {program.package} in {_TOOLS}):\n"
+                f"{log.read()[-3000:]}\nCheck that the Go module proxy can be reached "
+                f"(`{go} env GOPROXY`), then run the same command again; what is built is kept."
+            )
+    draft.replace(folder / program.name)
+    print(f"built {program.name} in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _await_build(process: subprocess.Popen[bytes], what: str, started: float) -> None:
+    while True:
+        try:
+            process.wait(_PROGRESS_S)
+        except subprocess.TimeoutExpired:
+            elapsed_s = time.monotonic() - started
+            print(f"  still {what}: {elapsed_s:.0f} s", flush=True)
+            if elapsed_s > _BUILD_DEADLINE_S:
+                raise DeviceError(f"{what} took over {_BUILD_DEADLINE_S:.0f} s") from None
+        else:
+            return
+
+
+def _copy_manifest(go: Path, manifest: Manifest, target: Path) -> None:
+    wanted = f"{manifest.module}@{manifest.version}"
+    print(f"fetching {manifest.name} from {wanted}", flush=True)
+    # Outside the joint module: these versions are only read, and do not belong to its graph.
+    done = subprocess.run(
+        [str(go), "mod", "download", "-json", wanted],
+        cwd=target.parent,
+        env={**_go_env(), "GOFLAGS": "-mod=mod"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    folder = text_at(cast("Json", json.loads(done.stdout or "{}")), "Dir")
+    if done.returncode or not folder:
+        raise DeviceError(f"cannot fetch the module {wanted}: {done.stderr or done.stdout}")
+    draft = target.with_name(f".{target.name}.new")
+    shutil.copyfile(Path(folder) / manifest.path, draft)
+    draft.replace(target)
+
+
+def main() -> int:
+    """Build everything and print the paths; exit code 1 with one message where it fails."""
+    try:
+        paths = ensure_binaries()
+    except DeviceError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for name, path in sorted(paths.items()):
+        print(f"{name}\t{path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

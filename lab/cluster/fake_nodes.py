@@ -1,0 +1,109 @@
+"""kwok, which plays nodes and pods, and the Node objects it plays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.cluster.api import Api
+from lab.cluster.document import Doc, Json, doc_at
+from lab.cluster.process import Child
+
+STAGES = Path(__file__).parent / "stages"
+PLAYED_BY_KWOK = "kwok.x-k8s.io/node"
+INTERNAL_IP = "k3s.io/internal-ip"
+BOOT_ID = "lab.railyard.dev/boot-id"
+KERNEL = "lab.railyard.dev/kernel"
+POD_RANGE = "198.18.0.0/16"
+"""Pod addresses cannot be loopback (k8s_lab.md 8.1), so they lie in the benchmark range."""
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a node says of itself when it registers."""
+
+    name: str
+    address: str
+    boot_id: str = "unknown"
+    kernel: str = "5.15.0-113-generic"
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    taints: Sequence[Doc] = ()
+    cpus: int = 80
+    memory: str = "512Gi"
+
+
+def render_node(facts: NodeFacts) -> Doc:
+    """Render the Node object of a machine; the defaults are a DGX-1's (80 threads, 512 GiB)."""
+    resources: Doc = {
+        "cpu": str(facts.cpus),
+        "memory": facts.memory,
+        "ephemeral-storage": "7Ti",
+        "pods": "110",
+    }
+    annotations: dict[str, Json] = {
+        PLAYED_BY_KWOK: "fake",
+        INTERNAL_IP: facts.address,
+        BOOT_ID: facts.boot_id,
+        KERNEL: facts.kernel,
+        **facts.annotations,
+    }
+    labels: dict[str, Json] = {
+        "kubernetes.io/hostname": facts.name,
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        **facts.labels,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": facts.name, "annotations": annotations, "labels": labels},
+        "spec": {"taints": list(facts.taints)} if facts.taints else {},
+        "status": {"capacity": resources, "allocatable": dict(resources)},
+    }
+
+
+def register_node(api: Api, facts: NodeFacts) -> None:
+    """Create a node, or bring the annotations and status of an existing one up to date.
+
+    Labels and taints count only at the first registration (kubernetes_stack.md 2.3).
+    """
+    path = f"/api/v1/nodes/{facts.name}"
+    node = render_node(facts)
+    if api.find(path) is None:
+        api.apply(path, node)
+        return
+    annotations = doc_at(node, "metadata", "annotations")
+    api.merge(path, {"metadata": {"annotations": annotations}})
+    api.merge(f"{path}/status", {"status": {"nodeInfo": {"bootID": facts.boot_id}}})
+
+
+def start_kwok(
+    binary: Path, api: Api, kubeconfig: Path, folder: Path, stages: Sequence[str]
+) -> Child:
+    """Start kwok on a control plane; it opens no port.
+
+    Args:
+        binary: the kwok program.
+        api: a client that may delete node leases.
+        kubeconfig: the credentials kwok uses.
+        folder: where its log goes.
+        stages: file names under `lab/cluster/stages`.
+    """
+    # A fresh kwok waits 40 s for the leases of the one before it (k8s_lab.md 8.2).
+    api.request("DELETE", _LEASES)
+    argv = [
+        str(binary),
+        f"--kubeconfig={kubeconfig}",
+        f"--manage-nodes-with-annotation-selector={PLAYED_BY_KWOK}=fake",
+        "--node-ip=127.0.0.1",
+        f"--cidr={POD_RANGE}",
+        "--node-lease-duration-seconds=40",
+        *(f"--config={STAGES / name}" for name in stages),
+    ]
+    child = Child("kwok", argv, folder / "logs" / "kwok.log")
+    # Without this kwok reads and writes ~/.kwok.
+    child.start({"HOME": str(folder), "KWOK_WORKDIR": str(folder / "kwok")})
+    return child

@@ -1,0 +1,126 @@
+"""What a K3s node knows of its own machine, read from the host's files."""
+
+from __future__ import annotations
+
+import json
+import resource
+import secrets
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from lab.cluster.devices import NodeDevices, scan_devices
+from lab.cluster.document import Doc
+from lab.cluster.fake_nodes import NodeFacts
+from lab.cluster.k3s_config import HostPaths, K3sConfig
+from lab.cluster.pki import KeyPair, write_private
+from lab.cluster.plane import render_kubeconfig
+
+_SYSTEMCTL_S = 10
+
+
+def read_hostname(paths: HostPaths) -> str:
+    """Give the host's name: its own file first, then the kernel's."""
+    file = paths.at("/etc/hostname")
+    return file.read_text().strip() if file.is_file() else socket.gethostname()
+
+
+def read_memlock_kib(paths: HostPaths, unit: str) -> int | None:
+    """Read the memlock limit of the unit that runs this process; its containers inherit it.
+
+    systemd is asked, and not the kernel: a lab on a machine that cannot raise the limit still
+    plays hosts that can. Outside of a lab host the process's own limit counts.
+
+    Returns:
+        KiB, or None for unlimited.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    text = _show_memlock(unit) if paths.root == Path("/") else ""
+    if text == "infinity" or (not text and soft == resource.RLIM_INFINITY):
+        return None
+    return (int(text) if text.isdigit() else soft) // 1024
+
+
+def _show_memlock(unit: str) -> str:
+    try:
+        done = subprocess.run(
+            ["/usr/bin/systemctl", "show", "--property=LimitMEMLOCK", "--value", unit],
+            capture_output=True,
+            text=True,
+            timeout=_SYSTEMCTL_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def read_devices(paths: HostPaths, memlock_kib: int | None) -> NodeDevices:
+    """Read the node's devices from its /sys."""
+    return scan_devices(paths.at("/sys"), memlock_kib)
+
+
+def ensure_node_password(paths: HostPaths) -> str:
+    """Read the node's password, made at the first join; uninstalling K3s leaves it in place."""
+    file = paths.at("/etc/rancher/node/password")
+    if not file.exists():
+        write_private(file, f"{secrets.token_hex(16)}\n".encode())
+    return file.read_text().strip()
+
+
+def read_facts(paths: HostPaths, config: K3sConfig) -> NodeFacts:
+    """Gather what the node says of itself when it registers."""
+    labels = {"node.kubernetes.io/instance-type": "k3s", **config.labels}
+    if config.role == "server":
+        labels["node-role.kubernetes.io/control-plane"] = "true"
+        if config.cluster_init:
+            labels["node-role.kubernetes.io/etcd"] = "true"
+    return NodeFacts(
+        name=config.node_name,
+        address=config.node_ip,
+        boot_id=_read(paths.at("/proc/sys/kernel/random/boot_id"), "unknown"),
+        kernel=_read(paths.at("/proc/sys/kernel/osrelease"), "5.15.0-113-generic"),
+        labels=labels,
+        annotations={
+            "k3s.io/hostname": config.node_name,
+            "k3s.io/node-args": json.dumps(config.node_args),
+            "lab.railyard.dev/registries": _read_registries(paths),
+        },
+        taints=tuple(parse_taint(taint) for taint in config.taints),
+    )
+
+
+def write_kubelet_config(paths: HostPaths, server: str, ca: Path, pair: KeyPair) -> None:
+    """Write the kubelet's own kubeconfig; its rights are those of one node.
+
+    Real K3s names its load balancer on 127.0.0.1 here; the lab names the server itself.
+    """
+    text = render_kubeconfig(server, ca, pair)
+    write_private(paths.agent / "kubelet.kubeconfig", text.encode())
+
+
+def _read(path: Path, default: str) -> str:
+    return path.read_text().strip() if path.is_file() else default
+
+
+def _read_registries(paths: HostPaths) -> str:
+    """The mirrors of registries.yaml, so that a test can see that K3s read them."""
+    file = paths.etc / "registries.yaml"
+    if not file.is_file():
+        return "{}"
+    return json.dumps(yaml.safe_load(file.read_text()), sort_keys=True)
+
+
+def parse_taint(text: str) -> Doc:
+    """Read `key=value:Effect` (the value may be missing)."""
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    return {"key": key, "value": value, "effect": effect}
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder if it is there."""
+    shutil.rmtree(path, ignore_errors=True)

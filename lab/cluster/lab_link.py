@@ -1,0 +1,54 @@
+"""The link from a lab host to the lab daemon: one JSON line there, one JSON line back."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from components.errors import DeviceError
+from lab.cluster.document import Doc, Json, as_doc, text_at
+
+_DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class LabLink:
+    """Where the lab daemon listens; without a socket every request is refused."""
+
+    control: Path | None
+
+    def ask(self, request: Doc) -> Doc:
+        """Send one request to the lab daemon.
+
+        Raises:
+            DeviceError: there is no daemon, or it refused; the text is its own.
+        """
+        if self.control is None:
+            raise DeviceError("no lab daemon is known here (RAILYARD_LAB_CONTROL is not set)")
+        try:
+            text = self._exchange(self.control, json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            raise DeviceError(
+                f"the lab daemon at {self.control} does not answer: {error}"
+            ) from error
+        reply = as_doc(cast("Json", json.loads(text or "{}")))
+        if not reply or text_at(reply, "error"):
+            raise DeviceError(text_at(reply, "error") or "the lab daemon gave no answer")
+        return reply
+
+    @staticmethod
+    def _exchange(control: Path, line: bytes) -> str:
+        # Through the folder's descriptor: a unix address holds 107 bytes, a project's path more.
+        folder = os.open(control.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            with socket.socket(socket.AF_UNIX) as link:
+                link.settimeout(_DEADLINE_S)
+                link.connect(f"/proc/self/fd/{folder}/{control.name}")
+                link.sendall(line)
+                return link.makefile().readline()
+        finally:
+            os.close(folder)

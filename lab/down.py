@@ -1,0 +1,33 @@
+"""`make down`: stop the lab of one stack, or of all, by the process ids it recorded."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from lab import control
+
+PROJECT = Path(__file__).parents[1]
+
+
+def main(arguments: list[str]) -> int:
+    """Stop the lab of one stack, or every lab of this clone.
+
+    Args:
+        arguments: At most one stack, or the folder of an example, whose name is the stack's.
+    """
+    labs = PROJECT / ".lab"
+    if arguments:
+        roots = [labs / Path(arguments[0]).name]
+    else:
+        roots = sorted(path.parent for path in labs.glob("*/lab.json"))
+    for root in roots:
+        control.stop(root)
+        print(f"railyard: the lab of stack {root.name} is stopped")
+    if not roots:
+        print("railyard: no lab is running")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""A small Python language host, for an engine that came without one."""

@@ -1,0 +1,90 @@
+"""Long work with a word every ten seconds, and locks so that two callers do it once."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+TICK_S: Final = 10.0
+STOP_S: Final = 10.0
+TIMED_OUT: Final = 124
+"""The exit status that timeout(1) gives."""
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold the lock file, waiting for another holder. The kernel frees it if we die."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process that holds {path}", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def run_shown(
+    command: Sequence[str],
+    what: str,
+    timeout_s: float,
+    *,
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int, str]:
+    """Run a command and say every ten seconds that it still runs.
+
+    Args:
+        command: Program and arguments.
+        what: What is done and why, for the person who waits.
+        timeout_s: The command is ended after this time, with status 124.
+        directory: Where it runs.
+        environment: Its whole environment; ours when None.
+
+    Returns:
+        The exit status, and standard output and error together.
+
+    """
+    print(f"{what} …", flush=True)
+    started = time.monotonic()
+    with tempfile.TemporaryFile("w+") as log:
+        child = subprocess.Popen(
+            command, cwd=directory, env=environment, stdout=log, stderr=log, text=True
+        )
+        try:
+            status = _wait(child, what, started, timeout_s)
+        except BaseException:
+            _end(child)
+            raise
+        log.seek(0)
+        output = log.read()
+    word = "done" if status == 0 else f"failed with exit status {status}"
+    print(f"{what}: {word} after {time.monotonic() - started:.0f} s", flush=True)
+    return status, output
+
+
+def _wait(child: subprocess.Popen[str], what: str, started: float, timeout_s: float) -> int:
+    while True:
+        try:
+            return child.wait(timeout=TICK_S)
+        except subprocess.TimeoutExpired:
+            elapsed_s = time.monotonic() - started
+            print(f"  {what}: {elapsed_s:.0f} s", flush=True)
+            if elapsed_s > timeout_s:
+                _end(child)
+                return TIMED_OUT
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    child.terminate()
+    try:
+        child.wait(timeout=STOP_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()

@@ -1,0 +1,121 @@
+"""Faults that a person or a test may cause on a lab host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from components.errors import UsageError
+from lab.hosts.host import LabHost
+from lab.hosts.nic import DeviceRefusal, Nic
+
+FORMS = """\
+  vfs-lost                   all VFs gone, as after a reboot without the unit that restores them
+  ssh-refused on|off         the SSH port refuses connections
+  link-down NETDEV on|off    the cable of a card is out
+  mtu NETDEV BYTES           the MTU changed by hand
+  qos-lost                   trust, PFC, ECN and CNP back at the driver's defaults
+  module-lost MODULE         a kernel module is unloaded
+  unit-disabled UNIT         a unit is disabled by hand
+  file-changed PATH TEXT     a line is added to a file of the host"""
+
+
+async def cause_fault(host: LabHost, args: Sequence[str]) -> str:
+    """Cause one fault and say in words what was done.
+
+    Raises:
+        UsageError: There is no such fault, or a word of it is wrong.
+    """
+    match list(args):
+        case ["ssh-refused", "on" | "off" as state]:
+            await host.set_ssh_refused(refused=state == "on")
+            return f"SSH is {'refused' if state == 'on' else 'open'}"
+        case ["link-down", netdev, "on" | "off" as state]:
+            return _link(host, _card(host, netdev), down=state == "on")
+        case [name, *words] if len(words) == WORDS.get(name):
+            return _plain_fault(host, name, words)
+        case _:
+            name = host.config.name
+            text = " ".join(args)
+            raise UsageError(f"{name}: no fault {text!r}; the faults of a host are:\n{FORMS}")
+
+
+WORDS = {
+    "vfs-lost": 0,
+    "qos-lost": 0,
+    "mtu": 2,
+    "module-lost": 1,
+    "unit-disabled": 1,
+    "file-changed": 2,
+}
+"""How many words follow each fault's name."""
+
+
+def _plain_fault(host: LabHost, name: str, words: Sequence[str]) -> str:
+    actions: dict[str, Callable[[], str]] = {
+        "vfs-lost": lambda: _lose_vfs(host),
+        "qos-lost": lambda: _lose_qos(host),
+        "mtu": lambda: _set_mtu(_card(host, words[0]), words[1]),
+        "module-lost": lambda: _lose_module(host, words[0]),
+        "unit-disabled": lambda: _disable(host, words[0]),
+        "file-changed": lambda: _add_line(host.root / words[0].lstrip("/"), words[1]),
+    }
+    with host.model.lock:
+        return actions[name]()
+
+
+def _lose_vfs(host: LabHost) -> str:
+    for nic in host.model.nics:
+        nic.set_vf_count("0")
+    return "all VFs are gone"
+
+
+def _lose_qos(host: LabHost) -> str:
+    host.model.lose_qos()
+    return "QoS of all cards is at the driver's defaults"
+
+
+def _set_mtu(nic: Nic, text: str) -> str:
+    try:
+        nic.set_mtu(text)
+    except DeviceRefusal as refusal:
+        raise UsageError(f"{nic.config.netdev}: the driver refuses an MTU of {text}") from refusal
+    return f"MTU of {nic.config.netdev} is {text}"
+
+
+def _lose_module(host: LabHost, module: str) -> str:
+    if module not in host.model.modules:
+        raise UsageError(f"module {module} is not loaded on {host.config.name}")
+    host.model.modules.remove(module)
+    return f"module {module} is unloaded"
+
+
+def _add_line(path: Path, text: str) -> str:
+    with path.open("a") as file:
+        file.write(f"{text}\n")
+    return f"{path.name} has a line more"
+
+
+def _card(host: LabHost, netdev: str) -> Nic:
+    nic = host.model.nic_by_netdev(netdev)
+    if nic is None:
+        names = ", ".join(n.config.netdev for n in host.model.nics) or "none"
+        raise UsageError(f"{host.config.name} has no card {netdev!r}; its cards: {names}")
+    return nic
+
+
+def _link(host: LabHost, nic: Nic, *, down: bool) -> str:
+    nic.cable_up = not down
+    name = nic.config.netdev
+    (host.model.unplugged.add if down else host.model.unplugged.discard)(name)
+    return f"the cable of {name} is {'out' if down else 'in'}"
+
+
+def _disable(host: LabHost, unit: str) -> str:
+    links = list((host.root / "etc/systemd/system").glob(f"*.wants/{unit}"))
+    if not links:
+        raise UsageError(f"{unit} is not enabled on {host.config.name}")
+    for link in links:
+        link.unlink()
+    host.supervisor.reload()
+    return f"{unit} is disabled"

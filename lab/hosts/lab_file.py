@@ -1,0 +1,45 @@
+"""The lab file (`lab.json`): which switches and hosts one lab daemon plays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from components.errors import UsageError
+from lab.views import HostConfig, SwitchConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LabFile:
+    """One lab: its folders and its devices."""
+
+    stack: str
+    root: Path
+    cache: Path
+    project: Path
+    python: Path
+    switches: tuple[SwitchConfig, ...] = ()
+    hosts: tuple[HostConfig, ...] = ()
+
+    @property
+    def control_socket(self) -> Path:
+        """Where the daemon of this lab listens."""
+        return self.root / "control.sock"
+
+
+def load_lab_file(path: Path) -> LabFile:
+    """Read and check a lab file.
+
+    Raises:
+        UsageError: The file is missing or is not a lab file.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: the lab file cannot be read: {error.strerror}") from error
+    try:
+        return TypeAdapter(LabFile).validate_json(text)
+    except ValidationError as error:
+        raise UsageError(f"{path}: this is no lab file: {error}") from error

@@ -1,0 +1,296 @@
+"""All devices of one lab, and the answers to control requests about them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import TypeAdapter
+
+from components.errors import UsageError
+from lab.hosts import fuse_server
+from lab.hosts.faults import cause_fault
+from lab.hosts.host import LabHost
+from lab.hosts.lab_file import LabFile
+from lab.hosts.model import HostModel
+from lab.hosts.rootfs import build_tool_folders, tool_interpreter
+from lab.hosts.tool_server import TOOL_NAMES
+from lab.physics.probe import run as run_probe
+from lab.physics.request import NicDelta, PortDelta, dump_result, parse_request
+from lab.views import NicView, PortView, SwitchConfig
+
+MOUNT_DEADLINE_S = 10.0
+MOUNT_POLL_S = 0.02
+PACKET_BYTES = 4096
+"""RDMA path MTU: how many bytes of a probe one packet carries."""
+WORDS = TypeAdapter(list[str])
+Answer = dict[str, object]
+
+
+class Switch(Protocol):
+    """What the lab needs of an emulated switch."""
+
+    @property
+    def unmodelled(self) -> tuple[str, ...]:
+        """Command lines that the emulator does not know."""
+        ...
+
+    async def start(self) -> None:
+        """Listen."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        ...
+
+    def fault(self, args: Sequence[str]) -> str:
+        """Cause a fault and say in words what was done."""
+        ...
+
+    def snapshot(self) -> object:
+        """The whole state in canonical form."""
+        ...
+
+    def port_view(self, port: str) -> PortView:
+        """What the physics may know of a port."""
+        ...
+
+    def add_counters(
+        self, port: str, tc: int, rx_bytes: int, tx_bytes: int, ecn_marked: int
+    ) -> None:
+        """Move the counters of one traffic class."""
+        ...
+
+    def add_discards(self, port: str, rx_discards: int) -> None:
+        """Move a port's discard counter."""
+        ...
+
+
+def make_switch(config: SwitchConfig, state: Path) -> Switch:
+    """The emulator of a switch's operating system.
+
+    Raises:
+        UsageError: The lab plays no switch of this system.
+    """
+    if config.os != "onyx":
+        raise UsageError(f"{config.name}: the lab plays no switch with {config.os!r}, only onyx")
+    # Imported here, so that a lab of hosts alone needs no switch emulator.
+    from lab.switches.onyx.server import OnyxSwitch  # noqa: PLC0415 - see above
+
+    return OnyxSwitch(config, state)
+
+
+class Lab:
+    """All devices of one stack."""
+
+    def __init__(self, lab: LabFile) -> None:
+        """Make the devices; nothing runs yet."""
+        self.file = lab
+        self.mount = lab.root / "sysfs"
+        self.hosts = {h.name: LabHost(lab, h, self.mount) for h in lab.hosts}
+        state = lab.root / "switches"
+        state.mkdir(parents=True, exist_ok=True)
+        self.switches = {s.name: make_switch(s, state / f"{s.name}.json") for s in lab.switches}
+        self._operations: dict[str, Callable[[Mapping[str, object]], Answer]] = {
+            "status": lambda _: self.status(),
+            "snapshot": lambda _: {"snapshot": self.snapshot()},
+            "unmodelled": lambda _: {"unmodelled": self.unmodelled()},
+            "nics": self._nics,
+            "ports": self._ports,
+        }
+
+    async def start(self) -> None:
+        """Start every device; switches first, as in a machine room."""
+        client = Path(__file__).parent / "tool_client.py"
+        build_tool_folders(self.file.root / "sysroot", TOOL_NAMES, client, tool_interpreter())
+        for switch in self.switches.values():
+            await switch.start()
+        if self.hosts:
+            await mount_sysfs({n: h.model for n, h in self.hosts.items()}, self.mount)
+            await asyncio.gather(*(host.start() for host in self.hosts.values()))
+
+    async def stop(self) -> None:
+        """Stop every device and unmount."""
+        await asyncio.gather(*(host.stop() for host in self.hosts.values()))
+        for switch in self.switches.values():
+            await switch.stop()
+        unmount(self.mount)
+
+    async def answer(self, request: Mapping[str, object]) -> Answer:
+        """Answer one control request.
+
+        Raises:
+            UsageError: The request asks for what there is not.
+        """
+        match request:
+            case {"op": "fault", "device": str(name), "args": args}:
+                return {"text": await self._fault(name, WORDS.validate_python(args))}
+            case {"op": "reboot", "device": str(name)}:
+                await self.host(name).reboot()
+                return {"boot_id": self.host(name).model.boot_id}
+            case {"op": "run_probe"}:
+                return await self._run_probe(request)
+            case {"op": str(name)} if name in self._operations:
+                return self._operations[name](request)
+            case _:
+                raise UsageError(f"the lab knows no request {json.dumps(request)[:200]}")
+
+    def status(self) -> Answer:
+        """A short summary of every device."""
+        return {
+            "stack": self.file.stack,
+            "pid": os.getpid(),
+            "hosts": [host.status() for host in self.hosts.values()],
+            "switches": [
+                {"name": s.name, "address": f"{s.address}:{s.port}"} for s in self.file.switches
+            ],
+        }
+
+    def snapshot(self) -> Answer:
+        """The state of every device in canonical form."""
+        return {
+            "hosts": {name: host.snapshot() for name, host in sorted(self.hosts.items())},
+            "switches": {name: s.snapshot() for name, s in sorted(self.switches.items())},
+        }
+
+    def unmodelled(self) -> dict[str, list[str]]:
+        """Commands that no emulation knows, by device."""
+        hosts = {name: list(host.model.unmodelled) for name, host in self.hosts.items()}
+        return hosts | {name: list(s.unmodelled) for name, s in self.switches.items()}
+
+    def host(self, name: str) -> LabHost:
+        """The host with this name.
+
+        Raises:
+            UsageError: There is none.
+        """
+        host = self.hosts.get(name)
+        if host is None:
+            known = ", ".join((*self.hosts, *self.switches))
+            raise UsageError(f"the lab has no host {name!r}; its devices: {known}")
+        return host
+
+    def _nics(self, request: Mapping[str, object]) -> Answer:
+        views = self.host(str(request.get("host"))).nic_views()
+        return {"nics": [plain_view(view) for view in views]}
+
+    def _ports(self, request: Mapping[str, object]) -> Answer:
+        views = [view for view in self._port_views() if view.switch == request.get("switch")]
+        return {"ports": [plain_view(view) for view in views]}
+
+    async def _fault(self, name: str, args: list[str]) -> str:
+        switch = self.switches.get(name)
+        if switch is None:
+            return await cause_fault(self.host(name), args)
+        text = switch.fault(args)
+        match args:
+            case ["link-down", port, state]:
+                await self._far_end(name, port, state)
+            case _:
+                pass
+        return text
+
+    async def _far_end(self, switch: str, port: str, state: str) -> None:
+        """One cable, two ends: the card at the port loses or regains its carrier too."""
+        config = next(s for s in self.file.switches if s.name == switch)
+        if port not in config.cables:
+            return
+        host_name, pci = config.cables[port]
+        host = self.host(host_name)
+        nic = host.model.nic_by_pci(pci)
+        if nic is not None:
+            await cause_fault(host, ["link-down", nic.config.netdev, state])
+
+    def _port_views(self) -> list[PortView]:
+        return [
+            self.switches[config.name].port_view(port)
+            for config in self.file.switches
+            for port in config.cables
+        ]
+
+    async def _run_probe(self, request: Mapping[str, object]) -> Answer:
+        asked = parse_request(dict(request))
+        nics = [view for host in self.hosts.values() for view in host.nic_views()]
+        cables = {(s.name, port): far for s in self.file.switches for port, far in s.cables.items()}
+        result = await asyncio.to_thread(run_probe, asked, nics, self._port_views(), cables)
+        for nic_delta in result.nic_deltas:
+            self._count_nic(nic_delta)
+        for port_delta in result.port_deltas:
+            self._count_port(port_delta)
+        return dump_result(result)
+
+    def _count_nic(self, delta: NicDelta) -> None:
+        nic = self.host(delta.host).model.nic_by_pci(delta.pci)
+        if nic is None:
+            raise UsageError(f"{delta.host} has no card {delta.pci}")
+        for direction, amounts in (("rx", delta.rx_bytes), ("tx", delta.tx_bytes)):
+            for priority, amount in amounts.items():
+                nic.add_counter(f"{direction}_prio{priority}_bytes", amount)
+                packets = -(-amount // PACKET_BYTES)
+                nic.add_counter(f"{direction}_prio{priority}_packets", packets)
+                nic.add_counter(f"{direction}_bytes_phy", amount)
+        nic.add_hw_counter("out_of_sequence", delta.out_of_sequence)
+        nic.add_hw_counter("local_ack_timeout_err", delta.local_ack_timeout_err)
+
+    def _count_port(self, delta: PortDelta) -> None:
+        switch = self.switches[delta.switch]
+        for tc in sorted({*delta.rx_bytes, *delta.tx_bytes, *delta.ecn_marked}):
+            switch.add_counters(
+                delta.port,
+                tc,
+                delta.rx_bytes.get(tc, 0),
+                delta.tx_bytes.get(tc, 0),
+                delta.ecn_marked.get(tc, 0),
+            )
+        if delta.discards:
+            switch.add_discards(delta.port, delta.discards)
+
+
+def plain_view(view: NicView | PortView) -> Answer:
+    """A view as JSON takes it: sets as sorted lists, so that two runs give the same text."""
+    names = ("pfc_priorities", "ecn_priorities", "allowed_vlans")
+    found: dict[str, frozenset[int]] = {n: getattr(view, n) for n in names if hasattr(view, n)}
+    answer: Answer = asdict(view)
+    answer.update({name: sorted(values) for name, values in found.items()})
+    return answer
+
+
+async def mount_sysfs(models: Mapping[str, HostModel], mount: Path) -> None:
+    """Mount the hosts' /sys and wait until it answers.
+
+    Raises:
+        UsageError: It did not come up in time.
+    """
+    unmount(mount)
+    thread = fuse_server.serve(models, mount)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + MOUNT_DEADLINE_S
+    while not await asyncio.to_thread(os.path.ismount, mount):
+        if loop.time() > deadline or not thread.is_alive():
+            raise UsageError(
+                f"the lab's /sys could not be mounted at {mount}: is libfuse2 installed "
+                "(`apt-get install -y fuse libfuse2`) and /dev/fuse there?"
+            )
+        await asyncio.sleep(MOUNT_POLL_S)
+
+
+def unmount(mount: Path) -> None:
+    """Take the FUSE mount away, one of a daemon that was killed too."""
+    mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    if str(mount) not in mounted:
+        return
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            [shutil.which("umount") or "umount", "--lazy", str(mount)],
+            check=False,
+            timeout=MOUNT_DEADLINE_S,
+            stdin=subprocess.DEVNULL,
+        )

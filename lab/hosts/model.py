@@ -1,0 +1,243 @@
+"""The whole emulated machine of one lab host: what a reboot loses and what it keeps."""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.hosts.nic import DeviceRefusal, Nic, QosState, Vf, parse_kernel_uint
+from lab.views import HostConfig, NicConfig
+
+BOOT_MODULES = (
+    "mlx5_core",
+    "mlx5_ib",
+    "ib_core",
+    "ib_uverbs",
+    "rdma_ucm",
+    "rdma_cm",
+    "nvidia",
+    "nvidia_uvm",
+    "nvidia_modeset",
+    "overlay",
+    "br_netfilter",
+)
+"""Modules that a DGX-like host has loaded after boot."""
+
+LOADABLE_MODULES = {
+    "nvidia_peermem": ("nvidia", "ib_core"),
+    "ib_umad": ("ib_core",),
+    "ib_ipoib": ("ib_core", "rdma_cm"),
+    "nf_conntrack": (),
+    "ip_vs": ("nf_conntrack",),
+    "vfio_pci": (),
+    "dummy": (),
+    "8021q": (),
+    "bonding": (),
+}
+"""Modules that exist on disk, with what they depend on."""
+
+SYSCTL_DEFAULTS = {
+    "kernel/hostname": "",
+    "kernel/osrelease": "5.15.0-113-generic",
+    "kernel/ostype": "Linux",
+    "kernel/pid_max": "4194304",
+    "kernel/panic": "0",
+    "kernel/panic_on_oops": "0",
+    "kernel/overflowuid": "65534",
+    "kernel/overflowgid": "65534",
+    "kernel/cap_last_cap": "40",
+    "kernel/numa_balancing": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+    "vm/overcommit_memory": "0",
+    "vm/panic_on_oom": "0",
+    "vm/nr_hugepages": "0",
+    "vm/swappiness": "60",
+    "vm/max_map_count": "65530",
+    "fs/file-max": "9223372036854775807",
+    "fs/nr_open": "1048576",
+    "fs/inotify/max_user_instances": "128",
+    "fs/inotify/max_user_watches": "65536",
+    "net/core/somaxconn": "4096",
+    "net/core/rmem_max": "212992",
+    "net/core/wmem_max": "212992",
+    "net/ipv4/ip_forward": "0",
+    "net/ipv4/tcp_ecn": "2",
+    "net/ipv4/ip_local_port_range": "32768\t60999",
+    "net/ipv4/conf/all/rp_filter": "2",
+    "net/ipv4/conf/default/rp_filter": "2",
+    "net/ipv4/conf/all/arp_ignore": "0",
+    "net/ipv4/conf/all/arp_announce": "0",
+    "net/ipv6/conf/all/forwarding": "0",
+    "net/ipv6/conf/all/disable_ipv6": "0",
+    "net/bridge/bridge-nf-call-iptables": "1",
+    "net/bridge/bridge-nf-call-ip6tables": "1",
+}
+"""Kernel settings a fresh boot has (Ubuntu 22.04's values)."""
+
+READ_ONLY_SYSCTLS = frozenset({"kernel/osrelease", "kernel/ostype", "kernel/cap_last_cap"})
+
+
+@dataclass(slots=True)
+class Firmware:
+    """One card's mlxconfig values: `next` survives, `current` follows it at a reboot."""
+
+    default: dict[str, str]
+    next: dict[str, str]
+    current: dict[str, str]
+
+
+@dataclass(slots=True)
+class HostModel:
+    """State of one host, shared by its sysfs, its tools and its supervisor."""
+
+    config: HostConfig
+    nvram_path: Path
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    nics: list[Nic] = field(default_factory=list[Nic])
+    modules: list[str] = field(default_factory=list[str])
+    sysctls: dict[str, str] = field(default_factory=dict[str, str])
+    boot_id: str = ""
+    hostname: str = ""
+    firmware: dict[str, Firmware] = field(default_factory=dict[str, Firmware])
+    rdma_cm_devices: set[str] = field(default_factory=set[str])
+    unmodelled: list[str] = field(default_factory=list[str])
+    """Commands and options that no emulated tool knows; a test fails when one is recorded."""
+    on_hostname: Callable[[str], None] = lambda _: None
+    """Told the new name when the running host name changes."""
+    unplugged: set[str] = field(default_factory=set[str])
+    """PFs whose cable a fault took out; that outlives a reboot."""
+
+    def boot(self, hostname: str) -> None:
+        """Take on the state that the machine has right after power-on."""
+        with self.lock:
+            self._load_firmware()
+            self.boot_id = str(uuid.uuid4())
+            self.hostname = hostname
+            self.modules = list(BOOT_MODULES)
+            self.sysctls = dict(SYSCTL_DEFAULTS)
+            self.rdma_cm_devices.clear()
+            self.nics = [self._fresh_nic(nic) for nic in self.config.nics]
+
+    def _fresh_nic(self, config: NicConfig) -> Nic:
+        current = self.firmware[config.pci].current
+        enabled = current["SRIOV_EN"] == "1"
+        return Nic(
+            config,
+            self.config.name,
+            self.next_rdma_name,
+            cable_up=config.netdev not in self.unplugged,
+            vf_limit=int(current["NUM_OF_VFS"]) if enabled else 0,
+        )
+
+    def _load_firmware(self) -> None:
+        stored: dict[str, dict[str, str]] = {}
+        if self.nvram_path.exists():
+            stored = json.loads(self.nvram_path.read_text())
+        for nic in self.config.nics:
+            default = default_firmware(nic.total_vfs)
+            following = default | stored.get(nic.pci, {})
+            self.firmware[nic.pci] = Firmware(default, following, dict(following))
+
+    def save_firmware(self) -> None:
+        """Write the cards' next-boot values where they survive a reboot."""
+        stored = {pci: values.next for pci, values in sorted(self.firmware.items())}
+        self.nvram_path.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+
+    def next_rdma_name(self) -> str:
+        """The lowest free `mlx5_N`, as the driver numbers devices in probe order."""
+        taken = {nic.rdma for nic in self.config.nics}
+        taken.update(vf.rdma for nic in self.nics for vf in nic.vfs)
+        number = 0
+        while f"mlx5_{number}" in taken:
+            number += 1
+        return f"mlx5_{number}"
+
+    def nic_by_netdev(self, netdev: str) -> Nic | None:
+        """The PF with this network device name."""
+        return next((nic for nic in self.nics if nic.config.netdev == netdev), None)
+
+    def nic_by_pci(self, pci: str) -> Nic | None:
+        """The PF at this PCI address, with or without the domain."""
+        full = pci if pci.count(":") > 1 else f"0000:{pci}"
+        return next((nic for nic in self.nics if nic.config.pci == full), None)
+
+    def nic_by_rdma(self, rdma: str) -> Nic | None:
+        """The PF with this RDMA device name."""
+        return next((nic for nic in self.nics if nic.config.rdma == rdma), None)
+
+    def all_vfs(self) -> Iterator[tuple[Nic, Vf]]:
+        """Every VF with its PF."""
+        return ((nic, vf) for nic in self.nics for vf in nic.vfs)
+
+    def load_module(self, name: str) -> bool:
+        """Load a module and what it needs; False when it does not exist on this host."""
+        plain = name.replace("-", "_")
+        if plain in self.modules:
+            return True
+        if plain in BOOT_MODULES:
+            self.modules.append(plain)
+            return True
+        if plain not in LOADABLE_MODULES:
+            return False
+        for needed in LOADABLE_MODULES[plain]:
+            self.load_module(needed)
+        self.modules.append(plain)
+        return True
+
+    def module_users(self, name: str) -> list[str]:
+        """Loaded modules that keep `name` from being unloaded."""
+        return [m for m in self.modules if name in LOADABLE_MODULES.get(m, ())]
+
+    def write_sysctl(self, key: str, text: str) -> None:
+        """Write one file under /proc/sys.
+
+        Raises:
+            DeviceRefusal: ENOENT for an unknown key, EACCES for a read-only one, EINVAL for a
+                value that is no number where the kernel wants one.
+        """
+        if key not in self.sysctls:
+            raise DeviceRefusal(errno.ENOENT)
+        if key in READ_ONLY_SYSCTLS:
+            raise DeviceRefusal(errno.EACCES)
+        if key == "kernel/hostname":
+            self.hostname = text.strip()
+            self.on_hostname(self.hostname)
+            return
+        for word in text.split():
+            parse_kernel_uint(word)
+        self.sysctls[key] = "\t".join(text.split())
+
+    def shape(self) -> tuple[object, ...]:
+        """A value that changes whenever the tree of /sys may have other files than before."""
+        cards = tuple(
+            (id(nic), id(nic.qos), nic.vf_generation, tuple(nic.addresses)) for nic in self.nics
+        )
+        return (self.boot_id, cards, tuple(self.modules), tuple(sorted(self.rdma_cm_devices)))
+
+    def lose_qos(self) -> None:
+        """Fault: a driver reload dropped the QoS state of all PFs."""
+        for nic in self.nics:
+            nic.qos = QosState()
+
+
+def default_firmware(total_vfs: int) -> dict[str, str]:
+    """Factory values of a ConnectX-5 with SR-IOV switched on, in mlxconfig's form."""
+    return {
+        "SRIOV_EN": "1",
+        "NUM_OF_VFS": str(total_vfs),
+        "LINK_TYPE_P1": "2",
+        "ATS_ENABLED": "0",
+        "ADVANCED_PCI_SETTINGS": "0",
+        "PCI_WR_ORDERING": "0",
+        "ROCE_CC_PRIO_MASK_P1": "255",
+        "ROCE_CONTROL": "2",
+        "CNP_DSCP_P1": "48",
+        "CNP_802P_PRIO_P1": "6",
+        "KEEP_ETH_LINK_UP_P1": "1",
+    }

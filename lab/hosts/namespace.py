@@ -1,0 +1,190 @@
+"""One long-lived bubblewrap namespace per lab host, entered by nsenter (decisions 25, 27).
+
+Inside, root is the machine's root with next to no power: every capability is dropped but those
+that let it own, read and hand over the host's own files and processes. What it can see of the
+outer machine is read-only, /sys and /proc/sys are the lab's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.errors import UsageError
+from lab.hosts.rootfs import INNER_PYTHON, OUTER_BIN, OUTER_SBIN, OWN_FOLDERS, SHARED_ETC
+
+KEPT_CAPABILITIES = "chown,dac_override,fowner,setuid,setgid,kill"
+INNER_CONTROL = Path("/run/lab/daemon/control.sock")
+CONTROL_VARIABLES = {"RAILYARD_LAB_CONTROL": str(INNER_CONTROL)}
+"""How lab processes inside of a host (the node agent) find the lab's control socket."""
+START_DEADLINE_S = 10.0
+INNER_TMP = "/tmp"  # noqa: S108 - the tmpfs of the host itself
+INNER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class HostPaths:
+    """Where the parts of one host's file tree lie on the outer machine."""
+
+    root: Path
+    """The host's own folders."""
+    files: Path
+    """Its folder in the FUSE mount: `sys` and `procsys`."""
+    tools: Path
+    """The built `bin` and `sbin` of all hosts."""
+    sockets: Path
+    """Folder of the socket on which the emulated tools ask."""
+    read_only: tuple[Path, ...]
+    python_prefix: Path | None = None
+    """The interpreter's prefix when every user of the host needs a way of their own to it."""
+
+
+@dataclass(slots=True)
+class Namespace:
+    """A running namespace: bubblewrap outside and the pid 1 inside."""
+
+    outer: subprocess.Popen[bytes]
+    init_pid: int
+
+    def argv(self, command: Sequence[str], *, uid: int, gid: int, cwd: str = "/") -> list[str]:
+        """The command line that runs `command` inside of the host as that user."""
+        groups = ["--init-groups"] if uid else ["--clear-groups"]
+        return [
+            "/usr/bin/nsenter", "--target", str(self.init_pid),
+            "--mount", "--pid", "--uts", "--ipc", f"--wdns={cwd}",
+            f"{OUTER_BIN}/setpriv", f"--bounding-set=-all,{_caps()}", "--inh-caps=-all",
+            "--no-new-privs", f"--reuid={uid}", f"--regid={gid}", *groups, "--",
+            *command,
+        ]  # fmt: skip
+
+    def set_hostname(self, name: str) -> None:
+        """Change the host's own UTS name."""
+        subprocess.run(
+            ["/usr/bin/nsenter", "--target", str(self.init_pid), "--uts", "hostname", name],
+            check=True,
+            timeout=START_DEADLINE_S,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def kill(self) -> None:
+        """End everything inside, as a power cut does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.init_pid, signal.SIGKILL)
+        self.outer.kill()
+        self.outer.wait(timeout=START_DEADLINE_S)
+
+
+def _caps() -> str:
+    return ",".join(f"+{name}" for name in KEPT_CAPABILITIES.split(","))
+
+
+def check_prerequisites() -> None:
+    """Say what is missing before the first host is started.
+
+    Raises:
+        UsageError: Not root, or a needed program or device is not there.
+    """
+    if os.geteuid() != 0:
+        raise UsageError(
+            "the lab's hosts are namespaces with a file tree of their own and need root: "
+            "run the same command with sudo, for example `sudo make up`"
+        )
+    for tool, package in (("bwrap", "bubblewrap"), ("nsenter", "util-linux"),
+                          ("setpriv", "util-linux"), ("umount", "mount")):  # fmt: skip
+        if shutil.which(tool) is None:
+            raise UsageError(f"{tool} is not installed: run `apt-get install -y {package}`")
+    if ctypes.util.find_library("fuse") is None:
+        raise UsageError("libfuse2 is not installed: run `apt-get install -y libfuse2`")
+    if not Path("/dev/fuse").exists():
+        raise UsageError("/dev/fuse does not exist: run `modprobe fuse` on this machine")
+
+
+def start_namespace(hostname: str, paths: HostPaths) -> Namespace:
+    """Start a host's namespace with nothing in it but a sleeping process.
+
+    Raises:
+        UsageError: bubblewrap refused; its own text says why.
+    """
+    read_end, write_end = os.pipe()
+    os.set_inheritable(write_end, True)  # noqa: FBT003 - the os module's own signature
+    log = (paths.root / "log/namespace.log").open("wb")
+    with log:
+        outer = subprocess.Popen(
+            ["bwrap", *_arguments(hostname, paths), "--info-fd", str(write_end),
+             "--", "/bin/sh", "-c", "echo up; exec sleep infinity >/dev/null"],
+            pass_fds=(write_end,),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd="/",
+            env={"PATH": INNER_PATH, "LANG": "C.UTF-8"},
+        )  # fmt: skip
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as info:
+        text = info.read()
+    # bubblewrap names the pid before it has mounted anything; the first line comes after that.
+    if not text or outer.stdout is None or outer.stdout.readline() != b"up\n":
+        outer.wait(timeout=START_DEADLINE_S)
+        reason = (paths.root / "log/namespace.log").read_text().strip()
+        raise UsageError(f"lab host {hostname}: bubblewrap refused to start: {reason}")
+    return Namespace(outer, int(json.loads(text)["child-pid"]))
+
+
+def _arguments(hostname: str, paths: HostPaths) -> list[str]:
+    return [
+        "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
+        "--hostname", hostname, "--cap-drop", "ALL", "--new-session",
+        "--ro-bind", "/usr", "/usr",
+        "--proc", "/proc", "--bind", str(paths.files / "procsys"), "/proc/sys",
+        "--bind", str(paths.files / "sys"), "/sys",
+        "--dev", "/dev", "--tmpfs", "/run", "--tmpfs", INNER_TMP, "--chmod", "1777", INNER_TMP,
+        *_usr_links(),
+        *_tools(paths),
+        *_own_folders(paths),
+    ]  # fmt: skip
+
+
+def _usr_links() -> list[str]:
+    arguments: list[str] = []
+    for link in ("bin", "sbin", "lib", "lib32", "lib64"):
+        if Path("/", link).is_symlink():
+            arguments += ["--symlink", f"usr/{link}", f"/{link}"]
+        elif Path("/", link).exists():
+            arguments += ["--ro-bind", f"/{link}", f"/{link}"]
+    return arguments
+
+
+def _tools(paths: HostPaths) -> list[str]:
+    arguments: list[str] = []
+    for folder in ("/run/lab", OUTER_BIN, OUTER_SBIN, INNER_PYTHON, "/run/lab/daemon"):
+        arguments += ["--perms", "0755", "--dir", folder]
+    if paths.python_prefix is not None:
+        arguments += ["--ro-bind", str(paths.python_prefix), INNER_PYTHON]
+    return [
+        *arguments,
+        "--ro-bind", "/usr/bin", OUTER_BIN, "--ro-bind", "/usr/sbin", OUTER_SBIN,
+        "--ro-bind", str(paths.tools / "bin"), "/usr/bin",
+        "--ro-bind", str(paths.tools / "sbin"), "/usr/sbin",
+        "--bind", str(paths.sockets), "/run/lab/daemon",
+        "--dir", "/run/lock", "--dir", "/run/systemd/system", "--dir", "/run/sshd",
+    ]  # fmt: skip
+
+
+def _own_folders(paths: HostPaths) -> list[str]:
+    arguments: list[str] = []
+    for folder in OWN_FOLDERS:
+        arguments += ["--bind", str(paths.root / folder), f"/{folder}"]
+    for name in SHARED_ETC:
+        if Path("/etc", name).exists():
+            arguments += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
+    for path in paths.read_only:
+        arguments += ["--ro-bind", str(path), str(path)]
+    return arguments

@@ -1,0 +1,280 @@
+"""/sys and /proc/sys of one lab host, as a table of paths made from the host's model.
+
+Semantics: facts/hosts_and_esxi.md 5.1, 7.2 and facts/switch_and_deepops.md 4.2-4.4, 4.7. The `ecn`
+and `tc` folders are those of NVIDIA's driver modules, which DGX OS carries.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lab.hosts.model import READ_ONLY_SYSCTLS, HostModel
+from lab.hosts.nic import DSCPS, PRIORITIES, DeviceRefusal, Nic, Vf, parse_kernel_uint
+
+SRIOV_NUMVFS = "sriov_numvfs"
+MAX_TOS = 255
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SysFile:
+    """One attribute file."""
+
+    read: Callable[[], str]
+    write: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SysLink:
+    """One symbolic link, relative to its own folder."""
+
+    target: str
+
+
+Entry = SysFile | SysLink
+Table = dict[str, Entry]
+
+
+def constant(text: object) -> SysFile:
+    """A read-only file with one value."""
+    value = f"{text}\n"
+    return SysFile(lambda: value)
+
+
+def make_sys_table(model: HostModel) -> Table:
+    """All files and links of the host's /sys, by absolute path inside it."""
+    table: Table = {"/kernel/mm/transparent_hugepage/enabled": constant("always [madvise] never")}
+    for node in range(2):
+        table[f"/devices/system/node/node{node}/cpulist"] = constant(f"{node * 8}-{node * 8 + 7}")
+    for module in model.modules:
+        table[f"/module/{module}/refcnt"] = constant(len(model.module_users(module)))
+        table[f"/module/{module}/initstate"] = constant("live")
+    _add_gpus(table, model)
+    for nic in model.nics:
+        _add_pf(table, model, nic)
+        for vf in nic.vfs:
+            _add_vf(table, nic, vf)
+    return table
+
+
+def device_path(pci: str, numa: int) -> str:
+    """Folder of a PCI device below the root port of its NUMA node's socket."""
+    bus = "80" if numa else "00"
+    return f"/devices/pci0000:{bus}/0000:{bus}:02.0/{pci}"
+
+
+def gpu_addresses(model: HostModel) -> list[tuple[str, int]]:
+    """PCI address and NUMA node of each GPU: half of them on each socket, as in a DGX-1."""
+    half = (model.config.gpus + 1) // 2
+    return [
+        (f"0000:{(0x06 if i < half else 0x86) + i % half:02x}:00.0", int(i >= half))
+        for i in range(model.config.gpus)
+    ]
+
+
+def _add_gpus(table: Table, model: HostModel) -> None:
+    for pci, numa in gpu_addresses(model):
+        base = device_path(pci, numa)
+        # 10de:1db1 is the Tesla V100-SXM2-16GB, class 0302 a 3D controller (pci.ids).
+        _add_pci(table, base, pci, ("10de", "1db1", "0x030200"), numa)
+
+
+def _add_pci(table: Table, base: str, pci: str, ids: tuple[str, str, str], numa: int) -> None:
+    vendor, device, kind = ids
+    driver = "mlx5_core" if vendor == "15b3" else "nvidia"
+    table[f"{base}/vendor"] = constant(f"0x{vendor}")
+    table[f"{base}/device"] = constant(f"0x{device}")
+    table[f"{base}/class"] = constant(kind)
+    table[f"{base}/numa_node"] = constant(numa)
+    table[f"{base}/uevent"] = SysFile(
+        lambda: (
+            f"DRIVER={driver}\nPCI_CLASS={kind[3:].upper()}\n"
+            f"PCI_ID={vendor.upper()}:{device.upper()}\nPCI_SLOT_NAME={pci}\n"
+        )
+    )
+    up = "../" * (base.count("/"))
+    table[f"{base}/driver"] = SysLink(f"{up}bus/pci/drivers/{driver}")
+    table[f"{base}/subsystem"] = SysLink(f"{up}bus/pci")
+    table[f"/bus/pci/devices/{pci}"] = SysLink(f"../../..{base}")
+    table[f"/bus/pci/drivers/{driver}/{pci}"] = SysLink(f"../../../..{base}")
+
+
+def _add_pf(table: Table, model: HostModel, nic: Nic) -> None:
+    config = nic.config
+    base = device_path(config.pci, config.numa)
+    _add_pci(table, base, config.pci, (config.vendor, config.device, "0x020000"), config.numa)
+    if nic.vf_limit:
+        table[f"{base}/sriov_totalvfs"] = constant(nic.vf_limit)
+        table[f"{base}/{SRIOV_NUMVFS}"] = SysFile(lambda: f"{len(nic.vfs)}\n", nic.set_vf_count)
+        table[f"{base}/sriov_drivers_autoprobe"] = constant(1)
+        table[f"{base}/sriov_offset"] = constant(1)
+        table[f"{base}/sriov_stride"] = constant(1)
+        table[f"{base}/sriov_vf_device"] = constant(config.vf_device)
+    for vf in nic.vfs:
+        table[f"{base}/virtfn{vf.index}"] = SysLink(f"../{vf.pci}")
+    net = f"{base}/net/{config.netdev}"
+    _add_netdev(table, net, config.netdev, config.pci, nic.mac)
+    table[f"{net}/mtu"] = SysFile(lambda: f"{nic.mtu_bytes}\n", nic.set_mtu)
+    table[f"{net}/operstate"] = SysFile(lambda: "up\n" if nic.link_up else "down\n")
+    table[f"{net}/carrier"] = SysFile(lambda: f"{int(nic.link_up)}\n")
+    table[f"{net}/speed"] = SysFile(
+        lambda: f"{config.speed_gbit_s * 1000 if nic.link_up else -1}\n"
+    )
+    table[f"{net}/phys_port_name"] = constant("p0")
+    _add_ecn(table, f"{net}/ecn", nic)
+    _add_rdma(table, f"{base}/infiniband/{config.rdma}", config.rdma, nic, config.netdev)
+    _add_rdma_extras(table, f"{base}/infiniband/{config.rdma}", model, nic)
+
+
+def _add_vf(table: Table, nic: Nic, vf: Vf) -> None:
+    base = device_path(vf.pci, nic.config.numa)
+    ids = (nic.config.vendor, nic.config.vf_device, "0x020000")
+    _add_pci(table, base, vf.pci, ids, nic.config.numa)
+    table[f"{base}/physfn"] = SysLink(f"../{nic.config.pci}")
+    net = f"{base}/net/{vf.netdev}"
+    _add_netdev(table, net, vf.netdev, vf.pci, vf.mac)
+
+    def write_mtu(text: str) -> None:
+        wanted = parse_kernel_uint(text)
+        if wanted > nic.mtu_bytes:  # a VF cannot carry more than its PF (facts 5.3)
+            raise DeviceRefusal(errno.EINVAL)
+        vf.mtu_bytes = wanted
+
+    table[f"{net}/mtu"] = SysFile(lambda: f"{vf.mtu_bytes}\n", write_mtu)
+    table[f"{net}/operstate"] = SysFile(lambda: "up\n" if vf.admin_up and nic.link_up else "down\n")
+    table[f"{net}/speed"] = constant(nic.config.speed_gbit_s * 1000)
+    _add_rdma(table, f"{base}/infiniband/{vf.rdma}", vf.rdma, nic, vf.netdev)
+
+
+def _add_netdev(table: Table, net: str, name: str, pci: str, mac: str) -> None:
+    table[f"{net}/address"] = constant(mac)
+    table[f"{net}/type"] = constant(1)
+    table[f"{net}/device"] = SysLink(f"../../../{pci}")
+    table[f"/class/net/{name}"] = SysLink(f"../..{net}")
+
+
+def _add_ecn(table: Table, base: str, nic: Nic) -> None:
+    for point, enabled in (("roce_np", nic.qos.np_enable), ("roce_rp", nic.qos.rp_enable)):
+        for priority in range(PRIORITIES):
+            table[f"{base}/{point}/enable/{priority}"] = _list_file(enabled, priority, 1)
+
+    def write_dscp(text: str) -> None:
+        nic.qos.cnp_dscp = _bounded(text, DSCPS - 1)
+
+    def write_priority(text: str) -> None:
+        nic.qos.cnp_priority = _bounded(text, PRIORITIES - 1)
+
+    table[f"{base}/roce_np/cnp_dscp"] = SysFile(lambda: f"{nic.qos.cnp_dscp}\n", write_dscp)
+    table[f"{base}/roce_np/cnp_802p_prio"] = SysFile(
+        lambda: f"{nic.qos.cnp_priority}\n", write_priority
+    )
+
+
+def _list_file(values: list[int], index: int, maximum: int) -> SysFile:
+    def write(text: str) -> None:
+        values[index] = _bounded(text, maximum)
+
+    return SysFile(lambda: f"{values[index]}\n", write)
+
+
+def _bounded(text: str, maximum: int) -> int:
+    value = parse_kernel_uint(text)
+    if value > maximum:
+        raise DeviceRefusal(errno.EINVAL)
+    return value
+
+
+def rdma_mtu_bytes(netdev_mtu_bytes: int) -> int:
+    """Largest IB MTU that fits a netdev MTU (iboe_get_mtu takes off 96; facts 5.1)."""
+    payload = netdev_mtu_bytes - 96
+    return next((size for size in (4096, 2048, 1024, 512, 256) if payload >= size), 0)
+
+
+def _add_rdma(table: Table, base: str, name: str, nic: Nic, netdev: str) -> None:
+    table[f"/class/infiniband/{name}"] = SysLink(f"../..{base}")
+    table[f"{base}/device"] = SysLink(f"../../../{base.split('/')[-3]}")
+    table[f"{base}/fw_ver"] = constant("16.35.2000")
+    table[f"{base}/hca_type"] = constant("MT4119")
+    port = f"{base}/ports/1"
+    table[f"{port}/link_layer"] = constant("Ethernet")
+    table[f"{port}/state"] = SysFile(lambda: "4: ACTIVE\n" if nic.link_up else "1: DOWN\n")
+    table[f"{port}/phys_state"] = SysFile(lambda: "5: LinkUp\n" if nic.link_up else "3: Disabled\n")
+    table[f"{port}/rate"] = constant(f"{nic.config.speed_gbit_s} Gb/sec (4X EDR)")
+    for index, (kind, gid) in enumerate(_gids(nic, netdev)):
+        table[f"{port}/gids/{index}"] = constant(gid)
+        table[f"{port}/gid_attrs/types/{index}"] = constant(kind)
+        table[f"{port}/gid_attrs/ndevs/{index}"] = constant(netdev)
+
+
+def _gids(nic: Nic, netdev: str) -> list[tuple[str, str]]:
+    mac = bytes.fromhex(nic.mac.replace(":", ""))
+    eui = bytes([mac[0] ^ 2, *mac[1:3], 0xFF, 0xFE, *mac[3:]])
+    addresses = [ipaddress.IPv6Address(b"\xfe\x80" + bytes(6) + eui).exploded]
+    if netdev == nic.config.netdev:
+        addresses += [
+            ipaddress.IPv6Address("::ffff:" + cidr.split("/")[0]).exploded for cidr in nic.addresses
+        ]
+    return [(kind, gid) for gid in addresses for kind in ("IB/RoCE v1", "RoCE v2")]
+
+
+def _add_rdma_extras(table: Table, base: str, model: HostModel, nic: Nic) -> None:
+    def write_tclass(text: str) -> None:
+        name, _, value = text.strip().rpartition("=")
+        if name not in ("", "tclass"):
+            raise DeviceRefusal(errno.EINVAL)
+        nic.qos.traffic_class = -1 if value == "-1" else _bounded(value, MAX_TOS)
+
+    table[f"{base}/tc/1/traffic_class"] = SysFile(
+        lambda: f"Global tclass={nic.qos.traffic_class}\n" if nic.qos.traffic_class >= 0 else "",
+        write_tclass,
+    )
+    for name in (
+        "out_of_sequence",
+        "out_of_buffer",
+        "np_cnp_sent",
+        "rp_cnp_handled",
+        "np_ecn_marked_roce_packets",
+        "packet_seq_err",
+        "local_ack_timeout_err",
+    ):
+        table[f"{base}/ports/1/hw_counters/{name}"] = SysFile(
+            lambda key=name: f"{nic.hw_counters.get(key, 0)}\n"
+        )
+    if nic.config.rdma in model.rdma_cm_devices:
+        _add_rdma_cm(table, nic)
+
+
+def _add_rdma_cm(table: Table, nic: Nic) -> None:
+    base = f"/kernel/config/rdma_cm/{nic.config.rdma}/ports/1"
+
+    def write_mode(text: str) -> None:
+        if text.strip() not in ("RoCE v2", "IB/RoCE v1"):
+            raise DeviceRefusal(errno.EINVAL)
+        nic.qos.roce_mode = text.strip()
+
+    def write_tos(text: str) -> None:
+        nic.qos.rdma_cm_tos = _bounded(text, MAX_TOS)
+
+    table[f"{base}/default_roce_mode"] = SysFile(lambda: f"{nic.qos.roce_mode}\n", write_mode)
+    table[f"{base}/default_roce_tos"] = SysFile(lambda: f"{nic.qos.rdma_cm_tos}\n", write_tos)
+
+
+def make_proc_sys_table(model: HostModel) -> Table:
+    """All files of the host's /proc/sys."""
+
+    def sysctl(key: str) -> SysFile:
+        if key in READ_ONLY_SYSCTLS:
+            return SysFile(lambda: f"{model.sysctls[key]}\n")
+        return SysFile(
+            lambda: f"{model.sysctls[key]}\n", lambda text: model.write_sysctl(key, text)
+        )
+
+    table: Table = {f"/{key}": sysctl(key) for key in model.sysctls}
+    table["/kernel/hostname"] = SysFile(
+        lambda: f"{model.hostname}\n", lambda text: model.write_sysctl("kernel/hostname", text)
+    )
+    table["/kernel/random/boot_id"] = SysFile(lambda: f"{model.boot_id}\n")
+    return table

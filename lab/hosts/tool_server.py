@@ -1,0 +1,250 @@
+"""Answers the emulated tools of one host on a unix socket that its namespace sees."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from lab.hosts.model import HostModel
+from lab.hosts.tools import devices, ip_tool, modules, names, qos
+from lab.hosts.tools.call import AsyncTool, Tool, ToolCall, ToolResult
+
+HEADER = struct.Struct("!I")
+PEER_CREDENTIALS = struct.Struct("3i")
+MAX_REQUEST_BYTES = 1 << 20
+SOCKET_NAME = "tool.sock"
+
+SYNC_TOOLS: Mapping[str, Tool] = {
+    "ip": ip_tool.ip,
+    "ethtool": qos.ethtool,
+    "mlnx_qos": qos.mlnx_qos,
+    "cma_roce_mode": qos.cma_roce_mode,
+    "cma_roce_tos": qos.cma_roce_tos,
+    "modprobe": modules.modprobe,
+    "rmmod": modules.rmmod,
+    "lsmod": modules.lsmod,
+    "modinfo": modules.modinfo,
+    "sysctl": modules.sysctl,
+    "depmod": modules.quiet_success,
+    "update-initramfs": modules.quiet_success,
+    "udevadm": modules.quiet_success,
+    "lspci": devices.lspci,
+    "mlxconfig": devices.mlxconfig,
+    "mstconfig": devices.mlxconfig,
+    "mst": devices.mst,
+    "rdma": devices.rdma,
+    "ibdev2netdev": devices.ibdev2netdev,
+    "nvidia-smi": devices.nvidia_smi,
+    "hostname": names.hostname,
+    "hostnamectl": names.hostnamectl,
+    "uname": names.uname,
+}
+ASYNC_TOOL_NAMES = ("systemctl", "systemd-run", "journalctl", "reboot", "shutdown", "sudo")
+TOOL_NAMES = frozenset((*SYNC_TOOLS, *ASYNC_TOOL_NAMES))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the client in the namespace sends."""
+
+    tool: str
+    argv: tuple[str, ...]
+    cwd: str
+    env: dict[str, str]
+    umask: int
+
+
+REQUEST = TypeAdapter(Request)
+
+
+class Relay:
+    """Passes signals that the tool's client got to the process that the tool runs."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Listen on the client's connection."""
+        self._connection = connection
+
+    async def watch(self, send: Callable[[int], None]) -> None:
+        """Read signal numbers until the client is gone."""
+        loop = asyncio.get_running_loop()
+        while data := await loop.sock_recv(self._connection, 16):
+            for number in data:
+                send(number)
+
+
+class Streams:
+    """The standard streams of a tool's client, and the relay of its signals."""
+
+    def __init__(self, descriptors: list[int], relay: Relay) -> None:
+        """Own the descriptors until `close`."""
+        self.descriptors = descriptors
+        self.relay = relay
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        for number in self.descriptors:
+            with contextlib.suppress(OSError):
+                os.close(number)
+        self.descriptors = []
+
+
+RunOnStreams = Callable[[ToolCall, Streams], Awaitable[ToolResult]]
+
+
+class ToolServer:
+    """The socket of one host, and which tool answers what."""
+
+    def __init__(
+        self,
+        folder: Path,
+        model: HostModel,
+        root: Path,
+        async_tools: Mapping[str, AsyncTool],
+        sudo: RunOnStreams,
+    ) -> None:
+        """Serve `TOOL_NAMES` on a socket in `folder`."""
+        self._path = folder / SOCKET_NAME
+        self._model = model
+        self._root = root
+        self._async = async_tools
+        self._sudo = sudo
+        self._listener: socket.socket | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Listen; needs a running event loop."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.settimeout(0)
+        # A path of the lab may be longer than the 108 bytes of a socket address.
+        folder = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            listener.bind(f"/proc/self/fd/{folder}/{SOCKET_NAME}")
+        finally:
+            os.close(folder)
+        self._path.chmod(0o666)
+        listener.listen(64)
+        self._listener = listener
+        self._spawn(self._accept(listener))
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop(self) -> None:
+        """Stop listening and drop every call."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for task in list(self._tasks):
+            task.cancel()
+        self._path.unlink(missing_ok=True)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection, _ = await loop.sock_accept(listener)
+            self._spawn(self._serve(connection))
+
+    async def _serve(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        streams = Streams([], Relay(connection))
+        try:
+            connection.settimeout(None)
+            request = await asyncio.to_thread(_receive, connection, streams)
+            connection.settimeout(0)
+            raw = connection.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, PEER_CREDENTIALS.size
+            )
+            _, uid, gid = PEER_CREDENTIALS.unpack(raw)
+            result = await self._answer(request, (uid, gid), streams)
+            answer = {"rc": result.rc, "out": result.out, "err": result.err}
+            body = json.dumps(answer).encode()
+            await loop.sock_sendall(connection, HEADER.pack(len(body)) + body)
+        except (OSError, EOFError, ValueError):
+            # The client went away, as a killed process does; nobody waits for the answer.
+            return
+        finally:
+            streams.close()
+            connection.close()
+
+    async def _answer(self, request: Request, who: tuple[int, int], streams: Streams) -> ToolResult:
+        call = ToolCall(
+            request.tool,
+            request.argv,
+            *who,
+            request.cwd,
+            self._model,
+            self._root,
+            env=request.env,
+            umask=request.umask,
+            stdin_text=lambda: _read_line(streams),
+        )
+        if request.tool == "sudo":
+            return await self._sudo(call, streams)
+        if request.tool in self._async:
+            return await self._async[request.tool](call)
+        tool = SYNC_TOOLS.get(request.tool)
+        if tool is None:
+            return ToolResult(127, err=f"{request.tool}: command not found\n")
+        with self._model.lock:
+            return tool(call)
+
+
+def _receive(connection: socket.socket, streams: Streams) -> Request:
+    data, descriptors, _, _ = socket.recv_fds(connection, MAX_REQUEST_BYTES, 3)
+    streams.descriptors = list(descriptors)
+    while len(data) < HEADER.size or len(data) < HEADER.size + HEADER.unpack_from(data)[0]:
+        part = connection.recv(MAX_REQUEST_BYTES)
+        if not part:
+            raise EOFError
+        data += part
+    return REQUEST.validate_json(data[HEADER.size :])
+
+
+def _read_line(streams: Streams) -> str:
+    text = b""
+    while not text.endswith(b"\n"):
+        byte = os.read(streams.descriptors[0], 1)
+        if not byte:
+            break
+        text += byte
+    return text.decode(errors="replace")
+
+
+def find_command(root: Path, tools: Path, name: str) -> str | None:
+    """Absolute path inside of the host of a command, by secure_path."""
+    if name.startswith("/"):
+        return name
+    for folder in ("usr/local/sbin", "usr/local/bin"):
+        if os.access(root / folder / name, os.X_OK):
+            return f"/{folder}/{name}"
+    for folder in ("sbin", "bin"):
+        if os.path.lexists(tools / folder / name):
+            return f"/usr/{folder}/{name}"
+    return None
+
+
+def signal_tree(pid: int, number: int) -> None:
+    """Send a signal to the child of an nsenter, which passes none on itself."""
+    with contextlib.suppress(OSError, ValueError):
+        words = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for word in words:
+            os.kill(int(word), number)
+
+
+def forwardable(number: int) -> bool:
+    """Signals that sudo passes on."""
+    return number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

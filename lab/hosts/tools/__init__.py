@@ -1,0 +1,1 @@
+"""Emulated tools of a lab host, one module for each family."""

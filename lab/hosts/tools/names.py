@@ -1,0 +1,75 @@
+"""hostname, hostnamectl, uname: the host's name and its kernel's."""
+
+from __future__ import annotations
+
+from lab.hosts.model import SYSCTL_DEFAULTS
+from lab.hosts.tools.call import ToolCall, ToolResult
+
+KERNEL_VERSION = "#123-Ubuntu SMP Mon Jun 10 08:16:17 UTC 2024"
+
+
+def hostname(call: ToolCall) -> ToolResult:
+    """Print or set the running host name."""
+    name = call.model.hostname
+    shown = {
+        "": name,
+        "-s": name.partition(".")[0],
+        "--short": name.partition(".")[0],
+        "-f": name,
+        "--fqdn": name,
+        "-I": f"{call.model.config.address} ",
+    }
+    asked = " ".join(call.argv)
+    if asked in shown:
+        return ToolResult(out=f"{shown[asked]}\n")
+    words = list(call.argv)
+    if len(words) > 1 or words[0].startswith("-"):
+        text = f"hostname: invalid option -- '{words[0].lstrip('-')}'\n"
+        return call.unmodelled(ToolResult(255, err=text))
+    if call.uid:
+        return ToolResult(1, err="hostname: you must be root to change the host name\n")
+    call.model.write_sysctl("kernel/hostname", words[0])
+    return ToolResult()
+
+
+def hostnamectl(call: ToolCall) -> ToolResult:
+    """Print, or set the stored and the running name."""
+    words = [word for word in call.argv if word != "--static"]
+    match words:
+        case [] | ["status"]:
+            return ToolResult(
+                out=f" Static hostname: {call.host_path('/etc/hostname').read_text().strip()}\n"
+                f"Operating System: Ubuntu 22.04.4 LTS\n"
+            )
+        case ["hostname"]:
+            return ToolResult(out=call.host_path("/etc/hostname").read_text())
+        case ["set-hostname" | "hostname", name]:
+            if call.uid:
+                text = "Could not set static hostname: Interactive authentication required.\n"
+                return ToolResult(1, err=text)
+            call.host_path("/etc/hostname").write_text(f"{name}\n")
+            call.model.write_sysctl("kernel/hostname", name)
+            return ToolResult()
+        case _:
+            text = f"Unknown command verb {words[0]}.\n"
+            return call.unmodelled(ToolResult(1, err=text))
+
+
+def uname(call: ToolCall) -> ToolResult:
+    """The emulated kernel's names, since the driver version of an inbox driver is the kernel's."""
+    values = {
+        "s": "Linux",
+        "n": call.model.hostname,
+        "r": SYSCTL_DEFAULTS["kernel/osrelease"],
+        "v": KERNEL_VERSION,
+        "m": "x86_64",
+        "p": "x86_64",
+        "i": "x86_64",
+        "o": "GNU/Linux",
+    }
+    letters = "".join(word.lstrip("-") for word in call.argv) or "s"
+    letters = "snrvmpio" if letters in ("a", "all") else letters
+    if not set(letters) <= set(values):
+        text = f"uname: unrecognized option '{call.argv[0]}'\n"
+        return call.unmodelled(ToolResult(1, err=text))
+    return ToolResult(out=" ".join(values[c] for c in "snrvmpio" if c in letters) + "\n")

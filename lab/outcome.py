@@ -1,0 +1,62 @@
+"""The end of `make up`: stages, what changed, what was proven, and what to try next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from components.acceptance.judge import judge_evidence
+from components.acceptance.report.text import render_table
+from components.cli_accept import latest_evidence, run_folder
+from lab.update_events import Update
+
+STAGES: Final = (
+    "fabric",
+    "hosts",
+    "kubernetes",
+    "operators",
+    "pod_network",
+    "jobs",
+    "acceptance",
+)
+console = Console(highlight=False)
+
+
+def print_outcome(update: Update, stack: str, env_file: Path, seconds: float) -> None:
+    """Print the tables; a person at 2 a.m. reads the last lines first."""
+    console.print(_stages(update))
+    evidence = latest_evidence(stack)
+    if evidence is not None:
+        print(render_table(judge_evidence(evidence)))
+        print(f"\nreport  {run_folder(stack, evidence.run) / 'report.html'}")
+    if not update.succeeded:
+        for message in update.messages:
+            print(f"\n{message}")
+        print(f"\nNOT GOOD after {seconds:.0f} s: `pulumi up` failed, see above.")
+        print(f"the engine's whole output: .lab/{stack}/pulumi.log")
+        print("next: mend the first error above, then run `make up` again; it goes on from here")
+        return
+    what = f"{update.changed} resources changed" if update.changed else "nothing changed"
+    print(f"\nGood after {seconds:.0f} s: {what}.")
+    print(f"next:   . {env_file}")
+    print(f"        pulumi preview -s {stack}               # quiet: nothing to do")
+    print("        railyard lab fault leaf-01 mtu 1/2 1500   # then preview again: see the drift")
+    print(f"        railyard drift {stack}; railyard report {stack}; make down")
+
+
+def _stages(update: Update) -> Table:
+    table = Table(title=None, box=None, pad_edge=False)
+    for name in ("stage", "changed", "unchanged", "state"):
+        table.add_column(name)
+    for stage in STAGES:
+        counts = update.changes.get(stage)
+        if counts is None:
+            table.add_row(stage, "-", "-", "not reached")
+            continue
+        changed = ", ".join(f"{count} {verb}" for verb, count in counts.items() if verb != "same")
+        state = "FAILED" if counts.get("failed") else "ready"
+        table.add_row(stage, changed or "-", str(counts.get("same", 0)), state)
+    return table

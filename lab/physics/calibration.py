@@ -1,0 +1,62 @@
+"""The speed of a healthy path, calibrated on measurements of real clusters.
+
+Nothing here is a free choice except where it says so:
+
+- `PAIR_GBIT_S`: seed 000, `ib_write_bw` of 64 KiB on a 100G ConnectX-5, RDMA MTU 4096, no VLAN:
+  92.40 Gb/s and 0.176230 Mpps, hence 92.3953. Other links and MTUs scale with line rate and
+  with the payload's share of the wire (facts/acceptance.md 5.1).
+- `NCCL_SHARE`: seed 000, 16 ranks over two such rails: 22.92 GB/s bus bandwidth, which is 99.2 %
+  of what its own `ib_write_bw` gives on two rails.
+- `LATENCY_US`, `SLOW_START_US`, `SLOW_START_BYTES`: fitted to the time column of the same table
+  (88 us at 1 KiB, 503 us at 4 MiB; from 32 MiB on within 3 % of the better column). Its small rows
+  are noisy (82 to 647 us): the lab prints one smooth curve, not their noise.
+- `HOST_STAGING_SHARE`: without GPUDirect RDMA the data go through host memory. Imbue's fleet
+  accepts 300 of 720 Gb/s then (facts/acceptance.md 5.4).
+- `MESSAGES_PER_S`: a choice of the lab for one QP of ConnectX-5; no recording has small sizes.
+- Socket transport: 4.69 GB/s, the largest of the recorded run over sockets (NCCL 2.28.3),
+  shared by nothing: the lab's hosts have one management network.
+"""
+
+from __future__ import annotations
+
+PAIR_GBIT_S = 92.3953
+_PAIR_LINE_RATE_GBIT_S = 100
+_PAIR_EFFICIENCY = 4096 / (4096 + 82)
+NCCL_SHARE = 22.92 / (2 * PAIR_GBIT_S / 8)
+LATENCY_US = 88.0
+SLOW_START_US = 66.0
+SLOW_START_BYTES = 65536
+HOST_STAGING_SHARE = 300 / 720
+MESSAGES_PER_S = 7.5e6
+SOCKET_GB_S = 4.69
+_BITS = 8
+
+
+def pair_gbit_s(line_rate_gbit_s: float, efficiency: float, message_bytes: int) -> float:
+    """Gb/s of `ib_write_bw` over one QP for messages of one size.
+
+    Args:
+        line_rate_gbit_s: Of the slowest link of the path.
+        efficiency: The payload's share of the bytes on the wire.
+        message_bytes: Size of one write.
+    """
+    plateau = PAIR_GBIT_S * line_rate_gbit_s / _PAIR_LINE_RATE_GBIT_S
+    plateau *= efficiency / _PAIR_EFFICIENCY
+    return min(plateau, MESSAGES_PER_S * message_bytes * _BITS / 1e9)
+
+
+def all_reduce_time_us(size_bytes: int, ranks: int, plateau_gb_s: float) -> float:
+    """Time of one ring all-reduce over a network of a given bus bandwidth.
+
+    Args:
+        size_bytes: Bytes that each rank reduces.
+        ranks: Number of ranks, at least 2.
+        plateau_gb_s: Bus bandwidth of large messages, GB/s of 10^9 bytes.
+    """
+    start = LATENCY_US + SLOW_START_US * size_bytes / (size_bytes + SLOW_START_BYTES)
+    return start + size_bytes * bus_factor(ranks) / (plateau_gb_s * 1e3)
+
+
+def bus_factor(ranks: int) -> float:
+    """Bus bandwidth over algorithm bandwidth of an all-reduce (nccl-tests, PERFORMANCE.md)."""
+    return 2 * (ranks - 1) / ranks

@@ -1,0 +1,186 @@
+"""How an NCCL all-reduce over the lab's rails ends, and what it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.physics import nccl_text as text
+from lab.physics.calibration import (
+    HOST_STAGING_SHARE,
+    NCCL_SHARE,
+    SOCKET_GB_S,
+    all_reduce_time_us,
+    bus_factor,
+    pair_gbit_s,
+)
+from lab.physics.counters import Flow, deltas_of, drops_of
+from lab.physics.nccl_job import NcclJob, Network, Rank, find_network, read_job, uses_gdr
+from lab.physics.path import Endpoint, PathFault, RailPath, Site
+from lab.physics.request import ProbeRequest, ProbeResult
+
+_LARGE_MESSAGE_BYTES = 1 << 20
+"""NCCL's chunks on the wire (`len=1048576` in facts/acceptance.md 1.8, 6)."""
+_NCCL_ERROR_EXIT = 3
+"""testNcclError of nccl-tests (facts/acceptance.md 1.2)."""
+_LL_OVERHEAD = 2
+"""The LL protocol of small messages sends a flag with each 4 bytes of data."""
+_COLUMNS = 2
+"""Out-of-place and in-place."""
+
+
+def run_nccl(request: ProbeRequest, site: Site) -> ProbeResult:
+    """Plays one NCCL test job.
+
+    Raises:
+        UsageError: The job is none that the lab plays.
+    """
+    job = read_job(request)
+    if job.slots_asked > len(job.ranks):
+        return ProbeResult("\n".join(text.too_few_slots(job)) + "\n", 1)
+    network = find_network(job, site)
+    lines = [*text.opening(job), *text.start_up(job, network)]
+    if network.split:
+        return _transports_differ(job, network, lines)
+    if network.fault is not None:
+        return _not_connected(job, network.fault, lines)
+    lines += [*text.connections(job, network), *text.table_head()]
+    return _table(job, network, lines)
+
+
+def _table(job: NcclJob, network: Network, lines: list[text.Line]) -> ProbeResult:
+    plateau = _plateau_gb_s(job, network)
+    rows: list[text.Row] = []
+    wrong = "0" if job.checked else "N/A"
+    for size in job.sizes_bytes:
+        blocked = _first_blocked(job, network, size)
+        if blocked is not None:
+            return _lost(job, network, blocked, [*lines, text.Line(0, text.row_start(size))], rows)
+        time_us = all_reduce_time_us(size, len(job.ranks), plateau)
+        algbw = size / time_us / 1e3
+        row = text.Row(size, time_us, algbw, algbw * bus_factor(len(job.ranks)))
+        rows.append(row)
+        lines.append(text.table_row(row, wrong))
+    nics, ports = deltas_of(_flows(job, network, rows))
+    runs = _COLUMNS * (job.iterations + job.warmups)
+    return ProbeResult(
+        log=text.render(job, [*lines, *text.closing(job, rows)]),
+        exit_code=0,
+        duration_s=sum(row.time_us for row in rows) * runs / 1e6,
+        nic_deltas=nics,
+        port_deltas=ports,
+    )
+
+
+def _plateau_gb_s(job: NcclJob, network: Network) -> float:
+    """Bus bandwidth of large messages: the slowest rail sets the pace of all channels."""
+    if not network.paths:
+        return SOCKET_GB_S
+    rails = min(len(found) for found in network.devices.values())
+    slowest = min(
+        pair_gbit_s(path.line_rate_gbit_s, path.efficiency, _LARGE_MESSAGE_BYTES)
+        for path in network.paths
+    )
+    ends = [end for found in network.devices.values() for end in found]
+    share = NCCL_SHARE
+    if not all(uses_gdr(job, end) for end in ends):
+        share *= HOST_STAGING_SHARE
+    return rails * slowest / 8 * share
+
+
+def _first_blocked(job: NcclJob, network: Network, size: int) -> RailPath | None:
+    """The first path that drops the packets of this size."""
+    message = max(_LL_OVERHEAD * size // len(job.ranks), 1)
+    return next((path for path in network.paths if not path.carries(message)), None)
+
+
+def _flows(job: NcclJob, network: Network, rows: Sequence[text.Row]) -> list[Flow]:
+    """Each rail carries its share of what crosses a host's boundary, in each direction."""
+    if not network.paths:
+        return []
+    rails = min(len(found) for found in network.devices.values())
+    runs = _COLUMNS * (job.iterations + job.warmups)
+    total = sum(row.size_bytes for row in rows) * runs * bus_factor(len(job.ranks))
+    return [Flow(path, round(total / rails)) for path in network.paths]
+
+
+def _lost(
+    job: NcclJob,
+    network: Network,
+    path: RailPath,
+    lines: list[text.Line],
+    rows: Sequence[text.Row],
+) -> ProbeResult:
+    """Packets of a rail never arrive: the QP's retries run out (status 12)."""
+    rank = job.ranks_of(path.sender.pod)[-1]
+    peer = path.receiver.attachment.ip
+    words = (
+        f"NET/IB: Got completion from peer {peer}<53908> with status=12 opcode=129 "
+        f"len={_LARGE_MESSAGE_BYTES} vendor err 129 (Recv) localGid ::ffff:"
+        f"{path.sender.attachment.ip} remoteGids::ffff:{peer} hca {path.sender.device}"
+    )
+    flows, ports = deltas_of(_flows(job, network, rows))
+    lost_nics, lost_ports = drops_of(path)
+    failed = _failed(
+        job,
+        rank,
+        [
+            *lines,
+            *text.warning(rank, "transport/net_ib.cc:2244", words),
+            text.info(rank, "transport/net.cc:1362 -> 6"),
+        ],
+        "remote process exited or there was a network error",
+    )
+    return ProbeResult(
+        log=failed.log,
+        exit_code=failed.exit_code,
+        nic_deltas=flows + lost_nics,
+        port_deltas=ports + lost_ports,
+    )
+
+
+def _not_connected(job: NcclJob, fault: PathFault, lines: list[text.Line]) -> ProbeResult:
+    rank = job.ranks_of(fault.endpoint.pod)[0]
+    if fault.kind == "no_memory":
+        words = "Call to ibv_create_cq failed with error Cannot allocate memory"
+    else:
+        words = _no_route(fault.endpoint)
+    return _failed(
+        job,
+        rank,
+        [*lines, *text.warning(rank, "misc/ibvwrap.cc:262", words)],
+        "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+    )
+
+
+def _no_route(end: Endpoint) -> str:
+    return (
+        f"Call to ibv_modify_qp failed with 110 Connection timed out, on dev {end.device}:1, "
+        "curr state INIT, next state RTR, local GID index 3, "
+        f"local GID ::ffff:{end.attachment.ip}"
+    )
+
+
+def _transports_differ(job: NcclJob, network: Network, lines: list[text.Line]) -> ProbeResult:
+    """One side listens with the socket type of NET/IB (4), the other of NET/Socket (3)."""
+    with_devices = next(pod for pod in job.pods if network.devices[pod.name])
+    rank = job.ranks_of(with_devices)[0]
+    return _failed(
+        job,
+        rank,
+        [
+            *lines,
+            *text.warning(rank, "misc/socket.cc:441", "socketFinalizeAccept: wrong type 3 != 4"),
+        ],
+        "internal error - please report this issue to the NCCL developers",
+    )
+
+
+def _failed(job: NcclJob, rank: Rank, lines: list[text.Line], reason: str) -> ProbeResult:
+    return ProbeResult(
+        log=text.render(
+            job,
+            [*lines, *text.test_failure(rank, reason)],
+            text.aborted(rank, _NCCL_ERROR_EXIT),
+        ),
+        exit_code=_NCCL_ERROR_EXIT,
+    )

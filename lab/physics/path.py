@@ -1,0 +1,233 @@
+"""What happens to a RoCE packet between two pods, from the state of the devices it passes.
+
+Rules and their sources: facts/switch_and_deepops.md 6.2 (how mismatches break), 4.6 (path MTU),
+2.2 (Onyx VLAN and MTU); the RDMA MTU of an interface is that of the kernel's
+`iboe_get_mtu` (the netdev MTU less 96 bytes of headers, rounded down to an RDMA MTU).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from lab.physics.request import Attachment, ProbePod
+from lab.views import NicView, PortView
+
+RDMA_MTUS_BYTES = (4096, 2048, 1024, 512, 256)
+"""The RDMA MTUs of the InfiniBand specification, largest first."""
+_ROCE_HEADERS_BYTES = 96
+"""What `iboe_get_mtu` of the kernel takes off the netdev MTU."""
+PACKET_OVERHEAD_BYTES = 60
+"""IPv4 20 + UDP 8 + BTH 12 + RETH 16 + ICRC 4: the first packet of a write must pass whole."""
+WIRE_OVERHEAD_BYTES = 82
+"""Bytes on the wire beside the payload of a full packet (facts/acceptance.md 5.1)."""
+_VLAN_TAG_BYTES = 4
+
+Cables = Mapping[tuple[str, str], tuple[str, str]]
+"""(Switch, port) to (host, PCI address of the PF)."""
+FaultKind = Literal["no_device", "link_down", "no_connection", "no_memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """All devices of the lab, as they are now."""
+
+    nics: tuple[NicView, ...]
+    ports: Mapping[tuple[str, str], PortView]
+    cables: Cables
+
+    @classmethod
+    def of(cls, nics: Iterable[NicView], ports: Iterable[PortView], cables: Cables) -> Site:
+        """Indexes the ports by switch and name."""
+        return cls(tuple(nics), {(port.switch, port.port): port for port in ports}, dict(cables))
+
+    def find_nic(self, host: str, pf: str) -> NicView | None:
+        """The PF of a host by netdev, PCI address or RDMA device."""
+        for nic in self.nics:
+            if nic.host == host and pf in (nic.netdev, nic.pci, nic.rdma):
+                return nic
+        return None
+
+    def port_of(self, nic: NicView) -> PortView | None:
+        """The switch port on the other end of a PF's cable."""
+        for port, end in self.cables.items():
+            if end == (nic.host, nic.pci):
+                return self.ports.get(port)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One end of an RDMA connection: the attachment, its PF and the switch port behind it."""
+
+    pod: ProbePod
+    attachment: Attachment
+    nic: NicView
+    port: PortView | None
+
+    @property
+    def device(self) -> str:
+        """The RDMA device's name as the pod sees it."""
+        return self.attachment.rdma or self.nic.rdma
+
+    @property
+    def link_up(self) -> bool:
+        """Both ends of the cable are up."""
+        return (
+            self.nic.link_up and self.port is not None and self.port.admin_up and self.port.oper_up
+        )
+
+    @property
+    def usable(self) -> bool:
+        """The VF exists and its port is active: what verbs lists as an active device."""
+        return self.nic.vfs > 0 and self.link_up
+
+    @property
+    def can_pin(self) -> bool:
+        """The pod may pin memory: an unlimited memlock, or CAP_IPC_LOCK."""
+        return self.nic.memlock_unlimited or bool(
+            {"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(self.pod.capabilities)
+        )
+
+    @property
+    def rdma_mtu_bytes(self) -> int:
+        """The active RDMA MTU of the interface."""
+        netdev = min(self.attachment.mtu_bytes or self.nic.mtu_bytes, self.nic.mtu_bytes)
+        fitting = (mtu for mtu in RDMA_MTUS_BYTES if mtu + _ROCE_HEADERS_BYTES <= netdev)
+        return next(fitting, RDMA_MTUS_BYTES[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class PathFault:
+    """Why two endpoints cannot talk at all."""
+
+    kind: FaultKind
+    endpoint: Endpoint
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RailPath:
+    """A working connection, and what the devices on it do to one direction of it."""
+
+    sender: Endpoint
+    receiver: Endpoint
+    rdma_mtu_bytes: int
+    largest_payload_bytes: int
+    """Payload of the largest packet that both switch ports let through; 0 for none."""
+    dscp: int
+    sender_priority: int
+    ingress_priority: int
+    egress_tc: int
+    receiver_priority: int
+
+    @property
+    def line_rate_gbit_s(self) -> int:
+        """The slowest link of the path."""
+        speeds = [self.sender.nic.speed_gbit_s, self.receiver.nic.speed_gbit_s]
+        speeds += [end.port.speed_gbit_s for end in (self.sender, self.receiver) if end.port]
+        return min(speeds)
+
+    @property
+    def efficiency(self) -> float:
+        """Payload's share of the bytes on the wire (facts/acceptance.md 5.1)."""
+        overhead = WIRE_OVERHEAD_BYTES
+        if self.sender.attachment.vlan:
+            overhead += _VLAN_TAG_BYTES
+        return self.rdma_mtu_bytes / (self.rdma_mtu_bytes + overhead)
+
+    def carries(self, message_bytes: int) -> bool:
+        """True if no packet of a message of this size is dropped for its length."""
+        return min(message_bytes, self.rdma_mtu_bytes) <= self.largest_payload_bytes
+
+
+def find_fault(sender: Endpoint, receiver: Endpoint) -> PathFault | None:
+    """The first reason why the two endpoints cannot connect, or None."""
+    for end in (sender, receiver):
+        if end.nic.vfs == 0:
+            return PathFault("no_device", end, f"{end.nic.netdev} of {end.nic.host} has no VF")
+    for end in (sender, receiver):
+        where = f"{end.nic.netdev} of {end.nic.host}"
+        if not end.link_up:
+            return PathFault("link_down", end, f"{where} is down")
+        if not end.can_pin:
+            return PathFault("no_memory", end, f"memlock of {end.nic.host} is limited")
+    for one, other in ((sender, receiver), (receiver, sender)):
+        if not _frames_arrive(one, other):
+            return PathFault("no_connection", one, f"frames of {one.nic.netdev} are dropped")
+    return None
+
+
+def follow(sender: Endpoint, receiver: Endpoint, tclass: int) -> RailPath:
+    """Follows one direction of a connection without a fault.
+
+    Args:
+        sender: The end that sends the payload.
+        receiver: The other end.
+        tclass: The IP traffic class byte that the application asked for (DSCP in its upper bits).
+    """
+    dscp = tclass >> 2
+    mtu = min(sender.rdma_mtu_bytes, receiver.rdma_mtu_bytes)
+    ingress = _switch_priority(sender.port, dscp, sender.attachment)
+    egress = receiver.port.priority_to_tc[ingress] if receiver.port else ingress
+    return RailPath(
+        sender=sender,
+        receiver=receiver,
+        rdma_mtu_bytes=mtu,
+        largest_payload_bytes=_largest_payload(sender, receiver),
+        dscp=dscp,
+        sender_priority=_nic_priority(sender, dscp),
+        ingress_priority=ingress,
+        egress_tc=egress,
+        receiver_priority=_nic_priority(receiver, dscp),
+    )
+
+
+def _frames_arrive(sender: Endpoint, receiver: Endpoint) -> bool:
+    """True if the sender's frames reach the receiver's VF with the tag that it expects."""
+    if sender.port is None or receiver.port is None or sender.port.switch != receiver.port.switch:
+        return False
+    vlan = _ingress_vlan(sender.port, sender.attachment.vlan)
+    if vlan is None:
+        return False
+    return _egress_tag(receiver.port, vlan) == receiver.attachment.vlan
+
+
+def _ingress_vlan(port: PortView, tag: int) -> int | None:
+    """The VLAN that a port puts a frame into; None when it drops the frame."""
+    if tag == 0:
+        return None if port.mode == "trunk" else port.access_vlan
+    if port.mode == "access":
+        return None
+    return tag if tag in port.allowed_vlans else None
+
+
+def _egress_tag(port: PortView, vlan: int) -> int | None:
+    """The tag that a frame of a VLAN leaves with; 0 untagged, None when it does not leave."""
+    if port.mode != "trunk" and vlan == port.access_vlan:
+        return 0
+    if port.mode == "access":
+        return None
+    return vlan if vlan in port.allowed_vlans else None
+
+
+def _switch_priority(port: PortView | None, dscp: int, attachment: Attachment) -> int:
+    if port is None:
+        return 0
+    if port.trust in ("L3", "both"):
+        return port.dscp_to_priority[dscp]
+    if port.trust == "L2" and attachment.vlan:
+        return attachment.pcp
+    return 0
+
+
+def _nic_priority(end: Endpoint, dscp: int) -> int:
+    if end.nic.trust == "dscp":
+        return end.nic.dscp_to_priority[dscp]
+    return end.attachment.pcp if end.attachment.vlan else 0
+
+
+def _largest_payload(sender: Endpoint, receiver: Endpoint) -> int:
+    ports = [end.port.mtu_bytes for end in (sender, receiver) if end.port]
+    return max(min(ports, default=0) - PACKET_OVERHEAD_BYTES, 0)

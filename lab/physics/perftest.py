@@ -1,0 +1,301 @@
+"""What `ib_write_bw` prints between two pods, and the bytes it moves.
+
+The layout is perftest's (facts/acceptance.md 2.1, seed 000), the failures are its own words (2.6).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from components.errors import UsageError
+from lab.physics.calibration import pair_gbit_s
+from lab.physics.command_line import find_tool, option_value, parse_size
+from lab.physics.counters import Flow, deltas_of, drops_of
+from lab.physics.path import Endpoint, PathFault, RailPath, Site, find_fault, follow
+from lab.physics.request import ProbePod, ProbeRequest, ProbeResult
+
+RULE = "-" * 87
+"""RESULT_LINE of perftest."""
+_DEFAULT_SIZE_BYTES = 65536
+_DEFAULT_ITERATIONS = 5000
+_ROCE_V2_GID_INDEX = 3
+"""Of an interface with one IPv4 address (facts/switch_and_deepops.md 4.7)."""
+_ALL_SIZES_BYTES = tuple(2**power for power in range(1, 24))
+"""`-a`: from 2 bytes to 2^23."""
+_MIB_PER_GBIT = 1e9 / 8 / 2**20
+_PEAK_OVER_AVERAGE_GBIT_S = 0.02
+"""Seed 000: 92.42 at its peak for 92.40 on average."""
+_VALUED = {
+    *("-d", "--ib-dev", "-i", "--ib-port", "-x", "--gid-index", "-s", "--size", "-n", "--iters"),
+    *("-p", "--port", "-q", "--qp", "-m", "--mtu", "-D", "--duration", "-T", "--tos", "-t"),
+    *("--tclass", "--bind_source_ip", "-S", "--sl", "--tx-depth"),
+}
+_FLAGS = {"-R", "--rdma_cm", "--report_gbits", "-F", "--CPU-freq", "-a", "--all"}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBw:
+    """The options of one call of `ib_write_bw`."""
+
+    server: str
+    device: str
+    rdma_cm: bool
+    gbits: bool
+    tclass: int
+    gid_index: int
+    sizes_bytes: tuple[int, ...]
+    iterations: int
+    duration_s: int
+    source_ip: str
+
+
+def run_perftest(request: ProbeRequest, site: Site) -> ProbeResult:
+    """Plays one client and one server of `ib_write_bw`.
+
+    Raises:
+        UsageError: The request is not one client and one server, or asks for what the lab does
+            not play.
+    """
+    client_pod, server_pod = _roles(request)
+    client = parse_write_bw(client_pod)
+    server = parse_write_bw(server_pod)
+    local = _endpoint(site, client_pod, client, client.server)
+    remote = _endpoint(site, server_pod, server, client.server)
+    if local is None or remote is None:
+        return _no_device(client, server, missing_local=local is None)
+    fault = find_fault(local, remote)
+    if fault is not None:
+        return _refused(client, fault, local)
+    return _measured(client, follow(local, remote, client.tclass), follow(remote, local, 0))
+
+
+def parse_write_bw(pod: ProbePod) -> WriteBw:
+    """Reads a pod's call of `ib_write_bw`.
+
+    Raises:
+        UsageError: Another tool, or an option that the lab does not play.
+    """
+    call = find_tool(pod.command, pod.env, "_bw")
+    if call.tool != "ib_write_bw":
+        raise UsageError(f"the lab plays ib_write_bw, not {call.tool}")
+    words = call.arguments
+    rdma_cm = bool({"-R", "--rdma_cm"} & set(words))
+    # perftest sets --tclass on its own QPs only; with -R the ToS option of rdma_cm counts.
+    tclass = option_value(words, "-T", "--tos") if rdma_cm else option_value(words, "--tclass")
+    every = bool({"-a", "--all"} & set(words))
+    size = parse_size(option_value(words, "-s", "--size") or str(_DEFAULT_SIZE_BYTES))
+    device = option_value(words, "-d", "--ib-dev") or ""
+    return WriteBw(
+        server=_positional(words),
+        device="" if "$" in device else device,
+        rdma_cm=rdma_cm,
+        gbits="--report_gbits" in words,
+        tclass=_whole(tclass or "0", "-T"),
+        gid_index=_gid_index(option_value(words, "-x", "--gid-index") or ""),
+        sizes_bytes=_ALL_SIZES_BYTES if every else (size,),
+        iterations=_whole(option_value(words, "-n", "--iters") or str(_DEFAULT_ITERATIONS), "-n"),
+        duration_s=_whole(option_value(words, "-D", "--duration") or "0", "-D"),
+        source_ip=option_value(words, "--bind_source_ip") or "",
+    )
+
+
+def _whole(text: str, option: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"ib_write_bw {option} is {text!r}; expected a whole number")
+    return int(text)
+
+
+def _gid_index(text: str) -> int:
+    """The index asked for; what a script finds out is the usual one of RoCE v2 over IPv4."""
+    return int(text) if text.isdecimal() else _ROCE_V2_GID_INDEX
+
+
+def _positional(words: Sequence[str]) -> str:
+    found = ""
+    skip = False
+    for word in words:
+        name = word.partition("=")[0]
+        if skip:
+            skip = False
+        elif word in _VALUED:
+            skip = True
+        elif word in _FLAGS or (name in _VALUED and "=" in word):
+            continue
+        elif word.startswith("-"):
+            raise UsageError(f"the lab does not play the option {word} of ib_write_bw")
+        else:
+            found = word
+    return found
+
+
+def _roles(request: ProbeRequest) -> tuple[ProbePod, ProbePod]:
+    pods = list(request.pods)
+    if request.launcher and all(pod.name != request.launcher.name for pod in pods):
+        pods.append(request.launcher)
+    clients = [pod for pod in pods if parse_write_bw(pod).server]
+    servers = [pod for pod in pods if not parse_write_bw(pod).server]
+    if len(clients) != 1 or len(servers) != 1:
+        names = ", ".join(pod.name for pod in pods) or "no pod"
+        raise UsageError(f"a perftest needs one server and one client; got {names}")
+    return clients[0], servers[0]
+
+
+def _endpoint(site: Site, pod: ProbePod, call: WriteBw, server_ip: str) -> Endpoint | None:
+    """The attachment that a call uses: by device, else by address, else the server's subnet."""
+    subnet = server_ip.rpartition(".")[0]
+    for item in pod.networks:
+        nic = site.find_nic(pod.node, item.pf)
+        if nic is None:
+            continue
+        wanted = {call.device, call.source_ip} - {""}
+        by_name = {item.rdma or nic.rdma, item.ip, item.interface}
+        by_route = item.ip == server_ip or item.ip.rpartition(".")[0] == subnet
+        if (wanted <= by_name) if wanted else by_route:
+            return Endpoint(pod, item, nic, site.port_of(nic))
+    return None
+
+
+def _no_device(client: WriteBw, server: WriteBw, *, missing_local: bool) -> ProbeResult:
+    call = client if missing_local else server
+    name = call.device or "mlx5_0"
+    lines = [f"IB device {name} not found", " Unable to find the Infiniband/RoCE device"]
+    if missing_local:
+        return ProbeResult(_join(lines), 1, server_log=_waiting())
+    return ProbeResult(_join(_cannot_reach(client)), 1, server_log=_join(lines))
+
+
+def _refused(call: WriteBw, fault: PathFault, local: Endpoint) -> ProbeResult:
+    device = fault.endpoint.device
+    words = {
+        "no_device": [
+            f"IB device {device} not found",
+            " Unable to find the Infiniband/RoCE device",
+        ],
+        "link_down": [
+            " Port number 1 state is Down",
+            " Couldn't set the link layer",
+            " Couldn't get context for the device",
+        ],
+        "no_memory": [" Couldn't create CQ", " Couldn't create IB resources"],
+        "no_connection": _cannot_reach(call),
+    }[fault.kind]
+    if fault.endpoint is local or fault.kind == "no_connection":
+        return ProbeResult(_join(words), 1, server_log=_waiting())
+    return ProbeResult(_join(_cannot_reach(call)), 1, server_log=_join(words))
+
+
+def _cannot_reach(call: WriteBw) -> list[str]:
+    if call.rdma_cm:
+        return [
+            "Received 10 times ADDR_ERROR",
+            " Unable to perform rdma_client function",
+            " Unable to init the socket connection",
+        ]
+    return [
+        f"Couldn't connect to {call.server}:18515",
+        "Unable to open file descriptor for socket connection Unable to init the socket connection",
+    ]
+
+
+def _measured(call: WriteBw, forward: RailPath, back: RailPath) -> ProbeResult:
+    rows: list[str] = []
+    moved = 0
+    seconds = 0.0
+    for size in call.sizes_bytes:
+        if not forward.carries(size):
+            return _lost(call, forward, rows, moved)
+        gbit_s = pair_gbit_s(forward.line_rate_gbit_s, forward.efficiency, size)
+        iterations = call.iterations
+        if call.duration_s:
+            iterations = int(gbit_s * 1e9 / 8 / size * call.duration_s)
+        rows.append(_row(call, size, iterations, gbit_s))
+        moved += size * iterations
+        seconds += size * iterations * 8 / (gbit_s * 1e9)
+    nics, ports = deltas_of([Flow(forward, moved)])
+    report = _banner(call, forward)
+    return ProbeResult(
+        log=_join([*report, *rows, RULE]),
+        exit_code=0,
+        server_log=_join([*_waiting().splitlines(), *_banner(call, back), RULE]),
+        duration_s=seconds,
+        nic_deltas=nics,
+        port_deltas=ports,
+    )
+
+
+def _lost(call: WriteBw, path: RailPath, rows: list[str], moved: int) -> ProbeResult:
+    """The packets of this size never arrive: the QP gives up after its retries."""
+    nics, ports = deltas_of([Flow(path, moved)])
+    lost_nics, lost_ports = drops_of(path)
+    words = [
+        " Completion with error at client",
+        " Failed status 12: wr_id 0 syndrom 0x81",
+        "scnt=128, ccnt=0",
+    ]
+    return ProbeResult(
+        log=_join([*_banner(call, path), *rows, *words]),
+        exit_code=1,
+        server_log=_waiting(),
+        nic_deltas=nics + lost_nics,
+        port_deltas=ports + lost_ports,
+    )
+
+
+def _row(call: WriteBw, size: int, iterations: int, gbit_s: float) -> str:
+    scale = 1.0 if call.gbits else _MIB_PER_GBIT
+    average = gbit_s * scale
+    peak = 0.0 if call.duration_s else (gbit_s + _PEAK_OVER_AVERAGE_GBIT_S) * scale
+    rate = gbit_s * 1e9 / 8 / size / 1e6
+    gap = " " * 12
+    return f" {size:<7}    {iterations:<10}       {peak:<7.2f}{gap}{average:<7.2f}{gap}{rate:.6f}"
+
+
+def _banner(call: WriteBw, path: RailPath) -> list[str]:
+    unit = "Gb/sec" if call.gbits else "MiB/sec"
+    manager = "rdma_cm" if call.rdma_cm else "Ethernet"
+    lines = [
+        RULE,
+        "                    RDMA_Write BW Test",
+        f" Dual-port       : OFF          Device         : {path.sender.device}",
+        " Number of qps   : 1            Transport type : IB",
+        " Connection type : RC           Using SRQ      : OFF",
+        " PCIe relax order: ON",
+        " ibv_wr* API     : ON",
+        " TX depth        : 128",
+        " CQ Moderation   : 1",
+        f" Mtu             : {path.rdma_mtu_bytes}[B]",
+        " Link type       : Ethernet",
+        f" GID index       : {call.gid_index}",
+        " Max inline data : 0[B]",
+        f" rdma_cm QPs     : {'ON' if call.rdma_cm else 'OFF'}",
+        f" Data ex. method : {manager}",
+        RULE,
+        *_address("local", path.sender),
+        *_address("remote", path.receiver),
+        RULE,
+        f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]",
+    ]
+    if call.duration_s:
+        lines.insert(1, "WARNING: BW peak won't be measured in this run.")
+    return lines
+
+
+def _address(which: str, end: Endpoint) -> list[str]:
+    mark = zlib.crc32(f"{end.nic.host}/{end.attachment.ip}".encode())
+    octets = ":".join(f"{int(part):02d}" for part in end.attachment.ip.split("."))
+    gid = ":".join(["00"] * 10 + ["255", "255", octets])
+    return [
+        f" {which} address: LID 0000 QPN 0x{mark & 0xFFFF:04x} PSN 0x{mark >> 8:06x}",
+        f" GID: {gid}",
+    ]
+
+
+def _waiting() -> str:
+    stars = "*" * 36
+    return f"\n{stars}\n* Waiting for client to connect... *\n{stars}\n"
+
+
+def _join(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,37 @@
+"""The one door to the physics: a probe goes in, its log and its counter increments come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lab.physics.nccl import run_nccl
+from lab.physics.path import Cables, Site
+from lab.physics.perftest import run_perftest
+from lab.physics.request import ProbeRequest, ProbeResult, parse_request
+from lab.views import NicView, PortView
+
+
+def run(
+    request: ProbeRequest | object,
+    nics: Iterable[NicView],
+    ports: Iterable[PortView],
+    cables: Cables,
+) -> ProbeResult:
+    """Plays a probe on the devices as they are now.
+
+    Args:
+        request: A `ProbeRequest`, or its decoded JSON (`lab.physics.request`).
+        nics: The PFs of all hosts.
+        ports: The ports of all switches.
+        cables: (Switch, port) to (host, PCI address of the PF).
+
+    Returns:
+        The log as the real tool prints it, its exit code, and what to add to which counter. The
+        caller adds the counters; nothing is changed here.
+
+    Raises:
+        UsageError: The request asks for something that the lab does not play.
+    """
+    asked = request if isinstance(request, ProbeRequest) else parse_request(request)
+    site = Site.of(nics, ports, cables)
+    return run_nccl(asked, site) if asked.kind == "nccl" else run_perftest(asked, site)

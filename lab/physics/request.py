@@ -1,0 +1,132 @@
+"""What the physics is asked and what it answers: plain values and their JSON forms.
+
+A request is what the node agent knows when a probe pod would start: the pods of the probe, the
+command of each, and the attachments that the pod network gave them. Nothing in it says how
+the probe shall end; that is computed from the devices alone.
+
+JSON of a request (the control socket's `run_probe`)::
+
+    {"op": "run_probe", "kind": "perftest" | "nccl",
+     "pods": [{"name": "...", "node": "gpu01", "env": {"NCCL_IB_TC": "104"},
+               "command": ["ib_write_bw", "-R", "-T", "104"],
+               "gpus": 8, "capabilities": ["IPC_LOCK"],
+               "networks": [{"interface": "net1", "ip": "10.10.111.11", "vlan": 111,
+                             "mtu_bytes": 9000, "pf": "enp5s0", "rdma": "mlx5_0", "pcp": 0}]}],
+     "launcher": {"name": "...", "node": "...", "env": {}, "command": ["mpirun", ...]}}
+
+`pf` is the PF's netdev, PCI address or RDMA device. `rdma` is the device's name inside the pod;
+without it the PF's own name is shown. In a perftest the client is the launcher if there is
+one, else the pod whose command names a server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from components.errors import UsageError
+
+ProbeKind = Literal["perftest", "nccl"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One RDMA interface of a pod: a VF of a host's PF."""
+
+    interface: str
+    ip: str
+    pf: str
+    vlan: int = 0
+    """The VLAN tag that the VF puts on its frames; 0 for none."""
+    mtu_bytes: int = 0
+    """The MTU of the VF's netdev; 0 for the PF's."""
+    rdma: str = ""
+    pcp: int = 0
+    """The 802.1p priority in the tag (the attachment's `vlanQoS`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePod:
+    """One pod of a probe."""
+
+    name: str
+    node: str = ""
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    networks: tuple[Attachment, ...] = ()
+    gpus: int = 8
+    """GPUs that the pod holds; a DGX-1 has 8 (seed 000)."""
+    capabilities: tuple[str, ...] = ()
+    """With IPC_LOCK the kernel does not apply the memlock limit to RDMA memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """A probe to run."""
+
+    kind: ProbeKind
+    pods: tuple[ProbePod, ...]
+    launcher: ProbePod | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NicDelta:
+    """What a probe adds to the counters of one PF (`ethtool -S`, RDMA hw_counters)."""
+
+    host: str
+    pci: str
+    rx_bytes: dict[int, int] = field(default_factory=dict[int, int])
+    """By priority: what `rx_prioN_bytes` grows by."""
+    tx_bytes: dict[int, int] = field(default_factory=dict[int, int])
+    out_of_sequence: int = 0
+    local_ack_timeout_err: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PortDelta:
+    """What a probe adds to the counters of one switch port."""
+
+    switch: str
+    port: str
+    rx_bytes: dict[int, int] = field(default_factory=dict[int, int])
+    """By switch priority, decided at ingress."""
+    tx_bytes: dict[int, int] = field(default_factory=dict[int, int])
+    """By traffic class, decided at egress."""
+    ecn_marked: dict[int, int] = field(default_factory=dict[int, int])
+    discards: int = 0
+    """Frames that the port dropped, for example for their length."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What a probe printed and what it did to the counters of the path."""
+
+    log: str
+    exit_code: int
+    server_log: str = ""
+    duration_s: float = 0.0
+    """How long the probe would have taken; the lab may end the pod at once."""
+    nic_deltas: tuple[NicDelta, ...] = ()
+    port_deltas: tuple[PortDelta, ...] = ()
+
+
+def parse_request(value: object) -> ProbeRequest:
+    """Reads a request from decoded JSON; keys that the physics does not need are ignored.
+
+    Raises:
+        UsageError: A part is missing or of the wrong type; the text names it.
+    """
+    try:
+        return _REQUEST.validate_python(value)
+    except ValidationError as error:
+        raise UsageError(f"this is no probe request: {error}") from error
+
+
+def dump_result(result: ProbeResult) -> dict[str, object]:
+    """The JSON form of a result, as the control socket answers it."""
+    return asdict(result)
+
+
+_REQUEST = TypeAdapter(ProbeRequest)

@@ -1,0 +1,1 @@
+"""Stand-ins of Pulumi plugins, for machines where the real ones cannot be had."""

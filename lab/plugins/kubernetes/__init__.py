@@ -1,0 +1,1 @@
+"""A stand-in for the `kubernetes` resource plugin: the same semantics, for the lab only."""

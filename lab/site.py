@@ -1,0 +1,185 @@
+"""From an example's site file to a lab: loopback addresses, lab keys, the lab file.
+
+The lab plays exactly the site of the file. Only what ties it to real gear is replaced: addresses,
+SSH ports and host keys, the place of the K3s artefact, and the GPU operator's chart, which is a
+simulated one (docs/explanation/lab.md).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final, cast
+
+import yaml
+
+from components.errors import UsageError
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Nic
+from lab.hosts.lab_file import LabFile
+from lab.keys import client_key, host_key
+from lab.views import HostConfig, NicConfig, SwitchConfig
+
+Document = dict[str, object]
+
+SSH_PORT: Final = 2222
+"""Every lab device listens here: port 22 may be taken, and needs root."""
+DEV_STACK: Final = "dev"
+DEV_EXAMPLE: Final = "dgx-roce"
+SWITCH_PASSWORD: Final = "railyard-lab-admin"  # noqa: S105 - public on purpose: loopback only
+CHART: Final = "lab/cluster/charts/gpu-operator"
+MIRROR: Final = "/opt/railyard-mirror"
+"""Where a lab host finds the K3s artefact: the local mirror of the pinned source."""
+DEV_BLOCK: Final = 41
+_PCI_IDS: Final = {
+    "ConnectX-5": ("1017", "1018"),
+    "ConnectX-6": ("101b", "101c"),
+    "ConnectX-6 Dx": ("101d", "101e"),
+    "ConnectX-7": ("1021", "101e"),
+}
+"""PF and VF device ids of vendor 15b3 (pciids c1c1254)."""
+_TOTAL_VFS: Final = 16
+"""NUM_OF_VFS in the firmware of the lab's cards: more than the example asks for."""
+
+
+def load_document(path: Path) -> Document:
+    """Read a site file as plain data.
+
+    Raises:
+        UsageError: There is no such file.
+    """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise UsageError(f"{path}: the site file cannot be read: {error.strerror}") from error
+    return cast("Document", yaml.safe_load(text))
+
+
+def block_of(stack: str) -> str:
+    """The /24 of loopback addresses that belongs to one stack: `127.41.0` is dev's."""
+    number = DEV_BLOCK if stack == DEV_STACK else DEV_BLOCK + 1 + zlib.crc32(stack.encode()) % 150
+    return f"127.{number}.0"
+
+
+def _items(document: Document, key: str) -> list[Document]:
+    return cast("list[Document]", document.get(key, []))
+
+
+def _relocate(device: Document, address: str, stack: str) -> None:
+    ssh = cast("Document", device["ssh"])
+    seed = f"{stack}/{device['name']}"
+    ssh |= {"address": address, "port": SSH_PORT, "host_key": host_key(seed).public_openssh}
+
+
+def overlay(document: Document, stack: str, artefact: Mapping[str, str]) -> Document:
+    """The same site with the lab's addresses, keys and sources.
+
+    Args:
+        document: The example as plain data; it is not changed.
+        stack: Name of the stack: it chooses the block of addresses and the keys.
+        artefact: sha256 of the K3s artefact's files by name: `k3s` and `install.sh`.
+    """
+    site = copy.deepcopy(document)
+    block = block_of(stack)
+    for number, switch in enumerate(_items(site, "switches")):
+        _relocate(switch, f"{block}.{5 + number}", stack)
+    for number, host in enumerate(_items(site, "hosts")):
+        _relocate(host, f"{block}.{10 + number}", stack)
+    kubernetes = cast("Document", site["kubernetes"])
+    kubernetes["source"] = {
+        "binary": f"{MIRROR}/k3s",
+        "binary_sha256": artefact["k3s"],
+        "install_script": f"{MIRROR}/install.sh",
+        "install_script_sha256": artefact["install.sh"],
+    }
+    gpu = cast("Document", cast("Document", site.get("operators", {})).get("gpu", {}))
+    if gpu:
+        chart = load_document(Path(__file__).parents[1] / CHART / "Chart.yaml")
+        gpu["chart"] = {"chart": f"./{CHART}", "version": chart["version"]}
+    return site
+
+
+def _nic(number: int, nic: Nic) -> NicConfig:
+    device, vf_device = _PCI_IDS[nic.model]
+    return NicConfig(
+        pci=nic.pci,
+        netdev=nic.netdev,
+        rdma=f"mlx5_{number}",
+        vendor="15b3",
+        device=device,
+        vf_device=vf_device,
+        total_vfs=max(_TOTAL_VFS, nic.vfs),
+        speed_gbit_s=nic.speed_gbit_s,
+        numa=nic.numa,
+    )
+
+
+def _cables(spec: ClusterSpec, switch: int) -> dict[str, tuple[str, str]]:
+    cables: dict[str, tuple[str, str]] = {}
+    for port, plugged in spec.switches[switch].ports.items():
+        name, _, rail = plugged.to.partition("/")
+        host = spec.host(name)
+        for nic in host.nics if host else ():
+            if nic.rail == rail:
+                cables[port] = (name, nic.pci)
+    return cables
+
+
+def lab_file(spec: ClusterSpec, stack: str, places: tuple[Path, Path, Path]) -> LabFile:
+    """The lab that plays a relocated site.
+
+    Args:
+        spec: The site after `overlay`.
+        stack: Name of the stack.
+        places: Project folder, cache folder, and the Python that runs the lab.
+    """
+    project, cache, python = places
+    switches = tuple(
+        SwitchConfig(
+            name=switch.name,
+            os=switch.os,
+            model=switch.model,
+            address=switch.ssh.address,
+            port=switch.ssh.port,
+            user=switch.ssh.user,
+            password=SWITCH_PASSWORD,
+            host_key_seed=f"{stack}/{switch.name}",
+            cables=_cables(spec, number),
+        )
+        for number, switch in enumerate(spec.switches)
+    )
+    hosts = tuple(
+        HostConfig(
+            name=host.name,
+            address=host.ssh.address,
+            port=host.ssh.port,
+            user=host.ssh.user,
+            authorized_key=client_key(stack).public_openssh,
+            host_key_seed=f"{stack}/{host.name}",
+            gpus=host.gpus,
+            nics=tuple(_nic(number, nic) for number, nic in enumerate(host.nics)),
+        )
+        for host in spec.hosts
+    )
+    return LabFile(stack, project / ".lab" / stack, cache, project, python, switches, hosts)
+
+
+def write_lab_file(lab: LabFile) -> Path:
+    """Write `lab.json` into the lab's folder and return its path."""
+    lab.root.mkdir(parents=True, exist_ok=True)
+    path = lab.root / "lab.json"
+    path.write_text(json.dumps(asdict(lab), indent=1, default=str) + "\n")
+    return path
+
+
+def secrets_of(stack: str) -> dict[str, str]:
+    """The lab's secrets by configuration key: public, and good for loopback only."""
+    return {
+        "switch_password": SWITCH_PASSWORD,
+        "ssh_private_key": client_key(stack).private_openssh,
+        "k3s_token": f"railyard-lab-{stack}-token",
+    }

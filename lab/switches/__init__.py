@@ -1,0 +1,1 @@
+"""Emulated switches, one folder per switch system."""

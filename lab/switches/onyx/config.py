@@ -1,0 +1,139 @@
+"""What an emulated Onyx switch holds: its configuration, saved and running, and its counters.
+
+Factory values: MTU 1500 (seed 001, below 3.9.2110), access VLAN 1, trust L2 (onyx_qos.py), eight
+DSCPs per priority (fixture show_qos_interface_ethernet.cfg), PFC off, no ECN, ETS weight 12
+(fixture of `show dcb ets interface`). Priority n in traffic class n is a guess beyond 3 and 6,
+which `show roce` prints (pub104).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from components.errors import UsageError
+
+Mode = Literal["access", "trunk", "hybrid"]
+Trust = Literal["L2", "L3", "both", "port"]
+RoceMode = Literal["none", "lossless", "semi-lossless", "lossy"]
+
+FACTORY_MTU_BYTES = 1500
+FACTORY_VLAN = 1
+FACTORY_ETS_WEIGHT = 12
+TRAFFIC_CLASSES = range(8)
+PORTS_BY_MODEL = {"SN2700": (32, 100)}
+"""Model to number of ports and their speed in Gbit/s (NVIDIA's data sheet of the SN2700)."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+
+class Congestion(_Part):
+    """Marking or dropping thresholds of one traffic class."""
+
+    kind: Literal["ecn", "red", "both"]
+    unit: Literal["KB", "%"]
+    minimum: int
+    maximum: int
+
+
+class PortConfig(_Part):
+    """One Ethernet port, as configured."""
+
+    admin_up: bool = True
+    mtu_bytes: int = FACTORY_MTU_BYTES
+    description: str = ""
+    mode: Mode = "access"
+    access_vlan: int = FACTORY_VLAN
+    allowed_vlans: Literal["all"] | list[int] = []
+    trust: Trust = "L2"
+    rewrite: list[str] = []
+    congestion: dict[int, Congestion] = {}
+    ets_strict: list[int] = []
+    ets_weights: dict[int, int] = {}
+    """Traffic class to WRR weight where it is not the factory's."""
+    pfc: bool = False
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the switchport mode; the VLANs become that mode's defaults (a guess)."""
+        if mode == self.mode:
+            return
+        self.mode = mode
+        self.access_vlan = FACTORY_VLAN
+        self.allowed_vlans = "all" if mode == "trunk" else []
+
+    def add_allowed(self, vlans: list[int]) -> None:
+        """Allow more VLANs on a trunk or hybrid port."""
+        if self.allowed_vlans != "all":
+            self.allowed_vlans = sorted({*self.allowed_vlans, *vlans})
+
+    def remove_allowed(self, vlans: list[int]) -> None:
+        """Stop allowing some VLANs."""
+        held = range(1, 4095) if self.allowed_vlans == "all" else self.allowed_vlans
+        self.allowed_vlans = [vlan for vlan in held if vlan not in set(vlans)]
+
+
+class Config(_Part):
+    """A whole configuration: what is running, or what the next boot will load."""
+
+    hostname: str
+    vlans: dict[int, str] = {FACTORY_VLAN: "default"}
+    ports: dict[str, PortConfig]
+    pfc_enabled: bool = False
+    pfc_priorities: list[int] = []
+    roce: RoceMode = "none"
+    lldp: bool = False
+    paging: bool = True
+
+
+class PortCounters(_Part):
+    """What `show interfaces ethernet … counters` counts, since the factory."""
+
+    rx_bytes: dict[int, int] = {}
+    """By switch priority."""
+    tx_bytes: dict[int, int] = {}
+    """By traffic class."""
+    ecn_marked: dict[int, int] = {}
+    rx_discards: int = 0
+    flaps: int = 0
+
+
+class Stored(_Part):
+    """What one switch keeps on its disk in the lab."""
+
+    running: Config
+    saved: Config
+    counters: dict[str, PortCounters] = {}
+    link_down: list[str] = []
+    """Ports whose cable is pulled (a fault)."""
+    unmodelled: list[str] = []
+    """Commands that somebody sent and that this emulator does not know."""
+
+
+def factory_config(hostname: str, model: str) -> Config:
+    """The configuration of a switch that nobody has touched.
+
+    Raises:
+        UsageError: The lab does not know this model.
+    """
+    if model not in PORTS_BY_MODEL:
+        raise UsageError(f"the lab has no switch model {model!r}; it has {sorted(PORTS_BY_MODEL)}")
+    count, _ = PORTS_BY_MODEL[model]
+    return Config(hostname=hostname, ports={f"1/{n}": PortConfig() for n in range(1, count + 1)})
+
+
+def apply_roce(config: Config, mode: RoceMode) -> None:
+    """Do what the one-shot `roce` command does to every port (manual "RoCE Commands")."""
+    config.roce = mode
+    on = mode != "none"
+    config.lldp = on
+    config.pfc_enabled = mode in {"lossless", "semi-lossless"}
+    config.pfc_priorities = [3] if config.pfc_enabled else []
+    for port in config.ports.values():
+        port.trust = "L3" if on else "L2"
+        ecn = Congestion(kind="ecn", unit="KB", minimum=150, maximum=1500)
+        port.congestion = {3: ecn} if on else {}
+        port.ets_strict = [6] if on else []
+        port.ets_weights = {3: 50} if on else {}

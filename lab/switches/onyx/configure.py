@@ -1,0 +1,331 @@
+"""The configuration commands: what each line does to the running configuration.
+
+The forms are those of facts/switch_and_deepops.md 2.1, with its source named per group. Refusal
+texts that no capture shows are marked `guess`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, cast, get_args
+
+from lab.switches.onyx.config import (
+    FACTORY_VLAN,
+    Config,
+    Congestion,
+    Mode,
+    PortConfig,
+    PortCounters,
+    RoceMode,
+    Stored,
+    Trust,
+    apply_roce,
+)
+from lab.switches.onyx.grammar import CliError, Command, expand_ports, expand_vlans
+
+MTU_RANGE_BYTES = (1500, 9612)
+"""module_utils/network/onyx/onyx.py:231 of the Ansible collection."""
+
+Change = Callable[[Stored, list[str]], None]
+PortChange = Callable[[PortConfig, list[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OnPorts:
+    """A change to every port of the range in the first placeholder."""
+
+    change: PortChange
+    flaps: bool = False
+    names_vlans: bool = False
+    """The second placeholder names VLANs, which must exist (that they must is a guess)."""
+
+    def __call__(self, stored: Stored, values: list[str]) -> None:
+        """Apply the change port by port; counts the flap of a port that was up."""
+        vlans = expand_vlans(values[1]) if self.names_vlans else []
+        for vlan in vlans:
+            if vlan not in stored.running.vlans:
+                raise CliError(f"% VLAN {vlan} does not exist")  # guess
+        for name in expand_ports(values[0], stored.running.ports):
+            port = stored.running.ports[name]
+            before = port.model_copy(deep=True)
+            self.change(port, values[1:])
+            if self.flaps and before.admin_up and before != port:
+                stored.counters.setdefault(name, PortCounters()).flaps += 1
+
+
+def _set_mtu(port: PortConfig, values: list[str]) -> None:
+    mtu_bytes = int(values[0])
+    low, high = MTU_RANGE_BYTES
+    if not low <= mtu_bytes <= high:
+        raise CliError(f"% Please enter an integer between {low} and {high}.")
+    port.mtu_bytes = mtu_bytes
+
+
+def _set_mtu_when_down(port: PortConfig, values: list[str]) -> None:
+    if port.admin_up and int(values[0]) != port.mtu_bytes:
+        raise CliError("% Interface must be shut down, or use 'force', to change the MTU")  # guess
+    _set_mtu(port, values)
+
+
+def _shutdown(port: PortConfig, _: list[str]) -> None:
+    port.admin_up = False
+
+
+def _no_shutdown(port: PortConfig, _: list[str]) -> None:
+    port.admin_up = True
+
+
+def _describe(port: PortConfig, values: list[str]) -> None:
+    port.description = " ".join(values)
+
+
+def _mode(mode: Mode) -> PortChange:
+    return lambda port, _: port.set_mode(mode)
+
+
+def _reset_l2(port: PortConfig, _: list[str]) -> None:
+    port.set_mode("access")
+    port.access_vlan = FACTORY_VLAN
+
+
+def _set_access(port: PortConfig, values: list[str]) -> None:
+    if port.mode == "trunk":
+        raise CliError("% Access VLAN cannot be set on a trunk port")  # guess
+    port.access_vlan = int(values[0])
+
+
+def _no_access(port: PortConfig, _: list[str]) -> None:
+    port.access_vlan = FACTORY_VLAN
+
+
+def _allowed(mode: Mode, verb: str) -> PortChange:
+    def change(port: PortConfig, values: list[str]) -> None:
+        if port.mode != mode:
+            raise CliError(f"% Interface is not in {mode} mode")  # guess
+        if verb in {"none", "all"}:
+            port.allowed_vlans = [] if verb == "none" else "all"
+        elif verb == "add":
+            port.add_allowed(expand_vlans(values[0]))
+        elif verb == "remove":
+            port.remove_allowed(expand_vlans(values[0]))
+        else:
+            port.allowed_vlans = expand_vlans(values[0])
+
+    return change
+
+
+def _trust(mode: Trust) -> PortChange:
+    def change(port: PortConfig, _: list[str]) -> None:
+        port.trust = mode
+
+    return change
+
+
+def _rewrite(kind: str, *, on: bool) -> PortChange:
+    def change(port: PortConfig, _: list[str]) -> None:
+        port.rewrite = sorted({*port.rewrite, kind} if on else {*port.rewrite} - {kind})
+
+    return change
+
+
+def _traffic_class(text: str) -> int:
+    if int(text) > 7:  # noqa: PLR2004 - eight traffic classes
+        raise CliError("% Please enter an integer between 0 and 7.")
+    return int(text)
+
+
+def _congestion(kind: str, unit: str) -> PortChange:
+    def change(port: PortConfig, values: list[str]) -> None:
+        tc, low, high = _traffic_class(values[0]), int(values[1]), int(values[2])
+        if low > high:
+            raise CliError("% Minimum threshold must not exceed maximum threshold")  # guess
+        entry = Congestion.model_validate(
+            {"kind": kind, "unit": unit, "minimum": low, "maximum": high}
+        )
+        port.congestion = {**port.congestion, tc: entry}
+
+    return change
+
+
+def _no_congestion(port: PortConfig, values: list[str]) -> None:
+    tc = _traffic_class(values[0])
+    port.congestion = {key: value for key, value in port.congestion.items() if key != tc}
+
+
+def _strict(port: PortConfig, values: list[str]) -> None:
+    tc = _traffic_class(values[0])
+    port.ets_strict = sorted({*port.ets_strict, tc})
+    port.ets_weights = {key: value for key, value in port.ets_weights.items() if key != tc}
+
+
+def _wrr(port: PortConfig, values: list[str]) -> None:
+    tc, weight = _traffic_class(values[0]), int(values[1])
+    port.ets_strict = [held for held in port.ets_strict if held != tc]
+    others = {key: value for key, value in port.ets_weights.items() if key != tc}
+    port.ets_weights = others if weight == 12 else {**others, tc: weight}  # noqa: PLR2004 - factory
+
+
+def _pfc(*, on: bool) -> PortChange:
+    def change(port: PortConfig, _: list[str]) -> None:
+        port.pfc = on
+
+    return change
+
+
+def _default_port(stored: Stored, values: list[str]) -> None:
+    for name in expand_ports(values[0], stored.running.ports):
+        stored.running.ports[name] = PortConfig()
+
+
+def _add_vlans(stored: Stored, values: list[str]) -> None:
+    for vlan in expand_vlans(values[0]):
+        stored.running.vlans.setdefault(vlan, "")
+    stored.running.vlans = dict(sorted(stored.running.vlans.items()))
+
+
+def _remove_vlans(stored: Stored, values: list[str]) -> None:
+    config = stored.running
+    vlans = expand_vlans(values[0])
+    missing = [vlan for vlan in vlans if vlan not in config.vlans]
+    if FACTORY_VLAN in vlans or missing:
+        raise CliError(f"% VLAN {(missing or [FACTORY_VLAN])[0]} cannot be deleted")  # guess
+    config.vlans = {key: name for key, name in config.vlans.items() if key not in vlans}
+    for port in config.ports.values():
+        if port.access_vlan in vlans:
+            port.access_vlan = FACTORY_VLAN
+        if port.allowed_vlans != "all":
+            port.remove_allowed(vlans)
+
+
+def _name_vlan(stored: Stored, values: list[str]) -> None:
+    _add_vlans(stored, values[:1])
+    stored.running.vlans[int(values[0])] = values[1] if len(values) > 1 else ""
+
+
+def _on_config(change: Callable[[Config, list[str]], None]) -> Change:
+    return lambda stored, values: change(stored.running, values)
+
+
+def _set_pfc(config: Config, *, on: bool) -> None:
+    config.pfc_enabled = on
+
+
+def _pfc_priority(config: Config, priority: int, *, on: bool) -> None:
+    held = {*config.pfc_priorities}
+    config.pfc_priorities = sorted(held | {priority} if on else held - {priority})
+
+
+def _roce(mode: RoceMode) -> Change:
+    def change(stored: Stored, _: list[str]) -> None:
+        if stored.running.roce == mode:
+            return
+        apply_roce(stored.running, mode)
+        # The manual: entering or leaving a mode may toggle interfaces; here it always does.
+        for name in stored.running.ports:
+            stored.counters.setdefault(name, PortCounters()).flaps += 1
+
+    return change
+
+
+def _lldp(config: Config, *, on: bool) -> None:
+    config.lldp = on
+
+
+def _hostname(config: Config, values: list[str]) -> None:
+    config.hostname = values[0]
+
+
+def _paging(config: Config, *, on: bool) -> None:
+    config.paging = on
+
+
+def _port_forms() -> dict[str, OnPorts]:
+    """What follows `interface ethernet <ports>`, or stands alone inside that mode."""
+    forms: dict[str, OnPorts] = {
+        # facts 2.2: sonic-mgmt mlnx_fanout.j2 (three lines), Ansible onyx_interface.py (force)
+        "shutdown": OnPorts(_shutdown, flaps=True),
+        "no shutdown": OnPorts(_no_shutdown),
+        "mtu <int>": OnPorts(_set_mtu_when_down),
+        "mtu <int> force": OnPorts(_set_mtu, flaps=True),
+        "description <text>": OnPorts(_describe),
+        "no description": OnPorts(_describe),
+        # facts 2.1: networking-generic-switch, onyx_l2_interface.py, mlnx_fanout.j2
+        "switchport access vlan <int>": OnPorts(_set_access, names_vlans=True),
+        "no switchport access vlan": OnPorts(_no_access),
+        "no switchport mode": OnPorts(_mode("access")),
+        "no switchport force": OnPorts(_reset_l2),
+        # facts 2.1: onyx_traffic_class.py, seed 000, oxidized simulation
+        "no traffic-class <int> congestion-control": OnPorts(_no_congestion),
+        "traffic-class <int> dcb ets strict": OnPorts(_strict),
+        "traffic-class <int> dcb ets wrr <int>": OnPorts(_wrr),
+        # facts 2.1: onyx_pfc_interface.py:172-177
+        "dcb priority-flow-control mode on": OnPorts(_pfc(on=True)),
+        "dcb priority-flow-control mode on force": OnPorts(_pfc(on=True)),
+        "no dcb priority-flow-control mode": OnPorts(_pfc(on=False)),
+        "no dcb priority-flow-control mode force": OnPorts(_pfc(on=False)),
+        "no qos trust": OnPorts(_trust("L2")),  # manual "QoS Commands"
+    }
+    for mode in cast("tuple[Mode, ...]", get_args(Mode)):
+        forms[f"switchport mode {mode}"] = OnPorts(_mode(mode))
+    for mode in ("trunk", "hybrid"):
+        head = f"switchport {mode} allowed-vlan"
+        typed = cast("Mode", mode)
+        for verb, tail in (("add", " <vlans>"), ("remove", " <vlans>"), ("none", ""), ("all", "")):
+            forms[f"{head} {verb}{tail}"] = OnPorts(
+                _allowed(typed, verb), names_vlans=verb == "add"
+            )
+        forms[f"{head} <vlans>"] = OnPorts(_allowed(typed, "set"), names_vlans=True)
+    for trust in cast("tuple[Trust, ...]", get_args(Trust)):  # onyx_qos.py:84
+        forms[f"qos trust {trust}"] = OnPorts(_trust(trust))
+    for kind in ("pcp", "dscp"):  # onyx_qos.py:85-88
+        forms[f"qos rewrite {kind}"] = OnPorts(_rewrite(kind, on=True))
+        forms[f"no qos rewrite {kind}"] = OnPorts(_rewrite(kind, on=False))
+    for kind in ("ecn", "red", "both"):
+        head = f"traffic-class <int> congestion-control {kind}"
+        for word, unit in (("absolute", "KB"), ("relative", "%")):
+            line = f"{head} minimum-{word} <int> maximum-{word} <int>"
+            forms[line] = OnPorts(_congestion(kind, unit))
+    return forms
+
+
+def _global_forms() -> dict[str, Change]:
+    forms: dict[str, Change] = {
+        # facts 2.1: onyx_vlan.py:169-190, sonic-mgmt mlnx_fanout.j2
+        "vlan <vlans>": _add_vlans,
+        "no vlan <vlans>": _remove_vlans,
+        "vlan <int> name <word>": _name_vlan,
+        "vlan <int> no name": _name_vlan,
+        "default interface ethernet <ports>": _default_port,  # manual "Ethernet Interface Commands"
+        "roce": _roce("lossless"),  # manual "RoCE Commands": `roce` is `roce lossless`
+        "no roce": _roce("none"),
+        "lldp": _on_config(lambda config, _: _lldp(config, on=True)),
+        "no lldp": _on_config(lambda config, _: _lldp(config, on=False)),
+        "hostname <word>": _on_config(_hostname),
+        "no cli default paging enable": _on_config(lambda config, _: _paging(config, on=False)),
+        "cli default paging enable": _on_config(lambda config, _: _paging(config, on=True)),
+        "no cli default prefix-modes enable": lambda _stored, _values: None,
+        "cli default prefix-modes enable": lambda _stored, _values: None,
+    }
+    for mode in ("lossless", "semi-lossless", "lossy"):
+        forms[f"roce {mode}"] = _roce(cast("RoceMode", mode))
+    for head, on in (("", True), ("no ", False)):  # facts 2.1: fixture, pub023
+        for tail in ("", " force"):
+            forms[f"{head}dcb priority-flow-control enable{tail}"] = _on_config(
+                lambda config, _, on=on: _set_pfc(config, on=on)
+            )
+            forms[f"{head}dcb priority-flow-control priority <int> enable{tail}"] = _on_config(
+                lambda config, values, on=on: _pfc_priority(config, int(values[0]), on=on)
+            )
+    return forms
+
+
+PORT_PREFIX: Final = "interface ethernet <ports>"
+COMMANDS: Final[tuple[Command[Change], ...]] = tuple(
+    Command(tuple(pattern.split()), handler)
+    for pattern, handler in (
+        *((f"{PORT_PREFIX} {tail}", handler) for tail, handler in _port_forms().items()),
+        *_global_forms().items(),
+    )
+)
+"""Every line of config mode, in its one-line form."""

@@ -1,0 +1,359 @@
+"""`OnyxSwitch`: one emulated Mellanox Onyx switch behind a real SSH server."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+import asyncssh
+from pydantic import JsonValue
+
+from components.errors import UsageError
+from lab import keys
+from lab.switches.onyx.cli import Faults, Mode, Session
+from lab.switches.onyx.config import (
+    PORTS_BY_MODEL,
+    PortCounters,
+    RoceMode,
+    Stored,
+    apply_roce,
+    factory_config,
+)
+from lab.switches.onyx.grammar import CliError
+from lab.switches.onyx.running_config import render_running_config
+from lab.switches.onyx.show import Device
+from lab.switches.onyx.show_ports import oper_up
+from lab.switches.onyx.terminal import Process, serve
+from lab.views import PortView, SwitchConfig
+
+BANNER = "Mellanox Onyx Switch Management\n"
+"""Before the login (facts/switch_and_deepops.md 2.4)."""
+KIB_PER_KB = 1
+"""Onyx writes KB and means 1024 bytes, as its 150/1500 KB defaults of `roce` are used as KiB."""
+FAULT_HELP = (
+    "mtu PORT BYTES | trust PORT L2|L3|both|port | link-down PORT on|off | cli LINE… | "
+    "reject TEXT…|off | drop LINES|off | slow SECONDS | sessions COUNT|off | disk-full on|off | "
+    "exit-status NUMBER|missing | roce MODE"
+)
+
+
+class _Login(asyncssh.SSHServer):
+    """The authentication methods of pub125, of which the lab's user has a password only."""
+
+    def __init__(self, config: SwitchConfig) -> None:
+        self._config = config
+        self._connection: asyncssh.SSHServerConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+
+    def begin_auth(self, username: str) -> bool:
+        del username
+        if self._connection is not None:
+            self._connection.send_auth_banner(BANNER)
+        return True
+
+    def password_auth_supported(self) -> bool:
+        return False
+
+    def public_key_auth_supported(self) -> bool:
+        return False
+
+    def kbdint_auth_supported(self) -> bool:
+        return True
+
+    def get_kbdint_challenge(
+        self, username: str, lang: str, submethods: str
+    ) -> tuple[str, str, str, Sequence[tuple[str, bool]]]:
+        del username, lang, submethods
+        return "", "", "", [("Password: ", False)]
+
+    def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
+        return username == self._config.user and list(responses) == [self._config.password]
+
+
+class OnyxSwitch:
+    """One emulated switch: state on disk, a command line over SSH, and faults on demand."""
+
+    def __init__(self, config: SwitchConfig, state_path: Path) -> None:
+        self._config = config
+        self._path = state_path
+        self._server: asyncssh.SSHAcceptor | None = None
+        self._processes: set[Process] = set()
+        self.faults = Faults()
+        self.stored = self._load()
+
+    def _load(self) -> Stored:
+        if self._path.exists():
+            return Stored.model_validate_json(self._path.read_text())
+        factory = factory_config(self._config.name, self._config.model)
+        stored = Stored(running=factory, saved=factory.model_copy(deep=True))
+        if self._config.name == "":
+            raise UsageError("a lab switch needs a name")
+        return stored
+
+    async def start(self) -> None:
+        """Open the SSH port."""
+        key = keys.host_key(self._config.host_key_seed).private_openssh
+        self._server = await asyncssh.listen(
+            self._config.address,
+            self._config.port,
+            server_factory=lambda: _Login(self._config),
+            server_host_keys=[asyncssh.import_private_key(key)],
+            process_factory=self._serve,
+            line_editor=False,
+            encoding="utf-8",
+            login_timeout=30,
+        )
+
+    @property
+    def ssh_port(self) -> int:
+        """The port that SSH listens on; the lab file may say 0 for any free one."""
+        return self._server.get_port() if self._server is not None else self._config.port
+
+    async def stop(self) -> None:
+        """Close the port and every session."""
+        self._drop_sessions()
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+            self._server = None
+
+    async def _serve(self, process: Process) -> None:
+        limit = self.faults.sessions
+        if limit is not None and len(self._processes) >= limit:
+            process.stdout.write("% Maximum number of sessions reached\n")  # guess
+            process.close()
+            return
+        self._processes.add(process)
+        try:
+            session = Session(self, paging=self.stored.running.paging)
+            await serve(process, session, self.faults)
+        finally:
+            self._processes.discard(process)
+
+    def _drop_sessions(self) -> None:
+        for process in list(self._processes):
+            process.channel.get_connection().abort()
+
+    def commit(self) -> None:
+        """Write the state to disk, whole or not at all."""
+        scratch = self._path.with_suffix(".part")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_text(self.stored.model_dump_json(indent=1))
+        os.replace(scratch, self._path)  # noqa: PTH105 - says atomic to readers
+
+    def save_configuration(self) -> None:
+        """Make the running configuration the one that boots.
+
+        Raises:
+            CliError: The planted fault "disk full" (its wording is a guess).
+        """
+        if self.faults.disk_full:
+            raise CliError("% Failed to save configuration: No space left on device")
+        self.stored.saved = self.stored.running.model_copy(deep=True)
+        self.commit()
+
+    def reload(self) -> None:
+        """Boot again: sessions end and what was not saved is lost."""
+        self.stored.running = self.stored.saved.model_copy(deep=True)
+        self.commit()
+        self._drop_sessions()
+
+    reboot = reload
+
+    def refuse(self, line: str) -> str | None:
+        """The planted refusal of a line, or None."""
+        if any(text in line for text in self.faults.reject):
+            return "% Internal error: the command failed"  # planted, not modelled
+        return None
+
+    def device(self) -> Device:
+        """The view that show commands get."""
+        return Device(self.stored, self._config.model, frozenset(self._config.cables))
+
+    def run_line(self, line: str) -> str:
+        """Run a configuration line as somebody at the console would; nothing is saved."""
+        return Session(self, Mode.CONFIG, paging=False).run(line)
+
+    def fault(self, args: Sequence[str]) -> str:
+        """Plant a fault, or do by hand what a person might.
+
+        Args:
+            args: For example `mtu 1/2 1500`; see FAULT_HELP.
+
+        Returns:
+            What was done, in words.
+
+        Raises:
+            UsageError: The fault is unknown or its values are wrong.
+        """
+        verb, values = (args[0], list(args[1:])) if args else ("", [])
+        handler = _FAULTS.get(verb)
+        if handler is None:
+            raise UsageError(f"{self._config.name} has no fault {verb!r}; it has: {FAULT_HELP}")
+        try:
+            done = handler(self, values)
+        except (IndexError, ValueError) as error:
+            raise UsageError(f"fault {verb}: {error}; expected: {FAULT_HELP}") from error
+        self.commit()
+        return f"{self._config.name}: {done}"
+
+    def snapshot(self) -> JsonValue:
+        """The running and the saved configuration, canonical: no counters, no clocks."""
+        stored = self.stored
+        parts = {"running": stored.running, "saved": stored.saved}
+        shown: dict[str, JsonValue] = {}
+        for name, part in parts.items():
+            dump = cast("JsonValue", json.loads(part.model_dump_json()))
+            shown[name] = {"config": dump, "text": render_running_config(part)}
+        return shown
+
+    def port_view(self, port: str) -> PortView:
+        """What decides about a RoCE packet on this port.
+
+        Raises:
+            UsageError: The switch has no such port.
+        """
+        config = self.stored.running
+        if port not in config.ports:
+            raise UsageError(f"{self._config.name} has no port {port!r}")
+        held = config.ports[port]
+        vlans = frozenset(config.vlans)
+        allowed = vlans if held.allowed_vlans == "all" else vlans & {*held.allowed_vlans}
+        paused = config.roce == "lossless" or held.pfc
+        return PortView(
+            switch=self._config.name,
+            port=port,
+            admin_up=held.admin_up,
+            oper_up=oper_up(self.stored, self._config.cables, port),
+            speed_gbit_s=PORTS_BY_MODEL[self._config.model][1],
+            mtu_bytes=held.mtu_bytes,
+            mode=held.mode,
+            access_vlan=held.access_vlan,
+            allowed_vlans=frozenset() if held.mode == "access" else allowed,
+            trust=held.trust,
+            dscp_to_priority=tuple(dscp // 8 for dscp in range(64)),
+            priority_to_tc=tuple(range(8)),
+            ecn_kib={
+                tc: (entry.minimum * KIB_PER_KB, entry.maximum * KIB_PER_KB)
+                for tc, entry in held.congestion.items()
+                if entry.unit == "KB" and entry.kind in {"ecn", "both"}
+            },
+            pfc_priorities=frozenset(
+                config.pfc_priorities if config.pfc_enabled and paused else ()
+            ),
+        )
+
+    def add_counters(
+        self,
+        port: str,
+        tc: int,
+        rx_bytes: int = 0,
+        tx_bytes: int = 0,
+        ecn_marked: int = 0,
+    ) -> None:
+        """Move the counters of a port.
+
+        Args:
+            port: For example `1/1`.
+            tc: Switch priority for `rx_bytes`, traffic class for the others.
+            rx_bytes: Bytes received in that priority.
+            tx_bytes: Bytes sent from that class.
+            ecn_marked: Packets marked in that class.
+        """
+        held = self.stored.counters.setdefault(port, PortCounters())
+        held.rx_bytes[tc] = held.rx_bytes.get(tc, 0) + rx_bytes
+        held.tx_bytes[tc] = held.tx_bytes.get(tc, 0) + tx_bytes
+        held.ecn_marked[tc] = held.ecn_marked.get(tc, 0) + ecn_marked
+        self.commit()
+
+    def add_discards(self, port: str, rx_discards: int) -> None:
+        """Count received packets that the port threw away."""
+        self.stored.counters.setdefault(port, PortCounters()).rx_discards += rx_discards
+        self.commit()
+
+    @property
+    def unmodelled(self) -> tuple[str, ...]:
+        """Lines that were sent and that this emulator does not know; a test fails on any."""
+        return tuple(self.stored.unmodelled)
+
+
+def _by_hand(template: str) -> Callable[[OnyxSwitch, list[str]], str]:
+    def change(switch: OnyxSwitch, values: list[str]) -> str:
+        line = template.format(*values)
+        output = switch.run_line(line)
+        if output.startswith("%"):
+            raise ValueError(output.strip())
+        return f"`{line}` was typed by hand and not saved"
+
+    return change
+
+
+def _on(text: str) -> bool:
+    if text not in {"on", "off"}:
+        raise ValueError(f"{text!r} is neither on nor off")
+    return text == "on"
+
+
+def _link_down(switch: OnyxSwitch, values: list[str]) -> str:
+    port, on = values[0], _on(values[1] if len(values) > 1 else "on")
+    switch.port_view(port)
+    down = {*switch.stored.link_down}
+    switch.stored.link_down = sorted(down | {port} if on else down - {port})
+    return f"the cable of {port} is {'pulled' if on else 'plugged'}"
+
+
+def _reject(switch: OnyxSwitch, values: list[str]) -> str:
+    switch.faults.reject = [] if values == ["off"] else [" ".join(values)]
+    return f"lines that hold {switch.faults.reject} are refused"
+
+
+def _drop(switch: OnyxSwitch, values: list[str]) -> str:
+    switch.faults.drop_after = None if values[0] == "off" else int(values[0])
+    return f"the session drops after {values[0]} configuration lines"
+
+
+def _slow(switch: OnyxSwitch, values: list[str]) -> str:
+    switch.faults.slow_s = float(values[0])
+    return f"every answer waits {values[0]} s"
+
+
+def _sessions(switch: OnyxSwitch, values: list[str]) -> str:
+    switch.faults.sessions = None if values[0] == "off" else int(values[0])
+    return f"sessions at once: {values[0]}"
+
+
+def _disk_full(switch: OnyxSwitch, values: list[str]) -> str:
+    switch.faults.disk_full = _on(values[0])
+    return f"disk full: {values[0]}"
+
+
+def _exit_status(switch: OnyxSwitch, values: list[str]) -> str:
+    switch.faults.exit_status = None if values[0] == "missing" else int(values[0])
+    return f"exit status of an exec: {values[0]}"
+
+
+def _roce(switch: OnyxSwitch, values: list[str]) -> str:
+    if values[0] not in {"none", "lossless", "semi-lossless", "lossy"}:
+        raise ValueError(f"{values[0]!r} is no RoCE mode")
+    apply_roce(switch.stored.running, cast("RoceMode", values[0]))
+    return f"roce {values[0]} was typed by hand and not saved"
+
+
+_FAULTS: Final[dict[str, Callable[[OnyxSwitch, list[str]], str]]] = {
+    "mtu": _by_hand("interface ethernet {0} mtu {1} force"),
+    "trust": _by_hand("interface ethernet {0} qos trust {1}"),
+    "cli": lambda switch, values: _by_hand("{0}")(switch, [" ".join(values)]),
+    "link-down": _link_down,
+    "reject": _reject,
+    "drop": _drop,
+    "slow": _slow,
+    "sessions": _sessions,
+    "disk-full": _disk_full,
+    "exit-status": _exit_status,
+    "roce": _roce,
+}

@@ -1,0 +1,177 @@
+"""The show commands: what the switch answers, as text and as `| json-print`.
+
+Sources are facts/switch_and_deepops.md 2.3 and the fixtures and captures that it names. A text
+form that nobody has captured is made by `_guessed_text` and says so here; Railyard's driver reads
+none of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from pydantic import JsonValue
+
+from lab.switches.onyx import show_ports, show_qos
+from lab.switches.onyx.config import Stored
+from lab.switches.onyx.grammar import Command, collapse_vlans
+from lab.switches.onyx.running_config import RELEASE, render_running_config
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a show command may look at."""
+
+    stored: Stored
+    model: str
+    cabled: frozenset[str]
+    """Ports with a cable to a host that has power."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The two forms of one answer."""
+
+    text: str | None
+    data: JsonValue = None
+
+
+Show = Callable[[Device, list[str]], Answer]
+
+_VERSION: Final = {
+    "Product name": "Onyx",
+    "Product release": RELEASE,
+    "Build ID": "#1-dev",
+    "Build date": "2021-04-29 06:31:55",
+    "Target arch": "x86_64",
+    "Target hw": "x86_64",
+    "Built by": "sw-r2d2-bot@26dc75704811",
+    "Version summary": f"X86_64 {RELEASE} 2021-04-29 06:31:55 x86_64",
+    "Product model": "x86onie",
+}
+"""oxidized's capture of `show version` on 3.9.2504, without the clocks."""
+
+
+def _version(_device: Device, _values: list[str]) -> Answer:
+    lines = [f"{key + ':':<19}{value}" for key, value in _VERSION.items()]
+    return Answer("\n".join(lines) + "\n", dict[str, JsonValue](_VERSION))
+
+
+def _running(device: Device, _values: list[str]) -> Answer:
+    clock = datetime.now(UTC).strftime("%Y/%m/%d %H:%M:%S +0000")
+    return Answer(render_running_config(device.stored.running, clock))
+
+
+def _saved(device: Device, _values: list[str]) -> Answer:
+    return Answer(render_running_config(device.stored.saved))
+
+
+def _vlan(device: Device, _values: list[str]) -> Answer:
+    """JSON: fixture onyx_vlan_show.cfg, with its line break after each fifth port."""
+    config = device.stored.running
+    table: dict[str, JsonValue] = {}
+    for vlan, name in config.vlans.items():
+        ports = [
+            f"Eth{port}"
+            for port, held in config.ports.items()
+            if (held.mode != "trunk" and held.access_vlan == vlan)
+            or (held.mode != "access" and _carries(held.allowed_vlans, vlan))
+        ]
+        lines = [", ".join(ports[at : at + 5]) for at in range(0, len(ports), 5)]
+        table[str(vlan)] = {"Name": name, "Ports": ",\n".join(lines)}
+    return Answer(_guessed_text(table), table)
+
+
+def _carries(allowed: Literal["all"] | list[int], vlan: int) -> bool:
+    return allowed == "all" or vlan in allowed
+
+
+def _switchport(device: Device, _values: list[str]) -> Answer:
+    """JSON: fixture onyx_l2_interface_show.cfg; `N/A` of a trunk: pub112; `all` is a guess."""
+    table: dict[str, JsonValue] = {}
+    for name, port in device.stored.running.ports.items():
+        allowed = port.allowed_vlans
+        table[f"Eth{name}"] = {
+            "Access vlan": "N/A" if port.mode == "trunk" else str(port.access_vlan),
+            "Allowed vlans": allowed if isinstance(allowed, str) else collapse_vlans(allowed),
+            "Mode": port.mode,
+        }
+    return Answer(_guessed_text(table), table)
+
+
+def _guessed_text(table: dict[str, JsonValue]) -> str:
+    """A readable text form where no capture exists (facts 8)."""
+    return "".join(f"{key}: {value}\n" for key, value in table.items())
+
+
+def _port(render: Callable[[Device, str], Answer]) -> Show:
+    return lambda device, values: render(device, values[0])
+
+
+def _interfaces(device: Device, ports: str) -> Answer:
+    return Answer(*show_ports.interfaces(device.stored, device.model, device.cabled, ports))
+
+
+def _status(device: Device, _values: list[str]) -> Answer:
+    return Answer(show_ports.status(device.stored, device.model, device.cabled))
+
+
+def _counters(device: Device, ports: str) -> Answer:
+    return Answer(show_ports.counters(device.stored, ports))
+
+
+def _priority_counters(device: Device, values: list[str]) -> Answer:
+    return Answer(show_ports.priority_counters(device.stored, values[0], int(values[1])))
+
+
+def _class_counters(device: Device, values: list[str]) -> Answer:
+    return Answer(show_ports.class_counters(device.stored, values[0], int(values[1])))
+
+
+def _roce_counters(device: Device, ports: str) -> Answer:
+    return Answer(None, show_ports.roce_counters(device.stored, ports))
+
+
+def _congestion(device: Device, ports: str) -> Answer:
+    return Answer(None, show_qos.congestion(device.stored, ports))
+
+
+def _qos(device: Device, ports: str) -> Answer:
+    return Answer(None, show_qos.qos(device.stored, ports))
+
+
+def _ets(device: Device, ports: str) -> Answer:
+    return Answer(None, show_qos.ets(device.stored, ports))
+
+
+def _pfc(device: Device, _values: list[str]) -> Answer:
+    return Answer(*show_qos.pfc(device.stored, device.cabled))
+
+
+def _roce(device: Device, _values: list[str]) -> Answer:
+    return Answer(show_qos.roce(device.stored))
+
+
+SHOW_COMMANDS: Final[tuple[Command[Show], ...]] = tuple(
+    Command(tuple(pattern.split()), handler)
+    for pattern, handler in (
+        ("show version", _version),
+        ("show running-config", _running),
+        ("show configuration", _saved),
+        ("show vlan", _vlan),
+        ("show interfaces switchport", _switchport),
+        ("show interfaces ethernet status", _status),
+        ("show interfaces ethernet <ports>", _port(_interfaces)),
+        ("show interfaces ethernet <ports> counters", _port(_counters)),
+        ("show interfaces ethernet <ports> counters pfc prio <int>", _priority_counters),
+        ("show interfaces ethernet <ports> counters tc <int>", _class_counters),
+        ("show interfaces ethernet <ports> counters roce", _port(_roce_counters)),
+        ("show interfaces ethernet <ports> congestion-control", _port(_congestion)),
+        ("show qos interface ethernet <ports>", _port(_qos)),
+        ("show dcb ets interface ethernet <ports>", _port(_ets)),
+        ("show dcb priority-flow-control", _pfc),
+        ("show roce", _roce),
+    )
+)

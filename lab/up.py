@@ -1,0 +1,202 @@
+"""`make up`: from a clone to a proven cluster, in the lab, with the real engine.
+
+Prepares the engine, the cluster's programs and the emulated devices, recovers a stack whose
+engine was killed, runs `pulumi up`, and ends with what changed and what was proven.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+from rich.console import Console
+
+from components.checks.site import check_config_value
+from components.errors import RailyardError
+from components.model.cluster import ClusterSpec
+from components.model.problem import Json
+from lab import control
+from lab.cluster.artefact import LabPlaces, checksums, publish
+from lab.cluster.build import ensure_binaries
+from lab.engine.env import EnvSettings, plan_environment, write_env
+from lab.engine.install import cache_root, ensure_engine
+from lab.engine.recover import Pulumi, recover
+from lab.outcome import print_outcome
+from lab.site import (
+    DEV_EXAMPLE,
+    DEV_STACK,
+    lab_file,
+    load_document,
+    overlay,
+    secrets_of,
+    write_lab_file,
+)
+from lab.update_events import Update, follow_update
+
+PROJECT: Final = Path(__file__).parents[1]
+NAME: Final = "railyard"
+CONFIG_DEADLINE_S: Final = 120
+
+console = Console(highlight=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Which example is played as which stack, and where its configuration lies."""
+
+    stack: str
+    example: Path
+    config_file: Path | None
+    """None: the committed `Pulumi.dev.yaml`."""
+
+    @property
+    def flags(self) -> list[str]:
+        """What every `pulumi` command about this stack needs."""
+        config = ["--config-file", str(self.config_file)] if self.config_file else []
+        return ["--stack", self.stack, "--non-interactive", *config]
+
+
+def choose_site(arguments: list[str]) -> Site:
+    """The dev stack, or the example that `SITE=` names."""
+    example = Path(arguments[0]) if arguments else PROJECT / "examples" / DEV_EXAMPLE
+    if not arguments:
+        return Site(DEV_STACK, example, None)
+    stack = example.name
+    return Site(stack, example, PROJECT / ".lab" / stack / f"Pulumi.{stack}.yaml")
+
+
+def _spec(site: Site) -> ClusterSpec:
+    if site.config_file is None:
+        source = PROJECT / f"Pulumi.{site.stack}.yaml"
+        config = yaml.safe_load(source.read_text())["config"]
+        value: Json = config[f"{NAME}:cluster"]
+        return check_config_value(value, source).spec_or_raise()
+    document = overlay(load_document(site.example / "site.yaml"), site.stack, checksums())
+    value = yaml.safe_load(yaml.safe_dump(document))
+    return check_config_value(value, None).spec_or_raise()
+
+
+def _start_lab(spec: ClusterSpec, stack: str) -> None:
+    cache = cache_root()
+    lab = lab_file(spec, stack, (PROJECT, cache, Path(sys.executable)))
+    path = write_lab_file(lab)
+    for host in lab.hosts:
+        publish(
+            lab.root / "hosts" / host.name,
+            LabPlaces(lab.python, PROJECT, cache, lab.control_socket),
+        )
+    started = control.start(path)
+    devices = ", ".join([*(item.name for item in lab.switches), *(item.name for item in lab.hosts)])
+    console.print(f"lab: {devices} {'started' if started else 'running'}")
+
+
+def _config(site: Site, environment: dict[str, str], *arguments: str, stdin: str = "") -> None:
+    done = subprocess.run(
+        ["pulumi", *arguments, *site.flags],
+        cwd=PROJECT,
+        env=environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=CONFIG_DEADLINE_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RailyardError(f"pulumi {' '.join(arguments)} failed:\n{done.stderr or done.stdout}")
+
+
+def _ensure_stack(site: Site, pulumi: Pulumi) -> None:
+    environment = dict(pulumi.environment)
+    state = pulumi.backend / ".pulumi" / "stacks" / NAME / f"{site.stack}.json"
+    if not state.exists():
+        made = PROJECT / f"Pulumi.{site.stack}.yaml"
+        subprocess.run(
+            ["pulumi", "stack", "init", site.stack, "--non-interactive"],
+            cwd=PROJECT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=CONFIG_DEADLINE_S,
+            check=True,
+        )
+        if site.config_file is not None:
+            site.config_file.parent.mkdir(parents=True, exist_ok=True)
+            made.replace(site.config_file)
+    if site.config_file is not None:
+        _write_config(site, environment)
+
+
+def _write_config(site: Site, environment: dict[str, str]) -> None:
+    """The configuration of an example's stack: its overlaid site, the lab's secrets."""
+    if site.config_file is None:
+        return
+    content = yaml.safe_load(site.config_file.read_text()) or {}
+    document = overlay(load_document(site.example / "site.yaml"), site.stack, checksums())
+    content["config"] = content.get("config", {}) | {
+        f"{NAME}:cluster": document,
+        f"{NAME}:lab": True,
+    }
+    site.config_file.write_text(yaml.safe_dump(content, sort_keys=False))
+    for key, value in secrets_of(site.stack).items():
+        if f"{NAME}:{key}" not in content["config"]:
+            _config(site, environment, "config", "set", "--secret", f"{NAME}:{key}", stdin=value)
+
+
+def _update(site: Site, environment: dict[str, str]) -> Update:
+    command = ["pulumi", "up", "--yes", "--skip-preview", "--continue-on-error", *site.flags]
+    return follow_update(command, PROJECT, environment, PROJECT / ".lab" / site.stack)
+
+
+def up(site: Site) -> int:
+    """Set everything up and run one update.
+
+    Returns:
+        0 when the update and its acceptance are good, 1 otherwise.
+    """
+    begun = time.monotonic()
+    engine = ensure_engine()
+    binaries = ensure_binaries()
+    spec = _spec(site)
+    _start_lab(spec, site.stack)
+    tools = {name: binaries[name] for name in ("kubectl", "helm")}
+    helm = PROJECT / ".lab" / site.stack / "helm"
+    variables = {
+        f"HELM_{name}_HOME": str(helm / name.lower()) for name in ("CACHE", "CONFIG", "DATA")
+    }
+    settings = EnvSettings(
+        PROJECT, site.stack, Path(sys.executable), engine, tools=tools, variables=variables
+    )
+    for notice in write_env(settings).notices:
+        console.print(notice)
+    environment = plan_environment(settings, os.environ)
+    pulumi = Pulumi(PROJECT, NAME, site.stack, settings.backend, environment)
+    for line in recover(pulumi):
+        console.print(f"recovered: {line}")
+    _ensure_stack(site, pulumi)
+    console.print(f"pulumi up, stack {site.stack}:")
+    update = _update(site, environment)
+    print_outcome(update, site.stack, settings.file, time.monotonic() - begun)
+    return 0 if update.succeeded else 1
+
+
+def main(arguments: list[str]) -> int:
+    """Run `make up`; a user's mistake ends with a report, never a traceback."""
+    os.chdir(PROJECT)
+    try:
+        return up(choose_site(arguments))
+    except RailyardError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("\ninterrupted; the next `make up` takes it from here", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

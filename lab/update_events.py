@@ -1,0 +1,216 @@
+"""Follow a running `pulumi up`: one line for each thing that changed, and what is still going."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, cast
+
+Event = Mapping[str, object]
+
+QUIET_S: Final = 10.0
+"""Seconds without a finished resource after which the running ones are named."""
+POLL_S: Final = 0.1
+UPDATE_DEADLINE_S: Final = 3600.0
+_STAGE: Final = re.compile(r"::railyard:([a-z_]+):|\$railyard:([a-z_]+):|railyard:([a-z_]+):")
+_VERBS: Final = {
+    "create": "created",
+    "update": "updated",
+    "delete": "deleted",
+    "replace": "replaced",
+    "create-replacement": "replaced",
+    "delete-replaced": "removed",
+}
+_SEVERE: Final = {"error", "warning"}
+
+
+@dataclass(slots=True)
+class Update:
+    """What one update did."""
+
+    exit_code: int = 0
+    changes: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    """Stage to what happened to how many of its resources (`same` included)."""
+    messages: list[str] = field(default_factory=list[str])
+    """Errors and warnings of the engine and of the steps, each once."""
+    seconds: float = 0.0
+    stopped: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        """The engine ended well."""
+        return self.exit_code == 0
+
+    @property
+    def changed(self) -> int:
+        """How many resources were changed."""
+        return sum(
+            count
+            for stage in self.changes.values()
+            for verb, count in stage.items()
+            if verb != "same"
+        )
+
+
+class _Screen:
+    """Prints what finishes, and says what is running when nothing finishes for a while."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, float] = {}
+        self.last_word = time.monotonic()
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+        self.last_word = time.monotonic()
+
+    def tick(self) -> None:
+        if self.running and time.monotonic() - self.last_word > QUIET_S:
+            now = time.monotonic()
+            names = ", ".join(
+                f"{name_of(urn)} ({now - since:.0f} s)" for urn, since in self.running.items()
+            )
+            self.say(f"  ... working on {names}")
+
+
+def name_of(urn: str) -> str:
+    """The resource's own name."""
+    return urn.rsplit("::", 1)[-1]
+
+
+def stage_of(urn: str) -> str:
+    """The room that a resource belongs to, or `stack`."""
+    match = _STAGE.search(urn)
+    return next((group for group in match.groups() if group), "stack") if match else "stack"
+
+
+def follow_update(
+    command: Sequence[str], project: Path, environment: Mapping[str, str], folder: Path
+) -> Update:
+    """Run an update and print its progress.
+
+    Args:
+        command: The whole command line of `pulumi up`.
+        project: Where it runs.
+        environment: Its environment.
+        folder: Where the event log and the full output go.
+    """
+    events = folder / "events.jsonl"
+    events.unlink(missing_ok=True)
+    update, screen = Update(), _Screen()
+    begun = time.monotonic()
+    with (folder / "pulumi.log").open("w") as log:
+        child = subprocess.Popen(
+            [*command, "--event-log", str(events)],
+            cwd=project,
+            env={**environment, "PULUMI_DEBUG_COMMANDS": "true"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            _tail(child, events, update, screen)
+        except KeyboardInterrupt:
+            update.stopped = True
+            child.wait(timeout=UPDATE_DEADLINE_S)
+            raise
+    update.exit_code = child.returncode
+    update.seconds = time.monotonic() - begun
+    if update.exit_code != 0 and not update.messages:
+        update.messages.append((folder / "pulumi.log").read_text()[-3000:].strip())
+    return update
+
+
+def _tail(child: subprocess.Popen[bytes], path: Path, update: Update, screen: _Screen) -> None:
+    position, rest = 0, ""
+    deadline = time.monotonic() + UPDATE_DEADLINE_S
+    while True:
+        ended = child.poll() is not None
+        if path.exists():
+            with path.open() as file:
+                file.seek(position)
+                rest += file.read()
+                position = file.tell()
+            *lines, rest = rest.split("\n")
+            for line in lines:
+                _take(cast("Event", json.loads(line)), update, screen)
+        if ended:
+            return
+        if time.monotonic() > deadline:
+            child.terminate()
+            child.wait(timeout=UPDATE_DEADLINE_S)
+        screen.tick()
+        time.sleep(POLL_S)
+
+
+def _take(event: Event, update: Update, screen: _Screen) -> None:
+    for key, handle in (
+        ("resourcePreEvent", _started),
+        ("resOutputsEvent", _finished),
+        ("resOpFailedEvent", _failed),
+        ("diagnosticEvent", _diagnosed),
+    ):
+        body = event.get(key)
+        if isinstance(body, Mapping):
+            handle(cast("Event", body), update, screen)
+
+
+def _metadata(body: Event) -> tuple[str, str]:
+    metadata = cast("Mapping[str, str]", body.get("metadata", {}))
+    return metadata.get("urn", ""), metadata.get("op", "")
+
+
+def _started(body: Event, update: Update, screen: _Screen) -> None:
+    del update
+    urn, operation = _metadata(body)
+    if operation in _VERBS:
+        screen.running[urn] = time.monotonic()
+
+
+def _finished(body: Event, update: Update, screen: _Screen) -> None:
+    urn, operation = _metadata(body)
+    if operation == "refresh":
+        return
+    since = screen.running.pop(urn, None)
+    stage = update.changes.setdefault(stage_of(urn), Counter())
+    own_type = urn.split("::")[2].rsplit("$", 1)[-1]
+    if own_type.startswith(("pulumi:", "railyard:")):
+        return
+    verb = _VERBS.get(operation, operation)
+    stage[verb] += 1
+    if verb != "same":
+        took = f"{time.monotonic() - since:6.1f} s" if since else ""
+        screen.say(f"  {stage_of(urn):<12} {name_of(urn):<40} {verb:<9} {took}")
+
+
+def _failed(body: Event, update: Update, screen: _Screen) -> None:
+    urn, _ = _metadata(body)
+    screen.running.pop(urn, None)
+    update.changes.setdefault(stage_of(urn), Counter())["failed"] += 1
+    screen.say(f"  {stage_of(urn):<12} {name_of(urn):<40} FAILED")
+
+
+_COMMAND: Final = re.compile(r': running "(?:[^"\\]|\\.)*":\n', re.DOTALL)
+"""The provider's echo of the whole command: hundreds of lines before the reason."""
+
+
+def _readable(message: str) -> str:
+    """The reason, without colour marks and without the command's text."""
+    return _COMMAND.sub(":\n", re.sub(r"<\{%[^%]*%\}>", "", message)).strip()
+
+
+def _diagnosed(body: Event, update: Update, screen: _Screen) -> None:
+    severity = str(body.get("severity", ""))
+    message = _readable(str(body.get("message", "")))
+    if severity == "info" and ": drift: " in message:
+        screen.say(f"  {message}")
+    if severity.rstrip("0123456789#") in _SEVERE or severity.startswith("info#err"):
+        urn = str(body.get("urn", ""))
+        text = f"{name_of(urn)}: {message}" if urn else message
+        if text and text not in update.messages:
+            update.messages.append(text)

@@ -1,0 +1,103 @@
+"""What the lab's physics may know of a device: plain values, no behaviour.
+
+The emulated switch gives a `PortView` per port, the emulated host a `NicView` per physical
+function. The physics (`lab/physics`) computes from these alone, so that a wrong setting on an
+emulated device shows in the numbers for the reason it would show on real gear.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchConfig:
+    """One emulated switch of the lab file."""
+
+    name: str
+    os: str
+    model: str
+    address: str
+    port: int
+    user: str
+    password: str
+    host_key_seed: str
+    cables: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Switch port, for example `1/1`, to (host name, PCI address of the PF)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NicConfig:
+    """One emulated network card port (a PF) of a lab host."""
+
+    pci: str
+    netdev: str
+    rdma: str
+    vendor: str
+    device: str
+    vf_device: str
+    total_vfs: int
+    speed_gbit_s: int
+    numa: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostConfig:
+    """One emulated host of the lab file."""
+
+    name: str
+    address: str
+    port: int
+    user: str
+    authorized_key: str
+    host_key_seed: str
+    gpus: int
+    nics: tuple[NicConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PortView:
+    """The state of one switch port that decides what happens to a RoCE packet."""
+
+    switch: str
+    port: str
+    admin_up: bool
+    oper_up: bool
+    speed_gbit_s: int
+    mtu_bytes: int
+    mode: Literal["access", "trunk", "hybrid"]
+    access_vlan: int
+    allowed_vlans: frozenset[int]
+    trust: Literal["L2", "L3", "both", "port"]
+    dscp_to_priority: tuple[int, ...]
+    """64 entries: the switch priority of each DSCP when the port trusts L3."""
+    priority_to_tc: tuple[int, ...]
+    """8 entries: the egress traffic class of each switch priority."""
+    ecn_kib: dict[int, tuple[int, int]]
+    """Traffic class to (minimum, maximum) absolute ECN thresholds in KiB."""
+    pfc_priorities: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class NicView:
+    """The state of one physical function that decides what RDMA through its VFs does."""
+
+    host: str
+    pci: str
+    netdev: str
+    rdma: str
+    link_up: bool
+    speed_gbit_s: int
+    mtu_bytes: int
+    vfs: int
+    trust: Literal["pcp", "dscp"]
+    dscp_to_priority: tuple[int, ...]
+    pfc_priorities: frozenset[int]
+    ecn_priorities: frozenset[int]
+    """Priorities on which both the notification and the reaction point are enabled."""
+    cnp_dscp: int
+    peermem: bool
+    """`nvidia_peermem` is loaded: GPUDirect RDMA is possible."""
+    memlock_unlimited: bool
+    """The K3s unit's `LimitMEMLOCK` is infinity, so pods can pin memory."""

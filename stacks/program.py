@@ -1,0 +1,88 @@
+"""The program of every stack: load, check, plan, observe, compose, export."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, Literal, cast
+
+import pulumi
+
+from components.checks.render import render_problem
+from components.checks.site import check_config_value
+from components.disruption import disruptions_refused
+from components.errors import RailyardError
+from components.model.cluster import ClusterSpec
+from components.model.problem import Json
+from components.observe import observe_site
+from components.own_state import read_own_state
+from components.planning import ClusterPlan, make_plan
+from components.remote.component import Remote
+from components.repair import Intentions, intend, refusals
+from components.secret_names import secret_names
+from stacks import onprem
+
+COMPOSE: Final = {"onprem": onprem.compose}
+Observe = Literal["always", "never"]
+
+
+def run() -> None:
+    """Run one stack.
+
+    Raises:
+        RunError: The file is wrong, or a device that must change cannot be reached; the text is
+            the whole report, and nothing was touched.
+    """
+    try:
+        _run(pulumi.Config("railyard"))
+    except RailyardError as error:
+        raise pulumi.RunError(str(error)) from error
+
+
+def _run(config: pulumi.Config) -> None:
+    spec = _load(config)
+    plan = make_plan(spec, pulumi.get_stack())
+    intentions = _look(config, spec, plan)
+    lab = config.get_bool("lab", default=False)
+    remote = Remote(config, intentions.notes, "lab" if lab else "real")
+    report = COMPOSE[spec.environment.kind](plan, remote, intentions.run)
+    pulumi.export("verdict", report.verdict)
+    pulumi.export("cluster", spec.name)
+
+
+def _load(config: pulumi.Config) -> ClusterSpec:
+    value = cast("Json", config.get_object("cluster"))
+    checked = check_config_value(value, Path(f"Pulumi.{pulumi.get_stack()}.yaml"))
+    spec = checked.spec_or_raise()
+    for warning in checked.problems:
+        pulumi.log.warn(render_problem(warning))
+    return spec
+
+
+def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intentions:
+    observe = cast("Observe", _setting(config, "observe", "always"))
+    secrets = {name: config.require(name) for name in secret_names(spec)}
+    facts = observe_site(plan, secrets) if observe == "always" else {}
+    accept = cast("Literal['changed', 'always']", _setting(config, "accept", "changed"))
+    intentions = intend(plan, read_own_state(), facts, accept)
+    refused = refusals(plan, intentions.drifts)
+    refused += disruptions_refused(spec, plan, intentions.drifts, facts)
+    if refused:
+        raise pulumi.RunError("\n".join(refused))
+    _tell(observe, intentions)
+    return intentions
+
+
+def _setting(config: pulumi.Config, key: str, default: str) -> str:
+    """A switch of one run: the environment wins over the file, so that no run edits the file."""
+    return os.environ.get(f"RAILYARD_{key.upper()}") or config.get(key) or default
+
+
+def _tell(observe: Observe, intentions: Intentions) -> None:
+    if observe == "never":
+        pulumi.log.info("not observed: railyard:observe is never; drift on devices is not seen")
+    for drift in intentions.drifts:
+        if drift.unreachable is not None:
+            pulumi.log.warn(f"{drift.device}: not observed: {drift.unreachable}")
+        for difference in drift.differences:
+            pulumi.log.info(f"{drift.device}: drift: {difference}")

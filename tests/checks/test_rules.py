@@ -1,0 +1,120 @@
+"""Rules in cases that one file a rule does not show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.checks.site import check_site
+from components.model.cluster import ClusterSpec
+from components.model.load import load_site
+from components.model.problem import Json
+from components.model.yaml_text import parse_yaml
+from components.operators.versions import find_line, parse_k3s, parse_numbers
+from tests.checks.invalid_files import FOLDER
+
+
+def _site(*edits: tuple[str, str]) -> ClusterSpec:
+    text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return ClusterSpec.model_validate(parse_yaml(text, "site.yaml").value)
+
+
+def _rules(*edits: tuple[str, str]) -> set[str]:
+    return {problem.rule for problem in check_site(_site(*edits))}
+
+
+@pytest.mark.parametrize(
+    ("edits", "broken"),
+    [
+        # The chain compares what really follows: lowering one link must lower all before it.
+        ((("mtu_bytes: 9000", "mtu_bytes: 9000, port_mtu_bytes: 9000"),), set[str]()),
+        ((("mtu_bytes: 9000", "mtu_bytes: 9000, port_mtu_bytes: 8999"),), {"mtu-chain"}),
+        ((("vfs: 8", "vfs: 8, mtu_bytes: 5000"),), {"mtu-chain"}),
+        ((("vfs: 8", "vfs: 8, mtu_bytes: 5000"), ("sriov, ipam", "sriov, mtu_bytes: 5000, ipam")),
+         set[str]()),
+        # 4192 is the least MTU for a path MTU of 4096.
+        ((("mtu_bytes: 9000", "mtu_bytes: 4192"),), set[str]()),
+        ((("mtu_bytes: 9000", "mtu_bytes: 4191"),), {"rdma-path-mtu"}),
+        # The right traffic class may also be written out.
+        ((("gdr_level", "nccl_ib_tc: 106, gdr_level"),), set[str]()),
+        # A whole other class is good when every layer agrees.
+        ((("priority: 3, traffic_class: 3, dscp: 26", "priority: 4, traffic_class: 4, dscp: 34"),),
+         set[str]()),
+        ((("lossy_ecn", "lossless"),), set[str]()),
+        # DHCP with a server in each rail.
+        ((("ipam: whereabouts", "ipam: dhcp"),
+          ("network: sriov111", "network: sriov111, dhcp_server: 10.10.111.1"),
+          ("network: sriov112", "network: sriov112, dhcp_server: 10.10.112.1")),
+         set[str]()),
+        # A switch port that is written out in full.
+        (((" gpu01/rail-0", " {to: gpu01/rail-0, vlan: 111, mtu_bytes: 9216, mode: trunk}"),),
+         set[str]()),
+        # 127 VFs are the card's limit; two workers then need all 254 addresses of a /24.
+        ((("vfs: 8", "vfs: 127"),), set[str]()),
+        ((("vfs: 8", "vfs: 128"),), {"vf-limit", "subnet-size"}),
+        ((("release: 3.9.2504", "release: 3.8.2000"),), set[str]()),
+        ((("release: 3.9.2504", "release: 3.8.1999"),), {"onyx-release"}),
+        ((("v1.36.3+k3s1", "v1.32.0+k3s2"),), set[str]()),
+        ((("v1.36.3+k3s1", "v1.31.9+k3s1"),), {"version-pair"}),
+    ],
+)  # fmt: skip
+def test_rule_at_its_limit(edits: tuple[tuple[str, str], ...], broken: set[str]) -> None:
+    assert _rules(*edits) == broken
+
+
+@pytest.mark.parametrize(("count", "good"), [(1, True), (2, False), (3, True), (4, False)])
+def test_etcd_members_are_odd(count: int, good: bool) -> None:  # noqa: FBT001 - a table of cases
+    spec = _site()
+    first = spec.servers[0]
+    servers = [
+        first.model_copy(
+            update={
+                "name": f"mgmt{n:02}",
+                "ssh": first.ssh.model_copy(update={"address": f"192.168.1.{n + 100}"}),
+            }
+        )
+        for n in range(count)
+    ]
+    grown = spec.model_copy(update={"hosts": (*servers, *spec.workers)})
+    assert {p.rule for p in check_site(grown)} == (set[str]() if good else {"etcd-members"})
+
+
+def test_managed_switches_are_optional() -> None:
+    assert check_site(_site().model_copy(update={"switches": ()})) == ()
+
+
+def test_key_of_every_accepted_type_is_accepted() -> None:
+    ecdsa = (
+        "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBB8mbqEOByLm3Q6t"
+        "uEKTTyVXyLzBRmvJ/ytLQ1Fq4cYHpWqJmO2mRkZP7l1wRk9VHn8wSxgOoHq9q0u8rC3rj6A="
+    )
+    ed25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr"
+    assert _rules((ed25519, ecdsa)) == set[str]()
+    assert _rules((ed25519, f"{ed25519} root@leaf-01")) == set[str]()
+
+
+def test_versions_are_read_by_number() -> None:
+    assert parse_numbers("3.10.4006") > parse_numbers("3.9.2504")
+    assert parse_k3s("v1.36.3+k3s1") == (1, 36, 3, 1)
+    assert parse_k3s("v1.36") is None
+    assert find_line("v26.3", ()) is None
+
+
+def test_secrets_of_a_stack_file_are_complete(tmp_path: Path) -> None:
+    text = (FOLDER / "secret-value.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "Pulumi.dev.yaml"
+    path.write_text(text, encoding="utf-8")
+    loaded = load_site(path)
+    assert loaded.spec is not None
+    assert loaded.secrets is not None
+    assert loaded.secrets.encrypted == {"k3s_token"}
+    assert loaded.secrets.in_clear == {"switch_password", "cluster"}
+
+
+def test_json_values_are_plain() -> None:
+    value: Json = parse_yaml("a: [1, 2.5, yes, true, null, 0x10, '1', 2001-01-01]", "x").value
+    assert value == {"a": [1, 2.5, "yes", True, None, 16, "1", "2001-01-01"]}

@@ -1,0 +1,245 @@
+"""Read, compare, change, verify, save: against an emulator in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.errors import DeviceError
+from components.fabric.device import every_key
+from components.fabric.exchange import Exchange
+from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.state import PortState, SwitchState, diff_states
+from components.fabric.targets import (
+    dropped,
+    overlay,
+    target_of_apply,
+    target_of_restore,
+    target_of_update,
+)
+from lab.switches.onyx.server import OnyxSwitch
+from tests.fabric.conftest import load_spec, make_switch, talk
+
+DESIRED = plan_fabric(load_spec())[0].desired
+
+
+def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:
+    return exchange.read(every_key(exchange.list_ports(), desired)).state
+
+
+def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
+    return exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines
+
+
+def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tuple[str, ...]:
+    return exchange.converge(
+        owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
+    ).lines
+
+
+def _line(port: int) -> st.SearchStrategy[str]:
+    head = f"interface ethernet 1/{port}"
+    return st.sampled_from(
+        [
+            f"{head} mtu 9216 force",
+            f"{head} mtu 4200 force",
+            f"{head} shutdown",
+            f"{head} description rack-4",
+            f"{head} switchport mode trunk",
+            f"{head} switchport mode hybrid",
+            f"{head} switchport access vlan 10",
+            f"{head} switchport trunk allowed-vlan none",
+            f"{head} switchport trunk allowed-vlan add 10,111",
+            f"{head} switchport hybrid allowed-vlan add 20",
+            f"{head} qos trust L3",
+            f"{head} qos trust both",
+            f"{head} qos rewrite dscp",
+            f"{head} traffic-class 3 congestion-control ecn minimum-absolute 1 maximum-absolute 2",
+            f"{head} traffic-class 3 congestion-control red minimum-relative 9 maximum-relative 90",
+            f"{head} traffic-class 5 congestion-control both minimum-relative 9 maximum-relative 9",
+            f"{head} traffic-class 6 dcb ets strict",
+            f"{head} traffic-class 6 dcb ets wrr 40",
+            f"{head} traffic-class 2 dcb ets strict",
+            f"{head} dcb priority-flow-control mode on force",
+        ]
+    )
+
+
+HISTORIES = st.lists(
+    st.one_of(
+        st.integers(1, 6).flatmap(_line),
+        st.sampled_from(
+            ["vlan 10,20", "vlan 111", "no vlan 111", "dcb priority-flow-control enable force"]
+        ),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(history=HISTORIES)
+def test_whatever_was_there_apply_settles_and_undo_is_exact(history: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        switch = make_switch(Path(folder))
+        for line in ("vlan 10,20,111", *history, "configuration write"):
+            switch.run_line(line)
+        first = switch.snapshot()
+        exchange = talk(switch)
+        baseline = baseline_of(exchange, DESIRED)
+        apply(exchange, DESIRED)
+        assert diff_states(exchange.read(DESIRED).state, DESIRED) == ()
+        assert apply(exchange, DESIRED) == ()
+        for other in ("1/5", "1/6"):
+            found = baseline_of(exchange, DESIRED).ports[other]
+            assert found == baseline.ports[other]
+        restore(exchange, DESIRED, baseline)
+        assert switch.snapshot() == first
+        assert switch.unmodelled == ()
+
+
+def test_lossless_settles_and_undo_is_exact(switch: OnyxSwitch) -> None:
+    desired = plan_fabric(load_spec(mode="lossless"))[0].desired
+    first = switch.snapshot()
+    exchange = talk(switch)
+    baseline = baseline_of(exchange, desired)
+    lines = apply(exchange, desired)
+    assert lines[0] == "roce lossless"
+    assert not any("traffic-class" in line for line in lines), "the one-shot already set those"
+    assert switch.port_view("1/1").pfc_priorities == {3}
+    assert apply(exchange, desired) == ()
+    restore(exchange, desired, baseline)
+    assert switch.snapshot() == first
+
+
+def test_a_port_that_leaves_the_file_gets_its_old_values_back(switch: OnyxSwitch) -> None:
+    exchange = talk(switch)
+    baseline = baseline_of(exchange, DESIRED)
+    factory = switch.stored.running.ports["1/4"].model_copy(deep=True)
+    apply(exchange, DESIRED)
+    fewer = DESIRED.model_copy(
+        update={
+            "vlans": (111,),
+            "ports": {name: DESIRED.ports[name] for name in ("1/1", "1/3")},
+        }
+    )
+    gone = dropped(DESIRED, fewer)
+    exchange.converge(
+        overlay(gone, fewer),
+        lambda r: target_of_update(
+            r.state, fewer, target_of_restore(r.state, gone, baseline, r.vlan_holders)
+        ),
+    )
+    assert switch.stored.running.ports["1/4"] == factory
+    assert sorted(switch.stored.running.vlans) == [1, 111]
+    assert diff_states(exchange.read(fewer).state, fewer) == ()
+
+
+def test_a_vlan_that_somebody_else_uses_by_now_stays(switch: OnyxSwitch) -> None:
+    exchange = talk(switch)
+    baseline = baseline_of(exchange, DESIRED)
+    apply(exchange, DESIRED)
+    switch.run_line("interface ethernet 1/9 switchport access vlan 111")
+    restore(exchange, DESIRED, baseline)
+    assert sorted(switch.stored.running.vlans) == [1, 111]
+    assert switch.stored.running.ports["1/9"].access_vlan == 111
+
+
+@pytest.mark.parametrize(
+    "rejected",
+    ["vlan 112", "allowed-vlan add 112", "qos trust L3", "traffic-class 6", "1/3 mtu", "1/4 no sh"],
+)
+def test_a_rejected_line_puts_everything_back_and_saves_nothing(
+    switch: OnyxSwitch, rejected: str
+) -> None:
+    first = switch.snapshot()
+    switch.fault(["reject", rejected])
+    with pytest.raises(DeviceError) as caught:
+        apply(talk(switch), DESIRED)
+    text = str(caught.value)
+    assert "% Internal error: the command failed" in text
+    assert rejected in text
+    assert "not saved" in text
+    if "no sh" not in rejected:  # else the line that puts the port up again is refused as well
+        assert "the previous values were put back" in text
+        assert switch.snapshot() == first
+    assert switch.stored.saved.ports["1/1"].mtu_bytes == 1500
+
+
+def test_a_full_disk_is_no_success(switch: OnyxSwitch) -> None:
+    first = switch.snapshot()
+    switch.fault(["disk-full", "on"])
+    with pytest.raises(DeviceError, match="No space left on device"):
+        apply(talk(switch), DESIRED)
+    assert switch.snapshot() == first
+
+
+def test_a_line_that_does_nothing_is_found_by_reading_again(
+    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = switch.snapshot()
+    run: Callable[[str], str] = talk(switch).session.run
+
+    def deaf(line: str) -> str:
+        return "" if line.endswith("qos trust L3") else run(line)
+
+    exchange = talk(switch)
+    monkeypatch.setattr(exchange.session, "run", deaf)
+    with pytest.raises(DeviceError, match="took every line and still differs") as caught:
+        apply(exchange, DESIRED)
+    assert "interface ethernet 1/1-1/4 qos trust L3" in str(caught.value)
+    assert switch.snapshot() == first
+
+
+def test_an_answer_that_cannot_be_read_is_shown_raw(
+    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = talk(switch)
+    run = exchange.session.run
+
+    def strange(line: str) -> str:
+        return "Trust: yes, a lot\n" if line.startswith("show qos") else run(line)
+
+    monkeypatch.setattr(exchange.session, "run", strange)
+    with pytest.raises(DeviceError, match="Trust: yes, a lot"):
+        apply(exchange, DESIRED)
+
+
+def test_drift_is_told_in_words(switch: OnyxSwitch, plan: SwitchPlan) -> None:
+    exchange = talk(switch)
+    apply(exchange, plan.desired)
+    switch.fault(["mtu", "1/2", "1500"])
+    switch.fault(["trust", "1/3", "L2"])
+    found = [str(each) for each in diff_states(exchange.read(DESIRED).state, DESIRED)]
+    assert found == [
+        "mtu_bytes of port 1/2 is 1500, want 9216",
+        "trust of port 1/3 is L2, want L3",
+    ]
+    assert apply(exchange, DESIRED) == (
+        "interface ethernet 1/3 qos trust L3",
+        "interface ethernet 1/2 shutdown",
+        "interface ethernet 1/2 mtu 9216",
+        "interface ethernet 1/2 no shutdown",
+    )
+
+
+def test_counters_tell_the_class(switch: OnyxSwitch) -> None:
+    switch.add_counters("1/1", 0, rx_bytes=5, tx_bytes=6)
+    switch.add_counters("1/1", 3, rx_bytes=1000, tx_bytes=2000, ecn_marked=4)
+    switch.add_discards("1/1", 7)
+    found = talk(switch).read_counters(["1/1"])["1/1"]
+    assert {n: (c.rx_bytes, c.tx_bytes) for n, c in found.by_priority.items() if c.rx_bytes} == {
+        0: (5, 6),
+        3: (1000, 2000),
+    }
+    assert (found.ecn_marked, found.rx_discards) == (4, 7)
+
+
+def test_an_empty_wish_changes_nothing(switch: OnyxSwitch) -> None:
+    first = switch.snapshot()
+    assert apply(talk(switch), SwitchState(ports={"1/1": PortState()})) == ()
+    assert switch.snapshot() == first

@@ -1,0 +1,138 @@
+"""The lines that lead from one state to another: goldens, order, and what they interrupt."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.fabric.drivers.onyx_actions import (
+    collapse_ports,
+    collapse_vlans,
+    flatten,
+    interruptions,
+    plan_changes,
+)
+from components.fabric.state import EcnState, PortState, SwitchState
+
+NO_ECN = PortState(ecn={3: None})
+
+
+def _lines(actual: PortState, target: PortState) -> list[str]:
+    changes = plan_changes(SwitchState(ports={"1/1": actual}), SwitchState(ports={"1/1": target}))
+    return [line.removeprefix("interface ethernet 1/1 ") for line in flatten(changes)]
+
+
+def test_the_line_of_the_roce_guide_is_rendered_literally() -> None:
+    """Seed 000 types exactly this line, for the three ports of its control plane and workers."""
+    ports = ("1/1", "1/2", "1/3")
+    marked = PortState(ecn={3: EcnState(min_kib=150, max_kib=1500)})
+    changes = plan_changes(
+        SwitchState(ports=dict.fromkeys(ports, NO_ECN)),
+        SwitchState(ports=dict.fromkeys(ports, marked)),
+    )
+    golden = (
+        "interface ethernet 1/1-1/3 traffic-class 3 congestion-control ecn "
+        "minimum-absolute 150 maximum-absolute 1500"
+    )
+    assert flatten(changes) == (golden,)
+    assert interruptions(changes) == ()
+
+
+def test_a_new_mtu_shuts_only_the_ports_that_differ() -> None:
+    actual = {"1/1": 9216, "1/2": 1500, "1/3": 9216}
+    changes = plan_changes(
+        SwitchState(ports={n: PortState(mtu_bytes=m, admin_up=True) for n, m in actual.items()}),
+        SwitchState(ports=dict.fromkeys(actual, PortState(mtu_bytes=9216, admin_up=True))),
+    )
+    assert flatten(changes) == (
+        "interface ethernet 1/2 shutdown",
+        "interface ethernet 1/2 mtu 9216",
+        "interface ethernet 1/2 no shutdown",
+    )
+    assert interruptions(changes) == ("port 1/2 flaps",)
+
+
+def test_a_port_that_a_killed_run_left_shut_comes_up_again() -> None:
+    shut = PortState(mtu_bytes=1500, admin_up=False)
+    wanted = PortState(mtu_bytes=9216, admin_up=True)
+    assert _lines(shut, wanted) == ["mtu 9216", "no shutdown"]
+
+
+@pytest.mark.parametrize(
+    ("actual", "target", "lines"),
+    [
+        (
+            PortState(mode="access", access_vlan=1),
+            PortState(mode="trunk", trunk_vlans=(111,)),
+            [
+                "switchport mode trunk",
+                "switchport trunk allowed-vlan none",
+                "switchport trunk allowed-vlan add 111",
+            ],
+        ),
+        (
+            PortState(mode="trunk", trunk_vlans=(10, 111)),
+            PortState(mode="trunk", trunk_vlans=(10, 112)),
+            ["switchport trunk allowed-vlan add 112", "switchport trunk allowed-vlan remove 111"],
+        ),
+        (PortState(mode="trunk", trunk_vlans="all"), PortState(trunk_vlans="all"), []),
+        (
+            PortState(mode="trunk", trunk_vlans=(111,)),
+            PortState(mode="access", access_vlan=1),
+            ["no switchport force"],
+        ),
+        (
+            PortState(mode="access", access_vlan=1),
+            PortState(mode="access", access_vlan=111),
+            ["switchport access vlan 111"],
+        ),
+        (
+            PortState(strict_classes=(6,)),
+            PortState(strict_classes=(), wrr_weights={6: 12}),
+            ["traffic-class 6 dcb ets wrr 12"],
+        ),
+        (
+            PortState(ecn={3: EcnState(min_kib=150, max_kib=1500)}),
+            PortState(ecn={3: EcnState(min_kib=9, max_kib=90, kind="red", relative=True)}),
+            ["traffic-class 3 congestion-control red minimum-relative 9 maximum-relative 90"],
+        ),
+        (
+            PortState(ecn={3: EcnState(min_kib=1, max_kib=2)}),
+            NO_ECN,
+            ["no traffic-class 3 congestion-control"],
+        ),
+        (PortState(pfc=True), PortState(pfc=False), ["no dcb priority-flow-control mode force"]),
+    ],
+)
+def test_one_setting_at_a_time(actual: PortState, target: PortState, lines: list[str]) -> None:
+    assert _lines(actual, target) == lines
+
+
+def test_vlans_come_before_the_ports_that_name_them_and_go_after() -> None:
+    one = SwitchState(vlans=(1, 112), ports={"1/1": PortState(mode="access", access_vlan=112)})
+    other = SwitchState(vlans=(1, 111), ports={"1/1": PortState(mode="access", access_vlan=111)})
+    assert flatten(plan_changes(one, other)) == (
+        "vlan 111",
+        "exit",
+        "interface ethernet 1/1 switchport access vlan 111",
+        "no vlan 112",
+    )
+
+
+def test_the_one_shot_runs_alone_and_only_when_the_mode_differs() -> None:
+    wanted = SwitchState(roce="lossless", ports={"1/1": PortState(trust="L3")})
+    here = SwitchState(roce="none", ports={"1/1": PortState(trust="L2")})
+    changes = plan_changes(here, wanted)
+    assert flatten(changes) == ("roce lossless",)
+    assert changes[0].settles
+    same = SwitchState(roce="lossless", ports={"1/1": PortState(trust="L3")})
+    assert plan_changes(same, wanted) == ()
+
+
+def test_ranges() -> None:
+    assert collapse_ports(["1/10", "1/2", "1/1", "1/9", "1/4/1", "1/4/2"]) == [
+        "1/1-1/2",
+        "1/4/1",
+        "1/4/2",
+        "1/9-1/10",
+    ]
+    assert collapse_vlans([112, 10, 111]) == "10,111-112"

@@ -1,0 +1,65 @@
+"""The plan of the example site, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.errors import SpecError
+from components.fabric.models.switch_model import parse_release
+from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.state import EcnState
+from tests.fabric.conftest import load_spec
+
+
+def test_the_example_site(plan: SwitchPlan) -> None:
+    assert plan.desired.vlans == (111, 112)
+    port = plan.desired.ports["1/2"]
+    assert (port.mode, port.trunk_vlans, port.mtu_bytes) == ("trunk", (112,), 9216)
+    assert port.ecn == {3: EcnState(min_kib=150, max_kib=1500)}
+    assert (port.trust, port.strict_classes, port.pfc) == ("L3", (6,), None)
+    assert plan.desired.roce is None
+    assert plan.endpoint.password_secret == "switch_password"
+
+
+def test_the_commands_that_a_person_sees(plan: SwitchPlan) -> None:
+    lines = plan.commands_from_factory
+    assert (lines[:2], lines[-1]) == (("enable", "configure terminal"), "configuration write")
+    assert "interface ethernet 1/1-1/4 qos trust L3" in lines
+    assert (
+        "interface ethernet 1/1-1/4 traffic-class 3 congestion-control ecn "
+        "minimum-absolute 150 maximum-absolute 1500"
+    ) in lines
+
+
+def test_a_plan_survives_json(plan: SwitchPlan) -> None:
+    assert SwitchPlan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_lossless_asks_for_the_one_shot_and_pfc() -> None:
+    plan = plan_fabric(load_spec(mode="lossless"))[0]
+    assert (plan.desired.roce, plan.desired.pfc_priorities) == ("lossless", (3,))
+    assert plan.desired.ports["1/1"].pfc is True
+    assert "roce lossless" in plan.commands_from_factory
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"mode": "lossless", "priority": 4}, "priority 3 only"),
+        ({"port_mtu_bytes": 9700}, "outside 1500-9612"),
+    ],
+)
+def test_what_the_switch_cannot_do_is_refused(change: dict[str, object], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        plan_fabric(load_spec(**change))
+
+
+def test_an_unknown_model_names_those_there_are() -> None:
+    spec = load_spec()
+    switch = spec.switches[0].model_copy(update={"model": "SN9999"})
+    with pytest.raises(SpecError, match="SN2700"):
+        plan_fabric(spec.model_copy(update={"switches": (switch,)}))
+
+
+def test_releases_compare_as_numbers() -> None:
+    assert parse_release("3.10.4006") > parse_release("3.9.2504") > parse_release("3.8")

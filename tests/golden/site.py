@@ -1,0 +1,23 @@
+"""The examples as specs, and changed copies of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from components.model.cluster import ClusterSpec
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@cache
+def load_example(name: str) -> ClusterSpec:
+    text = (EXAMPLES / name / "site.yaml").read_text()
+    return ClusterSpec.model_validate(yaml.safe_load(text))
+
+
+def changed_spec(spec: ClusterSpec, **parts: object) -> ClusterSpec:
+    """A copy with other parts, as if the file had said so."""
+    return spec.model_copy(update=parts)

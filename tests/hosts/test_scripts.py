@@ -1,0 +1,100 @@
+"""The scripts as texts: shellcheck, and that what is sent is complete in itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.hosts.scripts import ScriptName, boot_script_text, script_text, strip_comments
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = sorted((ROOT / "components").glob("*/scripts"))
+FILES = [file for folder in FOLDERS for file in sorted(folder.glob("*.sh"))]
+SHELLCHECK = Path(sys.executable).with_name("shellcheck")
+
+
+def test_there_are_scripts() -> None:
+    assert len(FILES) >= 10
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.parent.name}-{file.name}")
+def test_shellcheck_has_nothing_to_say(file: Path) -> None:
+    done = subprocess.run(
+        [str(SHELLCHECK), "-x", "-P", str(file.parent), str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+NAMES: tuple[ScriptName, ...] = ("observe", "converge", "undo")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sent_script_parses_and_loads_no_other_file(name: ScriptName) -> None:
+    text = script_text(name)
+    assert ". ./" not in text
+    done = subprocess.run(
+        ["/bin/sh", "-n"], input=text, capture_output=True, text=True, timeout=10, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_boot_script_parses() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-n"],
+        input=boot_script_text(),
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_converge_installs_exactly_the_planned_boot_script() -> None:
+    head = script_text("converge").split('eval "$library"')[0]
+    done = subprocess.run(
+        ["/bin/sh"],
+        input=f"{head}printf '%s\\n' \"$boot_script_text\"",
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+    )
+    assert done.stdout == boot_script_text()
+
+
+def test_only_whole_comment_lines_are_stripped() -> None:
+    assert strip_comments("# a\n\necho '# b' # c\n  # d\n") == "echo '# b' # c\n"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "reason"),
+    [
+        ("stack=dev\nnic.0000:05:00.0.vfs=many\n", "'many' is no value of nic.0000:05:00.0.vfs"),
+        ("stack=dev\nnic.0000:05:00.0.mtu_bytes=99999\n", "'99999' is no value"),
+        ("stack=dev\nuser.root;id.uid=1010\n", "'user.root;id.uid' is no setting of a host"),
+        ("stack=dev\nhosts.gpu01=$(reboot)\n", "'$(reboot)' is no value of hosts.gpu01"),
+        ("stack=../etc\n", "bad stack name '../etc'"),
+        ("stack=dev\nnonsense\n", "'nonsense' is no key=value line"),
+        ("hostname=gpu01\n", "stdin has no stack= line"),
+    ],
+)
+def test_converge_refuses_what_it_does_not_understand(stdin: str, reason: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", script_text("converge")],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert "changed before this: nothing" in done.stderr

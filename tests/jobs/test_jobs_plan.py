@@ -1,0 +1,168 @@
+"""Operator values, the MPI operator's manifest and the probes of the example."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from components.jobs.plan import JobsPlan, number_objects, plan_jobs
+from components.kubernetes.vendored import load_vendored, pack
+from components.model.cluster import ClusterSpec
+from components.operators.plan import plan_operators
+from tests.golden.files import check_golden
+from tests.golden.site import changed_spec, load_example
+
+
+@pytest.fixture
+def spec() -> ClusterSpec:
+    return load_example("dgx-roce")
+
+
+@pytest.fixture
+def plan(spec: ClusterSpec) -> JobsPlan:
+    return plan_jobs(spec)
+
+
+def bodies_of(plan: JobsPlan, probe: int, run: int = 7) -> list[Any]:
+    return [*number_objects(plan.probes[probe], run)]
+
+
+def test_probes_are_as_before(plan: JobsPlan) -> None:
+    bodies = [body for probe in plan.probes for body in probe.objects]
+    check_golden("dgx-roce/jobs/probes.yaml", yaml.safe_dump_all(bodies, sort_keys=True))
+
+
+def test_operator_values_are_as_before(spec: ClusterSpec) -> None:
+    values = {chart.release: chart.values for chart in plan_operators(spec).charts}
+    check_golden("dgx-roce/operators/values.yaml", yaml.safe_dump(values, sort_keys=True))
+
+
+def test_the_gpu_gate_waits_for_the_operators_own_word(spec: ClusterSpec) -> None:
+    gate = plan_operators(spec).manifests[0]
+    assert gate.kind == "ClusterPolicyPatch"
+    metadata: Any = gate.body["metadata"]
+    assert metadata["annotations"]["pulumi.com/waitFor"] == "jsonpath={.status.state}=ready"
+    assert "namespace" not in metadata
+
+
+def test_without_a_gpu_operator_nothing_is_installed(spec: ClusterSpec) -> None:
+    bare = changed_spec(spec, operators=spec.operators.model_copy(update={"gpu": None}))
+    assert plan_operators(bare).charts == ()
+    assert plan_operators(bare).manifests == ()
+
+
+def test_every_rail_and_all_ranks_are_proven(spec: ClusterSpec, plan: JobsPlan) -> None:
+    assert [probe.probe.name for probe in plan.probes] == [
+        "perftest-rail-0-gpu01-gpu02",
+        "perftest-rail-1-gpu01-gpu02",
+        "nccl-all-reduce",
+    ]
+    assert plan.probes[2].probe.ranks == sum(host.gpus for host in spec.workers) == 16
+
+
+def test_one_traffic_class_in_every_probe(spec: ClusterSpec) -> None:
+    marked = changed_spec(spec, rdma=spec.rdma.model_copy(update={"dscp": 46}))
+    plan = plan_jobs(marked)
+    for probe in plan.probes[:2]:
+        assert probe.command[probe.command.index("-T") + 1] == "186"
+    assert "NCCL_IB_TC=186" in plan.probes[2].command
+    worker = bodies_of(plan, 2)[0]["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert {"name": "NCCL_IB_TC", "value": "186"} in worker["containers"][0]["env"]
+
+
+def test_the_gid_index_is_set_only_where_the_file_says_so(spec: ClusterSpec) -> None:
+    assert "NCCL_IB_GID_INDEX" not in " ".join(plan_jobs(spec).probes[2].command)
+    jobs = spec.jobs.model_copy(update={"gid_index": 5})
+    assert "NCCL_IB_GID_INDEX=5" in plan_jobs(changed_spec(spec, jobs=jobs)).probes[2].command
+
+
+def test_the_mpi_job_asks_for_what_the_rails_publish(plan: JobsPlan) -> None:
+    body = bodies_of(plan, 2)[0]
+    assert body["metadata"]["name"] == "nccl-all-reduce-7"
+    assert body["spec"]["slotsPerWorker"] == 8
+    assert body["spec"]["launcherCreationPolicy"] == "WaitForWorkersReady"
+    template = body["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
+    networks = template["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"]
+    assert networks == "sriov111,sriov112"
+    container = template["spec"]["containers"][0]
+    assert container["resources"]["limits"] == {
+        "intel.com/sriov_111": 1,
+        "intel.com/sriov_112": 1,
+        "nvidia.com/gpu": 8,
+    }
+    assert container["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
+
+
+def test_the_client_knows_its_servers_address_and_both_run_where_planned(plan: JobsPlan) -> None:
+    server, client = bodies_of(plan, 0)
+    assert plan.probes[0].watched == 1
+    texts = [
+        body["spec"]["template"]["spec"]["containers"][0]["command"][2] for body in (server, client)
+    ]
+    assert not re.search(r"\d+\.\d+\.\d+\.\d+", texts[0])
+    assert re.findall(r"\d+\.\d+\.\d+\.\d+", texts[1]) == ["10.10.111.254"]
+    nodes = [body["spec"]["template"]["spec"]["nodeSelector"] for body in (server, client)]
+    assert nodes == [{"kubernetes.io/hostname": "gpu02"}, {"kubernetes.io/hostname": "gpu01"}]
+
+
+def test_every_name_of_a_run_is_numbered_and_fits(plan: JobsPlan) -> None:
+    for index in range(len(plan.probes)):
+        for body in bodies_of(plan, index, run=12345):
+            assert body["metadata"]["name"].endswith("-12345")
+            assert len(body["metadata"]["name"]) <= 63
+            assert "RUN-NUMBER" not in json.dumps(body)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_pods_scripts_parse(plan: JobsPlan, which: int) -> None:
+    body = bodies_of(plan, 0)[which]
+    script = body["spec"]["template"]["spec"]["containers"][0]["command"][2]
+    assert "ib_write_bw_call" not in script
+    done = subprocess.run(
+        ["/bin/sh", "-n"], input=script, capture_output=True, text=True, timeout=10, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_the_mpi_operator_no_all_reduce_is_planned(spec: ClusterSpec) -> None:
+    jobs = spec.jobs.model_copy(update={"mpi_operator": False})
+    plan = plan_jobs(changed_spec(spec, jobs=jobs))
+    assert plan.manifests == ()
+    assert {probe.probe.kind for probe in plan.probes} == {"perftest"}
+
+
+def test_the_mpi_operators_objects_come_in_order(plan: JobsPlan) -> None:
+    kinds = [manifest.kind for manifest in plan.manifests]
+    assert kinds[0] == "Namespace"
+    assert kinds[-1] == "Deployment"
+    assert [m.group for m in plan.manifests] == sorted(m.group for m in plan.manifests)
+    crd: Any = next(m.body for m in plan.manifests if m.kind == "CustomResourceDefinition")
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert set(schema["properties"]) >= {"slotsPerWorker", "launcherCreationPolicy", "runPolicy"}
+
+
+def test_packing_drops_prose_and_keeps_a_property_called_description() -> None:
+    text = """
+kind: CustomResourceDefinition
+spec:
+  schema:
+    description: prose
+    properties:
+      description: {type: string, description: prose}
+"""
+    import gzip  # noqa: PLC0415 - needed here alone
+
+    packed = json.loads(gzip.decompress(pack(text)))
+    assert packed[0]["spec"]["schema"] == {"properties": {"description": {"type": "string"}}}
+    assert pack(text) == pack(text)
+
+
+def test_vendored_files_hold_what_their_names_say() -> None:
+    operator: Any = load_vendored("components.jobs", "mpi-operator-v0.8.2.json.gz")[-1]
+    image = operator["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert image == "mpioperator/mpi-operator:0.8.2"

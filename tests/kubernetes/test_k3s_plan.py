@@ -1,0 +1,96 @@
+"""The K3s plan of the example: order, configuration files, secrets, and golden lines."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from components.errors import Bug
+from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.planes.k3s import render_config, render_registries
+from components.model.cluster import ClusterSpec
+from tests.golden.files import check_golden
+from tests.golden.site import changed_spec, load_example
+
+
+@pytest.fixture
+def spec() -> ClusterSpec:
+    return load_example("dgx-roce")
+
+
+def test_stdin_of_each_install_is_as_before(spec: ClusterSpec) -> None:
+    plan = plan_kubernetes(spec, "dev")
+    for step in (*plan.servers, *plan.agents):
+        check_golden(f"dgx-roce/kubernetes/{step.name}.stdin", step.desired)
+
+
+def test_a_node_has_its_token_before_its_install_and_access_comes_last(spec: ClusterSpec) -> None:
+    plan = plan_kubernetes(spec)
+    order = [step.name for step in plan.steps]
+    for step in (*plan.servers, *plan.agents):
+        token = plan.token_of(step)
+        assert token is not None
+        assert order.index(token.name) < order.index(step.name)
+    assert order[-1] == "mgmt01-cluster-access"
+
+
+def test_the_token_is_named_and_never_written(spec: ClusterSpec) -> None:
+    plan = plan_kubernetes(spec)
+    assert {token.secret_stdin for token in plan.tokens} == {"k3s_token"}
+    assert {token.desired for token in plan.tokens} == {""}
+    assert [step.name for step in plan.steps if step.secret_stdout] == ["mgmt01-cluster-access"]
+
+
+def test_access_changes_only_with_the_identity_of_the_cluster(spec: ClusterSpec) -> None:
+    other = spec.kubernetes.model_copy(update={"version": "v1.37.1+k3s1"})
+    before, after = plan_kubernetes(spec), plan_kubernetes(changed_spec(spec, kubernetes=other))
+    assert before.access == after.access
+    assert before.servers != after.servers
+
+
+def test_an_agent_joins_the_first_server_at_its_node_address(spec: ClusterSpec) -> None:
+    config = yaml.safe_load(render_config(spec, spec.workers[0]))
+    assert config == {
+        "default-runtime": "nvidia",
+        "node-ip": "192.168.2.11",
+        "node-name": "gpu01",
+        "server": "https://192.168.1.10:6443",
+        "token-file": "/etc/rancher/k3s/token",
+    }
+
+
+def test_the_runtime_is_left_alone_where_the_operator_brings_it(spec: ClusterSpec) -> None:
+    gpu = spec.operators.gpu
+    assert gpu is not None
+    operators = spec.operators.model_copy(
+        update={"gpu": gpu.model_copy(update={"driver": "operator"})}
+    )
+    config = yaml.safe_load(render_config(changed_spec(spec, operators=operators), spec.workers[0]))
+    assert "default-runtime" not in config
+
+
+def test_more_servers_join_the_first_and_stand_in_the_certificate(spec: ClusterSpec) -> None:
+    hosts = tuple(host.model_copy(update={"role": "control_plane"}) for host in spec.hosts)
+    three = changed_spec(spec, hosts=hosts)
+    first, second, _ = (yaml.safe_load(render_config(three, host)) for host in three.servers)
+    assert first["cluster-init"] is True
+    assert "server" not in first
+    assert second["server"] == "https://192.168.1.10:6443"
+    assert "cluster-init" not in second
+    assert first["tls-san"] == second["tls-san"]
+    assert {host.address for host in hosts} <= set(first["tls-san"])
+    # K3s refuses a server whose critical values differ from the first one's.
+    for key in ("cluster-cidr", "service-cidr", "disable"):
+        assert first[key] == second[key]
+
+
+def test_a_site_without_servers_is_our_mistake_here(spec: ClusterSpec) -> None:
+    with pytest.raises(Bug):
+        plan_kubernetes(changed_spec(spec, hosts=spec.workers))
+
+
+def test_the_mirror_is_served_over_plain_http() -> None:
+    assert yaml.safe_load(render_registries("192.168.100.10:5000")) == {
+        "mirrors": {"192.168.100.10:5000": {"endpoint": ["http://192.168.100.10:5000"]}}
+    }
+    assert render_registries(None) == ""

@@ -1,0 +1,106 @@
+"""A lab with the hosts of the example and no switch: what the host tests talk to over real SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from pydantic import TypeAdapter
+
+from components.hosts.plan import HostPlan, observe_script, plan_hosts
+from components.hosts.state import HostState, diff_states, parse_state
+from components.model.cluster import ClusterSpec
+from components.remote.difference import Difference
+from components.remote.host_session import HostAnswer, run_on_host
+from components.remote.script import render_remote_command
+from components.remote.step import RemoteStep
+from lab import control
+from lab.cluster.artefact import checksums
+from lab.hosts.lab_file import LabFile
+from lab.keys import client_key
+from lab.site import lab_file, load_document, overlay
+
+PROJECT = Path(__file__).parents[2]
+EXAMPLE = PROJECT / "examples" / "dgx-roce" / "site.yaml"
+STEP_DEADLINE_S = 120.0
+
+
+def load_spec(stack: str) -> ClusterSpec:
+    document = overlay(load_document(EXAMPLE), stack, checksums())
+    return ClusterSpec.model_validate(document)
+
+
+@dataclass(frozen=True, slots=True)
+class HostLab:
+    """The running lab, its site, and the ways in which Railyard touches a host."""
+
+    stack: str
+    root: Path
+    spec: ClusterSpec
+
+    def plan(self, name: str, spec: ClusterSpec | None = None) -> HostPlan:
+        plans = plan_hosts(spec or self.spec, self.stack)
+        return next(plan for plan in plans if plan.name == name)
+
+    def ask(self, **body: object) -> dict[str, object]:
+        return control.request(self.root / "control.sock", body)
+
+    def fault(self, host: str, *args: str) -> None:
+        self.ask(op="fault", device=host, args=list(args))
+
+    def snapshot(self, host: str) -> object:
+        answer = cast("dict[str, dict[str, dict[str, object]]]", self.ask(op="snapshot"))
+        return answer["snapshot"]["hosts"][host]
+
+    def run(self, plan: HostPlan | RemoteStep, script: str, stdin: str) -> HostAnswer:
+        return asyncio.run(
+            run_on_host(
+                plan.endpoint,
+                client_key(self.stack).private_openssh,
+                render_remote_command(script, STEP_DEADLINE_S),
+                stdin=stdin,
+                deadline_s=STEP_DEADLINE_S,
+            )
+        )
+
+    def apply(self, plan: HostPlan, stdin: str | None = None) -> HostAnswer:
+        step: RemoteStep = plan.converge
+        return self.run(plan, step.apply, step.desired if stdin is None else stdin)
+
+    def undo(self, plan: HostPlan) -> HostAnswer:
+        assert plan.converge.undo is not None
+        return self.run(plan, plan.converge.undo, plan.converge.desired)
+
+    def observe(self, plan: HostPlan) -> HostState:
+        answer = self.run(plan, observe_script(), plan.desired.render())
+        assert answer.exit_status == 0, answer.stderr
+        return parse_state(answer.stdout)
+
+    def drift(self, plan: HostPlan) -> tuple[Difference, ...]:
+        return diff_states(self.observe(plan), plan.desired)
+
+    def sh(self, plan: HostPlan, script: str) -> str:
+        """Do something on a host by hand, as root."""
+        answer = self.run(plan, script, "")
+        assert answer.exit_status == 0, answer.stderr
+        return answer.stdout
+
+
+@contextmanager
+def running_hosts(stack: str, root: Path, cache: Path | None = None) -> Generator[HostLab]:
+    spec = load_spec(stack)
+    places = (PROJECT, cache or root / "cache", Path(sys.executable))
+    lab = replace(lab_file(spec, stack, places), root=root, switches=())
+    root.mkdir(parents=True, exist_ok=True)
+    file = root / "lab.json"
+    file.write_bytes(TypeAdapter(LabFile).dump_json(lab))
+    control.start(file)
+    try:
+        yield HostLab(stack, root, spec)
+    finally:
+        control.stop(root)

@@ -1,0 +1,148 @@
+"""The pod network of the example: relations between its objects, and golden manifests."""
+
+from __future__ import annotations
+
+import json
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+import yaml
+
+from components.errors import SpecError
+from components.kubernetes.manifest import Manifest
+from components.model.cluster import ClusterSpec
+from components.pod_network.plan import plan_pod_network
+from components.pod_network.sriov import probe_address
+from tests.golden.files import check_golden
+from tests.golden.site import changed_spec, load_example
+
+
+@pytest.fixture
+def spec() -> ClusterSpec:
+    return load_example("dgx-roce")
+
+
+def of_kind(spec: ClusterSpec, kind: str) -> list[Any]:
+    return [m.body for m in plan_pod_network(spec).manifests if m.kind == kind]
+
+
+def as_text(manifests: tuple[Manifest, ...]) -> str:
+    return yaml.safe_dump_all([manifest.body for manifest in manifests], sort_keys=True)
+
+
+def test_manifests_are_as_before(spec: ClusterSpec) -> None:
+    manifests = plan_pod_network(spec).manifests
+    ours = tuple(m for m in manifests if m.kind != "CustomResourceDefinition")
+    check_golden("dgx-roce/pod_network/manifests.yaml", as_text(ours))
+
+
+def test_groups_never_fall_and_resource_names_are_unique(spec: ClusterSpec) -> None:
+    manifests = plan_pod_network(spec).manifests
+    groups = [manifest.group for manifest in manifests]
+    assert groups == sorted(groups)
+    assert len({manifest.resource_name for manifest in manifests}) == len(manifests)
+
+
+def test_the_seeds_resources_and_attachments_are_there(spec: ClusterSpec) -> None:
+    names = [body["metadata"]["name"] for body in of_kind(spec, "NetworkAttachmentDefinition")]
+    assert names == ["sriov111", "sriov111-probe", "sriov112", "sriov112-probe"]
+    config = json.loads(of_kind(spec, "ConfigMap")[0]["data"]["config.json"])
+    assert config["resourceList"][0] == {
+        "resourceName": "sriov_111",
+        "resourcePrefix": "intel.com",
+        "selectors": [
+            {"vendors": ["15b3"], "devices": ["1018"], "pfNames": ["enp5s0"], "isRdma": True}
+        ],
+    }
+
+
+def test_attachment_resource_and_rail_agree(spec: ClusterSpec) -> None:
+    published = {
+        f"{entry['resourcePrefix']}/{entry['resourceName']}"
+        for entry in json.loads(of_kind(spec, "ConfigMap")[0]["data"]["config.json"])[
+            "resourceList"
+        ]
+    }
+    for body in of_kind(spec, "NetworkAttachmentDefinition"):
+        name = body["metadata"]["name"]
+        rail = next(rail for rail in spec.rails if name.startswith(rail.network))
+        config = json.loads(body["spec"]["config"])
+        resource = body["metadata"]["annotations"]["k8s.v1.cni.cncf.io/resourceName"]
+        assert resource in published
+        assert resource == f"intel.com/{rail.resource}"
+        assert config["vlan"] == rail.vlan
+        assert config["ipam"]["range"] == str(rail.subnet)
+        assert config["name"] == name
+        assert (config["spoofchk"], config["trust"]) == ("off", "on")
+        assert "vlanQoS" not in config
+
+
+def test_jobs_never_get_the_address_of_the_probes_server(spec: ClusterSpec) -> None:
+    bodies = {b["metadata"]["name"]: b for b in of_kind(spec, "NetworkAttachmentDefinition")}
+    for rail in spec.rails:
+        jobs = json.loads(bodies[rail.network]["spec"]["config"])["ipam"]
+        probe = json.loads(bodies[f"{rail.network}-probe"]["spec"]["config"])["ipam"]
+        assert jobs["exclude"] == [f"{probe['range_start']}/32"]
+        assert probe["range_start"] == probe["range_end"] == str(probe_address(rail))
+        assert IPv4Address(probe["range_start"]) in rail.subnet
+
+
+def test_every_image_has_an_exact_version(spec: ClusterSpec) -> None:
+    text = as_text(plan_pod_network(spec).manifests)
+    images = [line.split("image: ")[1] for line in text.splitlines() if " image: " in line]
+    assert len(images) == 5
+    assert all(image.rpartition(":v")[2].count(".") == 2 for image in images)
+
+
+def test_cni_parts_use_the_folders_of_k3s(spec: ClusterSpec) -> None:
+    folders = {
+        volume["hostPath"]["path"]
+        for body in of_kind(spec, "DaemonSet")
+        for volume in body["spec"]["template"]["spec"]["volumes"]
+        if "hostPath" in volume and "cni" in volume["name"]
+    }
+    assert folders == {
+        "/var/lib/rancher/k3s/data/cni",
+        "/var/lib/rancher/k3s/agent/etc/cni/net.d",
+    }
+
+
+def test_a_changed_configuration_restarts_the_device_plugin(spec: ClusterSpec) -> None:
+    def digest(site: ClusterSpec) -> str:
+        plugin = of_kind(site, "DaemonSet")[-1]
+        assert plugin["metadata"]["name"] == "sriov-device-plugin"
+        return plugin["spec"]["template"]["metadata"]["annotations"]["railyard.dev/config-sha256"]
+
+    prefix = spec.pod_network.model_copy(update={"resource_prefix": "nvidia.com"})
+    assert digest(spec) != digest(changed_spec(spec, pod_network=prefix))
+
+
+def test_another_pod_mtu_is_set_by_a_chained_plugin(spec: ClusterSpec) -> None:
+    smaller = changed_spec(
+        spec, pod_network=spec.pod_network.model_copy(update={"mtu_bytes": 4200})
+    )
+    config = json.loads(of_kind(smaller, "NetworkAttachmentDefinition")[0]["spec"]["config"])
+    assert [plugin["type"] for plugin in config["plugins"]] == ["sriov", "tuning"]
+    assert config["plugins"][1]["mtu"] == 4200
+
+
+def test_one_pf_name_on_two_rails_is_refused(spec: ClusterSpec) -> None:
+    gpu02 = spec.hosts[2]
+    first, second = gpu02.nics
+    swapped = gpu02.model_copy(
+        update={
+            "nics": (
+                first.model_copy(update={"rail": second.rail}),
+                second.model_copy(update={"rail": first.rail}),
+            )
+        }
+    )
+    with pytest.raises(SpecError, match="enp5s0 is rail-1 on gpu02 and rail-0 on another host"):
+        plan_pod_network(changed_spec(spec, hosts=(*spec.hosts[:2], swapped)))
+
+
+def test_dhcp_is_refused_with_the_way_out(spec: ClusterSpec) -> None:
+    dhcp = spec.pod_network.model_copy(update={"ipam": "dhcp"})
+    with pytest.raises(SpecError, match="Write ipam: whereabouts"):
+        plan_pod_network(changed_spec(spec, pod_network=dhcp))

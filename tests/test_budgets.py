@@ -1,0 +1,72 @@
+"""The budgets of STYLE.md, held by a test: modules, functions, components, the entry point."""
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULE_LINES = 400
+FUNCTION_LINES = 40
+SPECIAL = {"component.py": 150, "__main__.py": 25}
+
+
+def _tracked(*patterns: str) -> list[Path]:
+    done = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    return [ROOT / line for line in done.stdout.splitlines() if (ROOT / line).exists()]
+
+
+PYTHON = _tracked("*.py")
+PRODUCT = [path for path in PYTHON if path.relative_to(ROOT).parts[0] != "tests"]
+
+
+def test_something_is_measured() -> None:
+    assert len(PRODUCT) > 30
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(ROOT)))
+def test_module_is_within_its_budget(path: Path) -> None:
+    lines = len(path.read_text().splitlines())
+    own = path.name if path.relative_to(ROOT).parts[0] != "lab" else ""
+    assert lines <= SPECIAL.get(own, MODULE_LINES)
+
+
+def _functions(path: Path) -> list[tuple[str, int]]:
+    tree = ast.parse(path.read_text())
+    return [
+        (node.name, (node.end_lineno or node.lineno) - node.body[0].lineno + 1)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_functions_are_within_their_budget(path: Path) -> None:
+    too_long = [(name, lines) for name, lines in _functions(path) if lines > FUNCTION_LINES]
+    assert too_long == []
+
+
+def test_names_say_what_a_module_is_about() -> None:
+    banned = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py"}
+    assert [path for path in PYTHON if path.name in banned] == []
+
+
+def test_shell_scripts_are_clean() -> None:
+    scripts = _tracked("*.sh", ".ci/run")
+    assert scripts
+    done = subprocess.run(
+        [ROOT / ".venv/bin/shellcheck", *scripts],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.stdout == ""

@@ -1,0 +1,61 @@
+"""Pure rooms import no Pulumi: every plan module loads with it blocked (ADR 1)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SPEAKS_PULUMI = {"component.py", "handoffs.py", "own_state.py", "objects.py"}
+
+_BLOCKED = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("pulumi", "pulumi_command", "pulumi_kubernetes"):
+            raise ImportError("blocked: " + name)
+sys.meta_path.insert(0, Block())
+import importlib
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+
+
+def _pure_modules() -> list[str]:
+    return sorted(
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "components").rglob("*.py")
+        if path.name not in SPEAKS_PULUMI and path.name != "__init__.py"
+    )
+
+
+def test_there_are_pure_modules() -> None:
+    assert len(_pure_modules()) > 40
+
+
+def test_every_pure_module_loads_without_pulumi() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _BLOCKED, *_pure_modules()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("room", ["fabric", "hosts", "kubernetes", "operators", "jobs"])
+def test_a_room_gives_its_component_on_demand(room: str) -> None:
+    code = f"import components.{room} as r; print(getattr(r, r.__all__[0]).__name__)"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip()
