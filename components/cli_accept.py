@@ -29,11 +29,11 @@ def run_folder(stack: str, run: int) -> Path:
     return FOLDER / stack / f"run-{run:04d}"
 
 
-def _run() -> None:
+def _run(number: int) -> None:
     request = parse_accept_request(sys.stdin.read())
     secrets = secrets_from(os.environ)
-    folder = run_folder(request.stack, request.run)
-    evidence = collect_evidence(request, secrets, secrets.get("kubeconfig", ""), folder)
+    folder = run_folder(request.stack, number)
+    evidence = collect_evidence(request, number, secrets, folder)
     text = dump_evidence(evidence)
     (folder / EVIDENCE).write_text(text)
     typer.echo(text)
@@ -76,11 +76,12 @@ def latest_evidence(stack: str) -> Evidence | None:
 def accept(
     what: Annotated[str, typer.Argument(help="name of the stack (`run` and `gate` are inner)")],
     stack: Annotated[str, typer.Option(help="inner: whose folder the report goes to")] = "",
+    number: Annotated[int, typer.Option(help="inner: number of the run")] = 0,
     fail: Annotated[bool, typer.Option("--fail/--warn", help="inner: exit by verdict")] = True,  # noqa: FBT002 - a flag of the command line
 ) -> None:
     """Prove the whole path again: 0 passed, 1 failed, 4 could not be judged."""
     if what == "run":
-        _run()
+        _run(number)
     elif what == "gate":
         _gate(stack, fail=fail)
     else:

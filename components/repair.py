@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
@@ -13,6 +14,7 @@ from components.planning import ClusterPlan
 
 EVIDENCE_STEP: Final = "acceptance-evidence"
 VERDICT_STEP: Final = "acceptance-gate"
+_RUN: Final = re.compile(r"--number (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ def _run_number(
     if recorded is None or not recorded.stdin:
         return 1
     request = cast("Mapping[str, object]", json.loads(recorded.stdin))
-    last = int(cast("int", request.get("run", 0)))
+    number = _RUN.search(recorded.create)
+    last = int(number[1]) if number else 0
     unproven = applied.step(VERDICT_STEP) is None or not _passed(applied)
     again = touched or unproven or accept == "always" or request.get("plan_digest") != plan.digest
     return last + 1 if again else last

@@ -35,14 +35,19 @@ class Acceptance(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:acceptance:Acceptance", name, {}, opts)
-        request = AcceptRequest(run, plan.digest, plan.stack, remote.provenance, plan.acceptance)
+        request = AcceptRequest(plan.digest, plan.stack, remote.provenance, plan.acceptance)
         environment: dict[str, pulumi.Input[str]] = {
             "RAILYARD_SECRET_KUBECONFIG": pulumi.Output.secret(jobs.access.kubeconfig)
         }
         for source in plan.acceptance.sources:
             environment |= remote.environment(source.endpoint)
         evidence = local_call(
-            LocalCall(EVIDENCE_STEP, "accept run", render_accept_request(request), environment),
+            LocalCall(
+                EVIDENCE_STEP,
+                f"accept run --number {run}",
+                render_accept_request(request),
+                environment,
+            ),
             pulumi.ResourceOptions(parent=self, depends_on=[jobs.gate]),
         )
         gate = local_call(
@@ -52,7 +57,8 @@ class Acceptance(pulumi.ComponentResource):
                 evidence.stdout,
                 {},
             ),
-            pulumi.ResourceOptions(parent=self, depends_on=[evidence]),
+            # The evidence is in the report; as a diff it is a thousand lines.
+            pulumi.ResourceOptions(parent=self, depends_on=[evidence], hide_diffs=["stdin"]),
         )
         self.report = AcceptanceReport(gate.stdout)
         self.register_outputs({})

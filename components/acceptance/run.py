@@ -36,7 +36,6 @@ from components.plan_json import to_json
 class AcceptRequest:
     """What the evidence resource hands to `railyard accept run` on stdin."""
 
-    run: int
     plan_digest: str
     stack: str
     provenance: Literal["real", "lab"]
@@ -44,7 +43,7 @@ class AcceptRequest:
 
 
 def render_accept_request(request: AcceptRequest) -> str:
-    """The request as indented JSON: a change of it is a new proof."""
+    """The request as indented JSON; the number of the run stands in the command."""
     return json.dumps(to_json(request), indent=1, sort_keys=True) + "\n"
 
 
@@ -61,24 +60,24 @@ def parse_accept_request(text: str) -> AcceptRequest:
 
 
 def collect_evidence(
-    request: AcceptRequest, secrets: Mapping[str, str], kubeconfig: str, folder: Path
+    request: AcceptRequest, run: int, secrets: Mapping[str, str], folder: Path
 ) -> Evidence:
     """Run all probes, one after the other, and measure each.
 
     Args:
         request: What to run.
-        secrets: Secret name to value.
-        kubeconfig: Text of the kubeconfig.
+        run: Number of this run: it is part of the names of what is created.
+        secrets: Secret name to value; `kubeconfig` is the text of the kubeconfig.
         folder: Where the raw logs go.
     """
     folder.mkdir(parents=True, exist_ok=True)
     started = _now()
-    api = KubernetesApi(kubeconfig)
-    probes, unreachable = asyncio.run(_run_all(api, request, secrets, folder))
+    api = KubernetesApi(secrets.get("kubeconfig", ""))
+    probes, unreachable = asyncio.run(_run_all(api, request.acceptance, run, secrets, folder))
     return Evidence(
         cluster=request.acceptance.cluster,
         plan_digest=request.plan_digest,
-        run=request.run,
+        run=run,
         started_at=started,
         finished_at=_now(),
         provenance=request.provenance,
@@ -93,15 +92,14 @@ def _now() -> str:
 
 
 async def _run_all(
-    api: Api, request: AcceptRequest, secrets: Mapping[str, str], folder: Path
+    api: Api, plan: AcceptancePlan, run: int, secrets: Mapping[str, str], folder: Path
 ) -> tuple[list[ProbeEvidence], tuple[Unreachable, ...]]:
-    plan = request.acceptance
     found: list[ProbeEvidence] = []
     before = await read_snapshot(plan.sources, secrets)
     lost = dict(before.unreachable)
     for probe in plan.probes:
         begun = time.monotonic()
-        ran = await asyncio.to_thread(_run_one, api, probe, request.run, plan.timeout_s)
+        ran = await asyncio.to_thread(_run_one, api, probe, run, plan.timeout_s)
         took_s = time.monotonic() - begun
         after = await read_snapshot(plan.sources, secrets)
         lost |= after.unreachable

@@ -24,6 +24,7 @@ class Rdma(Frozen):
     """What a RoCE packet carries, and how every hop treats it. Decided once, here."""
 
     transport: Literal["roce"] = "roce"
+    """RDMA over Converged Ethernet, version 2."""
     mode: Literal["lossy_ecn", "lossless"] = "lossy_ecn"
     """`lossy_ecn` marks congestion and never pauses; `lossless` adds PFC on `priority`."""
     priority: Priority = 3
@@ -35,8 +36,9 @@ class Rdma(Frozen):
     cnp_dscp: Dscp = 48
     """DSCP of congestion notification packets. Default 48: priority 6, strict on the switch."""
     cnp_priority: Priority = 6
+    """Priority of congestion notification packets: the one that `cnp_dscp` belongs to."""
     ecn_min_kib: Kib = 150
-    """Queue depth in KiB at which marking starts. 150 is seed 000's and Onyx' `roce` value."""
+    """Queue depth in KiB at which marking starts. 150 is what the DeepOps guide and Onyx' `roce` set."""
     ecn_max_kib: Kib = 1500
     """Queue depth in KiB at which every packet is marked."""
     mtu_bytes: MtuBytes = 9000
@@ -55,7 +57,9 @@ class Rail(Frozen):
 
     name: DnsLabel
     vlan: VlanId
+    """VLAN of the rail; the attachment tags with it, and the switch ports carry it."""
     subnet: Ipv4Net
+    """Addresses of the pods on this rail."""
     resource: str
     """Extended resource name without prefix, for example `sriov_111`."""
     network: DnsLabel
@@ -80,7 +84,7 @@ class SwitchPort(Frozen):
     mtu_bytes: MtuBytes | None = None
     """MTU of this port in bytes; default `rdma.port_mtu_bytes`."""
     lacp: bool = False
-    """A port of a link bundle. Refused on an RDMA rail (seed 000)."""
+    """A port of a link bundle. Refused on an RDMA rail, as in the DeepOps guide."""
 
 
 class Switch(Frozen):
@@ -89,7 +93,9 @@ class Switch(Frozen):
     name: DnsLabel
     os: Literal["onyx"]
     model: str
+    """Hardware model, for example `SN2700`; `components/fabric/models/` lists the known ones."""
     release: str = "3.9.2504"
     """Running release of the switch system, for version rules."""
     ssh: Ssh
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
+    """What is plugged into which port, for example `"1/1": gpu01/rail-0`. Other ports are left alone."""

@@ -13,11 +13,15 @@ class Nic(Frozen):
     """One port (PF) of an RDMA card."""
 
     rail: DnsLabel
+    """The rail that this card is cabled to."""
     pci: PciAddress
+    """PCI address, for example `"0000:05:00.0"`."""
     netdev: str
     """Name of the PF's network device, for example `enp5s0`."""
     model: Literal["ConnectX-5", "ConnectX-6", "ConnectX-6 Dx", "ConnectX-7"] = "ConnectX-5"
+    """Card model: it decides the PCI id and the limit of VFs."""
     speed_gbit_s: Annotated[int, Field(gt=0)] = 100
+    """Line rate in Gbit/s."""
     vfs: Annotated[int, Field(ge=0)] = 8
     """Virtual functions to create on this PF."""
     mtu_bytes: MtuBytes | None = None
@@ -29,20 +33,25 @@ class Nic(Frozen):
 
 
 class User(Frozen):
-    """The one user that exists with the same uid on every host (seed 000)."""
+    """The one user that exists with the same uid on every host, as in the DeepOps guide."""
 
     name: str = "nvidia"
+    """Login name."""
     uid: Annotated[int, Field(ge=1000, le=60000)] = 1010
+    """User id on all hosts."""
 
 
 class DriverPackage(Frozen):
     """The RDMA driver of the hosts."""
 
     kind: Literal["inbox", "doca_ofed", "mlnx_ofed"] = "inbox"
+    """`inbox` is the kernel's own driver; the others are packages with `source`."""
     version: str | None = None
+    """Version that must be installed."""
     source: str | None = None
     """Absolute path on the host, or an https URL, of the package; with `sha256`."""
     sha256: Sha256 | None = None
+    """Checksum of the package at `source`."""
 
 
 class Host(Frozen):
@@ -50,11 +59,14 @@ class Host(Frozen):
 
     name: DnsLabel
     role: Literal["control_plane", "worker"]
+    """`worker` runs jobs."""
     ssh: Ssh
     node_ip: str | None = None
     """Address of the Kubernetes node; default the SSH address."""
     gpus: Annotated[int, Field(ge=0)] = 0
+    """GPUs of the host; all workers have the same number."""
     nics: tuple[Nic, ...] = ()
+    """RDMA cards; a worker has one on each rail."""
 
     @property
     def address(self) -> str:
@@ -66,7 +78,9 @@ class HostDefaults(Frozen):
     """What all hosts of the site share."""
 
     user: User = User()
+    """The common user."""
     driver: DriverPackage = DriverPackage()
+    """The RDMA driver."""
     memlock: Literal["unlimited"] = "unlimited"
     """Locked-memory limit of pods, by a `LimitMEMLOCK` drop-in of the K3s unit."""
     peermem: bool = True

@@ -257,8 +257,8 @@ def device_plugin_daemon_set(config: str, prefix: str) -> Body:
         },
         "securityContext": {"privileged": True},
         "volumeMounts": [
-            _mount("devicesock", "/var/lib/kubelet/device-plugins", readOnly=False),
-            _mount("plugins-registry", "/var/lib/kubelet/plugins_registry", readOnly=False),
+            _mount("devicesock", "/var/lib/kubelet/device-plugins"),
+            _mount("plugins-registry", "/var/lib/kubelet/plugins_registry"),
             _mount("log", "/var/log"),
             _mount("config-volume", "/etc/pcidp"),
             _mount("device-info", devices),

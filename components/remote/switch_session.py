@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import hashlib
 import re
 import time
@@ -18,13 +19,15 @@ from typing import Final, Self
 from netmiko import BaseConnection
 from netmiko.exceptions import (
     NetmikoAuthenticationException,
-    NetmikoTimeoutException,
-    ReadException,
-    ReadTimeout,
+    NetmikoBaseException,
 )
 from netmiko.mellanox.mellanox_mlnxos_ssh import MellanoxMlnxosSSH
-from paramiko import SSHException, Transport
-from paramiko.ssh_exception import BadAuthenticationType, BadHostKeyException
+from paramiko import Channel, SSHException, Transport
+from paramiko.ssh_exception import (
+    BadAuthenticationType,
+    BadHostKeyException,
+    NoValidConnectionsError,
+)
 
 from components.errors import Bug, DeviceError, SpecError, UnreachableError
 from components.remote.step import Endpoint
@@ -32,7 +35,8 @@ from components.remote.step import Endpoint
 CONNECT_S: Final = 10.0
 """To open a TCP connection and log in: a switch that is up answers in about one second."""
 SHORTEST_S: Final = 0.01
-"""netmiko takes a read timeout of 0 for none at all."""
+"""A socket timeout of 0 would mean not to wait at all."""
+CHUNK_BYTES: Final = 65536
 PROMPT: Final = r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $"
 """`HOST [standalone: master] (config) # `; the host name may be empty (public captures)."""
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[=>])")
@@ -98,22 +102,39 @@ class SwitchSession:
         Raises:
             UnreachableError: The session ended, or the deadline passed, before the prompt.
         """
-        left_s = self.ends_at_s - time.monotonic()
         try:
             self.connection.write_channel(f"{command}\n")
-            raw = self.connection.read_until_pattern(
-                pattern=PROMPT, read_timeout=max(left_s, SHORTEST_S)
-            )
-        except ReadTimeout as error:
+            raw = self._read_to_prompt()
+        except TimeoutError as error:
             raise UnreachableError(
                 f"{self.where}: no prompt after `{command}` within the deadline of "
                 f"{self.deadline_s:g} s"
             ) from error
-        except (ReadException, OSError, SSHException, EOFError) as error:
+        except (NetmikoBaseException, OSError, SSHException, EOFError) as error:
             raise UnreachableError(
                 f"{self.where}: the session ended while `{command}` ran"
             ) from error
         return _clean(raw)
+
+    def _read_to_prompt(self) -> str:
+        """Read until the prompt; netmiko's own reader does not notice a session that died.
+
+        Raises:
+            TimeoutError: The deadline passed first.
+            EOFError: The session ended first.
+        """
+        channel = self.connection.remote_conn
+        if not isinstance(channel, Channel):
+            raise Bug("a switch session is an SSH session")
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        text = ""
+        while re.search(PROMPT, text) is None:
+            channel.settimeout(max(self.ends_at_s - time.monotonic(), SHORTEST_S))
+            chunk = channel.recv(CHUNK_BYTES)
+            if not chunk:
+                raise EOFError
+            text += decode(chunk)
+        return text
 
     def __enter__(self) -> Self:
         """The session itself, already open."""
@@ -190,7 +211,7 @@ def _classified(endpoint: Endpoint, connect_s: float) -> Generator[None, None, N
             f"{endpoint.where}: the switch refuses the password of user {endpoint.user}; "
             f"check the secret {endpoint.password_secret}. Nothing was changed."
         ) from error
-    except (NetmikoTimeoutException, ReadTimeout, ReadException, SSHException, OSError) as error:
+    except (NetmikoBaseException, SSHException, OSError) as error:
         cause = error.__context__
         if isinstance(cause, BadHostKeyException):
             raise DeviceError(_changed_key(endpoint, cause)) from error
@@ -208,7 +229,8 @@ def _changed_key(endpoint: Endpoint, error: BadHostKeyException) -> str:
 
 
 def _why_unreachable(endpoint: Endpoint, connect_s: float, cause: BaseException) -> str:
-    if "refused" in str(cause).lower() or isinstance(cause, ConnectionRefusedError):
+    causes = cause.errors.values() if isinstance(cause, NoValidConnectionsError) else (cause,)
+    if any(isinstance(each, ConnectionRefusedError) for each in causes):
         return f"{endpoint.where}: connection refused; nobody listens there"
     if "known_hosts" in str(cause):
         return f"{endpoint.where}: the switch offers no key of the pinned type"

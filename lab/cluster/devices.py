@@ -112,7 +112,8 @@ def scan_devices(sys_root: Path, memlock_kib: int | None) -> NodeDevices:
 
 def dump_devices(devices: NodeDevices) -> Doc:
     """The JSON form of a node's devices."""
-    return cast("Doc", asdict(devices))
+    vfs: list[Json] = [cast("Doc", asdict(vf)) for vf in devices.vfs]
+    return {**cast("Doc", asdict(devices)), "vfs": vfs}
 
 
 def parse_devices(value: Json) -> NodeDevices:

@@ -11,6 +11,7 @@ import datetime as dt
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -114,6 +115,8 @@ class NodeAgent:
                 self.reconcile()
             except RailyardError as error:
                 print(f"node agent: {error}", file=sys.stderr, flush=True)
+            except Exception:  # noqa: BLE001 - a surprise must not stop all nodes; it is logged whole
+                traceback.print_exc()
         self._mpi.stop()
 
     def reconcile(self) -> None:

@@ -26,6 +26,7 @@ from lab.hosts.units import (
     BUILTIN_SERVICES,
     BUILTIN_TARGETS,
     Unit,
+    conditions_met,
     full_name,
     load_unit,
     normal_limit,
@@ -165,7 +166,8 @@ class Supervisor:
         if unit.name in BUILTIN_TARGETS or unit.name in BUILTIN_SERVICES:
             state.active, state.sub = "active", "active"
             return True
-        if not self._conditions_met(unit):
+        if not conditions_met(unit, self.root):
+            self._log(unit, f"Condition check resulted in {unit.name} being skipped.")
             return True
         await self._drain(state)
         state.active, state.sub, state.result = "activating", "start", "success"
@@ -176,16 +178,6 @@ class Supervisor:
         except (FileNotFoundError, KeyError) as error:
             self._log(unit, f"Failed to load environment files or user: {error}")
             return self._fail(state, "resources", 0)
-
-    def _conditions_met(self, unit: Unit) -> bool:
-        for text in unit.settings.get("ConditionPathExists", ()):
-            negated = text.startswith("!")
-            path = text.lstrip("!|")
-            outer = self.root / path.lstrip("/")
-            if outer.exists() == negated:
-                self._log(unit, f"Condition check resulted in {unit.name} being skipped.")
-                return False
-        return True
 
     async def _run_start(self, state: UnitState) -> bool:
         unit = state.unit

@@ -176,6 +176,15 @@ def _drop_in_files(root: Path, name: str) -> list[Path]:
     return [found[key] for key in sorted(found)]
 
 
+def conditions_met(unit: Unit, root: Path) -> bool:
+    """All ConditionPathExists= of a unit hold; `!` turns one round."""
+    conditions = unit.settings.get("ConditionPathExists", ())
+    return all(
+        (root / text.lstrip("!|").lstrip("/")).exists() != text.startswith("!")
+        for text in conditions
+    )
+
+
 def wanted_by_links(root: Path, target: str) -> list[str]:
     """Units that are enabled for a target, by the links in its .wants and .requires folders."""
     names: set[str] = set()

@@ -53,7 +53,7 @@ def talk(switch: OnyxSwitch) -> Exchange:
 
 
 def load_spec(**rdma: object) -> ClusterSpec:
-    data = YAML(typ="safe").load(SITE.read_text())  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - ruamel has no types
+    data = YAML(typ="safe").load(SITE.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
     data["rdma"].update(rdma)
     return ClusterSpec.model_validate(data)
 

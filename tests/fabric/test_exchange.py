@@ -81,7 +81,7 @@ HISTORIES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(history=HISTORIES)
 def test_whatever_was_there_apply_settles_and_undo_is_exact(history: list[str]) -> None:
     with TemporaryDirectory() as folder:

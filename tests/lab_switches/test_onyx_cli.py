@@ -12,6 +12,7 @@ from lab.switches.onyx.cli import Mode, Session
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.conftest import make_switch
 
+ECN_HEAD = "interface ethernet 1/1-1/2 traffic-class 3 congestion-control ecn"
 UNKNOWN = '% Unrecognized command "{}".\nType "?" for help.\n'
 
 
@@ -131,8 +132,7 @@ def test_every_running_line_can_be_typed_again(switch: OnyxSwitch, tmp_path: Pat
         "interface ethernet 1/6 shutdown",
         "interface ethernet 1/6 description spare",
         "interface ethernet 1/1-1/4 mtu 9216 force",
-        "interface ethernet 1/1-1/2 traffic-class 3 congestion-control ecn "
-        "minimum-absolute 150 maximum-absolute 1500",
+        f"{ECN_HEAD} minimum-absolute 150 maximum-absolute 1500",
         "interface ethernet 1/1 traffic-class 6 dcb ets strict",
         "interface ethernet 1/2 traffic-class 6 dcb ets wrr 30",
         "interface ethernet 1/1 qos trust both",

@@ -27,7 +27,7 @@ from lab.site import lab_file, load_document, overlay
 
 PROJECT = Path(__file__).parents[2]
 EXAMPLE = PROJECT / "examples" / "dgx-roce" / "site.yaml"
-STEP_DEADLINE_S = 120.0
+STEP_DEADLINE_S = 300.0
 
 
 def load_spec(stack: str) -> ClusterSpec:

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +31,11 @@ from tests.fabric.conftest import load_spec, make_switch
 pytestmark = pytest.mark.lab
 ResultT = TypeVar("ResultT")
 ENV = {"RAILYARD_SECRET_SWITCH_PASSWORD": "admin"}
-APPLY = "import os,sys;from components.fabric.device import run_apply as r;print(r(sys.stdin.read(),os.environ))"
+APPLY = """
+import os, sys
+from components.fabric.device import run_apply
+print(run_apply(sys.stdin.read(), os.environ))
+"""
 
 
 @dataclass
@@ -173,7 +178,7 @@ def test_a_slow_prompt_within_the_deadline(running: Running) -> None:
 
 def test_a_slow_prompt_over_the_deadline(running: Running) -> None:
     with open_session(running.endpoint, "onyx", "admin", 2) as session:
-        running.switch.fault(["slow", "30"])
+        running.switch.fault(["slow", "6"])
         with pytest.raises(UnreachableError, match="within the deadline of 2 s"):
             session.run("show version")
 
@@ -207,31 +212,33 @@ def test_a_killed_apply_is_converged_and_undone(running: Running) -> None:
     assert running.switch.snapshot() == first
 
 
-def watch_for(switch: OnyxSwitch, seen: threading.Event, line: str) -> None:
+def watch_for(switch: OnyxSwitch, seen: threading.Event, fatal: str) -> None:
     """Hold the switch for a moment after one line, so that the kill falls right there."""
     refuse = switch.refuse
 
-    def refuse_and_tell(text: str) -> str | None:
+    def refuse_and_tell(line: str) -> str | None:
         if seen.is_set():
             return None
-        if text == line:
-            switch.faults.slow_s = 5.0
-            threading.Timer(1.0, lambda: setattr(switch.faults, "slow_s", 0.0)).start()
+        if line == fatal:
+            switch.faults.slow_s = 1.0
+            threading.Timer(0.5, lambda: setattr(switch.faults, "slow_s", 0.0)).start()
             seen.set()
-        return refuse(text)
+        return refuse(line)
 
     switch.refuse = refuse_and_tell
 
 
-def _connect(running: Running) -> asyncssh.misc.MaybeAwait[asyncssh.SSHClientConnection]:
-    return asyncssh.connect(
+@asynccontextmanager
+async def _connect(running: Running) -> AsyncGenerator[asyncssh.SSHClientConnection, None]:
+    async with asyncssh.connect(
         running.endpoint.address,
         running.endpoint.port,
         username="admin",
         password="admin",
         known_hosts=None,
         preferred_auth=["keyboard-interactive"],
-    )
+    ) as connection:
+        yield connection
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ def match_command(
     if not complete:
         # Text: facts 2.6, the prefix that tools check (pub116).
         raise CliError('% Incomplete command.\nType "?" for help.')
+    if len(complete) > 1:
+        raise CliError(f'% Ambiguous command "{words[0]}".\nType "?" for help.')  # guess
     command, values = complete[0]
     return command.handler, values
 
@@ -94,11 +96,7 @@ def _narrow(
             other.append((command, [*values, word]))
         elif place.lower().startswith(word.lower()) and not place.startswith("<"):
             short.append((command, values))
-    found = exact + other or short
-    literals = {_place(command.pattern, index) for command, _ in found if not exact}
-    if len(literals) > 1 and not other:
-        raise CliError(f'% Ambiguous command "{word}".\nType "{word}?" for help.')  # guess
-    return found
+    return exact + other or short
 
 
 def _place(pattern: tuple[str, ...], index: int) -> str | None:

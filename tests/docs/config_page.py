@@ -1,0 +1,105 @@
+"""The reference page of the site file, generated from the model's own docstrings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from components.model.cluster import ClusterSpec
+from components.model.problem import Json
+from components.model.schema import render_schema
+
+ROOT_NAME = ClusterSpec.__name__
+
+_HEAD = """\
+# The site file
+
+The value of `railyard:cluster` in `Pulumi.<stack>.yaml`, or a `site.yaml` on its own. This page is
+generated from the docstrings of `components/model/`: edit them, then run `make goldens`. Every key
+that is not listed is an error. `railyard schema` prints the same as a JSON schema, and
+`examples/dgx-roce/site.yaml` is a whole file.
+"""
+
+Table = Mapping[str, Json]
+
+
+def _mapping(value: Json) -> Table:
+    assert isinstance(value, dict)
+    return value
+
+
+def _linked(name: str) -> str:
+    return f"[{name}](#{name.lower()})"
+
+
+def _one_line(text: Json) -> str:
+    return " ".join(str(text or "").split()).replace("|", "\\|")
+
+
+def _limits(part: Table) -> str:
+    words = {
+        "minimum": "at least {}",
+        "maximum": "at most {}",
+        "exclusiveMinimum": "more than {}",
+        "exclusiveMaximum": "less than {}",
+    }
+    return ", ".join(text.format(part[key]) for key, text in words.items() if key in part)
+
+
+def _kind(part: Table) -> str:
+    if "$ref" in part:
+        return _linked(str(part["$ref"]).rsplit("/", 1)[-1])
+    if "anyOf" in part:
+        choices = [_mapping(item) for item in cast("list[Json]", part["anyOf"])]
+        return " or ".join(_kind(item) for item in choices if item.get("type") != "null")
+    if "const" in part:
+        return f"`{part['const']}`"
+    if "enum" in part:
+        return ", ".join(f"`{item}`" for item in cast("list[Json]", part["enum"]))
+    if part.get("type") == "array":
+        return f"list of {_kind(_mapping(part['items']))}"
+    if part.get("type") == "object":
+        inner = part.get("additionalProperties") or _first_pattern(part)
+        return f"mapping of names to {_kind(_mapping(inner))}"
+    names = {"integer": "whole number", "number": "number", "boolean": "true or false"}
+    kind = names.get(str(part.get("type")), "text")
+    limits = _limits(part)
+    return f"{kind}, {limits}" if limits else kind
+
+
+def _first_pattern(part: Table) -> Json:
+    return next(iter(_mapping(part["patternProperties"]).values()))
+
+
+def _default(part: Table, *, required: bool) -> str:
+    if required:
+        return "must be written"
+    value = part.get("default")
+    if value is None or value == []:
+        return "none"
+    if isinstance(value, bool):
+        value = str(value).lower()
+    return "its own defaults" if isinstance(value, dict) else f"`{value}`"
+
+
+def _section(name: str, schema: Table) -> list[str]:
+    required = cast("list[Json]", schema.get("required", []))
+    lines = [f"## {name}", "", _one_line(schema.get("description")), ""]
+    lines += ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
+    for key, value in _mapping(schema["properties"]).items():
+        part = _mapping(value)
+        default = _default(part, required=key in required)
+        lines.append(
+            f"| `{key}` | {_kind(part)} | {default} | {_one_line(part.get('description'))} |"
+        )
+    return [*lines, ""]
+
+
+def render_config_page() -> str:
+    """Write the page: the site first, then its parts by name."""
+    schema = render_schema()
+    parts = _mapping(schema["$defs"])
+    lines = [_HEAD, *_section(ROOT_NAME, schema)]
+    for name in sorted(parts):
+        lines += _section(name, _mapping(parts[name]))
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,105 @@
+"""The dev stack under mocks: its configuration, what its devices print, and its own state."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, cast
+
+import yaml
+
+from components.drift import Facts
+from components.model.cluster import ClusterSpec
+from components.model.problem import Json
+from components.planning import ClusterPlan, make_plan
+from tests.graph.harness import ROOT, Graph, Run
+
+SECRETS: Final = {
+    "switch_password": "value-of-switch_password",
+    "ssh_private_key": "value-of-ssh_private_key",
+    "k3s_token": "value-of-k3s_token",
+}
+CLIENT_KEY: Final = "dmFsdWUtb2YtY2xpZW50LWtleQ=="
+KUBECONFIG: Final = yaml.safe_dump(
+    {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "default",
+                "cluster": {
+                    "certificate-authority-data": "Y2E=",
+                    "server": "https://127.0.0.1:6443",
+                },
+            }
+        ],
+        "users": [
+            {
+                "name": "default",
+                "user": {"client-certificate-data": "Y2VydA==", "client-key-data": CLIENT_KEY},
+            }
+        ],
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+        "current-context": "default",
+    }
+)
+EVIDENCE: Final = '{"verdict": "what the probes saw"}'
+STDOUT: Final = {
+    "leaf-01-baseline": '{"ports": {}}',
+    "mgmt01-cluster-access": KUBECONFIG,
+    "acceptance-evidence": EVIDENCE,
+    "acceptance-gate": "acceptance passed",
+}
+
+
+def dev_cluster() -> dict[str, Json]:
+    """The value of `railyard:cluster` in Pulumi.dev.yaml, as a copy to change."""
+    document = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())
+    return copy.deepcopy(cast("dict[str, Json]", document["config"]["railyard:cluster"]))
+
+
+def dev_run(cluster: Mapping[str, Json] | None = None, *, observe: str = "never") -> Run:
+    """A first run of the dev stack."""
+    config: dict[str, Json] = {
+        "cluster": dict(cluster or dev_cluster()),
+        "observe": observe,
+        "lab": "true",
+        **SECRETS,
+    }
+    return Run(config=config, secrets=tuple(SECRETS), stdout=STDOUT)
+
+
+def next_run(before: Graph, cluster: Mapping[str, Json] | None = None, *, observe: str) -> Run:
+    """A later run, on the state that a run before left."""
+    return replace(dev_run(cluster, observe=observe), state=before.state())
+
+
+def dev_plan(cluster: Mapping[str, Json] | None = None) -> ClusterPlan:
+    return make_plan(ClusterSpec.model_validate(dict(cluster or dev_cluster())), "dev")
+
+
+def clean_facts(plan: ClusterPlan) -> dict[str, Facts]:
+    """Devices exactly as planned."""
+    facts: dict[str, Facts] = {switch.name: switch.desired for switch in plan.switches}
+    facts.update({host.name: host.desired for host in plan.hosts})
+    return facts
+
+
+def port_mtu(plan: ClusterPlan, port: str, mtu_bytes: int) -> dict[str, Facts]:
+    """The same, but one port of the first switch was changed by hand."""
+    switch = plan.switches[0]
+    ports = dict(switch.desired.ports)
+    ports[port] = ports[port].model_copy(update={"mtu_bytes": mtu_bytes})
+    facts = clean_facts(plan)
+    facts[switch.name] = switch.desired.model_copy(update={"ports": ports})
+    return facts
+
+
+def changed_inputs(before: Graph, after: Graph) -> set[str]:
+    """Names of the resources whose inputs differ: what a preview would list."""
+    old = {item.urn: json.dumps(item.inputs, sort_keys=True) for item in before.resources}
+    new = {item.urn: json.dumps(item.inputs, sort_keys=True) for item in after.resources}
+    urns = {urn for urn in old | new if old.get(urn) != new.get(urn)}
+    return {urn.rsplit("::", 1)[-1] for urn in urns}

@@ -1,0 +1,203 @@
+"""Later runs, on the state of the ones before: what a preview would list, and what it would say."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from components.drift import Facts, Unreachable
+from components.model.problem import Json
+from components.remote.step import Endpoint
+from stacks import program
+from tests.graph.dev_site import (
+    STDOUT,
+    changed_inputs,
+    clean_facts,
+    dev_cluster,
+    dev_plan,
+    dev_run,
+    next_run,
+    port_mtu,
+)
+from tests.graph.harness import Graph, Run, record_main, record_refusal
+
+ACCEPTANCE = {"acceptance-evidence"}
+"""The gate follows when the evidence prints something new, which a fake never does."""
+
+
+@pytest.fixture
+def see(monkeypatch: pytest.MonkeyPatch) -> SeeFacts:
+    """Stand in for the one call that talks to devices."""
+    return SeeFacts(monkeypatch)
+
+
+class SeeFacts:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.patch = patch
+
+    def __call__(self, facts: Mapping[str, Facts]) -> None:
+        def observed(plan: object, secrets: Mapping[str, str]) -> dict[str, Facts]:
+            del plan, secrets
+            return dict(facts)
+
+        self.patch.setattr(program, "observe_site", observed)
+
+
+def run_number(graph: Graph) -> int:
+    found = re.search(r"--number (\d+)", graph.named("acceptance-evidence").text("create"))
+    assert found is not None
+    return int(found[1])
+
+
+def notes(graph: Graph) -> dict[str, str]:
+    """Step to repair note, of the steps that have one."""
+    found: dict[str, str] = {}
+    for item in graph.of_type("command:"):
+        match = re.search(r'^ ?"?repair"?[=:] ?"?(.+?)"?,?$', item.text("stdin"), re.MULTILINE)
+        if match is not None and match[1]:
+            found[item.name] = match[1].replace('\\"', '"')
+    return found
+
+
+def edited(**rdma: Json) -> dict[str, Json]:
+    cluster = copy.deepcopy(dev_cluster())
+    cast("dict[str, Json]", cluster["rdma"]).update(rdma)
+    return cluster
+
+
+def test_a_second_run_changes_nothing(dev_graph: Graph, see: SeeFacts) -> None:
+    see(clean_facts(dev_plan()))
+    again = record_main(next_run(dev_graph, observe="always"))
+    assert changed_inputs(dev_graph, again) == set()
+    assert run_number(again) == 1
+    assert not again.messages
+
+
+def test_a_second_preview_that_does_not_look_changes_nothing_and_says_so(dev_graph: Graph) -> None:
+    again = record_main(next_run(dev_graph, observe="never"))
+    assert changed_inputs(dev_graph, again) == set()
+    assert any("not observed" in message for message in again.messages)
+
+
+def test_drift_on_the_switch_touches_it_and_the_proof_only(
+    dev_graph: Graph, see: SeeFacts
+) -> None:
+    see(port_mtu(dev_plan(), "1/2", 1500))
+    repair = record_main(next_run(dev_graph, observe="always"))
+    assert changed_inputs(dev_graph, repair) == {"leaf-01-apply"} | ACCEPTANCE
+    assert notes(repair) == {"leaf-01-apply": "1: mtu_bytes of port 1/2 is 1500, want 9216"}
+    assert run_number(repair) == 2
+    assert "leaf-01: drift: mtu_bytes of port 1/2 is 1500, want 9216" in repair.messages
+
+
+def test_the_note_of_a_repair_stays_until_the_next_one(dev_graph: Graph, see: SeeFacts) -> None:
+    drifted = port_mtu(dev_plan(), "1/2", 1500)
+    see(drifted)
+    repair = record_main(next_run(dev_graph, observe="always"))
+    see(clean_facts(dev_plan()))
+    quiet = record_main(next_run(repair, observe="always"))
+    assert changed_inputs(repair, quiet) == set()
+    see(drifted)
+    again = record_main(next_run(quiet, observe="always"))
+    assert notes(again) == {"leaf-01-apply": "2: mtu_bytes of port 1/2 is 1500, want 9216"}
+    assert run_number(again) == 3
+
+
+def test_drift_on_a_host_touches_that_host_only(dev_graph: Graph, see: SeeFacts) -> None:
+    plan = dev_plan()
+    facts = clean_facts(plan)
+    gpu01 = next(host for host in plan.hosts if host.name == "gpu01")
+    lost = {**gpu01.desired.values, "nic.0000:05:00.0.vfs": "0"}
+    facts["gpu01"] = replace(gpu01.desired, values=lost)
+    see(facts)
+    repair = record_main(next_run(dev_graph, observe="always"))
+    assert changed_inputs(dev_graph, repair) == {"gpu01-host"} | ACCEPTANCE
+    assert notes(repair) == {"gpu01-host": "1: vfs of nic 0000:05:00.0 is 0, want 8"}
+
+
+def test_an_edit_is_no_drift(dev_graph: Graph, see: SeeFacts) -> None:
+    """The devices are as they were left; the file asks for something else."""
+    see(clean_facts(dev_plan()))
+    after = record_main(next_run(dev_graph, edited(ecn_max_kib=3000), observe="always"))
+    assert changed_inputs(dev_graph, after) == {"leaf-01-apply"} | ACCEPTANCE
+    assert notes(after) == {}
+    assert run_number(after) == 2
+    assert not after.messages
+
+
+def test_a_proof_that_did_not_pass_is_made_again(dev_graph: Graph, see: SeeFacts) -> None:
+    """The gate failed: the engine kept no state of it, or that of the proof before."""
+    see(clean_facts(dev_plan()))
+    state = dev_graph.state()
+    gone = {urn: entry for urn, entry in state.items() if not urn.endswith("::acceptance-gate")}
+    assert len(gone) == len(state) - 1
+    again = record_main(replace(dev_run(observe="always"), state=gone))
+    assert run_number(again) == 2
+    assert changed_inputs(dev_graph, again) == ACCEPTANCE
+    older = record_main(replace(dev_run(), stdout={**STDOUT, "acceptance-evidence": "{}"}))
+    mixed = state | {urn: entry for urn, entry in older.state().items() if "evidence" in urn}
+    assert run_number(record_main(replace(dev_run(observe="always"), state=mixed))) == 2
+
+
+def test_accept_always_proves_again(dev_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAILYARD_ACCEPT", "always")
+    again = record_main(next_run(dev_graph, observe="never"))
+    assert changed_inputs(dev_graph, again) == ACCEPTANCE
+    assert run_number(again) == 2
+
+
+def _unreachable(endpoint: Endpoint) -> Unreachable:
+    return Unreachable(f"{endpoint.where} is not reachable within 20 s: Connection refused")
+
+
+def test_a_silent_device_that_nothing_asks_for_is_only_named(
+    dev_graph: Graph, see: SeeFacts
+) -> None:
+    plan = dev_plan()
+    see(clean_facts(plan) | {"gpu01": _unreachable(plan.hosts[1].endpoint)})
+    again = record_main(next_run(dev_graph, observe="always"))
+    assert changed_inputs(dev_graph, again) == set()
+    assert again.messages == [
+        "gpu01: not observed: gpu01 (nvidia@127.41.0.11:2222) is not reachable within 20 s: "
+        "Connection refused"
+    ]
+
+
+def test_a_silent_device_with_pending_changes_stops_the_run_before_it_starts(
+    see: SeeFacts,
+) -> None:
+    plan = dev_plan()
+    see(clean_facts(plan) | {"gpu01": _unreachable(plan.hosts[1].endpoint)})
+    words, graph = record_refusal(dev_run(observe="always"))
+    assert "gpu01 (nvidia@127.41.0.11:2222) is not reachable within 20 s" in words
+    assert "Nothing was changed on any device" in words
+    assert graph.resources == []
+
+
+def test_ports_that_may_not_flap_stop_a_repair(dev_graph: Graph, see: SeeFacts) -> None:
+    cluster = copy.deepcopy(dev_cluster())
+    cluster["disruption"] = {"ports": "deny", "reboots": "allow", "max_unavailable": 1}
+    see(port_mtu(dev_plan(), "1/2", 1500))
+    words, graph = record_refusal(next_run(dev_graph, cluster, observe="always"))
+    assert "port 1/2 of leaf-01 would flap" in words
+    assert graph.resources == []
+
+
+def test_a_wrong_file_registers_nothing() -> None:
+    words, graph = record_refusal(dev_run(edited(mtu_bytes=9300, priority=9)))
+    assert "rdma" in words
+    assert "Traceback" not in words
+    assert graph.resources == []
+
+
+def test_a_missing_secret_is_named() -> None:
+    run: Run = dev_run()
+    config = {key: value for key, value in run.config.items() if key != "k3s_token"}
+    with pytest.raises(Exception, match="railyard:k3s_token") as refused:
+        record_main(replace(run, config=config))
+    assert "Missing required configuration" in str(refused.value)

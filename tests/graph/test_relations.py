@@ -1,0 +1,251 @@
+"""What must hold between the resources of the example, whatever their texts are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from components.model.problem import Json
+from tests.graph.dev_site import CLIENT_KEY, SECRETS, dev_run
+from tests.graph.harness import SECRET_KEY, UNKNOWN, Graph, Recorded, record_main
+
+STAGES = ("fabric", "hosts", "kubernetes", "operators", "pod-network", "jobs", "acceptance")
+OBSERVE_ONLY = ("-baseline", "-cluster-access")
+"""Steps that only read: they are not in a device's budget (decisions 8)."""
+
+
+def commands(graph: Graph) -> list[Recorded]:
+    return graph.of_type("command:")
+
+
+def strings_in_clear(value: Json) -> Iterator[str]:
+    """Every text that no secret envelope hides."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from strings_in_clear(item)
+    elif isinstance(value, dict) and SECRET_KEY not in value:
+        for key, item in value.items():
+            yield key
+            yield from strings_in_clear(item)
+
+
+def behind(graph: Graph, name: str) -> set[str]:
+    """Names of everything that a resource waits for, directly or not."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for each in graph.named(waiting.pop()).dependencies:
+            if each not in found:
+                found.add(each)
+                waiting.append(each)
+    return found
+
+
+@pytest.fixture(params=["up", "preview"])
+def graph(request: pytest.FixtureRequest, dev_graph: Graph, dev_preview: Graph) -> Graph:
+    return dev_graph if request.param == "up" else dev_preview
+
+
+def test_no_secret_stands_in_clear(graph: Graph) -> None:
+    values = {*SECRETS.values(), CLIENT_KEY}
+    for item in graph.resources:
+        leaked = [
+            secret
+            for text in strings_in_clear(dict(item.inputs))
+            for secret in values
+            if secret in text
+        ]
+        assert not leaked, item.name
+    assert not [text for message in graph.messages for text in values if text in message]
+
+
+def test_every_secret_arrives_where_it_is_needed(dev_graph: Graph) -> None:
+    """The test above would pass if no secret was ever used."""
+    hidden = json.dumps([dict(item.inputs) for item in dev_graph.resources])
+    for secret in (*SECRETS.values(), CLIENT_KEY):
+        assert secret in hidden
+    assert dev_graph.named("mgmt01-k3s-token").is_secret("stdin")
+    for name in ("leaf-01-apply", "leaf-01-baseline", "acceptance-evidence"):
+        environment = dev_graph.named(name).inputs["environment"]
+        assert isinstance(environment, dict)
+        assert all(key.startswith("RAILYARD_SECRET_") for key in environment)
+        assert not [text for value in environment.values() for text in strings_in_clear(value)]
+    assert dev_graph.named("kubernetes-provider").is_secret("kubeconfig")
+    assert dev_graph.named("mgmt01-cluster-access").secret_outputs == (
+        "connection",
+        "stderr",
+        "stdout",
+    )
+
+
+def test_no_output_was_turned_into_text(graph: Graph) -> None:
+    for item in graph.resources:
+        for text in strings_in_clear(dict(item.inputs)):
+            assert "Calling __str__ on an Output" not in text, item.name
+
+
+def test_commands_never_stream_and_never_repeat_old_output(graph: Graph) -> None:
+    for item in commands(graph):
+        assert item.inputs["logging"] == "none", item.name
+        if item.name != "leaf-01-apply":  # a switch is told what it was given before
+            assert item.inputs["addPreviousOutputInEnv"] is False, item.name
+
+
+def test_hosts_are_pinned_and_dialled_patiently(graph: Graph) -> None:
+    remotes = graph.of_type("command:remote:")
+    assert len(remotes) == 10
+    for item in remotes:
+        connection = item.plain("connection")
+        assert isinstance(connection, dict)
+        key = connection["hostKey"]
+        assert isinstance(key, str)
+        assert key.startswith("ssh-ed25519 "), item.name
+        assert connection["dialErrorLimit"] == 10
+        assert "environment" not in item.inputs, item.name
+
+
+def test_nothing_is_replaced_by_a_trigger(graph: Graph) -> None:
+    for item in graph.resources:
+        assert "triggers" not in item.inputs, item.name
+        assert not item.options.get("deleteBeforeReplace"), item.name
+
+
+def test_steps_run_the_same_text_to_create_and_to_update(graph: Graph) -> None:
+    for item in commands(graph):
+        assert "update" not in item.inputs, item.name
+        assert item.text("create")
+
+
+def test_what_changes_a_device_also_undoes_it(graph: Graph) -> None:
+    without = {item.name for item in commands(graph) if "delete" not in item.inputs}
+    reading = {"leaf-01-baseline", "mgmt01-cluster-access"}
+    assert without == reading | {"acceptance-evidence", "acceptance-gate"}
+
+
+def test_each_stage_waits_for_the_gate_of_the_one_before(graph: Graph) -> None:
+    for before, stage in zip(STAGES, STAGES[1:], strict=False):
+        for item in graph.resources:
+            if item.parent == stage and item.custom and not item.type.startswith("pulumi:"):
+                assert f"{before}-ready" in behind(graph, item.name), (stage, item.name)
+
+
+def test_no_stage_waits_for_a_later_one(graph: Graph) -> None:
+    place = {item.name: STAGES.index(item.parent) for item in graph.resources if item.custom}
+    for item in graph.resources:
+        for each in item.dependencies:
+            assert place[each] <= place[item.name], (item.name, each)
+
+
+def test_stages_meet_only_at_gates(graph: Graph) -> None:
+    """Decisions 10: a step that installs is never an input of another stage."""
+    by_name = {item.name: item for item in graph.resources}
+    for item in graph.resources:
+        crossing = {each for each in item.dependencies if by_name[each].parent != item.parent}
+        allowed = {f"{stage}-ready" for stage in STAGES} | {"mgmt01-cluster-access"}
+        assert crossing <= allowed, item.name
+
+
+def test_a_gate_has_an_input_that_never_changes(graph: Graph) -> None:
+    gates = graph.of_type("pulumi:index:Stash")
+    assert [gate.name for gate in gates] == sorted(
+        (f"{stage}-ready" for stage in STAGES[:-1]), key=lambda name: graph.named(name).urn
+    )
+    for gate in gates:
+        assert gate.inputs == {"input": gate.parent}
+
+
+def test_servers_come_before_agents(graph: Graph) -> None:
+    for agent in ("gpu01-k3s", "gpu02-k3s"):
+        assert {"mgmt01-k3s", "hosts-ready"} <= behind(graph, agent)
+    assert not behind(graph, "gpu01-k3s") & {"gpu02-k3s", "gpu02-k3s-token"}
+    assert graph.named("gpu01-k3s").dependencies == ("gpu01-k3s-token",)
+
+
+def test_access_waits_for_servers_and_not_for_agents(graph: Graph) -> None:
+    assert graph.named("mgmt01-cluster-access").dependencies == ("mgmt01-k3s",)
+    assert graph.named("kubernetes-provider").dependencies == ("mgmt01-cluster-access",)
+
+
+def test_kubernetes_objects_name_their_provider(graph: Graph) -> None:
+    objects = graph.of_type("kubernetes:")
+    assert len(objects) > 20
+    assert {item.options.get("provider") for item in objects} == {"kubernetes-provider"}
+
+
+def test_the_provider_has_an_identity_of_its_own(graph: Graph) -> None:
+    provider = graph.named("kubernetes-provider").inputs
+    assert provider["clusterIdentifier"] == "dgx-roce"
+    assert provider["enableServerSideApply"] == "true"
+    assert provider["enableConfigMapMutable"] == "true"
+
+
+def test_cluster_scoped_custom_resources_carry_no_namespace(graph: Graph) -> None:
+    for item in graph.resources:
+        if item.type.endswith((":CustomResourceDefinition", ":ClusterRole", ":ClusterPolicyPatch")):
+            metadata = item.inputs["metadata"]
+            assert isinstance(metadata, dict)
+            assert "namespace" not in metadata, item.name
+
+
+def test_the_gate_judges_the_evidence(dev_graph: Graph) -> None:
+    evidence, gate = dev_graph.named("acceptance-evidence"), dev_graph.named("acceptance-gate")
+    assert gate.dependencies == ("acceptance-evidence",)
+    assert gate.plain("stdin") == '{"verdict": "what the probes saw"}'
+    assert gate.text("create") == ".venv/bin/railyard accept gate --fail --stack dev"
+    assert evidence.text("create") == ".venv/bin/railyard accept run --number 1"
+    assert json.loads(evidence.text("stdin"))["provenance"] == "lab"
+
+
+def test_names_are_unique(graph: Graph) -> None:
+    names = [item.name for item in graph.resources if item.custom]
+    assert len(names) == len(set(names))
+
+
+def test_a_host_costs_three_commands_and_a_switch_two(graph: Graph) -> None:
+    """Decisions 8: one converge, one token and one install a host; reading is not counted."""
+    for host in ("mgmt01", "gpu01", "gpu02"):
+        own = [item.name for item in commands(graph) if item.name.startswith(f"{host}-")]
+        changing = [name for name in own if not name.endswith(OBSERVE_ONLY)]
+        assert len(changing) <= 3, own
+    switch = [item.name for item in commands(graph) if item.name.startswith("leaf-01-")]
+    assert switch == ["leaf-01-apply", "leaf-01-baseline"]
+
+
+def test_the_baseline_is_taken_once(graph: Graph) -> None:
+    baseline = graph.named("leaf-01-baseline")
+    assert baseline.options["ignoreChanges"] == ["*"]
+    assert graph.named("leaf-01-apply").dependencies == ("leaf-01-baseline",)
+
+
+def test_commands_say_nothing_about_this_machine(graph: Graph) -> None:
+    for item in graph.of_type("command:local:"):
+        assert item.text("create").startswith(".venv/bin/railyard ")
+        assert item.text("delete" if "delete" in item.inputs else "create").startswith(".venv/")
+        assert "dir" not in item.inputs
+
+
+def test_a_preview_with_nothing_known_builds_the_same_graph(
+    dev_graph: Graph, dev_preview: Graph
+) -> None:
+    def shape(graph: Graph) -> list[tuple[object, ...]]:
+        return [(item.urn, item.dependencies, dict(item.options)) for item in graph.resources]
+
+    assert shape(dev_preview) == shape(dev_graph)
+    assert dev_preview.named("leaf-01-apply").plain("stdin") == UNKNOWN
+    assert dev_preview.outputs["verdict"] == UNKNOWN
+
+
+def test_two_stacks_in_one_process_know_nothing_of_each_other(dev_graph: Graph) -> None:
+    other = record_main(replace(dev_run(), stack="second"))
+    assert {item.urn.split("::")[0] for item in other.resources} == {"urn:pulumi:second"}
+    assert [item.name for item in other.resources] == [item.name for item in dev_graph.resources]
+    assert "stack=second\n" in other.named("gpu01-host").text("stdin")
+    again = record_main(dev_run())
+    assert [item.inputs for item in again.resources] == [
+        item.inputs for item in dev_graph.resources
+    ]

@@ -1,0 +1,173 @@
+"""A small K3s site on plain folders: one server, two GPU nodes, no lab hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from lab.cluster.api import Api
+from lab.cluster.build import ensure_binaries
+from lab.cluster.document import Doc
+from lab.cluster.pki import KeyPair
+from lab.cluster.process import wait_until
+
+PROJECT = Path(__file__).parents[2]
+TOKEN = "site-secret"
+
+
+def make_gpu_node(root: Path, vfs: int) -> None:
+    devices = root / "sys/bus/pci/devices"
+    devices.mkdir(parents=True)
+    (root / "sys/module/nvidia").mkdir(parents=True)
+    for number in range(8):
+        gpu = devices / f"0000:1{number}:00.0"
+        gpu.mkdir()
+        (gpu / "vendor").write_text("0x10de\n")
+    make_nic(devices, "0000:05:00.0", "enp5s0", vfs)
+    make_nic(devices, "0000:84:00.0", "enp132s0", vfs)
+
+
+def make_nic(devices: Path, pci: str, netdev: str, vfs: int) -> None:
+    pf = devices / pci
+    (pf / "net" / netdev).mkdir(parents=True)
+    (pf / "vendor").write_text("0x15b3\n")
+    (pf / "device").write_text("0x1017\n")
+    (pf / "sriov_numvfs").write_text(f"{vfs}\n")
+    for index in range(vfs):
+        vf = devices / f"{pci[:-1]}{index + 1}"
+        (vf / "net" / f"{netdev}v{index}").mkdir(parents=True)
+        (vf / "net" / f"{netdev}v{index}" / "mtu").write_text("9000\n")
+        (vf / "infiniband" / f"mlx5_{pci[5:7]}{index}").mkdir(parents=True)
+        (vf / "vendor").write_text("0x15b3\n")
+        (vf / "device").write_text("0x1018\n")
+        (vf / "physfn").symlink_to(f"../{pci}")
+        (pf / f"virtfn{index}").symlink_to(f"../{vf.name}")
+
+
+@dataclass
+class FakeLab:
+    """Answers `run_probe` as the lab daemon does, and keeps what was asked."""
+
+    socket_path: Path
+    asked: list[Doc] = field(default_factory=list[Doc])
+
+    def serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                link, _ = listener.accept()
+            except OSError:
+                return
+            with link, link.makefile("rw") as lines:
+                self.asked.append(cast("Doc", json.loads(lines.readline())))
+                lines.write(json.dumps({"ok": True, "log": "played\n", "exit_code": 0}) + "\n")
+
+
+@dataclass
+class Site:
+    """The folders and processes of a K3s site."""
+
+    folder: Path
+    control: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
+
+    @property
+    def block(self) -> str:
+        number = os.getpid()
+        return f"127.45.{number // 250 % 250 + 1}"
+
+    def root(self, name: str) -> Path:
+        return self.folder / name
+
+    def address(self, number: int) -> str:
+        return f"{self.block}.{number}"
+
+    def configure(self, name: str, text: str) -> Path:
+        root = self.root(name)
+        (root / "etc/rancher/k3s").mkdir(parents=True, exist_ok=True)
+        (root / "etc/hostname").write_text(f"{name}\n")
+        (root / "etc/rancher/k3s/config.yaml").write_text(text)
+        return root
+
+    def start(self, name: str, role: str) -> subprocess.Popen[bytes]:
+        root = self.root(name)
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(PROJECT),
+            "RAILYARD_HOST_ROOT": str(root),
+            "RAILYARD_LAB_CONTROL": str(self.control),
+        }
+        with (root / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "lab.cluster.k3s", role], env=env, stdout=log, stderr=log
+            )
+        self.processes.append(process)
+        return process
+
+    def log(self, name: str) -> str:
+        return (self.root(name) / "log").read_text()
+
+    def wait_log(self, name: str, text: str) -> None:
+        wait_until(f"{text!r} in the log of {name}", lambda: text in self.log(name), 60)
+
+    @property
+    def api(self) -> Api:
+        tls = self.root("mgmt01") / "var/lib/rancher/k3s/server/tls"
+        admin = KeyPair(tls / "admin.crt", tls / "admin.key")
+        return Api(f"https://{self.address(10)}:6443", tls / "server-ca.crt", admin)
+
+    def kubectl(self, *words: str) -> str:
+        config = self.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
+        argv = [str(ensure_binaries()["kubectl"]), f"--kubeconfig={config}", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def agent_config(self, number: int, token: str = TOKEN) -> str:
+        server = f"https://{self.address(10)}:6443"
+        return f"token: {token}\nserver: {server}\nnode-ip: {self.address(number)}\n"
+
+
+@pytest.fixture(scope="session")
+def fake_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeLab]:
+    path = tmp_path_factory.mktemp("lab") / "control.sock"
+    lab = FakeLab(path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        threading.Thread(target=lab.serve, args=(listener,), daemon=True).start()
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterator[Site]:
+    """A running site: mgmt01 at .10, gpu01 at .11, gpu02 at .12."""
+    ensure_binaries()
+    site = Site(tmp_path_factory.mktemp("site"), fake_lab.socket_path)
+    head = f"token: {TOKEN}\nnode-ip: {site.address(10)}\ncluster-init: true\n"
+    site.configure("mgmt01", f'{head}write-kubeconfig-mode: "0600"\ndisable: [traefik]\n')
+    try:
+        site.start("mgmt01", "server")
+        site.wait_log("mgmt01", "up and running")
+        for number, name in ((11, "gpu01"), (12, "gpu02")):
+            make_gpu_node(site.configure(name, site.agent_config(number)), vfs=4)
+            site.start(name, "agent")
+            site.wait_log(name, "up and running")
+        yield site
+    finally:
+        for process in reversed(site.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait(10)
+        shutil.rmtree(site.folder, ignore_errors=True)

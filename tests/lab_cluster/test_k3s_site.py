@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.errors import DeviceError
+from lab.cluster.api import Api
+from lab.cluster.build import ensure_binaries
+from lab.cluster.document import Doc, docs_at, name_of, pairs_at, text_at
+from lab.cluster.k3s_token import hash_ca
+from lab.cluster.pki import KeyPair
+from lab.cluster.pod_view import Pod
+from lab.cluster.process import wait_until
+from tests.lab_cluster.conftest import FakeLab, Site
+
+pytestmark = pytest.mark.cluster
+HERE = Path(__file__).parent
+
+
+def allocatable(site: Site, node: str) -> dict[str, str]:
+    return pairs_at(site.api.find(f"/api/v1/nodes/{node}"), "status", "allocatable")
+
+
+def ready(site: Site, node: str) -> str:
+    document = site.api.find(f"/api/v1/nodes/{node}")
+    for condition in docs_at(document, "status", "conditions"):
+        if text_at(condition, "type") == "Ready":
+            return text_at(condition, "status")
+    return ""
+
+
+def pods(site: Site) -> list[Pod]:
+    return [Pod(item) for item in site.api.items("/api/v1/namespaces/default/pods")]
+
+
+def install_pod_network(site: Site) -> None:
+    documents = ensure_binaries()["multus-daemonset.yml"].read_text().split("\n---\n")
+    crd = next(text for text in documents if "CustomResourceDefinition" in text)
+    (site.folder / "nad.yaml").write_text(crd)
+    site.kubectl("apply", "-f", str(site.folder / "nad.yaml"))
+    name = "crd/network-attachment-definitions.k8s.cni.cncf.io"
+    site.kubectl("wait", "--for=condition=Established", name, "--timeout=20s")
+    site.kubectl("apply", "-f", str(HERE / "rails.yaml"))
+
+
+def test_nodes_join_by_token_and_report_ready(site: Site) -> None:
+    wait_until("both nodes", lambda: ready(site, "gpu01") == ready(site, "gpu02") == "True", 20)
+    labels = pairs_at(site.api.find("/api/v1/nodes/mgmt01"), "metadata", "labels")
+    assert labels["node-role.kubernetes.io/control-plane"] == "true"
+    assert "node-role.kubernetes.io/control-plane" not in pairs_at(
+        site.api.find("/api/v1/nodes/gpu01"), "metadata", "labels"
+    )
+
+
+def test_kubeconfig_is_as_k3s_writes_it(site: Site) -> None:
+    file = site.root("mgmt01") / "etc/rancher/k3s/k3s.yaml"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "https://127.0.0.1:6443" in file.read_text()
+
+
+def test_a_token_of_another_cluster_is_refused(site: Site) -> None:
+    wrong = hash_ca(b"another cluster")
+    site.configure("gpu09", site.agent_config(19, f"K10{wrong}::node:site-secret"))
+    site.start("gpu09", "agent")
+    site.wait_log("gpu09", "token CA hash does not match the Cluster CA certificate hash")
+    assert site.api.find("/api/v1/nodes/gpu09") is None
+
+
+def test_a_wrong_password_is_refused(site: Site) -> None:
+    site.configure("gpu08", site.agent_config(18, "not-the-token"))
+    site.start("gpu08", "agent")
+    site.wait_log("gpu08", "401 Unauthorized")
+    assert site.api.find("/api/v1/nodes/gpu08") is None
+
+
+def test_the_same_name_from_another_machine_is_refused(site: Site) -> None:
+    root = site.configure("imposter", site.agent_config(17))
+    (root / "etc/hostname").write_text("gpu01\n")
+    site.start("imposter", "agent")
+    site.wait_log("imposter", "Node password rejected")
+
+
+def test_an_unknown_key_of_the_configuration_is_refused(site: Site) -> None:
+    site.configure("typo", f"{site.agent_config(16)}node-lable: a=b\n")
+    assert site.start("typo", "agent").wait(20) == 1
+    assert "flag provided but not defined: -node-lable" in site.log("typo")
+
+
+def test_the_log_endpoint_refuses_who_is_not_the_api_server(site: Site) -> None:
+    node = site.root("gpu01") / "var/lib/rancher/k3s/agent"
+    own = KeyPair(node / "serving-kubelet.crt", node / "serving-kubelet.key")
+    kubelet = Api(f"https://{site.address(11)}:10250", node / "server-ca.crt", own)
+    assert kubelet.raw("GET", "/containerLogs/default/x/y", None, "text/plain")[0] == 403
+    anonymous = Api(kubelet.server, kubelet.ca)
+    with pytest.raises(DeviceError, match="no answer"):
+        anonymous.raw("GET", "/containerLogs/default/x/y", None, "text/plain")
+
+
+def test_a_real_mpijob_runs_on_the_attached_vfs(site: Site, fake_lab: FakeLab) -> None:
+    install_pod_network(site)
+    binaries = ensure_binaries()
+    site.kubectl("apply", "--server-side", "-f", str(binaries["mpi-operator.yaml"]))
+    chart = HERE.parents[1] / "lab/cluster/charts/gpu-operator"
+    config = site.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
+    helm = [str(binaries["helm"]), "install", "gpu-operator", str(chart)]
+    helm += ["-n", "gpu-operator", "--create-namespace", "--set", "driver.enabled=false"]
+    homes = {f"HELM_{kind}_HOME": str(site.folder / "helm") for kind in ("CACHE", "CONFIG", "DATA")}
+    subprocess.run(helm, check=True, timeout=60, env={**homes, "KUBECONFIG": str(config)})
+    wanted = {"intel.com/sriov_111": "4", "intel.com/sriov_112": "4", "nvidia.com/gpu": "8"}
+    wait_until("VFs and GPUs", lambda: wanted.items() <= allocatable(site, "gpu01").items(), 30)
+    policy = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
+    wait_until(
+        "the policy", lambda: text_at(site.api.find(policy), "status", "state") == "ready", 20
+    )
+    site.kubectl("apply", "-f", str(HERE / "mpijob.yaml"))
+    site.kubectl("wait", "--for=condition=Succeeded", "mpijob/allreduce", "--timeout=60s")
+    assert site.kubectl("logs", "job/allreduce-launcher") == "played\n"
+    request = fake_lab.asked[-1]
+    assert request["kind"] == "nccl"
+    networks = [docs_at(pod, "networks") for pod in docs_at(request, "pods")]
+    assert [[n["vlan"] for n in pod] for pod in networks] == [[111, 112], [111, 112]]
+    addresses = {text_at(n, "ip") for pod in networks for n in pod}
+    assert len(addresses) == 4
+
+
+def test_a_lost_vf_lowers_the_allocatable_count(site: Site) -> None:
+    install_pod_network(site)
+    key = "intel.com/sriov_112"
+    wait_until("four VFs", lambda: allocatable(site, "gpu02").get(key) == "4", 30)
+    pf = site.root("gpu02") / "sys/bus/pci/devices/0000:84:00.0"
+    links = sorted(pf.glob("virtfn*"))
+    for link in links:
+        link.unlink()
+    wait_until("no VF", lambda: key not in allocatable(site, "gpu02"), 20)
+    for number, link in enumerate(links):
+        link.symlink_to(f"../0000:84:00.{number + 1}")
+    wait_until("four VFs again", lambda: allocatable(site, "gpu02").get(key) == "4", 20)
+
+
+def test_a_missing_attachment_keeps_the_pod_in_container_creating(site: Site) -> None:
+    install_pod_network(site)
+    body: Doc = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "lost",
+            "namespace": "default",
+            "annotations": {"k8s.v1.cni.cncf.io/networks": "nowhere"},
+        },
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "gpu01"},
+    }
+    site.api.request("POST", "/api/v1/namespaces/default/pods", body)
+
+    def told() -> bool:
+        events = site.api.items("/api/v1/namespaces/default/events")
+        texts = [text_at(e, "message") for e in events if name_of(e).startswith("lost.")]
+        return any("cannot find a network-attachment-definition (nowhere)" in t for t in texts)
+
+    wait_until("the event", told, 20)
+    pod = next(pod for pod in pods(site) if pod.name == "lost")
+    assert pod.phase == "Pending"
+    waiting = docs_at(pod.document, "status", "containerStatuses")
+    assert text_at(waiting[0], "state", "waiting", "reason") == "ContainerCreating"
+
+
+def test_a_command_that_the_lab_does_not_play_fails(site: Site) -> None:
+    spec = '{"spec":{"restartPolicy":"Never"}}'
+    site.kubectl("run", "odd", "--image=i", "--restart=Never", f"--overrides={spec}", "--command",
+                 "--", "stress-ng")  # fmt: skip
+    wait_until(
+        "its end", lambda: any(p.name == "odd" and p.phase == "Failed" for p in pods(site)), 20
+    )
+    assert "executable file not found" in site.kubectl("logs", "odd")
+
+
+def test_a_silent_node_becomes_not_ready_and_comes_back(site: Site) -> None:
+    agent = site.processes[1]
+    agent.terminate()
+    assert agent.wait(5) == 0
+    wait_until("gpu01 to be down", lambda: ready(site, "gpu01") == "Unknown", 30)
+    site.start("gpu01", "agent")
+    wait_until("gpu01 to be back", lambda: ready(site, "gpu01") == "True", 30)
+
+
+def test_the_server_keeps_its_data_and_credentials_over_a_restart(site: Site) -> None:
+    config = site.root("mgmt01") / "etc/rancher/k3s/k3s.yaml"
+    before = config.read_text()
+    server = site.processes[0]
+    server.terminate()
+    assert server.wait(5) == 0
+    site.start("mgmt01", "server")
+    wait_until("the API", lambda: site.api.answers("/api/v1/nodes/gpu02"), 60)
+    wait_until("k3s", lambda: site.log("mgmt01").count("up and running") == 2, 60)
+    assert config.read_text() == before

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from components.errors import DeviceError
+from lab.cluster.artefact import LabPlaces, checksums, publish
+from lab.cluster.attach import AttachError, allocate, parse_networks
+from lab.cluster.device_plugin import plan_pools
+from lab.cluster.devices import VirtualFunction, dump_devices, parse_devices, scan_devices
+from lab.cluster.document import Doc
+from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags
+from lab.cluster.k3s_token import check_ca, format_token, parse_token
+from lab.cluster.pod_shell import run_script
+from tests.lab_cluster.conftest import make_gpu_node
+
+VF = VirtualFunction(
+    pci="0000:05:00.1",
+    vendor="15b3",
+    device="1018",
+    driver="mlx5_core",
+    index=0,
+    netdev="enp5s0v0",
+    rdma="mlx5_2",
+    mtu_bytes=9000,
+    pf_pci="0000:05:00.0",
+    pf_netdev="enp5s0",
+)
+
+
+def resource(selector: dict[str, object], **more: object) -> str:
+    entry = {"resourceName": "sriov_111", "selectors": [selector], **more}
+    return json.dumps({"resourceList": [entry]})
+
+
+@pytest.mark.parametrize(
+    ("selector", "taken"),
+    [
+        ({"vendors": ["15b3"], "pfNames": ["enp5s0"]}, True),
+        ({"vendors": ["8086"], "pfNames": ["enp5s0"]}, False),
+        ({"devices": ["1018", "101e"]}, True),
+        ({"pfNames": ["enp132s0"]}, False),
+        ({"pfNames": ["enp5s0#0-3,6"]}, True),
+        ({"pfNames": ["enp5s0#1-3"]}, False),
+    ],
+)
+def test_selectors_take_what_all_their_keys_allow(
+    selector: dict[str, object], *, taken: bool
+) -> None:
+    (pool,) = plan_pools(resource(selector), [VF])
+    assert bool(pool.devices) is taken
+
+
+def test_is_rdma_counts_inside_of_selectors_only() -> None:
+    (inside,) = plan_pools(resource({"isRdma": True}), [VF])
+    (outside,) = plan_pools(resource({}, isRdma=True), [VF])
+    assert (inside.rdma, outside.rdma) == (True, False)
+    (without,) = plan_pools(resource({"isRdma": True}), [replace(VF, rdma="")])
+    assert without.devices == ()
+
+
+def test_a_resource_name_with_a_hyphen_is_refused() -> None:
+    with pytest.raises(DeviceError, match="invalid characters"):
+        plan_pools('{"resourceList": [{"resourceName": "sriov-111"}]}', [VF])
+
+
+def test_devices_survive_their_json_form(tmp_path: Path) -> None:
+    make_gpu_node(tmp_path, vfs=2)
+    devices = scan_devices(tmp_path / "sys", None)
+    assert (len(devices.vfs), devices.gpus, devices.mellanox_cards) == (4, 8, 2)
+    assert devices.vfs[0].pf_netdev == "enp5s0"
+    assert parse_devices(dump_devices(devices)) == devices
+
+
+def test_networks_annotation_in_both_forms() -> None:
+    plain = parse_networks("sriov111, other/sriov112@rail1", "default")
+    assert [(n.key, n.interface) for n in plain] == [
+        ("default/sriov111", "net1"),
+        ("other/sriov112", "rail1"),
+    ]
+    assert parse_networks('[{"name": "sriov111"}]', "default") == plain[:1]
+
+
+def test_whereabouts_gives_each_address_once_and_honours_its_bounds() -> None:
+    used: set[str] = set()
+    ipam: Doc = {"range": "10.10.111.0/29", "exclude": ["10.10.111.2/32"], "gateway": "10.10.111.1"}
+    while len(used) < 4:
+        used.add(allocate(ipam, used))
+    assert used == {"10.10.111.3", "10.10.111.4", "10.10.111.5", "10.10.111.6"}
+    with pytest.raises(AttachError, match="Could not allocate"):
+        allocate(ipam, used)
+    fixed: Doc = {"range": "10.10.111.0/24", "range_start": "10.10.111.254"}
+    fixed["range_end"] = "10.10.111.254"
+    assert allocate(fixed, set()) == "10.10.111.254"
+
+
+def test_tokens_are_taken_apart_as_k3s_does() -> None:
+    token = parse_token(format_token(b"ca", "node", "pw:with:colons"))
+    assert (token.user, token.password) == ("node", "pw:with:colons")
+    check_ca(token, b"ca")
+    with pytest.raises(DeviceError, match="does not match"):
+        check_ca(token, b"other")
+    check_ca(parse_token("pw"), b"any")
+    with pytest.raises(DeviceError, match="hash length"):
+        parse_token("K10abc::node:pw")
+
+
+def test_configuration_files_add_up_and_flags_win(tmp_path: Path) -> None:
+    etc = tmp_path / "etc/rancher/k3s"
+    (etc / "config.yaml.d").mkdir(parents=True)
+    (etc / "config.yaml").write_text("node-ip: 127.9.0.1\ntls-san: [a]\nnode-label: [x=1]\n")
+    (etc / "config.yaml.d/10.yaml").write_text('"tls-san+": [b]\ntoken: t\n')
+    paths = HostPaths(tmp_path)
+    flags = {**load_flags(paths), **parse_flags(["--node-name=Other", "--cluster-init"])}
+    config = make_config("server", flags, {}, paths, "host")
+    assert config.tls_sans == ("a", "b")
+    assert (config.node_name, config.token, config.cluster_init) == ("other", "t", True)
+    assert config.labels == {"x": "1"}
+
+
+def test_a_server_flag_is_unknown_to_an_agent(tmp_path: Path) -> None:
+    flags = {"tls-san": ["a"], "node-ip": ["127.9.0.1"], "server": ["https://127.9.0.2:6443"]}
+    with pytest.raises(DeviceError, match="flag provided but not defined: -tls-san"):
+        make_config("agent", flags, {}, HostPaths(tmp_path), "host")
+
+
+def test_a_pod_script_finds_its_device_and_gid() -> None:
+    network: Doc = {"interface": "net1", "ip": "10.10.111.3", "rdma": "mlx5_2"}
+    script = (
+        "hca=$(basename /sys/class/net/net1/device/infiniband/*)\n"
+        "for n in /sys/class/infiniband/$hca/ports/1/gids/*; do case $(cat $n) in"
+        " *:ffff:*) gid=${n##*/};; esac; done\n"
+        '[ "$(ulimit -l)" = unlimited ] || { echo "memlock is $(ulimit -l)"; exit 3; }\n'
+        'exec ib_write_bw -d "$hca" -x "$gid"'
+    )
+    run = run_script(["sh", "-c", script], {}, [network], None)
+    assert run.call == ("ib_write_bw", "-d", "mlx5_2", "-x", "3")
+    limited = run_script(["sh", "-c", script], {}, [network], 8192)
+    assert (limited.call, limited.output, limited.exit_code) == ((), "memlock is 8192\n", 3)
+
+
+def test_the_artefact_is_the_same_on_every_machine(tmp_path: Path) -> None:
+    first = publish(tmp_path / "a", LabPlaces(Path("/p"), Path("/q"), Path("/c"), Path("/s")))
+    second = publish(tmp_path / "b", LabPlaces(Path("/1"), Path("/2"), Path("/3"), Path("/4")))
+    for name in checksums():
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+    assert (first / "lab.env").read_text() != (second / "lab.env").read_text()
