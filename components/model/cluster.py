@@ -54,9 +54,9 @@ class ClusterSpec(Frozen):
     pod_network: PodNetwork = PodNetwork()
     """How pods get onto the rails."""
     jobs: Jobs
-    """What runs on the cluster."""
+    """Image and settings of the jobs."""
     acceptance: Acceptance = Acceptance()
-    """What the finished path must prove."""
+    """What must be proven, and the least numbers."""
 
     def rail(self, name: str) -> Rail | None:
         """The rail of that name, or None."""

@@ -38,7 +38,7 @@ class Rdma(Frozen):
     cnp_priority: Priority = 6
     """Priority of congestion notification packets: the one that `cnp_dscp` belongs to."""
     ecn_min_kib: Kib = 150
-    """Queue depth in KiB at which marking starts. 150 is what the DeepOps guide and Onyx' `roce` set."""
+    """Queue depth in KiB at which marking starts. 150: the DeepOps guide, Onyx' `roce`."""
     ecn_max_kib: Kib = 1500
     """Queue depth in KiB at which every packet is marked."""
     mtu_bytes: MtuBytes = 9000
@@ -98,4 +98,4 @@ class Switch(Frozen):
     """Running release of the switch system, for version rules."""
     ssh: Ssh
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
-    """What is plugged into which port, for example `"1/1": gpu01/rail-0`. Other ports are left alone."""
+    """What is plugged in where: `"1/1": gpu01/rail-0`. Other ports are left alone."""

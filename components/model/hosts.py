@@ -37,7 +37,7 @@ class User(Frozen):
 
     name: str = "nvidia"
     """Login name."""
-    uid: Annotated[int, Field(ge=1000, le=60000)] = 1010
+    uid: Annotated[int, Field(ge=1000, le=60000)] = 1000
     """User id on all hosts."""
 
 

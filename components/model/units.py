@@ -78,9 +78,13 @@ class Ssh(Frozen):
     address: str
     """IPv4 address or DNS name."""
     port: TcpPort = 22
+    """Port of the SSH server."""
     user: str = "root"
+    """Login name; on hosts root, or a user with `sudo -n`."""
     password: SecretRef | None = None
+    """Secret with the password of a switch; hosts are reached by key."""
     private_key: SecretRef | None = None
+    """Secret with the private key."""
     host_key: str | None = None
     """One public key line as `ssh-keyscan` prints it, without the host: `ssh-ed25519 AAAA…`.
 

@@ -74,9 +74,10 @@ class _Onyx(MellanoxMlnxosSSH):
         return {**super()._connect_params_dict(), "transport_factory": _KeyboardFirst}
 
     def session_preparation(self) -> None:
-        self.read_until_pattern(pattern=PROMPT, read_timeout=self.conn_timeout)
+        ends_at_s = time.monotonic() + self.conn_timeout
+        _read_to_prompt(self, ends_at_s)
         self.write_channel("no cli session paging enable\n")
-        self.read_until_pattern(pattern=r"paging enable[\s\S]*" + PROMPT, read_timeout=CONNECT_S)
+        _read_to_prompt(self, ends_at_s)
 
 
 _SYSTEMS: Final[dict[str, type[BaseConnection]]] = {"onyx": _Onyx}
@@ -104,7 +105,7 @@ class SwitchSession:
         """
         try:
             self.connection.write_channel(f"{command}\n")
-            raw = self._read_to_prompt()
+            raw = _read_to_prompt(self.connection, self.ends_at_s)
         except TimeoutError as error:
             raise UnreachableError(
                 f"{self.where}: no prompt after `{command}` within the deadline of "
@@ -115,26 +116,6 @@ class SwitchSession:
                 f"{self.where}: the session ended while `{command}` ran"
             ) from error
         return _clean(raw)
-
-    def _read_to_prompt(self) -> str:
-        """Read until the prompt; netmiko's own reader does not notice a session that died.
-
-        Raises:
-            TimeoutError: The deadline passed first.
-            EOFError: The session ended first.
-        """
-        channel = self.connection.remote_conn
-        if not isinstance(channel, Channel):
-            raise Bug("a switch session is an SSH session")
-        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        text = ""
-        while re.search(PROMPT, text) is None:
-            channel.settimeout(max(self.ends_at_s - time.monotonic(), SHORTEST_S))
-            chunk = channel.recv(CHUNK_BYTES)
-            if not chunk:
-                raise EOFError
-            text += decode(chunk)
-        return text
 
     def __enter__(self) -> Self:
         """The session itself, already open."""
@@ -150,6 +131,27 @@ class SwitchSession:
         client = self.connection.remote_conn_pre
         if client is not None:
             client.close()
+
+
+def _read_to_prompt(connection: BaseConnection, ends_at_s: float) -> str:
+    """Read until the prompt; netmiko's own reader does not notice a session that died.
+
+    Raises:
+        TimeoutError: The deadline passed first.
+        EOFError: The session ended first; its text is what was read.
+    """
+    channel = connection.remote_conn
+    if not isinstance(channel, Channel):
+        raise Bug("a switch session is an SSH session")
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    text = ""
+    while re.search(PROMPT, text) is None:
+        channel.settimeout(max(ends_at_s - time.monotonic(), SHORTEST_S))
+        chunk = channel.recv(CHUNK_BYTES)
+        if not chunk:
+            raise EOFError(text)
+        text += decode(chunk)
+    return text
 
 
 def _clean(raw: str) -> str:
@@ -211,7 +213,7 @@ def _classified(endpoint: Endpoint, connect_s: float) -> Generator[None, None, N
             f"{endpoint.where}: the switch refuses the password of user {endpoint.user}; "
             f"check the secret {endpoint.password_secret}. Nothing was changed."
         ) from error
-    except (NetmikoBaseException, SSHException, OSError) as error:
+    except (NetmikoBaseException, SSHException, OSError, EOFError) as error:
         cause = error.__context__
         if isinstance(cause, BadHostKeyException):
             raise DeviceError(_changed_key(endpoint, cause)) from error

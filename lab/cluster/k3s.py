@@ -6,6 +6,7 @@ those of the real one; the containers are not. All files lie under RAILYARD_HOST
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
@@ -46,9 +47,8 @@ def _tools() -> Tools:
     return Tools(binaries, LabLink(Path(control) if control else None))
 
 
-def _notify_ready() -> None:
+def _notify_ready(address: str) -> None:
     """Tell systemd that the unit is up, where it listens (Type=notify)."""
-    address = os.environ.get("NOTIFY_SOCKET")
     if address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
             link.sendto(b"READY=1", address.replace("@", "\0", 1))
@@ -58,13 +58,15 @@ def _notify_ready() -> None:
 def _run(role: Literal["server", "agent"], args: Sequence[str], paths: HostPaths) -> int:
     flags = {**load_flags(paths), **parse_flags(args)}
     config = make_config(role, flags, dict(os.environ), paths, read_hostname(paths))
+    # Taken out of the environment, as K3s does: etcd would say READY=1 long before the API is up.
+    notify = functools.partial(_notify_ready, os.environ.pop("NOTIFY_SOCKET", ""))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     if role == "server":
-        run_server(config, paths, _tools(), stop, _notify_ready)
+        run_server(config, paths, _tools(), stop, notify)
     else:
-        run_agent(config, paths, stop, _notify_ready)
+        run_agent(config, paths, stop, notify)
     return 0
 
 

@@ -52,10 +52,11 @@ def _kind(part: Table) -> str:
     if "anyOf" in part:
         choices = [_mapping(item) for item in cast("list[Json]", part["anyOf"])]
         return " or ".join(_kind(item) for item in choices if item.get("type") != "null")
-    if "const" in part:
-        return f"`{part['const']}`"
-    if "enum" in part:
-        return ", ".join(f"`{item}`" for item in cast("list[Json]", part["enum"]))
+    words = [part["const"]] if "const" in part else cast("list[Json]", part.get("enum", []))
+    return ", ".join(f"`{word}`" for word in words) or _kind_of_type(part)
+
+
+def _kind_of_type(part: Table) -> str:
     if part.get("type") == "array":
         return f"list of {_kind(_mapping(part['items']))}"
     if part.get("type") == "object":

@@ -99,7 +99,16 @@ def port_mtu(plan: ClusterPlan, port: str, mtu_bytes: int) -> dict[str, Facts]:
 
 def changed_inputs(before: Graph, after: Graph) -> set[str]:
     """Names of the resources whose inputs differ: what a preview would list."""
-    old = {item.urn: json.dumps(item.inputs, sort_keys=True) for item in before.resources}
-    new = {item.urn: json.dumps(item.inputs, sort_keys=True) for item in after.resources}
+    old, new = _compared(before), _compared(after)
     urns = {urn for urn in old | new if old.get(urn) != new.get(urn)}
     return {urn.rsplit("::", 1)[-1] for urn in urns}
+
+
+def _compared(graph: Graph) -> dict[str, str]:
+    """URN to the inputs that the engine compares."""
+    return {
+        item.urn: ""
+        if item.options.get("ignoreChanges") == ["*"]
+        else json.dumps(dict(item.inputs), sort_keys=True)
+        for item in graph.resources
+    }

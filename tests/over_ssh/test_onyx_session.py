@@ -185,7 +185,7 @@ def test_a_slow_prompt_over_the_deadline(running: Running) -> None:
 
 def test_too_many_sessions(running: Running) -> None:
     running.switch.fault(["sessions", "0"])
-    with pytest.raises(UnreachableError):
+    with pytest.raises(UnreachableError, match="Maximum number of sessions"):
         device.observe_switch(running.endpoint, "onyx", SwitchState(), "admin")
 
 

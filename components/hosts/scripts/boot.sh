@@ -2,11 +2,11 @@
 # shellcheck disable=SC2154 # work, BOOT_CONFIG, … are set by input.sh
 # Run by railyard-nics.service at each boot: VFs, MTU and QoS of a card are lost at a reboot.
 # A setting that fails does not keep the others from being set; the unit then shows as failed.
-# shellcheck source=input.sh
+# shellcheck source=/dev/null
 . ./input.sh
-# shellcheck source=reading.sh
+# shellcheck source=/dev/null
 . ./reading.sh
-# shellcheck source=writing.sh
+# shellcheck source=/dev/null
 . ./writing.sh
 
 load_input "$BOOT_CONFIG"

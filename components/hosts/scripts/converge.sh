@@ -2,11 +2,11 @@
 # shellcheck disable=SC2154 # work, stack, changed, … are set by input.sh
 # Brings one host to the state on stdin: read, compare, change only the difference, read again.
 # Safe to run twice and after half a run. stdout: one line of JSON evidence.
-# shellcheck source=input.sh
+# shellcheck source=/dev/null
 . ./input.sh
-# shellcheck source=reading.sh
+# shellcheck source=/dev/null
 . ./reading.sh
-# shellcheck source=writing.sh
+# shellcheck source=/dev/null
 . ./writing.sh
 
 read_all() { # FILE OUTPUT : the keys of FILE with the values of now

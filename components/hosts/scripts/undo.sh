@@ -2,11 +2,11 @@
 # shellcheck disable=SC2154 # work, stack, changed, … are set by input.sh
 # Puts every setting that we own back to the value recorded before our first change, removes the
 # files that we made, and forgets the record. stdin: the state that was applied; only stack= counts.
-# shellcheck source=input.sh
+# shellcheck source=/dev/null
 . ./input.sh
-# shellcheck source=reading.sh
+# shellcheck source=/dev/null
 . ./reading.sh
-# shellcheck source=writing.sh
+# shellcheck source=/dev/null
 . ./writing.sh
 
 cat >"$work/input"

@@ -84,14 +84,20 @@ install_k3s() {
     fail "the K3s install script failed: $(tail -n 20 "$work/install.log")"
 }
 
+kubectl() { # KUBECONFIG ARGUMENTS... : its cache would stay in root's home for ever
+  kubectl_config=$1
+  shift
+  k3s kubectl --cache-dir "$work/cache" --kubeconfig "$kubectl_config" "$@"
+}
+
 ready() { # the API of a server answers, and this node is Ready
   if [ "$role" = server ]; then
     kubeconfig=/etc/rancher/k3s/k3s.yaml
-    [ "$(k3s kubectl --kubeconfig "$kubeconfig" get --raw /readyz 2>&1)" = ok ] || return 1
+    [ "$(kubectl "$kubeconfig" get --raw /readyz 2>&1)" = ok ] || return 1
   else
     kubeconfig=/var/lib/rancher/k3s/agent/kubelet.kubeconfig
   fi
-  condition=$(k3s kubectl --kubeconfig "$kubeconfig" get node "$node" \
+  condition=$(kubectl "$kubeconfig" get node "$node" \
     -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>&1)
   [ "$condition" = True ]
 }

@@ -266,6 +266,11 @@ def _port_forms() -> dict[str, OnPorts]:
         "no dcb priority-flow-control mode force": OnPorts(_pfc(on=False)),
         "no qos trust": OnPorts(_trust("L2")),  # manual "QoS Commands"
     }
+    return forms | _l2_forms() | _qos_forms()
+
+
+def _l2_forms() -> dict[str, OnPorts]:
+    forms: dict[str, OnPorts] = {}
     for mode in cast("tuple[Mode, ...]", get_args(Mode)):
         forms[f"switchport mode {mode}"] = OnPorts(_mode(mode))
     for mode in ("trunk", "hybrid"):
@@ -276,6 +281,11 @@ def _port_forms() -> dict[str, OnPorts]:
                 _allowed(typed, verb), names_vlans=verb == "add"
             )
         forms[f"{head} <vlans>"] = OnPorts(_allowed(typed, "set"), names_vlans=True)
+    return forms
+
+
+def _qos_forms() -> dict[str, OnPorts]:
+    forms: dict[str, OnPorts] = {}
     for trust in cast("tuple[Trust, ...]", get_args(Trust)):  # onyx_qos.py:84
         forms[f"qos trust {trust}"] = OnPorts(_trust(trust))
     for kind in ("pcp", "dscp"):  # onyx_qos.py:85-88

@@ -1,0 +1,60 @@
+"""The Markdown files of the repository, read as far as the tests need."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced block of code."""
+
+    language: str
+    text: str
+
+
+def tracked(*patterns: str) -> tuple[Path, ...]:
+    """Files that git knows or would take."""
+    done = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],  # noqa: S607 - the git of PATH
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    found = {ROOT / line for line in done.stdout.splitlines()}
+    return tuple(sorted(path for path in found if path.is_file()))
+
+
+def blocks(path: Path) -> tuple[Block, ...]:
+    found = _FENCE.findall(path.read_text())
+    return tuple(Block(language, text) for language, text in found)
+
+
+def links(path: Path) -> tuple[str, ...]:
+    """Targets of the links outside code."""
+    text = _FENCE.sub("", path.read_text())
+    return tuple(_LINK.findall(re.sub(r"`[^`\n]*`", "", text)))
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """Anchors of the headings, made as GitHub makes them."""
+    headings = _HEADING.findall(_FENCE.sub("", path.read_text()))
+    return frozenset(_slug(heading) for heading in headings)
+
+
+def _slug(heading: str) -> str:
+    plain = re.sub(r"[^\w\- ]", "", heading.lower())
+    return plain.replace(" ", "-")

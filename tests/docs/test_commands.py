@@ -1,0 +1,116 @@
+"""What the pages tell a reader to type exists, and the references are complete."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+import typer.main
+
+from components.cli import COMMANDS, app
+from lab.hosts import faults as host_faults
+from lab.switches.onyx.server import FAULT_HELP
+from tests.docs.markdown import ROOT, blocks, tracked
+
+PAGES = tracked("*.md")
+CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
+FAULTS_PAGE = ROOT / "docs" / "reference" / "faults.md"
+
+_INLINE = re.compile(r"`([^`\n]+)`")
+
+
+def _make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def _command_lines(page: Path) -> list[str]:
+    """What a reader could type: inline code, and the lines of shell blocks."""
+    text = page.read_text()
+    lines: list[str] = []
+    for block in blocks(page):
+        text = text.replace(block.text, "")
+        if block.language in {"sh", "console"}:
+            typed = block.text.splitlines()
+            if block.language == "console":
+                typed = [line[2:] for line in typed if line.startswith("$ ")]
+            lines += [line.split(" #")[0] for line in typed]
+    return lines + _INLINE.findall(text)
+
+
+def _calls(page: Path, program: str) -> list[list[str]]:
+    """The words after `program` wherever it is called with something."""
+    found: list[list[str]] = []
+    for line in _command_lines(page):
+        for part in re.split(r"[;|&]+", line):
+            words = part.split()
+            if len(words) > 1 and words[0].removeprefix(".venv/bin/") == program:
+                found.append(words[1:])
+    return found
+
+
+def _subcommands() -> dict[str, set[str]]:
+    root = typer.main.get_group(app)
+    context = typer.Context(root)
+    found: dict[str, set[str]] = {}
+    for name in root.list_commands(context):
+        command = root.get_command(context, name)
+        nested = getattr(command, "commands", {})
+        found[name] = set(nested)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_commands_of_a_page_exist(page: Path) -> None:
+    known = _subcommands()
+    unknown = [
+        " ".join(words)
+        for words in _calls(page, "railyard")
+        if words[0] in known
+        and known[words[0]]
+        and len(words) > 1
+        and words[1] not in {*known[words[0]], "…"}
+    ]
+    unknown += [
+        " ".join(words)
+        for words in _calls(page, "railyard")
+        if words[0] not in known and not re.match(r"[-A-Z…<]", words[0])
+    ]
+    unknown += [
+        f"make {words[0]}" for words in _calls(page, "make") if words[0] not in _make_targets()
+    ]
+    assert unknown == []
+
+
+def test_quick_start_is_make_up() -> None:
+    assert ["up"] in _calls(ROOT / "README.md", "make")
+    assert ["down"] in _calls(ROOT / "README.md", "make")
+
+
+def test_reference_has_every_command() -> None:
+    written = {tuple(words) for words in _calls(CLI_PAGE, "railyard")}
+    known = _subcommands()
+    assert set(known) == set(COMMANDS)
+    for name, nested in known.items():
+        for inner in nested or {""}:
+            wanted = (name, inner) if inner else (name,)
+            assert any(words[: len(wanted)] == wanted for words in written), wanted
+
+
+def test_reference_has_every_make_target() -> None:
+    written = {words[0] for words in _calls(CLI_PAGE, "make")}
+    assert _make_targets() <= written
+
+
+def test_reference_has_every_fault() -> None:
+    shown = {
+        tuple(shlex.split(line)[:2])
+        for line in _INLINE.findall(FAULTS_PAGE.read_text())
+        if line.startswith(("leaf-01 ", "gpu01 "))
+    }
+    switch = {part.split()[0] for part in FAULT_HELP.split(" | ")}
+    host = {line.split()[0] for line in host_faults.FORMS.splitlines()}
+    assert {verb for device, verb in shown if device == "leaf-01"} == switch
+    assert {verb for device, verb in shown if device == "gpu01"} == host

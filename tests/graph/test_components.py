@@ -1,0 +1,147 @@
+"""Each component on its own, as a user of one room would write it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from components.acceptance import Acceptance
+from components.fabric import Fabric
+from components.handoffs import (
+    ClusterAccess,
+    FabricReady,
+    GpuReady,
+    HostsReady,
+    JobsReady,
+    PodNetworkReady,
+)
+from components.hosts import Hosts
+from components.jobs import Jobs
+from components.kubernetes import Cluster
+from components.operators import Operators
+from components.pod_network import PodNetwork
+from components.remote.component import Remote
+from tests.graph.dev_site import STDOUT, dev_plan
+from tests.graph.harness import Graph, Run, record_program
+
+RUN = Run(config={}, stdout=STDOUT)
+
+
+@dataclass
+class Secrets:
+    """Secrets from anywhere but the stack's configuration."""
+
+    asked: set[str] = field(default_factory=set[str])
+
+    def require_secret(self, key: str) -> pulumi.Output[str]:
+        self.asked.add(key)
+        return pulumi.Output.secret(f"from a vault: {key}")
+
+
+def before() -> pulumi.Resource:
+    """Whatever a user has in front of the room."""
+    return pulumi.Stash("before", input="before")
+
+
+def access() -> ClusterAccess:
+    """A cluster that somebody else made."""
+    provider = kubernetes.Provider("existing", kubeconfig="{}", cluster_identifier="existing")
+    kubeconfig = pulumi.Output.secret("{}")
+    return ClusterAccess(before(), dev_plan().kubernetes, kubeconfig, provider)
+
+
+def names(graph: Graph, prefix: str) -> list[str]:
+    return sorted(item.name for item in graph.of_type(prefix))
+
+
+def waits_for_what_was_before(graph: Graph) -> bool:
+    return any("before" in item.dependencies for item in graph.resources)
+
+
+def test_fabric() -> None:
+    secrets = Secrets()
+
+    def program() -> None:
+        Fabric("my-fabric", dev_plan().switches, Remote(secrets, {}))
+
+    graph = record_program(RUN, program)
+    assert names(graph, "command:") == ["leaf-01-apply", "leaf-01-baseline"]
+    assert graph.named("my-fabric-ready").dependencies == ("leaf-01-apply",)
+    assert secrets.asked == {"switch_password"}
+
+
+def test_hosts() -> None:
+    secrets = Secrets()
+
+    def program() -> None:
+        remote = Remote(secrets, {"gpu01-host": "1: vfs were lost"})
+        Hosts("my-hosts", dev_plan().hosts, remote, FabricReady(before()))
+
+    graph = record_program(RUN, program)
+    assert names(graph, "command:") == ["gpu01-host", "gpu02-host", "mgmt01-host"]
+    assert graph.named("gpu01-host").dependencies == ("before",)
+    assert graph.named("gpu01-host").text("stdin").endswith("\nrepair=1: vfs were lost\n")
+    assert "repair" not in graph.named("gpu02-host").text("stdin")
+
+
+def test_cluster() -> None:
+    kept: list[ClusterAccess] = []
+
+    def program() -> None:
+        remote = Remote(Secrets(), {})
+        plan = dev_plan().kubernetes
+        kept.append(Cluster("my-cluster", plan, remote, HostsReady(before())).access)
+
+    graph = record_program(RUN, program)
+    assert graph.named("mgmt01-k3s-token").dependencies == ("before",)
+    assert graph.named("mgmt01-k3s-token").plain("stdin") == "from a vault: k3s_token"
+    assert graph.named("my-cluster-provider").is_secret("kubeconfig")
+    assert kept[0].plan.cluster == "dgx-roce"
+
+
+def test_operators() -> None:
+    def program() -> None:
+        Operators("my-operators", dev_plan().operators, access())
+
+    graph = record_program(RUN, program)
+    release = graph.named("gpu-operator")
+    assert release.type == "kubernetes:helm.sh/v3:Release"
+    assert release.options["provider"] == "existing"
+    assert waits_for_what_was_before(graph)
+
+
+def test_pod_network() -> None:
+    def program() -> None:
+        cluster = access()
+        PodNetwork("my-network", dev_plan().pod_network, GpuReady(cluster.gate, cluster))
+
+    graph = record_program(RUN, program)
+    attachments = names(graph, "kubernetes:k8s.cni.cncf.io/v1:NetworkAttachmentDefinition")
+    assert len(attachments) == 4
+    assert waits_for_what_was_before(graph)
+
+
+def test_jobs() -> None:
+    def program() -> None:
+        cluster = access()
+        Jobs("my-jobs", dev_plan().jobs, PodNetworkReady(cluster.gate, cluster))
+
+    graph = record_program(RUN, program)
+    assert "mpi-operator-deployment" in names(graph, "kubernetes:apps/v1:Deployment")
+    assert waits_for_what_was_before(graph)
+
+
+def test_acceptance() -> None:
+    def program() -> None:
+        cluster = access()
+        remote = Remote(Secrets(), {})
+        Acceptance("my-proof", dev_plan(), remote, JobsReady(cluster.gate, cluster), 7)
+
+    graph = record_program(RUN, program)
+    evidence = graph.named("acceptance-evidence")
+    assert evidence.dependencies == ("before",)
+    assert evidence.text("create").endswith(" accept run --number 7")
+    assert '"provenance": "real"' in evidence.text("stdin")
+    assert graph.named("acceptance-gate").dependencies == ("acceptance-evidence",)

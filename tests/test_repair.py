@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from components.applied import Applied, AppliedStep
+from components.disruption import disruptions_refused
+from components.drift import Facts, Unreachable
+from components.model.cluster import ClusterSpec, Disruption
+from components.planning import ClusterPlan, make_plan
+from components.repair import Intentions, intend, refusals
+from tests.golden.site import changed_spec, load_example
+
+SPEC = load_example("dgx-roce")
+PLAN = make_plan(SPEC, "dev")
+EVIDENCE = '{"run": "what was seen"}'
+
+
+def as_applied(plan: ClusterPlan = PLAN, run: int = 4, judged: str = EVIDENCE) -> Applied:
+    """The state after a good run number `run` of a plan."""
+    switches = {
+        item.step: AppliedStep(json.dumps({"desired": item.desired.model_dump(mode="json")}))
+        for item in plan.switches
+    }
+    hosts = {item.converge.name: AppliedStep(item.converge.desired) for item in plan.hosts}
+    request = json.dumps({"plan_digest": plan.digest})
+    proof = {
+        "acceptance-evidence": AppliedStep(request, f"railyard accept run --number {run}", EVIDENCE),
+        "acceptance-gate": AppliedStep(judged, "railyard accept gate", "acceptance passed"),
+    }
+    return Applied(switches | hosts | proof)
+
+
+def clean(plan: ClusterPlan = PLAN) -> dict[str, Facts]:
+    facts: dict[str, Facts] = {item.name: item.desired for item in plan.switches}
+    facts.update({item.name: item.desired for item in plan.hosts})
+    return facts
+
+
+def decide(
+    plan: ClusterPlan = PLAN,
+    applied: Applied | None = None,
+    facts: dict[str, Facts] | None = None,
+    accept: Literal["changed", "always"] = "changed",
+) -> Intentions:
+    return intend(
+        plan,
+        as_applied() if applied is None else applied,
+        clean() if facts is None else facts,
+        accept,
+    )
+
+
+def test_a_new_stack_makes_its_first_proof() -> None:
+    intentions = decide(applied=Applied())
+    assert (intentions.run, dict(intentions.notes)) == (1, {})
+
+
+def test_nothing_to_do_keeps_the_number_of_the_proof() -> None:
+    assert decide().run == 4
+
+
+def test_not_looking_is_no_reason_for_another_proof() -> None:
+    assert decide(facts={}).run == 4
+
+
+def test_another_plan_is_another_proof() -> None:
+    spec = changed_spec(SPEC, jobs=SPEC.jobs.model_copy(update={"gdr_level": "3"}))
+    assert decide(plan=make_plan(spec, "dev")).run == 5
+
+
+def test_a_proof_can_be_asked_for() -> None:
+    assert decide(accept="always").run == 5
+
+
+@pytest.mark.parametrize("judged", ["", '{"run": "an older one"}'])
+def test_evidence_that_no_gate_let_through_is_made_again(judged: str) -> None:
+    assert decide(applied=as_applied(judged=judged)).run == 5
+
+
+def test_evidence_without_a_gate_is_made_again() -> None:
+    applied = as_applied()
+    steps = {name: step for name, step in applied.steps.items() if name != "acceptance-gate"}
+    assert decide(applied=Applied(steps)).run == 5
+
+
+def test_a_repair_is_noted_for_its_step_only_and_proven() -> None:
+    switch = PLAN.switches[0].desired
+    facts = clean() | {"leaf-01": switch.model_copy(update={"vlans": ()})}
+    intentions = decide(facts=facts)
+    assert list(intentions.notes) == ["leaf-01-apply"]
+    assert intentions.notes["leaf-01-apply"].startswith("1: vlan_111 of switch is absent")
+    assert intentions.run == 5
+
+
+def test_a_silent_device_without_changes_refuses_nothing() -> None:
+    facts = clean() | {"gpu01": Unreachable("gpu01 (nvidia@192.168.2.11:22): no answer")}
+    intentions = decide(facts=facts)
+    assert refusals(PLAN, intentions.drifts) == ()
+    assert intentions.run == 4
+
+
+def test_a_silent_device_with_changes_is_refused_with_address_and_reason() -> None:
+    facts = clean() | {"gpu01": Unreachable("gpu01 (nvidia@192.168.2.11:22): no answer in 20 s")}
+    intentions = decide(applied=Applied(), facts=facts)
+    (words,) = refusals(PLAN, intentions.drifts)
+    assert words.startswith("unreachable: gpu01 (nvidia@192.168.2.11:22): no answer in 20 s")
+    assert "nothing was ever applied to it" in words
+    assert "fix    make it reachable" in words
+
+
+def denying(spec: ClusterSpec = SPEC) -> ClusterSpec:
+    return changed_spec(spec, disruption=Disruption(ports="deny"))
+
+
+def mtu_facts() -> dict[str, Facts]:
+    switch = PLAN.switches[0].desired
+    ports = switch.ports | {"1/2": switch.ports["1/2"].model_copy(update={"mtu_bytes": 1500})}
+    return clean() | {"leaf-01": switch.model_copy(update={"ports": ports})}
+
+
+def test_a_change_that_flaps_a_port_is_refused_where_the_file_says_so() -> None:
+    facts = mtu_facts()
+    drifts = decide(facts=facts).drifts
+    assert disruptions_refused(SPEC, PLAN, drifts, facts) == ()
+    (words,) = disruptions_refused(denying(), PLAN, drifts, facts)
+    assert words.startswith("disruption: port 1/2 of leaf-01 would flap: mtu_bytes of port 1/2")
+
+
+def test_a_change_that_flaps_nothing_is_not_refused() -> None:
+    switch = PLAN.switches[0].desired
+    ports = switch.ports | {"1/2": switch.ports["1/2"].model_copy(update={"trust": "L2"})}
+    facts = clean() | {"leaf-01": switch.model_copy(update={"ports": ports})}
+    drifts = decide(facts=facts).drifts
+    assert any(drift.differences for drift in drifts)
+    assert disruptions_refused(denying(), PLAN, drifts, facts) == ()
+
+
+def test_a_switch_that_is_as_planned_is_not_refused() -> None:
+    drifts = tuple(replace(drift, edited=True) for drift in decide().drifts)
+    assert disruptions_refused(denying(), PLAN, drifts, clean()) == ()
