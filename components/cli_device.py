@@ -9,7 +9,7 @@ from typing import Final
 
 import typer
 
-from components.fabric.device import run_apply, run_baseline, run_restore
+from components.fabric.device import run_apply, run_baseline, run_observe, run_restore
 
 app = typer.Typer(no_args_is_help=True, help="Inner commands of an update: one device each.")
 
@@ -17,6 +17,7 @@ _VERBS: Final[dict[str, Callable[[str, Mapping[str, str]], str]]] = {
     "baseline": run_baseline,
     "apply": run_apply,
     "restore": run_restore,
+    "observe": run_observe,
 }
 
 

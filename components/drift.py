@@ -25,6 +25,8 @@ class Unreachable:
     """A device that could not be read, and why, in words."""
 
     reason: str
+    stranger: bool = False
+    """It presented another host key than the pinned one."""
 
 
 Facts = SwitchState | HostState | Unreachable | None
@@ -39,6 +41,8 @@ class DeviceDrift:
     step: str
     observed: bool
     unreachable: str | None
+    stranger: bool
+    """It may be another device: refused, whether or not anything is to do there."""
     applied: bool
     """Something was applied before; without it there is nothing to drift from."""
     edited: bool
@@ -105,6 +109,7 @@ def _drift(
         step=step,
         observed=isinstance(facts, SwitchState | HostState),
         unreachable=facts.reason if isinstance(facts, Unreachable) else None,
+        stranger=isinstance(facts, Unreachable) and facts.stranger,
         applied=note is not None,
         edited=edited,
         differences=found,

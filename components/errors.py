@@ -33,5 +33,11 @@ class UnreachableError(DeviceError):
     exit_code = 4
 
 
+class HostKeyError(DeviceError):
+    """A device presented another host key than the pinned one: it may be another device."""
+
+    exit_code = 4
+
+
 class Bug(RailyardError):  # noqa: N818 - a bug is no error of the user, and reads so in a report
     """Our own mistake; the report asks for an issue."""

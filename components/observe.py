@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from components.drift import Facts, Unreachable
-from components.errors import DeviceError
+from components.errors import DeviceError, HostKeyError
 from components.fabric.device import observe_switch
 from components.fabric.plan import SwitchPlan
 from components.hosts.plan import HostPlan, observe_script
@@ -45,7 +45,7 @@ def _switch(switch: SwitchPlan, secrets: Mapping[str, str]) -> Facts:
     try:
         return observe_switch(switch.endpoint, switch.os, switch.desired, secret)
     except DeviceError as error:
-        return Unreachable(str(error))
+        return Unreachable(str(error), isinstance(error, HostKeyError))
 
 
 async def _host(host: HostPlan, secrets: Mapping[str, str]) -> Facts:
@@ -61,7 +61,7 @@ async def _host(host: HostPlan, secrets: Mapping[str, str]) -> Facts:
             return Unreachable(_refusal(host, answer.stderr, answer.exit_status))
         return parse_state(answer.stdout)
     except DeviceError as error:
-        return Unreachable(str(error))
+        return Unreachable(str(error), isinstance(error, HostKeyError))
 
 
 def _refusal(host: HostPlan, stderr: str, status: int) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from enum import Enum
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -22,11 +22,11 @@ def to_json(value: object) -> Any:  # noqa: ANN401 - any JSON value
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Enum):
-        return value.value
     if isinstance(value, Mapping):
         items = cast("Mapping[object, object]", value)
         return {str(key): to_json(item) for key, item in items.items()}
     if isinstance(value, Sequence | set | frozenset):
-        return [to_json(item) for item in cast("Sequence[object]", value)]
+        data = [to_json(item) for item in cast("Sequence[object]", value)]
+        # A set has no order of its own, and another one in each process.
+        return data if isinstance(value, Sequence) else sorted(data, key=json.dumps)
     raise TypeError(f"a plan must not hold a {type(value).__name__}")

@@ -10,6 +10,7 @@ from typing import Final, Literal, cast
 
 from components.applied import Applied
 from components.drift import DeviceDrift, Facts, drift_of_host, drift_of_switch
+from components.kubernetes.kubeconfig import renewal_note
 from components.planning import ClusterPlan
 
 EVIDENCE_STEP: Final = "acceptance-evidence"
@@ -52,6 +53,9 @@ def intend(
     """Decide the repair notes and the acceptance run of this update."""
     drifts = judge_drift(plan, applied, facts)
     notes = {drift.step: drift.note for drift in drifts if drift.note}
+    access = applied.step(plan.kubernetes.access.name)
+    if access is not None and access.stdout and (note := renewal_note(access.stdout)):
+        notes[plan.kubernetes.access.name] = note
     touched = any(drift.differences or drift.edited for drift in drifts)
     return Intentions(drifts, notes, _run_number(plan, applied, touched=touched, accept=accept))
 
@@ -90,11 +94,15 @@ def refusals(plan: ClusterPlan, drifts: tuple[DeviceDrift, ...]) -> tuple[str, .
     return tuple(
         _refusal(drift, addresses[drift.device])
         for drift in drifts
-        if drift.unreachable is not None and drift.edited
+        if drift.unreachable is not None and (drift.edited or drift.stranger)
     )
 
 
 def _refusal(drift: DeviceDrift, where: str) -> str:
+    if drift.stranger:
+        return (
+            f"host key: {drift.unreachable}\n  where  {where}. Nothing was changed on any device."
+        )
     why = "the file changed for it" if drift.applied else "nothing was ever applied to it"
     return (
         f"unreachable: {drift.unreachable}\n"

@@ -22,7 +22,7 @@ from components.errors import RailyardError
 from components.model.cluster import ClusterSpec
 from components.model.problem import Json
 from lab import control
-from lab.cluster.artefact import LabPlaces, checksums, publish
+from lab.cluster.artefact import checksums
 from lab.cluster.build import ensure_binaries
 from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import cache_root, ensure_engine
@@ -71,7 +71,12 @@ def choose_site(arguments: list[str]) -> Site:
     return Site(stack, example, PROJECT / ".lab" / stack / f"Pulumi.{stack}.yaml")
 
 
-def _spec(site: Site) -> ClusterSpec:
+def load_spec(site: Site) -> ClusterSpec:
+    """The checked site that the stack's configuration holds, or will hold.
+
+    Raises:
+        SpecError: The file is wrong; the text is the whole report.
+    """
     if site.config_file is None:
         source = PROJECT / f"Pulumi.{site.stack}.yaml"
         config = yaml.safe_load(source.read_text())["config"]
@@ -82,15 +87,11 @@ def _spec(site: Site) -> ClusterSpec:
     return check_config_value(value, None).spec_or_raise()
 
 
-def _start_lab(spec: ClusterSpec, stack: str) -> None:
+def start_lab(spec: ClusterSpec, stack: str) -> None:
+    """Play the site: start its devices unless they run, and say so."""
     cache = cache_root()
     lab = lab_file(spec, stack, (PROJECT, cache, Path(sys.executable)))
     path = write_lab_file(lab)
-    for host in lab.hosts:
-        publish(
-            lab.root / "hosts" / host.name,
-            LabPlaces(lab.python, PROJECT, cache, lab.control_socket),
-        )
     started = control.start(path)
     devices = ", ".join([*(item.name for item in lab.switches), *(item.name for item in lab.hosts)])
     console.print(f"lab: {devices} {'started' if started else 'running'}")
@@ -162,8 +163,8 @@ def up(site: Site) -> int:
     begun = time.monotonic()
     engine = ensure_engine()
     binaries = ensure_binaries()
-    spec = _spec(site)
-    _start_lab(spec, site.stack)
+    spec = load_spec(site)
+    start_lab(spec, site.stack)
     tools = {name: binaries[name] for name in ("kubectl", "helm")}
     helm = PROJECT / ".lab" / site.stack / "helm"
     variables = {

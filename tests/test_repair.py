@@ -28,7 +28,9 @@ def as_applied(plan: ClusterPlan = PLAN, run: int = 4, judged: str = EVIDENCE) -
     hosts = {item.converge.name: AppliedStep(item.converge.desired) for item in plan.hosts}
     request = json.dumps({"plan_digest": plan.digest})
     proof = {
-        "acceptance-evidence": AppliedStep(request, f"railyard accept run --number {run}", EVIDENCE),
+        "acceptance-evidence": AppliedStep(
+            request, f"railyard accept run --number {run}", EVIDENCE
+        ),
         "acceptance-gate": AppliedStep(judged, "railyard accept gate", "acceptance passed"),
     }
     return Applied(switches | hosts | proof)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 import yaml
 from kubernetes import config as kube_config
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
 
-from components.errors import DeviceError
+from components.errors import Bug, DeviceError, UnreachableError
 
 Body = Mapping[str, Any]
 
@@ -28,6 +30,7 @@ _PATHS: Final = {
     ("batch/v1", "Job"): "/apis/batch/v1/namespaces/{ns}/jobs",
     ("kubeflow.org/v2beta1", "MPIJob"): "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs",
 }
+_JOBS: Final = frozenset({"Job", "MPIJob"})
 
 
 class Api(Protocol):
@@ -69,8 +72,14 @@ class KubernetesApi:
             body=body,
             auth_settings=["BearerToken"],
         )
-        answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
-        answer.read()
+        try:
+            answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
+            answer.read()
+        except (HTTPError, ApiException) as error:
+            words = str(error).strip().splitlines()[-1]
+            raise UnreachableError(
+                f"the cluster did not answer {method} {path}: {words}"
+            ) from error
         if answer.status >= _FIRST_ERROR and answer.status != _NOT_FOUND:
             words = answer.data.decode(errors="replace")
             raise DeviceError(f"the cluster refused {method} {path}: {answer.status} {words}")
@@ -112,7 +121,7 @@ class ProbeRun:
 def _collection(body: Body) -> str:
     key = (body["apiVersion"], body["kind"])
     if key not in _PATHS:
-        raise DeviceError(f"a probe cannot create {key[1]} of {key[0]}")
+        raise Bug(f"a probe cannot create {key[1]} of {key[0]}. Please open an issue.")
     return _PATHS[key].format(ns=body["metadata"]["namespace"])
 
 
@@ -130,6 +139,9 @@ def run_probe(
 ) -> ProbeRun:
     """Create a probe's objects, wait for the watched job's end, read its log, delete all.
 
+    It never raises for the cluster's sake: what the cluster refused is the reason of a run that
+    did not end.
+
     Args:
         api: The cluster.
         objects: Jobs, MPIJobs, Services in the order of creation.
@@ -137,21 +149,37 @@ def run_probe(
         deadline_s: Seconds until the probe is given up.
         clock: A monotonic clock in seconds.
     """
-    for body in objects:
-        _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
     try:
         for body in objects:
+            _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
+        for body in objects:
             api.post(_collection(body), body)
-        return _await_end(api, watched, deadline=clock() + deadline_s, clock=clock)
-    finally:
-        for body in reversed(objects):
+        ran = _await_end(api, watched, deadline=clock() + deadline_s, clock=clock)
+        if not ran.ended:
+            ran = replace(ran, reason=_why_waiting(api, objects))
+    except DeviceError as error:
+        ran = ProbeRun("", ended=False, succeeded=False, reason=str(error))
+    left = _clean(api, objects)
+    return replace(ran, reason="; ".join(filter(None, (ran.reason, *left))))
+
+
+def _clean(api: Api, objects: Sequence[Body]) -> list[str]:
+    """Delete what was created, all of it, and name what could not be deleted."""
+    left: list[str] = []
+    for body in reversed(objects):
+        try:
             api.delete(_path(body))
+        except DeviceError as error:
+            left.append(f"{body['metadata']['name']} is left on the cluster: {error}")
+    return left
 
 
 def _remove(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]) -> None:
     """Delete what a killed run left behind, and wait until it is gone."""
     api.delete(_path(body))
-    while api.get(_path(body)) is not None and clock() < deadline:
+    while api.get(_path(body)) is not None:
+        if clock() >= deadline:
+            raise DeviceError(f"{body['metadata']['name']} of an earlier run does not go away")
         _pause()
 
 
@@ -166,9 +194,7 @@ def _await_end(api: Api, body: Body, *, deadline: float, clock: Callable[[], flo
         if end is not None:
             return ProbeRun(_log_of(api, body), ended=True, succeeded=end == "", reason=end)
         if clock() >= deadline:
-            return ProbeRun(
-                _log_of(api, body), ended=False, succeeded=False, reason=_why_waiting(api, body)
-            )
+            return ProbeRun(_log_of(api, body), ended=False, succeeded=False, reason="")
         _pause()
 
 
@@ -211,14 +237,14 @@ def _log_of(api: Api, body: Body) -> str:
     return "".join(logs)
 
 
-def _why_waiting(api: Api, body: Body) -> str:
-    for pod in _pods(api, body):
+def _why_waiting(api: Api, objects: Sequence[Body]) -> str:
+    pods = [pod for body in objects if body["kind"] in _JOBS for pod in _pods(api, body)]
+    for pod in pods:
         for condition in _conditions(pod):
             if condition["type"] == "PodScheduled" and condition.get("status") == "False":
                 name = pod["metadata"]["name"]
                 return f"pod {name} is not scheduled: {condition.get('message', '')}"
     phases = ", ".join(
-        f"{pod['metadata']['name']} {pod.get('status', {}).get('phase')}"
-        for pod in _pods(api, body)
+        f"{pod['metadata']['name']} {pod.get('status', {}).get('phase')}" for pod in pods
     )
     return f"no end within the deadline; pods: {phases or 'none'}"

@@ -57,8 +57,7 @@ class Acceptance(pulumi.ComponentResource):
                 evidence.stdout,
                 {},
             ),
-            # The evidence is in the report; as a diff it is a thousand lines.
-            pulumi.ResourceOptions(parent=self, depends_on=[evidence], hide_diffs=["stdin"]),
+            pulumi.ResourceOptions(parent=self, depends_on=[evidence]),
         )
         self.report = AcceptanceReport(gate.stdout)
         self.register_outputs({})

@@ -110,7 +110,9 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
         if hop.device in snapshot.unreachable:
             detail = snapshot.unreachable[hop.device].splitlines()[0]
             return base.model_copy(update={"status": "unreachable", "detail": detail})
-    grown = diff_counters(before.counters.get(place, {}), after.counters.get(place, {}))
+    # Without a reading before, the one after is a sum since the start, and says nothing.
+    first, last = before.counters.get(place), after.counters.get(place)
+    grown = diff_counters(first, last) if first and last else {}
     if not grown:
         return base.model_copy(update={"status": "not_observed", "detail": "no counters"})
     return base.model_copy(update=_fields(hop, grown))

@@ -49,10 +49,10 @@ class Limits(Frozen):
     rdma_mtu_bytes: int = 4096
     rails: tuple[RailLimit, ...] = ()
     pair_fraction: float = 0.90
-    """Least `ib_write_bw` average over line rate: NVIDIA's ngc_multinode_perf and Imbue; seed 000
-    measured 0.924."""
+    """Least `ib_write_bw` average over line rate: NVIDIA's ngc_multinode_perf and Imbue; the
+    DeepOps guide measured 0.924."""
     nccl_fraction: float = 0.85
-    """Least NCCL bus bandwidth over the line rate of all rails; seed 000 measured 0.916."""
+    """Least NCCL bus bandwidth over the line rate of all rails; the DeepOps guide: 0.916."""
     class_fraction: float = 0.95
     """Least share of a probe's bytes in the planned class: the rest is ARP, ping, management."""
 
@@ -140,6 +140,8 @@ class Evidence(Frozen):
     limits: Limits
     probes: tuple[ProbeEvidence, ...]
     unreachable: tuple[Unreachable, ...] = ()
+    memlock: dict[str, str] = Field(default_factory=dict[str, str])
+    """Worker to what `ulimit -l` printed in a pod there."""
     facts: dict[str, str] = Field(default_factory=dict[str, str])
     """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
 

@@ -69,6 +69,7 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         found = judge_probe(item, expected)
         findings += found
         warnings += judge_losses(item)
+    findings += [_judge_memlock(node, limit) for node, limit in sorted(evidence.memlock.items())]
     for device in evidence.unreachable:
         findings.append(
             Finding(
@@ -85,6 +86,21 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         findings=tuple(findings),
         warnings=tuple(warnings),
         evidence=evidence,
+    )
+
+
+def _judge_memlock(node: str, limit: str) -> Finding:
+    """RDMA pins its buffers: a pod with a limit fails at the first large registration."""
+    good = limit == "unlimited"
+    return Finding(
+        check="memlock",
+        subject=node,
+        verdict="error" if limit.startswith("no answer") else _verdict(good),
+        expected="ulimit -l unlimited in a pod",
+        actual=limit,
+        next_step=""
+        if good
+        else "the K3s unit runs without its LimitMEMLOCK drop-in: run pulumi up, or restart it",
     )
 
 

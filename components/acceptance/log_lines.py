@@ -1,6 +1,6 @@
 """Takes a job's output apart: launcher tags off, lines that tags cut in two put apart.
 
-The prefixes are those of facts on Open MPI, PRRTE, srun and wrappers; a tag may stand in the
+The prefixes are those of Open MPI, PRRTE, srun and wrappers; a tag may stand in the
 middle of a line, because ranks write into one stream.
 """
 

@@ -9,6 +9,7 @@ from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
 from components.fabric.plan import switch_endpoint
 from components.hosts.endpoint import host_endpoint
 from components.jobs.plan import JobsPlan, ProbeJob
+from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.remote.step import Endpoint
@@ -53,6 +54,9 @@ class AcceptancePlan:
     limits: Limits
     probes: tuple[ProbePlan, ...]
     sources: tuple[CounterSource, ...]
+    workers: tuple[str, ...]
+    memlock: tuple[Body, ...]
+    """One Job per worker, in the same order: it prints the locked-memory limit of a pod."""
     timeout_s: float
 
 
@@ -64,6 +68,8 @@ def plan_acceptance(spec: ClusterSpec, jobs: JobsPlan) -> AcceptancePlan:
         limits=_limits(spec),
         probes=tuple(_probe(spec, job) for job in jobs.probes),
         sources=_sources(spec),
+        workers=tuple(host.name for host in spec.workers),
+        memlock=jobs.memlock,
         timeout_s=spec.acceptance.timeout_s,
     )
 
@@ -121,14 +127,19 @@ def _port(spec: ClusterSpec, host: Host, rail: str) -> tuple[str, str] | None:
     return None
 
 
+Ends = tuple[tuple[HopRole, Host], tuple[HopRole, Host]]
+
+
 def _hops(spec: ClusterSpec, rail: str, sender: Host, receiver: Host) -> list[HopPlan]:
     direction = f"{sender.name} -> {receiver.name}"
+    ends: Ends = (("sender_nic", sender), ("receiver_nic", receiver))
+    middle: Ends = (("switch_ingress", sender), ("switch_egress", receiver))
     places: list[tuple[HopRole, str, str]] = []
-    for role, host in (("sender_nic", sender), ("receiver_nic", receiver)):
+    for role, host in ends:
         nic = _nic(host, rail)
         if nic is not None:
             places.append((role, host.name, nic.netdev))
-    for role, host in (("switch_ingress", sender), ("switch_egress", receiver)):
+    for role, host in middle:
         port = _port(spec, host, rail)
         if port is not None:
             places.append((role, *port))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,9 +27,13 @@ from components.acceptance.evidence import (
     digest_log,
 )
 from components.acceptance.plan import AcceptancePlan, ProbePlan
-from components.errors import Bug
+from components.errors import Bug, DeviceError
 from components.jobs.plan import number_objects
+from components.kubernetes.manifest import Body
 from components.plan_json import to_json
+
+MEMLOCK_DEADLINE_S: Final = 120.0
+"""Seconds for a pod that prints one line, its image pull included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def collect_evidence(
     started = _now()
     api = KubernetesApi(secrets.get("kubeconfig", ""))
     probes, unreachable = asyncio.run(_run_all(api, request.acceptance, run, secrets, folder))
+    memlock = _read_memlock(api, request.acceptance, run)
     return Evidence(
         cluster=request.acceptance.cluster,
         plan_digest=request.plan_digest,
@@ -84,7 +89,17 @@ def collect_evidence(
         limits=request.acceptance.limits,
         probes=tuple(probes),
         unreachable=unreachable,
+        memlock=memlock,
     )
+
+
+def _read_memlock(api: Api, plan: AcceptancePlan, run: int) -> dict[str, str]:
+    """What `ulimit -l` says in a pod of each worker; why it said nothing, where it did not."""
+    found: dict[str, str] = {}
+    for node, body in zip(plan.workers, number_objects(plan.memlock, run), strict=True):
+        ran = _try_probe(api, [body], body, MEMLOCK_DEADLINE_S)
+        found[node] = ran.log.strip() or f"no answer: {ran.reason}"
+    return found
 
 
 def _now() -> str:
@@ -117,8 +132,16 @@ async def _run_all(
 
 
 def _run_one(api: Api, probe: ProbePlan, run: int, deadline_s: float) -> ProbeRun:
-    objects = number_objects(probe.job, run)
-    return run_probe(api, objects, objects[probe.job.watched], deadline_s=deadline_s)
+    objects = number_objects(probe.job.objects, run)
+    return _try_probe(api, objects, objects[probe.job.watched], deadline_s)
+
+
+def _try_probe(api: Api, objects: list[Body], watched: Body, deadline_s: float) -> ProbeRun:
+    """Run a probe; a cluster that refuses or does not answer is evidence too."""
+    try:
+        return run_probe(api, objects, watched, deadline_s=deadline_s)
+    except DeviceError as error:
+        return ProbeRun("", ended=False, succeeded=False, reason=str(error))
 
 
 def _evidence(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pulumi
 
+from components.fabric.device import BASELINE_VARIABLE
 from components.fabric.plan import SwitchPlan
 from components.handoffs import FabricReady, gate
 from components.remote.component import LocalCall, Remote, join_text, local_call, render_request
@@ -45,23 +46,16 @@ class Fabric(pulumi.ComponentResource):
             LocalCall(f"{plan.name}-baseline", "device baseline", request, environment),
             pulumi.ResourceOptions(parent=self, ignore_changes=["*"]),
         )
-        note = remote.note(plan.step)
-        stdin = join_text(
-            baseline.stdout,
-            lambda recorded: render_request(
-                plan.endpoint,
-                os=plan.os,
-                desired=desired,
-                repair=note,
-                baseline=json.loads(recorded),
-            ),
+        recorded = join_text(
+            baseline.stdout, lambda text: json.dumps(json.loads(text), separators=(",", ":"))
         )
+        note = remote.note(plan.step)
         return local_call(
             LocalCall(
                 plan.step,
                 "device apply",
-                stdin,
-                environment,
+                render_request(plan.endpoint, os=plan.os, desired=desired, repair=note),
+                environment | {BASELINE_VARIABLE: recorded},
                 delete="device restore",
                 previous_output=True,
             ),

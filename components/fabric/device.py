@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -39,6 +39,8 @@ READ_DEADLINE_S: Final = 60.0
 WRITE_DEADLINE_S: Final = 180.0
 LOCK_DEADLINE_S: Final = 30.0
 """A run that was killed may still be at work on the switch for as long as one command takes."""
+BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
+"""The values from before the first apply, as JSON on one line."""
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Where the command provider puts this step's evidence of last time, if it is asked to."""
 
@@ -74,14 +76,21 @@ class SwitchEvidence:
 _EVIDENCE = TypeAdapter(SwitchEvidence)
 
 
-def parse_request(text: str) -> SwitchRequest:
+def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
     """Read a request.
+
+    The baseline may come through the environment: it never changes, and on stdin it would stand
+    in every preview of a change.
 
     Raises:
         UsageError: It is no request; the text names the first fault.
     """
     try:
-        return _REQUEST.validate_json(text)
+        request = _REQUEST.validate_json(text)
+        recorded = environ.get(BASELINE_VARIABLE, "")
+        if request.baseline is not None or not recorded:
+            return request
+        return replace(request, baseline=SwitchState.model_validate_json(recorded))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -94,7 +103,7 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
     Returns:
         A `SwitchState` of all ports, as indented JSON.
     """
-    request = parse_request(text)
+    request = parse_request(text, environ)
     with _exchange(request, environ, READ_DEADLINE_S) as exchange:
         exchange.enter(configure=False)
         wanted = every_key(exchange.list_ports(), request.desired)
@@ -103,7 +112,7 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
 
 def run_observe(text: str, environ: Mapping[str, str]) -> str:
     """Read the settings that the desired state names; changes nothing."""
-    request = parse_request(text)
+    request = parse_request(text, environ)
     secret = _secret(request.endpoint, environ)
     state = observe_switch(request.endpoint, request.os, request.desired, secret)
     return state.model_dump_json(indent=2) + "\n"
@@ -118,7 +127,7 @@ def run_apply(text: str, environ: Mapping[str, str]) -> str:
     Raises:
         DeviceError: See `Exchange.converge`.
     """
-    request = parse_request(text)
+    request = parse_request(text, environ)
     previous = _previous(environ)
     gone = dropped(previous, request.desired) if previous and request.baseline else SwitchState()
     baseline = request.baseline or SwitchState()
@@ -143,11 +152,12 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
         UsageError: The request holds no baseline.
         DeviceError: See `Exchange.converge`.
     """
-    request = parse_request(text)
+    request = parse_request(text, environ)
     if request.baseline is None:
         raise UsageError(
             f"{request.endpoint.where}: no baseline in the request, so the previous values are "
-            "not known. Nothing was changed. Import one with `railyard baseline import`."
+            "not known. Nothing was changed. Restore the stack's state from a backup, or put the "
+            "switch back by hand and remove its steps with `pulumi state delete`."
         )
     baseline = request.baseline
     with _lock(request.endpoint), _exchange(request, environ, WRITE_DEADLINE_S) as exchange:

@@ -1,6 +1,6 @@
 """What NCCL and MPI are told: the application end of the one traffic class.
 
-Sources: NCCL's environment documentation and net_ib source, Open MPI's documentation, seed 000.
+Sources: NCCL's environment documentation and net_ib source, Open MPI's documentation, DeepOps.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ class ProbeJob:
     """What it runs, for people."""
 
 
-def number_objects(job: ProbeJob, run: int) -> list[Body]:
+def number_objects(objects: tuple[Body, ...], run: int) -> list[Body]:
     """The objects of one run: every name carries the run's number."""
-    text = json.dumps([*job.objects]).replace(RUN, str(run))
+    text = json.dumps([*objects]).replace(RUN, str(run))
     return _BODIES.validate_json(text)
 
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
-Body: TypeAlias = "dict[str, JsonValue]"
+Body: TypeAlias = dict[str, JsonValue]
 """The JSON of one object; the only place of the plan where keys are free."""
 
 WAIT_FOR: Final = "pulumi.com/waitFor"

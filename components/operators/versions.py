@@ -51,7 +51,7 @@ It states no Kubernetes range: it is built with client libraries 0.35.6 (its go.
 ONYX_QOS: Final = (3, 6, 5000)
 """First Onyx release with `qos trust`, traffic pools and ECN per traffic class as we set them.
 
-On 3.6.4114 these commands were missing (facts on the Onyx command line, section 2.1).
+On 3.6.4114 these commands were missing (docs/explanation/sources.md#onyx).
 """
 ONYX_ROCE: Final = (3, 8, 2000)
 """First Onyx release with `roce` and `show roce` (Onyx user manual 3.8.2000)."""

@@ -8,11 +8,24 @@ from typing import Final
 
 import asyncssh
 
-from components.errors import DeviceError, UnreachableError
+from components.errors import DeviceError, HostKeyError, UnreachableError
 from components.remote.step import Endpoint
 
 OBSERVE_DEADLINE_S: Final = 20.0
 """Seconds for one read-only look at a host: connect, script, answer."""
+
+
+class _Stranger(asyncssh.SSHClient):
+    """Keeps the host key that was presented in place of the pinned one, to name it."""
+
+    presented = ""
+
+    def validate_host_public_key(
+        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
+    ) -> bool:
+        del host, addr, port
+        self.presented = key.export_public_key("openssh").decode().strip()
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +51,13 @@ async def run_on_host(
 
     Raises:
         UnreachableError: No session within the deadline, and why.
-        DeviceError: The host presented another key, or refused ours.
+        HostKeyError: The host presented another key; nothing was sent.
+        DeviceError: The host refused our key.
     """
     trusted = asyncssh.import_known_hosts(
         f"[{endpoint.address}]:{endpoint.port} {endpoint.host_key}\n"
     )
+    stranger = _Stranger()
     try:
         async with asyncio.timeout(deadline_s):
             async with asyncssh.connect(
@@ -54,15 +69,11 @@ async def run_on_host(
                 server_host_key_algs=[endpoint.host_key.split()[0]],
                 config=None,
                 agent_path=None,
+                client_factory=lambda: stranger,
             ) as connection:
                 done = await connection.run(command, input=stdin, check=False)
     except asyncssh.HostKeyNotVerifiable as error:
-        raise DeviceError(
-            f"{endpoint.where} presented a host key that is not the pinned one; refused.\n"
-            f"  pinned  {endpoint.host_key}\n"
-            f"  fix     if the host was reinstalled, pin the key that its console shows:\n"
-            f"          ssh-keyscan -t ed25519 -p {endpoint.port} {endpoint.address}"
-        ) from error
+        raise HostKeyError(_changed_key(endpoint, stranger.presented)) from error
     except asyncssh.PermissionDenied as error:
         raise DeviceError(
             f"{endpoint.where} refused our SSH key (secret "
@@ -74,6 +85,16 @@ async def run_on_host(
             f"{_reason(error, deadline_s)}"
         ) from error
     return HostAnswer(_text(done.stdout), _text(done.stderr), done.exit_status or 0)
+
+
+def _changed_key(endpoint: Endpoint, presented: str) -> str:
+    return (
+        f"{endpoint.where}: the host key is not the pinned one; nothing was sent.\n"
+        f"  pinned     {endpoint.host_key}\n"
+        f"  presented  {presented or 'none of the pinned type'}\n"
+        f"  fix        if the host was reinstalled, pin the key that its console shows:"
+        f" ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+    )
 
 
 def _reason(error: BaseException, deadline_s: float) -> str:

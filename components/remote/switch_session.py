@@ -29,7 +29,7 @@ from paramiko.ssh_exception import (
     NoValidConnectionsError,
 )
 
-from components.errors import Bug, DeviceError, SpecError, UnreachableError
+from components.errors import Bug, DeviceError, HostKeyError, SpecError, UnreachableError
 from components.remote.step import Endpoint
 
 CONNECT_S: Final = 10.0
@@ -171,7 +171,8 @@ def open_session(endpoint: Endpoint, system: str, secret: str, deadline_s: float
 
     Raises:
         UnreachableError: Nobody listens, nobody answers in time, or the session breaks.
-        DeviceError: The host key is another one, or the password is refused.
+        HostKeyError: The host key is another one.
+        DeviceError: The password is refused.
     """
     if system not in _SYSTEMS:
         raise Bug(f"no session for switch system {system!r}")
@@ -216,7 +217,7 @@ def _classified(endpoint: Endpoint, connect_s: float) -> Generator[None, None, N
     except (NetmikoBaseException, SSHException, OSError, EOFError) as error:
         cause = error.__context__
         if isinstance(cause, BadHostKeyException):
-            raise DeviceError(_changed_key(endpoint, cause)) from error
+            raise HostKeyError(_changed_key(endpoint, cause)) from error
         raise UnreachableError(_why_unreachable(endpoint, connect_s, cause or error)) from error
 
 

@@ -1,6 +1,6 @@
 """What Multus, the SR-IOV CNI and the IPAM plugins do for a pod: pure, from what is there.
 
-Forms: the networks annotation, network-status and the net-conf keys of kubernetes_stack.md 6.3-6.5.
+Forms: the networks annotation, network-status and the net-conf keys of sources.md#pod-network.
 An absent part refuses the pod with the plugin's own kind of message; without Multus the annotation
 is only a comment, as on a real node.
 """

@@ -36,7 +36,7 @@ _KUBE_FLAGS = f"-X {_STAMP}.gitVersion={K3S_VERSION} -X {_STAMP}.gitMajor=1 -X {
 _ENV = {"CGO_ENABLED": "0", "GOFLAGS": "-trimpath -buildvcs=false -mod=readonly"}
 _PROGRESS_S = 10.0
 _BUILD_DEADLINE_S = 1800.0
-"""315 s cold for everything on two idle cores (k8s_lab.md 1); a shared machine needs more."""
+"""315 s cold on two idle cores (sources.md#kubernetes-in-the-lab); a shared machine needs more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The SR-IOV network device plugin's rules: from its ConfigMap and a node's VFs to resources.
 
-Source: the plugin's README (kubernetes_stack.md 6.2). A selector's lists are alternatives, its keys
+Source: the plugin's README (sources.md#pod-network). A selector's lists are alternatives, its keys
 must all hold, and a device belongs to the first resource that takes it. `isRdma` counts only inside
 of selectors; at the level of the resource it is an unknown key, and has no effect.
 """

@@ -1,6 +1,6 @@
 """What a node's kernel shows of its GPUs and virtual functions, read from its /sys.
 
-The device plugins of a real node read the same files (kubernetes_stack.md 6.2), so a VF that is
+The device plugins of a real node read the same files (sources.md#pod-network), so a VF that is
 missing there is missing here.
 """
 

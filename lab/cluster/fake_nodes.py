@@ -16,7 +16,7 @@ INTERNAL_IP = "k3s.io/internal-ip"
 BOOT_ID = "lab.railyard.dev/boot-id"
 KERNEL = "lab.railyard.dev/kernel"
 POD_RANGE = "198.18.0.0/16"
-"""Pod addresses cannot be loopback (k8s_lab.md 8.1), so they lie in the benchmark range."""
+"""Of the benchmark range: pod addresses cannot be loopback (sources.md#kubernetes-in-the-lab)."""
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -68,7 +68,7 @@ def render_node(facts: NodeFacts) -> Doc:
 def register_node(api: Api, facts: NodeFacts) -> None:
     """Create a node, or bring the annotations and status of an existing one up to date.
 
-    Labels and taints count only at the first registration (kubernetes_stack.md 2.3).
+    Labels and taints count only at the first registration (sources.md#k3s).
     """
     path = f"/api/v1/nodes/{facts.name}"
     node = render_node(facts)
@@ -92,7 +92,7 @@ def start_kwok(
         folder: where its log goes.
         stages: file names under `lab/cluster/stages`.
     """
-    # A fresh kwok waits 40 s for the leases of the one before it (k8s_lab.md 8.2).
+    # A fresh kwok waits 40 s for the leases of the one before it (run and seen).
     api.request("DELETE", _LEASES)
     argv = [
         str(binary),

@@ -1,6 +1,6 @@
 """K3s' configuration as K3s reads it: config.yaml, its drop-ins, flags and the environment.
 
-Source: K3s docs, installation/configuration.md (kubernetes_stack.md 2.3): the keys are the flag
+Source: K3s docs, installation/configuration.md (sources.md#k3s): the keys are the flag
 names, drop-ins follow in alphabetical order, the last value wins, `key+` appends to a list, and
 flags on the command line win over files.
 """

@@ -38,7 +38,7 @@ from lab.cluster.supervisor import Supervisor
 
 REPORT_S = 2.0
 _RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-experimental", "crun")
-"""Some of the classes that K3s creates in advance (kubernetes_stack.md 2.9)."""
+"""Some of the classes that K3s creates in advance (sources.md#k3s)."""
 
 
 @dataclass(frozen=True, slots=True)

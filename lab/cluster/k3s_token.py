@@ -1,6 +1,6 @@
 """K3s join tokens: `K10<CA hash>::<user>:<password>`, or a bare password.
 
-Source: K3s docs, cli/token.md (kubernetes_stack.md 2.5). The hash is the SHA-256 of the cluster
+Source: K3s docs, cli/token.md (sources.md#k3s). The hash is the SHA-256 of the cluster
 CA's PEM file as it is served.
 """
 

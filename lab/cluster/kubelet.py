@@ -1,6 +1,6 @@
 """The lab's kubelet endpoint: serves container logs to the API server, and to nobody else.
 
-Form: k8s_lab.md section 4. kwok's own endpoint checks no identity; this one demands the API
+kwok's own endpoint checks no identity; this one demands the API
 server's kubelet client certificate.
 """
 

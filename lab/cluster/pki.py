@@ -23,7 +23,7 @@ _CA_LIFE = dt.timedelta(days=3650)
 _LEAF_LIFE = dt.timedelta(days=365)
 """K3s issues leaf certificates for 365 days (K3s docs, "Client and Server certificates")."""
 _RENEW_BEFORE = dt.timedelta(days=90)
-"""It renews them at a start when fewer days are left (kubernetes_stack.md 2.8)."""
+"""It renews them at a start when fewer days are left (sources.md#k3s)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A bare Kubernetes control plane of real binaries, on one loopback address.
 
-The flags are those of the facts file (k8s_lab.md, section 2): etcd, kube-apiserver,
+The flags were run and seen (docs/explanation/kubernetes.md): etcd, kube-apiserver,
 kube-controller-manager, kube-scheduler. Service addresses lie in 127.96.0.0/16, because the API
 server dials them itself (webhooks), and nothing may leave the machine.
 """
@@ -25,7 +25,7 @@ ETCD_PEER_PORT = 2380
 CONTROLLER_MANAGER_PORT = 10257
 SCHEDULER_PORT = 10259
 API_DEADLINE_S = 60.0
-"""Ready after 3.4 s on two idle cores (k8s_lab.md 2); a shared machine takes many times that."""
+"""3.4 s on two idle cores (sources.md#kubernetes-in-the-lab); a shared machine needs far more."""
 
 
 @dataclass(frozen=True, slots=True)

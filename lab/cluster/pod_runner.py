@@ -35,7 +35,7 @@ _GPU = "nvidia.com/gpu"
 _NOT_FOUND_CODE = 127
 _LAB_FAILED_CODE = 125
 _LAUNCHER_RUN_S = 2.0
-"""A launcher that ends at once may never be seen running (k8s_lab.md 5)."""
+"""A launcher that ends at once may never be seen running (sources.md#kubernetes-in-the-lab)."""
 _RETRY_S = 120.0
 """How long a client's script waits for its server, as the product's own script does."""
 _IDLE = re.compile(r"^(sleep|true|:|echo|exit 0)\b")

@@ -102,7 +102,7 @@ def _show_device(root: Path, network: Doc) -> None:
     gids = ["fe80:0000:0000:0000:0000:00ff:fe00:0001"]
     if ip:
         gids.append(ipaddress.IPv6Address(f"::ffff:{ip}").exploded)
-    # mlx5's order: each address once for RoCE v1 and once for v2 (hosts_and_esxi.md 5.1).
+    # mlx5's order: each address once for RoCE v1 and once for v2 (show_gids, sources.md#host-qos).
     entries = [(gid, kind) for gid in gids for kind in ("IB/RoCE v1", "RoCE v2")]
     for folder in ("gids", "gid_attrs/types", "gid_attrs/ndevs"):
         (port / folder).mkdir(parents=True)

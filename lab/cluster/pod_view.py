@@ -29,7 +29,7 @@ NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
 CNI_DONE = "lab.railyard.dev/cni"
 EXIT_CODE = "lab.railyard.dev/exit-code"
 CNI_BIN_DIR = "/var/lib/rancher/k3s/data/cni"
-"""K3s' CNI folder since v1.28.15 (kubernetes_stack.md 2.10)."""
+"""K3s' CNI folder since v1.28.15 (sources.md#k3s)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Final
 from lab.engine.install import Engine
 from lab.engine.plugin_cache import prepare_plugins
 
-PASSPHRASE: Final = "railyard-lab"  # noqa: S105 - public on purpose (decisions 21)
+PASSPHRASE: Final = "railyard-lab"  # noqa: S105 - public on purpose: the lab has no secrets
 UNSET: Final = ("PULUMI_CONFIG_PASSPHRASE_FILE", "PULUMI_ACCESS_TOKEN", "SSH_AUTH_SOCK")
 """Each of these would override the lab: another passphrase, another backend, a stale agent."""
 

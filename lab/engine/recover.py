@@ -1,4 +1,4 @@
-"""Bring a stack back to work after its engine was killed (decisions 20).
+"""Bring a stack back to work after its engine was killed.
 
 A killed engine leaves a lock, pending operations and, in the cluster, perhaps objects that no
 state knows. Plain Pulumi then refuses, keeps pending creates for ever, and would create an object

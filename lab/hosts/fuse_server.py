@@ -1,6 +1,6 @@
 """One FUSE file system with `<host>/sys` and `<host>/procsys` of every lab host.
 
-Plain files cannot refuse a write nor grow `virtfnN` links at once (decisions 26); this can.
+Plain files cannot refuse a write nor grow `virtfnN` links at once; this can.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class LabFiles:
         return len(data)
 
     def mkdir(self, path: str, mode: int) -> None:  # noqa: ARG002 - fusepy's signature
-        """Configfs: a folder under rdma_cm binds that device (facts 4.2)."""
+        """Configfs: a folder under rdma_cm binds that device (cma_roce_mode)."""
         host, inner = self._split(path)
         parent, _, name = inner.rpartition("/")
         if parent != CONFIGFS:

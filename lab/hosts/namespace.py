@@ -1,4 +1,4 @@
-"""One long-lived bubblewrap namespace per lab host, entered by nsenter (decisions 25, 27).
+"""One long-lived bubblewrap namespace per lab host, entered by nsenter.
 
 Inside, root is the machine's root with next to no power: every capability is dropped but those
 that let it own, read and hand over the host's own files and processes. What it can see of the

@@ -1,7 +1,7 @@
 """The state of one emulated ConnectX port: what the driver and the card hold at run time.
 
-Sources: kernel SR-IOV semantics (facts/hosts_and_esxi.md 5.1, 5.2), runtime-only QoS state
-(facts/switch_and_deepops.md 4.5), PCI ids (5.2).
+Sources: kernel SR-IOV semantics (docs/explanation/sources.md#hosts), runtime-only QoS state
+(sources.md#host-qos), PCI ids (pciids).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_MTU_BYTES = 9978
 """Largest netdev MTU that mlx5 accepts (its hardware limit of 10000 less the headers)."""
 DEFAULT_CNP_DSCP = 48
 DEFAULT_CNP_PRIORITY = 6
-"""The card's own marks of CNP packets (facts/switch_and_deepops.md 6.1)."""
+"""The card's own marks of CNP packets (sources.md#host-qos)."""
 
 
 class DeviceRefusal(Exception):  # noqa: N818 - a refusal by the emulated kernel, not an error of ours
@@ -106,7 +106,7 @@ class Nic:
         return stable_mac(f"{self.host}/{self.config.pci}")
 
     def set_vf_count(self, text: str) -> None:
-        """Write `sriov_numvfs` as the kernel does (drivers/pci/iov.c, facts 5.1).
+        """Write `sriov_numvfs` as the kernel does (drivers/pci/iov.c).
 
         Raises:
             DeviceRefusal: EINVAL for no number, ERANGE above the total, EBUSY for a change from

@@ -1,4 +1,4 @@
-"""The lab's systemd: starts, watches and ends the units of one host (decisions 27)."""
+"""The lab's systemd: starts, watches and ends the units of one host."""
 
 from __future__ import annotations
 

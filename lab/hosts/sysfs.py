@@ -1,6 +1,6 @@
 """/sys and /proc/sys of one lab host, as a table of paths made from the host's model.
 
-Semantics: facts/hosts_and_esxi.md 5.1, 7.2 and facts/switch_and_deepops.md 4.2-4.4, 4.7. The `ecn`
+Semantics: docs/explanation/sources.md#hosts and sources.md#host-qos. The `ecn`
 and `tc` folders are those of NVIDIA's driver modules, which DGX OS carries.
 """
 
@@ -139,7 +139,7 @@ def _add_vf(table: Table, nic: Nic, vf: Vf) -> None:
 
     def write_mtu(text: str) -> None:
         wanted = parse_kernel_uint(text)
-        if wanted > nic.mtu_bytes:  # a VF cannot carry more than its PF (facts 5.3)
+        if wanted > nic.mtu_bytes:  # a VF cannot carry more than its PF
             raise DeviceRefusal(errno.EINVAL)
         vf.mtu_bytes = wanted
 
@@ -188,7 +188,7 @@ def _bounded(text: str, maximum: int) -> int:
 
 
 def rdma_mtu_bytes(netdev_mtu_bytes: int) -> int:
-    """Largest IB MTU that fits a netdev MTU (iboe_get_mtu takes off 96; facts 5.1)."""
+    """Largest IB MTU that fits a netdev MTU (iboe_get_mtu takes off 96)."""
     payload = netdev_mtu_bytes - 96
     return next((size for size in (4096, 2048, 1024, 512, 256) if payload >= size), 0)
 

@@ -2,16 +2,16 @@
 
 Nothing here is a free choice except where it says so:
 
-- `PAIR_GBIT_S`: seed 000, `ib_write_bw` of 64 KiB on a 100G ConnectX-5, RDMA MTU 4096, no VLAN:
+- `PAIR_GBIT_S`: DeepOps, `ib_write_bw` of 64 KiB on a 100G ConnectX-5, RDMA MTU 4096, no VLAN:
   92.40 Gb/s and 0.176230 Mpps, hence 92.3953. Other links and MTUs scale with line rate and
-  with the payload's share of the wire (facts/acceptance.md 5.1).
-- `NCCL_SHARE`: seed 000, 16 ranks over two such rails: 22.92 GB/s bus bandwidth, which is 99.2 %
+  with the payload's share of the wire (sources.md#roce-path).
+- `NCCL_SHARE`: DeepOps, 16 ranks over two such rails: 22.92 GB/s bus bandwidth, which is 99.2 %
   of what its own `ib_write_bw` gives on two rails.
 - `LATENCY_US`, `SLOW_START_US`, `SLOW_START_BYTES`: fitted to the time column of the same table
   (88 us at 1 KiB, 503 us at 4 MiB; from 32 MiB on within 3 % of the better column). Its small rows
   are noisy (82 to 647 us): the lab prints one smooth curve, not their noise.
 - `HOST_STAGING_SHARE`: without GPUDirect RDMA the data go through host memory. Imbue's fleet
-  accepts 300 of 720 Gb/s then (facts/acceptance.md 5.4).
+  accepts 300 of 720 Gb/s then (sources.md#acceptance).
 - `MESSAGES_PER_S`: a choice of the lab for one QP of ConnectX-5; no recording has small sizes.
 - Socket transport: 4.69 GB/s, the largest of the recorded run over sockets (NCCL 2.28.3),
   shared by nothing: the lab's hosts have one management network.

@@ -1,9 +1,9 @@
 """Which counters of the path a flow moves.
 
 The NIC counts by the priority it used, the switch by switch priority at ingress and by traffic
-class at egress (facts/acceptance.md 6.4). Counters always move where the packets really were;
-a flow in the wrong class is not slower between two idle nodes (facts/switch_and_deepops.md 6.2,
-case 1).
+class at egress (sources.md#acceptance). Counters always move where the packets really were;
+a flow in the wrong class is not slower between two idle nodes
+(docs/explanation/sources.md#roce-path).
 """
 
 from __future__ import annotations

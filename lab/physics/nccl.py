@@ -19,9 +19,9 @@ from lab.physics.path import Endpoint, PathFault, RailPath, Site
 from lab.physics.request import ProbeRequest, ProbeResult
 
 _LARGE_MESSAGE_BYTES = 1 << 20
-"""NCCL's chunks on the wire (`len=1048576` in facts/acceptance.md 1.8, 6)."""
+"""NCCL's chunks on the wire (`len=1048576` in NCCL's logs)."""
 _NCCL_ERROR_EXIT = 3
-"""testNcclError of nccl-tests (facts/acceptance.md 1.2)."""
+"""testNcclError of nccl-tests."""
 _LL_OVERHEAD = 2
 """The LL protocol of small messages sends a flag with each 4 bytes of data."""
 _COLUMNS = 2

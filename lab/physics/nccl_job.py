@@ -15,7 +15,7 @@ _MIB = 1 << 20
 _DEFAULT_SIZE_BYTES = 32 * _MIB
 _DEFAULT_ITERATIONS = 20
 _DEFAULT_WARMUPS = 1
-"""Of nccl-tests at version 2.19 (facts/acceptance.md 1.3)."""
+"""Of nccl-tests at version 2.19 (sources.md#acceptance)."""
 _FEWEST_HOSTS = 2
 
 

@@ -1,7 +1,7 @@
 """The lines of an NCCL log: forms of NCCL 2.28.3 and nccl-tests 2.19.6.
 
 Each form is that of a recorded run (`tests/acceptance/recorded`, all_reduce_nvlink.txt and
-h200x4_two_hosts_tagged.txt); the lines of NET/IB are of facts/acceptance.md 3.1, failures of 1.8.
+h200x4_two_hosts_tagged.txt); the lines of NET/IB and failures are NCCL's (sources.md#acceptance).
 """
 
 from __future__ import annotations

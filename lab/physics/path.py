@@ -1,7 +1,7 @@
 """What happens to a RoCE packet between two pods, from the state of the devices it passes.
 
-Rules and their sources: facts/switch_and_deepops.md 6.2 (how mismatches break), 4.6 (path MTU),
-2.2 (Onyx VLAN and MTU); the RDMA MTU of an interface is that of the kernel's
+Rules and their sources: docs/explanation/sources.md#roce-path (how mismatches break, path MTU)
+and sources.md#onyx (VLAN and MTU); the RDMA MTU of an interface is that of the kernel's
 `iboe_get_mtu` (the netdev MTU less 96 bytes of headers, rounded down to an RDMA MTU).
 """
 
@@ -21,7 +21,7 @@ _ROCE_HEADERS_BYTES = 96
 PACKET_OVERHEAD_BYTES = 60
 """IPv4 20 + UDP 8 + BTH 12 + RETH 16 + ICRC 4: the first packet of a write must pass whole."""
 WIRE_OVERHEAD_BYTES = 82
-"""Bytes on the wire beside the payload of a full packet (facts/acceptance.md 5.1)."""
+"""Bytes on the wire beside the payload of a full packet (sources.md#roce-path)."""
 _VLAN_TAG_BYTES = 4
 
 Cables = Mapping[tuple[str, str], tuple[str, str]]
@@ -131,7 +131,7 @@ class RailPath:
 
     @property
     def efficiency(self) -> float:
-        """Payload's share of the bytes on the wire (facts/acceptance.md 5.1)."""
+        """Payload's share of the bytes on the wire (sources.md#roce-path)."""
         overhead = WIRE_OVERHEAD_BYTES
         if self.sender.attachment.vlan:
             overhead += _VLAN_TAG_BYTES

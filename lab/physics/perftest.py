@@ -1,6 +1,6 @@
 """What `ib_write_bw` prints between two pods, and the bytes it moves.
 
-The layout is perftest's (facts/acceptance.md 2.1, seed 000), the failures are its own words (2.6).
+The layout is perftest's (sources.md#acceptance), and the failures are its own words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RULE = "-" * 87
 _DEFAULT_SIZE_BYTES = 65536
 _DEFAULT_ITERATIONS = 5000
 _ROCE_V2_GID_INDEX = 3
-"""Of an interface with one IPv4 address (facts/switch_and_deepops.md 4.7)."""
+"""Of an interface with one IPv4 address (sources.md#host-qos)."""
 _ALL_SIZES_BYTES = tuple(2**power for power in range(1, 24))
 """`-a`: from 2 bytes to 2^23."""
 _MIB_PER_GBIT = 1e9 / 8 / 2**20

@@ -57,7 +57,7 @@ class ProbePod:
     env: dict[str, str] = field(default_factory=dict[str, str])
     networks: tuple[Attachment, ...] = ()
     gpus: int = 8
-    """GPUs that the pod holds; a DGX-1 has 8 (seed 000)."""
+    """GPUs that the pod holds; a DGX-1 has 8."""
     capabilities: tuple[str, ...] = ()
     """With IPC_LOCK the kernel does not apply the memlock limit to RDMA memory."""
 

@@ -1,4 +1,4 @@
-"""The parsers read the public captures and fixtures of facts/switch_and_deepops.md 2.3."""
+"""The parsers read the public captures and fixtures of docs/explanation/sources.md#onyx."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from components.fabric.drivers.onyx_parse import (
 )
 from components.fabric.state import EcnState
 
-# pub108 (newer), pub109 (older, no space before the bracket): the same two lines, two layouts.
+# captures C5 (newer), C6 (older, no space before the bracket): the same two lines, two layouts.
 NEWER = """Eth1/1:
   Admin state                               : Enabled
   Operational state                         : Up
@@ -50,12 +50,12 @@ CONGESTION = """[{"Interface ethernet":"1/1","ECN marked packets":"0"},
  "Maximum threshold":"90%","RED dropped packets":"0"},
 {"header":"TC-3","Mode":"ECN","Threshold mode":"absolute","Minimum threshold":"500 KB",
  "Maximum threshold":"1550 KB","RED dropped packets":"0"}]"""
-# pub107, Onyx 3.8.2306
+# capture C4, Onyx 3.8.2306
 PFC = """[{"PFC":"enabled","Priority Enabled List":"3 4","Priority Disabled List":"0 1 2 5 6 7"},
 {"Eth1/11":[{"PFC admin":"Auto","PFC oper":"Disabled"}],
  "Eth1/12":[{"PFC admin":"on","PFC oper":"Disabled"}],
  "Eth1/13":[{"PFC admin":"Auto","PFC oper":"Enabled"}]}]"""
-# pub104, SN2700, Onyx 3.10.4006
+# capture C1, SN2700, Onyx 3.10.4006
 ROCE = """RoCE mode      : lossless
 LLDP           : enabled
 Port trust mode: L3

@@ -15,7 +15,7 @@ from tests.graph.harness import SECRET_KEY, UNKNOWN, Graph, Recorded, record_mai
 
 STAGES = ("fabric", "hosts", "kubernetes", "operators", "pod-network", "jobs", "acceptance")
 OBSERVE_ONLY = ("-baseline", "-cluster-access")
-"""Steps that only read: they are not in a device's budget (decisions 8)."""
+"""Steps that only read: they are not in a device's budget."""
 
 
 def commands(graph: Graph) -> list[Recorded]:

@@ -29,7 +29,7 @@ def plan(spec: ClusterSpec) -> JobsPlan:
 
 
 def bodies_of(plan: JobsPlan, probe: int, run: int = 7) -> list[Any]:
-    return [*number_objects(plan.probes[probe], run)]
+    return [*number_objects(plan.probes[probe].objects, run)]
 
 
 def test_probes_are_as_before(plan: JobsPlan) -> None:

@@ -45,7 +45,7 @@ def on_rails(pod: ProbePod, rails: tuple[str, ...]) -> ProbePod:
 
 
 def play(job: ProbeJob) -> ProbeEvidence:
-    bodies = number_objects(job, 1)
+    bodies = number_objects(job.objects, 1)
     rails = job.probe.rails
     found = [item for body in bodies for item in containers(cast("Mapping[str, Any]", body))]
     commands = [tuple(cast("list[str]", item["command"])) for item in found]

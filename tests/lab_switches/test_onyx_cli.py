@@ -1,4 +1,4 @@
-"""The emulated Onyx command line: facts/switch_and_deepops.md 2.4, 2.6 and 2.9."""
+"""The emulated Onyx command line: docs/explanation/sources.md#onyx."""
 
 from __future__ import annotations
 

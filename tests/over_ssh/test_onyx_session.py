@@ -259,7 +259,7 @@ def test_an_exec_runs_only_what_starts_with_cli(
 
     text, status = running.wait(work())
     assert text.startswith(output)
-    assert status is None, "Onyx may send no exit status (facts 2.5)"
+    assert status is None, "Onyx may send no exit status (sources.md#onyx-sessions)"
 
 
 def test_a_shell_without_a_terminal_prints_results_only(running: Running) -> None:

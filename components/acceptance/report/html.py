@@ -68,10 +68,10 @@ def _probe_table(report: Report) -> str:
     )
     rows = [_probe_row(report, item) for item in probes]
     rows += [
-        f"<tr><td>{_badge(item.verdict)}</td><td>{escape(item.subject)}</td><td>unreachable</td>"
-        f"<td>{escape(item.actual)}</td></tr>"
+        f"<tr><td>{_badge(item.verdict)}</td><td class=name>{escape(item.subject)}</td>"
+        f"<td>{escape(item.check)}</td><td>{escape(item.text)}</td></tr>"
         for item in report.findings
-        if item.check == "reachable"
+        if item.check in {"reachable", "memlock"}
     ]
     return (
         "<section><h2>Verdicts</h2><div class=scroll><table><thead><tr><th>verdict</th>"

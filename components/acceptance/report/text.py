@@ -23,6 +23,11 @@ def render_table(report: Report) -> str:
     for item in report.evidence.probes:
         name = item.probe.name
         rows.append((report.verdict_of(name).upper(), name, _measured(report, name)))
+    rows += [
+        (finding.verdict.upper(), f"memlock {finding.subject}", finding.actual)
+        for finding in report.findings
+        if finding.check == "memlock"
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

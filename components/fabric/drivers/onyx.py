@@ -25,7 +25,7 @@ PRIORITY_COUNTERS: Final = "show interfaces ethernet {port} counters pfc prio {n
 CLASS_COUNTERS: Final = "show interfaces ethernet {port} counters tc {number}"
 PRIORITIES: Final = range(8)
 FACTORY_MTU_BYTES: Final = 1500
-"""Below release 3.9.2110 (seed 001)."""
+"""Below release 3.9.2110 (the ESXi guide, sources.md#onyx)."""
 
 _REFUSAL = re.compile(r"^\r?(%.*(?:\n(?!\s*$)[^%\n].*)*)", re.MULTILINE)
 """A line that starts with `%`, and the hint under it (Ansible's terminal_stderr_re)."""

@@ -136,7 +136,7 @@ def _global_pfc(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
 
 
 def _mtu(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    """A port must be shut for a new MTU (seed 001), so one port flaps at a time."""
+    """A port must be shut for a new MTU (the ESXi guide), so one port flaps at a time."""
     for name, port in target.ports.items():
         was = actual.ports.get(name, PortState())
         if port.mtu_bytes is None or port.mtu_bytes == was.mtu_bytes:

@@ -146,7 +146,7 @@ def parse_switchports(command: str, text: str) -> dict[str, Switchport]:
 
 
 def parse_interface(command: str, text: str) -> Interface:
-    """`show interfaces ethernet X`, any of its three widths (pub108, pub109, pub110)."""
+    """`show interfaces ethernet X`, any of its three widths (captures C5, C6, C7)."""
     mtu, admin = _MTU.search(text), _ADMIN.search(text)
     if mtu is None or admin is None:
         raise Unreadable(command, text, "no MTU or no admin state in the answer")
@@ -206,13 +206,13 @@ def parse_ets(command: str, text: str) -> tuple[tuple[int, ...], dict[int, int]]
 
 
 def parse_pfc(command: str, text: str) -> Pfc:
-    """`show dcb priority-flow-control | json-print` (pub107, Onyx 3.8.2306)."""
+    """`show dcb priority-flow-control | json-print` (capture C4)."""
     data = _json(command, text)
     if not isinstance(data, list) or not data:
         raise Unreadable(command, text, "the answer is no list of two tables")
     head = _typed(_PFC_HEAD, data[0], command, text)
     table = _typed(_PFC_PORTS, data[-1], command, text)
-    # `Auto` with an active PFC is what the one-shot gives (pub023): it pauses, so it counts as on.
+    # `Auto` with an active PFC is what the one-shot gives (capture C2): it pauses, so it is on.
     ports = {
         name.removeprefix("Eth"): rows[0].admin == "on" or rows[0].oper == "Enabled"
         for name, rows in table.items()
@@ -223,7 +223,7 @@ def parse_pfc(command: str, text: str) -> Pfc:
 
 
 def parse_roce_mode(command: str, text: str) -> RoceMode:
-    """`show roce` (pub104); the manual calls the mode `N/A` when the one-shot is off."""
+    """`show roce` (capture C1); the manual calls the mode `N/A` when the one-shot is off."""
     found = _ROCE_MODE.search(text)
     mode = found.group(1).lower() if found else ""
     if mode == "n/a":
@@ -242,7 +242,7 @@ def parse_ecn_marked(command: str, text: str) -> int:
 
 
 def parse_counter(command: str, text: str, block: str, name: str) -> int:
-    """One `<number> <name>` line under a block's head such as `Rx:` (pub111)."""
+    """One `<number> <name>` line under a block's head such as `Rx:` (capture C8)."""
     _, head, rest = text.partition(f"{block}\n")
     for number, label in _COUNTER.findall(rest):
         if head and label == name:

@@ -1,4 +1,4 @@
-"""NVIDIA (Mellanox) SN2700: the switch of the DeepOps RoCE guide (seed 000)."""
+"""NVIDIA (Mellanox) SN2700: the switch of the DeepOps RoCE guide."""
 
 from __future__ import annotations
 

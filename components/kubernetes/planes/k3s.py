@@ -1,6 +1,6 @@
 """K3s: servers with embedded etcd, and agents, from a pinned binary and install script.
 
-Sources: facts of K3s' own documentation and install script, `docs/explanation/kubernetes.md`.
+Sources: K3s' documentation and install script (docs/explanation/sources.md#k3s).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Run one Pulumi program in this process: the child of the language host.
 
-It follows the interface of the SDK's own exec shim (facts/pulumi_engineering.md 5.4): the same
+It follows the interface of the SDK's own exec shim (sources.md#pulumi): the same
 arguments, the configuration in PULUMI_CONFIG and PULUMI_CONFIG_SECRET_KEYS, exit status 32 when
 the error was shown already. It is started by path, so it imports nothing of this project.
 """
@@ -48,7 +48,11 @@ def main() -> int:
     asyncio.set_event_loop(loop)
     try:
         return _run(loop, arguments.program)
+    except KeyboardInterrupt:  # between the program's end and ours
+        return 128 + signal.SIGINT
     finally:
+        # The engine ends us with SIGINT once an update failed: the clean-up is no news to anyone.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         executor.shutdown(wait=False, cancel_futures=True)
         loop.close()
         sys.stdout.flush()

@@ -1,6 +1,6 @@
 """lspci, mlxconfig/mstconfig, mst, rdma, ibdev2netdev, show_gids, nvidia-smi, hostname.
 
-Sources: facts/hosts_and_esxi.md 4.1, 4.2, 7.1-7.4; pci.ids.
+Sources: docs/explanation/sources.md#hosts; pci.ids.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def find_card(model: HostModel, device: str) -> Nic | None:
 
 
 def mst_name(nic: Nic, number: int) -> str:
-    """The card's mst device: the PCI id in decimal (facts 4.1)."""
+    """The card's mst device: the PCI id in decimal (mstflint)."""
     return f"/dev/mst/mt{int(nic.config.device, 16)}_pciconf{number}"
 
 

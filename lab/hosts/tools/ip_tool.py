@@ -1,6 +1,6 @@
 """iproute2's `ip` for the host's own interfaces: `link`, `addr`, and the reading forms around them.
 
-Texts: iproute2 6.1 and the kernel's answers through RTNETLINK (facts/hosts_and_esxi.md 5.3).
+Texts: iproute2 6.1 and the kernel's answers through RTNETLINK.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The rules are those of pulumi-command 1.2.1 over pulumi-go-provider 1.3.0: any changed input is
 an update in place, and only `triggers` as a whole (added or removed) replaces from the provider's
 side. A changed trigger element replaces because the SDK asks the engine for `triggers[*]`
-(facts/pulumi_engineering.md 1.2).
+(sources.md#the-command-plugin).
 """
 
 from __future__ import annotations

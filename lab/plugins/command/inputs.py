@@ -1,6 +1,6 @@
 """The inputs of `command:local:Command` and `command:remote:Command`, checked and parsed.
 
-Names, defaults and secret marks follow pulumi-command 1.2.1 (facts/pulumi_engineering.md 1).
+Names, defaults and secret marks follow pulumi-command 1.2.1 (sources.md#the-command-plugin).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Run `command:remote:Command` programs over SSH, one connection a command.
 
 Two differences from pulumi-command 1.2.1, both on purpose: the connection is closed when the
-command ends (the real plugin keeps it until `pulumi up` ends, facts/pulumi_engineering.md 0.1),
+command ends (the real plugin keeps it until `pulumi up` ends),
 and the time limit of a dial covers the SSH handshake too, not only the TCP connection.
 """
 
@@ -317,5 +317,5 @@ def _agent(target: Connection) -> str | None:
             probe.connect(path)
     except OSError as error:
         raise CommandError(f"dial unix {path}: connect: {error.strerror}") from None
-    # With a private key x/crypto/ssh offers that key only (facts/pulumi_engineering.md 1.5).
+    # With a private key x/crypto/ssh offers that key only.
     return None if target.private_key is not None else path

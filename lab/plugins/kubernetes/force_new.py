@@ -1,6 +1,6 @@
 """Fields that cannot be changed in place: a change replaces the object.
 
-The list is the one of the real plugin (facts/pulumi_engineering.md 2.3: "immutable or identity
+The list is the one of the real plugin (pulumi-kubernetes: "immutable or identity
 changes"); a `*` stands for any element of a list.
 """
 

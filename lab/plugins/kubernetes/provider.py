@@ -26,7 +26,7 @@ from lab.plugins.kubernetes.wait_for import WaitForError
 from lab.plugins.serve import EngineLog, Plugin, RpcContext
 from lab.plugins.values import has_unknown, reveal
 
-# The release whose behaviour is played (facts/pulumi_engineering.md 2).
+# The release whose behaviour is played (sources.md#the-kubernetes-plugin).
 VERSION = "4.34.2"
 DELETE_HINT = (
     "If the cluster was deleted, you can remove this resource from Pulumi state by rerunning the "

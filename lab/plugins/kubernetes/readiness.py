@@ -1,6 +1,6 @@
 """When an object of a built-in kind is ready: pure judgements over its live state.
 
-The conditions are those of the real plugin's awaiters (facts/pulumi_engineering.md 2.4).
+The conditions are those of the real plugin's awaiters (sources.md#the-kubernetes-plugin).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conditions of the `pulumi.com/waitFor` annotation (facts/pulumi_engineering.md 2.4)."""
+"""Conditions of the `pulumi.com/waitFor` annotation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One command-line session: modes, prompts, and what one line prints.
 
-Modes and prompts: facts/switch_and_deepops.md 2.4. The session knows nothing of SSH.
+Modes and prompts: docs/explanation/sources.md#onyx. The session knows nothing of SSH.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Session:
         return handler(self, values)
 
     def _show(self, words: list[str]) -> Answer:
-        # `show interface` is taken for `show interfaces` by the abbreviation rule (facts 2.9).
+        # `show interface` is taken for `show interfaces` by the abbreviation rule.
         handler, values = match_command(SHOW_COMMANDS, words)
         return handler(self.switch.device(), values)
 
@@ -137,7 +137,7 @@ class Session:
             break
         self.changes += 1
         self.switch.commit()
-        # `vlan 111` also enters that VLAN (facts 2.1).
+        # `vlan 111` also enters that VLAN (onyx_vlan.py).
         if len(words) == 2 and words[0] == "vlan":  # noqa: PLR2004 - `vlan N`
             self.context = f"vlan {words[1]}"
         return ""
@@ -204,7 +204,7 @@ def _filtered(answer: Answer, filters: list[str]) -> str:
             raise UnknownCommandError('% Unrecognized command "json-print".\nType "?" for help.')
         return json.dumps(answer.data, indent=2) + "\n"
     if answer.text is None:
-        # No capture of the text form exists (facts 8) and nobody here needs it.
+        # No capture of the text form exists (sources.md#onyx-unknown) and nobody here needs it.
         raise UnknownCommandError('% Unrecognized command.\nType "?" for help.')
     text = answer.text
     for item in filters:
@@ -277,7 +277,7 @@ class Faults:
     slow_s: float = 0.0
     """Delay before every answer, in seconds."""
     sessions: int | None = None
-    """Most sessions at once; public clients cap themselves at 5 (facts 2.5)."""
+    """Most sessions at once; public clients cap themselves at 5 (capture C8)."""
     disk_full: bool = False
     exit_status: int | None = None
-    """Status of an exec; None sends none, as xCAT tolerates (facts 2.5)."""
+    """Status of an exec; None sends none, as xCAT tolerates."""

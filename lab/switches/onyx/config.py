@@ -1,9 +1,9 @@
 """What an emulated Onyx switch holds: its configuration, saved and running, and its counters.
 
-Factory values: MTU 1500 (seed 001, below 3.9.2110), access VLAN 1, trust L2 (onyx_qos.py), eight
+Factory values: MTU 1500 (below 3.9.2110), access VLAN 1, trust L2 (onyx_qos.py), eight
 DSCPs per priority (fixture show_qos_interface_ethernet.cfg), PFC off, no ECN, ETS weight 12
 (fixture of `show dcb ets interface`). Priority n in traffic class n is a guess beyond 3 and 6,
-which `show roce` prints (pub104).
+which `show roce` prints (capture C1).
 """
 
 from __future__ import annotations

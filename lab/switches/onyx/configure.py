@@ -1,6 +1,6 @@
 """The configuration commands: what each line does to the running configuration.
 
-The forms are those of facts/switch_and_deepops.md 2.1, with its source named per group. Refusal
+The forms are those of docs/explanation/sources.md#onyx, the source named per group. Refusal
 texts that no capture shows are marked `guess`.
 """
 
@@ -243,23 +243,23 @@ def _paging(config: Config, *, on: bool) -> None:
 def _port_forms() -> dict[str, OnPorts]:
     """What follows `interface ethernet <ports>`, or stands alone inside that mode."""
     forms: dict[str, OnPorts] = {
-        # facts 2.2: sonic-mgmt mlnx_fanout.j2 (three lines), Ansible onyx_interface.py (force)
+        # sonic-mgmt mlnx_fanout.j2 (three lines), Ansible onyx_interface.py (force)
         "shutdown": OnPorts(_shutdown, flaps=True),
         "no shutdown": OnPorts(_no_shutdown),
         "mtu <int>": OnPorts(_set_mtu_when_down),
         "mtu <int> force": OnPorts(_set_mtu, flaps=True),
         "description <text>": OnPorts(_describe),
         "no description": OnPorts(_describe),
-        # facts 2.1: networking-generic-switch, onyx_l2_interface.py, mlnx_fanout.j2
+        # networking-generic-switch, onyx_l2_interface.py, mlnx_fanout.j2
         "switchport access vlan <int>": OnPorts(_set_access, names_vlans=True),
         "no switchport access vlan": OnPorts(_no_access),
         "no switchport mode": OnPorts(_mode("access")),
         "no switchport force": OnPorts(_reset_l2),
-        # facts 2.1: onyx_traffic_class.py, seed 000, oxidized simulation
+        # onyx_traffic_class.py, the DeepOps guide, oxidized simulation
         "no traffic-class <int> congestion-control": OnPorts(_no_congestion),
         "traffic-class <int> dcb ets strict": OnPorts(_strict),
         "traffic-class <int> dcb ets wrr <int>": OnPorts(_wrr),
-        # facts 2.1: onyx_pfc_interface.py:172-177
+        # Source: onyx_pfc_interface.py, lines 172 to 177
         "dcb priority-flow-control mode on": OnPorts(_pfc(on=True)),
         "dcb priority-flow-control mode on force": OnPorts(_pfc(on=True)),
         "no dcb priority-flow-control mode": OnPorts(_pfc(on=False)),
@@ -301,7 +301,7 @@ def _qos_forms() -> dict[str, OnPorts]:
 
 def _global_forms() -> dict[str, Change]:
     forms: dict[str, Change] = {
-        # facts 2.1: onyx_vlan.py:169-190, sonic-mgmt mlnx_fanout.j2
+        # onyx_vlan.py:169-190, sonic-mgmt mlnx_fanout.j2
         "vlan <vlans>": _add_vlans,
         "no vlan <vlans>": _remove_vlans,
         "vlan <int> name <word>": _name_vlan,
@@ -319,7 +319,7 @@ def _global_forms() -> dict[str, Change]:
     }
     for mode in ("lossless", "semi-lossless", "lossy"):
         forms[f"roce {mode}"] = _roce(cast("RoceMode", mode))
-    for head, on in (("", True), ("no ", False)):  # facts 2.1: fixture, pub023
+    for head, on in (("", True), ("no ", False)):  # fixture, capture C2
         for tail in ("", " force"):
             forms[f"{head}dcb priority-flow-control enable{tail}"] = _on_config(
                 lambda config, _, on=on: _set_pfc(config, on=on)

@@ -64,11 +64,11 @@ def match_command(
     for index, word in enumerate(words):
         live = _narrow(live, index, word)
         if not live:
-            # Text: facts/switch_and_deepops.md 2.6 (TMS base, and MLNX-OS 3.6.8012 in pub126).
+            # Text: TMS base, and MLNX-OS 3.6.8012 in capture C16.
             raise UnknownCommandError(f'% Unrecognized command "{word}".\nType "?" for help.')
     complete = [(c, v) for c, v in live if len(c.pattern) == len(words) or _is_text(c, len(words))]
     if not complete:
-        # Text: facts 2.6, the prefix that tools check (pub116).
+        # Text: the prefix that tools check (capture C12).
         raise CliError('% Incomplete command.\nType "?" for help.')
     if len(complete) > 1:
         raise CliError(f'% Ambiguous command "{words[0]}".\nType "?" for help.')  # guess

@@ -1,7 +1,7 @@
 """`show running-config`: the text form of a configuration.
 
 Layout: oxidized's capture of Onyx 3.9.2504 and the Ansible fixture onyx_config_config.cfg
-(facts/switch_and_deepops.md 2.3): sections between `##` lines, positive lines indented by three
+(docs/explanation/sources.md#onyx): sections between `##` lines, positive lines indented by three
 blanks, `no …` and `hostname` at column 0, equal lines of neighbouring ports collapsed to ranges,
 `force` after mtu and PFC. The order of the lines within a section is a guess.
 """
@@ -88,7 +88,7 @@ def _vlans(config: Config) -> list[str]:
 
 def _pfc(config: Config) -> list[str]:
     lines = ["   dcb priority-flow-control enable force"] if config.pfc_enabled else []
-    # With the one-shot the PFC lines belong to `roce` and are not printed (pub104).
+    # With the one-shot the PFC lines belong to `roce` and are not printed (capture C1).
     lines += [f"   dcb priority-flow-control priority {p} enable" for p in config.pfc_priorities]
     return ([] if config.roce != "none" else lines) + _per_port(config, _pfc_lines)
 

@@ -30,7 +30,7 @@ from lab.switches.onyx.terminal import Process, serve
 from lab.views import PortView, SwitchConfig
 
 BANNER = "Mellanox Onyx Switch Management\n"
-"""Before the login (facts/switch_and_deepops.md 2.4)."""
+"""Before the login (oxidized's simulation)."""
 KIB_PER_KB = 1
 """Onyx writes KB and means 1024 bytes, as its 150/1500 KB defaults of `roce` are used as KiB."""
 FAULT_HELP = (
@@ -41,7 +41,7 @@ FAULT_HELP = (
 
 
 class _Login(asyncssh.SSHServer):
-    """The authentication methods of pub125, of which the lab's user has a password only."""
+    """The authentication methods of capture C15, of which the lab's user has a password only."""
 
     def __init__(self, config: SwitchConfig) -> None:
         self._config = config

@@ -1,6 +1,6 @@
 """The show commands: what the switch answers, as text and as `| json-print`.
 
-Sources are facts/switch_and_deepops.md 2.3 and the fixtures and captures that it names. A text
+Sources: docs/explanation/sources.md#onyx, the fixtures and captures that it names. A text
 form that nobody has captured is made by `_guessed_text` and says so here; Railyard's driver reads
 none of those.
 """
@@ -89,7 +89,7 @@ def _carries(allowed: Literal["all"] | list[int], vlan: int) -> bool:
 
 
 def _switchport(device: Device, _values: list[str]) -> Answer:
-    """JSON: fixture onyx_l2_interface_show.cfg; `N/A` of a trunk: pub112; `all` is a guess."""
+    """JSON: fixture onyx_l2_interface_show.cfg; `N/A` of a trunk: capture C9; `all` is a guess."""
     table: dict[str, JsonValue] = {}
     for name, port in device.stored.running.ports.items():
         allowed = port.allowed_vlans
@@ -102,7 +102,7 @@ def _switchport(device: Device, _values: list[str]) -> Answer:
 
 
 def _guessed_text(table: dict[str, JsonValue]) -> str:
-    """A readable text form where no capture exists (facts 8)."""
+    """A readable text form where no capture exists (sources.md#onyx-unknown)."""
     return "".join(f"{key}: {value}\n" for key, value in table.items())
 
 

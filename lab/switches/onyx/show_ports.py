@@ -10,7 +10,7 @@ from lab.switches.onyx.config import PORTS_BY_MODEL, PortCounters, Stored
 from lab.switches.onyx.grammar import CliError, expand_ports
 
 FRAME_OVERHEAD_BYTES = 22
-"""`Maximum packet size` is the MTU plus this in every capture found (facts 2.2)."""
+"""`Maximum packet size` is the MTU plus this in every capture found."""
 MEAN_FRAME_BYTES = 4174
 """A 4096-byte RDMA segment with its headers: packets are derived from bytes."""
 
@@ -24,7 +24,7 @@ def oper_up(stored: Stored, cabled: Collection[str], port: str) -> bool:
 def interfaces(
     stored: Stored, model: str, cabled: Collection[str], ports: str
 ) -> tuple[str, JsonValue]:
-    """`show interfaces ethernet 1/1`: newer layout (pub108), Rx/Tx as in pub111; JSON: fixture."""
+    """`show interfaces ethernet 1/1`: layout of capture C5, Rx/Tx of capture C8; JSON: fixture."""
     blocks: list[str] = []
     table: list[JsonValue] = []
     for port in expand_ports(ports, stored.running.ports):
@@ -55,7 +55,7 @@ def _rows(stored: Stored, model: str, cabled: Collection[str], port: str) -> dic
 
 
 def status(stored: Stored, model: str, cabled: Collection[str]) -> str:
-    """`show interfaces ethernet status`: columns and row of pub110."""
+    """`show interfaces ethernet status`: columns and row of capture C7."""
     head = ("Port", "Operational state", "Admin", "Speed", "MTU", "Description")
     widths = (17, 22, 19, 18, 8, 0)
     rows: list[tuple[str, ...]] = [head]
@@ -90,7 +90,7 @@ def _counter_block(held: PortCounters) -> str:
 
 
 def counters(stored: Stored, ports: str) -> str:
-    """`show interfaces ethernet 1/1 counters`: `<number> <name>` under Rx: and Tx: (pub111)."""
+    """`show interfaces ethernet 1/1 counters`: `<number> <name>` under Rx: and Tx: (capture C8)."""
     return "\n".join(
         f"Eth{port}:\n{_counter_block(_of(stored, port))}"
         for port in expand_ports(ports, stored.running.ports)
@@ -145,7 +145,7 @@ def _check_class(value: int) -> None:
 
 
 def roce_counters(stored: Stored, ports: str) -> JsonValue:
-    """`… counters roce | json-print`: the keys of pub113."""
+    """`… counters roce | json-print`: the keys of capture C10."""
     table: list[JsonValue] = []
     for port in expand_ports(ports, stored.running.ports):
         held = _of(stored, port)

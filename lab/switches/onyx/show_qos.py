@@ -106,7 +106,7 @@ def ets(stored: Stored, ports: str) -> JsonValue:
 
 
 def pfc(stored: Stored, cabled: Collection[str]) -> tuple[str, JsonValue]:
-    """`show dcb priority-flow-control`: text of pub023, JSON of pub107 (Onyx 3.8.2306)."""
+    """`show dcb priority-flow-control`: text of capture C2, JSON of capture C4."""
     config = stored.running
     on = [str(p) for p in range(8) if p in config.pfc_priorities]
     off = [str(p) for p in range(8) if p not in config.pfc_priorities]
@@ -155,7 +155,7 @@ _CLASSES = """RoCE used TCs:
 
 
 def roce(stored: Stored) -> str:
-    """`show roce`: lossless as in pub104; other modes keep its layout (a guess, facts 8).
+    """`show roce`: lossless as in capture C1; other modes keep its layout (a guess).
 
     When the one-shot is off, the manual calls the mode `N/A`; the line around it is a guess.
     """
@@ -185,7 +185,7 @@ def roce(stored: Stored) -> str:
 
 
 def _exceptions(config: Config) -> list[str]:
-    """Ports that somebody set apart from the one-shot; the format is a guess (facts 8)."""
+    """Ports that somebody set apart from the one-shot; the format is a guess."""
     lines: list[str] = []
     for name, port in config.ports.items():
         entry = port.congestion.get(3)

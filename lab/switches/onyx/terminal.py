@@ -1,6 +1,6 @@
 """The three ways in over SSH: a shell with a terminal, a shell without one, and an exec.
 
-What is printed in each: facts/switch_and_deepops.md 2.4 (banner, echo, pager) and 2.5 (exec).
+What is printed in each: docs/explanation/sources.md#onyx and sources.md#onyx-sessions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncssh
 
 from lab.switches.onyx.cli import Faults, Session
 
-# pub115-pub118: what an exec request gets that does not start with `cli`.
+# Capture C12: what an exec request gets that does not start with `cli`.
 EXEC_REFUSAL = "UNIX shell commands cannot be executed using this account."
 GREETING = (
     "Last login: Mon Mar 31 08:47:01 2025 from 192.168.1.100 on pts/0\n"
@@ -62,7 +62,7 @@ async def _serve_exec(process: Process, session: Session, faults: Faults) -> Non
         process.stdout.write(f"{EXEC_REFUSAL}\n")
     else:
         lines = words[1:]
-        if lines[:1] == ["-h"]:  # one argument that holds the quoted list (pub120-pub122)
+        if lines[:1] == ["-h"]:  # one argument that holds the quoted list (capture C13)
             lines = shlex.split(" ".join(lines[1:]))
         for line in lines:
             process.stdout.write(await _answer(session, faults, line))
@@ -75,7 +75,7 @@ async def _serve_exec(process: Process, session: Session, faults: Faults) -> Non
 
 
 async def _serve_lines(process: Process, session: Session, faults: Faults) -> None:
-    """Read lines to the end of input and print only results (pub111, pub123, pub124)."""
+    """Read lines to the end of input and print only results (captures C8, C14)."""
     async for line in process.stdin:
         process.stdout.write(await _answer(session, faults, line))
         if not session.open:

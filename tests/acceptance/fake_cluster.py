@@ -1,0 +1,124 @@
+"""A small cluster in memory: it keeps objects, runs jobs as told, and holds a clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from components.acceptance.cluster_jobs import Body
+from components.errors import DeviceError
+
+Fate = Literal["succeeds", "fails", "runs", "unschedulable"]
+CONDITIONS: Mapping[tuple[str, Fate], str] = {
+    ("Job", "succeeds"): "Complete",
+    ("MPIJob", "succeeds"): "Succeeded",
+    ("Job", "fails"): "Failed",
+    ("MPIJob", "fails"): "Failed",
+}
+PHASES: Mapping[Fate, str] = {
+    "succeeds": "Succeeded",
+    "fails": "Failed",
+    "runs": "Running",
+    "unschedulable": "Pending",
+}
+NO_VF = "0/3 nodes are available: 1 node(s) had taint, 2 Insufficient intel.com/sriov_111."
+
+
+@dataclass
+class FakeCluster:
+    """The verbs of `Api`; a job comes to its end at its second look."""
+
+    fates: Mapping[str, Fate] = field(default_factory=dict[str, Fate])
+    """Part of a job's name to what becomes of it; default `succeeds`."""
+    log: str = "the log\n"
+    objects: dict[str, Body] = field(default_factory=dict[str, Body])
+    calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    looks: dict[str, int] = field(default_factory=dict[str, int])
+    refuses: Sequence[str] = ()
+    """Verbs, or verb and path, that fail."""
+    slow_to_go: int = 0
+    """How many looks a deleted object stays for: finalizers."""
+    now_s: float = 0.0
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def pause(self) -> None:
+        self.now_s += 1.0
+
+    def _called(self, verb: str, path: str) -> None:
+        self.calls.append((verb, path))
+        for refusal in self.refuses:
+            if f"{verb} {path}".startswith(refusal):
+                raise DeviceError(f"the cluster refused {verb} {path}: 500 no")
+
+    def get(self, path: str) -> Body | None:
+        self._called("GET", path)
+        if "labelSelector=" in path:
+            return {"items": self._pods(path.rpartition("%3D")[2])}
+        body = self.objects.get(path)
+        if body is None:
+            return None
+        self.looks[path] = self.looks.get(path, 0) + 1
+        if body.get("deleted"):
+            if self.looks[path] > self.slow_to_go:
+                del self.objects[path]
+                return None
+            return body
+        return {**body, "status": {"conditions": self._conditions(path, body)}}
+
+    def text(self, path: str) -> str:
+        self._called("LOG", path)
+        return self.log
+
+    def post(self, path: str, body: Body) -> None:
+        self._called("POST", path)
+        name = f"{path}/{body['metadata']['name']}"
+        if name in self.objects:
+            raise DeviceError(f"the cluster refused POST {path}: 409 AlreadyExists")
+        self.objects[name] = body
+
+    def delete(self, path: str) -> None:
+        self._called("DELETE", path)
+        if path in self.objects:
+            if not self.slow_to_go:
+                del self.objects[path]
+            else:
+                self.objects[path] = {**self.objects[path], "deleted": True}
+                self.looks[path] = 0
+
+    def _fate(self, name: str) -> Fate:
+        return next((fate for part, fate in self.fates.items() if part in name), "succeeds")
+
+    def _conditions(self, path: str, body: Body) -> list[dict[str, str]]:
+        kind = cast("str", body["kind"])
+        end = CONDITIONS.get((kind, self._fate(path)))
+        if end is None or self.looks[path] < 2:
+            return [{"type": "Created", "status": "True"}, {"type": "Failed", "status": "False"}]
+        words = (
+            {"reason": "BackoffLimitExceeded", "message": "it failed"} if end == "Failed" else {}
+        )
+        return [{"type": end, "status": "True", **words}]
+
+    def _pods(self, job: str) -> list[Body]:
+        if not any(path.endswith(f"/{job}") for path in self.objects):
+            return []
+        mpi = any("/mpijobs/" in path and path.endswith(job) for path in self.objects)
+        roles = ("launcher", "worker", "worker") if mpi else (None,)
+        return [self._pod(job, role, number) for number, role in enumerate(roles)]
+
+    def _pod(self, job: str, role: str | None, number: int) -> Body:
+        fate = self._fate(job)
+        labels = {"training.kubeflow.org/job-role": role} if role else {}
+        conditions = (
+            [{"type": "PodScheduled", "status": "False", "message": NO_VF}]
+            if fate == "unschedulable"
+            else [{"type": "PodScheduled", "status": "True"}]
+        )
+        name = re.sub(r"-+", "-", f"{job}-{role or 'pod'}-{number}")
+        return {
+            "metadata": {"name": name, "namespace": "default", "labels": labels},
+            "status": {"phase": PHASES[fate], "conditions": conditions},
+        }

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Generator
+
+import pytest
+import yaml
+
+from components.acceptance import cluster_jobs
+from components.acceptance.cluster_jobs import Body, KubernetesApi, ProbeRun, run_probe
+from components.errors import Bug, DeviceError, UnreachableError
+from components.jobs.plan import number_objects
+from components.planning import make_plan
+from tests.acceptance.fake_cluster import NO_VF, FakeCluster
+from tests.golden.site import load_example
+
+PLAN = make_plan(load_example("dgx-roce"), "dev").acceptance
+PERFTEST, NCCL = PLAN.probes[0], PLAN.probes[-1]
+DEADLINE_S = 60.0
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    fake = FakeCluster()
+    monkeypatch.setattr(cluster_jobs, "_pause", fake.pause)
+    return fake
+
+
+def objects_of(number: int, run: int = 7) -> list[Body]:
+    return list(number_objects(PLAN.probes[number].job.objects, run))
+
+
+def run_on(cluster: FakeCluster, probe: int = 0, run: int = 7) -> ProbeRun:
+    objects = objects_of(probe, run)
+    watched = objects[PLAN.probes[probe].job.watched]
+    return run_probe(cluster, objects, watched, deadline_s=DEADLINE_S, clock=cluster.clock)
+
+
+def test_a_job_that_ends_well(cluster: FakeCluster) -> None:
+    ran = run_on(cluster)
+    assert ran == ProbeRun("the log\n", ended=True, succeeded=True, reason="")
+    assert cluster.objects == {}
+
+
+def test_servers_are_created_before_their_clients(cluster: FakeCluster) -> None:
+    run_on(cluster)
+    posted = [path for verb, path in cluster.calls if verb == "POST"]
+    assert posted == ["/apis/batch/v1/namespaces/default/jobs"] * 2
+    logs = [path for verb, path in cluster.calls if verb == "LOG"]
+    assert len(logs) == 1
+    assert "-c-7-" in logs[0]
+
+
+def test_an_mpi_job_gives_the_launchers_log_only(cluster: FakeCluster) -> None:
+    ran = run_on(cluster, probe=-1)
+    assert (ran.ended, ran.succeeded) == (True, True)
+    logs = [path for verb, path in cluster.calls if verb == "LOG"]
+    assert logs == ["/api/v1/namespaces/default/pods/nccl-all-reduce-7-launcher-0/log"]
+
+
+@pytest.mark.parametrize("probe", [0, -1])
+def test_a_job_that_fails_has_a_reason_and_still_a_log(cluster: FakeCluster, probe: int) -> None:
+    cluster.fates = {"perftest": "fails", "nccl": "fails"}
+    ran = run_on(cluster, probe)
+    assert (ran.ended, ran.succeeded, ran.log) == (True, False, "the log\n")
+    assert ran.reason == "BackoffLimitExceeded it failed"
+    assert cluster.objects == {}
+
+
+def test_a_pod_without_a_vf_is_named_at_the_deadline(cluster: FakeCluster) -> None:
+    cluster.fates = {"nccl": "unschedulable"}
+    ran = run_on(cluster, probe=-1)
+    assert (ran.ended, ran.succeeded, ran.log) == (False, False, "")
+    assert ran.reason == f"pod nccl-all-reduce-7-launcher-0 is not scheduled: {NO_VF}"
+    assert "Insufficient intel.com/sriov_111" in ran.reason
+    assert cluster.now_s == pytest.approx(DEADLINE_S, abs=2)
+    assert cluster.objects == {}
+
+
+def test_a_server_that_waits_for_a_vf_explains_a_client_that_never_ends(
+    cluster: FakeCluster,
+) -> None:
+    cluster.fates = {"-s-7": "unschedulable", "-c-7": "runs"}
+    ran = run_on(cluster)
+    assert ran.reason.startswith("pod perftest-rail-0-gpu01-gpu02-s-7-pod-0 is not scheduled")
+    assert ran.log == "the log\n"
+
+
+def test_pods_that_run_for_ever_are_listed(cluster: FakeCluster) -> None:
+    cluster.fates = {"nccl": "runs"}
+    ran = run_on(cluster, probe=-1)
+    assert ran.reason.startswith("no end within the deadline; pods: nccl-all-reduce-7-launcher-0")
+    assert ran.reason.count("Running") == 3
+
+
+@pytest.mark.parametrize("slow_to_go", [0, 3])
+def test_what_a_killed_run_left_is_removed_first(cluster: FakeCluster, slow_to_go: int) -> None:
+    for body in objects_of(0):
+        cluster.post("/apis/batch/v1/namespaces/default/jobs", body)
+    cluster.calls.clear()
+    cluster.slow_to_go = slow_to_go
+    ran = run_on(cluster)
+    assert (ran.succeeded, ran.reason) == (True, "")
+    verbs = [verb for verb, _ in cluster.calls]
+    assert verbs.index("DELETE") < verbs.index("POST")
+
+
+def test_leftovers_that_do_not_go_away_are_named(cluster: FakeCluster) -> None:
+    cluster.post("/apis/batch/v1/namespaces/default/jobs", objects_of(0)[0])
+    cluster.slow_to_go = 1000
+    ran = run_on(cluster)
+    assert (ran.ended, ran.succeeded) == (False, False)
+    assert ran.reason == "perftest-rail-0-gpu01-gpu02-s-7 of an earlier run does not go away"
+
+
+def test_a_refused_object_is_a_reason_and_no_crash(cluster: FakeCluster) -> None:
+    cluster.refuses = ["POST /apis/kubeflow.org/"]
+    ran = run_on(cluster, probe=-1)
+    assert (ran.ended, ran.succeeded, ran.log) == (False, False, "")
+    assert ran.reason.startswith("the cluster refused POST /apis/kubeflow.org/v2beta1/")
+
+
+def test_what_cannot_be_deleted_is_named_and_the_result_stands(cluster: FakeCluster) -> None:
+    objects = objects_of(0)
+    first = f"DELETE /apis/batch/v1/namespaces/default/jobs/{objects[0]['metadata']['name']}"
+    original = cluster.post
+
+    def post(path: str, body: Body) -> None:
+        original(path, body)
+        cluster.refuses = [first]
+
+    cluster.post = post  # type: ignore[method-assign]
+    ran = run_on(cluster)
+    assert (ran.ended, ran.succeeded, ran.log) == (True, True, "the log\n")
+    assert ran.reason.startswith("perftest-rail-0-gpu01-gpu02-s-7 is left on the cluster: ")
+    assert [path.rpartition("/")[2] for path in cluster.objects] == [
+        "perftest-rail-0-gpu01-gpu02-s-7"
+    ]
+
+
+def test_a_kind_that_no_probe_creates_is_our_mistake(cluster: FakeCluster) -> None:
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x", "namespace": "y"}}
+    with pytest.raises(Bug, match="cannot create Secret of v1"):
+        run_probe(cluster, [body], body, deadline_s=1, clock=cluster.clock)
+
+
+class _Answers(http.server.BaseHTTPRequestHandler):
+    """A server that has one object, refuses one, and has no MPI operator."""
+
+    def do_GET(self) -> None:
+        status, text = {
+            "/there": (200, '{"kind": "Job"}'),
+            "/log": (200, "plain text, not JSON"),
+            "/forbidden": (403, "not for you"),
+        }.get(self.path, (404, "{}"))
+        self._answer(status, text)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(201 if self.path == "/jobs" else 404, "{}")
+
+    def do_DELETE(self) -> None:
+        self._answer(200 if "propagationPolicy=Background" in self.path else 400, "{}")
+
+    def _answer(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class' name
+        del format, args
+
+
+@pytest.fixture
+def api() -> Generator[KubernetesApi]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield KubernetesApi(kubeconfig(server.server_port))
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def kubeconfig(port: int) -> str:
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+            "clusters": [{"name": "x", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "x", "user": {"token": "t"}}],
+        }
+    )
+
+
+def test_the_real_client_reads_creates_and_deletes(api: KubernetesApi) -> None:
+    assert api.get("/there") == {"kind": "Job"}
+    assert api.get("/gone") is None
+    assert api.text("/log") == "plain text, not JSON"
+    api.post("/jobs", {"kind": "Job"})
+    api.delete("/jobs/x")
+
+
+def test_a_refusal_has_the_clusters_words(api: KubernetesApi) -> None:
+    with pytest.raises(DeviceError, match="refused GET /forbidden: 403 not for you"):
+        api.get("/forbidden")
+
+
+def test_a_missing_operator_is_said(api: KubernetesApi) -> None:
+    with pytest.raises(DeviceError, match="no /mpijobs: is the operator of its kind there"):
+        api.post("/mpijobs", {"kind": "MPIJob"})
+
+
+def test_a_cluster_that_does_not_answer_is_unreachable() -> None:
+    with pytest.raises(UnreachableError, match="the cluster did not answer GET /there"):
+        KubernetesApi(kubeconfig(port=9)).get("/there")

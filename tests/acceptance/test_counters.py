@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.acceptance import counters
+from components.acceptance.counters import (
+    Snapshot,
+    flatten_port,
+    measure_hop,
+    parse_ethtool,
+    read_snapshot,
+)
+from components.acceptance.evidence import HopRole
+from components.acceptance.plan import CounterSource, HopPlan
+from components.errors import DeviceError, UnreachableError
+from components.fabric.drivers.base import PortCounters, PriorityCounters
+from components.planning import make_plan
+from components.remote.host_session import HostAnswer
+from components.remote.step import Endpoint
+from tests.golden.site import load_example
+
+SOURCES = make_plan(load_example("dgx-roce"), "dev").acceptance.sources
+SWITCH, GPU01 = SOURCES[0], SOURCES[1]
+
+# The layout of `ethtool -S` with mlx5_core: one counter a line, indented, after a heading.
+ETHTOOL = """NIC statistics:
+     rx_packets: 12
+     rx_prio3_bytes: 1000
+     tx_prio3_bytes: 2000
+     rx_prio3_pause: 4
+     tx_prio3_pause: 5
+     rx_prio3_pause_duration: 999
+     rx_out_of_buffer: 7
+     rx_discards_phy: 1
+     ch0_events: 33
+"""
+TWO = f"=== enp5s0\n{ETHTOOL}out_of_sequence: 6\n=== enp132s0\n{ETHTOOL}"
+
+
+def test_ethtool_is_read_by_interface() -> None:
+    found = parse_ethtool(TWO, GPU01)
+    assert list(found) == ["enp5s0", "enp132s0"]
+    assert found["enp5s0"]["tx_prio3_bytes"] == 2000
+    assert found["enp5s0"]["out_of_sequence"] == 6
+    assert "out_of_sequence" not in found["enp132s0"]
+    assert "NIC statistics" not in found["enp5s0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        f"=== enp5s0\n{ETHTOOL}",
+        f"=== enp5s0\n{ETHTOOL}=== enp132s0\nno stats available\n",
+    ],
+)
+def test_an_interface_without_counters_is_an_error(text: str) -> None:
+    with pytest.raises(DeviceError, match=r"gpu01 \(.*: `ethtool -S enp.*` printed no counters"):
+        parse_ethtool(text, GPU01)
+
+
+NAMES = st.from_regex(re.compile(r"[a-z][a-z0-9_]{0,20}", re.ASCII), fullmatch=True)
+
+
+@given(values=st.dictionaries(NAMES, st.integers(0, 2**64), min_size=1))
+def test_any_counter_is_read_as_it_was_printed(values: Mapping[str, int]) -> None:
+    text = "".join(f"     {name}: {value}\n" for name, value in values.items())
+    source = CounterSource(GPU01.endpoint, "linux", ("enp5s0",))
+    assert parse_ethtool(f"=== enp5s0\nNIC statistics:\n{text}", source) == {"enp5s0": values}
+
+
+def port(rx3: int, tx3: int, *, ecn: int = 0) -> PortCounters:
+    return PortCounters(
+        {3: PriorityCounters(rx3, tx3), 0: PriorityCounters(10, 20)},
+        ecn_marked=ecn,
+        rx_discards=2,
+    )
+
+
+def test_a_switch_port_counts_received_by_priority_and_sent_by_class() -> None:
+    assert flatten_port(port(100, 200, ecn=5)) == {
+        "ecn_marked": 5,
+        "rx_discards": 2,
+        "rx_prio3_bytes": 100,
+        "tx_tc3_bytes": 200,
+        "rx_prio0_bytes": 10,
+        "tx_tc0_bytes": 20,
+    }
+
+
+def hop(role: HopRole, device: str = "gpu01", interface: str = "enp5s0") -> HopPlan:
+    return HopPlan("rail-0", "gpu01 -> gpu02", role, device, interface)
+
+
+def at(device: str, interface: str, **values: int) -> Snapshot:
+    return Snapshot({(device, interface): values})
+
+
+def test_a_sender_counts_what_it_sent() -> None:
+    before = at("gpu01", "enp5s0", tx_prio3_bytes=100, rx_prio3_bytes=50, rx_prio3_pause=1)
+    after = at(
+        "gpu01",
+        "enp5s0",
+        tx_prio3_bytes=1100,
+        tx_prio0_bytes=4,
+        rx_prio3_bytes=90,
+        rx_prio3_pause=3,
+        tx_prio3_pause=10,
+        rx_prio3_pause_duration=77,
+        rx_out_of_buffer=2,
+        out_of_sequence=8,
+    )
+    measured = measure_hop(hop("sender_nic"), before, after)
+    assert measured.status == "observed"
+    assert measured.bytes_by_class == {3: 1000, 0: 4}
+    assert measured.total_bytes == 1004
+    assert (measured.pause_frames, measured.discards, measured.out_of_sequence) == (12, 2, 8)
+    assert measured.ecn_marked is None
+    assert measure_hop(hop("receiver_nic"), before, after).bytes_by_class == {3: 40}
+
+
+def test_a_switch_counts_in_by_priority_and_out_by_class() -> None:
+    before = Snapshot({("leaf-01", "1/2"): flatten_port(port(0, 0))})
+    after = Snapshot({("leaf-01", "1/2"): flatten_port(port(500, 900, ecn=3))})
+    ingress = measure_hop(hop("switch_ingress", "leaf-01", "1/2"), before, after)
+    egress = measure_hop(hop("switch_egress", "leaf-01", "1/2"), before, after)
+    assert (ingress.bytes_by_class[3], egress.bytes_by_class[3]) == (500, 900)
+    assert (egress.ecn_marked, egress.discards, egress.pause_frames) == (3, 0, None)
+
+
+def test_a_counter_that_was_cleared_counts_from_zero() -> None:
+    before = at("gpu01", "enp5s0", tx_prio3_bytes=10**9)
+    after = at("gpu01", "enp5s0", tx_prio3_bytes=300)
+    assert measure_hop(hop("sender_nic"), before, after).bytes_by_class == {3: 300}
+
+
+def test_one_reading_is_no_measurement() -> None:
+    """A sum since boot is not what the probe sent."""
+    seen = at("gpu01", "enp5s0", tx_prio3_bytes=10**12)
+    for before, after in ((Snapshot({}), seen), (seen, Snapshot({})), (Snapshot({}), Snapshot({}))):
+        measured = measure_hop(hop("sender_nic"), before, after)
+        assert (measured.status, measured.total_bytes) == ("not_observed", 0)
+
+
+def test_a_device_that_was_lost_once_is_unreachable() -> None:
+    seen = at("gpu01", "enp5s0", tx_prio3_bytes=1)
+    lost = Snapshot({}, {"gpu01": "gpu01 (nvidia@127.41.0.11:2222) is not reachable\n  more"})
+    for before, after in ((lost, seen), (seen, lost)):
+        measured = measure_hop(hop("sender_nic"), before, after)
+        assert measured.status == "unreachable"
+        assert measured.detail == "gpu01 (nvidia@127.41.0.11:2222) is not reachable"
+
+
+def test_all_devices_are_read_and_one_that_fails_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def run(
+        endpoint: Endpoint, private_key: str, command: str, *, deadline_s: float
+    ) -> HostAnswer:
+        del deadline_s
+        asked.append((endpoint.device, private_key))
+        if endpoint.device == "gpu02":
+            raise UnreachableError(f"{endpoint.where} is not reachable")
+        assert "ethtool -S enp5s0" in command
+        assert "ethtool -S enp132s0" in command
+        return HostAnswer(TWO, "", 0)
+
+    def read(
+        endpoint: Endpoint, system: str, ports: tuple[str, ...], secret: str
+    ) -> dict[str, PortCounters]:
+        asked.append((endpoint.device, secret))
+        assert system == "onyx"
+        return {name: port(1, 2) for name in ports}
+
+    monkeypatch.setattr(counters, "run_on_host", run)
+    monkeypatch.setattr(counters, "read_counters", read)
+    secrets = {"ssh_private_key": "key", "switch_password": "word"}
+    snapshot = asyncio.run(read_snapshot(SOURCES, secrets))
+    assert sorted(asked) == [("gpu01", "key"), ("gpu02", "key"), ("leaf-01", "word")]
+    assert list(snapshot.unreachable) == ["gpu02"]
+    assert {device for device, _ in snapshot.counters} == {"leaf-01", "gpu01"}
+    assert len(snapshot.counters) == 6
+
+
+def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(*arguments: object, **more: object) -> HostAnswer:
+        del arguments, more
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(counters, "run_on_host", run)
+    with pytest.raises(ValueError, match="a bug"):
+        asyncio.run(read_snapshot([GPU01], {}))

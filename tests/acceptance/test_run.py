@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from components.acceptance import cluster_jobs, run
+from components.acceptance.counters import Snapshot
+from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
+from components.acceptance.judge import judge_evidence
+from components.acceptance.plan import CounterSource
+from components.acceptance.run import (
+    AcceptRequest,
+    collect_evidence,
+    parse_accept_request,
+    render_accept_request,
+    secrets_from,
+)
+from components.errors import Bug
+from components.planning import make_plan
+from tests.acceptance.fake_cluster import FakeCluster
+from tests.acceptance.recordings import load_nccl, load_perftest
+from tests.golden.site import load_example
+
+PLAN = make_plan(load_example("dgx-roce"), "dev")
+REQUEST = AcceptRequest(PLAN.digest, "dev", "lab", PLAN.acceptance)
+GIB = 2**30
+
+
+def test_a_request_survives_its_text() -> None:
+    text = render_accept_request(REQUEST)
+    assert parse_accept_request(text) == REQUEST
+    assert max(map(len, text.splitlines())) < 60_000
+    assert json.loads(text)["plan_digest"] == PLAN.digest
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"plan_digest": 1}'])
+def test_another_text_is_our_own_mistake(text: str) -> None:
+    with pytest.raises(Bug, match="acceptance request"):
+        parse_accept_request(text)
+
+
+def test_secrets_come_from_the_environment_by_name() -> None:
+    environ = {"RAILYARD_SECRET_SWITCH_PASSWORD": "a", "PATH": "/bin", "RAILYARD_ACCEPT": "always"}
+    assert secrets_from(environ) == {"switch_password": "a"}
+
+
+class Wire:
+    """Counters of all hops: each reading finds one GiB more in every priority-3 counter."""
+
+    def __init__(self, lost: Mapping[str, str] | None = None, priority: int = 3) -> None:
+        self.lost = lost or {}
+        self.priority = priority
+        self.read = 0
+
+    async def snapshot(
+        self, sources: Sequence[CounterSource], secrets: Mapping[str, str]
+    ) -> Snapshot:
+        del secrets
+        grown = self.read * GIB
+        self.read += 1
+        names = [f"{way}_prio{self.priority}_bytes" for way in ("rx", "tx")]
+        values = dict.fromkeys([*names, f"tx_tc{self.priority}_bytes"], grown)
+        quiet = dict.fromkeys(["rx_prio3_pause", "rx_discards", "out_of_sequence", "ecn_marked"], 0)
+        return Snapshot(
+            {
+                (source.endpoint.device, name): values | quiet
+                for source in sources
+                for name in source.interfaces
+                if source.endpoint.device not in self.lost
+            },
+            self.lost,
+        )
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    fake = FakeCluster(log=load_nccl("deepops_dgx1_roce"))
+    perftest = load_perftest("deepops_dgx1_roce_flattened")
+    original = fake.text
+
+    def text(path: str) -> str:
+        log = original(path)
+        if "memlock" in path:
+            return "unlimited\n"
+        return perftest if "perftest" in path else log
+
+    fake.text = text  # type: ignore[method-assign]
+    monkeypatch.setattr(cluster_jobs, "_pause", fake.pause)
+    monkeypatch.setattr(run.time, "monotonic", fake.clock)
+
+    def connect(kubeconfig: str) -> FakeCluster:
+        assert kubeconfig == "the kubeconfig"
+        return fake
+
+    monkeypatch.setattr(run, "KubernetesApi", connect)
+    return fake
+
+
+def collect(monkeypatch: pytest.MonkeyPatch, folder: Path, wire: Wire, number: int = 7) -> Evidence:
+    monkeypatch.setattr(run, "read_snapshot", wire.snapshot)
+    return collect_evidence(REQUEST, number, {"kubeconfig": "the kubeconfig"}, folder)
+
+
+def numbers(cluster: FakeCluster) -> Iterator[str]:
+    for verb, path in cluster.calls:
+        if verb == "DELETE":
+            yield path.rpartition("-")[2]
+
+
+def test_evidence_of_a_good_run(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wire = Wire()
+    evidence = collect(monkeypatch, tmp_path / "run-0007", wire)
+    assert wire.read == 4
+    assert (evidence.run, evidence.provenance, evidence.cluster) == (7, "lab", "dgx-roce")
+    assert evidence.plan_digest == PLAN.digest
+    assert [probe.outcome for probe in evidence.probes] == ["completed"] * 3
+    assert all(hop.status == "observed" for probe in evidence.probes for hop in probe.hops)
+    assert {hop.total_bytes for probe in evidence.probes for hop in probe.hops} == {GIB}
+    assert evidence.probes[0].perftest is not None
+    assert evidence.probes[-1].nccl is not None
+    assert set(numbers(cluster)) == {"7"}
+    assert cluster.objects == {}
+
+
+def test_logs_lie_beside_the_report_and_evidence_survives_its_text(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    del cluster
+    folder = tmp_path / "run-0007"
+    evidence = collect(monkeypatch, folder, Wire())
+    for probe in evidence.probes:
+        log = tmp_path / probe.log_file
+        assert log.parent == folder
+        assert len(log.read_bytes()) == probe.log_bytes > 0
+    assert parse_evidence(dump_evidence(evidence)) == evidence
+
+
+def test_an_unreachable_device_is_evidence_and_not_an_error(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    del cluster
+    wire = Wire({"gpu02": "gpu02 (nvidia@192.168.2.12:22) is not reachable\n  why"})
+    evidence = collect(monkeypatch, tmp_path, wire)
+    (lost,) = evidence.unreachable
+    assert (lost.device, lost.address) == ("gpu02", "192.168.2.12:22")
+    assert lost.detail == "gpu02 (nvidia@192.168.2.12:22) is not reachable"
+    statuses = {hop.status for hop in evidence.probes[0].hops if hop.device == "gpu02"}
+    assert statuses == {"unreachable"}
+    assert judge_evidence(evidence).verdict == "error"
+
+
+def test_bytes_in_another_class_are_named_with_their_hop(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    del cluster
+    evidence = collect(monkeypatch, tmp_path, Wire(priority=0))
+    report = judge_evidence(evidence)
+    assert report.verdict == "failed"
+    assert "wrong traffic class at" in report.model_dump_json()
+
+
+def test_a_probe_that_found_no_vf_was_not_run(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster.fates = {"nccl": "unschedulable"}
+    evidence = collect(monkeypatch, tmp_path, Wire())
+    outcomes = [probe.outcome for probe in evidence.probes]
+    assert outcomes == ["completed", "completed", "not_run"]
+    assert "Insufficient intel.com/sriov_111" in evidence.probes[-1].detail
+    assert judge_evidence(evidence).verdict != "passed"
+
+
+def test_a_missing_operator_is_evidence(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster.refuses = ["POST /apis/kubeflow.org"]
+    evidence = collect(monkeypatch, tmp_path, Wire())
+    assert evidence.probes[-1].outcome == "not_run"
+    assert "the cluster refused POST /apis/kubeflow.org" in evidence.probes[-1].detail
+
+
+def test_a_cluster_that_is_gone_is_evidence(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster.refuses = ["GET", "POST", "DELETE"]
+    evidence = collect(monkeypatch, tmp_path, Wire())
+    assert {probe.outcome for probe in evidence.probes} == {"not_run"}
+    assert judge_evidence(evidence).exit_code in {1, 4}
+
+
+def test_a_failed_job_keeps_its_log_and_its_reason(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster.fates = {"-c-7": "fails"}
+    evidence = collect(monkeypatch, tmp_path, Wire())
+    probe = evidence.probes[0]
+    assert (probe.outcome, probe.detail) == ("failed", "BackoffLimitExceeded it failed")
+    assert probe.log_tail
+
+
+def test_the_memlock_limit_is_read_in_a_pod_of_every_worker(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster.fates = {"memlock-gpu02": "unschedulable"}
+    evidence = collect(monkeypatch, tmp_path, Wire())
+    assert evidence.memlock["gpu01"] == "unlimited"
+    assert evidence.memlock["gpu02"].startswith("no answer: pod ")

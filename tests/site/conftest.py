@@ -1,0 +1,123 @@
+"""One lab of the dev stack for all tests of this folder, and nothing of it left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from components.model.cluster import ClusterSpec
+from lab.up import choose_site, load_spec, start_lab
+from tests.site.leftovers import MARK, family, marked_processes, mounts_under, wait_until_gone
+from tests.site.playground import (
+    COMMAND_DEADLINE_S,
+    PROJECT,
+    STACK,
+    STATE,
+    Playground,
+    daemon_pid,
+    take_snapshot,
+)
+
+OWN: Final = (".lab", ".pulumi", ".railyard")
+"""What a person's own lab and stack keep in the clone."""
+ASIDE: Final = PROJECT / "build" / "aside"
+END_DEADLINE_S: Final = 15.0
+
+
+def _refuse_a_running_lab(spec: ClusterSpec) -> None:
+    for address in [item.ssh.address for item in (*spec.switches, *spec.hosts)]:
+        with suppress(OSError), socket.create_connection((address, 2222), timeout=1):
+            pytest.fail(
+                f"a lab of the dev stack is running ({address}:2222 answers), and these tests "
+                "need its addresses; stop it first: make down"
+            )
+
+
+@contextmanager
+def _own_state_aside() -> Generator[None]:
+    """Put a person's lab and stack aside, and back at the end, whatever happens."""
+    if ASIDE.exists():
+        names = " ".join(f"{ASIDE}/{name}" for name in OWN if (ASIDE / name).exists())
+        pytest.fail(
+            f"an earlier run of these tests was killed, and your lab lies in {ASIDE}. Put it "
+            f"back: rm -rf {' '.join(OWN)}; mv {names} . ; rmdir {ASIDE}"
+        )
+    ASIDE.mkdir(parents=True)
+    try:
+        for name in OWN:
+            _move(PROJECT / name, ASIDE / name)
+        yield
+    finally:
+        for name in OWN:
+            if (PROJECT / name).exists():
+                _move(PROJECT / name, _last_run() / name)
+            _move(ASIDE / name, PROJECT / name)
+        ASIDE.rmdir()
+
+
+def _last_run() -> Path:
+    """Where the state of the last run is kept, for a person who looks into a failure."""
+    folder = ASIDE.with_name("last-site-test")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _move(source: Path, target: Path) -> None:
+    if source.exists():
+        if target.exists():
+            shutil.rmtree(target)
+        source.rename(target)
+
+
+def stop_and_check(mark: str) -> None:
+    """`make down`, and proof that no process and no mount of the lab or an engine is left."""
+    lab = family(daemon_pid()) + marked_processes(mark, PROJECT)
+    own = {os.getpid(), *(parent.pid for parent in family(os.getpid()))}
+    subprocess.run(
+        [sys.executable, "-m", "lab.down", STACK],
+        cwd=PROJECT,
+        check=True,
+        timeout=COMMAND_DEADLINE_S,
+    )
+    later = marked_processes(mark, PROJECT)
+    watched = [process for process in lab + later if process.pid not in own]
+    left = wait_until_gone(watched, END_DEADLINE_S)
+    assert not left, f"left running after make down: {left}"
+    assert not mounts_under(PROJECT / ".lab"), "left mounted after make down"
+
+
+@pytest.fixture(scope="session")
+def site() -> Generator[Playground]:
+    """The lab, before anything was ever applied to it."""
+    example = choose_site([])
+    spec = load_spec(example)
+    _refuse_a_running_lab(spec)
+    mark = uuid.uuid4().hex
+    os.environ[MARK] = mark
+    try:
+        with _own_state_aside():
+            start_lab(spec, STACK)
+            try:
+                yield Playground(mark, take_snapshot())
+            finally:
+                stop_and_check(mark)
+    finally:
+        del os.environ[MARK]
+
+
+@pytest.fixture
+def standing(site: Playground) -> Playground:
+    """The lab with a good update behind it; a test leaves it as it found it."""
+    if not STATE.exists() or not site.resources():
+        site.up().must()
+    return site

@@ -1,0 +1,185 @@
+"""The dev site as a person at a shell has it: `make up`, `pulumi`, `railyard`, and faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from lab import control
+from tests.site.leftovers import family, marked_processes
+
+PROJECT: Final = Path(__file__).parents[2]
+STACK: Final = "dev"
+LAB: Final = PROJECT / ".lab" / STACK
+STATE: Final = PROJECT / ".pulumi/backend/.pulumi/stacks/railyard" / f"{STACK}.json"
+COMMAND_DEADLINE_S: Final = 300.0
+UP: Final = (sys.executable, "-m", "lab.up")
+_QUIET_STEPS: Final = {"same", "refresh", "read"}
+_MARKS: Final = re.compile(r"<\{%[^%]*%\}>")
+
+Event = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended, and all that it said."""
+
+    code: int
+    text: str
+
+    def must(self, code: int = 0) -> str:
+        """Its text, if it ended with this exit code."""
+        assert self.code == code, f"exit {self.code}, not {code}:\n{self.text}"
+        assert "Traceback" not in self.text, self.text
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What `pulumi preview` would change, and what it said."""
+
+    done: Done
+    changes: Mapping[str, str]
+    """Resource name to operation; what stays the same is left out."""
+    messages: tuple[str, ...]
+
+    @property
+    def quiet(self) -> bool:
+        """It succeeded and nothing is to do."""
+        return self.done.code == 0 and not self.changes
+
+
+@dataclass(frozen=True, slots=True)
+class Playground:
+    """The dev stack of this clone and its running lab."""
+
+    mark: str
+    before: str
+    """The snapshot of all devices before the first update."""
+
+    def environment(self) -> dict[str, str]:
+        """What a shell has that sourced the environment file which `make up` names."""
+        shell = subprocess.run(
+            ["/bin/sh", "-c", f". '{LAB}/env.sh' && env -0"],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_DEADLINE_S,
+            check=True,
+        )
+        pairs = (line.partition("=") for line in shell.stdout.split("\0") if line)
+        return {name: value for name, _, value in pairs}
+
+    def up(self) -> Done:
+        """What `make up` runs after its setup."""
+        return run(UP, dict(os.environ))
+
+    def pulumi(self, *arguments: str, **variables: str) -> Done:
+        """One `pulumi` command about the stack."""
+        command = ["pulumi", *arguments, "--stack", STACK, "--non-interactive"]
+        return run(command, self.environment() | variables)
+
+    def railyard(self, *arguments: str, **variables: str) -> Done:
+        """One `railyard` command."""
+        program = str(PROJECT / ".venv/bin/railyard")
+        return run([program, *arguments], self.environment() | variables)
+
+    def fault(self, device: str, *change: str) -> None:
+        """Break a device behind Railyard's back."""
+        self.railyard("lab", "fault", device, *change).must()
+
+    def snapshot(self) -> str:
+        """The whole state of all devices, canonical."""
+        return take_snapshot()
+
+    def preview(self, config: Path | None = None, **variables: str) -> Preview:
+        """`pulumi preview`, of the committed file or of an edited copy."""
+        events = LAB / "preview.jsonl"
+        events.unlink(missing_ok=True)
+        edited = ["--config-file", str(config)] if config else []
+        done = self.pulumi(
+            "preview",
+            "--event-log",
+            str(events),
+            *edited,
+            PULUMI_DEBUG_COMMANDS="true",
+            **variables,
+        )
+        return _preview(done, load_events(events))
+
+    def resources(self) -> frozenset[str]:
+        """The URNs of the stack's state."""
+        document = json.loads(self.pulumi("stack", "export").must())
+        return frozenset(item["urn"] for item in document["deployment"].get("resources", []))
+
+    def strays(self) -> list[str]:
+        """Processes of an engine that is gone: started by these tests, outside of the lab."""
+        lab = {process.pid for process in family(daemon_pid())}
+        own = {process.pid for process in family(os.getpid())}
+        return [
+            f"{process.pid} {process.name()}"
+            for process in marked_processes(self.mark, PROJECT)
+            if process.pid not in lab | own
+        ]
+
+
+def run(command: Sequence[str], environment: Mapping[str, str]) -> Done:
+    """Run a command in the project's folder."""
+    done = subprocess.run(
+        command,
+        cwd=PROJECT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=COMMAND_DEADLINE_S,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout)
+
+
+def take_snapshot() -> str:
+    """Ask the running lab for the state of all devices."""
+    answer = control.request(LAB / "control.sock", {"op": "snapshot"})
+    return json.dumps(answer, indent=1, sort_keys=True)
+
+
+def daemon_pid() -> int:
+    """The lab's own process."""
+    records = cast("list[dict[str, int]]", json.loads((LAB / control.PIDS_FILE).read_text()))
+    return records[0]["pid"]
+
+
+def load_events(path: Path) -> list[Event]:
+    """The whole lines of an engine's event log."""
+    if not path.exists():
+        return []
+    *lines, _ = path.read_text().split("\n")
+    return [json.loads(line) for line in lines]
+
+
+def operation_of(event: Event, kind: str) -> tuple[str, str]:
+    """The resource's name and the operation of a resource event; empty for another event."""
+    body = cast("dict[str, dict[str, str]]", event.get(kind, {}))
+    metadata = body.get("metadata", {})
+    return metadata.get("urn", "").rsplit("::", 1)[-1], metadata.get("op", "")
+
+
+def _preview(done: Done, events: list[Event]) -> Preview:
+    changes: dict[str, str] = {}
+    messages: list[str] = []
+    for event in events:
+        name, operation = operation_of(event, "resourcePreEvent")
+        if operation and operation not in _QUIET_STEPS:
+            changes[name] = operation
+        diagnostic = cast("dict[str, str]", event.get("diagnosticEvent", {}))
+        if diagnostic:
+            messages.append(_MARKS.sub("", diagnostic.get("message", "")).strip())
+    return Preview(done, changes, tuple(messages))

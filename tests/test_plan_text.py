@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from enum import Enum
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.plan_json import to_json
+from components.plan_text import render_plan
+from components.planning import make_plan
+from components.secret_names import secret_names
+from tests.golden.site import EXAMPLES, changed_spec, load_example
+
+SPEC = load_example("dgx-roce")
+PLAN = make_plan(SPEC, "dev")
+TEXT = render_plan(PLAN)
+
+
+def test_the_same_file_gives_the_same_text() -> None:
+    assert render_plan(make_plan(load_example("dgx-roce"), "dev")) == TEXT
+
+
+def test_every_device_and_step_has_its_heading() -> None:
+    headings = [line for line in TEXT.splitlines() if line.startswith("## ")]
+    for switch in PLAN.switches:
+        assert any(f"Switch {switch.name} (onyx, SN2700), " in line for line in headings)
+    steps = [*(step for host in PLAN.hosts for step in host.steps), *PLAN.kubernetes.steps]
+    for step in steps:
+        assert f"## Step {step.name} on {step.endpoint.where}, deadline" in TEXT
+    assert len(steps) == 10
+
+
+def test_all_commands_scripts_and_desired_states_are_printed() -> None:
+    for line in PLAN.switches[0].commands_from_factory:
+        assert f"\n{line}\n" in TEXT
+    for host in PLAN.hosts:
+        assert host.converge.desired in TEXT
+        assert host.converge.apply.rstrip("\n") in TEXT
+    for step in PLAN.kubernetes.steps:
+        assert step.apply.rstrip("\n") in TEXT
+
+
+def test_a_script_is_printed_once() -> None:
+    script = PLAN.hosts[0].converge.apply.rstrip("\n")
+    assert TEXT.count(script) == 1
+    assert TEXT.count("# script: the same text as above") == 6
+
+
+def test_every_object_is_named_and_small_ones_are_printed() -> None:
+    rooms = (PLAN.operators, PLAN.pod_network, PLAN.jobs)
+    for manifest in (manifest for room in rooms for manifest in room.manifests):
+        assert f"{manifest.kind} {manifest.resource_name} (group {manifest.group})" in TEXT
+    assert "lines; --format json prints it whole" in TEXT
+    assert "k8s.v1.cni.cncf.io/resourceName: intel.com/sriov_111" in TEXT
+
+
+def test_what_destroy_leaves_is_said_last() -> None:
+    assert TEXT.rstrip("\n").splitlines()[-2:] == [
+        "## What destroy leaves",
+        "# mgmt01-cluster-access: it only reads",
+    ]
+
+
+def test_secrets_are_names() -> None:
+    assert secret_names(SPEC) == ("k3s_token", "ssh_private_key", "switch_password")
+    assert "# stdin: the secret k3s_token" in TEXT
+
+
+def test_json_is_plain_and_complete() -> None:
+    data = to_json(PLAN)
+    assert json.loads(json.dumps(data)) == data
+    assert set(data) == {
+        "name",
+        "stack",
+        "switches",
+        "hosts",
+        "kubernetes",
+        "operators",
+        "pod_network",
+        "jobs",
+        "acceptance",
+    }
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "4711"])
+def test_the_digest_does_not_depend_on_the_process(seed: str) -> None:
+    program = (
+        "from tests.golden.site import load_example;from components.planning import make_plan;"
+        "print(make_plan(load_example('dgx-roce'), 'dev').digest)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=EXAMPLES.parent,
+        env={"PYTHONHASHSEED": seed, "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == PLAN.digest
+
+
+def test_the_digest_follows_the_plan() -> None:
+    assert len(PLAN.digest) == 16
+    assert make_plan(SPEC, "other").digest != PLAN.digest
+    quieter = SPEC.acceptance.model_copy(update={"perftest_min_fraction": 0.8})
+    assert make_plan(changed_spec(SPEC, acceptance=quieter), "dev").digest != PLAN.digest
+
+
+def test_yaml_of_the_text_can_be_read_back() -> None:
+    block = TEXT.partition("# Wanted state:\n")[2].partition("\n\n## ")[0]
+    assert yaml.safe_load(block) == PLAN.switches[0].desired.model_dump(
+        mode="json", exclude_none=True
+    )
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Pair:
+    left: object
+    right: object
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(left=VALUES, right=VALUES)
+def test_plain_data_stays_as_it_is(left: object, right: object) -> None:
+    assert to_json(Pair(left, right)) == {"left": left, "right": right}
+
+
+def test_other_types_have_one_form() -> None:
+    assert to_json((Colour.RED, {1: "a"})) == ["red", {"1": "a"}]
+    assert to_json(frozenset({"c", "a", "b"})) == ["a", "b", "c"]
+
+
+def test_what_cannot_be_printed_is_refused() -> None:
+    with pytest.raises(TypeError, match="must not hold a object"):
+        to_json(Pair(object(), 1))
