@@ -14,8 +14,8 @@ from components.acceptance.judge import judge_evidence
 from components.acceptance.report.text import render_table
 from components.acceptance.report.write import write_report
 from components.acceptance.run import collect_evidence, parse_accept_request, secrets_from
+from components.acceptance.verdict import EXIT_CODES
 from components.cli_stack import UPDATE_DEADLINE_S, run_pulumi
-from components.errors import UsageError
 
 FOLDER: Final = Path(".railyard")
 """Logs, evidence and reports by stack and run; not kept in git."""
@@ -51,6 +51,7 @@ def _gate(stack: str, *, fail: bool) -> None:
 
 def _accept_stack(stack: str) -> None:
     """Prove the path again as it is now: nothing is repaired before."""
+    before = latest_evidence(stack)
     targets = ["--target", "**acceptance-evidence", "--target", "**acceptance-gate"]
     done = run_pulumi(
         ["up", "--yes", "--skip-preview", "--non-interactive", "--stack", stack, *targets],
@@ -58,8 +59,10 @@ def _accept_stack(stack: str) -> None:
         deadline_s=UPDATE_DEADLINE_S,
     )
     evidence = latest_evidence(stack)
-    if evidence is None:
-        raise UsageError(f"acceptance did not run:\n{done.stdout}{done.stderr}")
+    if evidence is None or evidence == before:
+        words = f"acceptance did not run; pulumi ended with status {done.returncode}:"
+        typer.echo(f"{words}\n{done.stdout}{done.stderr}".rstrip(), err=True)
+        raise typer.Exit(EXIT_CODES["error"])
     report = judge_evidence(evidence)
     page = run_folder(stack, evidence.run) / "report.html"
     typer.echo(f"{render_table(report)}\nreport: {page}")

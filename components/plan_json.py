@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -16,6 +17,8 @@ def to_json(value: object) -> Any:  # noqa: ANN401 - any JSON value
     Raises:
         TypeError: The value is of no type that a plan may hold.
     """
+    if isinstance(value, Enum):
+        value = value.value
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, BaseModel):

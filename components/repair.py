@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
-from components.applied import Applied
+from components.applied import Applied, AppliedStep
 from components.drift import DeviceDrift, Facts, drift_of_host, drift_of_switch
 from components.kubernetes.kubeconfig import renewal_note
 from components.planning import ClusterPlan
+from components.remote.script import render_remote_command
+from components.remote.step import REPAIR_LINE, RemoteStep
 
 EVIDENCE_STEP: Final = "acceptance-evidence"
 VERDICT_STEP: Final = "acceptance-gate"
@@ -53,11 +55,19 @@ def intend(
     """Decide the repair notes and the acceptance run of this update."""
     drifts = judge_drift(plan, applied, facts)
     notes = {drift.step: drift.note for drift in drifts if drift.note}
-    access = applied.step(plan.kubernetes.access.name)
-    if access is not None and access.stdout and (note := renewal_note(access.stdout)):
-        notes[plan.kubernetes.access.name] = note
+    access = plan.kubernetes.access.name
+    if note := _access_note(applied.step(access)):
+        notes[access] = note
     touched = any(drift.differences or drift.edited for drift in drifts)
     return Intentions(drifts, notes, _run_number(plan, applied, touched=touched, accept=accept))
+
+
+def _access_note(access: AppliedStep | None) -> str:
+    """Why access is read anew; the last reason stays, as every note does, else it flaps."""
+    if access is None or not access.stdout:
+        return ""
+    last = access.stdin.partition(REPAIR_LINE)[2].strip()
+    return renewal_note(access.stdout) or last
 
 
 def _run_number(
@@ -87,15 +97,29 @@ def _passed(applied: Applied) -> bool:
     return bool(evidence.stdout) and evidence.stdout.strip() in gate.stdin
 
 
-def refusals(plan: ClusterPlan, drifts: tuple[DeviceDrift, ...]) -> tuple[str, ...]:
+def refusals(
+    plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
+) -> tuple[str, ...]:
     """Why this update must not start: named before anything is touched."""
     addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
     addresses |= {host.name: host.endpoint.where for host in plan.hosts}
+    steps = [step for host in plan.hosts for step in host.steps] + [*plan.kubernetes.steps]
+    pending = {step.endpoint.device for step in steps if _is_pending(step, applied)}
     return tuple(
         _refusal(drift, addresses[drift.device])
         for drift in drifts
-        if drift.unreachable is not None and (drift.edited or drift.stranger)
+        if drift.unreachable is not None
+        and (drift.edited or drift.stranger or drift.device in pending)
     )
+
+
+def _is_pending(step: RemoteStep, applied: Applied) -> bool:
+    """Whether this update would run the step; a changed secret is seen by the engine alone."""
+    recorded = applied.step(step.name)
+    if recorded is None or recorded.create != render_remote_command(step.apply, step.deadline_s):
+        return True
+    stdin, _, _ = recorded.stdin.partition(REPAIR_LINE)
+    return step.secret_stdin is None and stdin != step.desired
 
 
 def _refusal(drift: DeviceDrift, where: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,9 @@ def print_outcome(update: Update, stack: str, env_file: Path, seconds: float) ->
     """Print the tables; a person at 2 a.m. reads the last lines first."""
     console.print(_stages(update))
     evidence = latest_evidence(stack)
-    if evidence is not None:
+    if not _reached(update, "acceptance"):
+        print("acceptance did not run: the path is not proven as it is now")
+    elif evidence is not None:
         print(render_table(judge_evidence(evidence)))
         print(f"\nreport  {run_folder(stack, evidence.run) / 'report.html'}")
     if not update.succeeded:
@@ -47,13 +50,18 @@ def print_outcome(update: Update, stack: str, env_file: Path, seconds: float) ->
     print(f"        railyard drift {stack}; railyard report {stack}; make down")
 
 
+def _reached(update: Update, stage: str) -> bool:
+    """Something of the stage was looked at or changed: a room alone, without its steps, is not."""
+    return sum(update.changes.get(stage, Counter[str]()).values()) > 0
+
+
 def _stages(update: Update) -> Table:
     table = Table(title=None, box=None, pad_edge=False)
     for name in ("stage", "changed", "unchanged", "state"):
         table.add_column(name)
     for stage in STAGES:
         counts = update.changes.get(stage)
-        if counts is None:
+        if counts is None or not _reached(update, stage):
             table.add_row(stage, "-", "-", "not reached")
             continue
         changed = ", ".join(f"{count} {verb}" for verb, count in counts.items() if verb != "same")

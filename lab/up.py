@@ -12,7 +12,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import yaml
 from rich.console import Console
@@ -137,7 +137,8 @@ def _write_config(site: Site, environment: dict[str, str]) -> None:
     """The configuration of an example's stack: its overlaid site, the lab's secrets."""
     if site.config_file is None:
         return
-    content = yaml.safe_load(site.config_file.read_text()) or {}
+    read = yaml.safe_load(site.config_file.read_text())
+    content = cast("dict[str, dict[str, object]] | None", read) or {}
     document = overlay(load_document(site.example / "site.yaml"), site.stack, checksums())
     content["config"] = content.get("config", {}) | {
         f"{NAME}:cluster": document,

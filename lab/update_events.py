@@ -212,5 +212,9 @@ def _diagnosed(body: Event, update: Update, screen: _Screen) -> None:
     if severity.rstrip("0123456789#") in _SEVERE or severity.startswith("info#err"):
         urn = str(body.get("urn", ""))
         text = f"{name_of(urn)}: {message}" if urn else message
-        if text and message != "update failed" and text not in update.messages:
+        # An unknown provider is the engine's word for one that it skipped after a failure.
+        echo = message == "update failed" or (
+            message.startswith("unknown provider") and update.messages
+        )
+        if text and not echo and text not in update.messages:
             update.messages.append(text)

@@ -64,8 +64,9 @@ def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intent
     secrets = {name: config.require(name) for name in secret_names(spec)}
     facts = observe_site(plan, secrets) if observe == "always" else {}
     accept = cast("Literal['changed', 'always']", _setting(config, "accept", "changed"))
-    intentions = intend(plan, read_own_state(), facts, accept)
-    refused = refusals(plan, intentions.drifts)
+    applied = read_own_state()
+    intentions = intend(plan, applied, facts, accept)
+    refused = refusals(plan, applied, intentions.drifts)
     refused += disruptions_refused(spec, plan, intentions.drifts, facts)
     if refused:
         raise pulumi.RunError("\n".join(refused))

@@ -11,6 +11,8 @@ from components.disruption import disruptions_refused
 from components.drift import Facts, Unreachable
 from components.model.cluster import ClusterSpec, Disruption
 from components.planning import ClusterPlan, make_plan
+from components.remote.script import render_remote_command
+from components.remote.step import RemoteStep
 from components.repair import Intentions, intend, refusals
 from tests.golden.site import changed_spec, load_example
 
@@ -19,13 +21,18 @@ PLAN = make_plan(SPEC, "dev")
 EVIDENCE = '{"run": "what was seen"}'
 
 
+def applied_step(step: RemoteStep) -> AppliedStep:
+    return AppliedStep(step.desired, render_remote_command(step.apply, step.deadline_s))
+
+
 def as_applied(plan: ClusterPlan = PLAN, run: int = 4, judged: str = EVIDENCE) -> Applied:
     """The state after a good run number `run` of a plan."""
     switches = {
         item.step: AppliedStep(json.dumps({"desired": item.desired.model_dump(mode="json")}))
         for item in plan.switches
     }
-    hosts = {item.converge.name: AppliedStep(item.converge.desired) for item in plan.hosts}
+    steps = [step for host in plan.hosts for step in host.steps] + [*plan.kubernetes.steps]
+    hosts = {step.name: applied_step(step) for step in steps}
     request = json.dumps({"plan_digest": plan.digest})
     proof = {
         "acceptance-evidence": AppliedStep(
@@ -100,18 +107,64 @@ def test_a_repair_is_noted_for_its_step_only_and_proven() -> None:
 
 def test_a_silent_device_without_changes_refuses_nothing() -> None:
     facts = clean() | {"gpu01": Unreachable("gpu01 (nvidia@192.168.2.11:22): no answer")}
-    intentions = decide(facts=facts)
-    assert refusals(PLAN, intentions.drifts) == ()
+    applied = as_applied()
+    intentions = decide(applied=applied, facts=facts)
+    assert refusals(PLAN, applied, intentions.drifts) == ()
     assert intentions.run == 4
 
 
 def test_a_silent_device_with_changes_is_refused_with_address_and_reason() -> None:
     facts = clean() | {"gpu01": Unreachable("gpu01 (nvidia@192.168.2.11:22): no answer in 20 s")}
-    intentions = decide(applied=Applied(), facts=facts)
-    (words,) = refusals(PLAN, intentions.drifts)
+    applied = Applied()
+    intentions = decide(applied=applied, facts=facts)
+    (words,) = refusals(PLAN, applied, intentions.drifts)
     assert words.startswith("unreachable: gpu01 (nvidia@192.168.2.11:22): no answer in 20 s")
     assert "nothing was ever applied to it" in words
     assert "fix    make it reachable" in words
+
+
+def test_a_device_with_another_host_key_is_refused_even_without_changes() -> None:
+    key = Unreachable(
+        "gpu01 (nvidia@192.168.2.11:22): the host key is not the pinned one", stranger=True
+    )
+    applied = as_applied()
+    intentions = decide(applied=applied, facts=clean() | {"gpu01": key})
+    (words,) = refusals(PLAN, applied, intentions.drifts)
+    assert words.startswith("host key: gpu01")
+    assert "Nothing was changed on any device" in words
+
+
+GONE = Unreachable("gpu01 (nvidia@192.168.2.11:22): no answer in 20 s")
+
+
+@pytest.mark.parametrize("name", ["gpu01-host", "gpu01-k3s", "gpu01-k3s-token"])
+def test_any_step_that_would_run_on_a_silent_host_is_refused(name: str) -> None:
+    applied = as_applied()
+    older = AppliedStep(applied.steps[name].stdin, "an older script")
+    applied = Applied({**applied.steps, name: older})
+    facts = clean() | {"gpu01": GONE}
+    (words,) = refusals(PLAN, applied, decide(applied=applied, facts=facts).drifts)
+    assert "the file changed for it" in words
+    reachable = decide(applied=applied, facts=clean())
+    assert refusals(PLAN, applied, reachable.drifts) == ()
+
+
+def test_an_edit_of_what_kubernetes_does_to_a_silent_host_is_refused() -> None:
+    kubernetes = SPEC.kubernetes.model_copy(update={"registry_mirror": "192.168.100.11:5000"})
+    plan = make_plan(changed_spec(SPEC, kubernetes=kubernetes), "dev")
+    applied, facts = as_applied(), clean() | {"gpu01": GONE}
+    drifts = decide(plan=plan, applied=applied, facts=facts).drifts
+    assert not any(drift.edited for drift in drifts)
+    assert len(refusals(plan, applied, drifts)) == 1
+
+
+def test_an_earlier_repair_is_no_pending_change() -> None:
+    applied = as_applied()
+    noted = applied.steps["gpu01-host"].stdin + "repair=2: vfs of nic x is 0, want 8\n"
+    step = AppliedStep(noted, applied.steps["gpu01-host"].create)
+    applied = Applied({**applied.steps, "gpu01-host": step})
+    drifts = decide(applied=applied, facts=clean() | {"gpu01": GONE}).drifts
+    assert refusals(PLAN, applied, drifts) == ()
 
 
 def denying(spec: ClusterSpec = SPEC) -> ClusterSpec:

@@ -11,7 +11,7 @@ import pulumi
 from pulumi_command import local, remote
 
 from components.remote.script import render_remote_command
-from components.remote.step import Endpoint, RemoteStep
+from components.remote.step import REPAIR_LINE, Endpoint, RemoteStep
 
 RAILYARD = ".venv/bin/railyard"
 """Relative to the program's directory, so that command text is the same on every machine."""
@@ -75,7 +75,7 @@ def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) ->
 
 
 def _with_note(desired: str, note: str) -> str:
-    return f"{desired}repair={note}\n" if note else desired
+    return f"{desired}{REPAIR_LINE}{note}\n" if note else desired
 
 
 def _connection(shared: Remote, endpoint: Endpoint) -> remote.ConnectionArgs:

@@ -72,18 +72,8 @@ async def run_on_host(
                 client_factory=lambda: stranger,
             ) as connection:
                 done = await connection.run(command, input=stdin, check=False)
-    except asyncssh.HostKeyNotVerifiable as error:
-        raise HostKeyError(_changed_key(endpoint, stranger.presented)) from error
-    except asyncssh.PermissionDenied as error:
-        raise DeviceError(
-            f"{endpoint.where} refused our SSH key (secret "
-            f"{endpoint.private_key_secret}): {error.reason}"
-        ) from error
     except (TimeoutError, OSError, asyncssh.Error) as error:
-        raise UnreachableError(
-            f"{endpoint.where} is not reachable within {deadline_s:g} s: "
-            f"{_reason(error, deadline_s)}"
-        ) from error
+        raise _explain(endpoint, error, stranger.presented, deadline_s) from error
     return HostAnswer(_text(done.stdout), _text(done.stderr), done.exit_status or 0)
 
 
@@ -94,6 +84,22 @@ def _changed_key(endpoint: Endpoint, presented: str) -> str:
         f"  presented  {presented or 'none of the pinned type'}\n"
         f"  fix        if the host was reinstalled, pin the key that its console shows:"
         f" ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+    )
+
+
+def _explain(
+    endpoint: Endpoint, error: BaseException, presented: str, deadline_s: float
+) -> DeviceError:
+    """Say in words why there was no answer."""
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        return HostKeyError(_changed_key(endpoint, presented))
+    if isinstance(error, asyncssh.PermissionDenied):
+        return DeviceError(
+            f"{endpoint.where} refused our SSH key (secret "
+            f"{endpoint.private_key_secret}): {error.reason}"
+        )
+    return UnreachableError(
+        f"{endpoint.where} is not reachable within {deadline_s:g} s: {_reason(error, deadline_s)}"
     )
 
 

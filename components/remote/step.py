@@ -12,6 +12,8 @@ from typing import Literal
 from components.errors import Bug
 
 TargetKind = Literal["host", "switch"]
+REPAIR_LINE = "repair="
+"""Begins the last line of a host's stdin where there is a repair note: no key of a host's state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,27 +69,7 @@ class LabHost:
         self.model = HostModel(config, self.root / "nvram.json")
         self.model.boot(self._stored_hostname())
         self.supervisor = Supervisor(self.root, lambda: self.model.hostname, self)
-        systemctl = Systemctl(self.supervisor, self.schedule_reboot)
-
-        async def journal(call: ToolCall) -> ToolResult:
-            return journalctl(self.supervisor, call)
-
-        async def run(call: ToolCall) -> ToolResult:
-            return await systemd_run(self.supervisor, call)
-
-        self._tools = ToolServer(
-            self.paths.sockets,
-            self.model,
-            self.root,
-            {
-                "systemctl": systemctl.run,
-                "systemd-run": run,
-                "journalctl": journal,
-                "reboot": self._reboot_tool,
-                "shutdown": self._reboot_tool,
-            },
-            self._sudo,
-        )
+        self._tools = self._make_tools()
         self._ssh = SshService(
             (config.address, config.port),
             config.host_key_seed,
@@ -100,6 +80,24 @@ class LabHost:
         self._namespace: Namespace | None = None
         self._rebooting: asyncio.Task[None] | None = None
         self.ssh_refused = False
+
+    def _make_tools(self) -> ToolServer:
+        """The emulated tools that act on this machine as a whole, beside those of its model."""
+
+        async def journal(call: ToolCall) -> ToolResult:
+            return journalctl(self.supervisor, call)
+
+        async def run(call: ToolCall) -> ToolResult:
+            return await systemd_run(self.supervisor, call)
+
+        systemd = {
+            "systemctl": Systemctl(self.supervisor, self.schedule_reboot).run,
+            "systemd-run": run,
+            "journalctl": journal,
+            "reboot": self._reboot_tool,
+            "shutdown": self._reboot_tool,
+        }
+        return ToolServer(self.paths.sockets, self.model, self.root, systemd, self._sudo)
 
     @property
     def control_socket(self) -> Path:

@@ -130,7 +130,7 @@ def test_what_cannot_be_deleted_is_named_and_the_result_stands(cluster: FakeClus
         original(path, body)
         cluster.refuses = [first]
 
-    cluster.post = post  # type: ignore[method-assign]
+    cluster.post = post
     ran = run_on(cluster)
     assert (ran.ended, ran.succeeded, ran.log) == (True, True, "the log\n")
     assert ran.reason.startswith("perftest-rail-0-gpu01-gpu02-s-7 is left on the cluster: ")

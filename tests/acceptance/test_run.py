@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tests.golden.site import load_example
 PLAN = make_plan(load_example("dgx-roce"), "dev")
 REQUEST = AcceptRequest(PLAN.digest, "dev", "lab", PLAN.acceptance)
 GIB = 2**30
+PERFTEST = "perftest-rail-0-gpu01-gpu02"
 
 
 def test_a_request_survives_its_text() -> None:
@@ -87,9 +89,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
             return "unlimited\n"
         return perftest if "perftest" in path else log
 
-    fake.text = text  # type: ignore[method-assign]
+    fake.text = text
     monkeypatch.setattr(cluster_jobs, "_pause", fake.pause)
-    monkeypatch.setattr(run.time, "monotonic", fake.clock)
+    monkeypatch.setattr(run, "run_probe", partial(run.run_probe, clock=fake.clock))
 
     def connect(kubeconfig: str) -> FakeCluster:
         assert kubeconfig == "the kubeconfig"
@@ -123,6 +125,7 @@ def test_evidence_of_a_good_run(
     assert {hop.total_bytes for probe in evidence.probes for hop in probe.hops} == {GIB}
     assert evidence.probes[0].perftest is not None
     assert evidence.probes[-1].nccl is not None
+    assert judge_evidence(evidence).verdict_of(PERFTEST) == "passed"
     assert set(numbers(cluster)) == {"7"}
     assert cluster.objects == {}
 
@@ -151,7 +154,7 @@ def test_an_unreachable_device_is_evidence_and_not_an_error(
     assert lost.detail == "gpu02 (nvidia@192.168.2.12:22) is not reachable"
     statuses = {hop.status for hop in evidence.probes[0].hops if hop.device == "gpu02"}
     assert statuses == {"unreachable"}
-    assert judge_evidence(evidence).verdict == "error"
+    assert judge_evidence(evidence).verdict_of(PERFTEST) == "error"
 
 
 def test_bytes_in_another_class_are_named_with_their_hop(

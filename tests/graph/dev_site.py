@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Final, cast
 
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from components.drift import Facts
 from components.model.cluster import ClusterSpec
@@ -22,33 +28,38 @@ SECRETS: Final = {
     "k3s_token": "value-of-k3s_token",
 }
 CLIENT_KEY: Final = "dmFsdWUtb2YtY2xpZW50LWtleQ=="
-KUBECONFIG: Final = yaml.safe_dump(
-    {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {
-                "name": "default",
-                "cluster": {
-                    "certificate-authority-data": "Y2E=",
-                    "server": "https://127.0.0.1:6443",
-                },
-            }
-        ],
-        "users": [
-            {
-                "name": "default",
-                "user": {"client-certificate-data": "Y2VydA==", "client-key-data": CLIENT_KEY},
-            }
-        ],
-        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
-        "current-context": "default",
-    }
-)
+CERTIFICATE_END: Final = datetime(2099, 1, 1, tzinfo=UTC)
+
+
+def client_certificate(end: datetime) -> str:
+    """A certificate as a kubeconfig holds it, the same at every run."""
+    key = Ed25519PrivateKey.from_private_bytes(b"railyard".ljust(32))
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "system:admin")])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), serial_number=1)
+    valid = builder.not_valid_before(end - timedelta(days=365)).not_valid_after(end)
+    return base64.b64encode(valid.sign(key, None).public_bytes(Encoding.PEM)).decode()
+
+
+def kubeconfig(end: datetime = CERTIFICATE_END) -> str:
+    """What K3s writes on the server."""
+    server = {"certificate-authority-data": "Y2E=", "server": "https://127.0.0.1:6443"}
+    user = {"client-certificate-data": client_certificate(end), "client-key-data": CLIENT_KEY}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "default", "cluster": server}],
+            "users": [{"name": "default", "user": user}],
+            "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+            "current-context": "default",
+        }
+    )
+
+
 EVIDENCE: Final = '{"verdict": "what the probes saw"}'
 STDOUT: Final = {
     "leaf-01-baseline": '{"ports": {}}',
-    "mgmt01-cluster-access": KUBECONFIG,
+    "mgmt01-cluster-access": kubeconfig(),
     "acceptance-evidence": EVIDENCE,
     "acceptance-gate": "acceptance passed",
 }

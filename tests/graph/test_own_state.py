@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import pytest
@@ -22,6 +23,7 @@ from tests.graph.dev_site import (
     dev_cluster,
     dev_plan,
     dev_run,
+    kubeconfig,
     next_run,
     port_mtu,
 )
@@ -151,6 +153,21 @@ def test_accept_always_proves_again(dev_graph: Graph, monkeypatch: pytest.Monkey
     again = record_main(next_run(dev_graph, observe="never"))
     assert changed_inputs(dev_graph, again) == ACCEPTANCE
     assert run_number(again) == 2
+
+
+def test_access_is_read_anew_once_before_its_certificate_ends(see: SeeFacts) -> None:
+    """Nothing else moves: the provider's identity does not hang on the kubeconfig."""
+    see(clean_facts(dev_plan()))
+    soon = datetime.now(UTC).replace(microsecond=0) + timedelta(days=30)
+    old_access = STDOUT | {"mgmt01-cluster-access": kubeconfig(soon)}
+    first = record_main(replace(dev_run(observe="always"), stdout=old_access))
+    renewed = record_main(next_run(first, observe="always"))
+    assert notes(renewed) == {
+        "mgmt01-cluster-access": f"the client certificate ends on {soon:%Y-%m-%d}"
+    }
+    assert run_number(renewed) == 1
+    quiet = record_main(next_run(renewed, observe="always"))
+    assert changed_inputs(renewed, quiet) == set()
 
 
 def _unreachable(endpoint: Endpoint) -> Unreachable:

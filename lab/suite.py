@@ -1,0 +1,156 @@
+"""`make test`: every check and every test, stage after stage, and one line of sums at the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PROJECT: Final = Path(__file__).parents[1]
+BIN: Final = Path(sys.executable).parent
+RESULTS: Final = PROJECT / "build" / "suite"
+"""One JUnit file for each stage of tests; not kept in git."""
+STAGE_DEADLINE_S: Final = 2400.0
+"""Twice what the slowest stage takes on two busy cores; one that hangs must not hang CI."""
+SLOW_MARKS: Final = ("lab", "engine", "cluster", "site")
+"""Also the order of their stages: what a later one builds on is tested before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One part of the suite."""
+
+    name: str
+    what: str
+    command: tuple[str, ...]
+    results: Path | None = None
+    """Where its tests are counted; None where it is one check and no tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a stage ended."""
+
+    stage: Stage
+    good: bool
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+
+def plan_stages() -> tuple[Stage, ...]:
+    """All stages, the quick ones first."""
+    checks = (
+        Stage("format", "ruff format", _tool("ruff", "format", "--check", ".")),
+        Stage("lint", "ruff check", _tool("ruff", "check", ".")),
+        Stage("types", "pyright, strict", _tool("pyright")),
+        Stage("contracts", "which room may import which", _tool("lint-imports")),
+    )
+    quick = " and ".join(f"not {mark}" for mark in SLOW_MARKS)
+    fast = _tests("fast", "tests that need no device, engine or cluster", quick, "-n", "2")
+    return (*checks, fast, *(_slow(number) for number in range(len(SLOW_MARKS))))
+
+
+def _slow(number: int) -> Stage:
+    """A test with two marks belongs to the later of the two stages."""
+    what = {
+        "lab": "emulated devices over real SSH",
+        "engine": "the real Pulumi engine",
+        "cluster": "the real Kubernetes control plane",
+        "site": "the whole site: make up, drift, repair, kill, destroy",
+    }
+    mark = SLOW_MARKS[number]
+    only = " and ".join([mark, *(f"not {later}" for later in SLOW_MARKS[number + 1 :])])
+    return _tests(mark, what[mark], only)
+
+
+def _tool(name: str, *arguments: str) -> tuple[str, ...]:
+    return (str(BIN / name), *arguments)
+
+
+def _tests(name: str, what: str, marks: str, *more: str) -> Stage:
+    results = RESULTS / f"{name}.xml"
+    command = _tool("pytest", "-q", "-m", marks, f"--junitxml={results}", *more)
+    return Stage(name, what, command, results)
+
+
+def run_stage(stage: Stage) -> Outcome:
+    """Run one stage; its output goes straight to the terminal."""
+    print(f"\n=== {stage.name}: {stage.what}", flush=True)
+    if stage.results is not None:
+        stage.results.unlink(missing_ok=True)
+    begun = time.monotonic()
+    try:
+        code = subprocess.run(
+            stage.command,
+            cwd=PROJECT,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            timeout=STAGE_DEADLINE_S,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        print(f"{stage.name} did not end in {STAGE_DEADLINE_S:.0f} s", flush=True)
+        code = 1
+    seconds = time.monotonic() - begun
+    if stage.results is None:
+        return Outcome(stage, code == 0, seconds)
+    return count_tests(stage, seconds, good=code == 0)
+
+
+def count_tests(stage: Stage, seconds: float, *, good: bool) -> Outcome:
+    """Read a stage's JUnit file; a stage that left none counts as one failure."""
+    if stage.results is None or not stage.results.exists():
+        return Outcome(stage, good=False, seconds=seconds, failed=1)
+    # Our own pytest wrote the file a moment ago: nothing in it is hostile.
+    suites = ET.parse(stage.results).getroot().iter("testsuite")  # noqa: S314 - see above
+    sums = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    for suite in suites:
+        for name in sums:
+            sums[name] += int(suite.get(name, "0"))
+    failed = sums["failures"] + sums["errors"]
+    passed = max(0, sums["tests"] - failed - sums["skipped"])
+    if not good and not failed:
+        failed = 1
+    return Outcome(stage, good, seconds, passed, failed, sums["skipped"])
+
+
+def render_summary(outcomes: tuple[Outcome, ...]) -> str:
+    """The table at the end; its last line sums up all tests."""
+    lines = ["", "=== summary"]
+    for outcome in outcomes:
+        verdict = "ok" if outcome.good else "FAILED"
+        lines.append(
+            f"{verdict:<7}{outcome.stage.name:<11}{outcome.seconds:>7.1f} s  {_counts(outcome)}"
+        )
+    total = sum(outcome.seconds for outcome in outcomes)
+    lines.append(f"{'':<7}{'all':<11}{total:>7.1f} s")
+    failed = sum(outcome.failed for outcome in outcomes)
+    checks = [item.stage.name for item in outcomes if not item.good and not item.stage.results]
+    if checks:
+        lines.append(f"failed checks: {', '.join(checks)}")
+    lines.append(f"{sum(outcome.passed for outcome in outcomes)} passed, {failed} failed")
+    return "\n".join(lines)
+
+
+def _counts(outcome: Outcome) -> str:
+    if outcome.stage.results is None:
+        return outcome.stage.what
+    skipped = f", {outcome.skipped} skipped" if outcome.skipped else ""
+    return f"{outcome.passed} passed, {outcome.failed} failed{skipped}"
+
+
+def main() -> int:
+    """Run all stages, whatever fails, and sum up."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    outcomes = tuple(run_stage(stage) for stage in plan_stages())
+    print(render_summary(outcomes), flush=True)
+    return 0 if all(outcome.good for outcome in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

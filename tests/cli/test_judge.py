@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.recordings import FOLDER, load_nccl
+from tests.cli.conftest import Call
+
+
+@pytest.mark.parametrize(
+    ("kind", "log", "options", "code", "words"),
+    [
+        ("nccl", "all_reduce_nvlink", ["--expect", "nvlink"], 0, "passed"),
+        ("nccl", "crusoe_h100_ib", ["--expect", "ib", "--min-busbw", "360"], 0, "passed"),
+        ("nccl", "crusoe_h100_ib", ["--expect", "ib", "--min-busbw", "390"], 1, "386.65"),
+        ("nccl", "all_reduce_socket", ["--expect", "roce"], 1, "NET/Socket"),
+        ("nccl", "all_reduce_socket", [], 0, "not proven"),
+        ("nccl", "deepops_dgx1_roce", ["--expect", "roce"], 4, "transport"),
+        ("nccl", "h200x4_no_interface", [], 1, "failed"),
+        ("perftest", "deepops_dgx1_roce_flattened", ["--min-gbit", "90"], 0, "passed"),
+        ("perftest", "deepops_dgx1_roce_flattened", ["--min-gbit", "95"], 1, "92.4"),
+        ("perftest", "deepops_dgx1_roce_flattened", ["--expect", "ib"], 1, "Ethernet"),
+    ],
+)
+def test_recorded_logs(
+    railyard: Call, kind: str, log: str, options: list[str], code: int, words: str
+) -> None:
+    done = railyard("judge", kind, str(FOLDER / kind / f"{log}.txt"), *options)
+    assert (done.code, done.err) == (code, "")
+    assert words in done.out
+
+
+@pytest.mark.parametrize("kind", ["nccl", "perftest"])
+@pytest.mark.parametrize("text", ["", "hello\n", load_nccl("all_reduce_nvlink")[:300]])
+def test_what_is_no_whole_log_cannot_be_judged(railyard: Call, kind: str, text: str) -> None:
+    done = railyard("judge", kind, "-", stdin=text)
+    assert done.code == 4
+    assert done.out.startswith("error: ")
+
+
+@pytest.mark.parametrize("kind", ["nccl", "perftest"])
+def test_a_missing_log_is_exit_2(railyard: Call, kind: str, tmp_path: Path) -> None:
+    done = railyard("judge", kind, str(tmp_path / "none.log"))
+    assert (done.code, done.out) == (2, "")
+    assert "none.log: the log cannot be read: No such file" in done.err
+
+
+def test_a_transport_that_does_not_exist_is_exit_2(railyard: Call) -> None:
+    assert railyard("judge", "nccl", "-", "--expect", "carrier-pigeon").code == 2
+
+
+def test_json_says_the_same(railyard: Call) -> None:
+    log = str(FOLDER / "nccl" / "all_reduce_socket.txt")
+    done = railyard("judge", "nccl", log, "--expect", "roce", "--format", "json")
+    data = json.loads(done.out)
+    assert (done.code, data["exit_code"], data["verdict"]) == (1, 1, "failed")

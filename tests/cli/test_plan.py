@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from components.planning import make_plan
+from tests.cli.conftest import Call
+from tests.golden.site import EXAMPLES, load_example
+
+EXAMPLE = str(EXAMPLES / "dgx-roce" / "site.yaml")
+DEV = str(EXAMPLES.parent / "Pulumi.dev.yaml")
+WRONG = str(EXAMPLES.parent / "tests" / "invalid" / "mtu-chain.yaml")
+
+
+def test_a_plan_is_printed_and_is_the_same_twice(railyard: Call) -> None:
+    first, second = railyard("plan", EXAMPLE), railyard("plan", EXAMPLE)
+    assert first == second
+    assert (first.code, first.err) == (0, "")
+    assert first.out.startswith("# Plan of dgx-roce, stack dgx-roce, digest ")
+    assert "interface ethernet 1/2" in first.out
+
+
+def test_json_has_every_step(railyard: Call) -> None:
+    done = railyard("plan", EXAMPLE, "--format", "json", "--stack", "dev")
+    data = json.loads(done.out)
+    assert done.code == 0
+    assert data["stack"] == "dev"
+    assert [host["name"] for host in data["hosts"]] == ["mgmt01", "gpu01", "gpu02"]
+    digest = make_plan(load_example("dgx-roce"), "dev").digest
+    assert f"stack dev, digest {digest}\n" in railyard("plan", EXAMPLE, "--stack", "dev").out
+
+
+def test_a_stack_file_names_its_stack(railyard: Call) -> None:
+    done = railyard("plan", DEV)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("# Plan of dgx-roce, stack dev, digest ")
+
+
+def test_a_wrong_file_is_exit_1_with_the_report_and_no_plan(railyard: Call) -> None:
+    done = railyard("plan", WRONG)
+    assert (done.code, done.out) == (1, "")
+    assert "mtu-chain.yaml:20" in done.err
+
+
+def test_a_missing_file_is_exit_2(railyard: Call, tmp_path: Path) -> None:
+    done = railyard("plan", str(tmp_path / "none.yaml"))
+    assert (done.code, done.out) == (2, "")
+    assert "none.yaml" in done.err
+
+
+def test_an_unknown_format_is_exit_2(railyard: Call) -> None:
+    assert railyard("plan", EXAMPLE, "--format", "xml").code == 2
+
+
+def test_an_unknown_command_is_exit_2(railyard: Call) -> None:
+    assert railyard("plam", EXAMPLE).code == 2

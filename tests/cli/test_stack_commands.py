@@ -1,0 +1,191 @@
+"""The commands about a stack, with a stand-in for the Pulumi CLI on PATH."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components import cli_drift
+from components.acceptance.evidence import Evidence, dump_evidence
+from components.drift import Facts, Unreachable
+from components.planning import ClusterPlan, make_plan
+from tests.cli.conftest import Call
+from tests.golden.site import EXAMPLES, load_example
+from tests.lab_physics.site import Site, take_evidence
+
+PLAN = make_plan(load_example("dgx-roce"), "dev")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project, whose `pulumi` is what a test puts into `bin`."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return tmp_path
+
+
+def put_pulumi(folder: Path, script: str) -> None:
+    program = folder / "bin" / "pulumi"
+    program.write_text(f'#!/bin/sh\necho "$* accept=$RAILYARD_ACCEPT" >> calls\n{script}\n')
+    program.chmod(0o755)
+
+
+def put_evidence(folder: Path, evidence: Evidence, place: str) -> None:
+    path = folder / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dump_evidence(evidence))
+
+
+def evidence(run: int) -> Evidence:
+    return take_evidence(Site()).model_copy(update={"run": run})
+
+
+LAST = ".railyard/dev/run-0007/evidence.json"
+NEXT = ".railyard/dev/run-0008/evidence.json"
+
+
+def test_without_the_cli_the_way_to_it_is_told(railyard: Call, folder: Path) -> None:
+    del folder
+    done = railyard("accept", "dev")
+    assert done.code == 2
+    assert "pulumi is not on PATH" in done.err
+    assert ". .lab/dev/env.sh" in done.err
+
+
+def test_a_new_proof_is_judged(railyard: Call, folder: Path) -> None:
+    put_evidence(folder, evidence(7), LAST)
+    put_evidence(folder, evidence(8), "new.json")
+    put_pulumi(folder, f"mkdir -p $(dirname {NEXT}); cp new.json {NEXT}")
+    done = railyard("accept", "dev")
+    assert (done.code, done.err) == (0, "")
+    assert "acceptance passed" in done.out
+    assert "run-0008" in done.out
+    (call,) = (folder / "calls").read_text().splitlines()
+    assert call.startswith("up --yes")
+    assert call.endswith("accept=always")
+    assert "--target **acceptance-evidence" in call
+
+
+def test_a_failed_gate_is_the_verdicts_exit_code(railyard: Call, folder: Path) -> None:
+    broken = evidence(8).model_copy(update={"probes": ()})
+    put_evidence(folder, broken, "new.json")
+    put_pulumi(folder, f"mkdir -p $(dirname {NEXT}); cp new.json {NEXT}; exit 255")
+    assert railyard("accept", "dev").code == 4
+
+
+@pytest.mark.parametrize("status", [0, 255])
+def test_an_old_report_is_never_shown_for_a_proof_that_did_not_run(
+    railyard: Call, folder: Path, status: int
+) -> None:
+    put_evidence(folder, evidence(7), LAST)
+    put_pulumi(folder, f"echo 'error: gpu01 is not reachable' >&2; exit {status}")
+    done = railyard("accept", "dev")
+    assert (done.code, done.out) == (4, "")
+    assert f"acceptance did not run; pulumi ended with status {status}" in done.err
+    assert "gpu01 is not reachable" in done.err
+
+
+def test_the_last_report_is_shown(railyard: Call, folder: Path) -> None:
+    put_evidence(folder, evidence(7), LAST)
+    done = railyard("report", "dev", "--no-open")
+    assert done.code == 0
+    assert "acceptance passed" in done.out
+    assert (folder / LAST).with_name("report.html").is_file()
+
+
+def test_a_stack_without_a_report_says_how_to_get_one(railyard: Call, folder: Path) -> None:
+    del folder
+    done = railyard("report", "dev", "--no-open")
+    assert (done.code, done.out) == (2, "")
+    assert "run: pulumi up -s dev" in done.err
+
+
+def put_stack(folder: Path) -> None:
+    """A stack whose devices were all applied as planned."""
+    site = (EXAMPLES / "dgx-roce" / "site.yaml").read_text()
+    cluster = json.dumps(yaml.safe_load(site))
+    config = {"railyard:cluster": {"value": cluster}, "railyard:switch_password": {"value": "pw"}}
+    switch = PLAN.switches[0]
+    steps = {
+        switch.step: json.dumps({"desired": switch.desired.model_dump(mode="json"), "repair": ""}),
+        **{host.converge.name: host.converge.desired for host in PLAN.hosts},
+    }
+    resources = [
+        {
+            "urn": f"urn:pulumi:dev::railyard::x$command:x:Command::{name}",
+            "outputs": {"stdin": text},
+        }
+        for name, text in steps.items()
+    ]
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "export.json").write_text(json.dumps({"deployment": {"resources": resources}}))
+    put_pulumi(folder, 'case "$1" in config) cat config.json;; stack) cat export.json;; esac')
+
+
+@pytest.fixture
+def see(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    return Seen(monkeypatch)
+
+
+class Seen:
+    """Stands in for the one call that talks to devices."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.patch = patch
+
+    def __call__(self, **changed: Facts) -> None:
+        facts: dict[str, Facts] = {switch.name: switch.desired for switch in PLAN.switches}
+        facts |= {host.name: host.desired for host in PLAN.hosts}
+        facts |= {name.replace("_", "-"): value for name, value in changed.items()}
+
+        def observed(plan: ClusterPlan, secrets: Mapping[str, str]) -> dict[str, Facts]:
+            assert plan.stack == "dev"
+            assert secrets["switch_password"] == "pw"
+            return facts
+
+        self.patch.setattr(cli_drift, "observe_site", observed)
+
+
+def test_no_drift_is_exit_0(railyard: Call, folder: Path, see: Seen) -> None:
+    put_stack(folder)
+    see()
+    done = railyard("drift", "dev")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.count("as it was left") == 4
+
+
+def test_drift_is_exit_3_and_names_the_setting(railyard: Call, folder: Path, see: Seen) -> None:
+    put_stack(folder)
+    desired = PLAN.switches[0].desired
+    ports = desired.ports | {"1/2": desired.ports["1/2"].model_copy(update={"mtu_bytes": 1500})}
+    see(leaf_01=desired.model_copy(update={"ports": ports}))
+    done = railyard("drift", "dev")
+    assert done.code == 3
+    assert "mtu_bytes of port 1/2 is 1500, want 9216" in done.out
+    data = json.loads(railyard("drift", "dev", "--format", "json").out)
+    assert data["exit_code"] == 3
+    assert data["devices"][0]["differences"][0]["desired"] == "9216"
+
+
+def test_an_unreachable_device_wins_and_drift_is_still_listed(
+    railyard: Call, folder: Path, see: Seen
+) -> None:
+    put_stack(folder)
+    desired = PLAN.switches[0].desired
+    see(leaf_01=desired.model_copy(update={"vlans": ()}), gpu01=Unreachable("gpu01: no answer"))
+    done = railyard("drift", "dev")
+    assert done.code == 4
+    assert "vlan_111 of switch is absent" in done.out
+    assert "unreachable: gpu01: no answer" in done.out
+
+
+def test_a_stack_that_does_not_exist_is_exit_2(railyard: Call, folder: Path) -> None:
+    put_pulumi(folder, "echo \"error: no stack named 'dev' found\" >&2; exit 255")
+    done = railyard("drift", "dev")
+    assert (done.code, done.out) == (2, "")
+    assert "no stack named 'dev' found" in done.err

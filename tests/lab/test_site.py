@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import cast
+
+import pytest
+import yaml
+
+from components.checks.site import check_config_value
+from components.errors import UsageError
+from components.model.cluster import ClusterSpec
+from components.model.problem import Json
+from components.secret_names import secret_names
+from lab.cluster.artefact import checksums
+from lab.keys import client_key, host_key
+from lab.site import (
+    SWITCH_PASSWORD,
+    block_of,
+    lab_file,
+    load_document,
+    overlay,
+    secrets_of,
+    write_lab_file,
+)
+from tests.golden.site import EXAMPLES
+
+ROOT = EXAMPLES.parent
+EXAMPLE = EXAMPLES / "dgx-roce" / "site.yaml"
+PLACES = (ROOT, Path("/cache"), Path("/python"))
+
+
+def dev_config() -> dict[str, Json]:
+    document = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())
+    return cast("dict[str, Json]", document["config"])
+
+
+def dev_spec(stack: str = "dev") -> ClusterSpec:
+    return ClusterSpec.model_validate(overlay(load_document(EXAMPLE), stack, checksums()))
+
+
+def test_the_committed_dev_stack_is_the_example_in_the_lab() -> None:
+    expected = overlay(load_document(EXAMPLE), "dev", checksums())
+    assert dev_config()["railyard:cluster"] == expected, (
+        "Pulumi.dev.yaml is older than examples/dgx-roce or the K3s artefact: "
+        "put what `railyard lab site` prints into it"
+    )
+    assert dev_config()["railyard:lab"] == "true"
+
+
+def test_the_dev_stack_has_every_secret_and_its_salt() -> None:
+    config = dev_config()
+    for name in secret_names(dev_spec()):
+        entry = config[f"railyard:{name}"]
+        assert isinstance(entry, dict)
+        assert str(entry["secure"]).startswith("v1:")
+    document = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())
+    assert document["encryptionsalt"].startswith("v1:")
+    assert set(secrets_of("dev")) == set(secret_names(dev_spec()))
+
+
+def test_no_lab_secret_stands_in_the_committed_file() -> None:
+    text = (ROOT / "Pulumi.dev.yaml").read_text()
+    for value in secrets_of("dev").values():
+        assert value.strip() not in text
+
+
+def test_an_overlay_changes_only_what_ties_a_site_to_real_gear() -> None:
+    before = load_document(EXAMPLE)
+    kept = copy.deepcopy(before)
+    after = overlay(before, "dev", checksums())
+    assert before == kept
+    changed = differing(before, after)
+    assert len(changed) > 10
+    assert [path for path in changed if not is_tied_to_gear(path)] == []
+
+
+def is_tied_to_gear(path: tuple[str, ...]) -> bool:
+    if path[0] in {"switches", "hosts"}:
+        return path[2:] in {("ssh", "address"), ("ssh", "port"), ("ssh", "host_key")}
+    return path[:2] == ("kubernetes", "source") or path[:3] == ("operators", "gpu", "chart")
+
+
+def differing(left: object, right: object, *path: str) -> list[tuple[str, ...]]:
+    """Paths of the leaves that are not the same."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        one, other = cast("dict[str, object]", left), cast("dict[str, object]", right)
+        keys = sorted(one.keys() | other.keys())
+        return [p for key in keys for p in differing(one.get(key), other.get(key), *path, key)]
+    if isinstance(left, list) and isinstance(right, list):
+        pairs = zip(cast("list[object]", left), cast("list[object]", right), strict=True)
+        return [p for n, (a, b) in enumerate(pairs) for p in differing(a, b, *path, str(n))]
+    return [] if left == right else [path]
+
+
+def test_the_site_in_the_lab_has_no_problems() -> None:
+    value = cast("Json", overlay(load_document(EXAMPLE), "other", checksums()))
+    checked = check_config_value(value, None)
+    assert [problem for problem in checked.problems if problem.severity == "error"] == []
+
+
+def test_every_stack_has_addresses_and_keys_of_its_own() -> None:
+    stacks = ["dev", "dgx-roce", "esxi-roce", "shared-rdma", "crusoe-k3s"]
+    assert len({block_of(stack) for stack in stacks}) == len(stacks)
+    assert block_of("dev") == "127.41.0"
+    dev, other = dev_spec("dev"), dev_spec("dgx-roce")
+    for one, two in zip((*dev.switches, *dev.hosts), (*other.switches, *other.hosts), strict=True):
+        assert one.ssh.address != two.ssh.address
+        assert one.ssh.host_key != two.ssh.host_key
+        assert one.ssh.address.startswith("127.41.0.")
+
+
+def test_a_device_presents_the_key_that_is_pinned() -> None:
+    spec = dev_spec()
+    lab = lab_file(spec, "dev", PLACES)
+    pinned = {device.name: device.ssh.host_key for device in (*spec.switches, *spec.hosts)}
+    played = {device.name: device.host_key_seed for device in (*lab.switches, *lab.hosts)}
+    assert pinned == {name: host_key(seed).public_openssh for name, seed in played.items()}
+
+
+def test_the_lab_plays_the_cables_and_cards_of_the_site() -> None:
+    lab = lab_file(dev_spec(), "dev", PLACES)
+    (switch,) = lab.switches
+    assert dict(switch.cables) == {
+        "1/1": ("gpu01", "0000:05:00.0"),
+        "1/2": ("gpu01", "0000:84:00.0"),
+        "1/3": ("gpu02", "0000:05:00.0"),
+        "1/4": ("gpu02", "0000:84:00.0"),
+    }
+    assert switch.password == SWITCH_PASSWORD == secrets_of("dev")["switch_password"]
+    gpu01 = next(host for host in lab.hosts if host.name == "gpu01")
+    assert [(nic.netdev, nic.rdma, nic.device, nic.vf_device) for nic in gpu01.nics] == [
+        ("enp5s0", "mlx5_0", "1017", "1018"),
+        ("enp132s0", "mlx5_1", "1017", "1018"),
+    ]
+    assert gpu01.authorized_key == client_key("dev").public_openssh
+    assert gpu01.gpus == 8
+
+
+def test_the_lab_file_can_be_read_back(tmp_path: Path) -> None:
+    lab = lab_file(dev_spec(), "dev", (tmp_path, *PLACES[1:]))
+    path = write_lab_file(lab)
+    assert path == tmp_path / ".lab" / "dev" / "lab.json"
+    assert load_document(path)["stack"] == "dev"
+
+
+def test_a_missing_example_is_a_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the site file cannot be read"):
+        load_document(tmp_path / "site.yaml")

@@ -1,0 +1,57 @@
+"""The sums of `make test`: no test is left out, and a stage that broke is never counted as good."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from lab.suite import SLOW_MARKS, Outcome, Stage, count_tests, plan_stages, render_summary
+
+REPORT = (
+    '<testsuites><testsuite tests="9" failures="2" errors="1" skipped="1"></testsuite></testsuites>'
+)
+
+
+def stage_of(folder: Path, report: str | None) -> Stage:
+    results = folder / "lab.xml"
+    if report is not None:
+        results.write_text(report)
+    return Stage("lab", "emulated devices", ("pytest",), results)
+
+
+def chosen(expression: str, marks: frozenset[str]) -> bool:
+    """Whether pytest's -m expression takes a test with these marks."""
+    return all(
+        (term.removeprefix("not ") in marks) != term.startswith("not ")
+        for term in expression.split(" and ")
+    )
+
+
+def test_each_test_runs_in_exactly_one_stage() -> None:
+    expressions = [
+        stage.command[stage.command.index("-m") + 1] for stage in plan_stages() if stage.results
+    ]
+    for size in range(len(SLOW_MARKS) + 1):
+        for marks in combinations(SLOW_MARKS, size):
+            taken = [text for text in expressions if chosen(text, frozenset(marks))]
+            assert len(taken) == 1, marks
+
+
+def test_the_sums_of_a_stage(tmp_path: Path) -> None:
+    outcome = count_tests(stage_of(tmp_path, REPORT), 3.0, good=False)
+    assert (outcome.passed, outcome.failed, outcome.skipped) == (5, 3, 1)
+
+
+@pytest.mark.parametrize("report", [None, '<testsuites><testsuite tests="0"/></testsuites>'])
+def test_a_stage_that_broke_counts_as_a_failure(tmp_path: Path, report: str | None) -> None:
+    assert count_tests(stage_of(tmp_path, report), 3.0, good=False).failed == 1
+
+
+def test_the_last_line_sums_up(tmp_path: Path) -> None:
+    tests = Outcome(stage_of(tmp_path, None), good=True, seconds=1.0, passed=7)
+    lint = Outcome(Stage("lint", "ruff", ("ruff",)), good=False, seconds=1.0)
+    lines = render_summary((lint, tests)).splitlines()
+    assert lines[-1] == "7 passed, 0 failed"
+    assert lines[-2] == "failed checks: lint"
