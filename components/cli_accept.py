@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
+from components.acceptance.archive import EVIDENCE, latest_evidence, run_folder
+from components.acceptance.evidence import dump_evidence, parse_evidence
 from components.acceptance.judge import judge_evidence
 from components.acceptance.report.text import render_table
-from components.acceptance.report.write import write_report
 from components.acceptance.run import collect_evidence, parse_accept_request, secrets_from
 from components.acceptance.verdict import EXIT_CODES
 from components.cli_stack import UPDATE_DEADLINE_S, run_pulumi
 
-FOLDER: Final = Path(".railyard")
-"""Logs, evidence and reports by stack and run; not kept in git."""
-EVIDENCE: Final = "evidence.json"
-
 app = typer.Typer(add_completion=False)
-
-
-def run_folder(stack: str, run: int) -> Path:
-    """Where one run's logs and report lie."""
-    return FOLDER / stack / f"run-{run:04d}"
 
 
 def _run(number: int) -> None:
@@ -40,6 +30,9 @@ def _run(number: int) -> None:
 
 
 def _gate(stack: str, *, fail: bool) -> None:
+    # The plot's library is a second of work that no other command needs.
+    from components.acceptance.report.write import write_report  # noqa: PLC0415 - see above
+
     evidence = parse_evidence(sys.stdin.read())
     report = judge_evidence(evidence)
     folder = run_folder(stack, evidence.run)
@@ -67,12 +60,6 @@ def _accept_stack(stack: str) -> None:
     page = run_folder(stack, evidence.run) / "report.html"
     typer.echo(f"{render_table(report)}\nreport: {page}")
     raise typer.Exit(report.exit_code)
-
-
-def latest_evidence(stack: str) -> Evidence | None:
-    """The evidence of a stack's last run on this machine."""
-    runs = sorted((FOLDER / stack).glob(f"run-*/{EVIDENCE}"))
-    return parse_evidence(runs[-1].read_text()) if runs else None
 
 
 @app.command()

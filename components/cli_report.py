@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
+from components.acceptance.archive import latest_evidence, run_folder
 from components.acceptance.judge import judge_evidence
 from components.acceptance.report.text import render_table
-from components.acceptance.report.write import write_report
-from components.cli_accept import latest_evidence, run_folder
 from components.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -31,6 +30,9 @@ def report(
     judged = judge_evidence(evidence)
     page = (run_folder(stack, evidence.run) / "report.html").absolute()
     if not page.exists():
+        # The plot's library is a second of work, and mostly the page is there.
+        from components.acceptance.report.write import write_report  # noqa: PLC0415 - see above
+
         write_report(judged, page.parent)
     typer.echo(f"{render_table(judged)}\nreport: {page}")
     if show and sys.stdout.isatty():

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
+from components.acceptance.report.text import PASSED_LINE
 from components.applied import Applied, AppliedStep
 from components.drift import DeviceDrift, Facts, drift_of_host, drift_of_switch
 from components.kubernetes.kubeconfig import renewal_note
@@ -94,7 +95,10 @@ def _passed(applied: Applied) -> bool:
     evidence = applied.step(EVIDENCE_STEP)
     if gate is None or evidence is None:
         return False
-    return bool(evidence.stdout) and evidence.stdout.strip() in gate.stdin
+    if not evidence.stdout or evidence.stdout.strip() not in gate.stdin:
+        return False
+    # With `gate: warn` a failed verdict is let through; it is still no proof.
+    return PASSED_LINE in gate.stdout
 
 
 def refusals(

@@ -9,9 +9,9 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from components.acceptance.archive import latest_evidence, run_folder
 from components.acceptance.judge import judge_evidence
 from components.acceptance.report.text import render_table
-from components.cli_accept import latest_evidence, run_folder
 from lab.update_events import Update
 
 STAGES: Final = (

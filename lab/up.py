@@ -167,6 +167,7 @@ def up(site: Site) -> int:
     spec = load_spec(site)
     start_lab(spec, site.stack)
     tools = {name: binaries[name] for name in ("kubectl", "helm")}
+    tools["railyard"] = Path(sys.executable).with_name("railyard")
     helm = PROJECT / ".lab" / site.stack / "helm"
     variables = {
         f"HELM_{name}_HOME": str(helm / name.lower()) for name in ("CACHE", "CONFIG", "DATA")

@@ -26,7 +26,7 @@ class Block:
 def tracked(*patterns: str) -> tuple[Path, ...]:
     """Files that git knows or would take."""
     done = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],  # noqa: S607 - the git of PATH
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
         cwd=ROOT,
         capture_output=True,
         text=True,

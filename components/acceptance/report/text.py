@@ -17,6 +17,10 @@ _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
 _LAB_NOTE = "Simulated lab: numbers are computed from the state of emulated devices."
 
 
+PASSED_LINE = "acceptance passed"
+"""How the verdict table of a proven path ends; own state is searched for it."""
+
+
 def render_table(report: Report) -> str:
     """The verdict table of the gate: one line a probe, then what is wrong and what to do."""
     rows = [("verdict", "probe", "measured")]
