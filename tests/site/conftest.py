@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +23,11 @@ from tests.site.playground import (
     COMMAND_DEADLINE_S,
     PROJECT,
     STACK,
-    STATE,
+    Done,
+    EndState,
     Playground,
     daemon_pid,
+    run,
     take_snapshot,
 )
 
@@ -115,9 +118,33 @@ def site() -> Generator[Playground]:
         del os.environ[MARK]
 
 
+@dataclass(frozen=True, slots=True)
+class FirstUp:
+    """What the very first `make up` said, and what it led to."""
+
+    done: Done
+    work_tree_before: str
+    end_state: EndState
+
+
+def work_tree() -> str:
+    """What git sees of files that are changed or new."""
+    return run(["git", "status", "--porcelain"], os.environ).must()
+
+
+@pytest.fixture(scope="session")
+def first_up(site: Playground) -> FirstUp:
+    """The first update of all, on devices as they come from the factory."""
+    before = work_tree()
+    done = site.up()
+    done.must()
+    return FirstUp(done, before, site.end_state())
+
+
 @pytest.fixture
-def standing(site: Playground) -> Playground:
+def standing(site: Playground, first_up: FirstUp) -> Playground:
     """The lab with a good update behind it; a test leaves it as it found it."""
-    if not STATE.exists() or not site.resources():
+    del first_up
+    if not site.resources():
         site.up().must()
     return site

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
+from components.model.problem import Json
 from lab import control
+from lab.up import choose_site, load_spec
 from tests.site.leftovers import family, marked_processes
 
 PROJECT: Final = Path(__file__).parents[2]
 STACK: Final = "dev"
 LAB: Final = PROJECT / ".lab" / STACK
 STATE: Final = PROJECT / ".pulumi/backend/.pulumi/stacks/railyard" / f"{STACK}.json"
+KUBECONFIG: Final = "hosts/mgmt01/etc/rancher/k3s/k3s.yaml"
 COMMAND_DEADLINE_S: Final = 300.0
 UP: Final = (sys.executable, "-m", "lab.up")
 _QUIET_STEPS: Final = {"same", "refresh", "read"}
@@ -40,6 +43,11 @@ class Done:
         assert "Traceback" not in self.text, self.text
         return self.text
 
+    def refused(self) -> str:
+        """Its text, if it failed with a report."""
+        assert self.code != 0, self.text
+        return self.must(self.code)
+
 
 @dataclass(frozen=True, slots=True)
 class Preview:
@@ -54,6 +62,15 @@ class Preview:
     def quiet(self) -> bool:
         """It succeeded and nothing is to do."""
         return self.done.code == 0 and not self.changes
+
+
+@dataclass(frozen=True, slots=True)
+class EndState:
+    """All that an update leads to; equal whichever way led there."""
+
+    settings: Json
+    resources: frozenset[str]
+    objects: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +115,15 @@ class Playground:
         """The whole state of all devices, canonical."""
         return take_snapshot()
 
+    def settings(self) -> Json:
+        """The snapshot without what a running K3s writes all the time, and each new one anew."""
+        devices = json.loads(self.snapshot())["snapshot"]
+        for host in devices["hosts"].values():
+            host["files"] = {
+                path: state for path, state in host["files"].items() if "rancher" not in path
+            }
+        return devices
+
     def preview(self, config: Path | None = None, **variables: str) -> Preview:
         """`pulumi preview`, of the committed file or of an edited copy."""
         events = LAB / "preview.jsonl"
@@ -117,6 +143,21 @@ class Playground:
         """The URNs of the stack's state."""
         document = json.loads(self.pulumi("stack", "export").must())
         return frozenset(item["urn"] for item in document["deployment"].get("resources", []))
+
+    def objects(self) -> frozenset[str]:
+        """What the cluster holds of workloads: a killed acceptance may leave jobs behind."""
+        kinds = "namespaces,jobs,mpijobs.kubeflow.org,daemonsets,deployments"
+        spec = load_spec(choose_site([]))
+        address = next(host.ssh.address for host in spec.hosts if host.role == "control_plane")
+        # Inside of its host the file says 127.0.0.1, as K3s writes it.
+        server = ["--kubeconfig", str(LAB / KUBECONFIG), "--server", f"https://{address}:6443"]
+        listing = ["get", kinds, "--all-namespaces", "--output", "name"]
+        listed = run(["kubectl", *server, *listing], self.environment())
+        return frozenset(listed.must().split())
+
+    def end_state(self) -> EndState:
+        """All that an update leads to."""
+        return EndState(self.settings(), self.resources(), self.objects())
 
     def strays(self) -> list[str]:
         """Processes of an engine that is gone: started by these tests, outside of the lab."""

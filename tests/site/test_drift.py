@@ -28,16 +28,16 @@ def test_a_switch_port_changed_by_hand(standing: Playground) -> None:
 
 
 def test_a_host_that_lost_its_vfs(standing: Playground) -> None:
-    left = standing.snapshot()
+    left = standing.settings()
     standing.fault("gpu01", "vfs-lost")
-    assert standing.snapshot() != left
+    assert standing.settings() != left
 
     preview = standing.preview()
     assert preview.changes == {"gpu01-host": "update", **PROVEN_AGAIN}
     assert any("gpu01: drift: " in message for message in preview.messages)
 
     standing.up().must()
-    assert standing.snapshot() == left
+    assert standing.settings() == left
 
 
 def test_dscp_trust_lost_is_named_by_acceptance_and_repaired(standing: Playground) -> None:
