@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "drift": "components.cli_drift",
     "accept": "components.cli_accept",
     "report": "components.cli_report",
+    "baseline": "components.cli_baseline",
     "judge": "components.cli_judge",
     "schema": "components.cli_schema",
     "lab": "components.cli_lab",

@@ -11,6 +11,7 @@ from typing import Final, Literal, cast
 from components.acceptance.report.text import PASSED_LINE
 from components.applied import Applied, AppliedStep
 from components.drift import DeviceDrift, Facts, drift_of_host, drift_of_switch
+from components.fabric.state import SwitchState, diff_states
 from components.kubernetes.kubeconfig import renewal_note
 from components.planning import ClusterPlan
 from components.remote.script import render_remote_command
@@ -99,6 +100,21 @@ def _passed(applied: Applied) -> bool:
         return False
     # With `gate: warn` a failed verdict is let through; it is still no proof.
     return PASSED_LINE in gate.stdout
+
+
+def strangers_to_undo(
+    plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
+) -> tuple[str, ...]:
+    """Switches that are as planned although nothing was ever applied: was a state lost?"""
+    new = {drift.device for drift in drifts if not drift.applied}
+    return tuple(
+        f"{switch.name} already is as planned, and no baseline of it is recorded: destroy would"
+        f" leave it so. If this stack's state was lost: railyard baseline import {plan.stack} FILE"
+        for switch in plan.switches
+        if switch.name in new
+        and isinstance(found := facts.get(switch.name), SwitchState)
+        and not diff_states(found, switch.desired)
+    )
 
 
 def refusals(

@@ -18,7 +18,7 @@ from components.observe import observe_site
 from components.own_state import read_own_state
 from components.planning import ClusterPlan, make_plan
 from components.remote.component import Remote
-from components.repair import Intentions, intend, refusals
+from components.repair import Intentions, intend, refusals, strangers_to_undo
 from components.secret_names import secret_names
 from stacks import onprem
 
@@ -70,6 +70,8 @@ def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intent
     refused += disruptions_refused(spec, plan, intentions.drifts, facts)
     if refused:
         raise pulumi.RunError("\n".join(refused))
+    for line in strangers_to_undo(plan, intentions.drifts, facts):
+        pulumi.log.warn(line)
     _tell(observe, intentions)
     return intentions
 

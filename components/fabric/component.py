@@ -43,7 +43,12 @@ class Fabric(pulumi.ComponentResource):
         request = render_request(plan.endpoint, os=plan.os, desired=desired)
         # The baseline is taken once, before the first change, and kept: its inputs are ignored.
         baseline = local_call(
-            LocalCall(f"{plan.name}-baseline", "device baseline", request, environment),
+            LocalCall(
+                f"{plan.name}-baseline",
+                f"device baseline --stack {pulumi.get_stack()}",
+                request,
+                environment,
+            ),
             pulumi.ResourceOptions(parent=self, ignore_changes=["*"]),
         )
         recorded = join_text(

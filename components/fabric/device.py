@@ -100,10 +100,14 @@ def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
 def run_baseline(text: str, environ: Mapping[str, str]) -> str:
     """Record every key that this file, or a later one, may come to own; changes nothing.
 
+    A baseline that comes with the request is recorded in place of what is on the switch.
+
     Returns:
         A `SwitchState` of all ports, as indented JSON.
     """
     request = parse_request(text, environ)
+    if request.baseline is not None:  # imported, because the state that held it was lost
+        return request.baseline.model_dump_json(indent=2) + "\n"
     with _exchange(request, environ, READ_DEADLINE_S) as exchange:
         exchange.enter(configure=False)
         wanted = every_key(exchange.list_ports(), request.desired)
