@@ -9,22 +9,21 @@ MPI operator's, Multus') are copied beside them.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from components.errors import DeviceError
 from lab.cluster.document import Json, text_at
+from lab.engine.install import cache_root
+from lab.engine.progress import locked, run_shown
 
 KUBERNETES_VERSION = "v1.36.3"
 K3S_VERSION = "v1.36.3+k3s1"
@@ -34,7 +33,6 @@ _TOOLS = Path(__file__).parent / "tools"
 _STAMP = "k8s.io/component-base/version"
 _KUBE_FLAGS = f"-X {_STAMP}.gitVersion={K3S_VERSION} -X {_STAMP}.gitMajor=1 -X {_STAMP}.gitMinor=36"
 _ENV = {"CGO_ENABLED": "0", "GOFLAGS": "-trimpath -buildvcs=false -mod=readonly"}
-_PROGRESS_S = 10.0
 _BUILD_DEADLINE_S = 1800.0
 """315 s cold on two idle cores (sources.md#kubernetes-in-the-lab); a shared machine needs more."""
 
@@ -102,15 +100,6 @@ MANIFESTS = (
 )
 
 
-def cache_root() -> Path:
-    """Find the folder of cached builds, outside every clone."""
-    explicit = os.environ.get("RAILYARD_CACHE")
-    if explicit:
-        return Path(explicit)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "railyard"
-
-
 def build_key() -> str:
     """Hash what decides the programs: module files, our sources, flags and stamps."""
     digest = hashlib.sha256()
@@ -149,7 +138,7 @@ def ensure_binaries(cache: Path | None = None) -> dict[str, Path]:
     if all(path.exists() for path in paths.values()):
         return paths
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(root / "cluster" / "build.lock"):
+    with locked(root / "cluster" / "build.lock"):
         go = _find_go(root)
         for manifest in MANIFESTS:
             if not paths[manifest.name].exists():
@@ -166,59 +155,27 @@ def _find_go(cache: Path) -> Path:
     return find_go(cache)
 
 
-@contextmanager
-def _locked(path: Path) -> Generator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for another build that holds {path}", flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _go_env() -> Mapping[str, str]:
     return {**os.environ, **_ENV, "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
 def _build(go: Path, program: Program, folder: Path, position: str) -> None:
-    what = f"building {program.name} ({program.purpose}), {position}"
-    print(what, flush=True)
     draft = folder / f".{program.name}.new"
     flags = f"-s -w {program.stamp}".strip()
-    argv = [str(go), "build", "-ldflags", flags, "-o", str(draft), program.package]
-    started = time.monotonic()
-    with (folder / f"{program.name}.log").open("w+") as log:
-        process = subprocess.Popen(argv, cwd=_TOOLS, env=_go_env(), stdout=log, stderr=log)
-        try:
-            _await_build(process, what, started)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        log.seek(0)
-        if process.returncode:
-            raise DeviceError(
-                f"{program.name} did not build (go build {program.package} in {_TOOLS}):\n"
-                f"{log.read()[-3000:]}\nCheck that the Go module proxy can be reached "
-                f"(`{go} env GOPROXY`), then run the same command again; what is built is kept."
-            )
+    status, output = run_shown(
+        [str(go), "build", "-ldflags", flags, "-o", str(draft), program.package],
+        f"building {program.name} ({program.purpose}), {position}",
+        _BUILD_DEADLINE_S,
+        directory=_TOOLS,
+        environment=_go_env(),
+    )
+    if status:
+        raise DeviceError(
+            f"{program.name} did not build (go build {program.package} in {_TOOLS}):\n"
+            f"{output[-3000:]}\nCheck that the Go module proxy can be reached "
+            f"(`{go} env GOPROXY`), then run the same command again; what is built is kept."
+        )
     draft.replace(folder / program.name)
-    print(f"built {program.name} in {time.monotonic() - started:.0f} s", flush=True)
-
-
-def _await_build(process: subprocess.Popen[bytes], what: str, started: float) -> None:
-    while True:
-        try:
-            process.wait(_PROGRESS_S)
-        except subprocess.TimeoutExpired:
-            elapsed_s = time.monotonic() - started
-            print(f"  still {what}: {elapsed_s:.0f} s", flush=True)
-            if elapsed_s > _BUILD_DEADLINE_S:
-                raise DeviceError(f"{what} took over {_BUILD_DEADLINE_S:.0f} s") from None
-        else:
-            return
 
 
 def _copy_manifest(go: Path, manifest: Manifest, target: Path) -> None:

@@ -11,7 +11,8 @@ import yaml
 from components.kubernetes.plan import KubernetesPlan, plan_kubernetes, render_kubeconfig
 from components.remote.host_session import HostAnswer
 from components.remote.step import RemoteStep
-from lab.cluster.build import cache_root, ensure_binaries
+from lab.cluster.build import ensure_binaries
+from lab.engine.install import cache_root
 from tests.over_ssh.host_lab import HostLab, running_hosts
 
 pytestmark = [pytest.mark.lab, pytest.mark.cluster]
