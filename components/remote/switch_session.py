@@ -215,10 +215,23 @@ def _classified(endpoint: Endpoint, connect_s: float) -> Generator[None, None, N
             f"check the secret {endpoint.password_secret}. Nothing was changed."
         ) from error
     except (NetmikoBaseException, SSHException, OSError, EOFError) as error:
-        cause = error.__context__
+        chain = _chain(error)
+        # What netmiko raises while it tidies up hides what the switch said before it hung up.
+        telling = [each for each in chain if isinstance(each, (BadHostKeyException, EOFError))]
+        cause = (telling or chain[1:] or chain)[0]
         if isinstance(cause, BadHostKeyException):
             raise HostKeyError(_changed_key(endpoint, cause)) from error
-        raise UnreachableError(_why_unreachable(endpoint, connect_s, cause or error)) from error
+        raise UnreachableError(_why_unreachable(endpoint, connect_s, cause)) from error
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error and what it was raised from, the last first."""
+    found: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None:
+        found.append(current)
+        current = current.__context__
+    return found
 
 
 def _changed_key(endpoint: Endpoint, error: BadHostKeyException) -> str:
