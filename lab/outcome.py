@@ -44,9 +44,16 @@ def print_outcome(update: Update, stack: str, env_file: Path, seconds: float) ->
         return
     what = f"{update.changed} resources changed" if update.changed else "nothing changed"
     print(f"\nGood after {seconds:.0f} s: {what}.")
+    _print_next_steps(stack, env_file)
+
+
+def _print_next_steps(stack: str, env_file: Path) -> None:
+    config = env_file.with_name(f"Pulumi.{stack}.yaml")
+    flags = f"-s {stack}" + (f" --config-file {config}" if config.exists() else "")
+    fault = f"railyard lab fault --stack {stack}" if config.exists() else "railyard lab fault"
     print(f"next:   . {env_file}")
-    print(f"        pulumi preview -s {stack}               # quiet: nothing to do")
-    print("        railyard lab fault leaf-01 mtu 1/2 1500   # then preview again: see the drift")
+    print(f"        pulumi preview {flags}   # quiet: nothing to do")
+    print(f"        {fault} leaf-01 mtu 1/2 1500   # then preview again: see the drift")
     print(f"        railyard drift {stack}; railyard report {stack}; make down")
 
 
