@@ -107,7 +107,8 @@ def test_a_real_mpijob_runs_on_the_attached_vfs(site: Site, fake_lab: FakeLab) -
     helm = [str(binaries["helm"]), "install", "gpu-operator", str(chart)]
     helm += ["-n", "gpu-operator", "--create-namespace", "--set", "driver.enabled=false"]
     homes = {f"HELM_{kind}_HOME": str(site.folder / "helm") for kind in ("CACHE", "CONFIG", "DATA")}
-    subprocess.run(helm, check=True, timeout=60, env={**homes, "KUBECONFIG": str(config)})
+    own = {"HOME": str(site.folder), "KUBECONFIG": str(config)}
+    subprocess.run(helm, check=True, timeout=60, env={**homes, **own})
     wanted = {"intel.com/sriov_111": "4", "intel.com/sriov_112": "4", "nvidia.com/gpu": "8"}
     wait_until("VFs and GPUs", lambda: wanted.items() <= allocatable(site, "gpu01").items(), 30)
     policy = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
