@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
+from components.errors import UsageError
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.hosts.plan import HostPlan, plan_hosts
 from components.jobs.plan import JobsPlan, plan_jobs
@@ -16,6 +19,9 @@ from components.model.cluster import ClusterSpec
 from components.operators.plan import OperatorsPlan, plan_operators
 from components.plan_json import to_json
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
+
+_STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""What the scripts on the hosts take, and at most what Pulumi takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,15 @@ def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
     Args:
         spec: A spec that passed `check_site`.
         stack: Name of the stack: devices keep one baseline a stack.
+
+    Raises:
+        UsageError: The name cannot be that of a folder on a device.
     """
+    if not _STACK.fullmatch(stack):
+        raise UsageError(
+            f"the stack name {stack!r} cannot be used: devices keep a folder of that name.\n"
+            "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
+        )
     jobs = plan_jobs(spec)
     return ClusterPlan(
         name=spec.name,

@@ -14,6 +14,7 @@ from components.disruption import disruptions_refused
 from components.errors import RailyardError
 from components.model.cluster import ClusterSpec
 from components.model.problem import Json
+from components.model.run_settings import choose_setting
 from components.observe import observe_site
 from components.own_state import read_own_state
 from components.planning import ClusterPlan, make_plan
@@ -60,10 +61,10 @@ def _load(config: pulumi.Config) -> ClusterSpec:
 
 
 def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intentions:
-    observe = cast("Observe", _setting(config, "observe", "always"))
+    observe = cast("Observe", _setting(config, "observe"))
     secrets = {name: config.require(name) for name in secret_names(spec)}
     facts = observe_site(plan, secrets) if observe == "always" else {}
-    accept = cast("Literal['changed', 'always']", _setting(config, "accept", "changed"))
+    accept = cast("Literal['changed', 'always']", _setting(config, "accept"))
     applied = read_own_state()
     intentions = intend(plan, applied, facts, accept)
     refused = refusals(plan, applied, intentions.drifts)
@@ -76,9 +77,8 @@ def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intent
     return intentions
 
 
-def _setting(config: pulumi.Config, key: str, default: str) -> str:
-    """A switch of one run: the environment wins over the file, so that no run edits the file."""
-    return os.environ.get(f"RAILYARD_{key.upper()}") or config.get(key) or default
+def _setting(config: pulumi.Config, key: str) -> str:
+    return choose_setting(key, os.environ.get(f"RAILYARD_{key.upper()}", ""), config.get(key) or "")
 
 
 def _tell(observe: Observe, intentions: Intentions) -> None:

@@ -12,9 +12,14 @@ _TAG = re.compile(
     r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2}\s+\d+ [\d:]+ \d{4})?"
     r"\[[^\]\s]{0,80}\d\](?:\[[^\]\s]{1,80}:\d+\])?<std(?:out|err|diag)>: ?"
 )
-_LABEL = re.compile(r"^\s*(?:\[\d+\]:?\s|\d+:\s)")
+_LABEL = re.compile(
+    r"^\s*(?:\[pod/[^\]\s]{1,200}\] )?(?:\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) )?"
+    r"(?:\[\d+\]:?\s|\d+:\s)?"
+)
+"""What `kubectl logs --prefix --timestamps` and srun put before a line."""
 _LABEL_INSIDE_ROW = re.compile(r"(?<=[\d.])\[\d+\](?=\s)")
-_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\\\))")
+"""Control sequences (ECMA-48) and terminal titles."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 

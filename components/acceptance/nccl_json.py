@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from components.acceptance.log_model import Measure, NcclLog, NcclRow, ParseProblem, RankLine
+from components.acceptance.nccl_table import agrees
 
 
 class _Part(BaseModel):
@@ -23,11 +24,11 @@ class _Half(_Part):
     cpu_time: float | None = None
     alg_bw: float
     bus_bw: float
-    nwrong: float | str | None = None
+    nwrong: int | float | str | None = None
 
 
 class _Result(_Part):
-    size: int
+    size: int = Field(ge=0)
     out_of_place: _Half
     in_place: _Half | None = None
 
@@ -65,12 +66,21 @@ class _Document(_Part):
 def parse_nccl_json(text: str) -> NcclLog | ParseProblem:
     """Reads one JSON document of nccl-tests; a cut or foreign document is a problem."""
     try:
-        document = _Document.model_validate(cast("object", json.loads(text)))
+        document = _Document.model_validate(
+            cast("object", json.loads(text, parse_constant=_refuse_constant))
+        )
     except (ValueError, RecursionError, ValidationError) as error:
-        first = str(error).partition("\n")[0]
+        first = _first_fault(error)
         return ParseProblem(
             kind="unrecognised", what=f"it looks like JSON, but not that of nccl-tests: {first}"
         )
+    rows = tuple(_row(result) for result in document.results)
+    bad = tuple(
+        f"{row.size_bytes} bytes: {half.algbw_gb_s} GB/s in {half.time_us} us"
+        for row in rows
+        for half in (row.out_of_place, row.in_place)
+        if half is not None and not agrees(row.size_bytes or 0, half)
+    )
     bounds = document.out_of_bounds
     wrong = None
     if bounds is not None:
@@ -85,11 +95,23 @@ def parse_nccl_json(text: str) -> NcclLog | ParseProblem:
         max_bytes=document.config.maximum_bytes,
         iterations=document.config.iterations,
         tables=1,
-        rows=tuple(_row(result) for result in document.results),
+        rows=rows,
+        bad_rows=bad,
         out_of_bounds=wrong,
         average_busbw_gb_s=average.bandwidth if average else None,
         ranks=tuple(RankLine(rank=d.rank, host=d.hostname) for d in document.config.devices),
     )
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no measurement")
+
+
+def _first_fault(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error).partition("\n")[0]
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the document'}: {first['msg'].lower()}"
 
 
 def _row(result: _Result) -> NcclRow:
@@ -105,5 +127,12 @@ def _half(half: _Half) -> Measure:
         time_us=half.time or half.cpu_time or 0.0,
         algbw_gb_s=half.alg_bw,
         busbw_gb_s=half.bus_bw,
-        wrong=round(half.nwrong) if isinstance(half.nwrong, int | float) else None,
+        wrong=_count(half.nwrong),
     )
+
+
+def _count(nwrong: float | str | None) -> int | None:
+    """Wrong values; texts such as `N/A` say that nothing was checked."""
+    if isinstance(nwrong, str):
+        return int(nwrong) if nwrong.isdecimal() else None
+    return None if nwrong is None else round(nwrong)

@@ -70,8 +70,8 @@ class _Reader:
         """Takes one line."""
         if self.table.feed(line):
             return
-        if line.startswith("#"):
-            self._feed_comment(line)
+        if line.lstrip().startswith("#"):
+            self._feed_comment(line.lstrip())
         elif "NCCL" in line or "Channel" in line or "Using network" in line:
             self._feed_nccl(line)
         else:
@@ -146,6 +146,7 @@ def parse_nccl_log(text: str) -> NcclLog | ParseProblem:
     """
     if not text.strip():
         return ParseProblem(kind="empty", what="the log is empty")
+    text = text.removeprefix("\ufeff")
     if text.lstrip().startswith("{"):
         return parse_nccl_json(text)
     lines = split_lines(text)

@@ -102,7 +102,7 @@ def parse_row(names: list[str], words: list[str]) -> NcclRow | None:
     size = int(words[0])
     starts = [index for index, name in enumerate(names) if name in ("time", "cpu_time")]
     halves = [_parse_half(names, words, start) for start in starts]
-    whole = [half for half in halves if half is not None and _agrees(size, half)]
+    whole = [half for half in halves if half is not None and agrees(size, half)]
     if not whole or len(whole) != len(halves):
         return None
     return NcclRow(
@@ -130,7 +130,7 @@ def _parse_half(names: list[str], words: list[str], start: int) -> Measure | Non
     )
 
 
-def _agrees(size: int, half: Measure) -> bool:
+def agrees(size: int, half: Measure) -> bool:
     """Bandwidth is size over time; a row that says otherwise was cut, mixed or edited."""
     if half.time_us <= 0:
         return size == 0

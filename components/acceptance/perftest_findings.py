@@ -40,6 +40,8 @@ def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
         verdict, actual = "error", "no result row"
     elif not log.ended:
         verdict, actual = "error", "cut off: the rule under the table is missing"
+    elif any(row.average_gbit_s == 0 and row.rate_mpps == 0 for row in log.rows):
+        verdict, actual = "failed", "a row in which no message arrived"
     return Finding(
         check="completeness",
         subject=subject,

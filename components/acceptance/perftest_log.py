@@ -61,7 +61,7 @@ class _Rows:
 def parse_perftest_log(text: str) -> PerftestLog | ParseProblem:
     """Reads the output of one end of a perftest.
 
-    A log that holds both ends has each row twice: one is kept.
+    A log that holds both ends has each row twice: the slower one is kept.
     """
     if not text.strip():
         return ParseProblem(kind="empty", what="the log is empty")
@@ -136,7 +136,9 @@ def _feed_row(rows: _Rows, words: list[str]) -> None:
         row = _bandwidth_row(rows.unit, words[start : start + width])
         if row is None:
             rows.bad.append(" ".join(words[start : start + width]))
-        else:
+            continue
+        known = rows.found.get(row.size_bytes)
+        if known is None or row.average_gbit_s < known.average_gbit_s:
             rows.found[row.size_bytes] = row
 
 

@@ -48,6 +48,8 @@ def check_host_key(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def _flaw(key: str) -> str | None:
+    if len(key.strip().splitlines()) > 1:
+        return "has a host key of several lines, and one key is pinned"
     words = key.split()
     kind = words[0] if words else ""
     if kind in {"ssh-rsa", "rsa-sha2-256", "rsa-sha2-512"}:
@@ -74,7 +76,7 @@ def _holds_type(encoded: str, kind: str) -> bool:
 
 
 def check_credentials(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each device has one credential: a private key, or on a switch a password.
+    """Each device has one credential: a host a private key, a switch a password.
 
     Hosts are reached by key, as root or with `sudo -n`: a password on a host would also be the
     password of sudo, and would have to travel with every command.
@@ -94,6 +96,12 @@ def check_credentials(spec: ClusterSpec) -> Iterator[Finding]:
                 (at((*path, "password"), ssh.password.secret),),
                 "use private_key, and allow sudo without a password: "
                 f"`{ssh.user} ALL=(ALL) NOPASSWD: ALL` in /etc/sudoers.d/railyard.",
+            )
+        elif ssh.password is None and not on_host:
+            yield Finding(
+                f"{name} is reached with a private key, and switches are reached by password only.",
+                (at((*path, "private_key"), ssh.private_key and ssh.private_key.secret),),
+                "use password: {secret: switch_password}.",
             )
         elif ssh.password is not None and ssh.private_key is not None:
             yield Finding(

@@ -15,10 +15,11 @@ from components.checks.topology import list_nics
 from components.model.cluster import ClusterSpec
 from components.model.units import Ssh
 
-_HOSTNAME: Final = re.compile(r"^(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*$")
-_NUMERIC: Final = re.compile(r"^[0-9.]+$")
+_HOSTNAME: Final = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+_NUMERIC: Final = re.compile(r"[0-9.]+")
 _MAX_SERVICE_BITS: Final = 12
 """kube-apiserver refuses a service range of more than 20 host bits: at least /12."""
+_MIN_SERVICE_BITS: Final = 28
 _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
 
@@ -28,6 +29,16 @@ def _as_ipv4(text: str) -> IPv4Address | None:
         return IPv4Address(text)
     except ValueError:
         return None
+
+
+def _is_address(text: str) -> bool:
+    """Whether it names one machine: an IPv4 address that a machine can have, or a DNS name."""
+    if not _NUMERIC.fullmatch(text):
+        return _HOSTNAME.fullmatch(text) is not None
+    address = _as_ipv4(text)
+    if address is None:
+        return False
+    return not (address.is_unspecified or address.is_multicast or address.is_reserved)
 
 
 def _endpoints(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
@@ -40,9 +51,7 @@ def _endpoints(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
 def check_valid_address(spec: ClusterSpec) -> Iterator[Finding]:
     """Each SSH address is an IPv4 address or a DNS name."""
     for name, ssh, path in _endpoints(spec):
-        numeric = bool(_NUMERIC.match(ssh.address))
-        good = _as_ipv4(ssh.address) if numeric else _HOSTNAME.match(ssh.address)
-        if not good:
+        if not _is_address(ssh.address):
             yield Finding(
                 f'the SSH address of {name}, "{ssh.address}", is neither an IPv4 address nor a '
                 "DNS name.",
@@ -54,7 +63,9 @@ def check_valid_address(spec: ClusterSpec) -> Iterator[Finding]:
 def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
     """Each node has an IPv4 address of its own in the cluster: `node_ip`, or its SSH address."""
     for h, host in enumerate(spec.hosts):
-        if _as_ipv4(host.address) is None:
+        # An SSH address that is none at all is `valid-address`'s problem.
+        known = host.node_ip is not None or _is_address(host.ssh.address)
+        if known and _as_ipv4(host.address) is None:
             key = ("node_ip",) if host.node_ip else ("ssh", "address")
             yield Finding(
                 f'K3s needs an IPv4 address for {host.name}, and "{host.address}" is none.',
@@ -121,15 +132,30 @@ def check_subnet_overlap(spec: ClusterSpec) -> Iterator[Finding]:
                 (at(one.path, one.network), at(two.path, two.network)),
                 "choose networks that have no address in common.",
             )
-    for name, ssh, path in _endpoints(spec):
-        address = _as_ipv4(ssh.address)
+    for name, address, path in _addresses(spec):
         for net in networks:
-            if address is not None and address in net.network:
+            if address in net.network:
                 yield Finding(
                     f"the address of {name}, {address}, lies in {net.name}, {net.network}.",
-                    (at((*path, "address"), address), at(net.path, net.network)),
+                    (at(path, address), at(net.path, net.network)),
                     "keep the management network apart from rails, pods and services.",
                 )
+
+
+def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]:
+    """All addresses on the management network that are written as such."""
+    named: list[tuple[str, str, SpecPath]] = [
+        (name, ssh.address, (*path, "address")) for name, ssh, path in _endpoints(spec)
+    ]
+    named += [
+        (host.name, host.node_ip, ("hosts", h, "node_ip"))
+        for h, host in enumerate(spec.hosts)
+        if host.node_ip is not None
+    ]
+    for name, text, path in named:
+        address = _as_ipv4(text)
+        if address is not None:
+            yield name, address, path
 
 
 def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
@@ -147,7 +173,10 @@ def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
-    """The pod network has a /24 for each node, and the service network is /12 or smaller."""
+    """The pod network has a /24 for each node, and the service network is from /12 to /28.
+
+    The API server refuses a larger one, and K3s gives its DNS the tenth address of it.
+    """
     kubernetes = spec.kubernetes
     nodes = kubernetes.pod_cidr.num_addresses // _PODS_PER_NODE
     if nodes < len(spec.hosts):
@@ -163,16 +192,28 @@ def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
             (at(("kubernetes", "service_cidr"), kubernetes.service_cidr),),
             "use a /12 or smaller; /16 is usual.",
         )
+    elif kubernetes.service_cidr.prefixlen > _MIN_SERVICE_BITS:
+        yield Finding(
+            f"the service network {kubernetes.service_cidr} has no room for K3s' own services.",
+            (at(("kubernetes", "service_cidr"), kubernetes.service_cidr),),
+            "use a /28 or larger; /16 is usual.",
+        )
 
 
 def check_dhcp_server(spec: ClusterSpec) -> Iterator[Finding]:
     """With `ipam: dhcp` each rail names the DHCP server on its VLAN, inside its subnet.
 
     Without a server every pod waits for its address until it times out. The DeepOps RoCE guide
-    uses DHCP and does not say who serves it; `whereabouts` needs nobody.
+    uses DHCP and does not say who serves it; `whereabouts` needs nobody. This release does not
+    install the CNI DHCP daemon, so that it refuses `dhcp` altogether.
     """
     if spec.pod_network.ipam != "dhcp":
         return
+    yield Finding(
+        "the CNI DHCP daemon, which `ipam: dhcp` needs on every node, is not installed yet.",
+        (at(("pod_network", "ipam"), spec.pod_network.ipam),),
+        "use ipam: whereabouts, which needs no DHCP server.",
+    )
     for r, rail in enumerate(spec.rails):
         server = _as_ipv4(rail.dhcp_server) if rail.dhcp_server else None
         if server is None or server not in rail.subnet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
 from components.model.cluster import ClusterSpec
@@ -53,12 +54,14 @@ def check_nic_cabling(spec: ClusterSpec) -> Iterator[Finding]:
     """
     if not spec.switches:
         return
-    plugged: dict[PlacedNic, list[PlacedPort]] = defaultdict(list)
+    plugged: dict[SpecPath, list[PlacedPort]] = defaultdict(list)
+    for cable in list_cables(spec):
+        plugged[cable.nic.path].append(cable.port)
+    rails = {rail.name for rail in spec.rails}
     for nic in list_nics(spec):
-        if spec.rail(nic.nic.rail) is None:
+        if nic.nic.rail not in rails:
             continue
-        plugged[nic] = [c.port for c in list_cables(spec) if c.nic.path == nic.path]
-    for nic, ports in plugged.items():
+        ports = plugged[nic.path]
         target = f"{nic.host.name}/{nic.nic.rail}"
         if not ports:
             yield Finding(

@@ -13,7 +13,7 @@ from components.checks.topology import list_cables, list_ports
 from components.model.cluster import ClusterSpec
 from components.model.wording import did_you_mean
 
-_PORT: Final = re.compile(r"^1/(\d+)(?:/([1-4]))?$")
+_PORT: Final = re.compile(r"1/([1-9][0-9]*)(?:/([1-4]))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class _Capability:
     source: str
 
     def has_port(self, name: str) -> bool:
-        match = _PORT.match(name)
+        match = _PORT.fullmatch(name)
         return match is not None and 1 <= int(match[1]) <= self.ports
 
 
@@ -54,7 +54,10 @@ def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each port exists on its switch model, and can have the MTU and the NIC's speed."""
+    """Each port exists on its switch model, and can have the MTU and the NIC's speed.
+
+    A port that is split is gone as a whole: 1/1 and 1/1/1 cannot both be there.
+    """
     for port in list_ports(spec):
         model = _CAPABILITIES.get(port.switch.model)
         if model is None:
@@ -75,7 +78,21 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
                 f"choose {model.min_mtu_bytes} to {model.max_mtu_bytes}; 9216 is usual. "
                 f"Source: {model.source}.",
             )
+    yield from _find_split(spec)
     yield from _find_too_fast(spec)
+
+
+def _find_split(spec: ClusterSpec) -> Iterator[Finding]:
+    whole = {(port.switch.name, port.name): port for port in list_ports(spec)}
+    for port in list_ports(spec):
+        parent = whole.get((port.switch.name, port.name.rpartition("/")[0]))
+        if parent is not None:
+            yield Finding(
+                f"port {port.name} of {port.switch.name} is a part of port {parent.name}, which is "
+                "used as a whole.",
+                (at(port.path, port.port.to), at(parent.path, parent.port.to)),
+                "use the whole port, or its parts only.",
+            )
 
 
 def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:

@@ -21,11 +21,11 @@ _MAX_VFS: Final = {
 }
 """VFs per port that the firmware can be set to: NVIDIA DOCA documentation 3.2, SR-IOV, and the
 ConnectX-7 firmware release notes 28.46 (legacy mode)."""
-_USER: Final = re.compile(r"^[a-z_][a-z0-9_-]{0,31}$")
+_USER: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SYSTEM_USERS: Final = frozenset({"root", "daemon", "bin", "sys", "nobody", "sshd", "www-data"})
-_SOURCE: Final = re.compile(r"^(/[^\s]+|https://[^\s]+)$")
-_NETDEV: Final = re.compile(r"^[^\s/:]{1,15}$")
-"""Linux' IFNAMSIZ is 16 with the closing zero; blank, slash and colon are refused."""
+_SOURCE: Final = re.compile(r"(/|https://)[^\s]+")
+_NETDEV: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
+"""Linux' IFNAMSIZ is 16 with the closing zero; the signs are those that udev's names have."""
 
 
 def check_vf_limit(spec: ClusterSpec) -> Iterator[Finding]:
@@ -74,7 +74,7 @@ def check_duplicate_nic(spec: ClusterSpec) -> Iterator[Finding]:
 def check_netdev_name(spec: ClusterSpec) -> Iterator[Finding]:
     """A network device's name is one that Linux can have: at most 15 characters."""
     for nic in list_nics(spec):
-        if not _NETDEV.match(nic.nic.netdev):
+        if not _NETDEV.fullmatch(nic.nic.netdev):
             yield Finding(
                 f'"{nic.nic.netdev}" on {nic.host.name} cannot be the name of a network device.',
                 (at((*nic.path, "netdev"), nic.nic.netdev),),
@@ -151,7 +151,11 @@ def check_driver_package(spec: ClusterSpec) -> Iterator[Finding]:
     """
     driver, path = spec.host_defaults.driver, ("host_defaults", "driver")
     if driver.kind == "inbox":
-        for key, value in (("source", driver.source), ("version", driver.version)):
+        for key, value in (
+            ("source", driver.source),
+            ("version", driver.version),
+            ("sha256", driver.sha256),
+        ):
             if value is not None:
                 yield Finding(
                     f"the inbox driver comes with the system, and {key} is set.",
@@ -167,7 +171,7 @@ def check_driver_package(spec: ClusterSpec) -> Iterator[Finding]:
             (at((*path, "kind"), driver.kind),),
             "pin it: the version, an absolute path or https address, and the SHA-256 of the file.",
         )
-    if driver.source is not None and not _SOURCE.match(driver.source):
+    if driver.source is not None and not _SOURCE.fullmatch(driver.source):
         yield Finding(
             f"the driver's source {driver.source} is neither an absolute path nor https.",
             (at((*path, "source"), driver.source),),
@@ -178,7 +182,7 @@ def check_driver_package(spec: ClusterSpec) -> Iterator[Finding]:
 def check_user_account(spec: ClusterSpec) -> Iterator[Finding]:
     """The common user has a name that useradd accepts and that no system account has."""
     name = spec.host_defaults.user.name
-    if not _USER.match(name) or name in _SYSTEM_USERS:
+    if not _USER.fullmatch(name) or name in _SYSTEM_USERS:
         reason = "belongs to the system" if name in _SYSTEM_USERS else "is no Linux user name"
         yield Finding(
             f'the user name "{name}" {reason}.',

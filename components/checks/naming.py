@@ -11,10 +11,10 @@ from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
 from components.model.cluster import ClusterSpec
 
-_RESOURCE: Final = re.compile(r"^[a-zA-Z0-9]([a-zA-Z0-9_]*[a-zA-Z0-9])?$")
+_RESOURCE: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_]*[a-zA-Z0-9])?")
 """A Kubernetes resource name, without the hyphens that the SR-IOV device plugin refuses."""
 _MAX_RESOURCE: Final = 63
-_PREFIX: Final = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$")
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 _MAX_PREFIX: Final = 253
 _RESERVED_HOSTS: Final = frozenset({"localhost", "kubernetes"})
 
@@ -61,21 +61,24 @@ def check_resource_name(spec: ClusterSpec) -> Iterator[Finding]:
     """Each rail has an extended resource of its own, with a name that Kubernetes accepts.
 
     Letters, digits and inner underscores, at most 63 long; the SR-IOV device plugin refuses
-    hyphens. Two rails of one name would be one pool, and a pod could get two VFs of one rail.
+    hyphens. Two rails of one name would be one pool, and a pod could get two VFs of one rail; case
+    makes no difference, since the plugin hands a pod its VFs in variables of upper case.
     """
     for r, rail in enumerate(spec.rails):
-        if len(rail.resource) > _MAX_RESOURCE or not _RESOURCE.match(rail.resource):
+        if len(rail.resource) > _MAX_RESOURCE or not _RESOURCE.fullmatch(rail.resource):
             yield Finding(
                 f'"{rail.resource}" is no name for an extended resource.',
                 (at(("rails", r, "resource"), rail.resource),),
                 "use at most 63 letters, digits and inner underscores, without the prefix: "
                 f"for example sriov_{rail.vlan}.",
             )
-    named = ((rail.resource, ("rails", r, "resource")) for r, rail in enumerate(spec.rails))
-    for name, path, other in _repeated(named):
+    written: dict[SpecPath, str] = {
+        ("rails", r, "resource"): rail.resource for r, rail in enumerate(spec.rails)
+    }
+    for _, path, other in _repeated((name.lower(), path) for path, name in written.items()):
         yield Finding(
-            f"two rails share the resource {name}.",
-            (at(path, name), at(other, name)),
+            f"two rails share the resource {written[path]}.",
+            (at(path, written[path]), at(other, written[other])),
             "give each rail a resource of its own.",
         )
 
@@ -84,7 +87,7 @@ def check_resource_prefix(spec: ClusterSpec) -> Iterator[Finding]:
     """The prefix of the resources is a DNS name that Kubernetes does not keep for itself."""
     prefix = spec.pod_network.resource_prefix
     reserved = prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io")
-    if reserved or len(prefix) > _MAX_PREFIX or not _PREFIX.match(prefix):
+    if reserved or len(prefix) > _MAX_PREFIX or not _PREFIX.fullmatch(prefix):
         reason = "is kept by Kubernetes" if reserved else "is no DNS name with a dot"
         yield Finding(
             f'the resource prefix "{prefix}" {reason}.',
@@ -119,7 +122,13 @@ def check_duplicate_vlan(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_unused_rail(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each rail has a NIC; a job that asked for a VF of an empty rail would wait for ever."""
+    """There is a rail, and each has a NIC: a job asking for a VF of an empty rail would wait."""
+    if not spec.rails:
+        yield Finding(
+            "the site has no rail, so its workers have no RDMA network.",
+            (at(("rails",)),),
+            "add a rail for each NIC of a worker; examples/dgx-roce/site.yaml shows two.",
+        )
     used = {nic.nic.rail for nic in list_nics(spec)}
     for r, rail in enumerate(spec.rails):
         if rail.name not in used:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ from components.checks import (
     mtu,
     naming,
     software,
+    stack_keys,
     traffic,
     work,
 )
@@ -109,7 +111,8 @@ FILE_RULES: Final = (
     FileRule("malformed", "A name, address, checksum or port has the form of one."),
     FileRule(
         "secret-value",
-        access.check_secret_value.__doc__ or "",
+        inspect.getdoc(access.check_secret_value) or "",
     ),
+    FileRule("stack-key", inspect.getdoc(stack_keys.check_stack_key) or ""),
 )
 """The rules on the text, and on the stack file around the site."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from components.checks.access import check_secret_value
 from components.checks.problem import Problem, SpecPath
 from components.checks.registry import RULES
 from components.checks.render import render_text
+from components.checks.stack_keys import check_stack_key
 from components.errors import SpecError
 from components.model.cluster import ClusterSpec
 from components.model.load import Loaded, load_config_value, load_site
@@ -34,6 +36,10 @@ class CheckedSite:
         if self.spec is None:
             raise SpecError(render_text(self.problems))
         return self.spec
+
+
+_RULES_BY_NAME: Final = frozenset({"port-target", "nic-rail", "nic-cabling", "unused-rail"})
+"""Rules that look for a name; they say nothing true while a name is wrong or missing."""
 
 
 def check_site(spec: ClusterSpec) -> tuple[Problem, ...]:
@@ -73,13 +79,17 @@ def _check_secrets(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:
     if loaded.secrets is None:
         return ()
     return tuple(
-        Problem("secret-value", found.what, found.where, found.fix, found.severity)
-        for found in dict.fromkeys(check_secret_value(spec, loaded.secrets))
+        Problem(rule, found.what, found.where, found.fix, found.severity)
+        for rule, check in (("secret-value", check_secret_value), ("stack-key", check_stack_key))
+        for found in dict.fromkeys(check(spec, loaded.secrets))
     )
 
 
 def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
-    """Whether a rule only met a default that stands in for a value which was left out."""
+    """Whether a rule only met a value that stands in for one which was left out."""
+    nameless = any(path[-1:] == ("name",) for path in loaded.left_out)
+    if nameless and problem.rule in _RULES_BY_NAME:
+        return True
     return any(
         _touches(place.path, left_out, loaded)
         for place in problem.where

@@ -19,9 +19,10 @@ from components.operators.versions import (
     show_version,
 )
 
-_SOURCE: Final = re.compile(r"^(/[^\s]+|https://[^\s]+)$")
-_MIRROR: Final = re.compile(r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?$")
-_EXACT: Final = re.compile(r"^v?\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$")
+_SOURCE: Final = re.compile(r"(/|https://)[^\s]+")
+_MIRROR: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::([0-9]{1,5}))?")
+_MAX_PORT: Final = 65535
+_EXACT: Final = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?")
 _MIN_TEST_WORKERS: Final = 2
 
 
@@ -133,7 +134,7 @@ def check_pinned_source(spec: ClusterSpec) -> Iterator[Finding]:
     """K3s and its install script come from an absolute path or over https, never plain http."""
     source = spec.kubernetes.source
     for key, value in (("binary", source.binary), ("install_script", source.install_script)):
-        if not _SOURCE.match(value):
+        if not _SOURCE.fullmatch(value):
             yield Finding(
                 f"{key}: {value} is neither an absolute path nor https.",
                 (at(("kubernetes", "source", key), value),),
@@ -150,7 +151,7 @@ def check_chart_version(spec: ClusterSpec) -> Iterator[Finding]:
     if operator is None:
         return
     chart, path = operator.chart, ("operators", "gpu", "chart")
-    if not _EXACT.match(chart.version):
+    if not _EXACT.fullmatch(chart.version):
         yield Finding(
             f'the chart version "{chart.version}" is not exact.',
             (at((*path, "version"), chart.version),),
@@ -179,7 +180,10 @@ def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Iterator[Findin
 def check_registry_mirror(spec: ClusterSpec) -> Iterator[Finding]:
     """The registry mirror is `host:port`, without a scheme or a path."""
     mirror = spec.kubernetes.registry_mirror
-    if mirror is not None and not _MIRROR.match(mirror):
+    if mirror is None:
+        return
+    match = _MIRROR.fullmatch(mirror)
+    if match is None or not 1 <= int(match[1] or _MAX_PORT) <= _MAX_PORT:
         yield Finding(
             f'the registry mirror "{mirror}" is not of the form host:port.',
             (at(("kubernetes", "registry_mirror"), mirror),),

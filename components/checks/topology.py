@@ -68,7 +68,9 @@ def list_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
 
 def list_cables(spec: ClusterSpec) -> Iterator[Cable]:
     """List each NIC with each port that names its host and rail."""
+    plugged: dict[str, list[PlacedPort]] = {}
+    for port in list_ports(spec):
+        plugged.setdefault(port.port.to, []).append(port)
     for nic in list_nics(spec):
-        for port in list_ports(spec):
-            if (port.host, port.rail) == (nic.host.name, nic.nic.rail):
-                yield Cable(nic, port)
+        for port in plugged.get(f"{nic.host.name}/{nic.nic.rail}", ()):
+            yield Cable(nic, port)

@@ -11,6 +11,8 @@ from components.model.cluster import ClusterSpec
 _DSCP_PER_PRIORITY: Final = 8
 """NIC and switch map DSCP 8n to 8n+7 to priority n by default (mlnx_qos; Onyx `qos trust L3`)."""
 
+_ONYX_LOSSLESS: Final = 3
+
 
 def _range_of(priority: int) -> str:
     first = priority * _DSCP_PER_PRIORITY
@@ -137,13 +139,21 @@ def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
     """A lossless class is neither priority 0 nor 7.
 
     PFC pauses all that is in the priority. Priority 0 holds every packet that nobody marked, and
-    7 the network's own control traffic: pausing either stops the site.
+    7 the network's own control traffic: pausing either stops the site. An Onyx switch is made
+    lossless by its one-shot `roce`, which knows priority 3 only.
     """
     rdma = spec.rdma
     if rdma.mode == "lossless" and rdma.priority in {0, 7}:
         content = "all unmarked traffic" if rdma.priority == 0 else "network control traffic"
         yield Finding(
             f"PFC on priority {rdma.priority} would pause {content}.",
+            (at(("rdma", "priority"), rdma.priority), at(("rdma", "mode"), rdma.mode)),
+            "use priority 3 with DSCP 26, or mode lossy_ecn.",
+        )
+    elif rdma.mode == "lossless" and rdma.priority != _ONYX_LOSSLESS and spec.switches:
+        yield Finding(
+            f"{spec.switches[0].name} can make only priority {_ONYX_LOSSLESS} lossless, not "
+            f"{rdma.priority}.",
             (at(("rdma", "priority"), rdma.priority), at(("rdma", "mode"), rdma.mode)),
             "use priority 3 with DSCP 26, or mode lossy_ecn.",
         )

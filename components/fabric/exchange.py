@@ -102,21 +102,24 @@ class Exchange:
         Raises:
             DeviceError: A line was refused, or the switch has not what it was told, or the save
                 failed. The previous values were put back, or the text says why not.
+            UnreachableError: The session was lost; the text says which lines were taken.
         """
         before = self.read(wanted)
-        reading, sent = before, list[Change]()
+        reading, sent, taken = before, list[Change](), list[str]()
         try:
             for _ in range(MAX_ROUNDS):
                 changes = self.driver.plan_changes(reading.state, aim(reading))
                 if not changes:
-                    self._send_line(self.driver.save)
+                    self._send_line(self.driver.save, taken)
                     return _outcome(before, reading, sent)
-                self._send(changes)
+                self._send(changes, taken)
                 sent += changes
                 reading = self.read(wanted)
         except _RefusedError as error:
             why = f"refused a line\n  line    {error.line}\n  switch  {error.text}"
             raise self._put_back(why, before, wanted) from error
+        except UnreachableError as error:
+            raise _lost(error, taken) from error
         left = self.driver.plan_changes(reading.state, aim(reading))
         lines = "\n          ".join(line for change in left for line in change.lines)
         why = f"took every line and still differs\n  missing {lines}"
@@ -132,15 +135,16 @@ class Exchange:
             answers[command] = output
         return answers
 
-    def _send(self, changes: Iterable[Change]) -> None:
+    def _send(self, changes: Iterable[Change], taken: list[str]) -> None:
         for change in changes:
             for line in change.lines:
-                self._send_line(line)
+                self._send_line(line, taken)
 
-    def _send_line(self, line: str) -> None:
+    def _send_line(self, line: str, taken: list[str]) -> None:
         text = self.driver.find_refusal(self.session.run(line))
         if text is not None:
             raise _RefusedError(line, text)
+        taken.append(line)
 
     def _put_back(self, why: str, before: Reading, wanted: SwitchState) -> DeviceError:
         """Undo what this exchange did; returns the error to raise."""
@@ -152,7 +156,7 @@ class Exchange:
                 if not changes:
                     end = "the previous values were put back; not saved"
                     return self._failure(why, end, before, after)
-                self._send(changes)
+                self._send(changes, [])
             end = "not all previous values could be put back; not saved"
         except _RefusedError as error:
             end = f"putting back stopped at `{error.line}`: {error.text}; not saved"
@@ -180,6 +184,14 @@ def _outcome(before: Reading, after: Reading, sent: Sequence[Change]) -> Outcome
         after=after.state,
         lines=tuple(line for change in sent for line in change.lines),
         interrupts=tuple(change.interrupts for change in sent if change.interrupts),
+    )
+
+
+def _lost(error: UnreachableError, taken: Sequence[str]) -> UnreachableError:
+    lines = "\n          ".join(taken) or "none"
+    return UnreachableError(
+        f"{error}\n  result  the session was lost while the switch was changed; not saved, and the"
+        f" next run goes on from what is there\n  taken   {lines}"
     )
 
 

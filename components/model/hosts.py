@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.model.units import DnsLabel, Frozen, MtuBytes, PciAddress, Sha256, Ssh
+from components.model.units import (
+    DnsLabel,
+    Frozen,
+    MtuBytes,
+    PciAddress,
+    ReleaseText,
+    Sha256,
+    Ssh,
+)
 
 
 class Nic(Frozen):
@@ -46,7 +54,7 @@ class DriverPackage(Frozen):
 
     kind: Literal["inbox", "doca_ofed", "mlnx_ofed"] = "inbox"
     """`inbox` is the kernel's own driver; the others are packages with `source`."""
-    version: str | None = None
+    version: ReleaseText | None = None
     """Version that must be installed."""
     source: str | None = None
     """Absolute path on the host, or an https URL, of the package; with `sha256`."""

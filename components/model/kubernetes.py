@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.model.units import DnsLabel, Frozen, Ipv4Net, SecretRef, Sha256
+from components.model.units import (
+    DnsLabel,
+    Frozen,
+    ImageName,
+    Ipv4Net,
+    MtuBytes,
+    SecretRef,
+    Sha256,
+)
 
 
 class K3sSource(Frozen):
@@ -78,7 +86,7 @@ class PodNetwork(Frozen):
     """Who gives addresses to pods; `dhcp` needs a server on each rail."""
     resource_prefix: str = "intel.com"
     """Prefix of the extended resources, before `sriov_111`."""
-    mtu_bytes: int | None = None
+    mtu_bytes: MtuBytes | None = None
     """MTU of the pod's interface in bytes; default `rdma.mtu_bytes`."""
     namespace: DnsLabel = "default"
     """Namespace of the NetworkAttachmentDefinitions and of the jobs."""
@@ -87,7 +95,7 @@ class PodNetwork(Frozen):
 class Jobs(Frozen):
     """What runs on the cluster."""
 
-    image: str
+    image: ImageName
     """Image of the acceptance and sample jobs: nccl-tests and perftest in it."""
     mpi_operator: bool = True
     """Install the MPI operator, which acceptance needs."""

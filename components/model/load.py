@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from pydantic import ValidationError
 from components.errors import UsageError
 from components.model.cluster import ClusterSpec
 from components.model.problem import Json, Lines, Place, Problem, SpecPath
-from components.model.wording import find_loose_types, word_error
+from components.model.run_settings import SETTINGS
+from components.model.stand_in import find_stand_in, replace_wrong
+from components.model.wording import did_you_mean, find_loose_types, show_value, word_error
 from components.model.yaml_text import YamlText, parse_yaml
 
 CONFIG_KEY = "railyard:cluster"
@@ -25,6 +28,11 @@ class StackSecrets:
     in_clear: frozenset[str]
     complete: bool
     """False when the stack imports an environment, which may hold more keys."""
+    switches: Mapping[str, str]
+    """The values of the keys that are no secrets, such as `observe`."""
+    file: str | None
+    lines: Mapping[str, int]
+    """The line of each key, with its prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +78,11 @@ def load_config_value(value: Json, source_file: Path | None) -> Loaded:
     lines, secrets, found = Lines(), None, ()
     if source_file is not None and source_file.is_file():
         whole = parse_yaml(_read_text(source_file), source_file.name)
-        secrets = _stack_secrets(whole.value)
+        secrets = _stack_secrets(whole)
         part = whole.below("config", CONFIG_KEY)
         lines, found = part.lines, part.problems
     if value is None:
-        return Loaded(None, (*found, _no_cluster(lines.file or "the stack")), lines)
+        return Loaded(None, (*found, _no_cluster(lines.file or "the stack", None)), lines)
     return _validate(YamlText(value, lines, found), secrets)
 
 
@@ -101,8 +109,8 @@ def parse_site(text: str, file: str) -> Loaded:
     prefix = ("config", CONFIG_KEY) if "config" in parsed.value else (CONFIG_KEY,)
     part = parsed.below(*prefix)
     if part.value is None:
-        return Loaded(None, (*part.problems, _no_cluster(file)), part.lines)
-    return _validate(part, _stack_secrets(parsed.value))
+        return Loaded(None, (*part.problems, _no_cluster(file, parsed.value)), part.lines)
+    return _validate(part, _stack_secrets(parsed))
 
 
 def _no_settings(file: str, value: Json) -> Problem:
@@ -115,16 +123,21 @@ def _no_settings(file: str, value: Json) -> Problem:
     )
 
 
-def _no_cluster(file: str) -> Problem:
+def _no_cluster(file: str, value: Json) -> Problem:
+    config = value.get("config") if isinstance(value, dict) else None
+    written = list(config) if isinstance(config, dict) else []
+    near = next((key for key in written if did_you_mean(key, [CONFIG_KEY])), None)
     return Problem(
         rule="missing-key",
-        what=f"the stack's configuration has no `{CONFIG_KEY}`.",
+        what=f"the stack's configuration has no `{CONFIG_KEY}`"
+        f"{f'; did you mean it by `{near}`?' if near and near != CONFIG_KEY else '.'}",
         where=(Place((), None, file, 1),),
         fix=f"write the site under `config:` as `{CONFIG_KEY}:`; Pulumi.dev.yaml shows it.",
     )
 
 
-def _stack_secrets(value: Json) -> StackSecrets | None:
+def _stack_secrets(text: YamlText) -> StackSecrets | None:
+    value = text.value
     config = value.get("config") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(config, dict):
         return None
@@ -134,7 +147,18 @@ def _stack_secrets(value: Json) -> StackSecrets | None:
         encrypted=frozenset(encrypted),
         in_clear=frozenset(ours.keys() - encrypted),
         complete="environment" not in value,
+        switches={k: show_value(v) for k, v in ours.items() if k in SETTINGS and _is_plain(v)},
+        file=text.lines.file,
+        lines={
+            str(path[1]): line
+            for path, line in text.lines.lines.items()
+            if path[:1] == ("config",) and len(path) == len(("config", CONFIG_KEY))
+        },
     )
+
+
+def _is_plain(value: Json) -> bool:
+    return not isinstance(value, dict | list)
 
 
 def _validate(text: YamlText, secrets: StackSecrets | None) -> Loaded:
@@ -142,6 +166,7 @@ def _validate(text: YamlText, secrets: StackSecrets | None) -> Loaded:
     problems = [*text.problems, *loose]
     wrong: list[SpecPath] = [problem.where[0].path for problem in loose]
     spec: ClusterSpec | None = None
+    stand_ins: dict[SpecPath, Json] = {}
     try:
         spec = ClusterSpec.model_validate(text.value)
     except ValidationError as error:
@@ -150,30 +175,25 @@ def _validate(text: YamlText, secrets: StackSecrets | None) -> Loaded:
             if path not in wrong:
                 problems.append(problem)
                 wrong.append(path)
+                stand_ins[path] = find_stand_in(path, detail, ClusterSpec)
     located = tuple(text.lines.locate_all(problem, defaults=False) for problem in problems)
     if spec is not None and not located:
         return Loaded(spec, (), text.lines, secrets=secrets)
-    partial = spec or _validate_without(text.value, wrong)
+    partial = spec or _validate_rest(text.value, frozenset(wrong), stand_ins)
     return Loaded(None, located, text.lines, partial, tuple(wrong), secrets)
 
 
-def _validate_without(value: Json, wrong: list[SpecPath]) -> ClusterSpec | None:
-    """Read what is left of the file when its wrong parts are taken out, if that is a site."""
-    kept = _without(value, frozenset(wrong), ())
-    try:
-        return ClusterSpec.model_validate(kept)
-    except ValidationError:
-        return None
+def _validate_rest(
+    value: Json, wrong: frozenset[SpecPath], stand_ins: dict[SpecPath, Json]
+) -> ClusterSpec | None:
+    """Read what is left of the file without its wrong parts, if that is a site.
 
-
-def _without(value: Json, wrong: frozenset[SpecPath], path: SpecPath) -> Json:
-    if isinstance(value, dict):
-        return {
-            key: _without(item, wrong, (*path, key))
-            for key, item in value.items()
-            if (*path, key) not in wrong
-        }
-    if isinstance(value, list):
-        # List positions stay, so that the paths of the rest stay true; a wrong item stays wrong.
-        return [_without(item, wrong, (*path, i)) for i, item in enumerate(value)]
-    return value
+    Defaults take the place of what is wrong, and stand-ins only where there is no default.
+    """
+    known = {path: item for path, item in stand_ins.items() if item is not None}
+    for substitutes in ({}, known):
+        try:
+            return ClusterSpec.model_validate(replace_wrong(value, wrong, substitutes))
+        except ValidationError:
+            continue
+    return None

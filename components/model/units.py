@@ -16,8 +16,13 @@ from pydantic import (
 )
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-_PCI = re.compile(r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$")
-_PORT = re.compile(r"^\d+/\d+(/\d+)?$")
+LOGIN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$"
+IMAGE = (
+    r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)*(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?$"
+)
+RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
+_PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
+_PORT = re.compile(r"[1-9][0-9]*/[1-9][0-9]*(/[1-9][0-9]*)?")
 
 
 class Frozen(BaseModel):
@@ -28,13 +33,13 @@ class Frozen(BaseModel):
 
 def _pci(value: str) -> str:
     lowered = value.lower()
-    if not _PCI.match(lowered):
+    if not _PCI.fullmatch(lowered):
         raise ValueError(f"{value!r} is not a PCI address; expected for example '0000:05:00.0'")
     return lowered
 
 
 def _port(value: str) -> str:
-    if not _PORT.match(value):
+    if not _PORT.fullmatch(value):
         raise ValueError(f"{value!r} is not a switch port; expected for example '1/1' or '1/1/2'")
     return value
 
@@ -62,6 +67,11 @@ Seconds = Annotated[float, Field(gt=0)]
 TcpPort = Annotated[int, Field(ge=1, le=65535)]
 Ipv4 = IPv4Address
 Ipv4Net = Annotated[IPv4Network, BeforeValidator(_network)]
+LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
+"""A user name that SSH servers take; nothing that a shell or an option parser would read."""
+ImageName = Annotated[str, StringConstraints(pattern=IMAGE)]
+"""A container image as Kubernetes takes it: lower case, without a scheme."""
+ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -79,7 +89,7 @@ class Ssh(Frozen):
     """IPv4 address or DNS name."""
     port: TcpPort = 22
     """Port of the SSH server."""
-    user: str = "root"
+    user: LoginName = "root"
     """Login name; on hosts root, or a user with `sudo -n`."""
     password: SecretRef | None = None
     """Secret with the password of a switch; hosts are reached by key."""

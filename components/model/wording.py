@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, get_args
 from pydantic import BaseModel
 
 from components.model.problem import Json, Place, Problem, SpecPath, render_path
-from components.model.units import DNS_LABEL
+from components.model.units import DNS_LABEL, IMAGE, LOGIN, RELEASE, SecretRef
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -61,6 +61,9 @@ _PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     ),
     r"^[0-9a-f]{64}$": ("a SHA-256 checksum of 64 hexadecimal digits", _no_idea),
     r"^[^/\s]+/[^/\s]+$": ("a text of the form <host>/<rail>, for example gpu01/rail-0", _no_idea),
+    LOGIN: ("a login name of letters, digits, dots, hyphens and underscores", _no_idea),
+    IMAGE: ("an image such as 192.168.100.10:5000/nccl-roce-test:1.0, without a scheme", _no_idea),
+    RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
     r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
 }
 
@@ -130,7 +133,7 @@ def _kind_of(value: object) -> str:
 
 
 def _missing(path: SpecPath, _detail: ErrorDetails, model: type[BaseModel]) -> Problem:
-    owner = _model_at(model, path[:-1])
+    owner = model_at(model, path[:-1])
     doc = _doc_of(owner, str(path[-1]))
     return Problem(
         rule="missing-key",
@@ -141,7 +144,9 @@ def _missing(path: SpecPath, _detail: ErrorDetails, model: type[BaseModel]) -> P
 
 
 def _unknown(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Problem:
-    owner = _model_at(model, path[:-1])
+    owner = model_at(model, path[:-1])
+    if owner is SecretRef:
+        return _open_secret(path)
     known = sorted(owner.model_fields) if owner else []
     hint = did_you_mean(str(path[-1]), known)
     listed = f"; the keys known here are {', '.join(known)}" if known else ""
@@ -184,13 +189,33 @@ def _pattern(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> P
     pattern, value = str(detail.get("ctx", {}).get("pattern", "")), str(detail["input"])
     wanted, mend = _PATTERNS.get(pattern, (f"a text of the form {pattern}", _no_idea))
     better = mend(value)
-    good = bool(better and re.match(pattern, better))
     return Problem(
         rule="malformed",
         what=f'{render_path(path)} is "{show_value(value)}", which is not {wanted}.',
         where=(Place(path, show_value(value)),),
-        fix=f"write {better}." if good else f"write {wanted}.",
+        fix=f"write {better}." if better and re.match(pattern, better) else f"write {wanted}.",
     )
+
+
+def mended(detail: ErrorDetails) -> str | None:
+    """What the user probably meant by a refused text, where that can be said."""
+    value, context = detail["input"], detail.get("ctx", {})
+    if not isinstance(value, str):
+        return None
+    if detail["type"] == "string_pattern_mismatch":
+        pattern = str(context.get("pattern", ""))
+        better = _PATTERNS[pattern][1](value) if pattern in _PATTERNS else ""
+        return better if better and re.match(pattern, better) else None
+    if detail["type"] == "value_error" and value.count("/") == 1:
+        return str(_enclosing(value) or "") or None
+    return None
+
+
+def _enclosing(text: str) -> IPv4Network | None:
+    try:
+        return IPv4Network(text, strict=False)
+    except ValueError:
+        return None
 
 
 def _refused(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
@@ -208,18 +233,18 @@ def _refused(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> P
 def _mended(value: str, reason: str) -> str | None:
     """What the user probably meant, or an example of it."""
     if "switch port" in reason:
-        port = re.search(r"\d+/\d+(/\d+)?$", value)
-        return port[0] if port else None
+        port = re.search(r"[0-9]+/[0-9]+(/[0-9]+)?\s*$", value)
+        return "/".join(str(int(part)) for part in port[0].split("/")) if port else None
     if "PCI address" in reason:
         short = re.fullmatch(r"[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]", value)
         return f"0000:{value.lower()}" if short else None
-    try:
-        return f"the network itself: {IPv4Network(value, strict=False)}"
-    except ValueError:
-        return "a network such as 10.10.111.0/24"
+    network = _enclosing(value)
+    return f"the network itself: {network}" if network else "a network such as 10.10.111.0/24"
 
 
-def _other(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
+def _other(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Problem:
+    if model_at(model, path) is SecretRef:
+        return _open_secret(path)
     return wrong_type(path, detail["input"], _KINDS.get(detail["type"], "another value"))
 
 
@@ -231,6 +256,17 @@ _WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, type[BaseModel]], P
     "value_error": _refused,
     **dict.fromkeys(_BOUNDS, _bound),
 }
+
+
+def _open_secret(path: SpecPath) -> Problem:
+    """A value where the name of a secret belongs; reports get around, so it is not shown."""
+    return Problem(
+        rule="wrong-type",
+        what=f"{render_path(path)} holds a value where the name of a secret is expected.",
+        where=(Place(path, "(not shown)"),),
+        fix="write {secret: NAME} and keep the value encrypted: `pulumi config set --secret "
+        "railyard:NAME`. If it was the real one, change it on the device: it has been readable.",
+    )
 
 
 def find_loose_types(model: type[BaseModel], value: Json) -> tuple[Problem, ...]:
@@ -297,7 +333,8 @@ _SCALARS: Final[tuple[tuple[type, Callable[[Json], bool], str], ...]] = (
 )
 
 
-def _model_at(model: type[BaseModel], path: SpecPath) -> type[BaseModel] | None:
+def model_at(model: type[BaseModel], path: SpecPath) -> type[BaseModel] | None:
+    """The model that describes the mapping at a path, or that the value there should be."""
     current: type[BaseModel] | None = model
     for item in path:
         if current is not None and isinstance(item, str) and item in current.model_fields:

@@ -111,9 +111,11 @@ class _Reader:
         parts = _items(source) if isinstance(source, SequenceNode) else [source]
         for part in parts:
             read = self.read(part, path)
-            if isinstance(read, dict):
-                for key, item in read.items():
-                    value.setdefault(key, item)
+            if not isinstance(read, dict):
+                self._add(path, part, "what `<<` merges is no mapping", "name a mapping's anchor")
+                continue
+            for key, item in read.items():
+                value.setdefault(key, item)
 
     def _duplicate(self, path: SpecPath, first_line: int, line: int) -> None:
         self.problems.append(

@@ -51,12 +51,12 @@ async def run_on_host(
 
     Raises:
         UnreachableError: No session within the deadline, and why.
-        HostKeyError: The host presented another key; nothing was sent.
-        DeviceError: The host refused our key.
+        HostKeyError: The host presented another key, or none is pinned; nothing was sent.
+        DeviceError: The host refused our key, or the secret is no key.
     """
-    trusted = asyncssh.import_known_hosts(
-        f"[{endpoint.address}]:{endpoint.port} {endpoint.host_key}\n"
-    )
+    # As a key and not as a line of known_hosts, whose form of an address depends on the port.
+    trusted = [_pinned_key(endpoint)]
+    client_key = _client_key(endpoint, private_key)
     stranger = _Stranger()
     try:
         async with asyncio.timeout(deadline_s):
@@ -64,9 +64,9 @@ async def run_on_host(
                 endpoint.address,
                 port=endpoint.port,
                 username=endpoint.user,
-                client_keys=[asyncssh.import_private_key(private_key)],
-                known_hosts=trusted,
-                server_host_key_algs=[endpoint.host_key.split()[0]],
+                client_keys=[client_key],
+                known_hosts=(trusted, [], []),
+                server_host_key_algs=[trusted[0].get_algorithm()],
                 config=None,
                 agent_path=None,
                 client_factory=lambda: stranger,
@@ -75,6 +75,27 @@ async def run_on_host(
     except (TimeoutError, OSError, asyncssh.Error) as error:
         raise _explain(endpoint, error, stranger.presented, deadline_s) from error
     return HostAnswer(_text(done.stdout), _text(done.stderr), done.exit_status or 0)
+
+
+def _pinned_key(endpoint: Endpoint) -> asyncssh.SSHKey:
+    try:
+        return asyncssh.import_public_key(endpoint.host_key)
+    except ValueError as error:
+        raise HostKeyError(
+            f"{endpoint.where}: the pinned host key is no public key ({error}); nothing was sent.\n"
+            f"  fix        write the key as `ssh-keyscan -p {endpoint.port} {endpoint.address}`"
+            " prints it after the address"
+        ) from error
+
+
+def _client_key(endpoint: Endpoint, private_key: str) -> asyncssh.SSHKey:
+    try:
+        return asyncssh.import_private_key(private_key)
+    except ValueError as error:
+        raise DeviceError(
+            f"{endpoint.where}: the secret {endpoint.private_key_secret} is no private key without"
+            f" a passphrase in OpenSSH form: {error}. Nothing was sent."
+        ) from error
 
 
 def _changed_key(endpoint: Endpoint, presented: str) -> str:

@@ -45,11 +45,14 @@ def _rules(*edits: tuple[str, str]) -> set[str]:
         ((("priority: 3, traffic_class: 3, dscp: 26", "priority: 4, traffic_class: 4, dscp: 34"),),
          set[str]()),
         ((("lossy_ecn", "lossless"),), set[str]()),
-        # DHCP with a server in each rail.
+        # The one-shot of Onyx makes priority 3 lossless, and no other.
+        ((("priority: 3, traffic_class: 3, dscp: 26", "priority: 4, traffic_class: 4, dscp: 34"),
+          ("lossy_ecn", "lossless")), {"pfc-priority"}),
+        # DHCP is refused as a whole, also with a server in each rail.
         ((("ipam: whereabouts", "ipam: dhcp"),
           ("network: sriov111", "network: sriov111, dhcp_server: 10.10.111.1"),
           ("network: sriov112", "network: sriov112, dhcp_server: 10.10.112.1")),
-         set[str]()),
+         {"dhcp-server"}),
         # A switch port that is written out in full.
         (((" gpu01/rail-0", " {to: gpu01/rail-0, vlan: 111, mtu_bytes: 9216, mode: trunk}"),),
          set[str]()),
@@ -58,6 +61,18 @@ def _rules(*edits: tuple[str, str]) -> set[str]:
         ((("vfs: 8", "vfs: 128"),), {"vf-limit", "subnet-size"}),
         ((("release: 3.9.2504", "release: 3.8.2000"),), set[str]()),
         ((("release: 3.9.2504", "release: 3.8.1999"),), {"onyx-release"}),
+        # A port and a part of it cannot both be there.
+        ((('"1/2"', '"1/1/1"'),), {"port-capability"}),
+        ((('"1/2"', '"1/2/1"'),), set[str]()),
+        # The device plugin's variables are in upper case.
+        ((("resource: sriov_112", "resource: SRIOV_111"),), {"resource-name"}),
+        ((("resource: sriov_112", 'resource: "sriov_112\\n"'),), {"resource-name"}),
+        # The tenth address of the service network is the DNS server's.
+        ((("  version: v", "  service_cidr: 10.43.0.0/28\n  version: v"),), set[str]()),
+        ((("  version: v", "  service_cidr: 10.43.0.0/29\n  version: v"),), {"cluster-networks"}),
+        ((("netdev: enp5s0", 'netdev: "enp5s0\\n"'),), {"netdev-name"}),
+        ((("netdev: enp5s0", "netdev: .."),), {"netdev-name"}),
+        ((("netdev: enp5s0", "netdev: a=b"),), {"netdev-name"}),
         ((("v1.36.3+k3s1", "v1.32.0+k3s2"),), set[str]()),
         ((("v1.36.3+k3s1", "v1.31.9+k3s1"),), {"version-pair"}),
     ],

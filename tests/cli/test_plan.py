@@ -54,3 +54,9 @@ def test_an_unknown_format_is_exit_2(railyard: Call) -> None:
 
 def test_an_unknown_command_is_exit_2(railyard: Call) -> None:
     assert railyard("plam", EXAMPLE).code == 2
+
+
+def test_a_stack_name_that_no_folder_can_have_is_exit_2(railyard: Call) -> None:
+    done = railyard("plan", EXAMPLE, "--stack", "../x")
+    assert (done.code, done.out) == (2, "")
+    assert "'../x' cannot be used" in done.err

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.errors import DeviceError
+from components.errors import DeviceError, UnreachableError
 from components.fabric.device import every_key
 from components.fabric.exchange import Exchange
 from components.fabric.plan import SwitchPlan, plan_fabric
@@ -170,6 +170,29 @@ def test_a_rejected_line_puts_everything_back_and_saves_nothing(
         assert "the previous values were put back" in text
         assert switch.snapshot() == first
     assert switch.stored.saved.ports["1/1"].mtu_bytes == 1500
+
+
+def test_a_lost_session_tells_what_the_switch_had_taken(
+    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: Callable[[str], str] = talk(switch).session.run
+
+    def breaks(line: str) -> str:
+        if line.endswith("qos trust L3"):
+            raise UnreachableError(f"leaf-01: the session ended while `{line}` ran")
+        return run(line)
+
+    exchange = talk(switch)
+    monkeypatch.setattr(exchange.session, "run", breaks)
+    with pytest.raises(UnreachableError) as caught:
+        apply(exchange, DESIRED)
+    text = str(caught.value)
+    assert "the session ended while `interface ethernet 1/1-1/4 qos trust L3` ran" in text
+    assert "not saved" in text
+    assert "interface ethernet 1/1 switchport mode trunk" in text
+    monkeypatch.undo()
+    apply(talk(switch), DESIRED)
+    assert diff_states(talk(switch).read(DESIRED).state, DESIRED) == ()
 
 
 def test_a_full_disk_is_no_success(switch: OnyxSwitch) -> None:

@@ -1,0 +1,81 @@
+"""A valid value in the place of a wrong one, so that the rules can run on the rest of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from components.model.problem import Json, SpecPath
+from components.model.wording import mended, model_at
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_EXAMPLES: Final[tuple[Json, ...]] = (
+    "stand-in",
+    1,
+    "0000:00:00.0",
+    "192.0.2.0/24",
+    "stand-in/stand-in",
+    "0" * 64,
+)
+"""One for each kind of plain value: name, number, PCI address, network, cable, checksum."""
+
+
+def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Json:
+    """Choose a value that the model takes where it refused the user's.
+
+    Args:
+        path: Where the refused value stands, or where one is missing.
+        detail: The refusal.
+        model: The model that refused.
+
+    Returns:
+        The value, or None where there is none as simple as that.
+    """
+    owner, key = model_at(model, path[:-1]), str(path[-1]) if path else ""
+    if owner is None or key not in owner.model_fields:
+        return None
+    choices = _candidates(owner, key, detail)
+    return next((value for value in choices if _takes(owner, key, value)), None)
+
+
+def _candidates(owner: type[BaseModel], key: str, detail: ErrorDetails) -> Iterator[Json]:
+    yield mended(detail)
+    annotation: object = owner.model_fields[key].annotation
+    yield from (choice for choice in get_args(annotation) if isinstance(choice, str))
+    yield from _EXAMPLES
+
+
+def _takes(owner: type[BaseModel], key: str, value: Json) -> bool:
+    try:
+        owner.model_validate({key: value})
+    except ValidationError as error:
+        return value is not None and all(part["loc"][:1] != (key,) for part in error.errors())
+    return value is not None
+
+
+def replace_wrong(
+    value: Json, wrong: frozenset[SpecPath], stand_ins: Mapping[SpecPath, Json]
+) -> Json:
+    """Copy a value without its wrong parts; where there is a stand-in, it takes their place."""
+    return _replaced(value, wrong, stand_ins, ())
+
+
+def _replaced(
+    value: Json, wrong: frozenset[SpecPath], stand_ins: Mapping[SpecPath, Json], path: SpecPath
+) -> Json:
+    if isinstance(value, dict):
+        kept = {
+            key: _replaced(item, wrong, stand_ins, (*path, key))
+            for key, item in value.items()
+            if (*path, key) not in wrong
+        }
+        new = {str(p[-1]): item for p, item in stand_ins.items() if p and p[:-1] == path}
+        return kept | new
+    if isinstance(value, list):
+        # List positions stay, so that the paths of the rest stay true; a wrong item stays wrong.
+        return [_replaced(item, wrong, stand_ins, (*path, i)) for i, item in enumerate(value)]
+    return value

@@ -1,0 +1,103 @@
+"""Reading a host over SSH: against a server in this process, on a port of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import asyncssh
+import asyncssh.connection
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from components.errors import DeviceError, HostKeyError
+from components.remote.host_session import HostAnswer, run_on_host
+from components.remote.step import Endpoint
+
+
+def _new_key() -> asyncssh.SSHKey:
+    text = Ed25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()
+    )
+    return asyncssh.import_private_key(text)
+
+
+HOST_KEY, CLIENT_KEY, OTHER_KEY = _new_key(), _new_key(), _new_key()
+
+
+def _public(key: asyncssh.SSHKey) -> str:
+    return key.export_public_key("openssh").decode().strip()
+
+
+def _private(key: asyncssh.SSHKey) -> str:
+    return key.export_private_key("openssh").decode()
+
+
+def _endpoint(port: int) -> Endpoint:
+    return Endpoint(
+        device="gpu01",
+        kind="host",
+        address="127.0.0.1",
+        port=port,
+        user="nvidia",
+        host_key=_public(HOST_KEY),
+        private_key_secret="ssh_private_key",
+    )
+
+
+def _answer(process: asyncssh.SSHServerProcess[str]) -> None:
+    process.stdout.write("ok")
+    process.exit(0)
+
+
+async def _ask(
+    monkeypatch: pytest.MonkeyPatch, host_key: str = "", *, default_port: bool = False
+) -> HostAnswer:
+    clients = asyncssh.import_authorized_keys(_public(CLIENT_KEY))
+    server = await asyncssh.listen(
+        "127.0.0.1",
+        0,
+        server_host_keys=[HOST_KEY],
+        authorized_client_keys=clients,
+        process_factory=_answer,
+    )
+    try:
+        endpoint = _endpoint(server.get_port())
+        if default_port:
+            # Only root may listen on 22, so this port becomes the one that known_hosts leaves out.
+            monkeypatch.setattr(asyncssh.connection, "DEFAULT_PORT", endpoint.port)
+        if host_key:
+            endpoint = replace(endpoint, host_key=host_key)
+        return await run_on_host(endpoint, _private(CLIENT_KEY), "true", deadline_s=10)
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize("default_port", [False, True])
+def test_pinned_key_is_found_on_every_port(
+    monkeypatch: pytest.MonkeyPatch,
+    default_port: bool,  # noqa: FBT001 - pytest passes parameters by name
+) -> None:
+    answer = asyncio.run(_ask(monkeypatch, default_port=default_port))
+    assert (answer.stdout, answer.exit_status) == ("ok", 0)
+
+
+@pytest.mark.parametrize("comment", ["", " root@gpu01"])
+def test_another_host_key_is_refused_and_named(
+    monkeypatch: pytest.MonkeyPatch, comment: str
+) -> None:
+    with pytest.raises(HostKeyError) as refused:
+        asyncio.run(_ask(monkeypatch, _public(OTHER_KEY) + comment))
+    assert _public(HOST_KEY) in str(refused.value)
+
+
+def test_pin_that_is_no_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HostKeyError, match="is no public key"):
+        asyncio.run(_ask(monkeypatch, "ssh-ed25519 nonsense"))
+
+
+def test_secret_that_is_no_key_is_a_device_error() -> None:
+    with pytest.raises(DeviceError, match="secret ssh_private_key is no private key"):
+        asyncio.run(run_on_host(_endpoint(1), "not a key", "true", deadline_s=1))
