@@ -116,6 +116,19 @@ def test_too_many_vfs_are_refused_with_the_way_out(lab: HostLab, gpu01: HostPlan
     assert "offers 16 VFs, want 64: mlxconfig -d 0000:05:00.0 set SRIOV_EN=1" in answer.stderr
 
 
+def test_a_hosts_file_whose_end_mark_is_gone_is_not_cut_short(
+    lab: HostLab, gpu01: HostPlan
+) -> None:
+    lab.sh(gpu01, "sed -i '/^# railyard .*: end$/d; s/ gpu02$/ gpu03/' /etc/hosts")
+    lab.sh(gpu01, "echo '192.0.2.7 precious' >>/etc/hosts")
+    answer = lab.apply(gpu01)
+    assert answer.exit_status != 0
+    assert "lost one of these two lines" in answer.stderr
+    assert "192.0.2.7 precious" in lab.sh(gpu01, "cat /etc/hosts")
+    lab.sh(gpu01, "sed -i '/^# railyard /,$d' /etc/hosts")
+    assert lab.apply(gpu01).exit_status == 0
+
+
 def test_another_netdev_name_is_refused(lab: HostLab, gpu01: HostPlan) -> None:
     stdin = gpu01.converge.desired.replace("netdev=enp5s0", "netdev=enp5s0np0")
     answer = lab.apply(gpu01, stdin)

@@ -36,6 +36,10 @@ write_hostname() { # NAME, or STORED/RUNNING as it was recorded
 
 write_host_entry() { # NAME ADDRESS|absent
   [ -e /etc/hosts ] || { : >/etc/hosts && chmod 0644 /etc/hosts; }
+  # Without its end our part would reach to the end of the file, and all of that would be deleted.
+  [ "$(grep -c "^$(block_begin)\$" /etc/hosts)" = "$(grep -c "^$(block_end)\$" /etc/hosts)" ] ||
+    fail "the part of /etc/hosts between '$(block_begin)' and '$(block_end)' lost one of these" \
+      'two lines; put it back or delete the part, then run again'
   { block_lines | awk -v name="$1" '$2 != name'
     [ "$2" = absent ] || echo "$2 $1"; } | sort -k 2 >"$work/block"
   sed "/^$(block_begin)\$/,/^$(block_end)\$/d" /etc/hosts >"$work/hosts"
