@@ -73,6 +73,11 @@ class _Onyx(MellanoxMlnxosSSH):
     def _connect_params_dict(self) -> dict[str, object]:
         return {**super()._connect_params_dict(), "transport_factory": _KeyboardFirst}
 
+    def _try_session_preparation(self, force_data: bool = True) -> None:  # noqa: FBT001, FBT002 - netmiko's own signature
+        """Skip netmiko's first return: a switch that already hung up has said why; read that."""
+        del force_data
+        super()._try_session_preparation(force_data=False)
+
     def session_preparation(self) -> None:
         ends_at_s = time.monotonic() + self.conn_timeout
         _read_to_prompt(self, ends_at_s)
