@@ -19,8 +19,12 @@ from lab.plugins.kubernetes.values import JsonMap, as_list, as_map, as_text, dig
 from lab.plugins.kubernetes.wait_for import Readiness, check_all, parse_wait_for
 from lab.plugins.serve import EngineLog
 
+TIMED_OUT = "timed out waiting for the condition"
+CANCELLED = "context canceled"
 FIRST_POLL_S = 0.1
 LONGEST_POLL_S = 1.0
+SETTLE_S = 10.0
+"""How long the Endpoints of a Service must rest (sources.md#the-kubernetes-plugin)."""
 
 
 class InitError(Exception):
@@ -31,6 +35,20 @@ class InitError(Exception):
         super().__init__(message)
         self.live = live
         self.reasons = reasons
+
+
+@dataclass(slots=True)
+class Rest:
+    """Since when something has not changed."""
+
+    version: str = ""
+    since: float = 0.0
+
+    def reached(self, version: str) -> bool:
+        """Says whether a version that exists has been the same for long enough."""
+        if version != self.version:
+            self.version, self.since = version, time.monotonic()
+        return bool(version) and time.monotonic() - self.since >= SETTLE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +71,11 @@ class Awaiter:
         if annotation(inputs, ANNOTATION_SKIP_AWAIT) == "true":
             return live
         deadline = time.monotonic() + timeout_s
-        pause_s, said = FIRST_POLL_S, ""
+        pause_s, said, rest = FIRST_POLL_S, "", Rest()
         while True:
             state = self.judge(served, live)
-            if state.done:
+            over = self.cancelled.is_set() or time.monotonic() > deadline
+            if state.done and (self._is_settled(served, live, rest) or over):
                 return live
             if state.message != said:
                 self.log.info(self.urn, state.message, ephemeral=True)
@@ -90,39 +109,38 @@ class Awaiter:
             now = self._read(served, live)
             if now is None or (uid and dig(now, "metadata", "uid") != uid):
                 return
-            finalizers = [as_text(item) for item in as_list(dig(now, "metadata", "finalizers"))]
-            waiting = Readiness(done=False, message=f"waiting for finalizers {finalizers}")
-            self._stop_if_over(served, now, waiting, deadline)
+            if self.cancelled.is_set() or time.monotonic() > deadline:
+                raise InitError(CANCELLED if self.cancelled.is_set() else TIMED_OUT, now, [])
             self.cancelled.wait(pause_s)
             pause_s = min(pause_s * 1.5, LONGEST_POLL_S)
 
-    def complaints(self, served: ServedKind, live: JsonMap, first: str) -> list[str]:
-        """Collects what the cluster says about an object and the pods that it owns."""
-        found = [first, *readiness.problems_of(live)]
+    def complaints(self, served: ServedKind, live: JsonMap) -> list[str]:
+        """Collects what is missing on an object and on the pods that it owns."""
+        kind = (served.gvk.group, served.gvk.kind)
+        found = readiness.complaints_of(served.gvk, live)
         selector = readiness.selector_of(live)
-        if selector and served.gvk.is_built_in:
+        if selector and kind in readiness.ASKS_PODS:
             path = f"/api/v1/namespaces/{namespace_of(live)}/pods"
             pods = self.client.request("GET", path, query={"labelSelector": selector})
             for pod in as_list(pods.get("items")):
-                pod_name = as_text(dig(pod, "metadata", "name"))
-                found += [
-                    f"[Pod {pod_name}]: {text}" for text in readiness.problems_of(as_map(pod))
-                ]
-        return [text for text in dict.fromkeys(found) if text]
+                found += readiness.pod_complaints(as_map(pod))
+        return list(dict.fromkeys(found))
 
     def _stop_if_over(
         self, served: ServedKind, live: JsonMap, state: Readiness, deadline: float
     ) -> None:
-        name = name_of(live)
+        name, kind = name_of(live), (served.gvk.group, served.gvk.kind)
+        if not (state.failed or self.cancelled.is_set() or time.monotonic() > deadline):
+            return
+        by_name = kind in readiness.NAMED_IN_ERRORS and not annotation(live, ANNOTATION_WAIT_FOR)
         if state.failed:
             message = f"Resource '{name}' was created but failed to initialize"
         elif self.cancelled.is_set():
-            message = f'Resource operation was cancelled for "{name}"'
-        elif time.monotonic() > deadline:
-            message = f"'{name}' timed out waiting to be Ready"
+            named = f'Resource operation was cancelled for "{name}"'
+            message = named if by_name else CANCELLED
         else:
-            return
-        raise InitError(message, live, self.complaints(served, live, state.message))
+            message = f"'{name}' timed out waiting to be Ready" if by_name else TIMED_OUT
+        raise InitError(message, live, self.complaints(served, live) if by_name else [])
 
     def _read(self, served: ServedKind, live: JsonMap) -> JsonMap | None:
         try:
@@ -144,15 +162,25 @@ class Awaiter:
         pending = dig(live, "status", "phase") == "Pending"
         return readiness.READY if waits and pending else state
 
+    def _is_settled(self, served: ServedKind, live: JsonMap, rest: Rest) -> bool:
+        if served.gvk.kind != "Service" or annotation(live, ANNOTATION_WAIT_FOR):
+            return True
+        if not readiness.needs_endpoints(live):
+            return True
+        found = self._endpoints_of(live)
+        return rest.reached(as_text(dig(found, "metadata", "resourceVersion")))
+
     def _endpoints(self, live: JsonMap) -> Readiness:
-        path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace_of(live)}/endpointslices"
-        query = {"labelSelector": f"kubernetes.io/service-name={name_of(live)}"}
-        for item in as_list(self.client.request("GET", path, query=query).get("items")):
-            for endpoint in as_list(dig(item, "endpoints")):
-                if dig(endpoint, "conditions", "ready") is not False:
-                    return readiness.READY
-        return Readiness(
-            done=False,
-            message="Service does not target any Pods. Selected Pods may not be ready, "
-            "or field '.spec.selector' may not match labels on any Pods",
-        )
+        """Only pods that are not ready hold a Service up; no pods at all do not."""
+        subsets = as_list(self._endpoints_of(live).get("subsets"))
+        pending = any(as_list(dig(subset, "notReadyAddresses")) for subset in subsets)
+        return Readiness(not pending, "[1/3] Finding Pods to direct traffic to")
+
+    def _endpoints_of(self, live: JsonMap) -> JsonMap:
+        path = f"/api/v1/namespaces/{namespace_of(live)}/endpoints/{name_of(live)}"
+        try:
+            return self.client.request("GET", path)
+        except ApiError as error:
+            if error.is_not_found:
+                return {}
+            raise

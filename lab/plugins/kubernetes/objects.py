@@ -281,7 +281,7 @@ class Objects:
         now = self._awaiter.judge(served, live)
         if now.done:
             return
-        reasons = self._awaiter.complaints(served, live, now.message)
+        reasons = self._awaiter.complaints(served, live)
         message = f"Resource '{name_of(live)}' was created but failed to initialize"
         raise InitFailedError(message, resource_id, state, reasons, shown)
 

@@ -13,6 +13,10 @@ from lab.plugins.kubernetes.wait_for import Readiness
 
 READY = Readiness(done=True)
 DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
+NO_PODS = (
+    "Service does not target any Pods. Selected Pods may not be ready, "
+    "or field '.spec.selector' may not match labels on any Pods"
+)
 
 
 def judge(gvk: Gvk, obj: JsonMap) -> Readiness | None:
@@ -25,7 +29,7 @@ def needs_endpoints(obj: JsonMap) -> bool:
     """Says whether a Service is ready only once it has pods behind it."""
     spec = as_map(obj.get("spec"))
     no_address = spec.get("clusterIP") == "None" or spec.get("type") == "ExternalName"
-    return bool(as_map(spec.get("selector"))) and not no_address
+    return obj.get("apiVersion") == "v1" and bool(as_map(spec.get("selector"))) and not no_address
 
 
 def selector_of(obj: JsonMap) -> str:
@@ -34,19 +38,37 @@ def selector_of(obj: JsonMap) -> str:
     return ",".join(f"{key}={as_text(value)}" for key, value in sorted(labels.items()))
 
 
-def problems_of(obj: JsonMap) -> list[str]:
-    """Returns what an object's own conditions complain about."""
-    found: list[str] = []
-    for entry in as_list(dig(obj, "status", "conditions")):
-        message = as_text(dig(entry, "message"))
-        if as_text(dig(entry, "status")) == "False" and message:
-            found.append(f"[{as_text(dig(entry, 'reason'))}] {message}")
-    for entry in as_list(dig(obj, "status", "containerStatuses")):
-        waiting = as_map(dig(entry, "state", "waiting"))
-        if waiting:
-            text = f"{as_text(waiting.get('reason'))} {as_text(waiting.get('message'))}".strip()
-            found.append(f"containers with unready status: [{as_text(dig(entry, 'name'))}] {text}")
-    return found
+def complaints_of(gvk: Gvk, obj: JsonMap) -> list[str]:
+    """Returns what the plugin says is still missing on an object that it waited for.
+
+    The plugin hides why a pod is not scheduled: it counts that as progress, not as a problem.
+    """
+    rule = _COMPLAINTS.get((gvk.group, gvk.kind))
+    return rule(obj) if rule else []
+
+
+def pod_complaints(pod: JsonMap) -> list[str]:
+    """Returns what a pod's first condition that is not met complains about, or nothing."""
+    if not _is_true(pod, "PodScheduled"):
+        return []
+    kind = "Ready" if _is_true(pod, "Initialized") else "Initialized"
+    unmet = _condition(pod, kind)
+    if not unmet or unmet.get("status") == "True" or dig(pod, "status", "phase") == "Succeeded":
+        return []
+    said = as_text(unmet.get("message")) if unmet.get("reason") else ""
+    errors = [_container_error(item) for item in as_list(dig(pod, "status", "containerStatuses"))]
+    text = said + "\n".join(error for error in errors if error)
+    name = as_text(dig(pod, "metadata", "name"))
+    namespace = as_text(dig(pod, "metadata", "namespace"))
+    full = name if namespace in ("", "default") else f"{namespace}/{name}"
+    return [f"[Pod {full}]: {text}"] if text else []
+
+
+def _container_error(status: Json) -> str:
+    waiting = as_map(dig(status, "state", "waiting"))
+    if dig(status, "ready") is True or not waiting or waiting["reason"] == "ContainerCreating":
+        return ""
+    return f"[{as_text(waiting.get('reason'))}] {as_text(waiting.get('message'))}"
 
 
 def _condition(obj: JsonMap, kind: str) -> JsonMap:
@@ -121,7 +143,10 @@ def _service(obj: JsonMap) -> Readiness:
     if dig(obj, "spec", "type") != "LoadBalancer":
         return READY
     has_address = bool(as_list(dig(obj, "status", "loadBalancer", "ingress")))
-    return Readiness(has_address, "Service was not allocated an IP address")
+    return Readiness(
+        has_address,
+        "Service was not allocated an IP address; does your cloud provider support this?",
+    )
 
 
 def _phase_in(*phases: Json) -> Callable[[JsonMap], Readiness]:
@@ -148,6 +173,58 @@ _RULES: dict[tuple[str, str], Callable[[JsonMap], Readiness]] = {
     ("", "PersistentVolumeClaim"): _phase_in("Bound"),
     ("", "ResourceQuota"): _resource_quota,
 }
+
+
+def _deployment_complaints(obj: JsonMap) -> list[str]:
+    unmet = [_condition(obj, kind) for kind in ("Progressing", "Available")]
+    found = [
+        f"[{as_text(one.get('reason'))}] {as_text(one.get('message'))}"
+        for one in unmet
+        if one and one.get("status") != "True"
+    ]
+    first = dig(obj, "metadata", "annotations", DEPLOYMENT_REVISION) == "1"
+    rolled = first or _condition(obj, "Progressing").get("reason") == "NewReplicaSetAvailable"
+    if not _is_true(obj, "Available"):
+        found.append("Minimum number of live Pods was not attained")
+    elif first or not rolled:
+        found.append("Minimum number of Pods to consider the application live was not attained")
+    else:
+        found.append(
+            "Attempted to roll forward to new ReplicaSet, "
+            "but minimum number of Pods did not become live"
+        )
+    return found
+
+
+def _stateful_set_complaints(obj: JsonMap) -> list[str]:
+    ready = as_int(dig(obj, "status", "readyReplicas"))
+    return [f"{ready} out of {_replicas(obj)} replicas succeeded readiness checks"]
+
+
+def _job_complaints(obj: JsonMap) -> list[str]:
+    state = _job(obj)
+    return [state.message] if state.failed else []
+
+
+def _service_complaints(obj: JsonMap) -> list[str]:
+    found: list[str] = [NO_PODS] if needs_endpoints(obj) else []
+    address = _service(obj)
+    return found if address.done else [*found, address.message]
+
+
+_COMPLAINTS: dict[tuple[str, str], Callable[[JsonMap], list[str]]] = {
+    ("apps", "Deployment"): _deployment_complaints,
+    ("apps", "StatefulSet"): _stateful_set_complaints,
+    ("batch", "Job"): _job_complaints,
+    ("", "Pod"): pod_complaints,
+    ("", "Service"): _service_complaints,
+}
+
+# Only these say which object they gave up on; the others end with the words of client-go.
+NAMED_IN_ERRORS = frozenset(_COMPLAINTS)
+
+# Of these, the pods are asked too.
+ASKS_PODS = frozenset({("apps", "Deployment"), ("apps", "StatefulSet"), ("batch", "Job")})
 
 # Only these are looked at again when state is refreshed.
 READ_AGAIN = frozenset(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lab.plugins.kubernetes.client import ApiError, Client
-from lab.plugins.kubernetes.values import JsonMap, dig
+from lab.plugins.kubernetes.values import JsonMap, as_map, dig
 from tests.contract.kubernetes.protocol import Handle, InitFailed, PluginError, PluginProcess
 
 pytestmark = pytest.mark.cluster
@@ -71,7 +71,10 @@ def test_a_timeout_keeps_the_half_made_object_and_the_next_update_completes_it(
         handle.create(too_big, timeout_s=2)
     half = caught.value.resource
     assert half.id == f"{namespace}/app"
-    assert any("Insufficient cpu" in reason for reason in caught.value.reasons)
+    assert caught.value.reasons[1:] == [
+        "[MinimumReplicasUnavailable] Deployment does not have minimum availability.",
+        "Minimum number of live Pods was not attained",
+    ]  # and not a word about the pods that fit on no node
     with pytest.raises(InitFailed):
         handle.refresh(half)  # it still is not ready, and a refresh says so
     done = handle.update(half, deployment(namespace), timeout_s=60)
@@ -89,7 +92,7 @@ def test_the_timeout_annotation_counts_and_skip_await_returns_at_once(
     with pytest.raises(PluginError, match="object is being deleted"):
         handle.create(deployment(namespace))  # the price of not waiting for the end
     soon = annotated(config_map(namespace), timeout="1", wait_for="jsonpath={.data.never}")
-    with pytest.raises(InitFailed, match="timed out"):
+    with pytest.raises(InitFailed, match="timed out waiting for the condition"):
         Handle(plugin, "kubernetes:core/v1:ConfigMap").create(soon)
     assert time.monotonic() - started < 10
 
@@ -147,19 +150,72 @@ def test_a_job_and_a_pod_complete(plugin: PluginProcess, namespace: str) -> None
     assert dig(alive.state, "status", "phase") == "Running"
 
 
-def test_a_service_waits_for_pods_behind_it(plugin: PluginProcess, namespace: str) -> None:
-    handle = Handle(plugin, "kubernetes:core/v1:Service")
-    service: JsonMap = {
+def service(namespace: str) -> JsonMap:
+    return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "svc", "namespace": namespace},
         "spec": {"ports": [{"port": 80}], "selector": {"app": "app"}},
     }
+
+
+def pod_on_no_node(cluster: Client, namespace: str, *, ready: bool) -> None:
+    """Makes a pod that no kubelet answers for, or changes whether it says to be ready."""
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    pod: JsonMap = {
+        "metadata": {"name": "pod", "labels": {"app": "app"}},
+        "spec": {"nodeName": "nowhere", "containers": [{"name": "c", "image": "lab/none:1"}]},
+    }
+    if not ready:
+        cluster.request("POST", pods, body=pod)
+    address = "192.0.2.1"  # nothing connects to it; Endpoints refuse loopback addresses
+    status: JsonMap = {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": str(ready)}],
+    }
+    cluster.request(
+        "PATCH",
+        f"{pods}/pod/status",
+        body={"status": status},
+        content_type="application/merge-patch+json",
+    )
+
+
+def test_a_service_waits_for_unready_pods_behind_it(
+    plugin: PluginProcess, cluster: Client, namespace: str
+) -> None:
+    handle = Handle(plugin, "kubernetes:core/v1:Service")
+    pod_on_no_node(cluster, namespace, ready=False)
     with pytest.raises(InitFailed) as caught:
-        handle.create(service, timeout_s=1)
+        handle.create(service(namespace), timeout_s=3)
     assert any("does not target any Pods" in reason for reason in caught.value.reasons)
-    Handle(plugin, DEPLOYMENT).create(deployment(namespace))
-    handle.update(caught.value.resource, service, timeout_s=20)
+    pod_on_no_node(cluster, namespace, ready=True)
+    handle.update(caught.value.resource, service(namespace), timeout_s=20)
+
+
+def test_a_service_does_not_wait_for_pods_that_do_not_exist(
+    plugin: PluginProcess, namespace: str
+) -> None:
+    made = Handle(plugin, "kubernetes:core/v1:Service").create(service(namespace), timeout_s=1)
+    assert dig(made.state, "spec", "clusterIP")
+
+
+def test_a_daemon_set_gives_up_with_the_words_of_the_client_library(
+    plugin: PluginProcess, namespace: str
+) -> None:
+    template = as_map(as_map(deployment(namespace, cpu="100000")["spec"])["template"])
+    wanted: JsonMap = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "ds", "namespace": namespace},
+        "spec": {"selector": {"matchLabels": {"app": "app"}}, "template": template},
+    }
+    with pytest.raises(InitFailed) as caught:
+        Handle(plugin, "kubernetes:apps/v1:DaemonSet").create(wanted, timeout_s=1)
+    assert len(caught.value.reasons) == 1
+    assert caught.value.reasons[0].endswith("timed out waiting for the condition")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +264,7 @@ def test_a_stuck_finalizer_is_an_error_after_the_deadline(
     stuck = config_map(namespace, a="1")
     stuck["metadata"] = {"name": "cm", "namespace": namespace, "finalizers": ["lab/hold"]}
     made = handle.create(stuck)
-    with pytest.raises(PluginError, match="timed out"):
+    with pytest.raises(PluginError, match="timed out waiting for the condition"):
         handle.delete(made, timeout_s=1)
     cluster.request(
         "PATCH",

@@ -138,6 +138,39 @@ def test_a_failed_job_is_final() -> None:
     assert state.message == "[Backoff] limit"
 
 
+def pod(*conditions: JsonMap, waiting: JsonMap | None = None) -> JsonMap:
+    state: JsonMap = {"waiting": waiting} if waiting else {}
+    statuses: list[Json] = [{"name": "c", "ready": False, "state": state}]
+    status: JsonMap = {"conditions": [*conditions], "containerStatuses": statuses}
+    return {"metadata": {"name": "p", "namespace": "n"}, "status": status}
+
+
+SCHEDULED: JsonMap = {"type": "PodScheduled", "status": "True"}
+INITIALIZED: JsonMap = {"type": "Initialized", "status": "True"}
+NOT_READY: JsonMap = {"type": "Ready", "status": "False", "reason": "R", "message": "unready: [c]"}
+PULL: JsonMap = {"reason": "ImagePullBackOff", "message": "Back-off"}
+
+
+@pytest.mark.parametrize(
+    ("obj", "said"),
+    [
+        (pod({"type": "PodScheduled", "status": "False", "reason": "U", "message": "m"}), []),
+        (pod(SCHEDULED), []),
+        (
+            pod(SCHEDULED, INITIALIZED, NOT_READY, waiting=PULL),
+            ["[Pod n/p]: unready: [c][ImagePullBackOff] Back-off"],
+        ),
+        (
+            pod(SCHEDULED, INITIALIZED, NOT_READY, waiting={"reason": "ContainerCreating"}),
+            ["[Pod n/p]: unready: [c]"],
+        ),
+        (pod(SCHEDULED, INITIALIZED, {"type": "Ready", "status": "True"}), []),
+    ],
+)
+def test_what_a_pod_complains_about(obj: JsonMap, said: list[str]) -> None:
+    assert readiness.pod_complaints(obj) == said
+
+
 def test_nobody_waits_for_custom_resources_and_config_maps() -> None:
     assert readiness.judge(Gvk("", "v1", "ConfigMap"), {}) is None
     assert readiness.judge(Gvk("nvidia.com", "v1", "ClusterPolicy"), {}) is None
