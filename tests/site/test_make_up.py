@@ -45,10 +45,10 @@ PROBES: Final = (
     "nccl-all-reduce",
 )
 POINTS: Final = (
-    Point("leaf-01-apply", 0.7),
-    Point("gpu01-host", 0.8),
-    Point("mgmt01-k3s", 2.0),
-    Point("gpu-operator", 0.8),
+    Point("leaf-01-apply", 0.2),
+    Point("gpu01-host", 0.2),
+    Point("mgmt01-k3s", 1.5),
+    Point("gpu-operator", 0.2),
     Point("acceptance-evidence", 4.0),
 )
 """In the middle of each: the switch's dialogue, a host's script, the K3s installation, the helm
