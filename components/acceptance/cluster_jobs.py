@@ -102,8 +102,8 @@ class KubernetesApi:
             raise DeviceError(f"the cluster has no {path}: is the operator of its kind there?")
 
     def delete(self, path: str) -> None:
-        """Delete one object with what it owns."""
-        self._call("DELETE", f"{path}?propagationPolicy=Background")
+        """Delete one object; it stays until all that it owns is gone."""
+        self._call("DELETE", f"{path}?propagationPolicy=Foreground")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,27 +159,27 @@ def run_probe(
             ran = replace(ran, reason=_why_waiting(api, objects))
     except DeviceError as error:
         ran = ProbeRun("", ended=False, succeeded=False, reason=str(error))
-    left = _clean(api, objects)
+    left = _clean(api, objects, clock)
     return replace(ran, reason="; ".join(filter(None, (ran.reason, *left))))
 
 
-def _clean(api: Api, objects: Sequence[Body]) -> list[str]:
+def _clean(api: Api, objects: Sequence[Body], clock: Callable[[], float]) -> list[str]:
     """Delete what was created, all of it, and name what could not be deleted."""
     left: list[str] = []
     for body in reversed(objects):
         try:
-            api.delete(_path(body))
+            _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
         except DeviceError as error:
             left.append(f"{body['metadata']['name']} is left on the cluster: {error}")
     return left
 
 
 def _remove(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]) -> None:
-    """Delete what a killed run left behind, and wait until it is gone."""
+    """Delete an object and wait until it is gone, with its pods and the jobs that it owns."""
     api.delete(_path(body))
     while api.get(_path(body)) is not None:
         if clock() >= deadline:
-            raise DeviceError(f"{body['metadata']['name']} of an earlier run does not go away")
+            raise DeviceError(f"{body['metadata']['name']} was deleted and does not go away")
         _pause()
 
 

@@ -111,7 +111,15 @@ def test_leftovers_that_do_not_go_away_are_named(cluster: FakeCluster) -> None:
     cluster.slow_to_go = 1000
     ran = run_on(cluster)
     assert (ran.ended, ran.succeeded) == (False, False)
-    assert ran.reason == "perftest-rail-0-gpu01-gpu02-s-7 of an earlier run does not go away"
+    stuck = "perftest-rail-0-gpu01-gpu02-s-7 was deleted and does not go away"
+    assert ran.reason.startswith(stuck)
+
+
+def test_nothing_is_still_going_away_when_a_probe_has_ended(cluster: FakeCluster) -> None:
+    cluster.slow_to_go = 3
+    ran = run_on(cluster, probe=-1)
+    assert (ran.succeeded, ran.reason) == (True, "")
+    assert cluster.objects == {}
 
 
 def test_a_refused_object_is_a_reason_and_no_crash(cluster: FakeCluster) -> None:
@@ -161,7 +169,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         self._answer(201 if self.path == "/jobs" else 404, "{}")
 
     def do_DELETE(self) -> None:
-        self._answer(200 if "propagationPolicy=Background" in self.path else 400, "{}")
+        self._answer(200 if "propagationPolicy=Foreground" in self.path else 400, "{}")
 
     def _answer(self, status: int, text: str) -> None:
         self.send_response(status)
