@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up down clean test check fast format goldens
+.PHONY: stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -27,6 +27,9 @@ clean: down ## stop the lab and forget its state and the stack's
 test: setup ## the whole suite, as CI runs it
 	@$(PY) -m lab.suite
 
+stories: setup ## the other examples, each from `make up` to `destroy`; slow, and not part of `make test`
+	@.venv/bin/pytest -q -m story tests/site
+
 check: ## format, lint, types, import contracts, fast tests
 	@bash lab/bootstrap.sh
 	@.venv/bin/ruff format --check .
@@ -36,11 +39,11 @@ check: ## format, lint, types, import contracts, fast tests
 	@$(MAKE) --no-print-directory fast
 
 fast: ## tests that need neither lab, engine nor cluster
-	@.venv/bin/pytest -q -m "not lab and not engine and not cluster and not site"
+	@.venv/bin/pytest -q -m "not lab and not engine and not cluster and not site and not story"
 
 format: ## format and mend what ruff can mend
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
 
 goldens: ## write the golden files again; read the diff before you commit it
-	@RAILYARD_GOLDENS=1 .venv/bin/pytest -q -m "not lab and not engine and not cluster and not site" tests
+	@RAILYARD_GOLDENS=1 .venv/bin/pytest -q -m "not lab and not engine and not cluster and not site and not story" tests

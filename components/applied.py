@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Final, cast
+
+INSTANCE_STEP: Final = "-await"
+"""How the name of the step ends that awaits a cloud instance and prints its facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,15 @@ class Applied:
     """Resource name to what it last applied; empty on a new stack."""
 
     steps: Mapping[str, AppliedStep] = field(default_factory=dict[str, AppliedStep])
+
+    @property
+    def instances(self) -> Mapping[str, Mapping[str, str]]:
+        """Cloud instance to its recorded facts: what the step that awaits it printed."""
+        found: dict[str, Mapping[str, str]] = {}
+        for name, step in self.steps.items():
+            if name.endswith(INSTANCE_STEP) and step.stdout.strip():
+                found[name.removesuffix(INSTANCE_STEP)] = json.loads(step.stdout)
+        return found
 
     def step(self, name: str) -> AppliedStep | None:
         """The recorded step, or None where it was never applied."""

@@ -26,7 +26,9 @@ COMMANDS: Final = {
     "judge": "components.cli_judge",
     "schema": "components.cli_schema",
     "lab": "components.cli_lab",
+    "payload": "components.cli_payload",
     "device": "components.cli_device",
+    "cloud": "components.cli_cloud",
 }
 """Name of a command to the module that has its `app`. A new command is one line here."""
 

@@ -14,7 +14,7 @@ from components.acceptance.judge import judge_evidence
 from components.acceptance.report.text import render_table
 from components.acceptance.run import collect_evidence, parse_accept_request, secrets_from
 from components.acceptance.verdict import EXIT_CODES
-from components.cli_stack import UPDATE_DEADLINE_S, run_pulumi
+from components.cli_stack import UPDATE_DEADLINE_S, config_flags, run_pulumi
 
 app = typer.Typer(add_completion=False)
 
@@ -46,8 +46,9 @@ def _accept_stack(stack: str) -> None:
     """Prove the path again as it is now: nothing is repaired before."""
     before = latest_evidence(stack)
     targets = ["--target", "**acceptance-evidence", "--target", "**acceptance-gate"]
+    flags = ["--yes", "--skip-preview", "--non-interactive", "--stack", stack, *config_flags(stack)]
     done = run_pulumi(
-        ["up", "--yes", "--skip-preview", "--non-interactive", "--stack", stack, *targets],
+        ["up", *flags, *targets],
         environment={"RAILYARD_ACCEPT": "always"},
         deadline_s=UPDATE_DEADLINE_S,
     )

@@ -1,4 +1,4 @@
-"""`railyard device baseline|apply|restore`: what the switch steps of an update call."""
+"""`railyard device …`: what the switch and reboot steps of an update call."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from components.fabric.device import (
     run_observe,
     run_restore,
 )
+from components.hypervisor.reboot import run_reboot
 
 app = typer.Typer(no_args_is_help=True, help="Inner commands of an update: one device each.")
 
@@ -25,6 +26,7 @@ _VERBS: Final[dict[str, Callable[[str, Mapping[str, str]], str]]] = {
     "apply": run_apply,
     "restore": run_restore,
     "observe": run_observe,
+    "reboot": run_reboot,
 }
 
 

@@ -23,8 +23,8 @@ def drift(
 ) -> None:
     """Read all devices and compare: 0 clean, 3 drift, 4 somebody could not be read."""
     loaded = load_stack(stack)
-    facts = observe_site(loaded.plan, loaded.secrets)
-    drifts = judge_drift(loaded.plan, loaded.applied, facts)
+    plan, applied, secrets = loaded.plan, loaded.applied, loaded.secrets
+    drifts = judge_drift(plan, applied, observe_site(plan, secrets, applied))
     code = drift_exit_code(drifts)
     if output == "json":
         body = {"stack": stack, "exit_code": code, "devices": to_json(drifts)}

@@ -1,4 +1,4 @@
-"""`railyard judge nccl|perftest FILE`: a verdict for any log."""
+"""`railyard judge nccl|perftest|deepspeed|training FILE`: a verdict for any log."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from typing import Annotated, Literal
 
 import typer
 
-from components.acceptance.judge_log import LogVerdict, judge_nccl_text, judge_perftest_text
+from components.acceptance.judge_log import (
+    LogVerdict,
+    NcclAsked,
+    judge_deepspeed_text,
+    judge_nccl_text,
+    judge_perftest_text,
+    judge_training_text,
+)
 from components.errors import UsageError
 from components.plan_json import to_json
 
-app = typer.Typer(no_args_is_help=True, help="Judge a log of nccl-tests or perftest.")
+app = typer.Typer(
+    no_args_is_help=True, help="Judge a log of NCCL, perftest, DeepSpeed or training."
+)
 
 Log = Annotated[Path, typer.Argument(help="the log; - for standard input")]
 Format = Annotated[Literal["text", "json"], typer.Option("--format")]
@@ -46,10 +55,15 @@ def nccl(
     min_busbw: Annotated[
         float | None, typer.Option(help="least bus bandwidth in GB/s, rows of 1 GiB and more")
     ] = None,
+    must: Annotated[
+        list[str] | None,
+        typer.Option(help="also: version=2.19, topology=NCCL_TOPO_FILE, hcas=8, gdr; repeatable"),
+    ] = None,
     output: Format = "text",
 ) -> None:
     """Judge the log of an NCCL program: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_nccl_text(_read(file), expect, min_busbw), output)
+    asked = NcclAsked.of(must or ())
+    _tell(judge_nccl_text(_read(file), expect, min_busbw, asked), output)
 
 
 @app.command()
@@ -63,3 +77,28 @@ def perftest(
 ) -> None:
     """Judge the log of a perftest client: 0 good, 1 failed, 4 cannot be judged."""
     _tell(judge_perftest_text(_read(file), expect, min_gbit), output)
+
+
+@app.command()
+def deepspeed(
+    file: Log,
+    min_gbit: Annotated[
+        float | None, typer.Option(help="least bus bandwidth of the largest message in Gbit/s")
+    ] = None,
+    output: Format = "text",
+) -> None:
+    """Judge the log of DeepSpeed's all_reduce.py: 0 good, 1 failed, 4 cannot be judged."""
+    _tell(judge_deepspeed_text(_read(file), min_gbit), output)
+
+
+@app.command()
+def training(
+    file: Log,
+    ranks: Annotated[int | None, typer.Option(help="ranks that must have taken part")] = None,
+    min_images: Annotated[
+        float | None, typer.Option(help="least images per second, all ranks together")
+    ] = None,
+    output: Format = "text",
+) -> None:
+    """Judge the log of tf_cnn_benchmarks or Horovod: 0 good, 1 failed, 4 cannot be judged."""
+    _tell(judge_training_text(_read(file), ranks, min_images), output)

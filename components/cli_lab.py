@@ -42,6 +42,8 @@ def fault(
 
     leaf-01: mtu PORT BYTES, trust PORT L2, link-down PORT on|off.
     Hosts: vfs-lost, qos-lost, mtu NETDEV BYTES, link-down NETDEV on|off, ssh-refused on|off.
+    ESXi hosts: kernel OPTION VALUE, vmx VM KEY VALUE|unset, vm-power VM on|off, lockdown on|off.
+    A word that is none of them gets the whole list of that device.
     """
     answer = _ask(stack, {"op": "fault", "device": device, "args": change})
     typer.echo(answer.get("text") or f"{device}: {' '.join(change)}")

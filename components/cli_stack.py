@@ -14,12 +14,19 @@ from typing import Final, cast
 from components.applied import Applied, applied_from_export
 from components.checks.site import check_config_value
 from components.errors import UsageError
+from components.model.cluster import ClusterSpec
 from components.model.problem import Json
 from components.planning import ClusterPlan, make_plan
 
 PULUMI_DEADLINE_S: Final = 120
 UPDATE_DEADLINE_S: Final = 3600
 PREFIX: Final = "railyard:"
+CONFIG_FILE: Final = "RAILYARD_CONFIG_FILE"
+"""Environment variable: the stack's configuration, where it lies outside of the program's folder.
+
+The lab's environment file of an example sets it. It counts for the stack that the file is named
+after (`Pulumi.STACK.yaml`), and for no other.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,7 @@ class Stack:
     """One stack as its file and its state describe it."""
 
     name: str
+    spec: ClusterSpec
     plan: ClusterPlan
     applied: Applied
     secrets: Mapping[str, str]
@@ -68,6 +76,19 @@ def run_pulumi(
     )
 
 
+def config_file(stack: str) -> Path:
+    """The file that holds a stack's configuration, whether or not it exists."""
+    beside = Path(f"Pulumi.{stack}.yaml")
+    named = Path(os.environ.get(CONFIG_FILE, beside))
+    return named if named.name == beside.name else beside
+
+
+def config_flags(stack: str) -> list[str]:
+    """What a `pulumi` command needs to find the configuration of this stack."""
+    file = config_file(stack)
+    return [] if file == Path(file.name) else ["--config-file", str(file)]
+
+
 def load_stack(name: str) -> Stack:
     """Read a stack's configuration and recorded state; nothing is contacted.
 
@@ -75,13 +96,14 @@ def load_stack(name: str) -> Stack:
         UsageError: The stack does not exist.
         SpecError: Its file is wrong.
     """
-    text = pulumi(["config", "--stack", name, "--show-secrets", "--json"])
+    flags = config_flags(name)
+    text = pulumi(["config", "--stack", name, "--show-secrets", "--json", *flags])
     config = cast("dict[str, dict[str, object]]", json.loads(text))
     entry = config.get(f"{PREFIX}cluster", {})
     value = entry.get("objectValue")
     if value is None and isinstance(entry.get("value"), str):
         value = json.loads(cast("str", entry["value"]))
-    source = Path(f"Pulumi.{name}.yaml")
+    source = config_file(name)
     checked = check_config_value(cast("Json", value), source if source.is_file() else None)
     spec = checked.spec_or_raise()
     secrets = {
@@ -90,4 +112,4 @@ def load_stack(name: str) -> Stack:
         if key.startswith(PREFIX) and key != f"{PREFIX}cluster"
     }
     applied = applied_from_export(pulumi(["stack", "export", "--stack", name, "--show-secrets"]))
-    return Stack(name, make_plan(spec, name), applied, secrets)
+    return Stack(name, spec, make_plan(spec, name), applied, secrets)

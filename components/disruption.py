@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from components.drift import DeviceDrift, Facts
 from components.fabric.drivers import DRIVERS
 from components.fabric.state import SwitchState, diff_states
+from components.hosts.state import HostState
+from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.planning import ClusterPlan
 from components.remote.difference import Difference
@@ -23,18 +25,26 @@ def disruptions_refused(
     Only what was observed can be judged: with `railyard:observe: never` an interruption cannot be
     told from a first setting, so every such difference to the last applied state counts.
     """
-    if spec.disruption.ports == "allow":
-        return ()
-    changing = {drift.device for drift in drifts if drift.edited or drift.differences}
     refused: list[str] = []
+    if spec.disruption.ports == "deny":
+        refused += _flapping(plan, drifts, facts)
+    if spec.disruption.reboots == "deny":
+        seen = {name: fact for name, fact in facts.items() if isinstance(fact, HostState)}
+        refused += reboots_refused(plan.hypervisors, seen)
+    return tuple(refused)
+
+
+def _flapping(
+    plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
+) -> Iterator[str]:
+    changing = {drift.device for drift in drifts if drift.edited or drift.differences}
     for switch in plan.switches:
         seen = facts.get(switch.name)
         if switch.name not in changing or not isinstance(seen, SwitchState):
             continue
         pending = diff_states(seen, switch.desired)
         flapping = [change for change in pending if DRIVERS[switch.os].interrupts(change)]
-        refused += [_refusal(switch.name, change) for change in flapping]
-    return tuple(refused)
+        yield from (_refusal(switch.name, change) for change in flapping)
 
 
 def _refusal(device: str, change: Difference) -> str:

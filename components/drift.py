@@ -14,10 +14,11 @@ from typing import cast
 from components.applied import Applied, AppliedStep
 from components.fabric.state import SwitchState
 from components.fabric.state import diff_states as diff_switches
-from components.hosts.plan import applied_state
 from components.hosts.state import HostState, parse_state
-from components.hosts.state import diff_states as diff_hosts
+from components.hosts.state import diff_states as diff_settings
+from components.hosts.watched import Watched
 from components.remote.difference import Difference
+from components.remote.placeholder import matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,6 @@ def _applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
     return SwitchState.model_validate(request["desired"]), note if isinstance(note, str) else ""
 
 
-def applied_host(step: AppliedStep) -> tuple[HostState, str]:
-    """Read the settings and the repair note out of a host step's recorded stdin."""
-    return applied_state(step.stdin), parse_state(step.stdin).values.get("repair", "")
-
-
 def drift_of_switch(
     device: str, step: str, desired: SwitchState, applied: Applied, facts: Facts
 ) -> DeviceDrift:
@@ -82,17 +78,16 @@ def drift_of_switch(
     return _drift(device, step, facts, found, edited=was != desired, note=note)
 
 
-def drift_of_host(
-    device: str, step: str, desired: HostState, applied: Applied, facts: Facts
-) -> DeviceDrift:
-    """Compare one host with what was last applied to it."""
-    recorded = applied.step(step)
+def drift_of_step(watched: Watched, applied: Applied, facts: Facts) -> DeviceDrift:
+    """Compare what a watched step left behind with what is there."""
+    recorded = applied.step(watched.step.name)
     if recorded is None or not recorded.stdin:
-        return _drift(device, step, facts, (), edited=True, note=None)
-    was, note = applied_host(recorded)
-    found = diff_hosts(facts, was) if isinstance(facts, HostState) else ()
-    edited = dict(was.values) != dict(desired.values)
-    return _drift(device, step, facts, found, edited=edited, note=note)
+        return _drift(watched.device, watched.step.name, facts, (), edited=True, note=None)
+    was = watched.settings_in(recorded.stdin)
+    note = parse_state(recorded.stdin).values.get("repair", "")
+    found = diff_settings(facts, was) if isinstance(facts, HostState) else ()
+    edited = not matches(watched.desired.render(), was.render())
+    return _drift(watched.device, watched.step.name, facts, found, edited=edited, note=note)
 
 
 def _drift(

@@ -6,7 +6,7 @@ stage ends in one gate resource: depending on a gate is one edge, whatever stand
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -22,8 +22,30 @@ class FabricReady:
 
 
 @dataclass(frozen=True, slots=True)
+class HypervisorsReady:
+    """All ESXi hosts run as planned, and their virtual machines are powered on."""
+
+    gate: pulumi.Resource
+
+
+@dataclass(frozen=True, slots=True)
+class InstancesReady:
+    """All cloud instances run and answer SSH with the key that was pinned."""
+
+    gate: pulumi.Resource
+    facts: Mapping[str, pulumi.Output[str]]
+    """Instance to a JSON object of texts: `public_ip`, `private_ip`, `host_key`."""
+    machines: Mapping[str, pulumi.Resource]
+    """Instance to its resource: steps on it are deleted with it."""
+
+
+Underlay = FabricReady | HypervisorsReady | InstancesReady
+"""What hosts stand on: cabled switches, hypervisors, or a cloud."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostsReady:
-    """All hosts are as planned; the fabric was before them."""
+    """All hosts are as planned; what they stand on was before them."""
 
     gate: pulumi.Resource
 
@@ -60,6 +82,13 @@ class JobsReady:
 
     gate: pulumi.Resource
     access: ClusterAccess
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadReady:
+    """Containers run on all workers and reach each other by SSH; there is no Kubernetes."""
+
+    gate: pulumi.Resource
 
 
 @dataclass(frozen=True, slots=True)

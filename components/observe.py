@@ -5,38 +5,60 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+from components.applied import Applied
+from components.cloud.observe import CloudFacts, observe_cloud, silent_instances
 from components.drift import Facts, Unreachable
 from components.errors import DeviceError, HostKeyError
 from components.fabric.device import observe_switch
 from components.fabric.plan import SwitchPlan
-from components.hosts.plan import HostPlan, observe_script
 from components.hosts.state import parse_state
+from components.hosts.watched import Watched
+from components.hypervisor.access import explain_refusal
 from components.planning import ClusterPlan
 from components.remote.host_session import OBSERVE_DEADLINE_S, run_on_host
-from components.remote.script import render_remote_command
+from components.remote.script import render_step_command
+from components.remote.step import Endpoint
+from components.seen import Seen
 
 
-def observe_site(plan: ClusterPlan, secrets: Mapping[str, str]) -> dict[str, Facts]:
-    """Look at every switch and host at once.
+def observe_site(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:
+    """Look at the cloud, then at every switch and every watched device at once.
 
     Args:
         plan: What is wanted, and how each device is reached.
         secrets: Secret name to value.
+        applied: What was last applied: it says where the instances of a cloud are.
 
     Returns:
-        Device name to what was seen, or to why nothing was seen.
+        What was seen, or why nothing was seen; nobody looks at an instance that is gone or
+        stopped.
     """
+    cloud = observe_cloud(plan.cloud, applied, secrets) if plan.cloud else Seen().cloud
     # The caller may stand in an event loop of its own (the Pulumi program does).
     with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(lambda: asyncio.run(_observe_all(plan, secrets))).result()
+        looking = _observe_all(plan, secrets, applied, cloud)
+        return Seen(pool.submit(asyncio.run, looking).result(), cloud)
 
 
-async def _observe_all(plan: ClusterPlan, secrets: Mapping[str, str]) -> dict[str, Facts]:
+async def _observe_all(
+    plan: ClusterPlan,
+    secrets: Mapping[str, str],
+    applied: Applied,
+    cloud: CloudFacts,
+) -> dict[str, Facts]:
+    silent = silent_instances(plan.cloud, cloud) if plan.cloud else frozenset[str]()
     switches = [asyncio.to_thread(_switch, switch, secrets) for switch in plan.switches]
-    hosts = [_host(host, secrets) for host in plan.hosts]
-    facts = await asyncio.gather(*switches, *hosts)
-    names = [switch.name for switch in plan.switches] + [host.name for host in plan.hosts]
+    there = [each.known(applied.instances) for each in plan.watched]
+    there = [
+        each
+        for each in there
+        if each.step.endpoint.reachable and each.step.endpoint.device not in silent
+    ]
+    watched = [_watched(each, secrets) for each in there]
+    facts = await asyncio.gather(*switches, *watched)
+    names = [switch.name for switch in plan.switches] + [each.device for each in there]
     return dict(zip(names, facts, strict=True))
 
 
@@ -48,28 +70,31 @@ def _switch(switch: SwitchPlan, secrets: Mapping[str, str]) -> Facts:
         return Unreachable(str(error), isinstance(error, HostKeyError))
 
 
-async def _host(host: HostPlan, secrets: Mapping[str, str]) -> Facts:
+async def _watched(watched: Watched, secrets: Mapping[str, str]) -> Facts:
+    endpoint = watched.step.endpoint
     try:
         answer = await run_on_host(
-            host.endpoint,
-            secrets.get(host.endpoint.private_key_secret or "", ""),
-            render_remote_command(observe_script(), OBSERVE_DEADLINE_S),
-            stdin=host.desired.render(),
+            endpoint,
+            secrets.get(endpoint.private_key_secret or "", ""),
+            render_step_command(
+                replace(watched.step, deadline_s=OBSERVE_DEADLINE_S), watched.observe
+            ),
+            stdin=watched.desired.render(),
             deadline_s=OBSERVE_DEADLINE_S,
         )
         if answer.exit_status != 0:
-            return Unreachable(_refusal(host, answer.stderr, answer.exit_status))
+            return Unreachable(_refusal(endpoint, answer.stderr, answer.exit_status))
         return parse_state(answer.stdout)
     except DeviceError as error:
-        return Unreachable(str(error), isinstance(error, HostKeyError))
+        words = explain_refusal(error) if watched.step.dialect == "ash" else str(error)
+        return Unreachable(words, isinstance(error, HostKeyError))
 
 
-def _refusal(host: HostPlan, stderr: str, status: int) -> str:
+def _refusal(endpoint: Endpoint, stderr: str, status: int) -> str:
     if "sudo" in stderr and "password" in stderr:
-        user = host.endpoint.user
         return (
-            f"{host.endpoint.where} wants a password for sudo. Add as root, with visudo:\n"
-            f"          {user} ALL=(root) NOPASSWD: ALL"
+            f"{endpoint.where} wants a password for sudo. Add as root, with visudo:\n"
+            f"          {endpoint.user} ALL=(root) NOPASSWD: ALL"
         )
     last = stderr.strip().splitlines()[-1:] or ["no error text"]
-    return f"{host.endpoint.where}: observing ended with status {status}: {last[0]}"
+    return f"{endpoint.where}: observing ended with status {status}: {last[0]}"

@@ -7,20 +7,37 @@ sees resources of a run that was killed (docs/decisions/0004).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from threading import Event
+from typing import Final, cast
 
 import pulumi
 
 from components.applied import Applied, applied_from_outputs
 
+ATTEMPTS: Final = 5
+"""How often the state is read; a file backend may be writing it at that moment."""
+WRITING: Final = "failed to load checkpoint"
+PAUSE_S: Final = 0.2
+
+
+def _read(name: str, attempts: int) -> object:
+    """Ask the engine; the file backend empties the state's file before it writes it anew."""
+    try:
+        invoked = pulumi.runtime.invoke(
+            "pulumi:pulumi:readStackResourceOutputs", {"stackName": name}
+        )
+        return cast("object", invoked.value)
+    except Exception as error:  # the SDK raises plain exceptions
+        if attempts <= 1 or WRITING not in str(error):
+            raise
+    Event().wait(PAUSE_S)
+    return _read(name, attempts - 1)
+
 
 def read_own_state() -> Applied:
     """Read the recorded inputs and outputs of every resource of this stack."""
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
-    answer = cast(
-        "object",
-        pulumi.runtime.invoke("pulumi:pulumi:readStackResourceOutputs", {"stackName": name}).value,
-    )
+    answer = _read(name, ATTEMPTS)
     if not isinstance(answer, Mapping):
         return applied_from_outputs(None)
     return applied_from_outputs(cast("Mapping[str, object]", answer).get("outputs"))

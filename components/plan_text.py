@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import yaml
 
+from components.cloud.calls import list_calls
 from components.fabric.plan import render_first_commands
 from components.kubernetes.manifest import Manifest
 from components.plan_json import to_json
@@ -20,10 +21,10 @@ def render_plan(plan: ClusterPlan) -> str:
 
 def _lines(plan: ClusterPlan) -> Iterator[str]:
     yield f"# Plan of {plan.name}, stack {plan.stack}, digest {plan.digest}"
+    yield from _cloud(plan)
     yield from _switches(plan)
     shown: set[str] = set()
-    steps = [step for host in plan.hosts for step in host.steps]
-    steps += plan.kubernetes.steps
+    steps = plan.steps
     for step in steps:
         yield from _step(step, shown)
     for chart in plan.operators.charts:
@@ -34,6 +35,14 @@ def _lines(plan: ClusterPlan) -> Iterator[str]:
             yield from _manifest(manifest)
     yield from _acceptance(plan)
     yield from _not_undone(steps)
+
+
+def _cloud(plan: ClusterPlan) -> Iterator[str]:
+    for call in list_calls(plan.cloud, {}) if plan.cloud else ():
+        undo = f"; destroy: railyard cloud {call.delete}" if call.delete else ""
+        yield f"\n## Cloud step {call.step}: railyard cloud {call.verb}{undo}"
+        yield "# stdin:"
+        yield call.stdin.rstrip("\n")
 
 
 def _switches(plan: ClusterPlan) -> Iterator[str]:
@@ -78,15 +87,15 @@ def _acceptance(plan: ClusterPlan) -> Iterator[str]:
     yield "\n## Acceptance"
     for probe in plan.acceptance.probes:
         yield f"# {probe.probe.name} on {', '.join(probe.probe.nodes)}:"
-        yield " ".join(probe.job.command)
-        for body in probe.job.objects:
+        yield " ".join(probe.command)
+        for body in probe.job.objects if probe.job else ():
             yield "---"
             yield _yaml(body)
     yield "# Floors:"
     yield _yaml(plan.acceptance.limits.model_dump(mode="json"))
 
 
-def _not_undone(steps: list[RemoteStep]) -> Iterator[str]:
+def _not_undone(steps: tuple[RemoteStep, ...]) -> Iterator[str]:
     yield "\n## What destroy leaves"
     for step in steps:
         if step.why_no_undo:

@@ -9,16 +9,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
+from components.cloud.plan import CloudPlan, plan_cloud
 from components.errors import UsageError
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.hosts.plan import HostPlan, plan_hosts
+from components.hosts.watched import Watched
+from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.jobs.plan import JobsPlan, plan_jobs
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.operators.plan import OperatorsPlan, plan_operators
+from components.payload.plan import PayloadPlan, plan_payload
 from components.plan_json import to_json
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
+from components.remote.step import RemoteStep
 
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What the scripts on the hosts take, and at most what Pulumi takes."""
@@ -30,13 +35,39 @@ class ClusterPlan:
 
     name: str
     stack: str
+    cloud: CloudPlan | None
     switches: tuple[SwitchPlan, ...]
+    hypervisors: tuple[HypervisorPlan, ...]
     hosts: tuple[HostPlan, ...]
-    kubernetes: KubernetesPlan
+    payload: PayloadPlan | None
+    kubernetes: KubernetesPlan | None
     operators: OperatorsPlan
     pod_network: PodNetworkPlan
     jobs: JobsPlan
     acceptance: AcceptancePlan
+
+    @property
+    def watched(self) -> tuple[Watched, ...]:
+        """Every step whose device is looked at for drift."""
+        return (
+            *(hypervisor.watched for hypervisor in self.hypervisors),
+            *(host.watched for host in self.hosts),
+            *(proof for host in self.hosts if (proof := host.watched_verify)),
+            *(self.payload.watched if self.payload else ()),
+            *(self.kubernetes.watched if self.kubernetes else ()),
+        )
+
+    @property
+    def steps(self) -> tuple[RemoteStep, ...]:
+        """Every step on a host, in an order in which they may run."""
+        return (
+            *(step for each in self.hypervisors for step in (each.converge, each.reboot.step)),
+            *(step for host in self.hosts for step in host.steps),
+            *(each.firmware_reboot.step for each in self.hypervisors if each.firmware_reboot),
+            *(host.verify for host in self.hosts if host.verify),
+            *(self.payload.steps if self.payload else ()),
+            *(self.kubernetes.steps if self.kubernetes else ()),
+        )
 
     @property
     def digest(self) -> str:
@@ -64,8 +95,11 @@ def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
     return ClusterPlan(
         name=spec.name,
         stack=stack,
+        cloud=plan_cloud(spec),
         switches=plan_fabric(spec),
+        hypervisors=plan_hypervisors(spec, stack),
         hosts=plan_hosts(spec, stack),
+        payload=plan_payload(spec, stack),
         kubernetes=plan_kubernetes(spec, stack),
         operators=plan_operators(spec),
         pod_network=plan_pod_network(spec),

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 from components.acceptance.report.text import PASSED_LINE
 from components.applied import Applied, AppliedStep
-from components.drift import DeviceDrift, Facts, drift_of_host, drift_of_switch
+from components.cloud.observe import cloud_drift, with_generations
+from components.drift import DeviceDrift, Facts, drift_of_step, drift_of_switch
 from components.fabric.state import SwitchState, diff_states
 from components.kubernetes.kubeconfig import renewal_note
 from components.planning import ClusterPlan
-from components.remote.script import render_remote_command
+from components.remote.placeholder import matches
+from components.remote.script import render_step_command
 from components.remote.step import REPAIR_LINE, RemoteStep
+from components.seen import Seen
 
 EVIDENCE_STEP: Final = "acceptance-evidence"
 VERDICT_STEP: Final = "acceptance-gate"
@@ -31,37 +34,44 @@ class Intentions:
     """Step name to repair note."""
     run: int
     """Number of the acceptance run; unchanged when nothing asks for another proof."""
+    plan: ClusterPlan
+    """The plan, with another generation of each cloud object that was found gone."""
 
 
-def judge_drift(
-    plan: ClusterPlan, applied: Applied, facts: Mapping[str, Facts]
-) -> tuple[DeviceDrift, ...]:
-    """Compare every device of the plan with what was last applied to it."""
+def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[DeviceDrift, ...]:
+    """Compare every device and cloud object of the plan with what was last applied to it."""
+    objects = cloud_drift(plan.cloud, applied, seen.cloud) if plan.cloud else ()
     switches = tuple(
-        drift_of_switch(switch.name, switch.step, switch.desired, applied, facts.get(switch.name))
+        drift_of_switch(
+            switch.name, switch.step, switch.desired, applied, seen.devices.get(switch.name)
+        )
         for switch in plan.switches
     )
-    hosts = tuple(
-        drift_of_host(host.name, host.steps[0].name, host.desired, applied, facts.get(host.name))
-        for host in plan.hosts
+    steps = tuple(
+        drift_of_step(watched.known(applied.instances), applied, seen.devices.get(watched.device))
+        for watched in plan.watched
     )
-    return switches + hosts
+    return (*(each.drift for each in objects), *switches, *steps)
 
 
 def intend(
     plan: ClusterPlan,
     applied: Applied,
-    facts: Mapping[str, Facts],
+    seen: Seen,
     accept: Literal["changed", "always"],
 ) -> Intentions:
-    """Decide the repair notes and the acceptance run of this update."""
-    drifts = judge_drift(plan, applied, facts)
+    """Decide the repair notes, the acceptance run, and what is made anew in this update."""
+    if plan.cloud:
+        objects = cloud_drift(plan.cloud, applied, seen.cloud)
+        plan = replace(plan, cloud=with_generations(plan.cloud, objects))
+    drifts = judge_drift(plan, applied, seen)
     notes = {drift.step: drift.note for drift in drifts if drift.note}
-    access = plan.kubernetes.access.name
-    if note := _access_note(applied.step(access)):
-        notes[access] = note
+    access = plan.kubernetes.access if plan.kubernetes else None
+    if access is not None and (note := _access_note(applied.step(access.name))):
+        notes[access.name] = note
     touched = any(drift.differences or drift.edited for drift in drifts)
-    return Intentions(drifts, notes, _run_number(plan, applied, touched=touched, accept=accept))
+    run = _run_number(plan, applied, touched=touched, accept=accept)
+    return Intentions(drifts, notes, run, plan)
 
 
 def _access_note(access: AppliedStep | None) -> str:
@@ -122,11 +132,13 @@ def refusals(
 ) -> tuple[str, ...]:
     """Why this update must not start: named before anything is touched."""
     addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
-    addresses |= {host.name: host.endpoint.where for host in plan.hosts}
-    steps = [step for host in plan.hosts for step in host.steps] + [*plan.kubernetes.steps]
+    addresses |= {
+        each.device: each.step.endpoint.known(applied.instances).where for each in plan.watched
+    }
+    steps = [step.known(applied.instances) for step in plan.steps]
     pending = {step.endpoint.device for step in steps if _is_pending(step, applied)}
     return tuple(
-        _refusal(drift, addresses[drift.device])
+        _refusal(drift, addresses.get(drift.device, plan.cloud.api.endpoint if plan.cloud else ""))
         for drift in drifts
         if drift.unreachable is not None
         and (drift.edited or drift.stranger or drift.device in pending)
@@ -136,10 +148,10 @@ def refusals(
 def _is_pending(step: RemoteStep, applied: Applied) -> bool:
     """Whether this update would run the step; a changed secret is seen by the engine alone."""
     recorded = applied.step(step.name)
-    if recorded is None or recorded.create != render_remote_command(step.apply, step.deadline_s):
+    if recorded is None or recorded.create != render_step_command(step, step.apply):
         return True
     stdin, _, _ = recorded.stdin.partition(REPAIR_LINE)
-    return step.secret_stdin is None and stdin != step.desired
+    return step.secret_stdin is None and not matches(step.desired, stdin)
 
 
 def _refusal(drift: DeviceDrift, where: str) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from components.errors import RailyardError
+from lab.hosts.host import LabHost
 from lab.hosts.lab_file import LabFile, load_lab_file
 from lab.hosts.machine_room import Lab
 from lab.hosts.namespace import check_prerequisites
@@ -78,10 +79,15 @@ async def serve(lab_file: LabFile) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     lab = Lab(lab_file)
     servers: list[asyncio.Server] = []
+
+    async def attend(host: LabHost) -> None:
+        servers.append(await listen(lab, host.control_socket))
+
+    lab.attend = attend
     try:
         # The hosts' own sockets first: what their units start at boot may ask the lab.
         for host in lab.hosts.values():
-            servers.append(await listen(lab, host.control_socket))  # noqa: PERF401 - one after another, so that `finally` sees each
+            await attend(host)
         await lab.start()
         servers.append(await listen(lab, lab_file.control_socket))
         print(f"lab {lab_file.stack} is up", flush=True)

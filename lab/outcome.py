@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -12,23 +13,49 @@ from rich.table import Table
 from components.acceptance.archive import latest_evidence, run_folder
 from components.acceptance.judge import judge_evidence
 from components.acceptance.report.text import render_table
+from components.model.cluster import ClusterSpec
+from components.model.instances import crusoe_of
 from lab.update_events import Update
 
-STAGES: Final = (
-    "fabric",
-    "hosts",
-    "kubernetes",
-    "operators",
-    "pod_network",
-    "jobs",
-    "acceptance",
-)
+CLUSTER: Final = ("kubernetes", "operators", "pod_network", "jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a site consists of, as far as its outcome is told."""
+
+    stages: tuple[str, ...]
+    """In the order in which they are reached."""
+    fault: str
+    """Arguments of `railyard lab fault` that are worth trying."""
+
+
+def outline_of(spec: ClusterSpec) -> Outline:
+    """The stages that a site has, and a fault that shows drift on it."""
+    parts = (
+        ("cloud", crusoe_of(spec) is not None),
+        ("fabric", bool(spec.switches)),
+        ("hypervisor", bool(spec.hypervisors)),
+        ("hosts", bool(spec.hosts)),
+        ("payload", spec.containers is not None),
+        *((stage, spec.kubernetes is not None) for stage in CLUSTER),
+        ("acceptance", True),
+    )
+    stages = tuple(stage for stage, there in parts if there)
+    if not spec.switches:
+        return Outline(stages, f"cloud gone {spec.hosts[0].name}")
+    switch = spec.switches[0]
+    return Outline(stages, f"{switch.name} mtu {next(iter(switch.ports))} 1500")
+
+
 console = Console(highlight=False)
 
 
-def print_outcome(update: Update, stack: str, env_file: Path, seconds: float) -> None:
+def print_outcome(
+    update: Update, stack: str, env_file: Path, seconds: float, outline: Outline
+) -> None:
     """Print the tables; a person at 2 a.m. reads the last lines first."""
-    console.print(_stages(update))
+    console.print(_stages(update, outline.stages))
     evidence = latest_evidence(stack)
     if not _reached(update, "acceptance"):
         print("acceptance did not run: the path is not proven as it is now")
@@ -44,17 +71,18 @@ def print_outcome(update: Update, stack: str, env_file: Path, seconds: float) ->
         return
     what = f"{update.changed} resources changed" if update.changed else "nothing changed"
     print(f"\nGood after {seconds:.0f} s: {what}.")
-    _print_next_steps(stack, env_file)
+    _print_next_steps(stack, env_file, outline.fault)
 
 
-def _print_next_steps(stack: str, env_file: Path) -> None:
+def _print_next_steps(stack: str, env_file: Path, example: str) -> None:
     config = env_file.with_name(f"Pulumi.{stack}.yaml")
     flags = f"-s {stack}" + (f" --config-file {config}" if config.exists() else "")
     fault = f"railyard lab fault --stack {stack}" if config.exists() else "railyard lab fault"
     print(f"next:   . {env_file}")
     print(f"        pulumi preview {flags}   # quiet: nothing to do")
-    print(f"        {fault} leaf-01 mtu 1/2 1500   # then preview again: see the drift")
-    print(f"        railyard drift {stack}; railyard report {stack}; make down")
+    print(f"        {fault} {example}   # then preview again: see the drift")
+    down = f"make down SITE=examples/{stack}" if config.exists() else "make down"
+    print(f"        railyard drift {stack}; railyard report {stack}; {down}")
 
 
 def _reached(update: Update, stage: str) -> bool:
@@ -62,14 +90,15 @@ def _reached(update: Update, stage: str) -> bool:
     return sum(update.changes.get(stage, Counter[str]()).values()) > 0
 
 
-def _stages(update: Update) -> Table:
+def _stages(update: Update, stages: tuple[str, ...]) -> Table:
     table = Table(title=None, box=None, pad_edge=False)
     for name in ("stage", "changed", "unchanged", "state"):
         table.add_column(name)
-    for stage in STAGES:
+    for stage in stages:
         counts = update.changes.get(stage)
         if counts is None or not _reached(update, stage):
-            table.add_row(stage, "-", "-", "not reached")
+            # An update that ended well reached them all: an operator may have done it before.
+            table.add_row(stage, "-", "-", "nothing to do" if update.succeeded else "not reached")
             continue
         changed = ", ".join(f"{count} {verb}" for verb, count in counts.items() if verb != "same")
         state = "FAILED" if counts.get("failed") else "ready"

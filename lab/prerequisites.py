@@ -13,6 +13,11 @@ from typing import Final
 APT_DEADLINE_S: Final = 600
 
 
+def find_haproxy() -> str | None:
+    """Path of HAProxy: the balancer of a site runs it, and K3s' shared port in the lab."""
+    return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/sbin")
+
+
 def missing_packages() -> list[str]:
     """Debian names of what the lab needs and this machine lacks."""
     missing: list[str] = []
@@ -20,6 +25,10 @@ def missing_packages() -> list[str]:
         missing.append("bubblewrap")
     if not ctypes.util.find_library("fuse"):
         missing.append("libfuse2")
+    if not shutil.which("busybox"):
+        missing.append("busybox")
+    if find_haproxy() is None:
+        missing.append("haproxy")
     return missing
 
 
@@ -39,7 +48,7 @@ def main() -> int:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         print(f"railyard: the lab needs {', '.join(missing)}. Run: {line}", file=sys.stderr)
         return 2
-    print(f"railyard: installing {', '.join(missing)} (isolation and /sys of the lab's hosts)")
+    print(f"railyard: installing {', '.join(missing)} (isolation, /sys and balancers of the lab)")
     for command in (["apt-get", "update"], ["apt-get", "install", "-y", *missing]):
         done = subprocess.run(
             command,

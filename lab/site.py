@@ -19,8 +19,21 @@ import yaml
 
 from components.errors import UsageError
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Nic
-from lab.hosts.lab_file import LabFile
+from components.model.hosts import Host, Nic
+from components.model.hypervisors import Hypervisor, VirtualMachine
+from components.model.instances import crusoe_of
+from components.remote.placeholder import has_placeholder
+from lab.cloud.adapters import adapters
+from lab.cloud.crusoe.model import CrusoeConfig
+from lab.hosts.lab_file import CloudLab, LabFile
+from lab.hypervisors.config import (
+    EsxiConfig,
+    EsxiPciDevice,
+    EsxiVmConfig,
+    gpu_device,
+    management_nic,
+    nic_device,
+)
 from lab.keys import client_key, host_key
 from lab.views import HostConfig, NicConfig, SwitchConfig
 
@@ -31,7 +44,17 @@ SSH_PORT: Final = 2222
 DEV_STACK: Final = "dev"
 DEV_EXAMPLE: Final = "dgx-roce"
 SWITCH_PASSWORD: Final = "railyard-lab-admin"  # noqa: S105 - public on purpose: loopback only
-CHART: Final = "lab/cluster/charts/gpu-operator"
+CHARTS: Final = {
+    "gpu": "lab/cluster/charts/gpu-operator",
+    "network": "lab/cluster/charts/network-operator",
+    "gpu_device_plugin": "lab/cluster/charts/nvidia-device-plugin",
+}
+"""Operator of the site file to its simulated chart."""
+CLOUD_ACCESS: Final = "railyard-lab"
+CLOUD_SECRET: Final = "cmFpbHlhcmQtbGFiLXB1YmxpYy1zZWNyZXQta2V5LTAx"  # noqa: S105 - public on purpose
+"""A key of the form that Crusoe gives out: 32 bytes in base64, for loopback only."""
+CLOUD_PORT: Final = 8088
+"""Where the lab's cloud answers, on the third address of the block."""
 MIRROR: Final = "/opt/railyard-mirror"
 """Where a lab host finds the K3s artefact: the local mirror of the pinned source."""
 DEV_BLOCK: Final = 41
@@ -89,18 +112,37 @@ def overlay(document: Document, stack: str, artefact: Mapping[str, str]) -> Docu
         _relocate(switch, f"{block}.{5 + number}", stack)
     for number, host in enumerate(_items(site, "hosts")):
         _relocate(host, f"{block}.{10 + number}", stack)
-    kubernetes = cast("Document", site["kubernetes"])
-    kubernetes["source"] = {
-        "binary": f"{MIRROR}/k3s",
-        "binary_sha256": artefact["k3s"],
-        "install_script": f"{MIRROR}/install.sh",
-        "install_script_sha256": artefact["install.sh"],
-    }
-    gpu = cast("Document", cast("Document", site.get("operators", {})).get("gpu", {}))
-    if gpu:
-        chart = load_document(Path(__file__).parents[1] / CHART / "Chart.yaml")
-        gpu["chart"] = {"chart": f"./{CHART}", "version": chart["version"]}
+    environment = cast("Document", site["environment"])
+    for number, hypervisor in enumerate(_items(environment, "hypervisors")):
+        _relocate(hypervisor, f"{block}.{30 + number}", stack)
+    _relocate_cloud(environment, block, stack)
+    kubernetes = cast("Document", site.get("kubernetes", {}))
+    if "source" in kubernetes:
+        kubernetes["source"] = {
+            "binary": f"{MIRROR}/k3s",
+            "binary_sha256": artefact["k3s"],
+            "install_script": f"{MIRROR}/install.sh",
+            "install_script_sha256": artefact["install.sh"],
+        }
+    _replace_charts(cast("Document", site.get("operators", {})))
     return site
+
+
+def _relocate_cloud(environment: Document, block: str, stack: str) -> None:
+    instances = cast("Document", environment.get("instances", {}))
+    if instances.get("kind") == "crusoe":
+        instances["endpoint"] = f"http://{block}.3:{CLOUD_PORT}/v1"
+        instances["ssh_public_key"] = client_key(stack).public_openssh
+        instances["ssh_port"] = SSH_PORT
+        instances["vpc_cidr"] = instances["subnet_cidr"] = f"{block}.0/24"
+
+
+def _replace_charts(operators: Document) -> None:
+    for name, folder in CHARTS.items():
+        if name in operators:
+            chart = load_document(Path(__file__).parents[1] / folder / "Chart.yaml")
+            operator = cast("Document", operators[name])
+            operator["chart"] = {"chart": f"./{folder}", "version": chart["version"]}
 
 
 def _nic(number: int, nic: Nic) -> NicConfig:
@@ -129,16 +171,8 @@ def _cables(spec: ClusterSpec, switch: int) -> dict[str, tuple[str, str]]:
     return cables
 
 
-def lab_file(spec: ClusterSpec, stack: str, places: tuple[Path, Path, Path]) -> LabFile:
-    """The lab that plays a relocated site.
-
-    Args:
-        spec: The site after `overlay`.
-        stack: Name of the stack.
-        places: Project folder, cache folder, and the Python that runs the lab.
-    """
-    project, cache, python = places
-    switches = tuple(
+def _switches(spec: ClusterSpec, stack: str) -> tuple[SwitchConfig, ...]:
+    return tuple(
         SwitchConfig(
             name=switch.name,
             os=switch.os,
@@ -152,7 +186,12 @@ def lab_file(spec: ClusterSpec, stack: str, places: tuple[Path, Path, Path]) -> 
         )
         for number, switch in enumerate(spec.switches)
     )
-    hosts = tuple(
+
+
+def _hosts(spec: ClusterSpec, stack: str) -> tuple[HostConfig, ...]:
+    guests = {vm.name for item in spec.hypervisors for vm in item.vms}
+    rate = spec.cloud.fabric.rate_gbit_s if spec.cloud else 0
+    return tuple(
         HostConfig(
             name=host.name,
             address=host.ssh.address,
@@ -162,10 +201,82 @@ def lab_file(spec: ClusterSpec, stack: str, places: tuple[Path, Path, Path]) -> 
             host_key_seed=f"{stack}/{host.name}",
             gpus=host.gpus,
             nics=tuple(_nic(number, nic) for number, nic in enumerate(host.nics)),
+            hcas=adapters(host.hcas, rate),
+            topology_file=_topology_file(spec, host),
+            guest=host.name in guests,
         )
         for host in spec.hosts
+        if not has_placeholder(host.ssh.address)
     )
-    return LabFile(stack, project / ".lab" / stack, cache, project, python, switches, hosts)
+
+
+def _topology_file(spec: ClusterSpec, host: Host) -> str | None:
+    """The image of a cloud brings the file that the site's jobs ask for."""
+    asked = spec.jobs.topology_file
+    return asked.host_path if asked and host.hcas else None
+
+
+def lab_file(spec: ClusterSpec, stack: str, places: tuple[Path, Path, Path]) -> LabFile:
+    """The lab that plays a relocated site.
+
+    Args:
+        spec: The site after `overlay`.
+        stack: Name of the stack.
+        places: Project folder, cache folder, and the Python that runs the lab.
+    """
+    project, cache, python = places
+    return LabFile(
+        stack,
+        project / ".lab" / stack,
+        cache,
+        project,
+        python,
+        _switches(spec, stack),
+        _hosts(spec, stack),
+        tuple(_hypervisor(spec, item, stack) for item in spec.hypervisors),
+        _cloud(spec, stack),
+    )
+
+
+def _cloud(spec: ClusterSpec, stack: str) -> CloudLab | None:
+    provision = crusoe_of(spec)
+    if provision is None:
+        return None
+    block = block_of(stack)
+    api = CrusoeConfig(
+        address=f"{block}.3",
+        port=CLOUD_PORT,
+        project=provision.project,
+        location=provision.location,
+        access_key=CLOUD_ACCESS,
+        secret_key=CLOUD_SECRET,
+        public_ips=tuple(f"{block}.{number}" for number in range(100, 140)),
+        private_ips=tuple(f"{block}.{number}" for number in range(180, 220)),
+    )
+    return CloudLab(api, provision.ssh_user, provision.ssh_port)
+
+
+def _hypervisor(spec: ClusterSpec, item: Hypervisor, stack: str) -> EsxiConfig:
+    return EsxiConfig(
+        name=item.name,
+        address=item.ssh.address,
+        port=item.ssh.port,
+        user=item.ssh.user,
+        authorized_key=client_key(stack).public_openssh,
+        host_key_seed=f"{stack}/{item.name}",
+        release=item.release,
+        devices=(management_nic(), *(each for vm in item.vms for each in _passed(spec, vm))),
+        vms=tuple(
+            EsxiVmConfig(vm.name, vm.memory_mib, vm.gpu, vm.nic, guest=vm.name) for vm in item.vms
+        ),
+    )
+
+
+def _passed(spec: ClusterSpec, vm: VirtualMachine) -> tuple[EsxiPciDevice, EsxiPciDevice]:
+    """The two devices of a virtual machine, on one NUMA node as in the guide."""
+    host = spec.host(vm.name)
+    model = host.nics[0].model if host and host.nics else "ConnectX-6"
+    return gpu_device(vm.gpu, 0), nic_device(vm.nic, model, 0)
 
 
 def write_lab_file(lab: LabFile) -> Path:
@@ -182,4 +293,8 @@ def secrets_of(stack: str) -> dict[str, str]:
         "switch_password": SWITCH_PASSWORD,
         "ssh_private_key": client_key(stack).private_openssh,
         "k3s_token": f"railyard-lab-{stack}-token",
+        "ngc_api_key": f"railyard-lab-{stack}-ngc",
+        "registry_password": f"railyard-lab-{stack}-registry",
+        "crusoe_access_key": CLOUD_ACCESS,
+        "crusoe_secret_key": CLOUD_SECRET,
     }

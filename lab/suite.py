@@ -51,7 +51,7 @@ def plan_stages() -> tuple[Stage, ...]:
         Stage("types", "pyright, strict", _tool("pyright")),
         Stage("contracts", "which room may import which", _tool("lint-imports")),
     )
-    quick = " and ".join(f"not {mark}" for mark in SLOW_MARKS)
+    quick = " and ".join(f"not {mark}" for mark in (*SLOW_MARKS, "story"))
     fast = _tests("fast", "tests that need no device, engine or cluster", quick, "-n", "2")
     return (*checks, fast, *(_slow(number) for number in range(len(SLOW_MARKS))))
 

@@ -18,16 +18,18 @@ import yaml
 from rich.console import Console
 
 from components.checks.site import check_config_value
-from components.errors import RailyardError
+from components.cli_stack import CONFIG_FILE
+from components.errors import RailyardError, UsageError
 from components.model.cluster import ClusterSpec
 from components.model.problem import Json
+from components.secret_names import secret_names
 from lab import control
 from lab.cluster.artefact import checksums
 from lab.cluster.build import ensure_binaries
 from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import cache_root, ensure_engine
 from lab.engine.recover import Pulumi, recover
-from lab.outcome import print_outcome
+from lab.outcome import outline_of, print_outcome
 from lab.site import (
     DEV_EXAMPLE,
     DEV_STACK,
@@ -93,8 +95,9 @@ def start_lab(spec: ClusterSpec, stack: str) -> None:
     lab = lab_file(spec, stack, (PROJECT, cache, Path(sys.executable)))
     path = write_lab_file(lab)
     started = control.start(path)
-    devices = ", ".join([*(item.name for item in lab.switches), *(item.name for item in lab.hosts)])
-    console.print(f"lab: {devices} {'started' if started else 'running'}")
+    played = [item.name for item in (*lab.switches, *lab.hypervisors, *lab.hosts)]
+    played += ["a cloud"] if lab.cloud else []
+    console.print(f"lab: {', '.join(played)} {'started' if started else 'running'}")
 
 
 def _config(site: Site, environment: dict[str, str], *arguments: str, stdin: str = "") -> None:
@@ -145,9 +148,23 @@ def _write_config(site: Site, environment: dict[str, str]) -> None:
         f"{NAME}:lab": True,
     }
     site.config_file.write_text(yaml.safe_dump(content, sort_keys=False))
-    for key, value in secrets_of(site.stack).items():
+    secrets = secrets_of(site.stack)
+    for key in secret_names(load_spec(site)):
         if f"{NAME}:{key}" not in content["config"]:
+            value = secrets.get(key)
+            if value is None:
+                raise UsageError(_unknown_secret(site, key))
             _config(site, environment, "config", "set", "--secret", f"{NAME}:{key}", stdin=value)
+
+
+def _unknown_secret(site: Site, key: str) -> str:
+    folder = PROJECT / ".lab" / site.stack
+    return (
+        f"the site names the secret {key}, and the lab has none of that name.\n"
+        f"  fix    . {folder}/env.sh; pulumi config set --secret {NAME}:{key} "
+        f"{' '.join(site.flags)} < FILE\n"
+        "         then run `make up` again"
+    )
 
 
 def _update(site: Site, environment: dict[str, str]) -> Update:
@@ -172,6 +189,8 @@ def up(site: Site) -> int:
     variables = {
         f"HELM_{name}_HOME": str(helm / name.lower()) for name in ("CACHE", "CONFIG", "DATA")
     }
+    if site.config_file is not None:
+        variables[CONFIG_FILE] = str(site.config_file)
     settings = EnvSettings(
         PROJECT, site.stack, Path(sys.executable), engine, tools=tools, variables=variables
     )
@@ -184,7 +203,8 @@ def up(site: Site) -> int:
     _ensure_stack(site, pulumi)
     console.print(f"pulumi up, stack {site.stack}:")
     update = _update(site, environment)
-    print_outcome(update, site.stack, settings.file, time.monotonic() - begun)
+    took_s = time.monotonic() - begun
+    print_outcome(update, site.stack, settings.file, took_s, outline_of(spec))
     return 0 if update.succeeded else 1
 
 

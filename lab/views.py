@@ -43,6 +43,35 @@ class NicConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class HcaConfig:
+    """One InfiniBand adapter that an emulated cloud hands to an instance: a VF without a PF."""
+
+    name: str
+    """Name of the RDMA device, for example `mlx5_0`."""
+    pci: str
+    rate_gbit_s: int
+    link_layer: Literal["InfiniBand", "Ethernet"]
+    numa: int
+
+
+@dataclass(frozen=True, slots=True)
+class HcaView:
+    """The state of one adapter that decides what InfiniBand traffic through it does."""
+
+    host: str
+    name: str
+    pci: str
+    rate_gbit_s: int
+    link_layer: Literal["InfiniBand", "Ethernet"]
+    numa: int
+    active: bool
+    peermem: bool
+    memlock_unlimited: bool
+    topology_file: str | None
+    """NCCL's topology file on the host; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostConfig:
     """One emulated host of the lab file."""
 
@@ -54,6 +83,12 @@ class HostConfig:
     host_key_seed: str
     gpus: int
     nics: tuple[NicConfig, ...] = ()
+    hcas: tuple[HcaConfig, ...] = ()
+    """InfiniBand adapters, on the instances of a cloud."""
+    topology_file: str | None = None
+    """Path of NCCL's topology file that the image brings."""
+    guest: bool = False
+    """It is a virtual machine of an emulated hypervisor, which powers it on and off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +136,6 @@ class NicView:
     """`nvidia_peermem` is loaded: GPUDirect RDMA is possible."""
     memlock_unlimited: bool
     """The K3s unit's `LimitMEMLOCK` is infinity, so pods can pin memory."""
+    gdr_allowed: bool = True
+    """Peer to peer between card and GPU is possible: always on bare metal; in a virtual machine
+    only with ATS in hypervisor and firmware, and the peer-to-peer keys of the machine."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from components.acceptance.component import Acceptance
 from components.fabric.component import Fabric
 from components.handoffs import AcceptanceReport
 from components.hosts.component import Hosts
-from components.jobs.component import Jobs
-from components.kubernetes.component import Cluster
-from components.operators.component import Operators
 from components.planning import ClusterPlan
-from components.pod_network.component import PodNetwork
 from components.remote.component import Remote
+from stacks.upper import prove
 
 
 def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
@@ -24,8 +20,4 @@ def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
     """
     fabric = Fabric("fabric", plan.switches, remote).ready
     hosts = Hosts("hosts", plan.hosts, remote, fabric).ready
-    cluster = Cluster("kubernetes", plan.kubernetes, remote, hosts).access
-    gpus = Operators("operators", plan.operators, cluster).ready
-    pods = PodNetwork("pod-network", plan.pod_network, gpus).ready
-    jobs = Jobs("jobs", plan.jobs, pods).ready
-    return Acceptance("acceptance", plan, remote, jobs, run).report
+    return prove(plan, remote, hosts, run)

@@ -12,6 +12,7 @@ from components.checks.render import render_problem
 from components.checks.site import check_config_value
 from components.disruption import disruptions_refused
 from components.errors import RailyardError
+from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
 from components.model.problem import Json
 from components.model.run_settings import choose_setting
@@ -21,9 +22,14 @@ from components.planning import ClusterPlan, make_plan
 from components.remote.component import Remote
 from components.repair import Intentions, intend, refusals, strangers_to_undo
 from components.secret_names import secret_names
-from stacks import onprem
+from components.seen import Seen
+from stacks import cloud_ib, esxi, onprem
 
-COMPOSE: Final = {"onprem": onprem.compose}
+COMPOSE: Final = {
+    "onprem": onprem.compose,
+    "esxi": esxi.compose,
+    "cloud_ib": cloud_ib.compose,
+}
 Observe = Literal["always", "never"]
 
 
@@ -46,7 +52,7 @@ def _run(config: pulumi.Config) -> None:
     intentions = _look(config, spec, plan)
     lab = config.get_bool("lab", default=False)
     remote = Remote(config, intentions.notes, "lab" if lab else "real")
-    report = COMPOSE[spec.environment.kind](plan, remote, intentions.run)
+    report = COMPOSE[spec.environment.kind](intentions.plan, remote, intentions.run)
     pulumi.export("verdict", report.verdict)
     pulumi.export("cluster", spec.name)
 
@@ -63,15 +69,17 @@ def _load(config: pulumi.Config) -> ClusterSpec:
 def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intentions:
     observe = cast("Observe", _setting(config, "observe"))
     secrets = {name: config.require(name) for name in secret_names(spec)}
-    facts = observe_site(plan, secrets) if observe == "always" else {}
-    accept = cast("Literal['changed', 'always']", _setting(config, "accept"))
+    if plan.kubernetes is not None and (existing := plan.kubernetes.existing) is not None:
+        check_existing(plan.kubernetes, secrets[existing.kubeconfig_secret])
     applied = read_own_state()
-    intentions = intend(plan, applied, facts, accept)
+    seen = observe_site(plan, secrets, applied) if observe == "always" else Seen()
+    accept = cast("Literal['changed', 'always']", _setting(config, "accept"))
+    intentions = intend(plan, applied, seen, accept)
     refused = refusals(plan, applied, intentions.drifts)
-    refused += disruptions_refused(spec, plan, intentions.drifts, facts)
+    refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices)
     if refused:
         raise pulumi.RunError("\n".join(refused))
-    for line in strangers_to_undo(plan, intentions.drifts, facts):
+    for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
         pulumi.log.warn(line)
     _tell(observe, intentions)
     return intentions

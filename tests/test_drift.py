@@ -12,7 +12,7 @@ from components.drift import (
     DeviceDrift,
     Unreachable,
     drift_exit_code,
-    drift_of_host,
+    drift_of_step,
     drift_of_switch,
     render_drift,
 )
@@ -44,7 +44,7 @@ def look_at_switch(facts: SwitchState | Unreachable | None, applied: Applied) ->
 
 
 def look_at_host(facts: HostState | Unreachable | None, applied: Applied) -> DeviceDrift:
-    return drift_of_host(HOST.name, HOST.converge.name, HOST.desired, applied, facts)
+    return drift_of_step(HOST.watched, applied, facts)
 
 
 def with_port(state: SwitchState, name: str, **changed: object) -> SwitchState:

@@ -30,7 +30,7 @@ def test_every_device_and_step_has_its_heading() -> None:
     headings = [line for line in TEXT.splitlines() if line.startswith("## ")]
     for switch in PLAN.switches:
         assert any(f"Switch {switch.name} (onyx, SN2700), " in line for line in headings)
-    steps = [*(step for host in PLAN.hosts for step in host.steps), *PLAN.kubernetes.steps]
+    steps = PLAN.steps
     for step in steps:
         assert f"## Step {step.name} on {step.endpoint.where}, deadline" in TEXT
     assert len(steps) == 10
@@ -42,7 +42,7 @@ def test_all_commands_scripts_and_desired_states_are_printed() -> None:
     for host in PLAN.hosts:
         assert host.converge.desired in TEXT
         assert host.converge.apply.rstrip("\n") in TEXT
-    for step in PLAN.kubernetes.steps:
+    for step in PLAN.steps[len(PLAN.hosts) :]:
         assert step.apply.rstrip("\n") in TEXT
 
 
@@ -78,8 +78,11 @@ def test_json_is_plain_and_complete() -> None:
     assert set(data) == {
         "name",
         "stack",
+        "cloud",
         "switches",
+        "hypervisors",
         "hosts",
+        "payload",
         "kubernetes",
         "operators",
         "pod_network",

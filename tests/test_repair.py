@@ -14,6 +14,7 @@ from components.planning import ClusterPlan, make_plan
 from components.remote.script import render_remote_command
 from components.remote.step import RemoteStep
 from components.repair import Intentions, intend, refusals
+from components.seen import Seen
 from tests.golden.site import changed_spec, load_example
 
 SPEC = load_example("dgx-roce")
@@ -31,8 +32,7 @@ def as_applied(plan: ClusterPlan = PLAN, run: int = 4, judged: str = EVIDENCE) -
         item.step: AppliedStep(json.dumps({"desired": item.desired.model_dump(mode="json")}))
         for item in plan.switches
     }
-    steps = [step for host in plan.hosts for step in host.steps] + [*plan.kubernetes.steps]
-    hosts = {step.name: applied_step(step) for step in steps}
+    hosts = {step.name: applied_step(step) for step in plan.steps}
     request = json.dumps({"plan_digest": plan.digest})
     proof = {
         "acceptance-evidence": AppliedStep(
@@ -58,7 +58,7 @@ def decide(
     return intend(
         plan,
         as_applied() if applied is None else applied,
-        clean() if facts is None else facts,
+        Seen(clean() if facts is None else facts),
         accept,
     )
 
@@ -150,11 +150,14 @@ def test_any_step_that_would_run_on_a_silent_host_is_refused(name: str) -> None:
 
 
 def test_an_edit_of_what_kubernetes_does_to_a_silent_host_is_refused() -> None:
+    assert SPEC.kubernetes is not None
     kubernetes = SPEC.kubernetes.model_copy(update={"registry_mirror": "192.168.100.11:5000"})
     plan = make_plan(changed_spec(SPEC, kubernetes=kubernetes), "dev")
     applied, facts = as_applied(), clean() | {"gpu01": GONE}
     drifts = decide(plan=plan, applied=applied, facts=facts).drifts
-    assert not any(drift.edited for drift in drifts)
+    assert [drift.device for drift in drifts if drift.edited] == [
+        f"{host.name} k3s" for host in SPEC.hosts
+    ]
     assert len(refusals(plan, applied, drifts)) == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from components.acceptance.run import AcceptRequest, render_accept_request
-from components.handoffs import AcceptanceReport, JobsReady
+from components.handoffs import AcceptanceReport, JobsReady, PayloadReady
 from components.planning import ClusterPlan
 from components.remote.component import LocalCall, Remote, local_call
 from components.repair import EVIDENCE_STEP, VERDICT_STEP
@@ -18,7 +18,7 @@ class Acceptance(pulumi.ComponentResource):
         name: Name of the component.
         plan: The whole plan: its digest is part of the evidence's input.
         remote: Secrets of this run.
-        jobs: The handoff of the stage before.
+        before: The handoff of the stage before: of a cluster, or of containers on hosts.
         run: Number of this proof; the same number asks for no new one.
         opts: Resource options of the component.
     """
@@ -30,25 +30,26 @@ class Acceptance(pulumi.ComponentResource):
         name: str,
         plan: ClusterPlan,
         remote: Remote,
-        jobs: JobsReady,
+        before: JobsReady | PayloadReady,
         run: int,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:acceptance:Acceptance", name, {}, opts)
         request = AcceptRequest(plan.digest, plan.stack, remote.provenance, plan.acceptance)
-        environment: dict[str, pulumi.Input[str]] = {
-            "RAILYARD_SECRET_KUBECONFIG": pulumi.Output.secret(jobs.access.kubeconfig)
-        }
-        for source in plan.acceptance.sources:
-            environment |= remote.environment(source.endpoint)
+        environment: dict[str, pulumi.Input[str]] = {}
+        if isinstance(before, JobsReady):
+            kubeconfig = pulumi.Output.secret(before.access.kubeconfig)
+            environment["RAILYARD_SECRET_KUBECONFIG"] = kubeconfig
+        for endpoint in plan.acceptance.endpoints:
+            environment |= remote.environment(endpoint)
         evidence = local_call(
             LocalCall(
                 EVIDENCE_STEP,
                 f"accept run --number {run}",
-                render_accept_request(request),
+                remote.filled(render_accept_request(request)),
                 environment,
             ),
-            pulumi.ResourceOptions(parent=self, depends_on=[jobs.gate]),
+            pulumi.ResourceOptions(parent=self, depends_on=[before.gate]),
         )
         gate = local_call(
             LocalCall(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from components.acceptance.evidence import Hop, diff_counters
-from components.acceptance.plan import CounterSource, HopPlan
+from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
 from components.errors import DeviceError
 from components.fabric.device import read_counters
 from components.fabric.drivers.base import PortCounters
@@ -25,6 +25,20 @@ for file in /sys/class/net/{name}/device/infiniband/*/ports/1/hw_counters/out_of
 done
 """
 """`out_of_sequence` is an RDMA hardware counter; ethtool does not show it."""
+
+READ_ADAPTERS: Final = """for device in /sys/class/infiniband/*; do
+  port=$device/ports/1
+  [ "$(cat "$port/link_layer" 2>/dev/null)" = InfiniBand ] || continue
+  case $(cat "$port/state") in 4:*) ;; *) continue ;; esac
+  echo "=== ${device##*/}"
+  for name in port_xmit_data port_rcv_data port_rcv_errors port_xmit_discards; do
+    echo "$name: $(cat "$port/counters/$name")"
+  done
+  echo "out_of_sequence: $(cat "$port/hw_counters/out_of_sequence" 2>/dev/null || echo 0)"
+done
+"""
+_DATA_UNIT_BYTES: Final = 4
+"""`port_xmit_data` and `port_rcv_data` count words of four bytes (InfiniBand's PortCounters)."""
 
 Counters = Mapping[str, int]
 
@@ -59,13 +73,15 @@ async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, 
 
 async def _read(source: CounterSource, secrets: Mapping[str, str]) -> Mapping[str, Counters]:
     endpoint = source.endpoint
-    if source.os != "linux":
+    on_fabric = source.os == "infiniband"
+    if source.os != "linux" and not on_fabric:
         secret = secrets.get(endpoint.password_secret or "", "")
         ports = await asyncio.to_thread(
             read_counters, endpoint, source.os, source.interfaces, secret
         )
         return {name: flatten_port(port) for name, port in ports.items()}
-    command = "".join(_READ.format(name=name) for name in source.interfaces)
+    each = (_READ.format(name=name) for name in source.interfaces)
+    command = READ_ADAPTERS if on_fabric else "".join(each)
     key = secrets.get(endpoint.private_key_secret or "", "")
     answer = await run_on_host(endpoint, key, command, deadline_s=READ_DEADLINE_S)
     return parse_ethtool(answer.stdout, source)
@@ -90,10 +106,24 @@ def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
     for block in text.split("=== ")[1:]:
         name, _, body = block.partition("\n")
         found[name.strip()] = {key: int(value) for key, value in _ETHTOOL.findall(body)}
+    if source.os == "infiniband":
+        if not found:
+            raise DeviceError(f"{source.endpoint.where}: no active InfiniBand adapter")
+        return found
     lacking = [name for name in source.interfaces if not found.get(name)]
     if lacking:
         raise DeviceError(f"{source.endpoint.where}: `ethtool -S {lacking[0]}` printed no counters")
     return found
+
+
+def measure_hops(hop: HopPlan, before: Snapshot, after: Snapshot) -> tuple[Hop, ...]:
+    """What an interface counted, or each of a host's adapters where the plan names none."""
+    if hop.interface != ADAPTERS:
+        return (measure_hop(hop, before, after),)
+    names = sorted(name for device, name in after.counters if device == hop.device)
+    return tuple(
+        measure_hop(replace(hop, interface=name), before, after) for name in names or [ADAPTERS]
+    )
 
 
 def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
@@ -127,7 +157,17 @@ _CLASS_NAMES: Final = {
 """Counter of each class as ethtool (mlx5) and the switch drivers name it."""
 
 
+_DATA_NAMES: Final = {"sender_nic": "port_xmit_data", "receiver_nic": "port_rcv_data"}
+
+
 def _fields(hop: HopPlan, grown: Counters) -> dict[str, object]:
+    data = grown.get(_DATA_NAMES.get(hop.role, ""))
+    if data is not None:
+        return {
+            "total_bytes": data * _DATA_UNIT_BYTES,
+            "discards": _sum(grown, r"(port_rcv_errors|port_xmit_discards)"),
+            "out_of_sequence": _sum(grown, r"out_of_sequence"),
+        }
     pattern = re.compile(_CLASS_NAMES[hop.role])
     classes = {
         int(match[1]): value

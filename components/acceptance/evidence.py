@@ -14,9 +14,19 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from components.acceptance.log_model import NcclLog, ParseProblem, PerftestLog
+from components.acceptance.deepspeed_log import parse_deepspeed_log
+from components.acceptance.log_model import (
+    DeepSpeedLog,
+    MpiLog,
+    NcclLog,
+    ParseProblem,
+    PerftestLog,
+    TrainingLog,
+)
+from components.acceptance.mpi_log import parse_mpi_log
 from components.acceptance.nccl_log import parse_nccl_log
 from components.acceptance.perftest_log import parse_perftest_log
+from components.acceptance.training_log import parse_training_log
 from components.errors import UsageError
 from components.model.units import Frozen
 
@@ -27,6 +37,7 @@ _TAIL_COLUMNS = 300
 
 HopRole = Literal["sender_nic", "switch_ingress", "switch_egress", "receiver_nic"]
 HopStatus = Literal["observed", "not_observed", "unreachable"]
+ProbeKind = Literal["perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"]
 Outcome = Literal["completed", "failed", "timed_out", "not_run"]
 
 
@@ -55,18 +66,44 @@ class Limits(Frozen):
     """Least NCCL bus bandwidth over the line rate of all rails; the DeepOps guide: 0.916."""
     class_fraction: float = 0.95
     """Least share of a probe's bytes in the planned class: the rest is ARP, ping, management."""
+    hcas: int = 0
+    """InfiniBand: adapters of every worker that must take part."""
+    hca_rate_gbit_s: float = 0.0
+    """InfiniBand: line rate of one adapter."""
+    hca_names: tuple[str, ...] = ()
+    """InfiniBand: adapters that must be among them; empty for any."""
+    topology_file: str = ""
+    """NCCL's topology file as the pods see it; empty where NCCL reads the PCIe tree itself."""
+    nccl_min_version: str = ""
+    """Least release of NCCL; empty for any."""
+    nccl_floor_gb_s: float | None = None
+    """Least bus bandwidth as a number of its own, in place of `nccl_fraction`; GB/s."""
+    nccl_warn_gb_s: float | None = None
+    """Below it, the report warns; GB/s."""
+    nccl_floor_source: str = ""
+    """Where that number comes from."""
+    images_floor_s: float | None = None
+    """Least images per second of the training benchmark, all GPUs together."""
+    scan_floor_gbit_s: float | None = None
+    """Least bus bandwidth of DeepSpeed's largest message, in Gb/s."""
+    scan_sizes: int = 0
+    """Rows that DeepSpeed's scan must print."""
+    allocatable: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
+    """Worker to what it must offer to pods, by extended resource."""
 
 
 class Probe(Frozen):
     """One planned probe."""
 
     name: str
-    kind: Literal["perftest", "nccl"]
+    kind: ProbeKind
     rails: tuple[str, ...]
     nodes: tuple[str, ...]
     """perftest: sender, receiver. NCCL: the hosts of the workers."""
     ranks: int = 0
-    """NCCL: ranks that must take part."""
+    """Ranks that must take part; of `mpi_gpus`, the GPUs that must be listed."""
+    collective: str = "all_reduce"
+    """NCCL: which collective."""
     workers: tuple[str, ...] = ()
     """NCCL: pod names that must take part; empty to check their number only."""
 
@@ -112,7 +149,11 @@ class ProbeEvidence(Frozen):
     log_bytes: int = 0
     log_tail: tuple[str, ...] = ()
     nccl: NcclLog | None = None
+    """Of a collective; and of a framework's log, what its NCCL said."""
     perftest: PerftestLog | None = None
+    deepspeed: DeepSpeedLog | None = None
+    training: TrainingLog | None = None
+    mpi: MpiLog | None = None
     problem: ParseProblem | None = None
     hops: tuple[Hop, ...] = ()
 
@@ -142,6 +183,8 @@ class Evidence(Frozen):
     unreachable: tuple[Unreachable, ...] = ()
     memlock: dict[str, str] = Field(default_factory=dict[str, str])
     """Worker to what `ulimit -l` printed in a pod there."""
+    allocatable: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
+    """Worker to what it offered to pods, by extended resource; a worker is absent if not read."""
     facts: dict[str, str] = Field(default_factory=dict[str, str])
     """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
 
@@ -156,18 +199,46 @@ def digest_log(probe: Probe, log: str, *, outcome: Outcome, log_file: str = "") 
         log_file: Where the raw log was written.
     """
     data = log.encode("utf-8", "replace")
-    parsed = parse_nccl_log(log) if probe.kind == "nccl" else parse_perftest_log(log)
-    return ProbeEvidence(
+    base = ProbeEvidence(
         probe=probe,
         outcome=outcome,
         log_file=log_file,
         log_sha256=hashlib.sha256(data).hexdigest(),
         log_bytes=len(data),
         log_tail=tuple(line[:_TAIL_COLUMNS] for line in log.splitlines()[-_TAIL_LINES:]),
-        nccl=parsed if isinstance(parsed, NcclLog) else None,
-        perftest=parsed if isinstance(parsed, PerftestLog) else None,
-        problem=parsed if isinstance(parsed, ParseProblem) else None,
     )
+    parsed = _parse(probe.kind, log)
+    if isinstance(parsed, ParseProblem):
+        return base.model_copy(update={"problem": parsed})
+    found: dict[str, ParsedLog] = {_FIELDS[type(parsed)]: parsed}
+    if isinstance(parsed, DeepSpeedLog | TrainingLog):
+        said = parse_nccl_log(log)
+        found |= {} if isinstance(said, ParseProblem) else {"nccl": said}
+    return base.model_copy(update=found)
+
+
+ParsedLog = NcclLog | PerftestLog | DeepSpeedLog | TrainingLog | MpiLog
+_FIELDS: dict[type[ParsedLog], str] = {
+    NcclLog: "nccl",
+    PerftestLog: "perftest",
+    DeepSpeedLog: "deepspeed",
+    TrainingLog: "training",
+    MpiLog: "mpi",
+}
+
+
+def _parse(kind: ProbeKind, log: str) -> ParsedLog | ParseProblem:
+    match kind:
+        case "nccl":
+            return parse_nccl_log(log)
+        case "perftest":
+            return parse_perftest_log(log)
+        case "deepspeed_scan":
+            return parse_deepspeed_log(log)
+        case "resnet50":
+            return parse_training_log(log)
+        case "mpi_hosts" | "mpi_gpus":
+            return parse_mpi_log(log)
 
 
 def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:

@@ -182,10 +182,46 @@ _PERFTEST = _compile(
     )
 )
 
+_LAUNCHED = _compile(
+    (
+        (
+            r"of /job/hostfile does not resolve|Could not resolve hostname",
+            "dns",
+            "the cluster's DNS does not know a worker: the headless Service of the job, or CoreDNS",
+            False,
+        ),
+        (
+            r"Host key verification failed",
+            "host_key",
+            "the host shows another key than the pinned one",
+            False,
+        ),
+        (r"Permission denied \(", "ssh_login", "the job's key is not let in on that host", False),
+        (
+            r"unrecognized arguments|the following arguments are required",
+            "usage",
+            "an argument that the program does not know",
+            False,
+        ),
+        (
+            r"command not found|No such file or directory|executable file not found",
+            "missing_program",
+            "the image lacks the program, or a mount is missing",
+            False,
+        ),
+        (r"failed to initialize NVML|NVIDIA-SMI has failed", "no_driver", "no GPU driver", False),
+    )
+)
+
 
 def find_nccl_failures(lines: Iterable[str]) -> tuple[LogFailure, ...]:
     """The failures that an NCCL log tells of, in its order."""
     return _find(_NCCL, (line for line in lines if not _HARMLESS.search(line)))
+
+
+def find_launched_failures(lines: Iterable[str]) -> tuple[LogFailure, ...]:
+    """The failures of a program that a launcher starts on other hosts, and of its NCCL."""
+    return _find(_LAUNCHED + _NCCL, (line for line in lines if not _HARMLESS.search(line)))
 
 
 def find_perftest_failures(lines: Iterable[str]) -> tuple[LogFailure, ...]:

@@ -7,29 +7,25 @@ wrong path is a failure; what was not observed is not believed.
 
 from __future__ import annotations
 
-from components.acceptance.evidence import Evidence, Limits, ProbeEvidence
-from components.acceptance.judge_path import judge_losses, judge_path
-from components.acceptance.log_model import NcclLog, PerftestLog
-from components.acceptance.nccl_findings import (
-    find_failure,
-    judge_busbw,
-    judge_completeness,
-    judge_correctness,
-    judge_transport,
-)
-from components.acceptance.perftest_findings import (
-    find_perftest_failure,
-    judge_average,
-    judge_gid,
-    judge_link,
-    judge_perftest_completeness,
-)
-from components.acceptance.verdict import EXIT_CODES, Finding, Verdict, overall_verdict
-from components.model.units import Frozen
+from collections.abc import Mapping
 
-_BITS = 8
-ROCE_OVERHEAD_BYTES = 82
-"""Ethernet, IPv4, UDP, BTH, ICRC and FCS of a full RoCE v2 packet on the wire."""
+from components.acceptance.evidence import Evidence, Limits, ProbeEvidence
+from components.acceptance.judge_fabric import judge_fabric
+from components.acceptance.judge_nccl import judge_nccl, warn_nccl
+from components.acceptance.judge_path import judge_losses, judge_path
+from components.acceptance.judge_perftest import judge_perftest
+from components.acceptance.judge_workloads import judge_mpi, judge_scan, judge_training
+from components.acceptance.nccl_findings import find_failure
+from components.acceptance.perftest_findings import find_perftest_failure
+from components.acceptance.verdict import (
+    EXIT_CODES,
+    Finding,
+    Verdict,
+    overall_verdict,
+    verdict_for,
+)
+from components.acceptance.workload_findings import find_launched_failure
+from components.model.units import Frozen
 
 
 class Report(Frozen):
@@ -68,8 +64,12 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     for item in evidence.probes:
         found = judge_probe(item, expected)
         findings += found
-        warnings += judge_losses(item)
+        warnings += judge_losses(item) + warn_nccl(item, expected)
     findings += [_judge_memlock(node, limit) for node, limit in sorted(evidence.memlock.items())]
+    findings += [
+        _judge_allocatable(node, wanted, evidence.allocatable.get(node))
+        for node, wanted in sorted(expected.allocatable.items())
+    ]
     for device in evidence.unreachable:
         findings.append(
             Finding(
@@ -95,7 +95,7 @@ def _judge_memlock(node: str, limit: str) -> Finding:
     return Finding(
         check="memlock",
         subject=node,
-        verdict="error" if limit.startswith("no answer") else _verdict(good),
+        verdict="error" if limit.startswith("no answer") else verdict_for(good),
         expected="ulimit -l unlimited in a pod",
         actual=limit,
         next_step=""
@@ -104,56 +104,71 @@ def _judge_memlock(node: str, limit: str) -> Finding:
     )
 
 
+def _judge_allocatable(
+    node: str, wanted: Mapping[str, int], offered: Mapping[str, int] | None
+) -> Finding:
+    """A resource that a node does not offer leaves pods Pending, or was published for nothing."""
+    seen = offered or {}
+    good = offered is not None and all(seen.get(name, 0) == count for name, count in wanted.items())
+    return Finding(
+        check="allocatable",
+        subject=node,
+        verdict="error" if offered is None else verdict_for(good),
+        expected=_amounts(wanted),
+        actual="not read"
+        if offered is None
+        else _amounts({key: seen.get(key, 0) for key in wanted}),
+        next_step=""
+        if good
+        else "look at the device plugin's pod on that node: does it find card and driver?",
+    )
+
+
+def _amounts(resources: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}: {count}" for name, count in sorted(resources.items())) or "nothing"
+
+
 def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """All findings about one probe; a probe that did not run is not judged further."""
-    name = item.probe.name
     ran = _judge_run(item)
     if ran.verdict != "passed":
         return [_with_place(ran, item)]
-    if item.nccl is not None:
-        found = _judge_nccl(item, item.nccl, limits)
-    elif item.perftest is not None:
-        found = _judge_perftest(item, item.perftest, limits)
-    else:
+    found = _judge_log(item, limits)
+    if found is None:
         problem = item.problem.what if item.problem else "no log was kept"
         return [
             Finding(
                 check="run",
-                subject=name,
+                subject=item.probe.name,
                 verdict="error",
                 expected=f"a log of {item.probe.kind}",
                 actual=problem,
                 next_step="read the pod's events and log",
             )
         ]
-    return [ran, *found, *judge_path(item, limits)]
+    return [ran, *found, *_judge_way(item, limits)]
 
 
-def pair_floor(limits: Limits, rail: str) -> tuple[float, str]:
-    """The least average of `ib_write_bw` on a rail in Gb/s, and its origin in words."""
-    rate = next((item.line_rate_gbit_s for item in limits.rails if item.name == rail), 0.0)
-    ceiling = rate * limits.rdma_mtu_bytes / (limits.rdma_mtu_bytes + ROCE_OVERHEAD_BYTES)
-    return (
-        rate * limits.pair_fraction,
-        (
-            f"{limits.pair_fraction:g} x {rate:g} Gb/s line rate "
-            f"(ceiling at RDMA MTU {limits.rdma_mtu_bytes}: {ceiling:.1f})"
-        ),
-    )
+def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
+    """What the log of the probe's kind says; None without such a log."""
+    if item.deepspeed is not None:
+        return judge_scan(item, item.deepspeed, limits)
+    if item.training is not None:
+        return judge_training(item, item.training, limits)
+    if item.mpi is not None:
+        return judge_mpi(item, item.mpi)
+    if item.nccl is not None:
+        return judge_nccl(item, item.nccl, limits)
+    if item.perftest is not None:
+        return judge_perftest(item, item.perftest, limits)
+    return None
 
 
-def nccl_floor(limits: Limits, rails: tuple[str, ...]) -> tuple[float, str]:
-    """The least NCCL bus bandwidth over some rails in GB/s, and its origin in words."""
-    used = [item for item in limits.rails if item.name in rails]
-    total = sum(item.line_rate_gbit_s for item in used) / _BITS
-    rates = " + ".join(f"{item.line_rate_gbit_s:g}" for item in used) or "0"
-    return (
-        total * limits.nccl_fraction,
-        (
-            f"{limits.nccl_fraction:g} x {total:g} GB/s, the line rate of {len(used)} rails "
-            f"({rates} Gb/s)"
-        ),
-    )
+def _judge_way(item: ProbeEvidence, limits: Limits) -> list[Finding]:
+    """Where the bytes went; commands that send none are not asked."""
+    if item.mpi is not None:
+        return []
+    return judge_fabric(item, limits) if limits.transport == "ib" else judge_path(item, limits)
 
 
 def _judge_run(item: ProbeEvidence) -> Finding:
@@ -163,6 +178,8 @@ def _judge_run(item: ProbeEvidence) -> Finding:
         failure = find_failure(item.nccl, name)
     elif item.perftest is not None:
         failure = find_perftest_failure(item.perftest, name)
+    for log in (item.deepspeed, item.training, item.mpi):
+        failure = failure or (find_launched_failure(log.failures, name) if log else None)
     if failure is not None:
         return failure
     ended = item.outcome == "completed" and item.exit_code in (0, None)
@@ -196,103 +213,3 @@ def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
             "next_step": f"look at MTU and errors of {where}",
         }
     )
-
-
-def _judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Finding]:
-    name = item.probe.name
-    completeness = judge_completeness(log, name)
-    if completeness.verdict == "error":
-        return [completeness]
-    floor, origin = nccl_floor(limits, item.probe.rails)
-    return [
-        completeness,
-        _judge_ranks(item, log),
-        judge_correctness(log, name),
-        judge_transport(log, name, limits.transport),
-        _judge_rails(item, log),
-        _judge_gdr(item, log, limits),
-        judge_busbw(log, name, floor, origin),
-    ]
-
-
-def _judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> list[Finding]:
-    name = item.probe.name
-    completeness = judge_perftest_completeness(log, name)
-    if completeness.verdict == "error":
-        return [completeness]
-    floor, origin = pair_floor(limits, item.probe.rails[0] if item.probe.rails else "")
-    mtu = log.mtu_bytes
-    return [
-        completeness,
-        judge_link(log, name, limits.transport),
-        judge_gid(log, name),
-        Finding(
-            check="mtu",
-            subject=name,
-            verdict="error" if mtu is None else _verdict(mtu == limits.rdma_mtu_bytes),
-            expected=f"RDMA MTU {limits.rdma_mtu_bytes}",
-            actual="not shown" if mtu is None else str(mtu),
-            next_step=""
-            if mtu == limits.rdma_mtu_bytes
-            else "look at the MTU of VF, PF and switch port",
-        ),
-        judge_average(log, name, floor, origin),
-    ]
-
-
-def _judge_ranks(item: ProbeEvidence, log: NcclLog) -> Finding:
-    """All planned ranks took part, evenly on the planned workers."""
-    hosts = {line.host for line in log.ranks}
-    count = len({line.rank for line in log.ranks}) or log.nranks or 0
-    wanted = item.probe.ranks
-    workers = set(item.probe.workers)
-    right_hosts = hosts == workers if workers else len(hosts) == len(item.probe.nodes)
-    return Finding(
-        check="ranks",
-        subject=item.probe.name,
-        verdict=_verdict(count == wanted and right_hosts),
-        expected=f"{wanted} ranks on {len(item.probe.nodes)} hosts",
-        actual=f"{count} ranks on {len(hosts)} hosts ({', '.join(sorted(hosts))})",
-        next_step="" if count == wanted and right_hosts else "look at the hostfile and the slots",
-    )
-
-
-def _judge_rails(item: ProbeEvidence, log: NcclLog) -> Finding:
-    """Every host's channels use as many devices as there are rails."""
-    used = log.channels.devices_by_host
-    wanted = len(item.probe.rails)
-    lacking = {host: found for host, found in used.items() if len(found) < wanted}
-    verdict: Verdict = "error" if not used else _verdict(not lacking)
-    actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
-    return Finding(
-        check="rails",
-        subject=item.probe.name,
-        verdict=verdict,
-        expected=f"{wanted} rails in the channels of every host",
-        actual=actual or "no network channel",
-        next_step=""
-        if verdict == "passed"
-        else f"a rail is missing on {', '.join(sorted(lacking)) or 'all hosts'}: "
-        "look at its link and its VF",
-    )
-
-
-def _judge_gdr(item: ProbeEvidence, log: NcclLog, limits: Limits) -> Finding:
-    total, gdr = log.channels.net_total, log.channels.gdr
-    verdict: Verdict = "skipped"
-    if limits.require_gdr:
-        verdict = "error" if not total else _verdict(gdr == total)
-    return Finding(
-        check="gpudirect",
-        subject=item.probe.name,
-        verdict=verdict,
-        expected="GDRDMA on all network channels" if limits.require_gdr else "not required",
-        actual=f"{gdr} of {total} channels",
-        next_step="load nvidia_peermem on every worker; look at NCCL_NET_GDR_LEVEL"
-        if verdict == "failed"
-        else "",
-    )
-
-
-def _verdict(is_right: bool) -> Verdict:  # noqa: FBT001 - the one place where a truth becomes a word
-    return "passed" if is_right else "failed"

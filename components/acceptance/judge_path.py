@@ -8,11 +8,15 @@ from __future__ import annotations
 from itertools import groupby
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
+from components.acceptance.log_model import NcclLog
+from components.acceptance.nccl_factor import bus_factor
 from components.acceptance.verdict import Finding
 
 _ROLES = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
-_LEAST_SHARE_SEEN = 0.9
+LEAST_SHARE_SEEN = 0.9
 """Of the bytes that the log says were sent: counters read some seconds apart miss none of them."""
+_SCAN_TRIALS = 50
+"""Default of DeepSpeed's benchmarks; their warm-up runs come on top."""
 _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 _WARNED = (
     ("discards", "no packet discarded"),
@@ -58,16 +62,37 @@ def judge_losses(item: ProbeEvidence) -> list[Finding]:
 
 
 def expected_bytes(item: ProbeEvidence) -> int:
-    """The payload that a probe sends over one rail in one direction, by its own log."""
+    """The payload that a probe sends over one rail in one direction, by its own log.
+
+    On InfiniBand it is that of all adapters of a worker together. A training benchmark does not say
+    how much it sends: 0.
+    """
+    rails = max(len(item.probe.rails), 1)
     if item.perftest is not None:
         return sum(row.size_bytes * row.iterations for row in item.perftest.rows)
+    if item.deepspeed is not None:
+        sent = sum(row.size_bytes for row in item.deepspeed.rows) * _SCAN_TRIALS
+        ranks = max(item.deepspeed.devices, 1)
+        return round(sent * bus_factor(item.deepspeed.collective, ranks) / rails)
     log = item.nccl
-    if log is None or not log.iterations or not log.ranks or not item.probe.rails:
+    if item.probe.kind != "nccl" or log is None or not log.iterations or not log.ranks:
         return 0
-    ranks = len({line.rank for line in log.ranks})
     halves = sum((row.size_bytes or 0) * (2 if row.in_place else 1) for row in log.rows)
-    # A ring moves 2(n-1)/n of the data over every boundary; warm-up runs come on top.
-    return round(halves * log.iterations * 2 * (ranks - 1) / ranks / len(item.probe.rails))
+    # Warm-up runs come on top.
+    return round(halves * log.iterations * _crossing(item, log) / rails)
+
+
+def _crossing(item: ProbeEvidence, log: NcclLog) -> float:
+    """How often the message crosses the boundary of a host, in each direction.
+
+    A ring passes each boundary once; in alltoall every rank of a host sends each rank of the others
+    its part.
+    """
+    ranks = len({line.rank for line in log.ranks})
+    if log.collective.startswith("alltoall"):
+        here = ranks / max(len(item.probe.nodes), 1)
+        return here * (ranks - here) / ranks
+    return bus_factor(log.collective or item.probe.collective, ranks)
 
 
 def show_size(count: int) -> str:
@@ -133,7 +158,7 @@ def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> F
 
 
 def _absent(item: ProbeEvidence, where: str, hop: Hop, wanted: int) -> Finding | None:
-    if hop.total_bytes >= wanted * _LEAST_SHARE_SEEN and hop.total_bytes > 0:
+    if hop.total_bytes >= wanted * LEAST_SHARE_SEEN and hop.total_bytes > 0:
         return None
     return Finding(
         check="traffic class",

@@ -78,6 +78,8 @@ class HostNetwork(Frozen):
 
     host: str
     hcas: tuple[Hca, ...]
+    relaxed_ordering: bool = False
+    """`[RO]`: writes may pass each other on PCIe; virtual machines need it for their rate."""
 
 
 class Channels(Frozen):
@@ -121,6 +123,10 @@ class NcclLog(Frozen):
     """Ranks by their `Using network …`."""
     hosts: tuple[HostNetwork, ...] = ()
     channels: Channels = Channels()
+    topology_files: tuple[str, ...] = ()
+    """What `NCCL_TOPO_FILE set by environment to` names, each once."""
+    topology_unread: tuple[str, ...] = ()
+    """Topology files that NCCL says it could not open."""
     failures: tuple[LogFailure, ...] = ()
 
 
@@ -133,6 +139,8 @@ class PerftestRow(Frozen):
     average_gbit_s: float
     """Gb/s of 10^9 bits, whatever unit the log has."""
     rate_mpps: float
+    cpu_percent: float | None = None
+    """The CPU's share, with `--cpu_util`."""
 
 
 class LatencyRow(Frozen):
@@ -162,4 +170,51 @@ class PerftestLog(Frozen):
     has_table: bool = False
     ended: bool = False
     """The rule after the table is there."""
+    failures: tuple[LogFailure, ...] = ()
+
+
+class DeepSpeedRow(Frozen):
+    """One size of DeepSpeed's communication benchmark."""
+
+    size_bytes: int
+    duration_us: float
+    busbw_gbit_s: float
+    """Gb/s of 10^9 bits; the definition of nccl-tests, in bits."""
+
+
+class DeepSpeedLog(Frozen):
+    """All that a log of DeepSpeed's communication benchmark says."""
+
+    collective: str = ""
+    devices: int = 0
+    """Ranks, by the headline of the table."""
+    rows: tuple[DeepSpeedRow, ...] = ()
+    bad_rows: tuple[str, ...] = ()
+    out_of_memory: bool = False
+    """It ran out of GPU memory, after which it stops without an error."""
+    resolved: tuple[str, ...] = ()
+    """Names of the hostfile that the launcher found in the cluster's DNS."""
+    failures: tuple[LogFailure, ...] = ()
+
+
+class TrainingLog(Frozen):
+    """All that a log of a training benchmark says: tf_cnn_benchmarks or Horovod's own."""
+
+    program: Literal["tf_cnn_benchmarks", "horovod"]
+    totals_images_s: tuple[float, ...] = ()
+    """`total images/sec`: each rank prints the sum of all ranks, Horovod only one of them."""
+    steps_images_s: tuple[float, ...] = ()
+    """Images per second of one rank, as printed along the way."""
+    gpus: int | None = None
+    """Horovod: GPUs that took part."""
+    failures: tuple[LogFailure, ...] = ()
+
+
+class MpiLog(Frozen):
+    """What a command printed that mpirun started once on every host."""
+
+    hosts: tuple[str, ...] = ()
+    """Lines that are a host name."""
+    gpus: int = 0
+    """GPUs that nvidia-smi listed, on all hosts together."""
     failures: tuple[LogFailure, ...] = ()

@@ -7,7 +7,7 @@ from typing import Literal
 
 from components.acceptance.failures import first_cause
 from components.acceptance.log_model import NcclLog, NcclRow
-from components.acceptance.verdict import Finding, Verdict
+from components.acceptance.verdict import Finding, Verdict, verdict_for
 
 Expectation = Literal["ib", "roce", "nvlink", "socket"]
 LARGE_BYTES = 1 << 30
@@ -78,6 +78,22 @@ def judge_transport(log: NcclLog, subject: str, expect: Expectation) -> Finding:
         actual=", ".join(seen) or "not shown",
         detail=proof,
         next_step=_transport_step(log, verdict),
+    )
+
+
+def judge_gdr(log: NcclLog, subject: str) -> Finding:
+    """Do all network channels go straight to GPU memory?"""
+    total, gdr = log.channels.net_total, log.channels.gdr
+    verdict: Verdict = "error" if not total else verdict_for(gdr == total)
+    return Finding(
+        check="gpudirect",
+        subject=subject,
+        verdict=verdict,
+        expected="GDRDMA on all network channels",
+        actual=f"{gdr} of {total} channels",
+        next_step="load nvidia_peermem on every worker; look at NCCL_NET_GDR_LEVEL"
+        if verdict == "failed"
+        else "",
     )
 
 

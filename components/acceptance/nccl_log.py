@@ -31,7 +31,9 @@ _CHANNEL = re.compile(
     r"(?:NET/(?P<net>[A-Za-z0-9_ .-]+?)/(?P<device>\d{1,4})(?:\(\d+\))?(?P<gdr>/GDRDMA)?"
     r"|(?P<local>P2P|SHM|NVLS|CUMEM))"
 )
-_USING = re.compile(r"NET/IB\w*\s*: Using (?P<devices>(?:\[\d+\]\S+\s*)+)")
+_USING = re.compile(r"NET/IB\w*\s*: Using (?P<devices>(?:\[\d+\]\S+\s*)+)(?P<relaxed>\[RO\])?")
+_TOPOLOGY = re.compile(r"NCCL_TOPO_FILE set by environment to (\S+?)\.?$")
+_NO_TOPOLOGY = re.compile(r"Could not open XML topology file (\S+)")
 _HCA = re.compile(r"\[(\d{1,4})\]([\w.-]+):\d+(?::\d+)*/(IB|RoCE)\b")
 _NETWORK = re.compile(r"Using network (?P<name>\S.*?)\s*$")
 _VERSION = re.compile(r"NCCL version (\d+\.\d+[\w.+-]*)")
@@ -61,7 +63,9 @@ class _Reader:
     average: float | None = None
     ranks: list[RankLine] = field(default_factory=list[RankLine])
     networks: Counter[str] = field(default_factory=Counter[str])
-    hosts: dict[str, tuple[Hca, ...]] = field(default_factory=dict[str, tuple[Hca, ...]])
+    hosts: dict[str, HostNetwork] = field(default_factory=dict[str, HostNetwork])
+    topology: dict[str, None] = field(default_factory=dict[str, None])
+    topology_unread: dict[str, None] = field(default_factory=dict[str, None])
     nets: Counter[str] = field(default_factory=Counter[str])
     devices: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     own_rows: dict[int | None, NcclRow] = field(default_factory=dict[int | None, NcclRow])
@@ -108,10 +112,20 @@ class _Reader:
         if channel := _CHANNEL.search(line):
             self._feed_channel(_host(line), channel)
         if using := _USING.search(line):
-            self.hosts[_host(line)] = tuple(
-                Hca(index=int(index), device=device, link_layer=layer)
-                for index, device, layer in _HCA.findall(using["devices"])
-            )
+            self._feed_devices(_host(line), using)
+        if topology := _TOPOLOGY.search(line):
+            self.topology[topology[1]] = None
+        if unread := _NO_TOPOLOGY.search(line):
+            self.topology_unread[unread[1]] = None
+
+    def _feed_devices(self, host: str, using: re.Match[str]) -> None:
+        hcas = tuple(
+            Hca(index=int(index), device=device, link_layer=layer)
+            for index, device, layer in _HCA.findall(using["devices"])
+        )
+        self.hosts[host] = HostNetwork(
+            host=host, hcas=hcas, relaxed_ordering=using["relaxed"] is not None
+        )
 
     def _feed_channel(self, host: str, channel: re.Match[str]) -> None:
         net = channel["net"]
@@ -183,8 +197,10 @@ def _conclude(reader: _Reader, lines: Sequence[str]) -> NcclLog | ParseProblem:
         init_complete=reader.counts["init"],
         destroy_complete=reader.counts["destroy"],
         networks=dict(reader.networks),
-        hosts=tuple(HostNetwork(host=host, hcas=hcas) for host, hcas in reader.hosts.items()),
+        hosts=tuple(reader.hosts.values()),
         channels=_channels(reader),
+        topology_files=tuple(reader.topology),
+        topology_unread=tuple(reader.topology_unread),
         failures=failures,
     )
 

@@ -152,6 +152,7 @@ def _bandwidth_row(unit: str, words: list[str]) -> PerftestRow | None:
         peak_gbit_s=float(words[2]) * scale,
         average_gbit_s=float(words[3]) * scale,
         rate_mpps=float(words[4]),
+        cpu_percent=float(words[5]) if len(words) > _COLUMNS else None,
     )
     expected = row.size_bytes * 8 * row.rate_mpps / 1e3
     slack = max(_RATE_SLACK * expected, 0.01)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, TypedDict
 
 from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
+from components.acceptance.host_jobs import HostProbe, plan_payload_probes
 from components.fabric.plan import switch_endpoint
 from components.hosts.endpoint import host_endpoint
 from components.jobs.plan import JobsPlan, ProbeJob
 from components.kubernetes.manifest import Body
+from components.model.acceptance import Acceptance
+from components.model.cloud import InfiniBandFabric
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
+from components.pod_network.plan import expected_allocatable
 from components.remote.step import Endpoint
+
+ADAPTERS: Final = "adapters"
+"""Stands for all InfiniBand adapters of a host, whose names nobody knows beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,7 @@ class HopPlan:
     role: HopRole
     device: str
     interface: str
+    """Name of the interface or port; `ADAPTERS` for every InfiniBand adapter of the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +40,26 @@ class CounterSource:
 
     endpoint: Endpoint
     os: str
-    """`linux`, or the switch's system."""
+    """`linux`, `infiniband` for a host's adapters, or the switch's system."""
     interfaces: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """One probe: what it proves, what it creates, which hops it crosses."""
+    """One probe: what it proves, how it is run, which hops it crosses."""
 
     probe: Probe
-    job: ProbeJob
+    job: ProbeJob | None
+    """What it creates in the cluster; None where there is none."""
     hops: tuple[HopPlan, ...]
+    host: HostProbe | None = None
+    """What it runs on hosts; exactly one of the two is there."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What it runs, for people."""
+        ways = [way.command for way in (self.job, self.host) if way is not None]
+        return ways[0] if ways else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +73,30 @@ class AcceptancePlan:
     sources: tuple[CounterSource, ...]
     workers: tuple[str, ...]
     memlock: tuple[Body, ...]
-    """One Job per worker, in the same order: it prints the locked-memory limit of a pod."""
+    """In a cluster one Job per worker, in the same order: it prints a pod's locked-memory limit."""
     timeout_s: float
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Every device that it reaches by itself: counters, and commands on hosts."""
+        hosts = [probe.host for probe in self.probes if probe.host is not None]
+        ends = [end for host in hosts for end in (host.client, host.server) if end is not None]
+        return tuple(source.endpoint for source in self.sources) + tuple(
+            end.endpoint for end in ends
+        )
 
 
 def plan_acceptance(spec: ClusterSpec, jobs: JobsPlan) -> AcceptancePlan:
-    """Plan a perftest per rail and one all-reduce over all workers."""
+    """Plan the limits, and for every probe the hops that its bytes must cross."""
+    in_cluster = [_probe(spec, job.probe, job=job) for job in jobs.probes]
+    on_hosts = [
+        _probe(spec, _described(spec, host), host=host) for host in plan_payload_probes(spec)
+    ]
     return AcceptancePlan(
         cluster=spec.name,
         gate=spec.acceptance.gate,
         limits=_limits(spec),
-        probes=tuple(_probe(spec, job) for job in jobs.probes),
+        probes=(*in_cluster, *on_hosts),
         sources=_sources(spec),
         workers=tuple(host.name for host in spec.workers),
         memlock=jobs.memlock,
@@ -75,6 +105,7 @@ def plan_acceptance(spec: ClusterSpec, jobs: JobsPlan) -> AcceptancePlan:
 
 
 def _limits(spec: ClusterSpec) -> Limits:
+    infiniband = spec.rdma.transport == "infiniband"
     speeds = {
         rail.name: min(
             (
@@ -88,31 +119,98 @@ def _limits(spec: ClusterSpec) -> Limits:
         for rail in spec.rails
     }
     return Limits(
+        transport="ib" if infiniband else "roce",
         require_gdr=spec.host_defaults.peermem,
-        priority=spec.rdma.priority,
-        traffic_class=spec.rdma.traffic_class,
+        priority=None if infiniband else spec.rdma.priority,
+        traffic_class=None if infiniband else spec.rdma.traffic_class,
         rails=tuple(RailLimit(name=name, line_rate_gbit_s=speed) for name, speed in speeds.items()),
         pair_fraction=spec.acceptance.perftest_min_fraction,
         nccl_fraction=spec.acceptance.nccl_min_fraction,
+        allocatable=expected_allocatable(spec),
+        topology_file=spec.jobs.topology_file.mount_path if spec.jobs.topology_file else "",
+        **_asked(spec.acceptance),
+        **_adapters(spec.cloud.fabric if infiniband and spec.cloud else None),
     )
 
 
-def _probe(spec: ClusterSpec, job: ProbeJob) -> ProbePlan:
-    hosts = [host for host in (spec.host(node) for node in job.probe.nodes) if host is not None]
-    both_ways = job.probe.kind == "nccl"
-    pairs = [
-        (one, other)
-        for one in hosts
-        for other in hosts
-        if one is not other and (both_ways or (one, other) == (hosts[0], hosts[1]))
-    ]
+class _Asked(TypedDict):
+    nccl_min_version: str
+    nccl_floor_gb_s: float | None
+    nccl_warn_gb_s: float | None
+    nccl_floor_source: str
+    images_floor_s: float | None
+    scan_floor_gbit_s: float | None
+    scan_sizes: int
+
+
+def _asked(acceptance: Acceptance) -> _Asked:
+    """The numbers that the file itself gives."""
+    floor, scan = acceptance.nccl_floor, acceptance.deepspeed_scan
+    return {
+        "nccl_min_version": acceptance.nccl_min_version or "",
+        "nccl_floor_gb_s": floor.min_gbyte_s if floor else None,
+        "nccl_warn_gb_s": floor.warn_gbyte_s if floor else None,
+        "nccl_floor_source": floor.source if floor else "",
+        "images_floor_s": acceptance.resnet50.min_images_s if acceptance.resnet50 else None,
+        "scan_floor_gbit_s": scan.min_busbw_gbit_s if scan else None,
+        # The benchmark takes 2^1 to 2^(maxsize - 1) elements a rank.
+        "scan_sizes": scan.maxsize_exponent - 1 if scan else 0,
+    }
+
+
+class _Adapters(TypedDict):
+    hcas: int
+    hca_rate_gbit_s: float
+    hca_names: tuple[str, ...]
+
+
+def _adapters(fabric: InfiniBandFabric | None) -> _Adapters:
+    if fabric is None:
+        return {"hcas": 0, "hca_rate_gbit_s": 0.0, "hca_names": ()}
+    return {
+        "hcas": fabric.hcas,
+        "hca_rate_gbit_s": fabric.rate_gbit_s,
+        "hca_names": fabric.expected_hcas,
+    }
+
+
+def _described(spec: ClusterSpec, host: HostProbe) -> Probe:
+    """A probe on hosts as evidence knows it; of `nvidia-smi`, the GPUs are counted."""
+    gpus = sum(worker.gpus for worker in spec.workers)
+    return Probe(
+        name=host.name,
+        kind=host.kind,
+        rails=host.rails,
+        nodes=host.nodes,
+        ranks=gpus if host.kind == "mpi_gpus" else host.ranks,
+    )
+
+
+def _probe(
+    spec: ClusterSpec, probe: Probe, job: ProbeJob | None = None, host: HostProbe | None = None
+) -> ProbePlan:
+    hosts = [found for found in (spec.host(node) for node in probe.nodes) if found is not None]
+    if spec.rdma.transport == "infiniband":
+        hops = tuple(hop for worker in hosts for hop in _adapter_hops(worker))
+        return ProbePlan(probe, job, hops, host)
+    # A collective goes around the hosts as a ring; a perftest has one direction.
+    around = zip(hosts, (*hosts[1:], *hosts[:1]), strict=True)
+    pairs = [(hosts[0], hosts[1])] if probe.kind == "perftest" else list(around)
     hops = tuple(
         hop
-        for rail in job.probe.rails
+        for rail in probe.rails
         for sender, receiver in pairs
         for hop in _hops(spec, rail, sender, receiver)
     )
-    return ProbePlan(job.probe, job, hops)
+    return ProbePlan(probe, job, hops, host)
+
+
+def _adapter_hops(worker: Host) -> tuple[HopPlan, ...]:
+    name = worker.name
+    return (
+        HopPlan("infiniband", f"{name} sends", "sender_nic", name, ADAPTERS),
+        HopPlan("infiniband", f"{name} receives", "receiver_nic", name, ADAPTERS),
+    )
 
 
 def _nic(host: Host, rail: str) -> Nic | None:
@@ -153,6 +251,10 @@ def _sources(spec: ClusterSpec) -> tuple[CounterSource, ...]:
         CounterSource(switch_endpoint(switch), switch.os, tuple(switch.ports))
         for switch in spec.switches
     )
+    if spec.rdma.transport == "infiniband":
+        return tuple(
+            CounterSource(host_endpoint(host), "infiniband", (ADAPTERS,)) for host in spec.workers
+        )
     hosts = tuple(
         CounterSource(host_endpoint(host), "linux", tuple(nic.netdev for nic in host.nics))
         for host in spec.workers

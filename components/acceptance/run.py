@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from components.acceptance.cluster_jobs import Api, KubernetesApi, ProbeRun, run_probe
-from components.acceptance.counters import Snapshot, measure_hop, read_snapshot
+from components.acceptance.counters import Snapshot, measure_hops, read_snapshot
 from components.acceptance.evidence import (
     Evidence,
     Outcome,
@@ -26,6 +26,7 @@ from components.acceptance.evidence import (
     Unreachable,
     digest_log,
 )
+from components.acceptance.host_jobs import run_host_probe
 from components.acceptance.plan import AcceptancePlan, ProbePlan
 from components.errors import Bug, DeviceError
 from components.jobs.plan import number_objects
@@ -71,14 +72,17 @@ def collect_evidence(
     Args:
         request: What to run.
         run: Number of this run: it is part of the names of what is created.
-        secrets: Secret name to value; `kubeconfig` is the text of the kubeconfig.
+        secrets: Secret name to value; `kubeconfig` is the text of the kubeconfig, and absent where
+            there is no cluster.
         folder: Where the raw logs go.
     """
     folder.mkdir(parents=True, exist_ok=True)
     started = _now()
-    api = KubernetesApi(secrets.get("kubeconfig", ""))
+    kubeconfig = secrets.get("kubeconfig")
+    api = KubernetesApi(kubeconfig) if kubeconfig else None
     probes, unreachable = asyncio.run(_run_all(api, request.acceptance, run, secrets, folder))
-    memlock = _read_memlock(api, request.acceptance, run)
+    memlock = _read_memlock(api, request.acceptance, run) if api else {}
+    allocatable = _read_allocatable(api, request.acceptance) if api else {}
     return Evidence(
         cluster=request.acceptance.cluster,
         plan_digest=request.plan_digest,
@@ -90,7 +94,22 @@ def collect_evidence(
         probes=tuple(probes),
         unreachable=unreachable,
         memlock=memlock,
+        allocatable=allocatable,
     )
+
+
+def _read_allocatable(api: Api, plan: AcceptancePlan) -> dict[str, dict[str, int]]:
+    """What each worker offers of the resources that it must; a node that is not there is absent."""
+    found: dict[str, dict[str, int]] = {}
+    for node, wanted in plan.limits.allocatable.items():
+        try:
+            body = api.get(f"/api/v1/nodes/{node}") or {}
+        except DeviceError:
+            continue
+        offered = body.get("status", {}).get("allocatable")
+        if offered is not None:
+            found[node] = {name: int(offered.get(name, 0)) for name in wanted}
+    return found
 
 
 def _read_memlock(api: Api, plan: AcceptancePlan, run: int) -> dict[str, str]:
@@ -107,14 +126,17 @@ def _now() -> str:
 
 
 async def _run_all(
-    api: Api, plan: AcceptancePlan, run: int, secrets: Mapping[str, str], folder: Path
+    api: Api | None, plan: AcceptancePlan, run: int, secrets: Mapping[str, str], folder: Path
 ) -> tuple[list[ProbeEvidence], tuple[Unreachable, ...]]:
     found: list[ProbeEvidence] = []
     before = await read_snapshot(plan.sources, secrets)
     lost = dict(before.unreachable)
     for probe in plan.probes:
         begun = time.monotonic()
-        ran = await asyncio.to_thread(_run_one, api, probe, run, plan.timeout_s)
+        if probe.host is not None:
+            ran = await run_host_probe(probe.host, secrets)
+        else:
+            ran = await asyncio.to_thread(_run_one, api, probe, run, plan.timeout_s)
         took_s = time.monotonic() - begun
         after = await read_snapshot(plan.sources, secrets)
         lost |= after.unreachable
@@ -131,7 +153,9 @@ async def _run_all(
     )
 
 
-def _run_one(api: Api, probe: ProbePlan, run: int, deadline_s: float) -> ProbeRun:
+def _run_one(api: Api | None, probe: ProbePlan, run: int, deadline_s: float) -> ProbeRun:
+    if api is None or probe.job is None:
+        return ProbeRun("", ended=False, succeeded=False, reason="no kubeconfig was handed over")
     objects = number_objects(probe.job.objects, run)
     return _try_probe(api, objects, objects[probe.job.watched], deadline_s)
 
@@ -159,8 +183,8 @@ def _evidence(
     update: dict[str, Any] = {
         "detail": ran.reason,
         "duration_s": round(took_s, 1),
-        "command": " ".join(probe.job.command),
-        "hops": tuple(measure_hop(hop, *snapshots) for hop in probe.hops),
+        "command": " ".join(probe.command),
+        "hops": tuple(found for hop in probe.hops for found in measure_hops(hop, *snapshots)),
     }
     return base.model_copy(update=update)
 

@@ -29,6 +29,15 @@ class Finding(Frozen):
         return f"expected {self.expected}, actual {self.actual}"
 
 
+MEASURES = ("bandwidth", "throughput", "hosts", "gpus")
+"""The checks whose actual value is the number of a probe, as tables show it."""
+
+
+def verdict_for(is_right: bool) -> Verdict:  # noqa: FBT001 - the one place where a truth becomes a word
+    """`passed` or `failed`."""
+    return "passed" if is_right else "failed"
+
+
 def overall_verdict(findings: Iterable[Finding]) -> Verdict:
     """A proven fault outweighs an unknown; nothing judged is an error, not a pass."""
     verdicts = {finding.verdict for finding in findings}

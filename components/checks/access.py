@@ -10,8 +10,12 @@ from typing import Final
 from components.checks.problem import Place, SpecPath
 from components.checks.rule import Finding, at
 from components.model.cluster import ClusterSpec
+from components.model.containers import Containers
+from components.model.instances import crusoe_of
+from components.model.kubernetes import ExistingPlane
 from components.model.load import StackSecrets
 from components.model.units import SecretRef, Ssh
+from components.remote.placeholder import has_placeholder
 
 _KEY_TYPES: Final = (
     "ssh-ed25519",
@@ -28,6 +32,13 @@ def _devices(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
         yield switch.name, switch.ssh, ("switches", s, "ssh")
     for h, host in enumerate(spec.hosts):
         yield host.name, host.ssh, ("hosts", h, "ssh")
+    for y, hypervisor in enumerate(spec.hypervisors):
+        yield hypervisor.name, hypervisor.ssh, ("environment", "hypervisors", y, "ssh")
+
+
+def _waits_for_instance(ssh: Ssh) -> bool:
+    """A made instance shows its key at the first contact, and that one is pinned."""
+    return ssh.host_key is not None and has_placeholder(ssh.host_key)
 
 
 def check_host_key(spec: ClusterSpec) -> Iterator[Finding]:
@@ -37,6 +48,8 @@ def check_host_key(spec: ClusterSpec) -> Iterator[Finding]:
     Pulumi command provider offers only SHA-1 signatures for RSA host keys, which servers refuse.
     """
     for name, ssh, path in _devices(spec):
+        if _waits_for_instance(ssh):
+            continue
         reason = "has no pinned host key" if ssh.host_key is None else _flaw(ssh.host_key)
         if reason:
             yield Finding(
@@ -82,7 +95,7 @@ def check_credentials(spec: ClusterSpec) -> Iterator[Finding]:
     password of sudo, and would have to travel with every command.
     """
     for name, ssh, path in _devices(spec):
-        on_host = path[0] == "hosts"
+        on_host = path[0] != "switches"
         if ssh.password is None and ssh.private_key is None:
             example = "private_key: {secret: ssh_private_key}"
             yield Finding(
@@ -121,7 +134,24 @@ def list_secrets(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
             yield ssh.password, (*path, "password", "secret")
         if ssh.private_key is not None:
             yield ssh.private_key, (*path, "private_key", "secret")
-    yield spec.kubernetes.token, ("kubernetes", "token", "secret")
+    if (provision := crusoe_of(spec)) is not None:
+        place = ("environment", "instances")
+        yield provision.access_key, (*place, "access_key", "secret")
+        yield provision.secret_key, (*place, "secret_key", "secret")
+    if spec.k3s is not None:
+        yield spec.k3s.token, ("kubernetes", "token", "secret")
+    if isinstance(spec.kubernetes, ExistingPlane):
+        yield spec.kubernetes.kubeconfig, ("kubernetes", "kubeconfig", "secret")
+    if spec.containers is not None:
+        yield from _registry_secrets(spec.containers)
+
+
+def _registry_secrets(containers: Containers) -> Iterator[tuple[SecretRef, SpecPath]]:
+    path: SpecPath = ("containers",)
+    if containers.login is not None:
+        yield containers.login.password, (*path, "login", "password", "secret")
+    if containers.build is not None and containers.build.login is not None:
+        yield containers.build.login.password, (*path, "build", "login", "password", "secret")
 
 
 def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
 from components.model.cluster import ClusterSpec
 from components.model.units import Ssh
+from components.remote.placeholder import has_placeholder
 
 _HOSTNAME: Final = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 _NUMERIC: Final = re.compile(r"[0-9.]+")
@@ -32,7 +33,12 @@ def _as_ipv4(text: str) -> IPv4Address | None:
 
 
 def _is_address(text: str) -> bool:
-    """Whether it names one machine: an IPv4 address that a machine can have, or a DNS name."""
+    """Whether it names one machine: an IPv4 address that a machine can have, or a DNS name.
+
+    An instance that is not made yet has a hole in place of its address.
+    """
+    if has_placeholder(text):
+        return True
     if not _NUMERIC.fullmatch(text):
         return _HOSTNAME.fullmatch(text) is not None
     address = _as_ipv4(text)
@@ -65,6 +71,7 @@ def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
     for h, host in enumerate(spec.hosts):
         # An SSH address that is none at all is `valid-address`'s problem.
         known = host.node_ip is not None or _is_address(host.ssh.address)
+        known = known and not has_placeholder(host.address)
         if known and _as_ipv4(host.address) is None:
             key = ("node_ip",) if host.node_ip else ("ssh", "address")
             yield Finding(
@@ -116,15 +123,7 @@ def check_subnet_overlap(spec: ClusterSpec) -> Iterator[Finding]:
     A node sends to the most specific network it knows: an overlap takes traffic from a rail to the
     pod network or back.
     """
-    kubernetes = spec.kubernetes
-    networks = [
-        *(
-            _Net(f"the subnet of {rail.name}", rail.subnet, ("rails", r, "subnet"))
-            for r, rail in enumerate(spec.rails)
-        ),
-        _Net("the pod network", kubernetes.pod_cidr, ("kubernetes", "pod_cidr")),
-        _Net("the service network", kubernetes.service_cidr, ("kubernetes", "service_cidr")),
-    ]
+    networks = _networks(spec)
     for one, two in combinations(networks, 2):
         if one.network.overlaps(two.network):
             yield Finding(
@@ -140,6 +139,19 @@ def check_subnet_overlap(spec: ClusterSpec) -> Iterator[Finding]:
                     (at(path, address), at(net.path, net.network)),
                     "keep the management network apart from rails, pods and services.",
                 )
+
+
+def _networks(spec: ClusterSpec) -> list[_Net]:
+    networks = [
+        _Net(f"the subnet of {rail.name}", rail.subnet, ("rails", r, "subnet"))
+        for r, rail in enumerate(spec.rails)
+    ]
+    if (kubernetes := spec.kubernetes) is not None:
+        networks += [
+            _Net("the pod network", kubernetes.pod_cidr, ("kubernetes", "pod_cidr")),
+            _Net("the service network", kubernetes.service_cidr, ("kubernetes", "service_cidr")),
+        ]
+    return networks
 
 
 def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]:
@@ -178,6 +190,8 @@ def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
     The API server refuses a larger one, and K3s gives its DNS the tenth address of it.
     """
     kubernetes = spec.kubernetes
+    if kubernetes is None:
+        return
     nodes = kubernetes.pod_cidr.num_addresses // _PODS_PER_NODE
     if nodes < len(spec.hosts):
         yield Finding(

@@ -102,8 +102,10 @@ def check_port_mode(spec: ClusterSpec) -> Iterator[Finding]:
 
     An access port drops tagged frames: addresses are never served, and RDMA connections time out.
     """
+    if spec.kubernetes is None or spec.pod_network.mode != "sriov":
+        return
     for port in list_ports(spec):
-        if port.port.mode == "access" and spec.pod_network.mode == "sriov":
+        if port.port.mode == "access":
             yield Finding(
                 f"port {port.name} of {port.switch.name} is an access port, and the attachment of "
                 f"{port.rail} sends tagged frames, which such a port drops.",

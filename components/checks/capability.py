@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_cables, list_ports
+from components.fabric.drivers.cumulus_profile import (
+    BYTES_PER_KIB,
+    CNP_PRIORITY,
+    ECN_MAX_BYTES,
+    ECN_MIN_BYTES,
+    ECN_TOLERANCE,
+    MTU_RANGE_BYTES,
+    ROCE_PRIORITY,
+)
 from components.model.cluster import ClusterSpec
 from components.model.wording import did_you_mean
 
-_PORT: Final = re.compile(r"1/([1-9][0-9]*)(?:/([1-4]))?")
+_PORTS: Final = {
+    "onyx": re.compile(r"1/([1-9][0-9]*)(?:/([1-4]))?"),
+    "cumulus": re.compile(r"swp([1-9][0-9]*)(?:s([0-3]))?"),
+}
+_PORT_NAMES: Final = {
+    "onyx": "1/1 to 1/{count}, split ones 1/1/1 and so on",
+    "cumulus": "swp1 to swp{count}, split ones swp1s0 and so on",
+}
+_WHOLE: Final = re.compile(r"^(1/[0-9]+|swp[0-9]+)(?:/|s)[0-9]$")
+"""The port of which another one, such as `1/1/2` or `swp1s0`, is a part."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Capability:
     ports: int
     speed_gbit_s: int
-    min_mtu_bytes: int
-    max_mtu_bytes: int
-    source: str
+    mtu_range_bytes: Mapping[str, tuple[int, int]]
+    """By switch system."""
+    sources: Mapping[str, str]
+    """By switch system."""
 
-    def has_port(self, name: str) -> bool:
-        match = _PORT.fullmatch(name)
+    def has_port(self, system: str, name: str) -> bool:
+        match = _PORTS[system].fullmatch(name)
         return match is not None and 1 <= int(match[1]) <= self.ports
 
 
@@ -33,9 +52,11 @@ _CAPABILITIES: Final = {
     "SN2700": _Capability(
         ports=32,
         speed_gbit_s=100,
-        min_mtu_bytes=1500,
-        max_mtu_bytes=9612,
-        source="SN2700 data sheet; MTU range of the mellanox.onyx collection, onyx.py",
+        mtu_range_bytes={"onyx": (1500, 9612), "cumulus": MTU_RANGE_BYTES},
+        sources={
+            "onyx": "SN2700 data sheet; MTU range of the mellanox.onyx collection, onyx.py",
+            "cumulus": "SN2700 data sheet; MTU range of the NVUE reference",
+        },
     ),
 }
 
@@ -62,21 +83,22 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
         model = _CAPABILITIES.get(port.switch.model)
         if model is None:
             continue
-        if not model.has_port(port.name):
+        system = port.switch.os
+        if not model.has_port(system, port.name):
             yield Finding(
                 f"an {port.switch.model} has no port {port.name}.",
                 (at(port.path, port.port.to),),
-                f"its ports are 1/1 to 1/{model.ports}, split ones 1/1/1 and so on.",
+                f"its ports are {_PORT_NAMES[system].format(count=model.ports)}.",
             )
         own = port.port.mtu_bytes
         path: SpecPath = (*port.path, "mtu_bytes") if own else ("rdma", "port_mtu_bytes")
         mtu_bytes = own or spec.rdma.port_mtu_bytes
-        if not model.min_mtu_bytes <= mtu_bytes <= model.max_mtu_bytes:
+        low, high = model.mtu_range_bytes[system]
+        if not low <= mtu_bytes <= high:
             yield Finding(
                 f"a port of an {port.switch.model} cannot have MTU {mtu_bytes}.",
                 (at(path, mtu_bytes),),
-                f"choose {model.min_mtu_bytes} to {model.max_mtu_bytes}; 9216 is usual. "
-                f"Source: {model.source}.",
+                f"choose {low} to {high}; 9216 is usual. Source: {model.sources[system]}.",
             )
     yield from _find_split(spec)
     yield from _find_too_fast(spec)
@@ -85,8 +107,8 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
 def _find_split(spec: ClusterSpec) -> Iterator[Finding]:
     whole = {(port.switch.name, port.name): port for port in list_ports(spec)}
     for port in list_ports(spec):
-        parent = whole.get((port.switch.name, port.name.rpartition("/")[0]))
-        if parent is not None:
+        parent = whole.get((port.switch.name, _WHOLE.sub(r"\1", port.name)))
+        if parent is not None and parent.name != port.name:
             yield Finding(
                 f"port {port.name} of {port.switch.name} is a part of port {parent.name}, which is "
                 "used as a whole.",
@@ -107,4 +129,39 @@ def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:
                     at(cable.port.path, cable.port.port.to),
                 ),
                 "write the speed at which the link really runs: bandwidth is judged by it.",
+            )
+
+
+def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
+    """The file asks a Cumulus switch for what its RoCE profile gives.
+
+    The profile, `nv set qos roce`, is one for the whole switch: priority 3 for RoCE, priority 6 for
+    its congestion notifications, and ECN from 150,000 to 1,500,000 bytes. The thresholds of the
+    file are in KiB, and may miss those by 5 %, which 150 and 1500 do.
+    """
+    systems = [(s, switch) for s, switch in enumerate(spec.switches) if switch.os == "cumulus"]
+    if not systems or spec.rdma.transport != "roce":
+        return
+    s, switch = systems[0]
+    rdma, where = spec.rdma, at(("switches", s, "os"), switch.os)
+    for name, value, given in (
+        ("priority", rdma.priority, ROCE_PRIORITY),
+        ("cnp_priority", rdma.cnp_priority, CNP_PRIORITY),
+    ):
+        if value != given:
+            yield Finding(
+                f"{name} is {value}, and the RoCE profile of {switch.name} has {given}.",
+                (at(("rdma", name), value), where),
+                f"set {name} to {given}: Cumulus has no other one.",
+            )
+    for name, kib, given in (
+        ("ecn_min_kib", rdma.ecn_min_kib, ECN_MIN_BYTES),
+        ("ecn_max_kib", rdma.ecn_max_kib, ECN_MAX_BYTES),
+    ):
+        if abs(kib * BYTES_PER_KIB - given) > ECN_TOLERANCE * given:
+            yield Finding(
+                f"{name} is {kib} KiB, {kib * BYTES_PER_KIB:,} bytes, and the RoCE profile of "
+                f"{switch.name} has {given:,}.",
+                (at(("rdma", name), kib), where),
+                f"set {name} to {round(given / BYTES_PER_KIB)}, or remove it.",
             )

@@ -27,6 +27,9 @@ _SOURCE: Final = re.compile(r"(/|https://)[^\s]+")
 _NETDEV: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
 """Linux' IFNAMSIZ is 16 with the closing zero; the signs are those that udev's names have."""
 
+_BOND: Final = re.compile(r"(bond|team)[0-9._-]*")
+"""The names of the kernel's bonding driver and of systemd's examples, with or without a VLAN."""
+
 
 def check_vf_limit(spec: ClusterSpec) -> Iterator[Finding]:
     """No NIC is asked for more VFs than its firmware can give: 127 a port on ConnectX-5 to 7."""
@@ -42,7 +45,9 @@ def check_vf_limit(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_vf_count(spec: ClusterSpec) -> Iterator[Finding]:
-    """A worker's NIC has at least one VF, since pods reach the rail through VFs only."""
+    """With `sriov`, a worker's NIC has at least one VF: pods reach the rail through VFs only."""
+    if spec.kubernetes is None or spec.pod_network.mode != "sriov":
+        return
     for nic in list_nics(spec):
         if nic.host.role == "worker" and nic.nic.vfs == 0:
             yield Finding(
@@ -79,6 +84,18 @@ def check_netdev_name(spec: ClusterSpec) -> Iterator[Finding]:
                 f'"{nic.nic.netdev}" on {nic.host.name} cannot be the name of a network device.',
                 (at((*nic.path, "netdev"), nic.nic.netdev),),
                 "write the name that `ip link` shows, for example enp5s0.",
+            )
+
+
+def check_bonded_rail(spec: ClusterSpec) -> Iterator[Finding]:
+    """A card is one port, and no bond: a bond hides which port carries what."""
+    for nic in list_nics(spec):
+        if _BOND.fullmatch(nic.nic.netdev):
+            yield Finding(
+                f"{nic.nic.netdev} on {nic.host.name} is the name of a bond, and a rail is one "
+                "port of a card.",
+                (at((*nic.path, "netdev"), nic.nic.netdev),),
+                "take the bond apart, and name one port of it here; a second one is another rail.",
             )
 
 

@@ -14,7 +14,7 @@ from components.model.cluster import ClusterSpec
 _RESOURCE: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_]*[a-zA-Z0-9])?")
 """A Kubernetes resource name, without the hyphens that the SR-IOV device plugin refuses."""
 _MAX_RESOURCE: Final = 63
-_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_PREFIX: Final = 253
 _RESERVED_HOSTS: Final = frozenset({"localhost", "kubernetes"})
 
@@ -62,7 +62,8 @@ def check_resource_name(spec: ClusterSpec) -> Iterator[Finding]:
 
     Letters, digits and inner underscores, at most 63 long; the SR-IOV device plugin refuses
     hyphens. Two rails of one name would be one pool, and a pod could get two VFs of one rail; case
-    makes no difference, since the plugin hands a pod its VFs in variables of upper case.
+    makes no difference, since the plugin hands a pod its VFs in variables of upper case. With
+    `rdma_shared` one unit gives a pod all cards, and rails may share a resource.
     """
     for r, rail in enumerate(spec.rails):
         if len(rail.resource) > _MAX_RESOURCE or not _RESOURCE.fullmatch(rail.resource):
@@ -75,6 +76,8 @@ def check_resource_name(spec: ClusterSpec) -> Iterator[Finding]:
     written: dict[SpecPath, str] = {
         ("rails", r, "resource"): rail.resource for r, rail in enumerate(spec.rails)
     }
+    if spec.pod_network.mode != "sriov":
+        return
     for _, path, other in _repeated((name.lower(), path) for path, name in written.items()):
         yield Finding(
             f"two rails share the resource {written[path]}.",
@@ -88,7 +91,7 @@ def check_resource_prefix(spec: ClusterSpec) -> Iterator[Finding]:
     prefix = spec.pod_network.resource_prefix
     reserved = prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io")
     if reserved or len(prefix) > _MAX_PREFIX or not _PREFIX.fullmatch(prefix):
-        reason = "is kept by Kubernetes" if reserved else "is no DNS name with a dot"
+        reason = "is kept by Kubernetes" if reserved else "is no DNS name"
         yield Finding(
             f'the resource prefix "{prefix}" {reason}.',
             (at(("pod_network", "resource_prefix"), prefix),),
@@ -122,8 +125,11 @@ def check_duplicate_vlan(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_unused_rail(spec: ClusterSpec) -> Iterator[Finding]:
-    """There is a rail, and each has a NIC: a job asking for a VF of an empty rail would wait."""
-    if not spec.rails:
+    """There is a rail, and each has a NIC: a job asking for a VF of an empty rail would wait.
+
+    InfiniBand of a cloud has no rails of ours.
+    """
+    if not spec.rails and spec.rdma.transport == "roce":
         yield Finding(
             "the site has no rail, so its workers have no RDMA network.",
             (at(("rails",)),),

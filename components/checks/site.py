@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from components.checks.access import check_secret_value
-from components.checks.problem import Problem, SpecPath
+from components.checks.problem import Place, Problem, SpecPath
 from components.checks.registry import RULES
 from components.checks.render import render_text
 from components.checks.stack_keys import check_stack_key
 from components.errors import SpecError
 from components.model.cluster import ClusterSpec
+from components.model.instances import written_at
 from components.model.load import Loaded, load_config_value, load_site
 from components.model.problem import Json
 
@@ -68,11 +69,19 @@ def check_loaded(loaded: Loaded, file: str) -> CheckedSite:
     found: list[Problem] = list(loaded.problems)
     if spec is not None:
         ruled = [*check_site(spec), *_check_secrets(spec, loaded)]
-        found += [p for p in ruled if not _is_consequence(p, loaded)]
+        written = (_as_written(problem, spec) for problem in ruled)
+        found += [p for p in dict.fromkeys(written) if not _is_consequence(p, loaded)]
     located = (loaded.places.locate_all(problem) for problem in found)
     problems = tuple(sorted(located, key=lambda p: (p.line, p.rule, p.what)))
     wrong = any(problem.severity == "error" for problem in problems)
     return CheckedSite(file, None if wrong else loaded.spec, problems)
+
+
+def _as_written(problem: Problem, spec: ClusterSpec) -> Problem:
+    """With the places that are in the file: a cloud's hosts are not, their pools are."""
+    paths = ((place, written_at(spec, place.path)) for place in problem.where)
+    places = (place if path == place.path else Place(path) for place, path in paths)
+    return replace(problem, where=tuple(dict.fromkeys(places)))
 
 
 def _check_secrets(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:

@@ -8,7 +8,9 @@ from typing import Final
 
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
+from components.fabric.drivers.cumulus_profile import MIN_RELEASE as CUMULUS_NVUE
 from components.model.cluster import ClusterSpec
+from components.model.operators import ChartSource
 from components.operators.versions import (
     GPU_OPERATOR,
     ONYX_QOS,
@@ -28,7 +30,7 @@ _MIN_TEST_WORKERS: Final = 2
 
 def check_control_plane(spec: ClusterSpec) -> Iterator[Finding]:
     """There is at least one control-plane host."""
-    if not spec.servers:
+    if spec.k3s is not None and not spec.servers:
         yield Finding(
             "no host is a control_plane, so there is nothing to install the cluster on.",
             (at(("hosts",)),),
@@ -67,8 +69,8 @@ def check_etcd_members(spec: ClusterSpec) -> Iterator[Finding]:
 
 def check_k3s_version(spec: ClusterSpec) -> Iterator[Finding]:
     """The Kubernetes version is an exact K3s release, such as v1.36.3+k3s1."""
-    version = spec.kubernetes.version
-    if parse_k3s(version) is None:
+    version = spec.k3s.version if spec.k3s else None
+    if version is not None and parse_k3s(version) is None:
         yield Finding(
             f'"{version}" is no exact K3s release.',
             (at(("kubernetes", "version"), version),),
@@ -82,13 +84,14 @@ def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
     The ranges, and who states them, are in components/operators/versions.py. A line that is not
     in the catalogue is a warning.
     """
-    operator, k3s = spec.operators.gpu, parse_k3s(spec.kubernetes.version)
-    if operator is None or k3s is None:
+    operator, plane = spec.operators.gpu, spec.kubernetes
+    k3s = parse_k3s(plane.version) if plane else None
+    if operator is None or plane is None or k3s is None:
         return
     version = operator.chart.version
     where = (
         at(("operators", "gpu", "chart", "version"), version),
-        at(("kubernetes", "version"), spec.kubernetes.version),
+        at(("kubernetes", "version"), plane.version),
     )
     line = find_line(version, GPU_OPERATOR)
     if line is None:
@@ -99,7 +102,7 @@ def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
             f"use a release of {known}, or read the operator's list of platforms first.",
             "warning",
         )
-    elif not line.lowest <= k3s[:2] <= line.highest:
+    elif not line.holds(k3s[:2]):
         yield Finding(
             f"GPU operator {version} works with Kubernetes {line.describe()}, and this is "
             f"{show_version(k3s[:2])}.",
@@ -116,7 +119,7 @@ def check_onyx_release(spec: ClusterSpec) -> Iterator[Finding]:
     """
     for s, switch in enumerate(spec.switches):
         release = parse_numbers(switch.release)
-        if release >= ONYX_ROCE:
+        if switch.os != "onyx" or release >= ONYX_ROCE:
             continue
         lacks = (
             "has no `qos trust` and no ECN per traffic class"
@@ -130,9 +133,27 @@ def check_onyx_release(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
+def check_cumulus_release(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each Cumulus switch runs 5.0 or later.
+
+    It is set by NVUE, which 4.4 brought as early access, switched off, and which is the default
+    since 5.0. The ESXi guide links 4.2, which has no NVUE at all.
+    """
+    for s, switch in enumerate(spec.switches):
+        if switch.os == "cumulus" and parse_numbers(switch.release) < CUMULUS_NVUE:
+            yield Finding(
+                f"{switch.name} runs Cumulus Linux {switch.release}, where NVUE, by which it is "
+                "read and set, is not the default or not there.",
+                (at(("switches", s, "release"), switch.release),),
+                f"upgrade it to {show_version(CUMULUS_NVUE)} or later, and write its release.",
+            )
+
+
 def check_pinned_source(spec: ClusterSpec) -> Iterator[Finding]:
     """K3s and its install script come from an absolute path or over https, never plain http."""
-    source = spec.kubernetes.source
+    if spec.k3s is None:
+        return
+    source = spec.k3s.source
     for key, value in (("binary", source.binary), ("install_script", source.install_script)):
         if not _SOURCE.fullmatch(value):
             yield Finding(
@@ -147,17 +168,26 @@ def check_chart_version(spec: ClusterSpec) -> Iterator[Finding]:
 
     A range or `latest` would install another chart on the next run without any change here.
     """
-    operator = spec.operators.gpu
-    if operator is None:
-        return
-    chart, path = operator.chart, ("operators", "gpu", "chart")
-    if not _EXACT.fullmatch(chart.version):
-        yield Finding(
-            f'the chart version "{chart.version}" is not exact.',
-            (at((*path, "version"), chart.version),),
-            "write one release, for example v26.3.3.",
-        )
-    yield from _chart_home(chart.chart, chart.repo, path)
+    for name, chart in _charts(spec):
+        path: SpecPath = ("operators", name, "chart")
+        if not _EXACT.fullmatch(chart.version):
+            yield Finding(
+                f'the chart version "{chart.version}" is not exact.',
+                (at((*path, "version"), chart.version),),
+                "write one release, for example v26.3.3.",
+            )
+        yield from _chart_home(chart.chart, chart.repo, path)
+
+
+def _charts(spec: ClusterSpec) -> Iterator[tuple[str, ChartSource]]:
+    operators = spec.operators
+    for name, operator in (
+        ("gpu", operators.gpu),
+        ("network", operators.network),
+        ("gpu_device_plugin", operators.gpu_device_plugin),
+    ):
+        if operator is not None:
+            yield name, operator.chart
 
 
 def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Iterator[Finding]:
@@ -179,7 +209,7 @@ def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Iterator[Findin
 
 def check_registry_mirror(spec: ClusterSpec) -> Iterator[Finding]:
     """The registry mirror is `host:port`, without a scheme or a path."""
-    mirror = spec.kubernetes.registry_mirror
+    mirror = spec.kubernetes.registry_mirror if spec.kubernetes else None
     if mirror is None:
         return
     match = _MIRROR.fullmatch(mirror)

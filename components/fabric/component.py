@@ -10,7 +10,8 @@ import pulumi
 from components.fabric.device import BASELINE_VARIABLE
 from components.fabric.plan import SwitchPlan
 from components.handoffs import FabricReady, gate
-from components.remote.component import LocalCall, Remote, join_text, local_call, render_request
+from components.remote.component import LocalCall, Remote, join_text, local_call
+from components.remote.step import render_request
 
 
 class Fabric(pulumi.ComponentResource):

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from components.errors import DeviceError, UnreachableError
-from components.fabric.drivers.base import Change, Driver, PortCounters, Reading, Unreadable
+from components.fabric.drivers.base import (
+    Change,
+    Driver,
+    PortCounters,
+    Reading,
+    Unreadable,
+    Unsettable,
+)
 from components.fabric.state import PortState, SwitchState
 
 MAX_ROUNDS: Final = 3
@@ -118,6 +125,9 @@ class Exchange:
         except _RefusedError as error:
             why = f"refused a line\n  line    {error.line}\n  switch  {error.text}"
             raise self._put_back(why, before, wanted) from error
+        except Unsettable as error:
+            why = f"has a setting that no line of ours can change\n  why     {error}"
+            raise self._put_back(why, before, wanted) from error
         except UnreachableError as error:
             raise _lost(error, taken) from error
         left = self.driver.plan_changes(reading.state, aim(reading))
@@ -150,6 +160,8 @@ class Exchange:
         """Undo what this exchange did; returns the error to raise."""
         after: Reading | None = None
         try:
+            for line in self.driver.discard:
+                self._send_line(line, [])
             for _ in range(MAX_ROUNDS):
                 after = self.read(wanted)
                 changes = self.driver.plan_changes(after.state, before.state)
@@ -160,6 +172,8 @@ class Exchange:
             end = "not all previous values could be put back; not saved"
         except _RefusedError as error:
             end = f"putting back stopped at `{error.line}`: {error.text}; not saved"
+        except Unsettable as error:
+            end = f"putting back stopped: {error}; not saved"
         except UnreachableError as error:
             end = f"putting back stopped: {error}; not saved"
         return self._failure(why, end, before, after)
@@ -197,7 +211,9 @@ def _lost(error: UnreachableError, taken: Sequence[str]) -> UnreachableError:
 
 def describe(state: SwitchState) -> str:
     """A state for people: one indented line for the switch and each port."""
-    lines = [f"    switch: vlans={_numbers(state.vlans)} {_pairs(state, ('ports', 'vlans'))}"]
+    lines = [
+        f"    switch: vlans={_numbers(state.vlans)} {_pairs(state, ('ports', 'vlans', 'implied'))}"
+    ]
     lines += [f"    port {name}: {_port_text(port)}" for name, port in state.ports.items()]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -212,7 +228,7 @@ def _port_text(port: PortState) -> str:
     vlans = "" if trunk is None else f" trunk_vlans={trunk if trunk == 'all' else _numbers(trunk)}"
     ecn = "".join(f" tc{tc}_ecn_kib={value}" for tc, value in port.ecn.items() if value)
     strict = f" strict={_numbers(port.strict_classes)}" if port.strict_classes is not None else ""
-    rest = _pairs(port, ("trunk_vlans", "ecn", "strict_classes", "wrr_weights"))
+    rest = _pairs(port, ("trunk_vlans", "ecn", "strict_classes", "wrr_weights", "implied"))
     return f"{rest}{vlans}{ecn}{strict}"
 
 

@@ -6,17 +6,19 @@ from pydantic import BaseModel, ConfigDict
 
 from components.errors import SpecError
 from components.fabric.drivers import driver_of
+from components.fabric.drivers.cumulus_profile import MIN_RELEASE
 from components.fabric.drivers.onyx_actions import flatten, port_key
+from components.fabric.intent import INTENTS
 from components.fabric.models import MODELS, find_model
 from components.fabric.models.switch_model import SwitchModel, parse_release
-from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.state import PortState, SwitchState
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
 from components.remote.step import Endpoint
 
 ONE_SHOT_PRIORITY = 3
-"""The priority that the one-shot `roce` makes lossless; the vendor offers no other."""
+"""The priority of the one-shot `roce`, on Onyx and on Cumulus; the vendor offers no other."""
 
 
 class SwitchPlan(BaseModel):
@@ -54,19 +56,13 @@ def render_first_commands(plan: SwitchPlan) -> tuple[str, ...]:
 
 def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
     _require_capable(spec.rdma, switch)
+    intent = INTENTS[switch.os](spec.rdma)
     ports = {
-        name: _plan_port(spec, switch.ports[name]) for name in sorted(switch.ports, key=port_key)
+        name: _plan_port(spec, switch.ports[name], intent.port)
+        for name in sorted(switch.ports, key=port_key)
     }
-    lossless = spec.rdma.mode == "lossless"
     vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
-    desired = SwitchState(
-        vlans=tuple(sorted(vlans)),
-        pfc_priorities=(spec.rdma.priority,) if lossless else None,
-        pfc_enabled=True if lossless else None,
-        # Lossless needs a buffer pool of its own: the one-shot makes it, and PFC with it.
-        roce="lossless" if lossless else None,
-        ports=ports,
-    )
+    desired = intent.switch.model_copy(update={"vlans": tuple(sorted(vlans)), "ports": ports})
     return SwitchPlan(
         name=switch.name,
         os=switch.os,
@@ -77,25 +73,21 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
     )
 
 
-def _plan_port(spec: ClusterSpec, port: SwitchPort) -> PortState:
-    rdma = spec.rdma
+def _plan_port(spec: ClusterSpec, port: SwitchPort, intent: PortState) -> PortState:
     _, _, rail_name = port.to.partition("/")
     rail = spec.rail(rail_name)
     vlan = port.vlan or (rail.vlan if rail else None)
     if vlan is None:
         raise SpecError(f"port to {port.to}: no rail is called {rail_name!r}, and no vlan is set")
     access = port.mode == "access"
-    return PortState(
-        admin_up=True,
-        mtu_bytes=port.mtu_bytes or rdma.port_mtu_bytes,
-        mode=port.mode,
-        access_vlan=vlan if access else None,
-        trunk_vlans=None if access else (vlan,),
-        trust="L3",
-        ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
-        pfc=True if rdma.mode == "lossless" else None,
-        # Priority n is in class n (Onyx' default, printed by `show roce` for 3 and 6).
-        strict_classes=(rdma.cnp_priority,),
+    return intent.model_copy(
+        update={
+            "admin_up": True,
+            "mtu_bytes": port.mtu_bytes or spec.rdma.port_mtu_bytes,
+            "mode": port.mode,
+            "access_vlan": vlan if access else None,
+            "trunk_vlans": None if access else (vlan,),
+        }
     )
 
 
@@ -135,20 +127,20 @@ def _commands_from_factory(switch: Switch, desired: SwitchState) -> tuple[str, .
 
 def _require_capable(rdma: Rdma, switch: Switch) -> None:
     model = find_model(switch.model)
-    if model is None or switch.os not in model.systems:
+    if model is None or switch.os not in model.ports:
         raise SpecError(
             f"switch {switch.name}: no model {switch.model!r} with {switch.os}; "
             f"there are: {', '.join(sorted(MODELS))}"
         )
     for name, port in switch.ports.items():
-        if not model.has_port(name):
+        if not model.has_port(switch.os, name):
             raise SpecError(f"switch {switch.name}: an {model.name} has no port {name}")
         _require_mtu(switch, name, port.mtu_bytes or rdma.port_mtu_bytes, model)
     _require_release(rdma, switch, model)
 
 
 def _require_mtu(switch: Switch, name: str, mtu_bytes: int, model: SwitchModel) -> None:
-    low, high = model.mtu_range_bytes
+    low, high = model.mtu_range_bytes[switch.os]
     if not low <= mtu_bytes <= high:
         raise SpecError(
             f"switch {switch.name} port {name}: MTU {mtu_bytes} is outside {low}-{high}"
@@ -157,14 +149,17 @@ def _require_mtu(switch: Switch, name: str, mtu_bytes: int, model: SwitchModel) 
 
 def _require_release(rdma: Rdma, switch: Switch, model: SwitchModel) -> None:
     lossless = rdma.mode == "lossless"
-    least = model.min_release_one_shot if lossless else model.min_release
+    if switch.os == "cumulus":
+        least = (*MIN_RELEASE, 0)
+    else:
+        least = model.min_release_one_shot if lossless else model.min_release
     if parse_release(switch.release) < least:
         raise SpecError(
             f"switch {switch.name}: release {switch.release} is too old for mode {rdma.mode}; "
             f"needs at least {'.'.join(map(str, least))}"
         )
-    if lossless and rdma.priority != ONE_SHOT_PRIORITY:
+    if (lossless or switch.os == "cumulus") and rdma.priority != ONE_SHOT_PRIORITY:
         raise SpecError(
-            f"switch {switch.name}: lossless on Onyx is priority {ONE_SHOT_PRIORITY} only, "
-            f"rdma.priority is {rdma.priority}"
+            f"switch {switch.name}: {rdma.mode} on {switch.os.title()} is priority "
+            f"{ONE_SHOT_PRIORITY} only, rdma.priority is {rdma.priority}"
         )

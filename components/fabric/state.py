@@ -38,7 +38,8 @@ class PortState(_Frozen):
 
     admin_up: bool | None = None
     mtu_bytes: int | None = None
-    mode: Literal["access", "trunk", "hybrid"] | None = None
+    mode: Literal["access", "trunk", "hybrid", "routed"] | None = None
+    """`routed`, in no bridge as Cumulus ports are at first, is found and put back, never wanted."""
     access_vlan: int | None = None
     trunk_vlans: Literal["all"] | tuple[int, ...] | None = None
     """Allowed VLANs of a trunk or hybrid port that we own, ascending; others stay.
@@ -53,6 +54,11 @@ class PortState(_Frozen):
     """Traffic classes served strictly that we own (the CNP class)."""
     wrr_weights: dict[int, int] = {}
     """Weights of the classes that are not strict: found on devices, to put them back."""
+    implied: tuple[str, ...] | None = None
+    """Settings (`admin_up`, `mtu_bytes`) that stand nowhere in the configuration, so that the
+    system's default gives them, and `rest` where nobody wrote anything that is not named here:
+    found on Cumulus, to leave nothing behind. None: no matter.
+    """
 
 
 class SwitchState(_Frozen):
@@ -64,9 +70,20 @@ class SwitchState(_Frozen):
     """Switch priorities with PFC enabled globally; None: PFC is not ours."""
     pfc_enabled: bool | None = None
     """The global PFC switch; None: not ours."""
-    roce: Literal["none", "lossless", "semi-lossless", "lossy"] | None = None
-    """The one-shot RoCE mode where the system has one; None: not ours."""
+    roce: (
+        Literal[
+            "none", "lossless", "semi-lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"
+        ]
+        | None
+    ) = None
+    """The one-shot RoCE mode where the system has one; None: not ours.
+
+    `semi-lossless` is Onyx', the last two are Cumulus': found and put back, never wanted.
+    """
     ports: dict[str, PortState] = {}
+    implied: tuple[str, ...] | None = None
+    """`bridge` where no bridge stands in the configuration, `rest` where nothing of it but VLANs
+    does: as a port's `implied`."""
 
     def settings(self) -> dict[tuple[str, str], str]:
         """Flat (where, setting) to text, for diffs that people read."""

@@ -55,18 +55,33 @@ def target_of_restore(
         baseline: What was recorded before the first apply.
         vlan_holders: VLAN to ports that are not ours and use it; such a VLAN stays.
     """
-    ours = {*owned.vlans} - {*baseline.vlans} - {*vlan_holders}
+    held = {vlan for vlan, names in vlan_holders.items() if _is_new(vlan, names, baseline)}
+    ours = {*owned.vlans} - {*baseline.vlans} - held
     return SwitchState(
         vlans=tuple(vlan for vlan in actual.vlans if vlan not in ours),
         pfc_priorities=None if owned.pfc_priorities is None else baseline.pfc_priorities,
         pfc_enabled=None if owned.pfc_enabled is None else baseline.pfc_enabled,
         # A baseline without it was taken before the file first asked for the one-shot.
         roce=None if owned.roce is None else baseline.roce or "none",
+        implied=baseline.implied,
         ports={
             name: _restore_port(actual.ports.get(name, PortState()), port, baseline.ports[name])
             for name, port in owned.ports.items()
             if name in baseline.ports
         },
+    )
+
+
+def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
+    """Whether a port names a VLAN that it did not name before the first apply.
+
+    On Cumulus a port may name a VLAN that the bridge has not, which is then no reason to keep it.
+    """
+    before = (baseline.ports.get(name, PortState()) for name in names)
+    return any(
+        vlan != port.access_vlan
+        and (port.trunk_vlans in {None, "all"} or vlan not in list_vlans(port.trunk_vlans or ()))
+        for port in before
     )
 
 
@@ -83,6 +98,8 @@ def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> P
         changes["trunk_vlans"] = _without(actual, owned, baseline)
     ecn: dict[int, EcnState | None] = {tc: baseline.ecn.get(tc) for tc in owned.ecn}
     changes["ecn"] = ecn
+    if baseline.implied is not None:
+        changes["implied"] = tuple(key for key in baseline.implied if key in changes)
     if owned.strict_classes is not None:
         ours = {*owned.strict_classes} - {*(baseline.strict_classes or ())}
         changes["strict_classes"] = tuple(
@@ -156,6 +173,7 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         pfc_priorities=_first(top.pfc_priorities, base.pfc_priorities),
         pfc_enabled=_first(top.pfc_enabled, base.pfc_enabled),
         roce=_first(top.roce, base.roce),
+        implied=_first(top.implied, base.implied),
         ports=ports,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.handoffs import FabricReady, HostsReady, gate
+from components.handoffs import HostsReady, Underlay, gate
 from components.hosts.plan import HostPlan
 from components.remote.component import Remote, host_step
 
@@ -18,7 +18,7 @@ class Hosts(pulumi.ComponentResource):
         name: Name of the component; steps are named after their host.
         plans: One plan a host, from `plan_hosts`.
         remote: Secrets and repair notes of this run.
-        fabric: The handoff of the stage before.
+        underlay: The handoff of the stage before.
         opts: Resource options of the component.
     """
 
@@ -29,17 +29,46 @@ class Hosts(pulumi.ComponentResource):
         name: str,
         plans: Sequence[HostPlan],
         remote: Remote,
-        fabric: FabricReady,
+        underlay: Underlay,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:hosts:Hosts", name, {"hosts": len(plans)}, opts)
-        done = [self._host(plan, remote, fabric) for plan in plans]
+        done = [self._host(plan, remote, underlay) for plan in plans]
         self.ready = HostsReady(gate(name, self, done))
         self.register_outputs({})
 
-    def _host(self, plan: HostPlan, remote: Remote, fabric: FabricReady) -> pulumi.Resource:
-        previous = fabric.gate
+    def _host(self, plan: HostPlan, remote: Remote, underlay: Underlay) -> pulumi.Resource:
+        previous = underlay.gate
         for step in plan.steps:
             opts = pulumi.ResourceOptions(parent=self, depends_on=[previous])
             previous = host_step(remote, step, opts)
         return previous
+
+
+class GuestProofs(pulumi.ComponentResource):
+    """Prove on virtual machines what only works once their hypervisors were restarted.
+
+    Args:
+        name: Name of the component; steps are named after their host.
+        plans: The plans of `Hosts`; those without a proof are passed over.
+        remote: Secrets and repair notes of this run.
+        hosts: The handoff of the stage that restarts what waits for it.
+        opts: Resource options of the component.
+    """
+
+    ready: HostsReady
+
+    def __init__(
+        self,
+        name: str,
+        plans: Sequence[HostPlan],
+        remote: Remote,
+        hosts: HostsReady,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        steps = [plan.verify for plan in plans if plan.verify is not None]
+        super().__init__("railyard:hosts:GuestProofs", name, {"steps": len(steps)}, opts)
+        after = pulumi.ResourceOptions(parent=self, depends_on=[hosts.gate])
+        done = [host_step(remote, step, after) for step in steps]
+        self.ready = HostsReady(gate(name, self, done or [hosts.gate]))
+        self.register_outputs({})

@@ -7,8 +7,8 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-ScriptName = Literal["observe", "converge", "undo"]
-_PARTS: Final = ("input", "reading", "writing")
+ScriptName = Literal["observe", "converge", "undo", "verify"]
+_PARTS: Final = ("input", "reading", "firmware", "docker", "writing")
 """The parts that each script starts with, in order."""
 
 

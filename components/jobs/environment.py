@@ -1,36 +1,111 @@
 """What NCCL and MPI are told: the application end of the one traffic class.
 
-Sources: NCCL's environment documentation and net_ib source, Open MPI's documentation, DeepOps.
+Sources: NCCL's environment documentation and net_ib source, Open MPI's documentation, DeepOps; for
+InfiniBand in virtual machines the values of the cloud's own nccl-tests jobs
+(docs/explanation/sources.md#cloud-ib).
 """
 
 from __future__ import annotations
 
+import shlex
+from importlib import resources
 from typing import Final
 
+from components.errors import SpecError
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
 
 POD_INTERFACE: Final = "eth0"
 """The default pod network: MPI's and NCCL's own messages go there, RDMA goes over the rails."""
+_INFINIBAND: Final = {
+    # A virtual function of a cloud: PCIe reordering is allowed, or half of the rate is lost.
+    "NCCL_IB_PCI_RELAXED_ORDERING": "1",
+    "NCCL_IB_SPLIT_DATA_ON_QPS": "0",
+    "NCCL_IB_QPS_PER_CONNECTION": "2",
+    # Without PF in the guest, NCCL would take the functions of one card for one device.
+    "NCCL_IB_MERGE_VFS": "0",
+}
 
 
 def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
-    """The NCCL variables of a job, sorted by name."""
+    """The NCCL variables of a job, sorted by name.
+
+    The InfiniBand adapters are not in it: each rank finds them on its node (`find_hcas`).
+    """
     jobs = spec.jobs
-    traffic_class = spec.rdma.ip_traffic_class if jobs.nccl_ib_tc is None else jobs.nccl_ib_tc
     values = {
         "NCCL_DEBUG": "INFO",
         "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV",
         "NCCL_IB_DISABLE": "0",
-        # Without it NCCL sends DSCP 0, and the switch's ECN on the RoCE class does nothing.
-        "NCCL_IB_TC": str(traffic_class),
         "NCCL_NET_GDR_LEVEL": jobs.gdr_level,
-        "NCCL_SOCKET_IFNAME": POD_INTERFACE,
         # Rails are separate subnets and not routed: NIC k talks to NIC k.
         "NCCL_CROSS_NIC": "0",
     }
+    if not spec.pod_network.host_network:
+        values["NCCL_SOCKET_IFNAME"] = POD_INTERFACE
+    if spec.rdma.transport == "infiniband":
+        values |= _INFINIBAND
+    else:
+        traffic_class = spec.rdma.ip_traffic_class if jobs.nccl_ib_tc is None else jobs.nccl_ib_tc
+        # Without it NCCL sends DSCP 0, and the switch's ECN on the RoCE class does nothing.
+        values["NCCL_IB_TC"] = str(traffic_class)
     if jobs.gid_index is not None:
         values["NCCL_IB_GID_INDEX"] = str(jobs.gid_index)
+    if jobs.topology_file is not None:
+        values["NCCL_TOPO_FILE"] = jobs.topology_file.mount_path
+    if spec.acceptance.nccl_algo is not None:
+        values["NCCL_ALGO"] = spec.acceptance.nccl_algo
     return dict(sorted(values.items()))
+
+
+def find_hcas(program: tuple[str, ...]) -> tuple[str, ...]:
+    """A program behind the search for the node's InfiniBand adapters.
+
+    A list in the file would be wrong on the next instance type: the names have gaps, and some are
+    management or storage ports that hang NCCL.
+    """
+    return ("/bin/sh", "-c", job_script("ib_hcas"), "ib_hcas", *program)
+
+
+def find_rail_hcas(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ...]:
+    """A program behind the search for the shared cards of the rails, among all of the node.
+
+    Raises:
+        SpecError: Jobs run in the host's network, and a rail's card is named differently on two
+            workers: one script serves all of them.
+    """
+    names = [f"net{index}" for index in range(1, len(spec.rails) + 1)]
+    if spec.pod_network.host_network:
+        names = [_card_of(spec, rail) for rail in spec.rails]
+    script = f"interfaces={shlex.quote(' '.join(names))}\n{job_script('rail_hcas')}"
+    return ("/bin/sh", "-c", script, "rail_hcas", *program)
+
+
+def _card_of(spec: ClusterSpec, rail: Rail) -> str:
+    nics = [nic for host in spec.workers for nic in host.nics if nic.rail == rail.name]
+    names = sorted({nic.netdev for nic in nics})
+    if len(names) != 1:
+        raise SpecError(
+            f"the cards of {rail.name} are named {', '.join(names) or 'nothing'}, and jobs in the "
+            "host's network look for one name. Name them alike (systemd .link files by PCI path)"
+        )
+    return names[0]
+
+
+def _on_devices(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ...]:
+    """The program on the right devices; a VF is the only one in its pod anyway."""
+    if spec.rdma.transport == "infiniband":
+        return find_hcas(program)
+    shared = spec.pod_network.mode == "rdma_shared"
+    return find_rail_hcas(spec, program) if shared else program
+
+
+def job_script(name: str) -> str:
+    """The text of one of the room's scripts, without its comments: it becomes an argument."""
+    text = resources.files("components.jobs").joinpath("scripts", f"{name}.sh").read_text("utf-8")
+    return "".join(
+        line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#")
+    )
 
 
 def mpirun_command(spec: ClusterSpec, ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:
@@ -40,6 +115,7 @@ def mpirun_command(spec: ClusterSpec, ranks: int, program: tuple[str, ...]) -> t
     then run all ranks in the launcher.
     """
     exports = [part for pair in nccl_environment(spec).items() for part in ("-x", "=".join(pair))]
+    infiniband = spec.rdma.transport == "infiniband"
     return (
         "mpirun",
         "--allow-run-as-root",
@@ -50,12 +126,23 @@ def mpirun_command(spec: ClusterSpec, ranks: int, program: tuple[str, ...]) -> t
         "--bind-to",
         "none",
         "--tag-output",
+        *_pod_network_only(spec),
+        # HPC-X's collectives would open the adapters beside NCCL.
+        *(("--mca", "coll_hcoll_enable", "0") if infiniband else ()),
+        *exports,
+        *_on_devices(spec, program),
+    )
+
+
+def _pod_network_only(spec: ClusterSpec) -> tuple[str, ...]:
+    """Keep MPI's own messages off the rails; in the host's network there is no pod interface."""
+    if spec.pod_network.host_network:
+        return ()
+    return (
         "--mca",
         "oob_tcp_if_include",
         POD_INTERFACE,
         "--mca",
         "btl_tcp_if_include",
         POD_INTERFACE,
-        *exports,
-        *program,
     )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from components.errors import Bug
 from components.handoffs import ClusterAccess, HostsReady, gate
-from components.kubernetes.kubeconfig import render_kubeconfig
+from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.kubernetes.planes.base import KubernetesPlan
+from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
+from components.kubernetes.planes.membership import CLUSTER_FOUND
 from components.remote.component import Remote, host_step, join_text
 from components.remote.step import RemoteStep
 
@@ -35,16 +40,14 @@ class Cluster(pulumi.ComponentResource):
     ) -> None:
         super().__init__("railyard:kubernetes:Cluster", name, {"plane": plan.plane}, opts)
         servers: list[pulumi.Resource] = [hosts.gate]
-        for step in plan.servers:  # one by one: etcd refuses two that join together
-            servers = [self._node(plan, step, remote, servers)]
-        agents = [self._node(plan, step, remote, servers) for step in plan.agents]
+        for number, step in enumerate(plan.servers):
+            # One by one: etcd refuses two that join together.
+            servers = [self._chain(plan, step, remote, servers)]
+            if number == 0:
+                servers = self._balanced(plan, remote, servers)
+        agents = [self._chain(plan, step, remote, servers) for step in plan.agents]
         ready = gate(name, self, [*servers, *agents])
-        access = host_step(
-            remote, plan.access, pulumi.ResourceOptions(parent=self, depends_on=servers)
-        )
-        kubeconfig = join_text(
-            access.stdout, lambda raw: render_kubeconfig(raw, plan.server_url, plan.cluster)
-        )
+        kubeconfig = self._kubeconfig(plan, remote, servers)
         provider = kubernetes.Provider(
             f"{name}-provider",
             kubeconfig=kubeconfig,
@@ -57,16 +60,53 @@ class Cluster(pulumi.ComponentResource):
         self.access = ClusterAccess(ready, plan, kubeconfig, provider)
         self.register_outputs({})
 
-    def _node(
+    def _chain(
         self,
         plan: KubernetesPlan,
         step: RemoteStep,
         remote: Remote,
         after: list[pulumi.Resource],
     ) -> pulumi.Resource:
-        """The token of a node, then its install."""
-        token = plan.token_of(step)
-        if token is not None:
+        """All steps of one node, one after the other."""
+        shared = remote
+        for each in plan.chain_of(step):
             opts = pulumi.ResourceOptions(parent=self, depends_on=after)
-            after = [host_step(remote, token, opts)]
-        return host_step(remote, step, pulumi.ResourceOptions(parent=self, depends_on=after))
+            done = host_step(shared, each, opts)
+            if each == plan.removal_of(step):
+                shared = _knowing(remote, CLUSTER_FOUND, done.stdout)
+            after = [done]
+        return after[0]
+
+    def _balanced(
+        self, plan: KubernetesPlan, remote: Remote, after: list[pulumi.Resource]
+    ) -> list[pulumi.Resource]:
+        """The balancer before the first server, with that cluster's CA; what came before else."""
+        if plan.balancer is None or plan.ca is None:
+            return after
+        opts = pulumi.ResourceOptions(parent=self, depends_on=after)
+        ca = host_step(remote, plan.ca, opts)
+        knowing = _knowing(remote, CLUSTER_CA, join_text(ca.stdout, ca_facts))
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[ca])
+        return [host_step(knowing, plan.balancer.step, opts)]
+
+    def _kubeconfig(
+        self, plan: KubernetesPlan, remote: Remote, after: list[pulumi.Resource]
+    ) -> pulumi.Output[str]:
+        """Access as the first server gives it, or as the secret of an existing cluster has it."""
+        if plan.existing is not None:
+            raw = remote.secrets.require_secret(plan.existing.kubeconfig_secret)
+            context = plan.existing.context
+            return join_text(raw, lambda text: choose_context(text, context, plan.cluster))
+        if plan.access is None:
+            raise Bug("a plan has an access step or an existing cluster")
+        opts = pulumi.ResourceOptions(parent=self, depends_on=after)
+        access = host_step(remote, plan.access, opts)
+        known = pulumi.Output.all(access.stdout, remote.filled(plan.server_url))
+        return known.apply(
+            lambda parts: render_kubeconfig(parts[0], parts[1], plan.cluster) if parts[0] else ""
+        )
+
+
+def _knowing(remote: Remote, name: str, facts: pulumi.Output[str]) -> Remote:
+    """The same door, with one more name whose facts fill the holes of a step."""
+    return replace(remote, instances={**remote.instances, name: facts})

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import yaml
 from cryptography import x509
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from components.errors import DeviceError
 
@@ -43,6 +43,33 @@ class _Kubeconfig(_Part):
     users: Annotated[tuple[_User, ...], Field(min_length=1, max_length=1)]
 
 
+class _NamedCluster(_Part):
+    name: str
+    cluster: dict[str, JsonValue]
+
+
+class _NamedUser(_Part):
+    name: str
+    user: dict[str, JsonValue]
+
+
+class _Choice(_Part):
+    cluster: str
+    user: str
+
+
+class _NamedContext(_Part):
+    name: str
+    context: _Choice
+
+
+class _AnyKubeconfig(_Part):
+    clusters: tuple[_NamedCluster, ...]
+    users: tuple[_NamedUser, ...]
+    contexts: tuple[_NamedContext, ...]
+    current: Annotated[str, Field(alias="current-context")] = ""
+
+
 def _parse(text: str) -> _Kubeconfig:
     try:
         return _Kubeconfig.model_validate(yaml.safe_load(text))
@@ -66,20 +93,54 @@ def render_kubeconfig(raw: str, server_url: str, cluster: str) -> str:
         DeviceError: The text has not the shape of an administrator's kubeconfig.
     """
     parsed = _parse(raw)
-    server = {
+    server: dict[str, JsonValue] = {
         "certificate-authority-data": parsed.clusters[0].cluster.ca,
         "server": server_url,
     }
-    client = {
+    client: dict[str, JsonValue] = {
         "client-certificate-data": parsed.users[0].user.certificate,
         "client-key-data": parsed.users[0].user.key,
     }
+    return _render(cluster, server, client)
+
+
+def choose_context(raw: str, context: str | None, cluster: str) -> str:
+    """Make a kubeconfig with one context, its cluster and its user, out of somebody else's.
+
+    Args:
+        raw: A kubeconfig with any number of contexts.
+        context: The one to keep; None for the current one.
+        cluster: Name of cluster, user and context in the answer.
+
+    Raises:
+        DeviceError: It is no kubeconfig, or has no such context.
+    """
+    try:
+        parsed = _AnyKubeconfig.model_validate(yaml.safe_load(raw))
+    except (yaml.YAMLError, ValidationError) as error:
+        # Neither the text nor the parser's words are shown: both may hold a token or a key.
+        raise DeviceError(
+            "the secret kubeconfig cannot be used: clusters, contexts and users are expected"
+        ) from error.__cause__
+    wanted = context or parsed.current
+    chosen = next((each.context for each in parsed.contexts if each.name == wanted), None)
+    if chosen is None:
+        names = ", ".join(sorted(each.name for each in parsed.contexts)) or "none"
+        raise DeviceError(f"the secret kubeconfig has no context {wanted!r}; it has: {names}")
+    server = next((each.cluster for each in parsed.clusters if each.name == chosen.cluster), None)
+    user = next((each.user for each in parsed.users if each.name == chosen.user), None)
+    if server is None or user is None:
+        raise DeviceError(f"context {wanted!r} of the secret kubeconfig names what is not in it")
+    return _render(cluster, server, user)
+
+
+def _render(cluster: str, server: dict[str, JsonValue], user: dict[str, JsonValue]) -> str:
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": cluster, "cluster": server}],
-            "users": [{"name": cluster, "user": client}],
+            "users": [{"name": cluster, "user": user}],
             "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
             "current-context": cluster,
         }

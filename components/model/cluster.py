@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
+from components.model.acceptance import Acceptance
+from components.model.containers import Containers
+from components.model.environments import CloudIb, Environment, Esxi
 from components.model.fabric import Rail, Rdma, Switch
 from components.model.hosts import Host, HostDefaults
-from components.model.kubernetes import Acceptance, Jobs, Kubernetes, Operators, PodNetwork
+from components.model.hypervisors import Hypervisor
+from components.model.jobs import Jobs
+from components.model.kubernetes import K3sPlane, Kubernetes
+from components.model.operators import Operators
+from components.model.pod_network import PodNetwork
 from components.model.units import DnsLabel, Frozen
-
-
-class OnPrem(Frozen):
-    """Own switches, own Linux hosts."""
-
-    kind: Literal["onprem"]
-    """The kind of site; there is one so far."""
 
 
 class Disruption(Frozen):
@@ -23,7 +23,7 @@ class Disruption(Frozen):
     ports: Literal["allow", "deny"] = "deny"
     """Whether a switch port may be shut for a moment, as a new MTU needs."""
     reboots: Literal["allow", "deny"] = "deny"
-    """Whether a host may be rebooted. No step of this release reboots one."""
+    """Whether a host may be rebooted. """
     max_unavailable: int = 1
     """Most workers that may be out of service at once. No step of this release takes one out."""
 
@@ -33,20 +33,22 @@ class ClusterSpec(Frozen):
 
     name: DnsLabel
     """Name of the site."""
-    environment: OnPrem
+    environment: Environment
     """What the site runs on; it decides which other keys are possible."""
     rdma: Rdma = Rdma()
     """The one RoCE intent; switch, NIC, attachment and job follow it."""
-    rails: tuple[Rail, ...]
-    """The networks for RDMA, one for each NIC of a worker."""
+    rails: tuple[Rail, ...] = ()
+    """The networks for RDMA, one for each NIC of a worker; none where a cloud owns the fabric."""
     switches: tuple[Switch, ...] = ()
     """The switches that carry the rails."""
-    hosts: tuple[Host, ...]
-    """Control plane and workers."""
+    hosts: tuple[Host, ...] = ()
+    """Control plane and workers; a cloud that makes instances makes them from its pools."""
     host_defaults: HostDefaults = HostDefaults()
     """What all hosts share."""
-    kubernetes: Kubernetes
-    """How the control plane is installed."""
+    kubernetes: Kubernetes | None = None
+    """How the control plane is installed; either this or `containers`."""
+    containers: Containers | None = None
+    """The payload without Kubernetes; either this or `kubernetes`."""
     disruption: Disruption = Disruption()
     """What an update may interrupt."""
     operators: Operators = Operators()
@@ -75,3 +77,23 @@ class ClusterSpec(Frozen):
     def servers(self) -> tuple[Host, ...]:
         """The control-plane hosts, in the order of the file; the first one starts the cluster."""
         return tuple(host for host in self.hosts if host.role == "control_plane")
+
+    @property
+    def balancer(self) -> Host | None:
+        """The host before the API of several servers, or None."""
+        return next((host for host in self.hosts if host.role == "balancer"), None)
+
+    @property
+    def k3s(self) -> K3sPlane | None:
+        """The K3s that we install, or None where somebody else runs the cluster, or nobody."""
+        return self.kubernetes if isinstance(self.kubernetes, K3sPlane) else None
+
+    @property
+    def hypervisors(self) -> tuple[Hypervisor, ...]:
+        """The ESXi hosts; none on other kinds of sites."""
+        return self.environment.hypervisors if isinstance(self.environment, Esxi) else ()
+
+    @property
+    def cloud(self) -> CloudIb | None:
+        """The cloud, or None on own machines."""
+        return self.environment if isinstance(self.environment, CloudIb) else None

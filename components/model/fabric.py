@@ -23,8 +23,8 @@ from components.model.units import (
 class Rdma(Frozen):
     """What a RoCE packet carries, and how every hop treats it. Decided once, here."""
 
-    transport: Literal["roce"] = "roce"
-    """RDMA over Converged Ethernet, version 2."""
+    transport: Literal["roce", "infiniband"] = "roce"
+    """RDMA over Converged Ethernet, version 2; or InfiniBand, whose fabric a cloud owns."""
     mode: Literal["lossy_ecn", "lossless"] = "lossy_ecn"
     """`lossy_ecn` marks congestion and never pauses; `lossless` adds PFC on `priority`."""
     priority: Priority = 3
@@ -38,7 +38,10 @@ class Rdma(Frozen):
     cnp_priority: Priority = 6
     """Priority of congestion notification packets: the one that `cnp_dscp` belongs to."""
     ecn_min_kib: Kib = 150
-    """Queue depth in KiB at which marking starts. 150: the DeepOps guide, Onyx' `roce`."""
+    """Queue depth in KiB at which marking starts. 150: the DeepOps guide, Onyx' `roce`.
+
+    On Cumulus the RoCE profile gives 150,000 bytes; other thresholds are refused there.
+    """
     ecn_max_kib: Kib = 1500
     """Queue depth in KiB at which every packet is marked."""
     mtu_bytes: MtuBytes = 9000
@@ -91,11 +94,14 @@ class Switch(Frozen):
     """One managed switch."""
 
     name: DnsLabel
-    os: Literal["onyx"]
+    os: Literal["onyx", "cumulus"]
     model: str
     """Hardware model, for example `SN2700`; `components/fabric/models/` lists the known ones."""
     release: str = "3.9.2504"
-    """Running release of the switch system, for version rules."""
+    """Running release of the switch system, for version rules; the default is one of Onyx."""
     ssh: Ssh
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
-    """What is plugged in where: `"1/1": gpu01/rail-0`. Other ports are left alone."""
+    """What is plugged in where: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus.
+
+    Other ports are left alone.
+    """

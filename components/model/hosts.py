@@ -38,6 +38,8 @@ class Nic(Frozen):
     """MTU of the VFs in bytes; default the PF's."""
     numa: int = 0
     """NUMA node of the card's PCIe slot."""
+    address: str | None = None
+    """IPv4 address of the PF on its rail, for containers in the host's network."""
 
 
 class User(Frozen):
@@ -66,8 +68,8 @@ class Host(Frozen):
     """One Linux host."""
 
     name: DnsLabel
-    role: Literal["control_plane", "worker"]
-    """`worker` runs jobs."""
+    role: Literal["control_plane", "worker", "balancer"]
+    """`worker` runs jobs; `balancer` stands before the API of several control-plane hosts."""
     ssh: Ssh
     node_ip: str | None = None
     """Address of the Kubernetes node; default the SSH address."""
@@ -75,6 +77,8 @@ class Host(Frozen):
     """GPUs of the host; all workers have the same number."""
     nics: tuple[Nic, ...] = ()
     """RDMA cards; a worker has one on each rail."""
+    hcas: Annotated[int, Field(ge=0, le=16)] = 0
+    """InfiniBand HCAs that a cloud hands in; their names are discovered, and nothing is set."""
 
     @property
     def address(self) -> str:
@@ -93,3 +97,7 @@ class HostDefaults(Frozen):
     """Locked-memory limit of pods, by a `LimitMEMLOCK` drop-in of the K3s unit."""
     peermem: bool = True
     """Load `nvidia_peermem` for GPUDirect RDMA."""
+    ats: bool = False
+    """Set `ATS_ENABLED` in the cards' firmware: GPUDirect RDMA in virtual machines."""
+    docker: bool = False
+    """Docker and the NVIDIA container toolkit, for containers without Kubernetes."""

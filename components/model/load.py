@@ -10,10 +10,12 @@ from pydantic import ValidationError
 
 from components.errors import UsageError
 from components.model.cluster import ClusterSpec
+from components.model.instances import with_instances
+from components.model.loose import find_loose_types
 from components.model.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.run_settings import SETTINGS
 from components.model.stand_in import find_stand_in, replace_wrong
-from components.model.wording import did_you_mean, find_loose_types, show_value, word_error
+from components.model.wording import did_you_mean, show_value, word_error
 from components.model.yaml_text import YamlText, parse_yaml
 
 CONFIG_KEY = "railyard:cluster"
@@ -178,8 +180,9 @@ def _validate(text: YamlText, secrets: StackSecrets | None) -> Loaded:
                 stand_ins[path] = find_stand_in(path, detail, ClusterSpec)
     located = tuple(text.lines.locate_all(problem, defaults=False) for problem in problems)
     if spec is not None and not located:
-        return Loaded(spec, (), text.lines, secrets=secrets)
-    partial = spec or _validate_rest(text.value, frozenset(wrong), stand_ins)
+        return Loaded(with_instances(spec), (), text.lines, secrets=secrets)
+    rest = spec or _validate_rest(text.value, frozenset(wrong), stand_ins)
+    partial = with_instances(rest) if rest else None
     return Loaded(None, located, text.lines, partial, tuple(wrong), secrets)
 
 

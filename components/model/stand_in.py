@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from components.model.members import owner_of
 from components.model.problem import Json, SpecPath
-from components.model.wording import mended, model_at
+from components.model.wording import mended
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -35,7 +36,7 @@ def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) 
     Returns:
         The value, or None where there is none as simple as that.
     """
-    owner, key = model_at(model, path[:-1]), str(path[-1]) if path else ""
+    owner, key = owner_of(detail, model)[1], str(path[-1]) if path else ""
     if owner is None or key not in owner.model_fields:
         return None
     choices = _candidates(owner, key, detail)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
 
-from components.model.problem import Json, Place, Problem, SpecPath, render_path
+from components.model.members import Owner, models_at, owner_of, quoted_words
+from components.model.problem import Place, Problem, SpecPath, render_path
 from components.model.units import DNS_LABEL, IMAGE, LOGIN, RELEASE, SecretRef
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 _KINDS: Final = {
@@ -98,8 +98,8 @@ def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, 
     Returns:
         The path of the wrong value, and the problem without its line.
     """
-    path = tuple(item for item in detail["loc"] if item != "[key]")
-    return path, _WORDINGS.get(detail["type"], _other)(path, detail, model)
+    path, owner = owner_of(detail, model)
+    return path, _WORDINGS.get(detail["type"], _other)(path, detail, owner)
 
 
 def wrong_type(path: SpecPath, value: object, wanted: str) -> Problem:
@@ -132,8 +132,7 @@ def _kind_of(value: object) -> str:
             return "a mapping"
 
 
-def _missing(path: SpecPath, _detail: ErrorDetails, model: type[BaseModel]) -> Problem:
-    owner = model_at(model, path[:-1])
+def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Problem:
     doc = _doc_of(owner, str(path[-1]))
     return Problem(
         rule="missing-key",
@@ -143,8 +142,7 @@ def _missing(path: SpecPath, _detail: ErrorDetails, model: type[BaseModel]) -> P
     )
 
 
-def _unknown(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Problem:
-    owner = model_at(model, path[:-1])
+def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     if owner is SecretRef:
         return _open_secret(path)
     known = sorted(owner.model_fields) if owner else []
@@ -158,9 +156,10 @@ def _unknown(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Pr
     )
 
 
-def _choice(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
-    choices = re.findall(r"'([^']*)'", str(detail.get("ctx", {}).get("expected", "")))
-    value = detail["input"]
+def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
+    context = detail.get("ctx", {})
+    choices = quoted_words(context.get("expected", context.get("expected_tags", "")))
+    value = context.get("tag", detail["input"])
     return Problem(
         rule="unknown-choice",
         what=f"{render_path(path)} cannot be {show_value(value)}."
@@ -173,7 +172,7 @@ def _choice(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Pr
     )
 
 
-def _bound(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
+def _bound(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     key, words = _BOUNDS[detail["type"]]
     limit = detail.get("ctx", {}).get(key)
     return Problem(
@@ -185,7 +184,7 @@ def _bound(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Pro
     )
 
 
-def _pattern(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
+def _pattern(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     pattern, value = str(detail.get("ctx", {}).get("pattern", "")), str(detail["input"])
     wanted, mend = _PATTERNS.get(pattern, (f"a text of the form {pattern}", _no_idea))
     better = mend(value)
@@ -218,7 +217,7 @@ def _enclosing(text: str) -> IPv4Network | None:
         return None
 
 
-def _refused(path: SpecPath, detail: ErrorDetails, _model: type[BaseModel]) -> Problem:
+def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     value = detail["input"]
     reason = str(detail.get("ctx", {}).get("error", detail["msg"])).rstrip(".")
     better = _mended(str(value), reason)
@@ -242,14 +241,16 @@ def _mended(value: str, reason: str) -> str | None:
     return f"the network itself: {network}" if network else "a network such as 10.10.111.0/24"
 
 
-def _other(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Problem:
-    if model_at(model, path) is SecretRef:
+def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
+    if SecretRef in models_at(owner, path[-1:]):
         return _open_secret(path)
     return wrong_type(path, detail["input"], _KINDS.get(detail["type"], "another value"))
 
 
-_WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, type[BaseModel]], Problem]]] = {
+_WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Problem]]] = {
     "missing": _missing,
+    "union_tag_not_found": _missing,
+    "union_tag_invalid": _choice,
     "extra_forbidden": _unknown,
     "literal_error": _choice,
     "string_pattern_mismatch": _pattern,
@@ -269,91 +270,7 @@ def _open_secret(path: SpecPath) -> Problem:
     )
 
 
-def find_loose_types(model: type[BaseModel], value: Json) -> tuple[Problem, ...]:
-    """Find numbers written as text and the like, which pydantic would quietly convert.
-
-    A quoted number is a number for pydantic, and `true` is 1; in a file that people review, a
-    value of the wrong kind is a slip.
-    """
-    return tuple(_loose(model, value, ()))
-
-
-def _loose(model: type[BaseModel], value: Json, path: SpecPath) -> Iterator[Problem]:
-    if not isinstance(value, dict):
-        return
-    for key, item in value.items():
-        info = model.model_fields.get(key)
-        if info is not None and item is not None:
-            yield from _loose_field(info, item, (*path, key))
-
-
-def _loose_field(info: FieldInfo, value: Json, path: SpecPath) -> Iterator[Problem]:
-    annotation: object = info.annotation
-    inner = _model_in(annotation)
-    if inner is None:
-        yield from _loose_scalar(annotation, value, path)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _loose(inner, item, (*path, index))
-    elif isinstance(value, dict) and getattr(annotation, "__origin__", None) is dict:
-        for key, item in value.items():
-            yield from _loose(inner, item, (*path, key))
-    else:
-        yield from _loose(inner, value, path)
-
-
-def _loose_scalar(annotation: object, value: Json, path: SpecPath) -> Iterator[Problem]:
-    kinds = {annotation, *get_args(annotation)}
-    for kind, accepts, wanted in _SCALARS:
-        if kind in kinds and not accepts(value):
-            yield wrong_type(path, value, wanted)
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_whole(value: Json) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_bool(value: Json) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_text(value: Json) -> bool:
-    return isinstance(value, str)
-
-
-_SCALARS: Final[tuple[tuple[type, Callable[[Json], bool], str], ...]] = (
-    (bool, _is_bool, "true or false"),
-    (int, _is_whole, "a whole number"),
-    (float, _is_number, "a number"),
-    (IPv4Network, _is_text, "an IPv4 network such as 10.10.111.0/24"),
-)
-
-
-def model_at(model: type[BaseModel], path: SpecPath) -> type[BaseModel] | None:
-    """The model that describes the mapping at a path, or that the value there should be."""
-    current: type[BaseModel] | None = model
-    for item in path:
-        if current is not None and isinstance(item, str) and item in current.model_fields:
-            current = _model_in(current.model_fields[item].annotation)
-    return current
-
-
-def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The model that an annotation is about: itself, or inside a tuple, dict, union."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for part in get_args(annotation):
-        found = _model_in(part)
-        if found is not None:
-            return found
-    return None
-
-
-def _doc_of(model: type[BaseModel] | None, key: str) -> str:
+def _doc_of(model: Owner, key: str) -> str:
     info = model.model_fields.get(key) if model else None
     text = (info.description or "") if info else ""
     return " ".join(text.split()).rstrip(".")

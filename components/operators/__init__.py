@@ -1,4 +1,4 @@
-"""The operators that make GPUs resources of the cluster.
+"""The operators that make GPUs and RDMA cards resources of the cluster.
 
 `Operators` is loaded on first use, so that the pure parts of the room import no Pulumi.
 """

@@ -11,7 +11,7 @@ from components.operators.plan import ChartPlan, OperatorsPlan
 
 
 class Operators(pulumi.ComponentResource):
-    """Install the operators that make GPUs resources of the cluster.
+    """Install the operators that make GPUs and RDMA cards resources of the cluster.
 
     Args:
         name: Name of the component.
@@ -30,12 +30,17 @@ class Operators(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:operators:Operators", name, {"charts": len(plan.charts)}, opts)
-        done: list[pulumi.Resource] = [self._release(chart, access) for chart in plan.charts]
-        done += apply_manifests(plan.manifests, self, access.provider, [access.gate, *done])
+        done = apply_manifests(plan.labels, self, access.provider, [access.gate])
+        for chart in plan.charts:
+            # One after another: a chart may use definitions that the one before it brings.
+            done.append(self._release(chart, access, [access.gate, *done]))
+        done += apply_manifests(plan.gates, self, access.provider, [access.gate, *done])
         self.ready = GpuReady(gate(name, self, [access.gate, *done]), access)
         self.register_outputs({})
 
-    def _release(self, chart: ChartPlan, access: ClusterAccess) -> pulumi.Resource:
+    def _release(
+        self, chart: ChartPlan, access: ClusterAccess, after: list[pulumi.Resource]
+    ) -> pulumi.Resource:
         return Release(
             chart.release,
             ReleaseArgs(
@@ -48,5 +53,5 @@ class Operators(pulumi.ComponentResource):
                 values=dict(chart.values),
                 timeout=int(chart.deadline_s),
             ),
-            pulumi.ResourceOptions(parent=self, provider=access.provider, depends_on=[access.gate]),
+            pulumi.ResourceOptions(parent=self, provider=access.provider, depends_on=after),
         )

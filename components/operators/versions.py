@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,11 +18,18 @@ class KubernetesRange:
     line: tuple[int, int]
     """First two numbers of the component's version."""
     lowest: tuple[int, int]
-    highest: tuple[int, int]
+    highest: tuple[int, int] | None
+    """None: no upper end is stated."""
     source: str
 
+    def holds(self, minor: tuple[int, int]) -> bool:
+        """Whether a Kubernetes minor is in the range."""
+        return self.lowest <= minor and (self.highest is None or minor <= self.highest)
+
     def describe(self) -> str:
-        """Write the range as `1.32 to 1.36`."""
+        """Write the range as `1.32 to 1.36` or `1.32 and later`."""
+        if self.highest is None:
+            return f"{show_version(self.lowest)} and later"
         return f"{show_version(self.lowest)} to {show_version(self.highest)}"
 
 
@@ -41,6 +49,31 @@ GPU_OPERATOR: Final = (
     ),
 )
 """Newest line first."""
+
+NETWORK_OPERATOR: Final = (
+    KubernetesRange(
+        (26, 7), (1, 32), None, "network operator 26.7 chart, kubeVersion; no upper end is stated"
+    ),
+    KubernetesRange(
+        (26, 4), (1, 31), (1, 35), "network operator documentation 26.4, platform support"
+    ),
+    KubernetesRange(
+        (26, 1), (1, 31), (1, 35), "network operator documentation 26.1, platform support"
+    ),
+)
+"""Newest line first. From 24.10 on the chart makes no NicClusterPolicy; older ones are not here."""
+
+GPU_DEVICE_PLUGIN: Final = (
+    KubernetesRange((0, 20), (1, 10), None, "k8s-device-plugin README, prerequisites"),
+    KubernetesRange((0, 19), (1, 10), None, "k8s-device-plugin README, prerequisites"),
+)
+"""Newest line first."""
+
+DOCA_DRIVER: Final[Mapping[str, str]] = {
+    "26.4.1": "doca3.4.1-26.04-1.1.0.0-1",
+    "26.1.2": "doca3.3.0-26.01-1.0.0.0-6",
+}
+"""Network operator release to the tag of its driver container (its example policies)."""
 
 MPI_OPERATOR: Final = "v0.8.2"
 """The one release we install. 0.8.0 recreated finished launchers; 0.8.1 and 0.8.2 mended that.

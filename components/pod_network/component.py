@@ -10,7 +10,7 @@ from components.pod_network.plan import PodNetworkPlan
 
 
 class PodNetwork(pulumi.ComponentResource):
-    """Install Multus, the SR-IOV plugins, address management and one attachment per rail.
+    """Install what attaches pods to the rails: plugins, address management, attachments.
 
     Args:
         name: Name of the component.
@@ -33,5 +33,5 @@ class PodNetwork(pulumi.ComponentResource):
         )
         access = gpus.access
         made = apply_manifests(plan.manifests, self, access.provider, [gpus.gate])
-        self.ready = PodNetworkReady(gate(name, self, made), access)
+        self.ready = PodNetworkReady(gate(name, self, made or [gpus.gate]), access)
         self.register_outputs({})

@@ -20,6 +20,8 @@ REGISTRY: Final = "ghcr.io/k8snetworkplumbingwg"
 MULTUS_IMAGE: Final = f"{REGISTRY}/multus-cni:v4.3.0"
 WHEREABOUTS_IMAGE: Final = f"{REGISTRY}/whereabouts:v0.9.4"
 SRIOV_CNI_IMAGE: Final = f"{REGISTRY}/sriov-cni:v2.10.0"
+CNI_PLUGINS_IMAGE: Final = f"{REGISTRY}/plugins:v1.6.2"
+"""The reference plugins, in /usr/src/cni/bin (its Dockerfile)."""
 DEVICE_PLUGIN_IMAGE: Final = f"{REGISTRY}/sriov-network-device-plugin:v3.11.0"
 PLUGIN_CONFIG: Final = "sriovdp-config"
 CONFIG_DIGEST: Final = "railyard.dev/config-sha256"
@@ -28,16 +30,17 @@ CONFIG_DIGEST: Final = "railyard.dev/config-sha256"
 JsonObject = dict[str, JsonValue]
 
 
-def _metadata(name: str, namespace: str | None = NAMESPACE) -> JsonObject:
+def metadata(name: str, namespace: str | None = NAMESPACE) -> JsonObject:
+    """Name, labels and namespace of an object; None for a cluster-scoped one."""
     place: JsonObject = {"namespace": namespace} if namespace else {}
     labels: JsonObject = {"app": name, "tier": "node"}
-    metadata: JsonObject = {"name": name, "labels": labels}
-    return metadata | place
+    named: JsonObject = {"name": name, "labels": labels}
+    return named | place
 
 
 def service_account(name: str) -> Body:
     """The identity of a DaemonSet."""
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(name)}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name)}
 
 
 def cluster_role(name: str, rules: list[JsonValue]) -> Body:
@@ -45,7 +48,7 @@ def cluster_role(name: str, rules: list[JsonValue]) -> Body:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": _metadata(name, None),
+        "metadata": metadata(name, None),
         "rules": rules,
     }
 
@@ -55,7 +58,7 @@ def cluster_role_binding(name: str) -> Body:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": _metadata(name, None),
+        "metadata": metadata(name, None),
         "roleRef": {
             "apiGroup": "rbac.authorization.k8s.io",
             "kind": "ClusterRole",
@@ -97,23 +100,32 @@ def whereabouts_rules() -> list[JsonValue]:
     ]
 
 
-def _host_path(name: str, path: str, kind: str | None = None) -> JsonObject:
+def host_path(name: str, path: str, kind: str | None = None) -> JsonObject:
+    """A volume that is a folder of the node; `kind` as `hostPath.type`."""
     place: JsonObject = {"path": path}
     if kind:
         place["type"] = kind
     return {"name": name, "hostPath": place}
 
 
-def _mount(name: str, path: str, **more: JsonValue) -> JsonObject:
+def mount(name: str, path: str, **more: JsonValue) -> JsonObject:
+    """Where a container sees a volume."""
     return {"name": name, "mountPath": path} | more
 
 
-def _resources(cpu: str, memory: str) -> JsonObject:
+def resources(cpu: str, memory: str) -> JsonObject:
+    """Equal requests and limits."""
     amount: JsonObject = {"cpu": cpu, "memory": memory}
     return {"requests": amount, "limits": amount}
 
 
-def _daemon_set(name: str, pod: JsonObject, annotations: JsonObject | None = None) -> Body:
+def config_digest(config: str) -> JsonObject:
+    """The annotation by which a changed configuration restarts a plugin."""
+    return {CONFIG_DIGEST: hashlib.sha256(config.encode()).hexdigest()[:16]}
+
+
+def daemon_set(name: str, pod: JsonObject, annotations: JsonObject | None = None) -> Body:
+    """A DaemonSet of `kube-system` on every Linux node, in the host's network."""
     labels: JsonObject = {"app": name, "tier": "node", "name": name}
     template: JsonObject = {"labels": labels}
     if annotations:
@@ -127,7 +139,7 @@ def _daemon_set(name: str, pod: JsonObject, annotations: JsonObject | None = Non
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": _metadata(name),
+        "metadata": metadata(name),
         "spec": {
             "selector": {"matchLabels": {"name": name}},
             "updateStrategy": {"type": "RollingUpdate"},
@@ -138,7 +150,7 @@ def _daemon_set(name: str, pod: JsonObject, annotations: JsonObject | None = Non
 
 def multus_daemon_set() -> Body:
     """Multus: hands a pod's networks to the CNI plugins of its attachments."""
-    binaries = _mount("cnibin", "/host/opt/cni/bin", mountPropagation="Bidirectional")
+    binaries = mount("cnibin", "/host/opt/cni/bin", mountPropagation="Bidirectional")
     install: JsonObject = {
         "name": "install-multus-binary",
         "image": MULTUS_IMAGE,
@@ -159,21 +171,21 @@ def multus_daemon_set() -> Body:
             "--cni-conf-dir=/host/etc/cni/net.d",
             f"--multus-kubeconfig-file-host={MULTUS_KUBECONFIG}",
         ],
-        "resources": _resources("100m", "50Mi"),
+        "resources": resources("100m", "50Mi"),
         "securityContext": {"privileged": True},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            _mount("cni", "/host/etc/cni/net.d"),
-            _mount("cnibin", "/host/opt/cni/bin"),
+            mount("cni", "/host/etc/cni/net.d"),
+            mount("cnibin", "/host/opt/cni/bin"),
         ],
     }
     pod: JsonObject = {
         "serviceAccountName": "multus",
         "initContainers": [install],
         "containers": [main],
-        "volumes": [_host_path("cni", CNI_CONFIG_DIR), _host_path("cnibin", CNI_BIN_DIR)],
+        "volumes": [host_path("cni", CNI_CONFIG_DIR), host_path("cnibin", CNI_BIN_DIR)],
     }
-    return _daemon_set("multus", pod)
+    return daemon_set("multus", pod)
 
 
 def whereabouts_daemon_set() -> Body:
@@ -197,20 +209,20 @@ def whereabouts_daemon_set() -> Body:
             # The install script takes /host off this path to name the kubeconfig on the host.
             {"name": "CNI_CONF_DIR", "value": f"/host{CNI_CONFIG_DIR}"},
         ],
-        "resources": _resources("100m", "200Mi"),
+        "resources": resources("100m", "200Mi"),
         "securityContext": {"privileged": True},
         "volumeMounts": [
-            _mount("cnibin", "/host/opt/cni/bin"),
-            _mount("cni", f"/host{CNI_CONFIG_DIR}"),
-            _mount("cni", "/host/etc/cni/net.d"),
+            mount("cnibin", "/host/opt/cni/bin"),
+            mount("cni", f"/host{CNI_CONFIG_DIR}"),
+            mount("cni", "/host/etc/cni/net.d"),
         ],
     }
     pod: JsonObject = {
         "serviceAccountName": "whereabouts",
         "containers": [main],
-        "volumes": [_host_path("cnibin", CNI_BIN_DIR), _host_path("cni", CNI_CONFIG_DIR)],
+        "volumes": [host_path("cnibin", CNI_BIN_DIR), host_path("cni", CNI_CONFIG_DIR)],
     }
-    return _daemon_set("whereabouts", pod)
+    return daemon_set("whereabouts", pod)
 
 
 def sriov_cni_daemon_set() -> Body:
@@ -218,28 +230,51 @@ def sriov_cni_daemon_set() -> Body:
     main: JsonObject = {
         "name": "sriov-cni",
         "image": SRIOV_CNI_IMAGE,
-        "resources": _resources("100m", "50Mi"),
+        "resources": resources("100m", "50Mi"),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "privileged": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [_mount("cnibin", "/host/opt/cni/bin")],
+        "volumeMounts": [mount("cnibin", "/host/opt/cni/bin")],
     }
     pod: JsonObject = {
         "containers": [main],
-        "volumes": [_host_path("cnibin", CNI_BIN_DIR)],
+        "volumes": [host_path("cnibin", CNI_BIN_DIR)],
     }
-    return _daemon_set("sriov-cni", pod)
+    return daemon_set("sriov-cni", pod)
 
 
-def plugin_config_map(config: str) -> Body:
-    """The device plugin's configuration."""
+def macvlan_cni_daemon_set() -> Body:
+    """macvlan: K3s brings no such plugin, so it is put where K3s looks.
+
+    It alone: the image's other plugins would be written over those that K3s links there.
+    """
+    script = (
+        "set -eu\n"
+        "cp /usr/src/cni/bin/macvlan /host/opt/cni/bin/.macvlan.new\n"
+        "mv -f /host/opt/cni/bin/.macvlan.new /host/opt/cni/bin/macvlan\n"
+        "exec sleep infinity\n"
+    )
+    main: JsonObject = {
+        "name": "macvlan-cni",
+        "image": CNI_PLUGINS_IMAGE,
+        "command": ["/bin/sh", "-c", script],
+        "resources": resources("100m", "50Mi"),
+        "securityContext": {"privileged": True},
+        "volumeMounts": [mount("cnibin", "/host/opt/cni/bin")],
+    }
+    pod: JsonObject = {"containers": [main], "volumes": [host_path("cnibin", CNI_BIN_DIR)]}
+    return daemon_set("macvlan-cni", pod)
+
+
+def plugin_config_map(name: str, config: str) -> Body:
+    """A device plugin's configuration."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(PLUGIN_CONFIG),
+        "metadata": metadata(name),
         "data": {"config.json": config},
     }
 
@@ -257,21 +292,21 @@ def device_plugin_daemon_set(config: str, prefix: str) -> Body:
         },
         "securityContext": {"privileged": True},
         "volumeMounts": [
-            _mount("devicesock", "/var/lib/kubelet/device-plugins"),
-            _mount("plugins-registry", "/var/lib/kubelet/plugins_registry"),
-            _mount("log", "/var/log"),
-            _mount("config-volume", "/etc/pcidp"),
-            _mount("device-info", devices),
+            mount("devicesock", "/var/lib/kubelet/device-plugins"),
+            mount("plugins-registry", "/var/lib/kubelet/plugins_registry"),
+            mount("log", "/var/log"),
+            mount("config-volume", "/etc/pcidp"),
+            mount("device-info", devices),
         ],
     }
     pod: JsonObject = {
         "serviceAccountName": "sriov-device-plugin",
         "containers": [main],
         "volumes": [
-            _host_path("devicesock", "/var/lib/kubelet/device-plugins"),
-            _host_path("plugins-registry", "/var/lib/kubelet/plugins_registry"),
-            _host_path("log", "/var/log"),
-            _host_path("device-info", devices, "DirectoryOrCreate"),
+            host_path("devicesock", "/var/lib/kubelet/device-plugins"),
+            host_path("plugins-registry", "/var/lib/kubelet/plugins_registry"),
+            host_path("log", "/var/log"),
+            host_path("device-info", devices, "DirectoryOrCreate"),
             {
                 "name": "config-volume",
                 "configMap": {
@@ -281,5 +316,4 @@ def device_plugin_daemon_set(config: str, prefix: str) -> Body:
             },
         ],
     }
-    digest = hashlib.sha256(config.encode()).hexdigest()[:16]
-    return _daemon_set("sriov-device-plugin", pod, {CONFIG_DIGEST: digest})
+    return daemon_set("sriov-device-plugin", pod, config_digest(config))

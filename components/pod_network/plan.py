@@ -1,17 +1,47 @@
-"""How a pod gets onto the rails: Multus, SR-IOV, addresses, one attachment per rail."""
+"""How a pod gets onto the rails: plugins, Multus, addresses, one attachment per rail."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from components.errors import SpecError
 from components.kubernetes.manifest import Body, Manifest, make_manifest
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
 from components.pod_network import manifests as parts
+from components.pod_network.attachment import (
+    PodAttachment,
+    expected_allocatable,
+    pod_attachment,
+    rail_attachment,
+    server_address,
+)
+from components.pod_network.shared import (
+    PLUGIN,
+    PLUGIN_CONFIG,
+    macvlan_attachment,
+    macvlan_probe_attachment,
+    shared_plugin_config,
+    shared_plugin_daemon_set,
+)
 from components.pod_network.sriov import attachment, device_plugin_config, probe_attachment
 
+__all__ = [
+    "PodAttachment",
+    "PodNetworkPlan",
+    "expected_allocatable",
+    "plan_pod_network",
+    "pod_attachment",
+    "rail_attachment",
+    "server_address",
+]
+
 _ROOM = "components.pod_network"
+_Group: TypeAlias = list[tuple[str, Body]]
+"""Objects that may be made together, each with the component that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +52,23 @@ class PodNetworkPlan:
 
 
 def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
-    """Plan the pod network.
+    """Plan the pod network; without Kubernetes it is empty.
+
+    With `host_device` it is empty too: the network operator's policy publishes the HCAs, and a pod
+    has them without any interface or address.
 
     Raises:
         SpecError: The site wants something that the pod network cannot give; the text says what.
     """
-    if spec.pod_network.ipam == "dhcp":
+    network = spec.pod_network
+    if spec.kubernetes is None or network.mode == "host_device":
+        return PodNetworkPlan(())
+    if network.ipam == "dhcp":
         raise SpecError(
             "pod_network.ipam is dhcp, which Railyard does not install yet: it needs the CNI "
             "DHCP daemon on every node. Write ipam: whereabouts; no DHCP server is needed then"
         )
-    groups = (_foundations(spec), _daemon_sets(spec), _attachments(spec))
+    groups = _sriov(spec) if network.mode == "sriov" else _shared(spec)
     return PodNetworkPlan(
         tuple(
             make_manifest(owner, body, number)
@@ -42,7 +78,34 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
     )
 
 
-def _foundations(spec: ClusterSpec) -> list[tuple[str, Body]]:
+def _sriov(spec: ClusterSpec) -> tuple[_Group, ...]:
+    config = device_plugin_config(spec)
+    foundations = [
+        *_attaching(),
+        ("sriov-device-plugin", parts.service_account("sriov-device-plugin")),
+        ("sriov-device-plugin", parts.plugin_config_map(parts.PLUGIN_CONFIG, config)),
+    ]
+    plugin = parts.device_plugin_daemon_set(config, spec.pod_network.resource_prefix)
+    daemon_sets = [
+        *_attachers(),
+        ("sriov-cni", parts.sriov_cni_daemon_set()),
+        ("sriov-device-plugin", plugin),
+    ]
+    return foundations, daemon_sets, _attachments(spec, (attachment, probe_attachment))
+
+
+def _shared(spec: ClusterSpec) -> tuple[_Group, ...]:
+    config = parts.plugin_config_map(PLUGIN_CONFIG, shared_plugin_config(spec))
+    plugin = (PLUGIN, shared_plugin_daemon_set(spec))
+    if spec.pod_network.host_network:
+        return [(PLUGIN, config)], [plugin]
+    daemon_sets = [*_attachers(), ("macvlan-cni", parts.macvlan_cni_daemon_set()), plugin]
+    rails = _attachments(spec, (macvlan_attachment, macvlan_probe_attachment))
+    return [*_attaching(), (PLUGIN, config)], daemon_sets, rails
+
+
+def _attaching() -> _Group:
+    """Multus and whereabouts: definitions and permissions."""
     crds = [("multus", body) for body in load_vendored(_ROOM, "multus-crd-v4.3.0.json.gz")]
     crds += [
         ("whereabouts", body) for body in load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
@@ -55,26 +118,17 @@ def _foundations(spec: ClusterSpec) -> list[tuple[str, Body]]:
         ("whereabouts", parts.service_account("whereabouts")),
         ("whereabouts", parts.cluster_role("whereabouts", parts.whereabouts_rules())),
         ("whereabouts", parts.cluster_role_binding("whereabouts")),
-        ("sriov-device-plugin", parts.service_account("sriov-device-plugin")),
-        ("sriov-device-plugin", parts.plugin_config_map(device_plugin_config(spec))),
     ]
 
 
-def _daemon_sets(spec: ClusterSpec) -> list[tuple[str, Body]]:
-    plugin = parts.device_plugin_daemon_set(
-        device_plugin_config(spec), spec.pod_network.resource_prefix
-    )
+def _attachers() -> _Group:
     return [
         ("multus", parts.multus_daemon_set()),
         ("whereabouts", parts.whereabouts_daemon_set()),
-        ("sriov-cni", parts.sriov_cni_daemon_set()),
-        ("sriov-device-plugin", plugin),
     ]
 
 
-def _attachments(spec: ClusterSpec) -> list[tuple[str, Body]]:
-    return [
-        (rail.name, make(spec, rail))
-        for rail in spec.rails
-        for make in (attachment, probe_attachment)
-    ]
+def _attachments(
+    spec: ClusterSpec, makers: Sequence[Callable[[ClusterSpec, Rail], Body]]
+) -> _Group:
+    return [(rail.name, make(spec, rail)) for rail in spec.rails for make in makers]

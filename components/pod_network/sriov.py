@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
 from pydantic import JsonValue
@@ -19,9 +18,23 @@ from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Nic
-from components.pod_network.paths import WHEREABOUTS_CONFIG
+from components.pod_network.attachment import MELLANOX
+from components.pod_network.networks import (
+    job_addresses,
+    make_attachment,
+    probe_address,
+    probe_network,
+    server_addresses,
+)
 
-MELLANOX: Final = "15b3"
+__all__ = [
+    "attachment",
+    "device_plugin_config",
+    "probe_address",
+    "probe_attachment",
+    "probe_network",
+]
+
 VF_DEVICE_IDS: Final[Mapping[str, str]] = {
     "ConnectX-5": "1018",
     "ConnectX-6": "101c",
@@ -29,17 +42,6 @@ VF_DEVICE_IDS: Final[Mapping[str, str]] = {
     "ConnectX-7": "101e",
 }
 """PCI device id of a VF by card (pci.ids); 101e is shared, so `pfNames` tell the rails apart."""
-CNI_VERSION: Final = "1.0.0"
-
-
-def probe_network(rail: Rail) -> str:
-    """Name of the attachment whose one address the perftest server of a rail gets."""
-    return f"{rail.network}-probe"
-
-
-def probe_address(rail: Rail) -> IPv4Address:
-    """The address kept for the perftest server: the last one of the rail's subnet."""
-    return rail.subnet[-2]
 
 
 def device_plugin_config(spec: ClusterSpec) -> str:
@@ -91,15 +93,12 @@ def _resource(spec: ClusterSpec, rail: Rail) -> JsonValue:
 
 def attachment(spec: ClusterSpec, rail: Rail) -> Body:
     """The NetworkAttachmentDefinition of a rail: what jobs use."""
-    ipam: dict[str, JsonValue] = {"exclude": [f"{probe_address(rail)}/32"]}
-    return _attachment(spec, rail, rail.network, ipam)
+    return _attachment(spec, rail, rail.network, job_addresses(rail))
 
 
 def probe_attachment(spec: ClusterSpec, rail: Rail) -> Body:
     """The same rail with one fixed address, so that a perftest client knows its server."""
-    address = str(probe_address(rail))
-    ipam: dict[str, JsonValue] = {"range_start": address, "range_end": address}
-    return _attachment(spec, rail, probe_network(rail), ipam)
+    return _attachment(spec, rail, probe_network(rail), server_addresses(rail))
 
 
 def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:
@@ -109,30 +108,11 @@ def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonVa
         "vlan": rail.vlan,
         "spoofchk": "off",
         "trust": "on",
-        "ipam": _whereabouts(rail.subnet) | ipam,
+        "ipam": ipam,
     }
-    plugins: list[JsonValue] = [sriov]
+    plugins = [sriov]
     if spec.pod_network.mtu_bytes is not None:
         # Without it the pod's interface keeps the VF's MTU, which the host sets.
         plugins.append({"type": "tuning", "mtu": spec.pod_network.mtu_bytes})
-    head: dict[str, JsonValue] = {"cniVersion": CNI_VERSION, "name": name}
-    config = head | (sriov if len(plugins) == 1 else {"plugins": plugins})
     resource = f"{spec.pod_network.resource_prefix}/{rail.resource}"
-    return {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {
-            "name": name,
-            "namespace": spec.pod_network.namespace,
-            "annotations": {"k8s.v1.cni.cncf.io/resourceName": resource},
-        },
-        "spec": {"config": json.dumps(config, indent=1, sort_keys=True)},
-    }
-
-
-def _whereabouts(subnet: IPv4Network) -> dict[str, JsonValue]:
-    return {
-        "type": "whereabouts",
-        "range": str(subnet),
-        "configuration_path": WHEREABOUTS_CONFIG,
-    }
+    return make_attachment(spec.pod_network.namespace, name, plugins, resource)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
 
 import pulumi
 from pulumi_command import local, remote
 
-from components.remote.script import render_remote_command
-from components.remote.step import REPAIR_LINE, Endpoint, RemoteStep
+from components.remote.placeholder import fill, instances_in, parse_facts
+from components.remote.script import render_step_command
+from components.remote.step import REPAIR_LINE, Endpoint, RemoteStep, env_name
 
 RAILYARD = ".venv/bin/railyard"
 """Relative to the program's directory, so that command text is the same on every machine."""
 DIAL_ERROR_LIMIT = 10
 """About 11 s of refused connections (the provider's default); the preview already looked."""
 PER_DIAL_TIMEOUT_S = 15
+Options: TypeAlias = pulumi.ResourceOptions
+SEALED = pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"])
+"""What a step printed is a secret."""
+Texts: TypeAlias = Mapping[str, pulumi.Output[str]]
 
 
 class SecretStore(Protocol):
@@ -37,10 +41,27 @@ class Remote:
     """Step name to repair note; a step without an entry has none."""
     provenance: Literal["real", "lab"] = "real"
     """`lab`: devices and numbers are simulated, and every report says so."""
+    instances: Texts = field(default_factory=dict[str, pulumi.Output[str]])
+    """Cloud instance to its facts as a JSON object of texts; none on own machines."""
+    machines: Mapping[str, pulumi.Resource] = field(default_factory=dict[str, pulumi.Resource])
+    """Device to the instance that it is: what is on it goes with it."""
 
     def note(self, step: str) -> str:
         """The repair note of a step, or an empty text."""
         return self.notes.get(step, "")
+
+    def filled(self, text: str) -> pulumi.Input[str]:
+        """The text with the facts of the instances in its holes."""
+        names = instances_in(text)
+        if not names:
+            return text
+        known = pulumi.Output.all(*(self.instances[name] for name in names))
+        return known.apply(lambda facts: fill(text, parse_facts(names, facts)))
+
+    def on_machine(self, endpoint: Endpoint, opts: Options) -> Options:
+        """The options of a step on a device: with the instance that it is, it is gone."""
+        gone_with = pulumi.ResourceOptions(deleted_with=self.machines.get(endpoint.device))
+        return pulumi.ResourceOptions.merge(opts, gone_with)
 
     def environment(self, endpoint: Endpoint) -> dict[str, pulumi.Input[str]]:
         """The secrets that a local `railyard` needs to reach a device."""
@@ -48,25 +69,19 @@ class Remote:
         return {env_name(name): self.secrets.require_secret(name) for name in names if name}
 
 
-def env_name(secret: str) -> str:
-    """The environment variable that hands one secret to a local `railyard`."""
-    return f"RAILYARD_SECRET_{secret.upper()}"
-
-
 def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> remote.Command:
     """One step on a Linux host: one SSH connection, the script as text, the state on stdin."""
-    stdin: pulumi.Input[str] = _with_note(step.desired, shared.note(step.name))
+    stdin = shared.filled(_with_note(step.desired, shared.note(step.name)))
+    opts = shared.on_machine(step.endpoint, opts)
     if step.secret_stdin:
         stdin = shared.secrets.require_secret(step.secret_stdin)
     if step.secret_stdout:
-        opts = pulumi.ResourceOptions.merge(
-            opts, pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"])
-        )
+        opts = Options.merge(opts, SEALED)
     return remote.Command(
         step.name,
         connection=_connection(shared, step.endpoint),
-        create=render_remote_command(step.apply, step.deadline_s),
-        delete=render_remote_command(step.undo, step.deadline_s) if step.undo else None,
+        create=render_step_command(step, step.apply),
+        delete=render_step_command(step, step.undo) if step.undo else None,
         stdin=stdin,
         logging=remote.Logging.NONE,
         add_previous_output_in_env=False,
@@ -81,10 +96,10 @@ def _with_note(desired: str, note: str) -> str:
 def _connection(shared: Remote, endpoint: Endpoint) -> remote.ConnectionArgs:
     secret = shared.secrets.require_secret
     return remote.ConnectionArgs(
-        host=endpoint.address,
+        host=shared.filled(endpoint.address),
         port=endpoint.port,
         user=endpoint.user,
-        host_key=endpoint.host_key,
+        host_key=shared.filled(endpoint.host_key),
         private_key=secret(endpoint.private_key_secret) if endpoint.private_key_secret else None,
         password=secret(endpoint.password_secret) if endpoint.password_secret else None,
         dial_error_limit=DIAL_ERROR_LIMIT,
@@ -103,6 +118,8 @@ class LocalCall:
     environment: Mapping[str, pulumi.Input[str]]
     delete: str | None = None
     secret_stdout: bool = False
+    triggers: Sequence[pulumi.Input[str]] = ()
+    """What replaces the resource: for cloud objects alone."""
     previous_output: bool = False
     """Hand the evidence of the last run back: an update then knows what it no longer wants."""
 
@@ -110,9 +127,7 @@ class LocalCall:
 def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
     """Run `railyard` here: one driver, in one language, for reading and for changing."""
     if call.secret_stdout:
-        opts = pulumi.ResourceOptions.merge(
-            opts, pulumi.ResourceOptions(additional_secret_outputs=["stdout", "stderr"])
-        )
+        opts = Options.merge(opts, SEALED)
     return local.Command(
         call.name,
         create=f"{RAILYARD} {call.create}",
@@ -121,6 +136,7 @@ def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
         environment=dict(call.environment),
         logging=local.Logging.NONE,
         add_previous_output_in_env=call.previous_output,
+        triggers=list(call.triggers) or None,
         opts=opts,
     )
 
@@ -132,9 +148,3 @@ def join_text(output: pulumi.Output[str], join: Callable[[str], str]) -> pulumi.
     on it is skipped as well, so its text does not matter.
     """
     return output.apply(lambda text: join(text) if text else "")
-
-
-def render_request(endpoint: Endpoint, **parts: object) -> str:
-    """The JSON request of `railyard device …`: indented, so that a preview shows the setting."""
-    request = {"endpoint": asdict(endpoint)} | parts
-    return json.dumps(request, indent=1, sort_keys=True) + "\n"

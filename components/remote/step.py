@@ -6,10 +6,12 @@ proves it. It knows no Pulumi and opens no connection: `component.py` makes the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from components.errors import Bug
+from components.remote.placeholder import Facts, fill_known, has_placeholder
 
 TargetKind = Literal["host", "switch"]
 REPAIR_LINE = "repair="
@@ -35,6 +37,16 @@ class Endpoint:
         """The device and its address, as errors name them."""
         return f"{self.device} ({self.user}@{self.address}:{self.port})"
 
+    def known(self, facts: Facts) -> Endpoint:
+        """The same with what is known of the instance in its holes."""
+        address, host_key = (fill_known(text, facts) for text in (self.address, self.host_key))
+        return replace(self, address=address, host_key=host_key)
+
+    @property
+    def reachable(self) -> bool:
+        """It is known where it is."""
+        return not has_placeholder(self.address)
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteStep:
@@ -43,8 +55,9 @@ class RemoteStep:
     name: str
     """`<target>-<work>`: it becomes the resource name, so it is an API."""
     endpoint: Endpoint
-    dialect: Literal["sh", "device"]
-    """`sh`: a script on a Linux host over one SSH exec. `device`: `railyard device …` here."""
+    dialect: Literal["sh", "ash", "device"]
+    """`sh`: a script on a Linux host over one SSH exec; `ash`: on ESXi. `device`: `railyard
+    device …` here."""
     desired: str
     """Desired state on stdin: sorted `key=value` lines (`sh`) or indented JSON (`device`)."""
     apply: str
@@ -59,6 +72,11 @@ class RemoteStep:
     """Name of the secret that is the stdin of this step instead of `desired`."""
     secret_stdout: bool = False
 
+    def known(self, facts: Facts) -> RemoteStep:
+        """The same with what is known of the instances in its holes."""
+        endpoint = self.endpoint.known(facts)
+        return replace(self, endpoint=endpoint, desired=fill_known(self.desired, facts))
+
     def __post_init__(self) -> None:
         """Refuse a step that neither undoes nor says why not.
 
@@ -67,3 +85,14 @@ class RemoteStep:
         """
         if (self.undo is None) == (self.why_no_undo is None):
             raise Bug(f"step {self.name}: exactly one of undo and why_no_undo must be set")
+
+
+def env_name(secret: str) -> str:
+    """The environment variable that hands one secret to a local `railyard`."""
+    return f"RAILYARD_SECRET_{secret.upper()}"
+
+
+def render_request(endpoint: Endpoint, **parts: object) -> str:
+    """The JSON request of `railyard device …`: indented, so that a preview shows the setting."""
+    request = {"endpoint": asdict(endpoint)} | parts
+    return json.dumps(request, indent=1, sort_keys=True) + "\n"

@@ -37,9 +37,12 @@ CONNECT_S: Final = 10.0
 SHORTEST_S: Final = 0.01
 """A socket timeout of 0 would mean not to wait at all."""
 CHUNK_BYTES: Final = 65536
-PROMPT: Final = r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $"
+ONYX_PROMPT: Final = r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $"
 """`HOST [standalone: master] (config) # `; the host name may be empty (public captures)."""
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[=>])")
+BASH_PROMPT: Final = r"[\w.-]+@[\w.-]+:(?:[\w-]+:)?[^\s$#]*[$#] $"
+"""`cumulus@leaf-01:mgmt:~$ `: the VRF of the login stands between host and folder."""
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
+_STATUS: Final = re.compile(r"\[status (\d+)\]\n?$")
 
 
 class _KeyboardFirst(Transport):
@@ -67,25 +70,53 @@ class _KeyboardFirst(Transport):
             return super().auth_password(username, password, event, fallback=False)
 
 
-class _Onyx(MellanoxMlnxosSSH):
-    """netmiko's Onyx session, made ready by what the switch says and not by waiting."""
-
-    def _connect_params_dict(self) -> dict[str, object]:
-        return {**super()._connect_params_dict(), "transport_factory": _KeyboardFirst}
+class _Quiet(BaseConnection):
+    """A netmiko session that waits for what the switch says, and for nothing else."""
 
     def _try_session_preparation(self, force_data: bool = True) -> None:  # noqa: FBT001, FBT002 - netmiko's own signature
         """Skip netmiko's first return: a switch that already hung up has said why; read that."""
         del force_data
         super()._try_session_preparation(force_data=False)
 
-    def session_preparation(self) -> None:
+    def _prepare(self, prompt: str, line: str) -> None:
         ends_at_s = time.monotonic() + self.conn_timeout
-        _read_to_prompt(self, ends_at_s)
-        self.write_channel("no cli session paging enable\n")
-        _read_to_prompt(self, ends_at_s)
+        _read_to_prompt(self, prompt, ends_at_s)
+        self.write_channel(f"{line}\n")
+        _read_to_prompt(self, prompt, ends_at_s)
 
 
-_SYSTEMS: Final[dict[str, type[BaseConnection]]] = {"onyx": _Onyx}
+class _Onyx(_Quiet, MellanoxMlnxosSSH):
+    """The Onyx command line."""
+
+    def _connect_params_dict(self) -> dict[str, object]:
+        return {**super()._connect_params_dict(), "transport_factory": _KeyboardFirst}
+
+    def session_preparation(self) -> None:
+        self._prepare(ONYX_PROMPT, "no cli session paging enable")
+
+
+class _Bash(_Quiet):
+    """bash on a switch that is a Linux machine; OpenSSH takes the password as such."""
+
+    def session_preparation(self) -> None:
+        # A dumb terminal gets neither colours nor bracketed paste, and nothing pages.
+        self._prepare(BASH_PROMPT, "export TERM=dumb PAGER=cat")
+
+
+@dataclass(frozen=True, slots=True)
+class _System:
+    """How one switch system is talked to."""
+
+    connection: type[BaseConnection]
+    prompt: str
+    has_status: bool
+    """Commands have an exit status that means something."""
+
+
+_SYSTEMS: Final[dict[str, _System]] = {
+    "onyx": _System(_Onyx, ONYX_PROMPT, has_status=False),
+    "cumulus": _System(_Bash, BASH_PROMPT, has_status=True),
+}
 
 
 @dataclass(slots=True)
@@ -96,6 +127,7 @@ class SwitchSession:
     connection: BaseConnection
     ends_at_s: float
     deadline_s: float
+    system: _System
 
     @property
     def where(self) -> str:
@@ -105,12 +137,15 @@ class SwitchSession:
     def run(self, command: str) -> str:
         """Send one line and return what it printed, without echo, prompt and escapes.
 
+        Where there are exit statuses, one other than 0 stands at the end as `[status N]`.
+
         Raises:
             UnreachableError: The session ended, or the deadline passed, before the prompt.
         """
         try:
-            self.connection.write_channel(f"{command}\n")
-            raw = _read_to_prompt(self.connection, self.ends_at_s)
+            tail = '; echo "[status $?]"' if self.system.has_status else ""
+            self.connection.write_channel(f"{command}{tail}\n")
+            raw = _read_to_prompt(self.connection, self.system.prompt, self.ends_at_s)
         except TimeoutError as error:
             raise UnreachableError(
                 f"{self.where}: no prompt after `{command}` within the deadline of "
@@ -120,7 +155,8 @@ class SwitchSession:
             raise UnreachableError(
                 f"{self.where}: the session ended while `{command}` ran"
             ) from error
-        return _clean(raw)
+        text = _clean(raw, self.system.prompt)
+        return _judged(text) if self.system.has_status else text
 
     def __enter__(self) -> Self:
         """The session itself, already open."""
@@ -138,7 +174,15 @@ class SwitchSession:
             client.close()
 
 
-def _read_to_prompt(connection: BaseConnection, ends_at_s: float) -> str:
+def _judged(text: str) -> str:
+    """Take the mark of success away, so that an output is as the command printed it."""
+    found = _STATUS.search(text)
+    if found is None:
+        return f"{text}\n[status unknown]\n"
+    return text[: found.start()] if found[1] == "0" else text
+
+
+def _read_to_prompt(connection: BaseConnection, prompt: str, ends_at_s: float) -> str:
     """Read until the prompt; netmiko's own reader does not notice a session that died.
 
     Raises:
@@ -150,7 +194,7 @@ def _read_to_prompt(connection: BaseConnection, ends_at_s: float) -> str:
         raise Bug("a switch session is an SSH session")
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     text = ""
-    while re.search(PROMPT, text) is None:
+    while re.search(prompt, _ESCAPES.sub("", text)) is None:
         channel.settimeout(max(ends_at_s - time.monotonic(), SHORTEST_S))
         chunk = channel.recv(CHUNK_BYTES)
         if not chunk:
@@ -159,10 +203,10 @@ def _read_to_prompt(connection: BaseConnection, ends_at_s: float) -> str:
     return text
 
 
-def _clean(raw: str) -> str:
+def _clean(raw: str, prompt: str) -> str:
     text = _ESCAPES.sub("", raw).replace("\r\n", "\n").replace("\r", "")
     _echo, _, rest = text.partition("\n")
-    return re.sub(PROMPT, "", rest)
+    return re.sub(prompt, "", rest)
 
 
 def open_session(endpoint: Endpoint, system: str, secret: str, deadline_s: float) -> SwitchSession:
@@ -183,7 +227,7 @@ def open_session(endpoint: Endpoint, system: str, secret: str, deadline_s: float
         raise Bug(f"no session for switch system {system!r}")
     ends_at_s = time.monotonic() + deadline_s
     with _known_hosts(endpoint) as path, _classified(endpoint, min(CONNECT_S, deadline_s)):
-        connection = _SYSTEMS[system](
+        connection = _SYSTEMS[system].connection(
             host=endpoint.address,
             port=endpoint.port,
             username=endpoint.user,
@@ -195,7 +239,7 @@ def open_session(endpoint: Endpoint, system: str, secret: str, deadline_s: float
             auth_timeout=min(CONNECT_S, deadline_s),
             banner_timeout=min(CONNECT_S, deadline_s),
         )
-    return SwitchSession(endpoint, connection, ends_at_s, deadline_s)
+    return SwitchSession(endpoint, connection, ends_at_s, deadline_s, _SYSTEMS[system])
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What Multus, the SR-IOV CNI and the IPAM plugins do for a pod: pure, from what is there.
+"""What Multus, the SR-IOV and macvlan CNIs and the IPAM plugins do for a pod: pure.
 
 Forms: the networks annotation, network-status and the net-conf keys of sources.md#pod-network.
 An absent part refuses the pod with the plugin's own kind of message; without Multus the annotation
@@ -30,6 +30,8 @@ from lab.cluster.document import (
 from lab.cluster.pod_view import CNI_BIN_DIR, NETWORKS, NodeState, Pod
 
 RESOURCE_NAME = "k8s.v1.cni.cncf.io/resourceName"
+_IMAGES = {"sriov": "sriov-cni", "macvlan": "k8snetworkplumbingwg/plugins"}
+"""CNI plugin to a part of the image that brings it; K3s has neither (sources.md#k3s)."""
 
 
 class AttachError(DeviceError):
@@ -126,33 +128,65 @@ def plugins_of(definition: Doc) -> list[Doc]:
     return docs_at(config, "plugins") or [config]
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One network of a pod, with the chain of CNI plugins that is called for it."""
+
+    pod: Pod
+    node: NodeState
+    ref: NetworkRef
+    definition: Doc
+    main: Doc
+    chained: tuple[Doc, ...]
+
+
 def _delegate(
     pod: Pod, node: NodeState, ref: NetworkRef, definition: Doc, taken: tuple[set[str], set[str]]
 ) -> Doc:
     held, used = taken
     main, *chained = plugins_of(definition)
     kind = text_at(main, "type")
-    if kind != "sriov":
-        raise AttachError(f"the lab plays no CNI plugin {kind!r}, wanted by {ref.key}: use sriov")
-    if not node.installed("sriov-cni"):
-        raise AttachError(f'{ref.key}: failed to find plugin "sriov" in path [{CNI_BIN_DIR}]')
-    resource = pairs_at(definition, "metadata", "annotations").get(RESOURCE_NAME, "")
-    pool = next((pool for pool in node.pools if pool.resource == resource), None)
-    vf = _free_vf(pod, pool, resource, held)
+    if kind not in _IMAGES:
+        known = " or ".join(_IMAGES)
+        raise AttachError(f"the lab plays no CNI plugin {kind!r}, wanted by {ref.key}: use {known}")
+    if not node.installed(_IMAGES[kind]):
+        raise AttachError(f'{ref.key}: failed to find plugin "{kind}" in path [{CNI_BIN_DIR}]')
+    call = _Call(pod, node, ref, definition, main, tuple(chained))
+    made = _sriov(call, held) if kind == "sriov" else _macvlan(call)
+    head: Doc = {"name": ref.key, "interface": ref.interface, "mac": ""}
+    return {**head, "ips": _ipam(ref, as_doc(main.get("ipam")), node, used), **made}
+
+
+def _sriov(call: _Call, held: set[str]) -> Doc:
+    resource = pairs_at(call.definition, "metadata", "annotations").get(RESOURCE_NAME, "")
+    pool = next((pool for pool in call.node.pools if pool.resource == resource), None)
+    vf = _free_vf(call.pod, pool, resource, held)
     held.add(vf.pci)
-    mtus = [number_at(plugin, "mtu") for plugin in chained if text_at(plugin, "type") == "tuning"]
     return {
-        "name": ref.key,
-        "interface": ref.interface,
-        "ips": _ipam(ref, as_doc(main.get("ipam")), node, used),
-        "mac": "",
-        "mtu": mtus[0] if mtus and mtus[0] else vf.mtu_bytes,
+        "mtu": _tuned_mtu(call) or vf.mtu_bytes,
         "device-info": {
             "type": "pci",
             "version": "1.1.0",
             "pci": {"pci-address": vf.pci, "pf-pci-address": vf.pf_pci},
         },
     }
+
+
+def _macvlan(call: _Call) -> Doc:
+    """An interface on top of a card; the texts are those of the plugin (its main/macvlan)."""
+    master = text_at(call.main, "master")
+    card = call.node.card(master)
+    if card is None:
+        raise AttachError(f'{call.ref.key}: failed to lookup master "{master}": Link not found')
+    mtu = number_at(call.main, "mtu") or card.mtu_bytes
+    if mtu > card.mtu_bytes:
+        raise AttachError(f"invalid MTU {mtu}, must be [0, master MTU({card.mtu_bytes})]")
+    return {"mtu": _tuned_mtu(call) or mtu}
+
+
+def _tuned_mtu(call: _Call) -> int:
+    mtus = [number_at(each, "mtu") for each in call.chained if text_at(each, "type") == "tuning"]
+    return mtus[0] if mtus else 0
 
 
 def _free_vf(pod: Pod, pool: Pool | None, resource: str, held: set[str]) -> VirtualFunction:

@@ -27,6 +27,8 @@ class Pool:
     devices: tuple[VirtualFunction, ...]
     rdma: bool
     """The plugin mounts /dev/infiniband of the VF into the pod."""
+    whole: bool = False
+    """Its devices go to pods by count, without a network attachment."""
 
 
 def _pf_names(patterns: Sequence[str], vf: VirtualFunction) -> bool:
@@ -52,7 +54,7 @@ def _takes(selector: Doc, vf: VirtualFunction) -> bool:
         "drivers": vf.driver,
         "pciAddresses": vf.pci,
         "rootDevices": vf.pf_pci,
-        "linkTypes": "ether",
+        "linkTypes": vf.link_type,
     }
     for key, actual in facts.items():
         wanted = texts_at(selector, key)
@@ -70,14 +72,19 @@ def _selectors(resource: Doc) -> list[Doc]:
 
 
 def plan_pools(
-    config_text: str, vfs: Sequence[VirtualFunction], prefix: str = DEFAULT_PREFIX
+    config_text: str,
+    vfs: Sequence[VirtualFunction],
+    prefix: str = DEFAULT_PREFIX,
+    *,
+    whole: bool = False,
 ) -> tuple[Pool, ...]:
     """Decide which resource each VF belongs to.
 
     Args:
         config_text: the plugin's config.json.
-        vfs: the node's VFs.
+        vfs: the node's VFs, and its cards without VFs.
         prefix: the resource prefix where a resource names none.
+        whole: pods get the devices by count alone.
 
     Raises:
         DeviceError: the plugin would not start with this configuration.
@@ -101,5 +108,5 @@ def plan_pools(
         taken |= {vf.pci for vf in devices}
         rdma = any(at(selector, "isRdma") is True for selector in selectors)
         owner = text_at(resource, "resourcePrefix") or prefix
-        pools.append(Pool(f"{owner}/{name}", devices, rdma))
+        pools.append(Pool(f"{owner}/{name}", devices, rdma, whole))
     return tuple(pools)

@@ -1,4 +1,4 @@
-"""What a node's kernel shows of its GPUs and virtual functions, read from its /sys.
+"""What a node's kernel shows of its GPUs, RDMA cards and virtual functions, read from its /sys.
 
 The device plugins of a real node read the same files (sources.md#pod-network), so a VF that is
 missing there is missing here.
@@ -6,20 +6,26 @@ missing there is missing here.
 
 from __future__ import annotations
 
+import ipaddress
+import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from lab.cluster.document import Doc, Json, docs_at, number_at, text_at
+from lab.cluster.document import Doc, Json, as_doc, docs_at, number_at, text_at, texts_at
 
 NVIDIA = "10de"
 MELLANOX = "15b3"
 
 
+TOPOLOGIES = "etc/crusoe/nccl_topo"
+"""Where a cloud's image keeps NCCL's topology files (sources.md#cloud-ib)."""
+
+
 @dataclass(frozen=True, slots=True)
 class VirtualFunction:
-    """One VF as the SR-IOV device plugin sees it."""
+    """One VF, or a whole card without VFs, as the SR-IOV device plugin sees it."""
 
     pci: str
     vendor: str
@@ -31,6 +37,48 @@ class VirtualFunction:
     mtu_bytes: int
     pf_pci: str
     pf_netdev: str
+    link_type: str = "ether"
+    """`ether` or `infiniband`, as the plugin's `linkTypes` say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One port of an RDMA card that is not a VF of this machine's own PFs."""
+
+    pci: str
+    vendor: str
+    device: str
+    driver: str
+    netdev: str
+    """Empty for an InfiniBand adapter without IPoIB."""
+    rdma: str
+    link_layer: str
+    """`Ethernet` or `InfiniBand`."""
+    state: str
+    """As the kernel words it, for example `4: ACTIVE`."""
+    rate: str
+    """As the kernel words it, for example `400 Gb/sec (4X NDR)`."""
+    mtu_bytes: int
+    addresses: tuple[str, ...]
+    """IPv4 addresses that its GID table shows."""
+    vfs: int
+    """VFs that it has at present."""
+
+    def as_function(self) -> VirtualFunction:
+        """The whole card as the SR-IOV device plugin sees it."""
+        return VirtualFunction(
+            pci=self.pci,
+            vendor=self.vendor,
+            device=self.device,
+            driver=self.driver,
+            index=0,
+            netdev=self.netdev,
+            rdma=self.rdma,
+            mtu_bytes=self.mtu_bytes,
+            pf_pci=self.pci,
+            pf_netdev=self.netdev,
+            link_type="infiniband" if self.link_layer == "InfiniBand" else "ether",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +86,19 @@ class NodeDevices:
     """The devices and limits of one node."""
 
     vfs: tuple[VirtualFunction, ...] = ()
+    cards: tuple[Card, ...] = ()
     gpus: int = 0
+    gpu_device: str = ""
+    """PCI device id of the first GPU."""
     mellanox_cards: int = 0
     nvidia_driver: bool = False
     """The nvidia kernel module is loaded."""
     memlock_kib: int | None = None
     """What `ulimit -l` prints in a container; None is unlimited."""
+    docker_runtime: str = ""
+    """`default-runtime` of the docker daemon; empty where it names none."""
+    files: tuple[str, ...] = ()
+    """NCCL topology files of the image."""
 
 
 def _read(path: Path) -> str:
@@ -87,6 +142,48 @@ def _vfs_of(pf: Path) -> Iterable[VirtualFunction]:
         )
 
 
+def _card(device: Path) -> Card:
+    rdma, netdev = _first(device / "infiniband"), _first(device / "net")
+    port = device / "infiniband" / rdma / "ports/1"
+    return Card(
+        pci=device.name,
+        vendor=_read(device / "vendor").removeprefix("0x"),
+        device=_read(device / "device").removeprefix("0x"),
+        driver=_link_name(device / "driver"),
+        netdev=netdev,
+        rdma=rdma,
+        link_layer=_read(port / "link_layer") or "Ethernet",
+        state=_read(port / "state"),
+        rate=_read(port / "rate"),
+        mtu_bytes=int(_read(device / "net" / netdev / "mtu") or 0) if netdev else 0,
+        addresses=_addresses(port / "gids") if rdma else (),
+        vfs=int(_read(device / "sriov_numvfs") or 0),
+    )
+
+
+def _addresses(gids: Path) -> tuple[str, ...]:
+    if not gids.is_dir():
+        return ()
+    found: dict[str, None] = {}
+    for entry in sorted(gids.iterdir(), key=lambda entry: int(entry.name)):
+        mapped = ipaddress.IPv6Address(_read(entry) or "::").ipv4_mapped
+        if mapped is not None:
+            found[str(mapped)] = None
+    return tuple(found)
+
+
+def _docker_runtime(root: Path) -> str:
+    text = _read(root / "etc/docker/daemon.json")
+    try:
+        return text_at(as_doc(cast("Json", json.loads(text or "{}"))), "default-runtime")
+    except json.JSONDecodeError:
+        return ""
+
+
+def _files(root: Path) -> tuple[str, ...]:
+    return tuple(f"/{TOPOLOGIES}/{path.name}" for path in sorted((root / TOPOLOGIES).glob("*.xml")))
+
+
 def scan_devices(sys_root: Path, memlock_kib: int | None) -> NodeDevices:
     """Read a node's devices.
 
@@ -97,23 +194,34 @@ def scan_devices(sys_root: Path, memlock_kib: int | None) -> NodeDevices:
     folder = sys_root / "bus/pci/devices"
     devices = sorted(folder.iterdir()) if folder.is_dir() else []
     vendors = {device: _read(device / "vendor").removeprefix("0x") for device in devices}
+    gpus = [device for device, vendor in vendors.items() if vendor == NVIDIA]
+    own = [
+        device
+        for device, vendor in vendors.items()
+        if vendor == MELLANOX and not (device / "physfn").exists()
+    ]
     physical = [device for device in devices if (device / "sriov_numvfs").exists()]
     return NodeDevices(
         vfs=tuple(vf for pf in physical for vf in _vfs_of(pf)),
-        gpus=sum(vendor == NVIDIA for vendor in vendors.values()),
-        mellanox_cards=sum(
-            vendor == MELLANOX and not (device / "physfn").exists()
-            for device, vendor in vendors.items()
-        ),
+        gpus=len(gpus),
+        gpu_device=_read(gpus[0] / "device").removeprefix("0x") if gpus else "",
+        cards=tuple(_card(device) for device in own),
+        mellanox_cards=len(own),
         nvidia_driver=(sys_root / "module/nvidia").exists(),
         memlock_kib=memlock_kib,
+        docker_runtime=_docker_runtime(sys_root.parent),
+        files=_files(sys_root.parent),
     )
 
 
 def dump_devices(devices: NodeDevices) -> Doc:
     """The JSON form of a node's devices."""
     vfs: list[Json] = [cast("Doc", asdict(vf)) for vf in devices.vfs]
-    return {**cast("Doc", asdict(devices)), "vfs": vfs}
+    cards: list[Json] = [
+        {**cast("Doc", asdict(card)), "addresses": [*card.addresses]} for card in devices.cards
+    ]
+    lists: Doc = {"vfs": vfs, "cards": cards, "files": [*devices.files]}
+    return {**cast("Doc", asdict(devices)), **lists}
 
 
 def parse_devices(value: Json) -> NodeDevices:
@@ -122,9 +230,30 @@ def parse_devices(value: Json) -> NodeDevices:
     return NodeDevices(
         vfs=tuple(_parse_vf(item) for item in docs_at(value, "vfs")),
         gpus=number_at(value, "gpus"),
+        gpu_device=text_at(value, "gpu_device"),
         mellanox_cards=number_at(value, "mellanox_cards"),
         nvidia_driver=isinstance(value, dict) and value.get("nvidia_driver") is True,
         memlock_kib=memlock if isinstance(memlock, int) else None,
+        cards=tuple(_parse_card(item) for item in docs_at(value, "cards")),
+        docker_runtime=text_at(value, "docker_runtime"),
+        files=texts_at(value, "files"),
+    )
+
+
+def _parse_card(item: Doc) -> Card:
+    return Card(
+        pci=text_at(item, "pci"),
+        vendor=text_at(item, "vendor"),
+        device=text_at(item, "device"),
+        driver=text_at(item, "driver"),
+        netdev=text_at(item, "netdev"),
+        rdma=text_at(item, "rdma"),
+        link_layer=text_at(item, "link_layer"),
+        state=text_at(item, "state"),
+        rate=text_at(item, "rate"),
+        mtu_bytes=number_at(item, "mtu_bytes"),
+        addresses=texts_at(item, "addresses"),
+        vfs=number_at(item, "vfs"),
     )
 
 
@@ -140,4 +269,5 @@ def _parse_vf(item: Doc) -> VirtualFunction:
         mtu_bytes=number_at(item, "mtu_bytes"),
         pf_pci=text_at(item, "pf_pci"),
         pf_netdev=text_at(item, "pf_netdev"),
+        link_type=text_at(item, "link_type") or "ether",
     )

@@ -16,7 +16,8 @@ from lab.cluster.pod_view import NodeState
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 GPU = "nvidia.com/gpu"
 _GPU_LABEL = "feature.node.kubernetes.io/pci-10de.present"
-_NIC_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
+NIC_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
+"""Set on nodes with a Mellanox card."""
 _SRIOV_LABEL = "feature.node.kubernetes.io/pci-15b3.sriov.capable"
 
 
@@ -54,7 +55,7 @@ def discovered_labels(node: NodeState) -> dict[str, str]:
         return {}
     found = {
         _GPU_LABEL: node.devices.gpus > 0,
-        _NIC_LABEL: node.devices.mellanox_cards > 0,
+        NIC_LABEL: node.devices.mellanox_cards > 0,
         _SRIOV_LABEL: bool(node.devices.vfs),
     }
     return {label: "true" for label, present in found.items() if present}

@@ -14,6 +14,7 @@ import yaml
 
 from lab.cluster.devices import NodeDevices, scan_devices
 from lab.cluster.document import Doc
+from lab.cluster.etcd_members import MEMBER_ADDRESS, MEMBER_NAME
 from lab.cluster.fake_nodes import NodeFacts
 from lab.cluster.k3s_config import HostPaths, K3sConfig
 from lab.cluster.pki import KeyPair, write_private
@@ -71,12 +72,18 @@ def ensure_node_password(paths: HostPaths) -> str:
     return file.read_text().strip()
 
 
-def read_facts(paths: HostPaths, config: K3sConfig) -> NodeFacts:
-    """Gather what the node says of itself when it registers."""
+def read_facts(paths: HostPaths, config: K3sConfig, member: str = "") -> NodeFacts:
+    """Gather what the node says of itself when it registers.
+
+    Args:
+        paths: The host's files.
+        config: K3s' configuration.
+        member: Name of the node's etcd member; empty where it has none.
+    """
     labels = {"node.kubernetes.io/instance-type": "k3s", **config.labels}
     if config.role == "server":
         labels["node-role.kubernetes.io/control-plane"] = "true"
-        if config.cluster_init:
+        if member:
             labels["node-role.kubernetes.io/etcd"] = "true"
     return NodeFacts(
         name=config.node_name,
@@ -88,6 +95,7 @@ def read_facts(paths: HostPaths, config: K3sConfig) -> NodeFacts:
             "k3s.io/hostname": config.node_name,
             "k3s.io/node-args": json.dumps(config.node_args),
             "lab.railyard.dev/registries": _read_registries(paths),
+            **({MEMBER_NAME: member, MEMBER_ADDRESS: config.node_ip} if member else {}),
         },
         taints=tuple(parse_taint(taint) for taint in config.taints),
     )

@@ -1,21 +1,24 @@
 """`k3s server` of the lab: a real control plane, kwok, the node agent, and the join side.
 
-Missing on purpose, because nothing would run behind them: CoreDNS, Traefik, metrics-server, the
-Helm controller and more than one server.
+Missing on purpose, because nothing would run behind them: CoreDNS, Traefik, metrics-server and the
+Helm controller.
 """
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from components.errors import DeviceError
+from lab.cluster.devices import dump_devices
 from lab.cluster.document import Doc
-from lab.cluster.fake_nodes import start_kwok
 from lab.cluster.https import serve_tls
+from lab.cluster.join import ensure_member_name, has_data, join, wait_promoted
 from lab.cluster.k3s_config import HostPaths, K3sConfig
 from lab.cluster.k3s_node import (
     ensure_node_password,
@@ -24,17 +27,19 @@ from lab.cluster.k3s_node import (
     read_memlock_kib,
     write_kubelet_config,
 )
-from lab.cluster.k3s_token import check_ca, format_token, parse_token
+from lab.cluster.k3s_token import Token, check_ca, format_token, parse_token
 from lab.cluster.kubelet import PORT as KUBELET_PORT
 from lab.cluster.kubelet import make_kubelet
 from lab.cluster.lab_link import LabLink
+from lab.cluster.leader import Leader
 from lab.cluster.mpi import MpiOperator
+from lab.cluster.mux import API_PORT, SUPERVISOR_PORT, start_mux
 from lab.cluster.node_agent import NodeAgent, Reports
 from lab.cluster.pki import KeyPair, write_private
 from lab.cluster.plane import ControlPlane, PlaneOptions, render_kubeconfig
 from lab.cluster.pod_logs import PodLogs
-from lab.cluster.supervisor import PORT as SUPERVISOR_PORT
-from lab.cluster.supervisor import Supervisor
+from lab.cluster.supervisor import ClusterSide, Supervisor
+from lab.cluster.upstream import REPORT_TIMEOUT_S, Upstream
 
 REPORT_S = 2.0
 _RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-experimental", "crun")
@@ -61,63 +66,94 @@ def run_server(
     Raises:
         DeviceError: it cannot start; the text is for the unit's log.
     """
-    if config.server:
-        raise DeviceError("the lab plays one server: `server:` of another one is not supported")
-    options = PlaneOptions(tls_sans=config.tls_sans, api_args=config.api_args)
-    address, port = config.node_ip, config.api_port
-    plane = ControlPlane(paths.server, address, port, tools.binaries, options)
+    name, joined = ensure_member_name(config, paths), ""
+    if config.server and not has_data(paths):
+        _, joined = join(config, paths, name)
+    options = PlaneOptions(config.tls_sans, config.api_args, name, joined)
+    plane = ControlPlane(paths.server, config.node_ip, API_PORT, tools.binaries, options)
     password = _settle_token(config, paths, plane)
-    plane.start()
     try:
-        _serve(config, paths, tools, (plane, password, stop, on_ready))
+        plane.start_etcd()
+        wait_promoted(config, paths, plane.members)
+        plane.start_api()
+        plane.children.append(start_mux(config.node_ip, config.api_port, paths.server))
+        _Server(config, paths, tools, plane, password).serve(stop, on_ready)
     finally:
         plane.stop()
 
 
-def _serve(
-    config: K3sConfig,
-    paths: HostPaths,
-    tools: Tools,
-    running: tuple[ControlPlane, str, threading.Event, Callable[[], None]],
-) -> None:
-    plane, password, stop, on_ready = running
-    folder = paths.server
-    binaries = tools.binaries
-    stages = ("nodes_and_pods.yaml",)
-    plane.children.append(
-        start_kwok(binaries["kwok"], plane.admin, plane.kubeconfig, folder, stages)
-    )
-    reports, logs = Reports(), PodLogs(folder / "pod-logs")
-    supervisor = Supervisor(plane.admin, plane.ca, password, reports, logs, folder / "nodes")
-    serving = KeyPair(folder / "tls/apiserver.crt", folder / "tls/apiserver.key")
-    memlock_kib = read_memlock_kib(paths, "k3s")
-    reports.put(config.node_name, read_devices(paths, memlock_kib))
-    pair = supervisor.join(read_facts(paths, config), ensure_node_password(paths))
-    _write_kubeconfig(config, paths, plane)
-    write_kubelet_config(paths, plane.server, plane.ca.files.cert, pair)
-    _create_runtime_classes(plane)
-    servers = [
-        serve_tls((config.node_ip, SUPERVISOR_PORT), serving, supervisor.answer),
-        serve_tls(
-            (config.node_ip, KUBELET_PORT), pair, make_kubelet(logs.read), plane.ca.files.cert
-        ),
-    ]
-    mpi = MpiOperator(plane.admin, binaries["mpi-controller"], folder)
-    agent = NodeAgent(plane.admin, reports, logs, tools.link, mpi)
-    worker = threading.Thread(target=agent.run, args=(stop,))
-    worker.start()
-    try:
-        on_ready()
-        while not stop.wait(REPORT_S):
-            reports.put(config.node_name, read_devices(paths, memlock_kib))
-            for child in plane.children:
-                child.check_running()
-    finally:
-        stop.set()
-        for server in servers:
-            server.shutdown()
-            server.server_close()
-        worker.join(10)
+class _Server:
+    """A server whose API answers."""
+
+    def __init__(
+        self, config: K3sConfig, paths: HostPaths, tools: Tools, plane: ControlPlane, password: str
+    ) -> None:
+        self._config, self._paths, self._plane = config, paths, plane
+        self._reports, self._logs = Reports(), PodLogs(paths.server / "pod-logs")
+        side = ClusterSide(plane.members, paths.server / "tls", config.api_port, config.disable)
+        self._supervisor = Supervisor(
+            *(plane.admin, plane.ca, password, self._reports, self._logs),
+            *(paths.server / "nodes", side),
+        )
+        self._others = Upstream("", Token(password), "server", plane.ca.files.cert)
+        self._memlock_kib = read_memlock_kib(paths, "k3s")
+        mpi = MpiOperator(plane.admin, tools.binaries["mpi-controller"], paths.server)
+        self._leader = Leader(
+            plane,
+            tools.binaries["kwok"],
+            lambda: NodeAgent(plane.admin, self._reports, self._logs, tools.link, mpi),
+        )
+
+    def serve(self, stop: threading.Event, on_ready: Callable[[], None]) -> None:
+        """Register this node, serve the join side, and act for the cluster while it leads."""
+        config, plane = self._config, self._plane
+        self._report()
+        self._leader.follow()
+        member = ensure_member_name(config, self._paths)
+        facts = read_facts(self._paths, config, member)
+        pair = self._supervisor.join(facts, ensure_node_password(self._paths))
+        _write_kubeconfig(config, self._paths, plane)
+        write_kubelet_config(self._paths, plane.server, plane.ca.files.cert, pair)
+        _create_runtime_classes(plane)
+        tls = self._paths.server / "tls"
+        serving = KeyPair(tls / "apiserver.crt", tls / "apiserver.key")
+        servers = [
+            serve_tls((config.node_ip, SUPERVISOR_PORT), serving, self._supervisor.answer),
+            serve_tls(
+                *((config.node_ip, KUBELET_PORT), pair),
+                *(make_kubelet(self._read_log), plane.ca.files.cert),
+            ),
+        ]
+        try:
+            on_ready()
+            while not stop.wait(REPORT_S):
+                self._report()
+                plane.check_running()
+                self._leader.follow()
+        finally:
+            for server in servers:
+                server.shutdown()
+                server.server_close()
+            self._leader.stop()
+
+    def _report(self) -> None:
+        """Tell this server and all others that the node lives, and what it has."""
+        devices = read_devices(self._paths, self._memlock_kib)
+        self._reports.put(self._config.node_name, devices)
+        here = f"{self._config.node_ip}:{self._config.api_port}"
+        found = self._supervisor.cluster.servers()
+        self._others.servers = tuple(str(server) for server in found if server != here)
+        body: Doc = {"name": self._config.node_name, "devices": dump_devices(devices)}
+        for address in self._others.servers:
+            with contextlib.suppress(DeviceError):  # a server that is lost learns nothing
+                self._others.ask(address, "POST", "/v1-lab/report", body, REPORT_TIMEOUT_S)
+
+    def _read_log(self, namespace: str, pod: str) -> str:
+        text = self._logs.read(namespace, pod)
+        if text or not self._others.servers:
+            return text
+        query = f"namespace={quote(namespace)}&pod={quote(pod)}"
+        return self._others.read_log(f"/v1-lab/log?{query}")
 
 
 def _settle_token(config: K3sConfig, paths: HostPaths, plane: ControlPlane) -> str:

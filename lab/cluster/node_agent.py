@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from components.errors import RailyardError
+from lab.cluster.allocate import allocate, dump_allocation
 from lab.cluster.api import Api
 from lab.cluster.attach import AttachError, Site, attach
 from lab.cluster.device_plugin import DEFAULT_PREFIX, Pool, plan_pools
@@ -38,13 +39,33 @@ from lab.cluster.gpu_operator import (
     operator_ready,
     policy_status,
 )
+from lab.cluster.gpu_plugin import default_runtime, plugin_gpus
 from lab.cluster.lab_link import LabLink
+from lab.cluster.launcher import JOB_NAME, JOB_ROLE
 from lab.cluster.mpi import MpiOperator
+from lab.cluster.network_operator import (
+    MOFED_WAIT,
+    NicPolicy,
+    network_operator_ready,
+    nic_policy_status,
+)
+from lab.cluster.network_operator import POLICIES as NIC_POLICIES
 from lab.cluster.pod_events import report_sandbox_failure
 from lab.cluster.pod_logs import PodLogs
-from lab.cluster.pod_runner import Ended, World, run_pods
-from lab.cluster.pod_view import CNI_DONE, EXIT_CODE, NETWORK_STATUS, NETWORKS, NodeState, Pod
+from lab.cluster.pod_probe import World
+from lab.cluster.pod_runner import run_pods
+from lab.cluster.pod_view import (
+    CNI_DONE,
+    DEVICES,
+    EXIT_CODE,
+    NETWORK_STATUS,
+    NETWORKS,
+    NodeState,
+    Pod,
+)
 from lab.cluster.pod_view import dump_status as dump_network_status
+from lab.cluster.probe_end import Ended
+from lab.cluster.shared_plugin import SharedPool, plan_shared
 
 _PASS_S = 0.5
 SILENT_S = 10.0
@@ -90,7 +111,12 @@ class Snapshot:
     pods: Sequence[Pod]
     definitions: Mapping[str, Doc]
     policies: Sequence[Doc]
+    nic_policies: Sequence[NicPolicy]
     deployments: Sequence[Doc]
+
+    def labels(self) -> dict[str, dict[str, str]]:
+        """The labels of all nodes."""
+        return {name_of(node): pairs_at(node, "metadata", "labels") for node in self.nodes}
 
 
 class NodeAgent:
@@ -127,42 +153,84 @@ class NodeAgent:
         self._settle_nodes(snapshot, states, fresh)
         alive = {name: state for name, state in states.items() if name in fresh}
         self._attach_pods(snapshot, alive)
+        self._allocate_devices(snapshot, alive)
         self._mpi.follow()
-        world = World(alive, snapshot.pods, snapshot.definitions)
-        for ended in run_pods(world, self._link, dt.datetime.now(dt.UTC)):
+        for ended in run_pods(self._world(snapshot, alive), self._link, dt.datetime.now(dt.UTC)):
             self._end(ended)
 
     def _read(self) -> Snapshot:
         api = self._api
         definitions = api.items(_NADS)
+        deployments = api.items("/apis/apps/v1/deployments")
+        nics_ready = network_operator_ready(deployments)
         return Snapshot(
             nodes=api.items("/api/v1/nodes"),
             pods=[Pod(item) for item in api.items("/api/v1/pods")],
             definitions={f"{namespace_of(d)}/{name_of(d)}": d for d in definitions},
             policies=api.items(POLICIES),
-            deployments=api.items("/apis/apps/v1/deployments"),
+            nic_policies=[NicPolicy(item, nics_ready) for item in api.items(NIC_POLICIES)],
+            deployments=deployments,
         )
+
+    def _world(self, snapshot: Snapshot, alive: Mapping[str, NodeState]) -> World:
+        launchers = [
+            pod
+            for pod in snapshot.pods
+            if pod.labels.get(JOB_ROLE) == "launcher"
+            and pod.phase == "Running"
+            and EXIT_CODE not in pod.annotations
+        ]
+        if not launchers:
+            return World(alive, snapshot.pods, snapshot.definitions)
+        hostfiles: dict[str, str] = {}
+        for pod in launchers:
+            job = pod.labels.get(JOB_NAME, "")
+            path = f"/api/v1/namespaces/{pod.namespace}/configmaps/{job}-config"
+            hostfiles[f"{pod.namespace}/{job}"] = text_at(self._api.find(path), "data", "hostfile")
+        services = self._api.items("/api/v1/services")
+        headless = {
+            f"{namespace_of(item)}/{name_of(item)}"
+            for item in services
+            if text_at(item, "spec", "clusterIP") == "None"
+        }
+        return World(alive, snapshot.pods, snapshot.definitions, hostfiles, frozenset(headless))
 
     def _state(self, node: Doc, snapshot: Snapshot, fresh: Mapping[str, NodeDevices]) -> NodeState:
         name = name_of(node)
         pods = [pod for pod in snapshot.pods if pod.node == name]
         devices = fresh.get(name, NodeDevices())
         bare = NodeState(name, devices, (), pods)
-        return NodeState(name, devices, self._pools(bare), pods)
+        labels = pairs_at(node, "metadata", "labels")
+        pools = (*self._pools(bare), *_policy_pools(snapshot, bare, labels))
+        return NodeState(name, devices, pools, pods, self._shared(bare))
 
     def _pools(self, node: NodeState) -> tuple[Pool, ...]:
+        """What the SR-IOV device plugin on a node publishes."""
         plugin = node.running("sriov-network-device-plugin")
         if plugin is None:
             return ()
-        # The plugin reads its configuration when it starts and not again.
-        if plugin.uid not in self._plugin_configs:
-            self._plugin_configs[plugin.uid] = self._plugin_config(plugin)
         try:
-            config = self._plugin_configs[plugin.uid]
-            return plan_pools(config, node.devices.vfs, _prefix(plugin))
+            return plan_pools(self._started_with(plugin), node.devices.vfs, _prefix(plugin))
         except RailyardError as error:
             print(f"device plugin on {node.name}: {error}", file=sys.stderr, flush=True)
             return ()
+
+    def _shared(self, node: NodeState) -> tuple[SharedPool, ...]:
+        """What the RDMA shared device plugin on a node publishes."""
+        plugin = node.running("k8s-rdma-shared-dev-plugin")
+        if plugin is None:
+            return ()
+        try:
+            return plan_shared(self._started_with(plugin), node.devices.cards)
+        except RailyardError as error:
+            print(f"shared device plugin on {node.name}: {error}", file=sys.stderr, flush=True)
+            return ()
+
+    def _started_with(self, plugin: Pod) -> str:
+        """The configuration at a plugin's start: it reads the file once."""
+        if plugin.uid not in self._plugin_configs:
+            self._plugin_configs[plugin.uid] = self._plugin_config(plugin)
+        return self._plugin_configs[plugin.uid]
 
     def _plugin_config(self, plugin: Pod) -> str:
         for volume in docs_at(plugin.document, "spec", "volumes"):
@@ -186,16 +254,21 @@ class NodeAgent:
     ) -> None:
         ready = operator_ready(snapshot.deployments)
         policies = [Policy(document, ready) for document in snapshot.policies]
-        labels = {name_of(node): pairs_at(node, "metadata", "labels") for node in snapshot.nodes}
+        labels = snapshot.labels()
         for node in snapshot.nodes:
             name = name_of(node)
             if self._settle_liveness(node, alive=name in fresh):
-                self._settle_labels(states[name], labels[name])
+                self._settle_labels(states[name], labels[name], snapshot.nic_policies)
                 gpus = gpus_of(states[name], policies[0] if policies else None, labels[name])
+                gpus = gpus or plugin_gpus(states[name], default_runtime(node, states[name]))
                 self._settle_resources(node, states[name], gpus)
         for policy in policies:
             alive = [states[name] for name in fresh if name in states]
-            self._settle_policy(policy, alive, labels)
+            status = policy_status(policy, alive, labels)
+            self._settle_status(f"{POLICIES}/{name_of(policy.document)}", policy.document, status)
+        for nics in snapshot.nic_policies:
+            status = nic_policy_status(nics, fresh, labels)
+            self._settle_status(f"{NIC_POLICIES}/{name_of(nics.document)}", nics.document, status)
 
     def _settle_liveness(self, node: Doc, *, alive: bool) -> bool:
         marked = _DOWN in pairs_at(node, "metadata", "annotations")
@@ -206,14 +279,19 @@ class NodeAgent:
             self._api.merge(f"/api/v1/nodes/{name_of(node)}", body)
         return alive
 
-    def _settle_labels(self, node: NodeState, labels: Mapping[str, str]) -> None:
+    def _settle_labels(
+        self, node: NodeState, labels: Mapping[str, str], policies: Sequence[NicPolicy]
+    ) -> None:
         wanted = discovered_labels(node)
+        if any(policy.serves(node.devices, labels) for policy in policies):
+            wanted[MOFED_WAIT] = "false"
         missing: dict[str, Json] = {k: v for k, v in wanted.items() if labels.get(k) != v}
         if missing:
             self._api.merge(f"/api/v1/nodes/{node.name}", {"metadata": {"labels": missing}})
 
     def _settle_resources(self, node: Doc, state: NodeState, gpus: int) -> None:
         wanted = {pool.resource: len(pool.devices) for pool in state.pools if pool.devices}
+        wanted |= {pool.resource: pool.count for pool in state.shared if pool.count}
         if gpus:
             wanted[GPU] = gpus
         actual = pairs_at(node, "status", "allocatable")
@@ -226,13 +304,20 @@ class NodeAgent:
             body: Doc = {"status": {"capacity": change, "allocatable": dict(change)}}
             self._api.merge(f"/api/v1/nodes/{state.name}/status", body)
 
-    def _settle_policy(
-        self, policy: Policy, nodes: Sequence[NodeState], labels: Mapping[str, Mapping[str, str]]
-    ) -> None:
-        status = policy_status(policy, nodes, labels)
-        if policy.document.get("status") != status:
-            path = f"{POLICIES}/{name_of(policy.document)}/status"
-            self._api.merge(path, {"status": status})
+    def _settle_status(self, path: str, document: Doc, status: Doc) -> None:
+        if document.get("status") != status:
+            self._api.merge(f"{path}/status", {"status": status})
+
+    def _allocate_devices(self, snapshot: Snapshot, states: Mapping[str, NodeState]) -> None:
+        for pod in snapshot.pods:
+            if pod.node not in states or not pod.live or pod.deleting:
+                continue
+            picked = allocate(pod, states[pod.node])
+            if picked:
+                notes: Doc = {DEVICES: dump_allocation(picked)}
+                self._api.merge(pod.path, {"metadata": {"annotations": notes}})
+                # One at a time: the next pass sees this pod's devices as taken.
+                return
 
     def _attach_pods(self, snapshot: Snapshot, states: Mapping[str, NodeState]) -> None:
         for pod in snapshot.pods:
@@ -267,3 +352,16 @@ def _prefix(plugin: Pod) -> str:
         if name == "--resource-prefix":
             return value
     return DEFAULT_PREFIX
+
+
+def _policy_pools(
+    snapshot: Snapshot, node: NodeState, labels: Mapping[str, str]
+) -> tuple[Pool, ...]:
+    """What the network operator's device plugin publishes on a node."""
+    try:
+        return tuple(
+            pool for policy in snapshot.nic_policies for pool in policy.pools(node.devices, labels)
+        )
+    except RailyardError as error:
+        print(f"NicClusterPolicy on {node.name}: {error}", file=sys.stderr, flush=True)
+        return ()

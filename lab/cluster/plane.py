@@ -13,8 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from components.errors import DeviceError
 from lab.cluster.api import Api
 from lab.cluster.document import Doc
+from lab.cluster.etcd_members import EtcdMembers
 from lab.cluster.pki import Authority, KeyPair, ensure_token_keys, write_private
 from lab.cluster.process import Child, wait_until
 
@@ -24,6 +26,9 @@ ETCD_CLIENT_PORT = 2379
 ETCD_PEER_PORT = 2380
 CONTROLLER_MANAGER_PORT = 10257
 SCHEDULER_PORT = 10259
+HEARTBEAT_MS = "300"
+ELECTION_MS = "3000"
+"""Three times etcd's defaults: two busy cores shall not look like a lost member."""
 API_DEADLINE_S = 60.0
 """3.4 s on two idle cores (sources.md#kubernetes-in-the-lab); a shared machine needs far more."""
 
@@ -33,8 +38,10 @@ class PlaneOptions:
     """What differs between a bare plane and the one inside K3s."""
 
     tls_sans: Sequence[str] = ()
-    cluster_name: str = "lab"
     api_args: Sequence[str] = field(default=())
+    etcd_name: str = "lab"
+    initial_cluster: str = ""
+    """etcd's members for one that joins; empty for the first one. Data on disk wins over it."""
 
 
 class ControlPlane:
@@ -80,33 +87,82 @@ class ControlPlane:
     def _pair(self, name: str) -> KeyPair:
         return KeyPair(self._tls / f"{name}.crt", self._tls / f"{name}.key")
 
+    @property
+    def members(self) -> EtcdMembers:
+        """Etcd's membership, asked from the member of this plane."""
+        server = f"https://{self.address}:{ETCD_CLIENT_PORT}"
+        return EtcdMembers(Api(server, self._tls / "etcd-ca.crt", self._pair("etcd-client")))
+
     def start(self) -> None:
         """Start all four processes and wait until the cluster schedules.
 
         Raises:
             DeviceError: a process ended, or the API was not ready within a minute.
         """
-        self._issue_certificates()
-        scheduler_server = f"https://{self.address}:{SCHEDULER_PORT}"
-        scheduler = Api(scheduler_server, self.ca.files.cert, self._pair("admin"))
         try:
-            self._launch("etcd", self._etcd())
-            self._launch("kube-apiserver", self._api_server())
-            self._wait("the API server", lambda: self.admin.answers("/readyz"))
-            # Before the API is ready, its bootstrap roles do not exist and both would give up.
-            self._launch("kube-controller-manager", self._controller_manager())
-            self._launch("kube-scheduler", self._scheduler())
-            account = "/api/v1/namespaces/default/serviceaccounts/default"
-            self._wait("the default service account", lambda: self.admin.answers(account))
-            self._wait("the scheduler", lambda: scheduler.answers("/readyz"))
+            self.start_etcd()
+            self.start_api()
+            self.start_controllers()
         except BaseException:
             self.stop()
             raise
 
+    def start_etcd(self) -> None:
+        """Start etcd and wait until it says something of itself; a learner does too.
+
+        Raises:
+            DeviceError: it ended, or did not answer within a minute.
+        """
+        self._issue_certificates()
+        self._launch("etcd", self._etcd())
+        self._wait("etcd", self._etcd_answers)
+
+    def _etcd_answers(self) -> bool:
+        try:
+            self.members.status()
+        except DeviceError:
+            return False
+        return True
+
+    def start_api(self) -> None:
+        """Start the API server on a member that votes.
+
+        Raises:
+            DeviceError: a process ended, or the API was not ready within a minute.
+        """
+        self._launch("kube-apiserver", self._api_server())
+        self._wait("the API server", lambda: self.admin.answers("/readyz"))
+
+    def start_controllers(self) -> None:
+        """Start what must run once in a cluster, however many servers that has.
+
+        Before the API is ready, its bootstrap roles do not exist and both would give up.
+
+        Raises:
+            DeviceError: a process ended, or the cluster did not schedule within a minute.
+        """
+        scheduler_server = f"https://{self.address}:{SCHEDULER_PORT}"
+        scheduler = Api(scheduler_server, self.ca.files.cert, self._pair("admin"))
+        self._launch("kube-controller-manager", self._controller_manager())
+        self._launch("kube-scheduler", self._scheduler())
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self._wait("the default service account", lambda: self.admin.answers(account))
+        self._wait("the scheduler", lambda: scheduler.answers("/readyz"))
+
+    def stop_named(self, *names: str) -> None:
+        """End some of the processes."""
+        for child in [child for child in reversed(self.children) if child.name in names]:
+            child.stop()
+            self.children.remove(child)
+
+    def check_running(self) -> None:
+        """Raise `DeviceError` where a process of the plane has ended."""
+        for child in self.children:
+            child.check_running()
+
     def _wait(self, what: str, ready: Callable[[], bool]) -> None:
         def check() -> bool:
-            for child in self.children:
-                child.check_running()
+            self.check_running()
             return ready()
 
         wait_until(f"{what} at {self.server}", check, API_DEADLINE_S)
@@ -162,14 +218,18 @@ class ControlPlane:
         peer = f"https://{self.address}:{ETCD_PEER_PORT}"
         # The source address of every loopback connection is 127.0.0.1, so peers authenticate by
         # certificate alone; the SANs above name 127.0.0.1 for that reason.
+        name, joins = self._options.etcd_name, self._options.initial_cluster
         return [
-            ("name", "lab"),
-            ("data-dir", str(self.folder / "etcd")),
+            ("name", name),
+            ("data-dir", str(self.folder / "db" / "etcd")),
             ("listen-client-urls", client),
             ("advertise-client-urls", client),
             ("listen-peer-urls", peer),
             ("initial-advertise-peer-urls", peer),
-            ("initial-cluster", f"lab={peer}"),
+            ("initial-cluster", joins or f"{name}={peer}"),
+            ("initial-cluster-state", "existing" if joins else "new"),
+            ("heartbeat-interval", HEARTBEAT_MS),
+            ("election-timeout", ELECTION_MS),
             *[(key, str(pair.cert)) for key in ("cert-file", "peer-cert-file")],
             *[(key, str(pair.key)) for key in ("key-file", "peer-key-file")],
             ("client-cert-auth", None),

@@ -1,8 +1,9 @@
-"""Runs the shell script of a perftest pod against the files its container would see.
+"""Runs the shell script of a probe's pod against the files that its container would see.
 
-A probe's script looks for its RDMA device and GID under /sys and checks its memlock limit before it
-calls `ib_write_bw`. That part is run for real, on a small tree made from the pod's attachments; the
-tool itself only writes down how it was called, for the physics to play.
+A probe's script looks for its RDMA devices and GIDs under /sys, checks its memlock limit and asks
+for names before it calls the tool. That part is run for real, on a small tree made from the pod's
+attachments and its node's cards; the tool itself only writes down how it was called, for the
+physics to play.
 """
 
 from __future__ import annotations
@@ -12,26 +13,75 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.cluster.document import Doc, text_at
-
 _TIMEOUT_S = 20
-_TOOL = "ib_write_bw"
 _SHELLS = {"sh", "bash"}
 _SCRIPT_WORDS = 3
-_RECORDER = '#!/bin/sh\nprintf "%s\\n" "${0##*/}" "$@" >"$RAILYARD_LAB_CALL"\n'
+_TOOLS = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "mpirun", "deepspeed")
+_RECORDER = (
+    '#!/bin/sh\nprintf "%s\\n" "${0##*/}" "$@" >"$RAILYARD_LAB_CALL"\n'
+    'env | grep -E "^(NCCL|UCX)_" >"$RAILYARD_LAB_CALL.env"\nexit 0\n'
+)
+_NAMES = (
+    "getent() {\n"
+    '  [ "$1" = hosts ] || return 2\n'
+    '  grep "^[^ ]* $2\\$" "$RAILYARD_LAB_NAMES" || return 2\n'
+    "}\n"
+)
+"""`getent hosts NAME` from the names that the cluster's DNS would know; 2 where it knows none."""
+_PATHS = re.compile(r"(?<![\w./])/(sys|tmp|job|root|etc/mpi|etc/ssh)(?=[/\s\"';]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Gid:
+    """One IPv4 address in a GID table, and the interface that it belongs to."""
+
+    ip: str
+    interface: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDevice:
+    """One RDMA device as a container sees it under /sys."""
+
+    rdma: str
+    interface: str
+    """The interface in the container whose own device it is; empty where none is."""
+    gids: tuple[Gid, ...] = ()
+    link_layer: str = "Ethernet"
+    state: str = "4: ACTIVE"
+    rate: str = "100 Gb/sec (4X EDR)"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What a script finds in its container."""
+
+    env: Mapping[str, str]
+    devices: Sequence[ShownDevice] = ()
+    memlock_kib: int | None = None
+    """What `ulimit -l` prints; None is unlimited."""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Path to text."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Host name to address."""
+    tools: tuple[str, ...] = _TOOLS
+    """Programs whose call is written down."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """How a script ended: with a call of the tool, or before it."""
+    """How a script ended: with a call of a tool, or before it."""
 
     call: tuple[str, ...]
-    """The tool and its arguments; empty where the script ended without calling it."""
+    """The tool and its arguments; empty where the script ended without calling one."""
     output: str = ""
+    """What the script printed itself."""
     exit_code: int = 0
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """NCCL's and UCX' variables at the call."""
 
 
 def script_of(command: Sequence[str]) -> str:
@@ -40,45 +90,53 @@ def script_of(command: Sequence[str]) -> str:
     return command[2] if is_script and command[1].endswith("c") else ""
 
 
-def run_script(
-    command: Sequence[str],
-    env: Mapping[str, str],
-    networks: Sequence[Doc],
-    memlock_kib: int | None,
-) -> ScriptRun:
-    """Run the script of a command up to its call of `ib_write_bw`.
+def run_script(command: Sequence[str], container: Container) -> ScriptRun:
+    """Run the script of a command up to its call of a tool.
 
     Args:
-        command: what the container runs; anything but `sh -c SCRIPT` is taken as the call.
-        env: the container's environment.
-        networks: the pod's RDMA attachments (`interface`, `ip`, `rdma`).
-        memlock_kib: what `ulimit -l` prints there; None is unlimited.
+        command: what the container runs; anything but `sh -c SCRIPT …` is taken as the call.
+        container: what the script finds around it.
     """
     script = script_of(command)
     if not script:
         return ScriptRun(tuple(command))
     with tempfile.TemporaryDirectory(prefix="railyard-pod-") as folder:
         root = Path(folder)
-        for network in networks:
-            _show_device(root, network)
-        (root / "bin").mkdir()
-        tool = root / "bin" / _TOOL
+        _furnish(root, container)
+        limit = container.memlock_kib
+        prelude = f"ulimit() {{ echo {'unlimited' if limit is None else limit}; }}\n{_NAMES}"
+        text = prelude + _PATHS.sub(rf"{root}/\1", script)
+        return _run([text, *command[_SCRIPT_WORDS:]], container.env, root)
+
+
+def _furnish(root: Path, container: Container) -> None:
+    for folder in ("bin", "tmp", "sys/class/infiniband", "root/.ssh", "etc/mpi", "etc/ssh"):
+        (root / folder).mkdir(parents=True)
+    for device in container.devices:
+        _show_device(root, device)
+    for name in container.tools:
+        tool = root / "bin" / name
         tool.write_text(_RECORDER)
         tool.chmod(0o755)
-        limit = "unlimited" if memlock_kib is None else str(memlock_kib)
-        prelude = f"ulimit() {{ echo {limit}; }}\n"
-        text = prelude + re.sub(r"(?<![\w.])/(sys|tmp)/", rf"{root}/\1/", script)
-        (root / "tmp").mkdir()
-        return _run(text, env, root)
+    for path, text in container.files.items():
+        file = root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    lines = [f"{address} {name}\n" for name, address in container.names.items()]
+    (root / "names").write_text("".join(lines))
 
 
-def _run(script: str, env: Mapping[str, str], root: Path) -> ScriptRun:
+def _run(words: Sequence[str], env: Mapping[str, str], root: Path) -> ScriptRun:
     call = root / "call"
-    path = f"{root}/bin:/usr/bin:/bin"
+    ours = {
+        "PATH": f"{root}/bin:/usr/bin:/bin",
+        "RAILYARD_LAB_CALL": str(call),
+        "RAILYARD_LAB_NAMES": str(root / "names"),
+    }
     try:
         done = subprocess.run(
-            ["/bin/sh", "-c", script],
-            env={**env, "PATH": path, "RAILYARD_LAB_CALL": str(call)},
+            ["/bin/sh", "-c", *words],
+            env={**env, **ours},
             cwd=root,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -88,25 +146,32 @@ def _run(script: str, env: Mapping[str, str], root: Path) -> ScriptRun:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return ScriptRun((), f"the script called no {_TOOL} within {_TIMEOUT_S} s\n", 124)
-    if call.exists():
-        return ScriptRun(tuple(call.read_text().splitlines()))
+        return ScriptRun((), f"the script called no tool within {_TIMEOUT_S} s\n", 124)
     output = done.stdout.replace(str(root), "")
-    return ScriptRun((), output, done.returncode or 1)
+    if not call.exists():
+        return ScriptRun((), output, done.returncode or 1)
+    words = call.read_text().replace(str(root), "").splitlines()
+    pairs = (line.partition("=") for line in Path(f"{call}.env").read_text().splitlines())
+    return ScriptRun(tuple(words), output, 0, {name: value for name, _, value in pairs})
 
 
-def _show_device(root: Path, network: Doc) -> None:
-    interface, rdma, ip = (text_at(network, key) for key in ("interface", "rdma", "ip"))
-    (root / "sys/class/net" / interface / "device/infiniband" / rdma).mkdir(parents=True)
-    port = root / "sys/class/infiniband" / rdma / "ports/1"
-    gids = ["fe80:0000:0000:0000:0000:00ff:fe00:0001"]
-    if ip:
-        gids.append(ipaddress.IPv6Address(f"::ffff:{ip}").exploded)
-    # mlx5's order: each address once for RoCE v1 and once for v2 (show_gids, sources.md#host-qos).
-    entries = [(gid, kind) for gid in gids for kind in ("IB/RoCE v1", "RoCE v2")]
+def _show_device(root: Path, device: ShownDevice) -> None:
+    if device.interface:
+        own = root / "sys/class/net" / device.interface / "device/infiniband" / device.rdma
+        own.mkdir(parents=True, exist_ok=True)
+    port = root / "sys/class/infiniband" / device.rdma / "ports/1"
     for folder in ("gids", "gid_attrs/types", "gid_attrs/ndevs"):
         (port / folder).mkdir(parents=True)
-    for index, (gid, kind) in enumerate(entries):
+    for name in ("link_layer", "state", "rate"):
+        (port / name).write_text(f"{getattr(device, name)}\n")
+    link_local = "fe80:0000:0000:0000:0000:00ff:fe00:0001"
+    gids = [(link_local, device.interface)]
+    gids += [
+        (ipaddress.IPv6Address(f"::ffff:{gid.ip}").exploded, gid.interface) for gid in device.gids
+    ]
+    # mlx5's order: each address once for RoCE v1 and once for v2 (show_gids, sources.md#host-qos).
+    entries = [(gid, ndev, kind) for gid, ndev in gids for kind in ("IB/RoCE v1", "RoCE v2")]
+    for index, (gid, ndev, kind) in enumerate(entries):
         (port / "gids" / str(index)).write_text(f"{gid}\n")
         (port / "gid_attrs/types" / str(index)).write_text(f"{kind}\n")
-        (port / "gid_attrs/ndevs" / str(index)).write_text(f"{interface}\n")
+        (port / "gid_attrs/ndevs" / str(index)).write_text(f"{ndev}\n")

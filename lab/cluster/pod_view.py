@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import cast
 
 from lab.cluster.device_plugin import Pool
-from lab.cluster.devices import NodeDevices
+from lab.cluster.devices import Card, NodeDevices
 from lab.cluster.document import (
     Doc,
     Json,
+    as_doc,
     as_list,
+    at,
     command_of,
     docs_at,
     env_of,
@@ -23,11 +25,14 @@ from lab.cluster.document import (
     text_at,
     texts_at,
 )
+from lab.cluster.shared_plugin import SharedPool
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
 CNI_DONE = "lab.railyard.dev/cni"
 EXIT_CODE = "lab.railyard.dev/exit-code"
+DEVICES = "lab.railyard.dev/devices"
+"""What a device plugin gave to a pod by count: JSON, resource to PCI addresses."""
 CNI_BIN_DIR = "/var/lib/rancher/k3s/data/cni"
 """K3s' CNI folder since v1.28.15 (sources.md#k3s)."""
 
@@ -110,6 +115,11 @@ class Pod:
         return texts_at(first, "securityContext", "capabilities", "add")
 
     @property
+    def host_network(self) -> bool:
+        """Whether it runs in its node's network."""
+        return at(self.document, "spec", "hostNetwork") is True
+
+    @property
     def owned_by_job(self) -> bool:
         """Whether a Job made it: its end counts."""
         owners = docs_at(self.document, "metadata", "ownerReferences")
@@ -134,10 +144,31 @@ class Pod:
         items = as_list(cast("Json", json.loads(text))) if text else []
         return [item for item in items if isinstance(item, dict)]
 
+    def allocated(self) -> dict[str, tuple[str, ...]]:
+        """PCI addresses of the devices it has by count, by resource."""
+        text = self.annotations.get(DEVICES)
+        given = as_doc(cast("Json", json.loads(text))) if text else {}
+        return {resource: texts_at(given, resource) for resource in given}
+
     def devices_in_use(self) -> set[str]:
-        """PCI addresses of the VFs it holds."""
+        """PCI addresses of all devices it holds, by attachment or by count."""
         held = (text_at(n, "device-info", "pci", "pci-address") for n in self.network_status())
-        return {address for address in held if address}
+        counted = (pci for devices in self.allocated().values() for pci in devices)
+        return {address for address in (*held, *counted) if address}
+
+    def host_files(self) -> dict[str, str]:
+        """Files of the node that its first container sees: path there to path on the node."""
+        volumes = {
+            text_at(volume, "name"): text_at(volume, "hostPath", "path")
+            for volume in docs_at(self.document, "spec", "volumes")
+            if "hostPath" in volume
+        }
+        mounts = docs_at(self.containers[0], "volumeMounts") if self.containers else []
+        return {
+            text_at(mount, "mountPath"): volumes[text_at(mount, "name")]
+            for mount in mounts
+            if text_at(mount, "name") in volumes
+        }
 
     def addresses(self) -> set[str]:
         """Addresses it has on its attached networks."""
@@ -152,6 +183,19 @@ class NodeState:
     devices: NodeDevices
     pools: tuple[Pool, ...]
     pods: Sequence[Pod]
+    shared: tuple[SharedPool, ...] = ()
+
+    def card(self, key: str) -> Card | None:
+        """The card with that PCI address or network device."""
+        cards = self.devices.cards
+        return next((c for c in cards if key and key in (c.pci, c.netdev)), None)
+
+    def shared_cards(self, pod: Pod) -> tuple[Card, ...]:
+        """The cards that the shared resources of a pod give it, in the node's order."""
+        names = {
+            card.rdma for pool in self.shared if pod.requested(pool.resource) for card in pool.cards
+        }
+        return tuple(card for card in self.devices.cards if card.rdma in names)
 
     def running(self, image: str) -> Pod | None:
         """A running pod of this node whose image has this part in its name."""

@@ -1,6 +1,6 @@
 """K3s' supervisor: where agents fetch the CA, prove their token, join and report.
 
-Real K3s multiplexes this with the API on one port; the lab gives it the port that RKE2 uses.
+It shares its port with the API (`mux.py`); behind that it has the port that RKE2 gives it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,47 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from components.errors import DeviceError
 from lab.cluster.api import CONFLICT, Api, ApiError
 from lab.cluster.devices import parse_devices
-from lab.cluster.document import Doc, Json, as_doc, at, docs_at, pairs_at, text_at
+from lab.cluster.document import Doc, Json, as_doc, at, docs_at, pairs_at, text_at, texts_at
+from lab.cluster.etcd_members import EtcdMembers, admit
 from lab.cluster.fake_nodes import NodeFacts, register_node
 from lab.cluster.https import OK, Request, Response
+from lab.cluster.join import dump_shared
 from lab.cluster.node_agent import Reports
 from lab.cluster.pki import Authority, KeyPair
 from lab.cluster.pod_logs import PodLogs
 
-PORT = 9345
+_BAD_REQUEST = 400
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _NOT_FOUND = 404
+_UNAVAILABLE = 503
 _SECRETS = "/api/v1/namespaces/kube-system/secrets"
 
 
 class NodePasswordError(Exception):
     """Another machine with this name joined before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSide:
+    """What a joining server needs of the one it asks."""
+
+    members: EtcdMembers
+    tls: Path
+    api_port: int
+    disable: tuple[str, ...]
+    """What the cluster was started without; all servers must agree."""
+
+    def servers(self) -> list[Json]:
+        """Where the cluster's servers are, as `host:port`; empty while etcd cannot say."""
+        try:
+            members = self.members.list()
+        except DeviceError:
+            return []
+        return [f"{member.address}:{self.api_port}" for member in members if member.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +68,7 @@ class Supervisor:
     reports: Reports
     logs: PodLogs
     folder: Path
+    cluster: ClusterSide
 
     def answer(self, request: Request) -> Response:
         """Answer one request; all but the CA and the ping need the token."""
@@ -52,23 +76,54 @@ class Supervisor:
             return Response(OK, b"pong")
         if request.path == "/cacerts":
             return Response(OK, self.ca.files.cert.read_bytes())
-        if not self._authorized(request.headers.get("authorization", "")):
-            return Response(_UNAUTHORIZED, b"Unauthorized\n")
+        user = self._user(request.headers.get("authorization", ""))
         routes: dict[str, Callable[[Request], Response]] = {
             "/v1-lab/join": self._join,
             "/v1-lab/report": self._report,
             "/v1-lab/log": self._log,
         }
-        route = routes.get(request.path)
+        for_servers: dict[str, Callable[[Request], Response]] = {
+            "/v1-lab/server-bootstrap": self._bootstrap,
+            "/v1-lab/etcd-member": self._admit,
+            "/v1-lab/etcd-promote": self._promote,
+        }
+        if not user or (request.path in for_servers and user != "server"):
+            return Response(_UNAUTHORIZED, b"Unauthorized\n")
+        route = (routes | for_servers).get(request.path)
         return route(request) if route else Response(_NOT_FOUND, b"not found\n")
 
-    def _authorized(self, header: str) -> bool:
+    def _user(self, header: str) -> str:
+        """`node` or `server`, proven by the token; empty for anybody else."""
         scheme, _, encoded = header.partition(" ")
         if scheme != "Basic":
-            return False
+            return ""
         user, _, password = base64.b64decode(encoded).decode(errors="replace").partition(":")
         right = hmac.compare_digest(password.encode(), self.password.encode())
-        return right and user in {"node", "server"}
+        return user if right and user in {"node", "server"} else ""
+
+    def _bootstrap(self, request: Request) -> Response:
+        del request
+        return _json({"files": dump_shared(self.cluster.tls)})
+
+    def _admit(self, request: Request) -> Response:
+        body = as_doc(cast("Json", json.loads(request.body)))
+        if sorted(texts_at(body, "disable")) != sorted(self.cluster.disable):
+            text = b"failed to validate server configuration: critical configuration value mismatch"
+            return Response(_BAD_REQUEST, text + b" between servers: disable\n")
+        try:
+            name, peer = text_at(body, "name"), text_at(body, "peer")
+            cluster = admit(self.cluster.members, name, peer)
+        except DeviceError as error:
+            return Response(_UNAVAILABLE, f"{error}\n".encode())
+        return _json({"initial_cluster": cluster})
+
+    def _promote(self, request: Request) -> Response:
+        body = as_doc(cast("Json", json.loads(request.body)))
+        try:
+            self.cluster.members.promote(text_at(body, "id"))
+        except DeviceError as error:
+            return Response(_UNAVAILABLE, f"{error}\n".encode())
+        return _json({})
 
     def _join(self, request: Request) -> Response:
         body = as_doc(cast("Json", json.loads(request.body)))
@@ -76,8 +131,13 @@ class Supervisor:
             pair = self.join(parse_facts(body), text_at(body, "node_password"))
         except NodePasswordError as error:
             return Response(_FORBIDDEN, f"{error}\n".encode())
-        answer = {"cert": pair.cert.read_text(), "key": pair.key.read_text()}
-        return Response(OK, json.dumps(answer).encode(), "application/json")
+        return _json(
+            {
+                "cert": pair.cert.read_text(),
+                "key": pair.key.read_text(),
+                "servers": self.cluster.servers(),
+            }
+        )
 
     def join(self, facts: NodeFacts, node_password: str) -> KeyPair:
         """Register a node and issue the certificate of its kubelet.
@@ -122,11 +182,15 @@ class Supervisor:
     def _report(self, request: Request) -> Response:
         body = as_doc(cast("Json", json.loads(request.body)))
         self.reports.put(text_at(body, "name"), parse_devices(at(body, "devices")))
-        return Response(OK)
+        return _json({"servers": self.cluster.servers()})
 
     def _log(self, request: Request) -> Response:
         text = self.logs.read(request.query.get("namespace", ""), request.query.get("pod", ""))
         return Response(OK, text.encode())
+
+
+def _json(body: Doc) -> Response:
+    return Response(OK, json.dumps(body).encode(), "application/json")
 
 
 def dump_facts(facts: NodeFacts) -> Doc:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from components.errors import UsageError
+from lab.hosts.docker_state import load_state, save_state
 from lab.hosts.host import LabHost
 from lab.hosts.nic import DeviceRefusal, Nic
 
@@ -17,7 +18,11 @@ FORMS = """\
   qos-lost                   trust, PFC, ECN and CNP back at the driver's defaults
   module-lost MODULE         a kernel module is unloaded
   unit-disabled UNIT         a unit is disabled by hand
-  file-changed PATH TEXT     a line is added to a file of the host"""
+  unit-stopped UNIT          a unit is stopped by hand
+  file-changed PATH TEXT     a line is added to a file of the host
+  address-lost NETDEV        the card's addresses were taken away
+  firmware NETDEV NAME VALUE a setting of the card's firmware, for its next start
+  container-removed NAME     a container of Docker's is gone"""
 
 
 async def cause_fault(host: LabHost, args: Sequence[str]) -> str:
@@ -30,6 +35,8 @@ async def cause_fault(host: LabHost, args: Sequence[str]) -> str:
         case ["ssh-refused", "on" | "off" as state]:
             await host.set_ssh_refused(refused=state == "on")
             return f"SSH is {'refused' if state == 'on' else 'open'}"
+        case ["unit-stopped", unit]:
+            return await _stop(host, unit)
         case ["link-down", netdev, "on" | "off" as state]:
             return _link(host, _card(host, netdev), down=state == "on")
         case [name, *words] if len(words) == WORDS.get(name):
@@ -47,6 +54,9 @@ WORDS = {
     "module-lost": 1,
     "unit-disabled": 1,
     "file-changed": 2,
+    "address-lost": 1,
+    "firmware": 3,
+    "container-removed": 1,
 }
 """How many words follow each fault's name."""
 
@@ -59,6 +69,9 @@ def _plain_fault(host: LabHost, name: str, words: Sequence[str]) -> str:
         "module-lost": lambda: _lose_module(host, words[0]),
         "unit-disabled": lambda: _disable(host, words[0]),
         "file-changed": lambda: _add_line(host.root / words[0].lstrip("/"), words[1]),
+        "address-lost": lambda: _lose_addresses(_card(host, words[0])),
+        "firmware": lambda: _set_firmware(host, _card(host, words[0]), words[1], words[2]),
+        "container-removed": lambda: _remove_container(host, words[0]),
     }
     with host.model.lock:
         return actions[name]()
@@ -81,6 +94,28 @@ def _set_mtu(nic: Nic, text: str) -> str:
     except DeviceRefusal as refusal:
         raise UsageError(f"{nic.config.netdev}: the driver refuses an MTU of {text}") from refusal
     return f"MTU of {nic.config.netdev} is {text}"
+
+
+def _lose_addresses(nic: Nic) -> str:
+    nic.addresses.clear()
+    return f"{nic.config.netdev} has no address"
+
+
+def _set_firmware(host: LabHost, nic: Nic, name: str, value: str) -> str:
+    following = host.model.firmware[nic.config.pci].next
+    if name not in following:
+        raise UsageError(f"{nic.config.netdev}: its firmware has no setting {name!r}")
+    following[name] = value
+    host.model.save_firmware()
+    return f"{name} of {nic.config.netdev} is {value} at its next start"
+
+
+def _remove_container(host: LabHost, name: str) -> str:
+    state = load_state(host.root)
+    if state.containers.pop(name, None) is None:
+        raise UsageError(f"{host.config.name} has no container {name!r}")
+    save_state(host.root, state)
+    return f"container {name} is gone"
 
 
 def _lose_module(host: LabHost, module: str) -> str:
@@ -109,6 +144,13 @@ def _link(host: LabHost, nic: Nic, *, down: bool) -> str:
     name = nic.config.netdev
     (host.model.unplugged.add if down else host.model.unplugged.discard)(name)
     return f"the cable of {name} is {'out' if down else 'in'}"
+
+
+async def _stop(host: LabHost, unit: str) -> str:
+    if host.supervisor.state(unit).active != "active":
+        raise UsageError(f"{unit} does not run on {host.config.name}")
+    await host.supervisor.stop(unit)
+    return f"{unit} is stopped"
 
 
 def _disable(host: LabHost, unit: str) -> str:

@@ -73,8 +73,19 @@ class LabFiles:
     """
 
     def __init__(self, models: Mapping[str, HostModel]) -> None:
-        """Serve the given hosts by name."""
-        self._hosts = {name: HostFiles(model) for name, model in models.items()}
+        """Serve the given hosts by name; the mapping may change while it is served."""
+        self._models = models
+        self._files: dict[str, HostFiles] = {}
+
+    def _host(self, name: str) -> HostFiles | None:
+        """The files of a host; a cloud makes hosts, and makes them anew under the same name."""
+        model = self._models.get(name)
+        if model is None:
+            return None
+        found = self._files.get(name)
+        if found is None or found.model is not model:
+            found = self._files[name] = HostFiles(model)
+        return found
 
     def __call__(self, operation: str, *arguments: object) -> object:
         """How fusepy calls an operation."""
@@ -82,7 +93,7 @@ class LabFiles:
 
     def _split(self, path: str) -> tuple[HostFiles, str]:
         _, name, *rest = path.split("/")
-        host = self._hosts.get(name)
+        host = self._host(name)
         if host is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         return host, "/" + "/".join(rest)
@@ -108,7 +119,7 @@ class LabFiles:
     def readdir(self, path: str, fh: int) -> list[str]:  # noqa: ARG002 - fusepy's signature
         """Names in one folder."""
         if path == "/":
-            return [".", "..", *sorted(self._hosts)]
+            return [".", "..", *sorted(self._models)]
         host, inner = self._split(path)
         return [".", "..", *sorted(host.snapshot()[1].get(inner, ()))]
 

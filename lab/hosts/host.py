@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import subprocess
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from components.errors import UsageError
 from lab.cluster.artefact import LabPlaces, publish
 from lab.hosts import accounts
 from lab.hosts.accounts import Account
+from lab.hosts.containers import ContainerHost
 from lab.hosts.lab_file import LabFile
 from lab.hosts.model import HostModel
 from lab.hosts.namespace import (
@@ -25,11 +25,17 @@ from lab.hosts.namespace import (
 )
 from lab.hosts.rootfs import prepare_root, python_prefix, read_only_paths
 from lab.hosts.snapshot import take_snapshot
-from lab.hosts.ssh import SshService
+from lab.hosts.ssh import Login, SshService
+from lab.hosts.stream_tools import Streams, run_on_streams
 from lab.hosts.supervisor import Supervisor
-from lab.hosts.tool_server import Streams, ToolServer, find_command, forwardable, signal_tree
-from lab.hosts.tools.call import ToolCall, ToolResult
+from lab.hosts.tool_server import ToolServer, find_command
+from lab.hosts.tools.apt import Apt
+from lab.hosts.tools.call import AsyncTool, ToolCall, ToolResult
+from lab.hosts.tools.docker import Docker
 from lab.hosts.tools.modules import boot_modules
+from lab.hosts.tools.mpirun import OpenMpi
+from lab.hosts.tools.perftest import Perftest
+from lab.hosts.tools.perftest_names import PERFTEST_NAMES
 from lab.hosts.tools.sudo import (
     SudoRequest,
     judge_sudo,
@@ -40,9 +46,10 @@ from lab.hosts.tools.sudo import (
 from lab.hosts.tools.systemctl import Systemctl
 from lab.hosts.tools.transient import systemd_run
 from lab.hosts.tools.unit_report import journalctl
+from lab.hosts.topology_file import write_topology
 from lab.hosts.unit_state import Launch
 from lab.hosts.units import DEFAULT_MEMLOCK_BYTES
-from lab.views import HostConfig, NicView
+from lab.views import HcaView, HostConfig, NicView
 
 REBOOT_GRACE_S = 0.3
 """How long `reboot` lets its own caller end before the machine goes down."""
@@ -67,8 +74,14 @@ class LabHost:
         publish(self.root, LabPlaces(lab.python, lab.project, lab.cache, INNER_CONTROL))
         self.paths.sockets.mkdir(exist_ok=True)
         self.model = HostModel(config, self.root / "nvram.json")
-        self.model.boot(self._stored_hostname())
+        self.model.boot(self._stored_hostname(), cold=not config.guest)
+        if config.topology_file is not None:
+            write_topology(self.root, self.model, config.topology_file)
         self.supervisor = Supervisor(self.root, lambda: self.model.hostname, self)
+        self.containers = ContainerHost(
+            lab.stack, lab.root, self.root, self.model, self.supervisor,
+            lambda: self.namespace, self.control_socket,
+        )  # fmt: skip
         self._tools = self._make_tools()
         self._ssh = SshService(
             (config.address, config.port),
@@ -90,14 +103,25 @@ class LabHost:
         async def run(call: ToolCall) -> ToolResult:
             return await systemd_run(self.supervisor, call)
 
-        systemd = {
+        systemd: dict[str, AsyncTool] = {
             "systemctl": Systemctl(self.supervisor, self.schedule_reboot).run,
             "systemd-run": run,
             "journalctl": journal,
             "reboot": self._reboot_tool,
             "shutdown": self._reboot_tool,
         }
-        return ToolServer(self.paths.sockets, self.model, self.root, systemd, self._sudo)
+        containers = self.containers
+        mpi, perftest = OpenMpi(containers), Perftest(containers)
+        streamed = {
+            "sudo": self._sudo,
+            "docker": Docker(containers).run,
+            "mpirun": mpi.mpirun,
+            "mpiexec": mpi.mpirun,
+            "orted": mpi.orted,
+            **dict.fromkeys(PERFTEST_NAMES, perftest.run),
+        }
+        systemd["apt-get"] = Apt(self.supervisor, self.root).run
+        return ToolServer(self.paths.sockets, self.model, self.root, systemd, streamed)
 
     @property
     def control_socket(self) -> Path:
@@ -143,10 +167,34 @@ class LabHost:
             namespace.kill()
 
     async def reboot(self) -> None:
-        """Lose what a reboot loses, then boot again."""
+        """Lose what a reboot loses, then boot again; a guest's cards are not reset by it."""
+        await self.power_off()
+        await self.power_on(cold=not self.config.guest)
+
+    async def power_off(self) -> None:
+        """Cut the power: SSH, then everything that runs. Nothing happens when it is off."""
         await self._ssh.close()
         self._power_off()
-        self.model.boot(self._stored_hostname())
+
+    def allow_ats(self, *, allowed: bool, placed: bool) -> None:
+        """Say what the hypervisor permits, as of the last power-on.
+
+        Args:
+            allowed: Devices of this guest may use translated addresses with each other.
+            placed: GPU, card and memory are on one NUMA node.
+        """
+        self.model.ats_allowed, self.model.placed = allowed, placed
+
+    async def power_on(self, *, cold: bool) -> None:
+        """Boot a machine that is off.
+
+        Args:
+            cold: The cards were reset since, so their firmware takes its next-boot settings: of a
+                guest that is so when its hypervisor has rebooted.
+        """
+        if self._namespace is not None:
+            return
+        self.model.boot(self._stored_hostname(), cold=cold)
         await self.start()
 
     def schedule_reboot(self) -> None:
@@ -172,7 +220,9 @@ class LabHost:
 
     def _prefix(self, account: Account, memlock: str, cwd: str) -> list[str]:
         inner = self.namespace.argv([], uid=account.uid, gid=account.gid, cwd=cwd)
-        return ["/usr/bin/prlimit", f"--memlock={reachable_memlock(memlock)}:", *inner]
+        # The lab daemon ignores SIGHUP, and a shell cannot trap what it was born ignoring.
+        limit = f"--memlock={reachable_memlock(memlock)}:"
+        return ["/usr/bin/env", "--default-signal=HUP", "/usr/bin/prlimit", limit, *inner]
 
     def _find(self, user: str) -> Account:
         account = accounts.find_account(self.root, user)
@@ -197,14 +247,17 @@ class LabHost:
                 start_new_session=True,
             )
 
-    def _spawn_for_login(self, account: Account, command: str | None) -> subprocess.Popen[bytes]:
+    def _spawn_for_login(self, login: Login) -> subprocess.Popen[bytes]:
+        account, command = login.account, login.command
         cwd = account.home if (self.root / account.home.lstrip("/")).is_dir() else "/"
         argv = self._prefix(account, str(DEFAULT_MEMLOCK_BYTES), cwd)
         shell = [account.shell, "-c", command] if command is not None else [account.shell, "-l"]
         env = {"HOME": account.home, "USER": account.name, "LOGNAME": account.name,
                "SHELL": account.shell, "PATH": INNER_PATH, "LANG": "C.UTF-8",
                **CONTROL_VARIABLES}  # fmt: skip
-        env["SSH_CONNECTION"] = f"127.0.0.1 0 {self.config.address} {self.config.port}"
+        env["SSH_CONNECTION"] = f"{login.peer} 0 {self.config.address} {self.config.port}"
+        if login.original is not None:
+            env["SSH_ORIGINAL_COMMAND"] = login.original
         return subprocess.Popen(
             [*argv, *shell],
             stdin=subprocess.PIPE,
@@ -241,31 +294,42 @@ class LabHost:
         cwd = target.home if request.login else call.cwd
         # Through sh, since an absolute name of a missing file must fail as it does under sudo.
         argv = [*self._prefix(target, str(DEFAULT_MEMLOCK_BYTES), cwd), path, *words[1:]]
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=streams.descriptors[0],
-            stdout=streams.descriptors[1],
-            stderr=streams.descriptors[2],
-            env=env,
-            cwd="/",
-            umask=call.umask,
-            start_new_session=True,
-        )
-        streams.close()
-        watch = asyncio.create_task(streams.relay.watch(_forward_to(process.pid)))
-        try:
-            status = await process.wait()
-        finally:
-            watch.cancel()
-        return ToolResult(status if status >= 0 else 128 - status)
+        return await run_on_streams(argv, env, call, streams)
 
     def nic_views(self) -> list[NicView]:
         """What the physics and the node agent may know of the host's cards."""
         with self.model.lock:
             peermem = "nvidia_peermem" in self.model.modules
             unlimited = self.supervisor.running_memlock_unlimited()
+            unlimited = unlimited or self.containers.locks_memory()
             return [
-                nic.view(peermem=peermem, memlock_unlimited=unlimited) for nic in self.model.nics
+                nic.view(
+                    peermem=peermem,
+                    memlock_unlimited=unlimited,
+                    gdr_allowed=self.model.gdr_allowed(nic.config.pci),
+                )
+                for nic in self.model.nics
+            ]
+
+    def hca_views(self) -> list[HcaView]:
+        """What the physics may know of the host's InfiniBand adapters."""
+        with self.model.lock:
+            path = self.config.topology_file
+            there = path is not None and (self.root / path.lstrip("/")).exists()
+            return [
+                HcaView(
+                    host=self.config.name,
+                    name=hca.name,
+                    pci=hca.pci,
+                    rate_gbit_s=hca.rate_gbit_s,
+                    link_layer=hca.link_layer,
+                    numa=hca.numa,
+                    active=hca.name not in self.model.down_hcas,
+                    peermem="nvidia_peermem" in self.model.modules,
+                    memlock_unlimited=self.supervisor.running_memlock_unlimited(),
+                    topology_file=path if there else None,
+                )
+                for hca in self.config.hcas
             ]
 
     def snapshot(self) -> dict[str, object]:
@@ -315,11 +379,3 @@ def _shell_form(request: SudoRequest, target: Account) -> tuple[str, ...]:
     if not (request.login or request.shell):
         return request.command
     return (target.shell, "-c", " ".join(request.command)) if request.command else (target.shell,)
-
-
-def _forward_to(pid: int) -> Callable[[int], None]:
-    def forward(number: int) -> None:
-        if forwardable(number):
-            signal_tree(pid, number)
-
-    return forward

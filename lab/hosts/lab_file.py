@@ -8,7 +8,18 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from components.errors import UsageError
+from lab.cloud.crusoe.model import CrusoeConfig
+from lab.hypervisors.config import EsxiConfig
 from lab.views import HostConfig, SwitchConfig
+
+
+@dataclass(frozen=True, slots=True)
+class CloudLab:
+    """An emulated cloud, and how the machines that it makes are reached."""
+
+    api: CrusoeConfig
+    ssh_user: str
+    ssh_port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +33,8 @@ class LabFile:
     python: Path
     switches: tuple[SwitchConfig, ...] = ()
     hosts: tuple[HostConfig, ...] = ()
+    hypervisors: tuple[EsxiConfig, ...] = ()
+    cloud: CloudLab | None = None
 
     @property
     def control_socket(self) -> Path:

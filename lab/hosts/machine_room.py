@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,7 @@ from typing import Protocol
 from pydantic import TypeAdapter
 
 from components.errors import UsageError
+from lab.cloud.machines import Machines, Yard
 from lab.hosts import fuse_server
 from lab.hosts.faults import cause_fault
 from lab.hosts.host import LabHost
@@ -23,12 +24,15 @@ from lab.hosts.lab_file import LabFile
 from lab.hosts.model import HostModel
 from lab.hosts.rootfs import build_tool_folders, tool_interpreter
 from lab.hosts.tool_server import TOOL_NAMES
+from lab.hypervisors.guests import Hypervisors
 from lab.physics.probe import run as run_probe
 from lab.physics.request import NicDelta, PortDelta, dump_result, parse_request
-from lab.views import NicView, PortView, SwitchConfig
+from lab.views import HostConfig, NicView, PortView, SwitchConfig
 
 MOUNT_DEADLINE_S = 10.0
 MOUNT_POLL_S = 0.02
+CLOUD = "cloud"
+"""How control requests name the emulated cloud."""
 PACKET_BYTES = 4096
 """RDMA path MTU: how many bytes of a probe one packet carries."""
 WORDS = TypeAdapter(list[str])
@@ -80,12 +84,26 @@ def make_switch(config: SwitchConfig, state: Path) -> Switch:
     Raises:
         UsageError: The lab plays no switch of this system.
     """
-    if config.os != "onyx":
-        raise UsageError(f"{config.name}: the lab plays no switch with {config.os!r}, only onyx")
     # Imported here, so that a lab of hosts alone needs no switch emulator.
-    from lab.switches.onyx.server import OnyxSwitch  # noqa: PLC0415 - see above
+    match config.os:
+        case "onyx":
+            from lab.switches.onyx.server import OnyxSwitch  # noqa: PLC0415 - see above
 
-    return OnyxSwitch(config, state)
+            return OnyxSwitch(config, state)
+        case "cumulus":
+            from lab.switches.cumulus.server import CumulusSwitch  # noqa: PLC0415 - see above
+
+            return CumulusSwitch(config, state)
+        case other:
+            raise UsageError(f"{config.name}: the lab plays no switch with {other!r}")
+
+
+Attend = Callable[[LabHost], Awaitable[None]]
+"""Makes the lab reachable from inside of a host."""
+
+
+async def nobody_attends(_: LabHost) -> None:
+    """A lab without a daemon answers no host."""
 
 
 class Lab:
@@ -96,6 +114,11 @@ class Lab:
         self.file = lab
         self.mount = lab.root / "sysfs"
         self.hosts = {h.name: LabHost(lab, h, self.mount) for h in lab.hosts}
+        yard = Yard(self._make_host, self.hosts)
+        self.machines = Machines(lab, lab.cloud, yard) if lab.cloud else None
+        self.esxi = Hypervisors(lab.hypervisors, lab.root / "hypervisors", self.hosts)
+        self.attend: Attend = nobody_attends
+        self.models = {name: host.model for name, host in self.hosts.items()}
         state = lab.root / "switches"
         state.mkdir(parents=True, exist_ok=True)
         self.switches = {s.name: make_switch(s, state / f"{s.name}.json") for s in lab.switches}
@@ -113,12 +136,26 @@ class Lab:
         build_tool_folders(self.file.root / "sysroot", TOOL_NAMES, client, tool_interpreter())
         for switch in self.switches.values():
             await switch.start()
-        if self.hosts:
-            await mount_sysfs({n: h.model for n, h in self.hosts.items()}, self.mount)
-            await asyncio.gather(*(host.start() for host in self.hosts.values()))
+        if self.hosts or self.machines:
+            await mount_sysfs(self.models, self.mount)
+            bare = [host for host in self.hosts.values() if not host.config.guest]
+            await asyncio.gather(*(host.start() for host in bare))
+        await self.esxi.start()
+        if self.machines:
+            await self.machines.start()
+
+    async def _make_host(self, config: HostConfig) -> LabHost:
+        """A machine that was not there when the lab began."""
+        host = LabHost(self.file, config, self.mount)
+        self.models[config.name] = host.model
+        await self.attend(host)
+        return host
 
     async def stop(self) -> None:
         """Stop every device and unmount."""
+        if self.machines:
+            await self.machines.stop()
+        await self.esxi.stop()
         await asyncio.gather(*(host.stop() for host in self.hosts.values()))
         for switch in self.switches.values():
             await switch.stop()
@@ -133,6 +170,9 @@ class Lab:
         match request:
             case {"op": "fault", "device": str(name), "args": args}:
                 return {"text": await self._fault(name, WORDS.validate_python(args))}
+            case {"op": "reboot", "device": str(name)} if name in self.esxi.hosts:
+                await self.esxi.hosts[name].reboot()
+                return {"boot_id": str(self.esxi.hosts[name].machine.stored.boot_time_s)}
             case {"op": "reboot", "device": str(name)}:
                 await self.host(name).reboot()
                 return {"boot_id": self.host(name).model.boot_id}
@@ -149,6 +189,9 @@ class Lab:
             "stack": self.file.stack,
             "pid": os.getpid(),
             "hosts": [host.status() for host in self.hosts.values()],
+            "hypervisors": [
+                {"name": h.name, "address": f"{h.address}:{h.port}"} for h in self.file.hypervisors
+            ],
             "switches": [
                 {"name": s.name, "address": f"{s.address}:{s.port}"} for s in self.file.switches
             ],
@@ -156,15 +199,20 @@ class Lab:
 
     def snapshot(self) -> Answer:
         """The state of every device in canonical form."""
-        return {
+        cloud: Answer = {CLOUD: self.machines.cloud.snapshot()} if self.machines else {}
+        return cloud | {
             "hosts": {name: host.snapshot() for name, host in sorted(self.hosts.items())},
+            "hypervisors": {n: each.snapshot() for n, each in sorted(self.esxi.hosts.items())},
             "switches": {name: s.snapshot() for name, s in sorted(self.switches.items())},
         }
 
     def unmodelled(self) -> dict[str, list[str]]:
         """Commands that no emulation knows, by device."""
         hosts = {name: list(host.model.unmodelled) for name, host in self.hosts.items()}
-        return hosts | {name: list(s.unmodelled) for name, s in self.switches.items()}
+        if self.machines:
+            hosts[CLOUD] = list(self.machines.cloud.unmodelled)
+        hypervisors = {name: list(each.unmodelled) for name, each in self.esxi.hosts.items()}
+        return hosts | hypervisors | {n: list(s.unmodelled) for n, s in self.switches.items()}
 
     def host(self, name: str) -> LabHost:
         """The host with this name.
@@ -174,7 +222,7 @@ class Lab:
         """
         host = self.hosts.get(name)
         if host is None:
-            known = ", ".join((*self.hosts, *self.switches))
+            known = ", ".join((*self.hosts, *self.switches, *self.esxi.hosts))
             raise UsageError(f"the lab has no host {name!r}; its devices: {known}")
         return host
 
@@ -187,6 +235,10 @@ class Lab:
         return {"ports": [plain_view(view) for view in views]}
 
     async def _fault(self, name: str, args: list[str]) -> str:
+        if name in self.esxi.hosts:
+            return await self.esxi.hosts[name].fault(args)
+        if name == CLOUD and self.machines:
+            return await asyncio.to_thread(self.machines.cloud.fault, args)
         switch = self.switches.get(name)
         if switch is None:
             return await cause_fault(self.host(name), args)
@@ -220,7 +272,9 @@ class Lab:
         asked = parse_request(dict(request))
         nics = [view for host in self.hosts.values() for view in host.nic_views()]
         cables = {(s.name, port): far for s in self.file.switches for port, far in s.cables.items()}
-        result = await asyncio.to_thread(run_probe, asked, nics, self._port_views(), cables)
+        hcas = [view for host in self.hosts.values() for view in host.hca_views()]
+        ports = self._port_views()
+        result = await asyncio.to_thread(run_probe, asked, nics, ports, cables, hcas)
         for nic_delta in result.nic_deltas:
             self._count_nic(nic_delta)
         for port_delta in result.port_deltas:
@@ -228,7 +282,10 @@ class Lab:
         return dump_result(result)
 
     def _count_nic(self, delta: NicDelta) -> None:
-        nic = self.host(delta.host).model.nic_by_pci(delta.pci)
+        model = self.host(delta.host).model
+        if model.count_hca(delta.pci, sum(delta.rx_bytes.values()), sum(delta.tx_bytes.values())):
+            return
+        nic = model.nic_by_pci(delta.pci)
         if nic is None:
             raise UsageError(f"{delta.host} has no card {delta.pci}")
         for direction, amounts in (("rx", delta.rx_bytes), ("tx", delta.tx_bytes)):

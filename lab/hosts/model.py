@@ -30,6 +30,7 @@ BOOT_MODULES = (
 
 LOADABLE_MODULES = {
     "nvidia_peermem": ("nvidia", "ib_core"),
+    "nv_peer_mem": ("nvidia", "ib_core"),
     "ib_umad": ("ib_core",),
     "ib_ipoib": ("ib_core", "rdma_cm"),
     "nf_conntrack": (),
@@ -112,16 +113,36 @@ class HostModel:
     """Told the new name when the running host name changes."""
     unplugged: set[str] = field(default_factory=set[str])
     """PFs whose cable a fault took out; that outlives a reboot."""
+    down_hcas: set[str] = field(default_factory=set[str])
+    """InfiniBand adapters whose port is down."""
+    hca_counters: dict[str, int] = field(default_factory=dict[str, int])
+    """`<hca>/<counter>` of InfiniBand ports; lost at a reboot."""
+    ats_allowed: bool = True
+    """The machine below lets devices use translated addresses: always on bare metal."""
+    placed: bool = True
+    """GPU, card and memory of a guest are on one NUMA node."""
+    power_cycle_pending: bool = False
+    """Fault: new firmware settings ask for a power cycle; a warm reboot does not load them."""
+    mst_started: bool = False
+    """The drivers of Mellanox Software Tools are loaded, as after `mst start`."""
 
-    def boot(self, hostname: str) -> None:
-        """Take on the state that the machine has right after power-on."""
+    def boot(self, hostname: str, *, cold: bool = True) -> None:
+        """Take on the state that the machine has right after power-on.
+
+        Args:
+            hostname: The stored name.
+            cold: The cards were reset, so their firmware takes its next-boot settings. It is not
+                so when a virtual machine alone is switched off and on.
+        """
         with self.lock:
-            self._load_firmware()
+            self._load_firmware(cold=cold)
+            self.mst_started = False
             self.boot_id = str(uuid.uuid4())
             self.hostname = hostname
             self.modules = list(BOOT_MODULES)
             self.sysctls = dict(SYSCTL_DEFAULTS)
             self.rdma_cm_devices.clear()
+            self.hca_counters.clear()
             self.nics = [self._fresh_nic(nic) for nic in self.config.nics]
 
     def _fresh_nic(self, config: NicConfig) -> Nic:
@@ -135,23 +156,50 @@ class HostModel:
             vf_limit=int(current["NUM_OF_VFS"]) if enabled else 0,
         )
 
-    def _load_firmware(self) -> None:
-        stored: dict[str, dict[str, str]] = {}
+    def _load_firmware(self, *, cold: bool) -> None:
+        stored: dict[str, dict[str, dict[str, str]]] = {}
         if self.nvram_path.exists():
             stored = json.loads(self.nvram_path.read_text())
         for nic in self.config.nics:
             default = default_firmware(nic.total_vfs)
-            following = default | stored.get(nic.pci, {})
-            self.firmware[nic.pci] = Firmware(default, following, dict(following))
+            kept = stored.get(nic.pci, {})
+            following = default | kept.get("next", {})
+            current = following if cold else default | kept.get("current", {})
+            self.firmware[nic.pci] = Firmware(default, following, dict(current))
+        self.save_firmware()
 
     def save_firmware(self) -> None:
-        """Write the cards' next-boot values where they survive a reboot."""
-        stored = {pci: values.next for pci, values in sorted(self.firmware.items())}
+        """Write the cards' values where they survive a reboot."""
+        stored = {
+            pci: {"next": values.next, "current": values.current}
+            for pci, values in sorted(self.firmware.items())
+        }
         self.nvram_path.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+
+    def ats_active(self, pci: str) -> bool:
+        """`Enable+` in lspci: the firmware runs with ATS, and the machine below allows it."""
+        return self.ats_allowed and self.firmware[pci].current["ATS_ENABLED"] == "1"
+
+    def gdr_allowed(self, pci: str) -> bool:
+        """Card and GPU reach each other at full speed: in a guest that takes ATS and placement."""
+        return not self.config.guest or (self.placed and self.ats_active(pci))
+
+    def count_hca(self, pci: str, rx_bytes: int, tx_bytes: int) -> bool:
+        """Move the counters of an InfiniBand adapter; False where there is none at that address.
+
+        The ports count in units of four bytes (InfiniBand specification, PortCounters).
+        """
+        hca = next((each for each in self.config.hcas if each.pci == pci), None)
+        if hca is None:
+            return False
+        for name, size_bytes in (("port_xmit_data", tx_bytes), ("port_rcv_data", rx_bytes)):
+            key = f"{hca.name}/{name}"
+            self.hca_counters[key] = self.hca_counters.get(key, 0) + size_bytes // 4
+        return True
 
     def next_rdma_name(self) -> str:
         """The lowest free `mlx5_N`, as the driver numbers devices in probe order."""
-        taken = {nic.rdma for nic in self.config.nics}
+        taken = {nic.rdma for nic in self.config.nics} | {hca.name for hca in self.config.hcas}
         taken.update(vf.rdma for nic in self.nics for vf in nic.vfs)
         number = 0
         while f"mlx5_{number}" in taken:

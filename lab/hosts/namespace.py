@@ -19,7 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.errors import UsageError
-from lab.hosts.rootfs import INNER_PYTHON, OUTER_BIN, OUTER_SBIN, OWN_FOLDERS, SHARED_ETC
+from lab.hosts.rootfs import (
+    CONTAINER_TOOLS,
+    INNER_PYTHON,
+    OUTER_BIN,
+    OUTER_SBIN,
+    OWN_FOLDERS,
+    SHARED_ETC,
+)
 
 KEPT_CAPABILITIES = "chown,dac_override,fowner,setuid,setgid,kill"
 INNER_CONTROL = Path("/run/lab/daemon/control.sock")
@@ -164,7 +171,8 @@ def _usr_links() -> list[str]:
 
 def _tools(paths: HostPaths) -> list[str]:
     arguments: list[str] = []
-    for folder in ("/run/lab", OUTER_BIN, OUTER_SBIN, INNER_PYTHON, "/run/lab/daemon"):
+    inner = ("/run/lab", OUTER_BIN, OUTER_SBIN, INNER_PYTHON, CONTAINER_TOOLS, "/run/lab/daemon")
+    for folder in inner:
         arguments += ["--perms", "0755", "--dir", folder]
     if paths.python_prefix is not None:
         arguments += ["--ro-bind", str(paths.python_prefix), INNER_PYTHON]
@@ -173,6 +181,7 @@ def _tools(paths: HostPaths) -> list[str]:
         "--ro-bind", "/usr/bin", OUTER_BIN, "--ro-bind", "/usr/sbin", OUTER_SBIN,
         "--ro-bind", str(paths.tools / "bin"), "/usr/bin",
         "--ro-bind", str(paths.tools / "sbin"), "/usr/sbin",
+        "--ro-bind", str(paths.tools / "container"), CONTAINER_TOOLS,
         "--bind", str(paths.sockets), "/run/lab/daemon",
         "--dir", "/run/lock", "--dir", "/run/systemd/system", "--dir", "/run/sshd",
     ]  # fmt: skip

@@ -154,7 +154,7 @@ class Nic:
         """Move one counter under `ports/1/hw_counters`."""
         self.hw_counters[name] = self.hw_counters.get(name, 0) + amount
 
-    def view(self, *, peermem: bool, memlock_unlimited: bool) -> NicView:
+    def view(self, *, peermem: bool, memlock_unlimited: bool, gdr_allowed: bool) -> NicView:
         """What the lab's physics may know of this port."""
         both = frozenset(
             p for p in range(PRIORITIES) if self.qos.np_enable[p] and self.qos.rp_enable[p]
@@ -175,6 +175,7 @@ class Nic:
             cnp_dscp=self.qos.cnp_dscp,
             peermem=peermem,
             memlock_unlimited=memlock_unlimited,
+            gdr_allowed=gdr_allowed,
         )
 
 

@@ -7,6 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from lab.hosts.tools.packages import PROGRAM_NAMES, PROGRAMS
+from lab.hosts.tools.perftest_names import PERFTEST_NAMES
 from lab.views import HostConfig
 
 OWN_FOLDERS = ("etc", "var", "root", "home", "opt", "srv", "mnt", "media", "boot", "usr/local")
@@ -21,6 +23,18 @@ OUTER_SBIN = "/run/lab/outer-sbin"
 
 INNER_PYTHON = "/run/lab/python"
 """Where the interpreter of the emulated tools stands when its own place is closed to users."""
+
+CONTAINER_TOOLS = "/run/lab/container-tools"
+"""Where the tools of container images stand inside of a host."""
+
+CONTAINER_TOOL_NAMES = ("mpirun", "mpiexec", "orted", *PERFTEST_NAMES)
+
+SSH_SCRIPT = """\
+#!/bin/sh
+# All hosts of the lab share one loopback network: a connection leaves from its own host's address.
+set -- -b "$(hostname -I | tr -d ' ')" "$@"
+exec /run/lab/outer-bin/ssh "$@"
+"""
 
 CLIENT_NAME = ".lab-tool"
 """The one script that stands behind every emulated tool."""
@@ -128,12 +142,23 @@ def build_tool_folders(folder: Path, tools: frozenset[str], client: Path, python
         target = folder / Path(outer).name
         target.mkdir(parents=True)
         for name in sorted(path.name for path in Path(outer).iterdir()):
-            if name not in tools and name not in HIDDEN_TOOLS:
+            if name not in tools and name not in HIDDEN_TOOLS and name not in PROGRAM_NAMES:
                 (target / name).symlink_to(f"{inner}/{name}")
         (target / CLIENT_NAME).write_text(script)
         (target / CLIENT_NAME).chmod(0o755)
         for name in tools:
             (target / name).symlink_to(CLIENT_NAME)
+        for name in PROGRAM_NAMES:  # they lead somewhere once the package is installed
+            (target / name).symlink_to(f"/{PROGRAMS}/{name}")
+    if Path("/usr/bin/ssh").exists():
+        (folder / "bin/ssh").write_text(SSH_SCRIPT)
+        (folder / "bin/ssh").chmod(0o755)
+    inside = folder / "container"
+    inside.mkdir()
+    (inside / CLIENT_NAME).write_text(script)
+    (inside / CLIENT_NAME).chmod(0o755)
+    for name in CONTAINER_TOOL_NAMES:
+        (inside / name).symlink_to(CLIENT_NAME)
 
 
 def python_prefix() -> Path | None:

@@ -9,17 +9,36 @@ import asyncio
 import signal
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import asyncssh
 from asyncssh.channel import SSHServerChannel
 
 from components.errors import UsageError
 from lab.hosts.accounts import Account
+from lab.hosts.authorized_keys import find_key
 from lab.keys import host_key
 
 CLOSE_DEADLINE_S = 5.0
-SpawnForUser = Callable[[Account, str | None], "subprocess.Popen[bytes]"]
-"""Starts the user's shell (with a command, if any) with three pipes."""
+FORCED = "railyard_forced_command"
+"""Key under which a connection keeps the forced command of the key that it was let in with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """One session to start."""
+
+    account: Account
+    command: str | None
+    """What the user's shell runs; None for an interactive one."""
+    original: str | None
+    """What the client asked for where its key has a forced command."""
+    peer: str
+    """Address of the client."""
+
+
+SpawnForUser = Callable[[Login], "subprocess.Popen[bytes]"]
+"""Starts the user's shell with three pipes."""
 
 
 class _Server(asyncssh.SSHServer):
@@ -56,8 +75,15 @@ class _Server(asyncssh.SSHServer):
         account = self._account(username)
         if account is None:
             return False
+        if self._connection is None:
+            return False
         offered = key.export_public_key().decode().split()[1]
-        return any(offered in line.split() for line in self._authorized(account))
+        address = str(self._connection.get_extra_info("peername")[0])
+        found = find_key(self._authorized(account), offered, address)
+        if found is None:
+            return False
+        self._connection.set_extra_info(**{FORCED: found.command})
+        return True
 
 
 def _refuse_environment() -> None:
@@ -151,7 +177,10 @@ class SshService:
         if account is None:
             process.exit(1)
             return
-        child = self._spawn(account, process.command)
+        forced = process.get_extra_info(FORCED)
+        original = None if forced is None else process.command or ""
+        peer = str(process.get_extra_info("peername")[0])
+        child = self._spawn(Login(account, forced or process.command, original, peer))
         ended = asyncio.ensure_future(asyncio.to_thread(child.wait))
         try:
             await process.redirect(

@@ -11,10 +11,15 @@ import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lab.hosts import hca_sysfs
+from lab.hosts.cards import firmware_release, gpu_of
 from lab.hosts.model import READ_ONLY_SYSCTLS, HostModel
 from lab.hosts.nic import DSCPS, PRIORITIES, DeviceRefusal, Nic, Vf, parse_kernel_uint
 
 SRIOV_NUMVFS = "sriov_numvfs"
+HCA_COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets",
+                "port_xmit_wait", "symbol_error", "link_downed")  # fmt: skip
+"""Counters of an InfiniBand port; `*_data` counts words of four bytes."""
 MAX_TOS = 255
 MIB = 1 << 20
 
@@ -53,11 +58,52 @@ def make_sys_table(model: HostModel) -> Table:
         table[f"/module/{module}/refcnt"] = constant(len(model.module_users(module)))
         table[f"/module/{module}/initstate"] = constant("live")
     _add_gpus(table, model)
+    add_hcas(table, model)
     for nic in model.nics:
         _add_pf(table, model, nic)
         for vf in nic.vfs:
             _add_vf(table, nic, vf)
     return table
+
+
+def add_hcas(table: Table, model: HostModel) -> None:
+    """The InfiniBand adapters of a cloud instance, with the files that discovery reads."""
+    for number, hca in enumerate(model.config.hcas):
+        base = device_path(hca.pci, hca.numa)
+        # 15b3:101e is the VF of ConnectX-6 Dx and later, class 0207 an InfiniBand controller.
+        add_pci(table, base, hca.pci, ("15b3", "101e", "0x020700"), hca.numa)
+        device = f"{base}/infiniband/{hca.name}"
+        table[f"/class/infiniband/{hca.name}"] = SysLink(f"../..{device}")
+        table[f"{device}/device"] = SysLink(f"../../../{hca.pci}")
+        table[f"{device}/fw_ver"] = constant(hca_sysfs.FIRMWARE)
+        table[f"{device}/hca_type"] = constant("MT4126")
+        table[f"{device}/node_type"] = constant("1: CA")
+        table[f"{device}/node_guid"] = constant(_colons(hca_sysfs.port_guid(model, hca)))
+        _add_hca_port(table, f"{device}/ports/1", model, number)
+
+
+def _colons(guid: str) -> str:
+    return ":".join(guid[i : i + 4] for i in range(0, len(guid), 4))
+
+
+def _add_hca_port(table: Table, port: str, model: HostModel, number: int) -> None:
+    hca = model.config.hcas[number]
+
+    def live(up: str, down: str) -> SysFile:
+        return SysFile(lambda: f"{up if hca_sysfs.is_active(model, hca) else down}\n")
+
+    table[f"{port}/link_layer"] = constant(hca.link_layer)
+    table[f"{port}/state"] = live("4: ACTIVE", "1: DOWN")
+    table[f"{port}/phys_state"] = live("5: LinkUp", "2: Polling")
+    table[f"{port}/rate"] = constant(hca_sysfs.rate_text(hca))
+    table[f"{port}/lid"] = constant(f"0x{16 + number:x}")
+    table[f"{port}/sm_lid"] = constant("0x1")
+    table[f"{port}/pkeys/0"] = constant("0xffff")
+    table[f"{port}/gids/0"] = constant(hca_sysfs.gid_text(model, hca))
+    for name in HCA_COUNTERS:
+        table[f"{port}/counters/{name}"] = SysFile(
+            lambda key=f"{hca.name}/{name}": f"{model.hca_counters.get(key, 0)}\n"
+        )
 
 
 def device_path(pci: str, numa: int) -> str:
@@ -78,11 +124,12 @@ def gpu_addresses(model: HostModel) -> list[tuple[str, int]]:
 def _add_gpus(table: Table, model: HostModel) -> None:
     for pci, numa in gpu_addresses(model):
         base = device_path(pci, numa)
-        # 10de:1db1 is the Tesla V100-SXM2-16GB, class 0302 a 3D controller (pci.ids).
-        _add_pci(table, base, pci, ("10de", "1db1", "0x030200"), numa)
+        # Class 0302 is a 3D controller (pci.ids).
+        add_pci(table, base, pci, ("10de", gpu_of(model).device, "0x030200"), numa)
 
 
-def _add_pci(table: Table, base: str, pci: str, ids: tuple[str, str, str], numa: int) -> None:
+def add_pci(table: Table, base: str, pci: str, ids: tuple[str, str, str], numa: int) -> None:
+    """Add what every PCI function has: ids, class, NUMA node, driver and its links."""
     vendor, device, kind = ids
     driver = "mlx5_core" if vendor == "15b3" else "nvidia"
     table[f"{base}/vendor"] = constant(f"0x{vendor}")
@@ -105,7 +152,7 @@ def _add_pci(table: Table, base: str, pci: str, ids: tuple[str, str, str], numa:
 def _add_pf(table: Table, model: HostModel, nic: Nic) -> None:
     config = nic.config
     base = device_path(config.pci, config.numa)
-    _add_pci(table, base, config.pci, (config.vendor, config.device, "0x020000"), config.numa)
+    add_pci(table, base, config.pci, (config.vendor, config.device, "0x020000"), config.numa)
     if nic.vf_limit:
         table[f"{base}/sriov_totalvfs"] = constant(nic.vf_limit)
         table[f"{base}/{SRIOV_NUMVFS}"] = SysFile(lambda: f"{len(nic.vfs)}\n", nic.set_vf_count)
@@ -132,7 +179,7 @@ def _add_pf(table: Table, model: HostModel, nic: Nic) -> None:
 def _add_vf(table: Table, nic: Nic, vf: Vf) -> None:
     base = device_path(vf.pci, nic.config.numa)
     ids = (nic.config.vendor, nic.config.vf_device, "0x020000")
-    _add_pci(table, base, vf.pci, ids, nic.config.numa)
+    add_pci(table, base, vf.pci, ids, nic.config.numa)
     table[f"{base}/physfn"] = SysLink(f"../{nic.config.pci}")
     net = f"{base}/net/{vf.netdev}"
     _add_netdev(table, net, vf.netdev, vf.pci, vf.mac)
@@ -196,8 +243,8 @@ def rdma_mtu_bytes(netdev_mtu_bytes: int) -> int:
 def _add_rdma(table: Table, base: str, name: str, nic: Nic, netdev: str) -> None:
     table[f"/class/infiniband/{name}"] = SysLink(f"../..{base}")
     table[f"{base}/device"] = SysLink(f"../../../{base.split('/')[-3]}")
-    table[f"{base}/fw_ver"] = constant("16.35.2000")
-    table[f"{base}/hca_type"] = constant("MT4119")
+    table[f"{base}/fw_ver"] = constant(firmware_release(nic.config.device))
+    table[f"{base}/hca_type"] = constant(f"MT{int(nic.config.device, 16)}")
     port = f"{base}/ports/1"
     table[f"{port}/link_layer"] = constant("Ethernet")
     table[f"{port}/state"] = SysFile(lambda: "4: ACTIVE\n" if nic.link_up else "1: DOWN\n")

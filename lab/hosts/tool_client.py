@@ -15,7 +15,9 @@ import sys
 
 SOCKET = "/run/lab/daemon/tool.sock"
 HEADER = struct.Struct("!I")
-KEPT_VARIABLES = ("TERM", "LANG", "LC_ALL", "PATH", "HOME", "USER", "LOGNAME", "INVOCATION_ID")
+KEPT_VARIABLES = ("TERM", "LANG", "LC_ALL", "PATH", "HOME", "USER", "LOGNAME", "INVOCATION_ID",
+                  "DOCKER_CONFIG", "RAILYARD_LAB_CONTAINER")  # fmt: skip
+KEPT_PREFIXES = ("NCCL_", "UCX_", "OMPI_")
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:
@@ -56,7 +58,11 @@ def main() -> int:
         "tool": sys.argv[0].rpartition("/")[2],
         "argv": sys.argv[1:],
         "cwd": current_folder(),
-        "env": {key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ},
+        "env": {
+            key: value
+            for key, value in os.environ.items()
+            if key in KEPT_VARIABLES or key.startswith(KEPT_PREFIXES)
+        },
         "umask": os.umask(0o022),
     }
     body = json.dumps(request).encode("utf-8", "surrogateescape")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import signal
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from lab.hosts.model import HostModel
-from lab.hosts.tools import devices, ip_tool, modules, names, qos
+from lab.hosts.stream_tools import Relay, RunOnStreams, Streams
+from lab.hosts.tools import devices, firmware, gpus, ip_tool, modules, names, packages, qos
 from lab.hosts.tools.call import AsyncTool, Tool, ToolCall, ToolResult
 
 HEADER = struct.Struct("!I")
@@ -39,18 +38,24 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "update-initramfs": modules.quiet_success,
     "udevadm": modules.quiet_success,
     "lspci": devices.lspci,
-    "mlxconfig": devices.mlxconfig,
-    "mstconfig": devices.mlxconfig,
-    "mst": devices.mst,
+    "mlxconfig": firmware.mlxconfig,
+    "mstconfig": firmware.mlxconfig,
+    "mst": firmware.mst,
     "rdma": devices.rdma,
     "ibdev2netdev": devices.ibdev2netdev,
-    "nvidia-smi": devices.nvidia_smi,
+    "ibstat": devices.ibstat,
+    "ibv_devinfo": devices.ibv_devinfo,
+    "nvidia-smi": gpus.nvidia_smi,
+    "dpkg": packages.dpkg_query,
+    "dpkg-query": packages.dpkg_query,
     "hostname": names.hostname,
     "hostnamectl": names.hostnamectl,
     "uname": names.uname,
 }
-ASYNC_TOOL_NAMES = ("systemctl", "systemd-run", "journalctl", "reboot", "shutdown", "sudo")
+ASYNC_TOOL_NAMES = ("systemctl", "systemd-run", "journalctl", "reboot", "shutdown", "sudo",
+                    "apt-get")  # fmt: skip
 TOOL_NAMES = frozenset((*SYNC_TOOLS, *ASYNC_TOOL_NAMES))
+"""Tools of every host; those of packages and containers have folders of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,40 +72,6 @@ class Request:
 REQUEST = TypeAdapter(Request)
 
 
-class Relay:
-    """Passes signals that the tool's client got to the process that the tool runs."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        """Listen on the client's connection."""
-        self._connection = connection
-
-    async def watch(self, send: Callable[[int], None]) -> None:
-        """Read signal numbers until the client is gone."""
-        loop = asyncio.get_running_loop()
-        while data := await loop.sock_recv(self._connection, 16):
-            for number in data:
-                send(number)
-
-
-class Streams:
-    """The standard streams of a tool's client, and the relay of its signals."""
-
-    def __init__(self, descriptors: list[int], relay: Relay) -> None:
-        """Own the descriptors until `close`."""
-        self.descriptors = descriptors
-        self.relay = relay
-
-    def close(self) -> None:
-        """Give the descriptors back."""
-        for number in self.descriptors:
-            with contextlib.suppress(OSError):
-                os.close(number)
-        self.descriptors = []
-
-
-RunOnStreams = Callable[[ToolCall, Streams], Awaitable[ToolResult]]
-
-
 class ToolServer:
     """The socket of one host, and which tool answers what."""
 
@@ -110,14 +81,14 @@ class ToolServer:
         model: HostModel,
         root: Path,
         async_tools: Mapping[str, AsyncTool],
-        sudo: RunOnStreams,
+        streamed: Mapping[str, RunOnStreams],
     ) -> None:
-        """Serve `TOOL_NAMES` on a socket in `folder`."""
+        """Serve the tools on a socket in `folder`."""
         self._path = folder / SOCKET_NAME
         self._model = model
         self._root = root
         self._async = async_tools
-        self._sudo = sudo
+        self._streamed = streamed
         self._listener: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -192,8 +163,8 @@ class ToolServer:
             umask=request.umask,
             stdin_text=lambda: _read_line(streams),
         )
-        if request.tool == "sudo":
-            return await self._sudo(call, streams)
+        if request.tool in self._streamed:
+            return await self._streamed[request.tool](call, streams)
         if request.tool in self._async:
             return await self._async[request.tool](call)
         tool = SYNC_TOOLS.get(request.tool)
@@ -224,6 +195,13 @@ def _read_line(streams: Streams) -> str:
     return text.decode(errors="replace")
 
 
+def _is_absent(root: Path, path: Path) -> bool:
+    """The command is a program of a package that this host does not have."""
+    if not path.is_symlink() or not str(path.readlink()).startswith(f"/{packages.PROGRAMS}"):
+        return False
+    return not os.path.lexists(root / str(path.readlink()).lstrip("/"))
+
+
 def find_command(root: Path, tools: Path, name: str) -> str | None:
     """Absolute path inside of the host of a command, by secure_path."""
     if name.startswith("/"):
@@ -232,19 +210,7 @@ def find_command(root: Path, tools: Path, name: str) -> str | None:
         if os.access(root / folder / name, os.X_OK):
             return f"/{folder}/{name}"
     for folder in ("sbin", "bin"):
-        if os.path.lexists(tools / folder / name):
+        path = tools / folder / name
+        if os.path.lexists(path) and not _is_absent(root, path):
             return f"/usr/{folder}/{name}"
     return None
-
-
-def signal_tree(pid: int, number: int) -> None:
-    """Send a signal to the child of an nsenter, which passes none on itself."""
-    with contextlib.suppress(OSError, ValueError):
-        words = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        for word in words:
-            os.kill(int(word), number)
-
-
-def forwardable(number: int) -> bool:
-    """Signals that sudo passes on."""
-    return number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -50,6 +50,13 @@ def find_tool(command: Sequence[str], env: Mapping[str, str], suffix: str) -> To
     raise UsageError(f"the probe's command runs no tool that the lab plays: {list(command)!r}")
 
 
+def calls_tool(command: Sequence[str], name: str) -> bool:
+    """Whether a command, or the script in it, calls a program of that name."""
+    return any(
+        PurePosixPath(word).name == name for words in _split_commands(command) for word in words
+    )
+
+
 def option_value(arguments: Sequence[str], *names: str) -> str | None:
     """The value of an option in any of its spellings: `-s 8`, `-s8`, `--size 8`, `--size=8`."""
     for index, word in enumerate(arguments):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lab.physics.fabric import FabricPath
 from lab.physics.path import RailPath
 from lab.physics.request import NicDelta, PortDelta
 
@@ -24,7 +25,7 @@ Deltas = tuple[tuple[NicDelta, ...], tuple[PortDelta, ...]]
 class Flow:
     """Payload that went one way over a path."""
 
-    path: RailPath
+    path: RailPath | FabricPath
     payload_bytes: int
 
     @property
@@ -39,6 +40,10 @@ def deltas_of(flows: Iterable[Flow]) -> Deltas:
     ports: list[PortDelta] = []
     for flow in flows:
         path, size = flow.path, flow.wire_bytes
+        if isinstance(path, FabricPath):
+            nics.append(NicDelta(path.sender.host, path.sender.pci, tx_bytes={0: size}))
+            nics.append(NicDelta(path.receiver.host, path.receiver.pci, rx_bytes={0: size}))
+            continue
         one, other = path.sender, path.receiver
         nics.append(NicDelta(one.nic.host, one.nic.pci, tx_bytes={path.sender_priority: size}))
         nics.append(

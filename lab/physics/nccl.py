@@ -1,22 +1,17 @@
-"""How an NCCL all-reduce over the lab's rails ends, and what it moves."""
+"""How an NCCL collective over the lab's rails or adapters ends, and what it moves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from components.acceptance.nccl_factor import bus_factor
 from lab.physics import nccl_text as text
-from lab.physics.calibration import (
-    HOST_STAGING_SHARE,
-    NCCL_SHARE,
-    SOCKET_GB_S,
-    all_reduce_time_us,
-    bus_factor,
-    pair_gbit_s,
-)
-from lab.physics.counters import Flow, deltas_of, drops_of
-from lab.physics.nccl_job import NcclJob, Network, Rank, find_network, read_job, uses_gdr
-from lab.physics.path import Endpoint, PathFault, RailPath, Site
-from lab.physics.request import ProbeRequest, ProbeResult
+from lab.physics.calibration import collective_time_us
+from lab.physics.counters import deltas_of, drops_of
+from lab.physics.nccl_job import NcclJob, Rank, read_job
+from lab.physics.network import Network, find_network, flows_of, pace_of
+from lab.physics.path import AnyEnd, Endpoint, PathFault, RailPath, Site
+from lab.physics.request import ProbePod, ProbeRequest, ProbeResult
 
 _LARGE_MESSAGE_BYTES = 1 << 20
 """NCCL's chunks on the wire (`len=1048576` in NCCL's logs)."""
@@ -38,9 +33,13 @@ def run_nccl(request: ProbeRequest, site: Site) -> ProbeResult:
     if job.slots_asked > len(job.ranks):
         return ProbeResult("\n".join(text.too_few_slots(job)) + "\n", 1)
     network = find_network(job, site)
+    if network.searched is not None:
+        return _no_adapters(job, network.searched)
     lines = [*text.opening(job), *text.start_up(job, network)]
     if network.split:
         return _transports_differ(job, network, lines)
+    if network.unpinned is not None:
+        return _not_pinned(job, network.unpinned, lines)
     if network.fault is not None:
         return _not_connected(job, network.fault, lines)
     lines += [*text.connections(job, network), *text.table_head()]
@@ -48,19 +47,22 @@ def run_nccl(request: ProbeRequest, site: Site) -> ProbeResult:
 
 
 def _table(job: NcclJob, network: Network, lines: list[text.Line]) -> ProbeResult:
-    plateau = _plateau_gb_s(job, network)
+    pace = pace_of(job, network, job.collective)
+    factor = bus_factor(job.collective, len(job.ranks))
     rows: list[text.Row] = []
     wrong = "0" if job.checked else "N/A"
     for size in job.sizes_bytes:
         blocked = _first_blocked(job, network, size)
         if blocked is not None:
-            return _lost(job, network, blocked, [*lines, text.Line(0, text.row_start(size))], rows)
-        time_us = all_reduce_time_us(size, len(job.ranks), plateau)
+            return _lost(
+                job, network, blocked, [*lines, text.Line(0, text.row_start(job, size))], rows
+            )
+        time_us = collective_time_us(size, factor, pace)
         algbw = size / time_us / 1e3
-        row = text.Row(size, time_us, algbw, algbw * bus_factor(len(job.ranks)))
+        row = text.Row(size, time_us, algbw, algbw * factor)
         rows.append(row)
-        lines.append(text.table_row(row, wrong))
-    nics, ports = deltas_of(_flows(job, network, rows))
+        lines.append(text.table_row(job, row, wrong))
+    nics, ports = deltas_of(flows_of(job, network, job.collective, _moved(job, rows)))
     runs = _COLUMNS * (job.iterations + job.warmups)
     return ProbeResult(
         log=text.render(job, [*lines, *text.closing(job, rows)]),
@@ -71,36 +73,16 @@ def _table(job: NcclJob, network: Network, lines: list[text.Line]) -> ProbeResul
     )
 
 
-def _plateau_gb_s(job: NcclJob, network: Network) -> float:
-    """Bus bandwidth of large messages: the slowest rail sets the pace of all channels."""
-    if not network.paths:
-        return SOCKET_GB_S
-    rails = min(len(found) for found in network.devices.values())
-    slowest = min(
-        pair_gbit_s(path.line_rate_gbit_s, path.efficiency, _LARGE_MESSAGE_BYTES)
-        for path in network.paths
-    )
-    ends = [end for found in network.devices.values() for end in found]
-    share = NCCL_SHARE
-    if not all(uses_gdr(job, end) for end in ends):
-        share *= HOST_STAGING_SHARE
-    return rails * slowest / 8 * share
-
-
 def _first_blocked(job: NcclJob, network: Network, size: int) -> RailPath | None:
-    """The first path that drops the packets of this size."""
+    """The first rail that drops the packets of this size."""
     message = max(_LL_OVERHEAD * size // len(job.ranks), 1)
-    return next((path for path in network.paths if not path.carries(message)), None)
+    rails = (path for path in network.paths if isinstance(path, RailPath))
+    return next((path for path in rails if not path.carries(message)), None)
 
 
-def _flows(job: NcclJob, network: Network, rows: Sequence[text.Row]) -> list[Flow]:
-    """Each rail carries its share of what crosses a host's boundary, in each direction."""
-    if not network.paths:
-        return []
-    rails = min(len(found) for found in network.devices.values())
-    runs = _COLUMNS * (job.iterations + job.warmups)
-    total = sum(row.size_bytes for row in rows) * runs * bus_factor(len(job.ranks))
-    return [Flow(path, round(total / rails)) for path in network.paths]
+def _moved(job: NcclJob, rows: Sequence[text.Row]) -> int:
+    """Sum of the messages of all runs, warm-up included."""
+    return sum(row.size_bytes for row in rows) * _COLUMNS * (job.iterations + job.warmups)
 
 
 def _lost(
@@ -118,7 +100,7 @@ def _lost(
         f"len={_LARGE_MESSAGE_BYTES} vendor err 129 (Recv) localGid ::ffff:"
         f"{path.sender.attachment.ip} remoteGids::ffff:{peer} hca {path.sender.device}"
     )
-    flows, ports = deltas_of(_flows(job, network, rows))
+    flows, ports = deltas_of(flows_of(job, network, job.collective, _moved(job, rows)))
     lost_nics, lost_ports = drops_of(path)
     failed = _failed(
         job,
@@ -138,12 +120,28 @@ def _lost(
     )
 
 
+def _no_adapters(job: NcclJob, pod: ProbePod) -> ProbeResult:
+    """The search in the ranks of one pod finds no adapter, and ends them before the program."""
+    rank = job.ranks_of(pod)[0]
+    words = f"no active InfiniBand port on {pod.name}: are the HCAs of this node in the pod?"
+    log = text.render(job, [text.Line(rank.number, words)], text.aborted(rank, 1))
+    return ProbeResult(log=log, exit_code=1)
+
+
+def _not_pinned(job: NcclJob, end: AnyEnd, lines: list[text.Line]) -> ProbeResult:
+    rank = job.ranks_of(end.pod)[0]
+    words = "Call to ibv_create_cq failed with error Cannot allocate memory"
+    return _failed(
+        job,
+        rank,
+        [*lines, *text.warning(rank, "misc/ibvwrap.cc:262", words)],
+        "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+    )
+
+
 def _not_connected(job: NcclJob, fault: PathFault, lines: list[text.Line]) -> ProbeResult:
     rank = job.ranks_of(fault.endpoint.pod)[0]
-    if fault.kind == "no_memory":
-        words = "Call to ibv_create_cq failed with error Cannot allocate memory"
-    else:
-        words = _no_route(fault.endpoint)
+    words = _no_route(fault.endpoint)
     return _failed(
         job,
         rank,

@@ -1,4 +1,4 @@
-"""Reads an NCCL test job: ranks, environment, sizes, and the network that each host would use."""
+"""Reads a job over NCCL: its ranks, its environment, and the sizes of a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from components.errors import UsageError
 from lab.physics.command_line import ToolCall, find_tool, option_value, parse_size
-from lab.physics.path import Endpoint, PathFault, RailPath, Site, find_fault, follow
 from lab.physics.request import ProbePod, ProbeRequest
 
 _MIB = 1 << 20
@@ -17,6 +16,7 @@ _DEFAULT_ITERATIONS = 20
 _DEFAULT_WARMUPS = 1
 """Of nccl-tests at version 2.19 (sources.md#acceptance)."""
 _FEWEST_HOSTS = 2
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class NcclJob:
     """What the job runs."""
 
     binary: str
+    """Name of the program: `all_reduce_perf`."""
     sizes_bytes: tuple[int, ...]
     factor: int
     iterations: int
@@ -43,6 +44,14 @@ class NcclJob:
     ranks: tuple[Rank, ...]
     pods: tuple[ProbePod, ...]
     slots_asked: int
+    searches: bool = False
+    """Each rank looks for its node's InfiniBand adapters before it starts."""
+    gpu_name: str = "Tesla V100-SXM2-32GB"
+
+    @property
+    def collective(self) -> str:
+        """`all_reduce` of `all_reduce_perf`."""
+        return self.binary.removesuffix("_mpi").removesuffix("_perf")
 
     @property
     def verbose(self) -> bool:
@@ -59,32 +68,17 @@ class NcclJob:
         return tuple(rank for rank in self.ranks if rank.pod.name == pod.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
-    """The rails that a job found, or why it cannot use them."""
-
-    devices: Mapping[str, tuple[Endpoint, ...]]
-    """By pod: the active devices in NCCL's order. Empty: NCCL falls back to sockets."""
-    paths: tuple[RailPath, ...] = ()
-    """One per rail and direction around the ring of hosts."""
-    fault: PathFault | None = None
-    split: bool = False
-    """Some hosts have RDMA devices and some have none."""
-
-
 def read_job(request: ProbeRequest) -> NcclJob:
     """Reads the job from its launcher's command and its workers.
 
     Raises:
         UsageError: It is no job that the lab plays; the text says what is missing.
     """
-    launcher = request.launcher or request.pods[0]
-    workers = tuple(pod for pod in request.pods if pod.networks or pod.name != launcher.name)
-    if len(workers) < _FEWEST_HOSTS:
-        raise UsageError(f"an NCCL probe of a fabric needs two workers; got {len(workers)}")
+    launcher, workers = find_workers(request)
     call = find_tool(launcher.command, launcher.env, "_perf")
-    if not call.tool.startswith("all_reduce"):
-        raise UsageError(f"the lab plays all_reduce_perf, not {call.tool}")
+    if call.tool.removesuffix("_mpi").removesuffix("_perf") not in COLLECTIVES:
+        known = ", ".join(COLLECTIVES)
+        raise UsageError(f"the lab plays {known} of nccl-tests, not {call.tool}")
     if int(option_value(call.arguments, "-g") or 1) != 1:
         raise UsageError("the lab plays one GPU per rank (-g 1)")
     slots = sum(pod.gpus for pod in workers)
@@ -98,62 +92,40 @@ def read_job(request: ProbeRequest) -> NcclJob:
         warmups=int(option_value(call.arguments, "-w") or _DEFAULT_WARMUPS),
         checked=(option_value(call.arguments, "-c") or "1") != "0",
         tagged="--tag-output" in call.before or option_value(call.before, "--output") == "tag",
-        env={**workers[0].env, **_exported(call.before, launcher.env)},
-        ranks=_place_ranks(workers, asked),
+        env={**workers[0].env, **exported(call.before, launcher.env)},
+        ranks=place_ranks(workers, asked),
         pods=workers,
         slots_asked=asked,
+        searches=_searches(call.before),
+        gpu_name=gpu_name(request),
     )
 
 
-def find_network(job: NcclJob, site: Site) -> Network:
-    """What NCCL finds when it starts: devices per host, and the connections between them."""
-    devices = {pod.name: _devices(job, pod, site) for pod in job.pods}
-    counts = [len(found) for found in devices.values()]
-    if not any(counts):
-        return Network(devices={})
-    if not all(counts):
-        return Network(devices, split=True)
-    paths: list[RailPath] = []
-    for pod, following in zip(job.pods, (*job.pods[1:], job.pods[0]), strict=True):
-        ours, theirs = devices[pod.name], devices[following.name]
-        for index in range(max(len(ours), len(theirs))):
-            one, other = ours[index % len(ours)], theirs[index % len(theirs)]
-            fault = find_fault(one, other)
-            if fault is not None:
-                return Network(devices, fault=fault)
-            paths.append(follow(one, other, job.tclass))
-    return Network(devices, tuple(paths))
+def find_workers(request: ProbeRequest) -> tuple[ProbePod, tuple[ProbePod, ...]]:
+    """The launcher and the pods or machines that its ranks run on.
+
+    Raises:
+        UsageError: There are fewer than two of them.
+    """
+    launcher = request.launcher or request.pods[0]
+    workers = tuple(
+        pod for pod in request.pods if pod.networks or pod.host_network or pod.name != launcher.name
+    )
+    if len(workers) < _FEWEST_HOSTS:
+        raise UsageError(f"a probe of a fabric needs two workers; got {len(workers)}")
+    return launcher, workers
 
 
-def uses_gdr(job: NcclJob, end: Endpoint) -> bool:
-    """True if the NIC reads GPU memory itself: peermem is loaded and the level allows it."""
-    level = job.env.get("NCCL_NET_GDR_LEVEL", "")
-    return end.nic.peermem and level.upper() not in ("0", "LOC")
+def gpu_name(request: ProbeRequest) -> str:
+    """The GPUs of the lab's sites: an HGX in a cloud, a guest's single card, else a DGX-1."""
+    if any(item.kind == "hca" for pod in request.pods for item in pod.networks):
+        return "NVIDIA H100 80GB HBM3"
+    return "NVIDIA A100-PCIE-40GB" if request.kind == "mpirun" else "Tesla V100-SXM2-32GB"
 
 
-def _devices(job: NcclJob, pod: ProbePod, site: Site) -> tuple[Endpoint, ...]:
-    if job.env.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
-        return ()
-    found: list[Endpoint] = []
-    for item in pod.networks:
-        nic = site.find_nic(pod.node, item.pf)
-        if nic is not None:
-            end = Endpoint(pod, item, nic, site.port_of(nic))
-            if end.usable and _is_selected(end.device, job.env.get("NCCL_IB_HCA", "")):
-                found.append(end)
-    return tuple(sorted(found, key=lambda end: (len(end.device), end.device)))
-
-
-def _is_selected(device: str, selector: str) -> bool:
-    """NCCL_IB_HCA: a list of prefixes; `=` exact names, `^` all but these."""
-    if not selector:
-        return True
-    negated = selector.startswith("^")
-    rest = selector.removeprefix("^")
-    exact = rest.startswith("=")
-    names = [name.partition(":")[0] for name in rest.removeprefix("=").split(",")]
-    hit = device in names if exact else any(device.startswith(name) for name in names)
-    return hit != negated
+def _searches(before: Sequence[str]) -> bool:
+    """Whether a script before the program looks for InfiniBand ports, and sets NCCL_IB_HCA."""
+    return any("NCCL_IB_HCA" in word and "= InfiniBand" in word for word in before)
 
 
 def _sizes(call: ToolCall) -> tuple[int, tuple[int, ...]]:
@@ -170,7 +142,7 @@ def _sizes(call: ToolCall) -> tuple[int, tuple[int, ...]]:
     return factor, tuple(sizes)
 
 
-def _exported(words: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+def exported(words: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
     """The `-x NAME=value` and `-x NAME` of mpirun."""
     exported: dict[str, str] = {}
     for flag, word in pairwise(words):
@@ -183,6 +155,7 @@ def _exported(words: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
     return exported
 
 
-def _place_ranks(workers: Sequence[ProbePod], asked: int) -> tuple[Rank, ...]:
+def place_ranks(workers: Sequence[ProbePod], asked: int) -> tuple[Rank, ...]:
+    """Ranks in the order of slots, as Open MPI maps them by default."""
     slots = [(pod, gpu) for pod in workers for gpu in range(pod.gpus)]
     return tuple(Rank(number, pod, gpu) for number, (pod, gpu) in enumerate(slots[:asked]))

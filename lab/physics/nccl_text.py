@@ -10,12 +10,16 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lab.physics.nccl_job import NcclJob, Network, Rank, uses_gdr
-from lab.physics.path import Endpoint
+from lab.physics.fabric import HcaEndpoint
+from lab.physics.nccl_job import NcclJob, Rank
+from lab.physics.network import Network, uses_gdr
+from lab.physics.path import AnyEnd
 
 NCCL_VERSION = "2.28.3+cuda12.9"
 _CHANNELS_PER_RAIL = 2
 _FIRST_PID = 101
+_ECHOED = frozenset({"NCCL_NET_GDR_LEVEL", "NCCL_ALGO"})
+"""Variables that NCCL repeats beside those of NET/IB."""
 _GPU_BUSES = ("06", "07", "0a", "0b", "85", "86", "89", "8a")
 """PCI buses of the eight V100 of a DGX-1, as nvidia-smi lists them."""
 _TIME_WIDTH = 7
@@ -61,7 +65,7 @@ def opening(job: NcclJob) -> list[Line]:
     ]
     texts += [
         f"#  Rank {rank.number:2d} Group  0 Pid {_pid(rank):6d} on {rank.pod.name:>10} "
-        f"device {rank.gpu:2d} [0000:{_bus(rank)}:00] Tesla V100-SXM2-32GB"
+        f"device {rank.gpu:2d} [0000:{_bus(rank)}:00] {job.gpu_name}"
         for rank in job.ranks
     ]
     return [Line(0, text) for text in texts]
@@ -80,10 +84,11 @@ def start_up(job: NcclJob, network: Network) -> list[Line]:
             *(
                 f"{name} set by environment to {value}."
                 for name, value in sorted(job.env.items())
-                if name.startswith("NCCL_IB_") or name == "NCCL_NET_GDR_LEVEL"
+                if name.startswith("NCCL_IB_") or name in _ECHOED
             ),
+            *_topology_lines(job, network, rank),
             "NET/Plugin: Could not find: libnccl-net.so",
-            *_network_lines(network.devices.get(rank.pod.name, ())),
+            *_network_lines(job, network.devices.get(rank.pod.name, ())),
             f"{_comm(job, rank)} - Init START",
         ]
         lines += [info(rank, text) for text in texts]
@@ -95,8 +100,7 @@ def connections(job: NcclJob, network: Network) -> list[Line]:
     if not job.verbose:
         return []
     lines: list[Line] = []
-    rails = min((len(found) for found in network.devices.values()), default=0)
-    ranks = job.ranks
+    rails, ranks = network.width, job.ranks
     for channel in range(_CHANNELS_PER_RAIL * max(rails, 1)):
         for one, other in zip(ranks, (*ranks[1:], ranks[0]), strict=True):
             lines += _hop(job, network, channel, one, other)
@@ -126,15 +130,28 @@ def table_head() -> list[Line]:
     ]
 
 
-def table_row(row: Row, wrong: str) -> Line:
-    """One row; both columns of the lab's smooth curve are equal."""
-    half = f"  {_time(row.time_us):>7}  {row.algbw_gb_s:6.2f}  {row.busbw_gb_s:6.2f}  {wrong:>6}"
-    return Line(0, row_start(row.size_bytes) + half * 2)
+def table_row(job: NcclJob, row: Row, wrong: str) -> Line:
+    """One row; both columns of the lab's smooth curve are equal.
+
+    alltoall cannot check values in place (nccl-tests, alltoall.cu).
+    """
+    half = f"  {_time(row.time_us):>7}  {row.algbw_gb_s:6.2f}  {row.busbw_gb_s:6.2f}"
+    in_place = "N/A" if job.collective == "alltoall" else wrong
+    return Line(0, f"{row_start(job, row.size_bytes)}{half}  {wrong:>6}{half}  {in_place:>6}")
 
 
-def row_start(size_bytes: int) -> str:
-    """What nccl-tests prints of a row before it measures."""
-    return f"{size_bytes:12d}  {size_bytes // 4:12d}  {'float':>8}  {'sum':>6}  {'-1':>6}"
+def row_start(job: NcclJob, size_bytes: int) -> str:
+    """What nccl-tests prints of a row before it measures.
+
+    The size is that of all ranks together where a collective gathers or scatters, and the count
+    that of one rank; what reduces nothing has no operation.
+    """
+    reduces = job.collective in ("all_reduce", "reduce_scatter")
+    parts = 1 if job.collective == "all_reduce" else len(job.ranks)
+    operation = "sum" if reduces else "none"
+    return (
+        f"{size_bytes:12d}  {size_bytes // 4 // parts:12d}  {'float':>8}  {operation:>6}  {'-1':>6}"
+    )
 
 
 def closing(job: NcclJob, rows: Sequence[Row]) -> list[Line]:
@@ -214,7 +231,19 @@ def too_few_slots(job: NcclJob) -> list[str]:
     ]
 
 
-def _network_lines(devices: Sequence[Endpoint]) -> list[str]:
+def _topology_lines(job: NcclJob, network: Network, rank: Rank) -> list[str]:
+    """The topology file, and what NCCL says when the node has none (xml.cc)."""
+    path = job.env.get("NCCL_TOPO_FILE")
+    if path is None:
+        return []
+    lines = [f"NCCL_TOPO_FILE set by environment to {path}"]
+    ends = network.devices.get(rank.pod.name, ())
+    if any(isinstance(end, HcaEndpoint) and not end.can_read(path) for end in ends):
+        lines.append(f"Could not open XML topology file {path} : No such file or directory")
+    return lines
+
+
+def _network_lines(job: NcclJob, devices: Sequence[AnyEnd]) -> list[str]:
     if not devices:
         return [
             "NET/IB : No device found.",
@@ -224,9 +253,13 @@ def _network_lines(devices: Sequence[Endpoint]) -> list[str]:
             "Assigned NET plugin Socket to comm",
             "Using network Socket",
         ]
-    using = " ".join(f"[{index}]{end.device}:1/RoCE" for index, end in enumerate(devices))
+    using = " ".join(
+        f"[{index}]{end.device}:1/{end.link_layer}" for index, end in enumerate(devices)
+    )
+    # 2, the default, turns relaxed ordering on where the card can; 0 turns it off (net_ib).
+    relaxed = "" if job.env.get("NCCL_IB_PCI_RELAXED_ORDERING") == "0" else " [RO]"
     return [
-        f"NET/IB : Using {using} [RO]; OOB eth0:10.42.0.2<0>",
+        f"NET/IB : Using {using}{relaxed}; OOB eth0:10.42.0.2<0>",
         "Initialized NET plugin IB",
         "Assigned NET plugin IB to comm",
         "Using network IB",

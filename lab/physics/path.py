@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from lab.physics.fabric import HcaEndpoint
 from lab.physics.request import Attachment, ProbePod
-from lab.views import NicView, PortView
+from lab.views import HcaView, NicView, PortView
 
 RDMA_MTUS_BYTES = (4096, 2048, 1024, 512, 256)
 """The RDMA MTUs of the InfiniBand specification, largest first."""
@@ -36,11 +37,44 @@ class Site:
     nics: tuple[NicView, ...]
     ports: Mapping[tuple[str, str], PortView]
     cables: Cables
+    hcas: tuple[HcaView, ...] = ()
 
     @classmethod
-    def of(cls, nics: Iterable[NicView], ports: Iterable[PortView], cables: Cables) -> Site:
+    def of(
+        cls,
+        nics: Iterable[NicView],
+        ports: Iterable[PortView],
+        cables: Cables,
+        hcas: Iterable[HcaView] = (),
+    ) -> Site:
         """Indexes the ports by switch and name."""
-        return cls(tuple(nics), {(port.switch, port.port): port for port in ports}, dict(cables))
+        by_name = {(port.switch, port.port): port for port in ports}
+        return cls(tuple(nics), by_name, dict(cables), tuple(hcas))
+
+    def ends_of(self, pod: ProbePod) -> tuple[AnyEnd, ...]:
+        """What a pod can send through: its attachments, or the node's cards in its network."""
+        networks = pod.networks
+        if pod.host_network and not networks:
+            networks = self._cards_of(pod.node)
+        ends = (self._end_of(pod, item) for item in networks)
+        return tuple(end for end in ends if end is not None)
+
+    def _cards_of(self, node: str) -> tuple[Attachment, ...]:
+        cards = [
+            Attachment(nic.netdev, "", nic.pci, rdma=nic.rdma, kind="pf")
+            for nic in self.nics
+            if nic.host == node
+        ]
+        cards += [Attachment("", "", hca.name, kind="hca") for hca in self.hcas if hca.host == node]
+        return tuple(cards)
+
+    def _end_of(self, pod: ProbePod, item: Attachment) -> AnyEnd | None:
+        if item.kind == "hca":
+            found = (hca for hca in self.hcas if hca.host == pod.node)
+            hca = next((hca for hca in found if item.pf in (hca.name, hca.pci)), None)
+            return None if hca is None else HcaEndpoint(pod, item, hca)
+        nic = self.find_nic(pod.node, item.pf)
+        return None if nic is None else Endpoint(pod, item, nic, self.port_of(nic))
 
     def find_nic(self, host: str, pf: str) -> NicView | None:
         """The PF of a host by netdev, PCI address or RDMA device."""
@@ -67,9 +101,34 @@ class Endpoint:
     port: PortView | None
 
     @property
+    def host(self) -> str:
+        """The machine that holds the card."""
+        return self.nic.host
+
+    @property
+    def pci(self) -> str:
+        """The PF's address on that machine."""
+        return self.nic.pci
+
+    @property
     def device(self) -> str:
         """The RDMA device's name as the pod sees it."""
         return self.attachment.rdma or self.nic.rdma
+
+    @property
+    def link_layer(self) -> str:
+        """As NCCL names it."""
+        return "RoCE"
+
+    @property
+    def has_device(self) -> bool:
+        """A VF must have been made; the PF itself is always there."""
+        return self.attachment.kind == "pf" or self.nic.vfs > 0
+
+    @property
+    def gdr_possible(self) -> bool:
+        """The card can reach GPU memory: peermem is loaded, and a virtual machine allows it."""
+        return self.nic.peermem and self.nic.gdr_allowed
 
     @property
     def link_up(self) -> bool:
@@ -80,8 +139,8 @@ class Endpoint:
 
     @property
     def usable(self) -> bool:
-        """The VF exists and its port is active: what verbs lists as an active device."""
-        return self.nic.vfs > 0 and self.link_up
+        """The device exists and its port is active: what verbs lists as an active device."""
+        return self.has_device and self.link_up
 
     @property
     def can_pin(self) -> bool:
@@ -96,6 +155,9 @@ class Endpoint:
         netdev = min(self.attachment.mtu_bytes or self.nic.mtu_bytes, self.nic.mtu_bytes)
         fitting = (mtu for mtu in RDMA_MTUS_BYTES if mtu + _ROCE_HEADERS_BYTES <= netdev)
         return next(fitting, RDMA_MTUS_BYTES[-1])
+
+
+AnyEnd = Endpoint | HcaEndpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +207,7 @@ class RailPath:
 def find_fault(sender: Endpoint, receiver: Endpoint) -> PathFault | None:
     """The first reason why the two endpoints cannot connect, or None."""
     for end in (sender, receiver):
-        if end.nic.vfs == 0:
+        if not end.has_device:
             return PathFault("no_device", end, f"{end.nic.netdev} of {end.nic.host} has no VF")
     for end in (sender, receiver):
         where = f"{end.nic.netdev} of {end.nic.host}"

@@ -1,4 +1,4 @@
-"""What `ib_write_bw` prints between two pods, and the bytes it moves.
+"""What `ib_write_bw`, `ib_read_bw` and `ib_send_bw` print between two pods, and what they move.
 
 The layout is perftest's (sources.md#acceptance), and the failures are its own words.
 """
@@ -27,18 +27,22 @@ _ALL_SIZES_BYTES = tuple(2**power for power in range(1, 24))
 _MIB_PER_GBIT = 1e9 / 8 / 2**20
 _PEAK_OVER_AVERAGE_GBIT_S = 0.02
 """Seed 000: 92.42 at its peak for 92.40 on average."""
+_TESTS = {"ib_write_bw": "RDMA_Write", "ib_read_bw": "RDMA_Read", "ib_send_bw": "Send"}
+_CPU_PERCENT = 6.25
+"""One of sixteen cores polls: a choice, no recording has the column."""
 _VALUED = {
     *("-d", "--ib-dev", "-i", "--ib-port", "-x", "--gid-index", "-s", "--size", "-n", "--iters"),
     *("-p", "--port", "-q", "--qp", "-m", "--mtu", "-D", "--duration", "-T", "--tos", "-t"),
     *("--tclass", "--bind_source_ip", "-S", "--sl", "--tx-depth"),
 }
-_FLAGS = {"-R", "--rdma_cm", "--report_gbits", "-F", "--CPU-freq", "-a", "--all"}
+_FLAGS = {"-R", "--rdma_cm", "--report_gbits", "-F", "--CPU-freq", "-a", "--all", "--cpu_util"}
 
 
 @dataclass(frozen=True, slots=True)
-class WriteBw:
-    """The options of one call of `ib_write_bw`."""
+class BwCall:
+    """The options of one call of a bandwidth test."""
 
+    tool: str
     server: str
     device: str
     rdma_cm: bool
@@ -49,18 +53,25 @@ class WriteBw:
     iterations: int
     duration_s: int
     source_ip: str
+    qps: int
+    cpu_util: bool
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What both ends must be told alike."""
+        return (self.tool, self.rdma_cm, self.sizes_bytes, self.duration_s, self.qps)
 
 
 def run_perftest(request: ProbeRequest, site: Site) -> ProbeResult:
-    """Plays one client and one server of `ib_write_bw`.
+    """Plays one client and one server of a bandwidth test.
 
     Raises:
         UsageError: The request is not one client and one server, or asks for what the lab does
             not play.
     """
     client_pod, server_pod = _roles(request)
-    client = parse_write_bw(client_pod)
-    server = parse_write_bw(server_pod)
+    client = parse_bw(client_pod)
+    server = parse_bw(server_pod)
     local = _endpoint(site, client_pod, client, client.server)
     remote = _endpoint(site, server_pod, server, client.server)
     if local is None or remote is None:
@@ -68,18 +79,21 @@ def run_perftest(request: ProbeRequest, site: Site) -> ProbeResult:
     fault = find_fault(local, remote)
     if fault is not None:
         return _refused(client, fault, local)
-    return _measured(client, follow(local, remote, client.tclass), follow(remote, local, 0))
+    if client.shape != server.shape:
+        return _mismatch(client, follow(local, remote, client.tclass))
+    answers = server.tclass if client.tool == "ib_read_bw" else 0
+    return _measured(client, follow(local, remote, client.tclass), follow(remote, local, answers))
 
 
-def parse_write_bw(pod: ProbePod) -> WriteBw:
-    """Reads a pod's call of `ib_write_bw`.
+def parse_bw(pod: ProbePod) -> BwCall:
+    """Reads a pod's call of a bandwidth test.
 
     Raises:
         UsageError: Another tool, or an option that the lab does not play.
     """
     call = find_tool(pod.command, pod.env, "_bw")
-    if call.tool != "ib_write_bw":
-        raise UsageError(f"the lab plays ib_write_bw, not {call.tool}")
+    if call.tool not in _TESTS:
+        raise UsageError(f"the lab plays {', '.join(_TESTS)}, not {call.tool}")
     words = call.arguments
     rdma_cm = bool({"-R", "--rdma_cm"} & set(words))
     # perftest sets --tclass on its own QPs only; with -R the ToS option of rdma_cm counts.
@@ -87,7 +101,10 @@ def parse_write_bw(pod: ProbePod) -> WriteBw:
     every = bool({"-a", "--all"} & set(words))
     size = parse_size(option_value(words, "-s", "--size") or str(_DEFAULT_SIZE_BYTES))
     device = option_value(words, "-d", "--ib-dev") or ""
-    return WriteBw(
+    duration_s = _whole(option_value(words, "-D", "--duration") or "0", "-D")
+    _refuse_odd_pairs(words, duration_s, every=every)
+    return BwCall(
+        tool=call.tool,
         server=_positional(words),
         device="" if "$" in device else device,
         rdma_cm=rdma_cm,
@@ -96,14 +113,24 @@ def parse_write_bw(pod: ProbePod) -> WriteBw:
         gid_index=_gid_index(option_value(words, "-x", "--gid-index") or ""),
         sizes_bytes=_ALL_SIZES_BYTES if every else (size,),
         iterations=_whole(option_value(words, "-n", "--iters") or str(_DEFAULT_ITERATIONS), "-n"),
-        duration_s=_whole(option_value(words, "-D", "--duration") or "0", "-D"),
+        duration_s=duration_s,
         source_ip=option_value(words, "--bind_source_ip") or "",
+        qps=_whole(option_value(words, "-q", "--qp") or "1", "-q"),
+        cpu_util="--cpu_util" in words,
     )
+
+
+def _refuse_odd_pairs(words: Sequence[str], duration_s: int, *, every: bool) -> None:
+    """Pairs of options that perftest itself refuses (perftest_parameters.c)."""
+    if every and duration_s:
+        raise UsageError("Duration mode currently doesn't support running on all sizes.")
+    if "--cpu_util" in words and not duration_s:
+        raise UsageError("CPU Utilization works only with Duration mode.")
 
 
 def _whole(text: str, option: str) -> int:
     if not text.isdecimal():
-        raise UsageError(f"ib_write_bw {option} is {text!r}; expected a whole number")
+        raise UsageError(f"perftest's {option} is {text!r}; expected a whole number")
     return int(text)
 
 
@@ -124,7 +151,7 @@ def _positional(words: Sequence[str]) -> str:
         elif word in _FLAGS or (name in _VALUED and "=" in word):
             continue
         elif word.startswith("-"):
-            raise UsageError(f"the lab does not play the option {word} of ib_write_bw")
+            raise UsageError(f"the lab does not play the option {word} of perftest")
         else:
             found = word
     return found
@@ -134,30 +161,30 @@ def _roles(request: ProbeRequest) -> tuple[ProbePod, ProbePod]:
     pods = list(request.pods)
     if request.launcher and all(pod.name != request.launcher.name for pod in pods):
         pods.append(request.launcher)
-    clients = [pod for pod in pods if parse_write_bw(pod).server]
-    servers = [pod for pod in pods if not parse_write_bw(pod).server]
+    clients = [pod for pod in pods if parse_bw(pod).server]
+    servers = [pod for pod in pods if not parse_bw(pod).server]
     if len(clients) != 1 or len(servers) != 1:
         names = ", ".join(pod.name for pod in pods) or "no pod"
         raise UsageError(f"a perftest needs one server and one client; got {names}")
     return clients[0], servers[0]
 
 
-def _endpoint(site: Site, pod: ProbePod, call: WriteBw, server_ip: str) -> Endpoint | None:
+def _endpoint(site: Site, pod: ProbePod, call: BwCall, server_ip: str) -> Endpoint | None:
     """The attachment that a call uses: by device, else by address, else the server's subnet."""
     subnet = server_ip.rpartition(".")[0]
-    for item in pod.networks:
-        nic = site.find_nic(pod.node, item.pf)
-        if nic is None:
+    for end in site.ends_of(pod):
+        if not isinstance(end, Endpoint):
             continue
+        item = end.attachment
         wanted = {call.device, call.source_ip} - {""}
-        by_name = {item.rdma or nic.rdma, item.ip, item.interface}
+        by_name = {end.device, item.ip, item.interface}
         by_route = item.ip == server_ip or item.ip.rpartition(".")[0] == subnet
         if (wanted <= by_name) if wanted else by_route:
-            return Endpoint(pod, item, nic, site.port_of(nic))
+            return end
     return None
 
 
-def _no_device(client: WriteBw, server: WriteBw, *, missing_local: bool) -> ProbeResult:
+def _no_device(client: BwCall, server: BwCall, *, missing_local: bool) -> ProbeResult:
     call = client if missing_local else server
     name = call.device or "mlx5_0"
     lines = [f"IB device {name} not found", " Unable to find the Infiniband/RoCE device"]
@@ -166,7 +193,7 @@ def _no_device(client: WriteBw, server: WriteBw, *, missing_local: bool) -> Prob
     return ProbeResult(_join(_cannot_reach(client)), 1, server_log=_join(lines))
 
 
-def _refused(call: WriteBw, fault: PathFault, local: Endpoint) -> ProbeResult:
+def _refused(call: BwCall, fault: PathFault, local: Endpoint) -> ProbeResult:
     device = fault.endpoint.device
     words = {
         "no_device": [
@@ -186,7 +213,7 @@ def _refused(call: WriteBw, fault: PathFault, local: Endpoint) -> ProbeResult:
     return ProbeResult(_join(_cannot_reach(call)), 1, server_log=_join(words))
 
 
-def _cannot_reach(call: WriteBw) -> list[str]:
+def _cannot_reach(call: BwCall) -> list[str]:
     if call.rdma_cm:
         return [
             "Received 10 times ADDR_ERROR",
@@ -199,21 +226,23 @@ def _cannot_reach(call: WriteBw) -> list[str]:
     ]
 
 
-def _measured(call: WriteBw, forward: RailPath, back: RailPath) -> ProbeResult:
+def _measured(call: BwCall, forward: RailPath, back: RailPath) -> ProbeResult:
+    """The data of a read come from the server; those of the others go there."""
+    data = back if call.tool == "ib_read_bw" else forward
     rows: list[str] = []
     moved = 0
     seconds = 0.0
     for size in call.sizes_bytes:
-        if not forward.carries(size):
-            return _lost(call, forward, rows, moved)
-        gbit_s = pair_gbit_s(forward.line_rate_gbit_s, forward.efficiency, size)
+        if not data.carries(size):
+            return _lost(call, forward, data, rows, moved)
+        gbit_s = pair_gbit_s(data.line_rate_gbit_s, data.efficiency, size)
         iterations = call.iterations
         if call.duration_s:
             iterations = int(gbit_s * 1e9 / 8 / size * call.duration_s)
         rows.append(_row(call, size, iterations, gbit_s))
         moved += size * iterations
         seconds += size * iterations * 8 / (gbit_s * 1e9)
-    nics, ports = deltas_of([Flow(forward, moved)])
+    nics, ports = deltas_of([Flow(data, moved)])
     report = _banner(call, forward)
     return ProbeResult(
         log=_join([*report, *rows, RULE]),
@@ -225,7 +254,20 @@ def _measured(call: WriteBw, forward: RailPath, back: RailPath) -> ProbeResult:
     )
 
 
-def _lost(call: WriteBw, path: RailPath, rows: list[str], moved: int) -> ProbeResult:
+def _mismatch(call: BwCall, path: RailPath) -> ProbeResult:
+    """The two ends were told different things: the first operation is refused (status 10)."""
+    words = [
+        " Completion with error at client",
+        " Failed status 10: wr_id 0 syndrom 0x88",
+        "scnt=128, ccnt=0",
+    ]
+    log = _join([*_banner(call, path), *words])
+    return ProbeResult(log=log, exit_code=1, server_log=_waiting())
+
+
+def _lost(
+    call: BwCall, forward: RailPath, path: RailPath, rows: list[str], moved: int
+) -> ProbeResult:
     """The packets of this size never arrive: the QP gives up after its retries."""
     nics, ports = deltas_of([Flow(path, moved)])
     lost_nics, lost_ports = drops_of(path)
@@ -235,7 +277,7 @@ def _lost(call: WriteBw, path: RailPath, rows: list[str], moved: int) -> ProbeRe
         "scnt=128, ccnt=0",
     ]
     return ProbeResult(
-        log=_join([*_banner(call, path), *rows, *words]),
+        log=_join([*_banner(call, forward), *rows, *words]),
         exit_code=1,
         server_log=_waiting(),
         nic_deltas=nics + lost_nics,
@@ -243,23 +285,27 @@ def _lost(call: WriteBw, path: RailPath, rows: list[str], moved: int) -> ProbeRe
     )
 
 
-def _row(call: WriteBw, size: int, iterations: int, gbit_s: float) -> str:
+def _row(call: BwCall, size: int, iterations: int, gbit_s: float) -> str:
     scale = 1.0 if call.gbits else _MIB_PER_GBIT
     average = gbit_s * scale
     peak = 0.0 if call.duration_s else (gbit_s + _PEAK_OVER_AVERAGE_GBIT_S) * scale
     rate = gbit_s * 1e9 / 8 / size / 1e6
     gap = " " * 12
-    return f" {size:<7}    {iterations:<10}       {peak:<7.2f}{gap}{average:<7.2f}{gap}{rate:.6f}"
+    cpu = f"{gap}{_CPU_PERCENT:<7.2f}" if call.cpu_util else ""
+    return (
+        f" {size:<7}    {iterations:<10}       {peak:<7.2f}{gap}{average:<7.2f}{gap}{rate:.6f}{cpu}"
+    )
 
 
-def _banner(call: WriteBw, path: RailPath) -> list[str]:
+def _banner(call: BwCall, path: RailPath) -> list[str]:
     unit = "Gb/sec" if call.gbits else "MiB/sec"
+    cpu = "    CPU_Util[%]" if call.cpu_util else ""
     manager = "rdma_cm" if call.rdma_cm else "Ethernet"
     lines = [
         RULE,
-        "                    RDMA_Write BW Test",
+        f"                    {_TESTS[call.tool]} BW Test",
         f" Dual-port       : OFF          Device         : {path.sender.device}",
-        " Number of qps   : 1            Transport type : IB",
+        f" Number of qps   : {call.qps:<12} Transport type : IB",
         " Connection type : RC           Using SRQ      : OFF",
         " PCIe relax order: ON",
         " ibv_wr* API     : ON",
@@ -268,14 +314,14 @@ def _banner(call: WriteBw, path: RailPath) -> list[str]:
         f" Mtu             : {path.rdma_mtu_bytes}[B]",
         " Link type       : Ethernet",
         f" GID index       : {call.gid_index}",
-        " Max inline data : 0[B]",
+        " Outstand reads  : 16" if call.tool == "ib_read_bw" else " Max inline data : 0[B]",
         f" rdma_cm QPs     : {'ON' if call.rdma_cm else 'OFF'}",
         f" Data ex. method : {manager}",
         RULE,
         *_address("local", path.sender),
         *_address("remote", path.receiver),
         RULE,
-        f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]",
+        f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]{cpu}",
     ]
     if call.duration_s:
         lines.insert(1, "WARNING: BW peak won't be measured in this run.")
@@ -284,12 +330,23 @@ def _banner(call: WriteBw, path: RailPath) -> list[str]:
 
 def _address(which: str, end: Endpoint) -> list[str]:
     mark = zlib.crc32(f"{end.nic.host}/{end.attachment.ip}".encode())
-    octets = ":".join(f"{int(part):02d}" for part in end.attachment.ip.split("."))
-    gid = ":".join(["00"] * 10 + ["255", "255", octets])
+    gid = _mapped_gid(end.attachment.ip) if end.attachment.ip else _link_local_gid(mark)
     return [
         f" {which} address: LID 0000 QPN 0x{mark & 0xFFFF:04x} PSN 0x{mark >> 8:06x}",
         f" GID: {gid}",
     ]
+
+
+def _mapped_gid(ip: str) -> str:
+    """The GID of an IPv4 address, in decimal bytes as perftest prints it."""
+    octets = ":".join(f"{int(part):02d}" for part in ip.split("."))
+    return ":".join(["00"] * 10 + ["255", "255", octets])
+
+
+def _link_local_gid(mark: int) -> str:
+    """The GID of a card whose IPv4 address the request does not name."""
+    low = [f"{mark >> shift & 0xFF:02d}" for shift in (24, 16, 8, 0)]
+    return ":".join(["254", "128", *["00"] * 6, "02", "00", "00", "255", *low])
 
 
 def _waiting() -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lab.physics.command_line import calls_tool
+from lab.physics.deepspeed import run_scan
 from lab.physics.nccl import run_nccl
 from lab.physics.path import Cables, Site
 from lab.physics.perftest import run_perftest
 from lab.physics.request import ProbeRequest, ProbeResult, parse_request
-from lab.views import NicView, PortView
+from lab.physics.training import run_training
+from lab.views import HcaView, NicView, PortView
 
 
 def run(
@@ -16,6 +19,7 @@ def run(
     nics: Iterable[NicView],
     ports: Iterable[PortView],
     cables: Cables,
+    hcas: Iterable[HcaView] = (),
 ) -> ProbeResult:
     """Plays a probe on the devices as they are now.
 
@@ -24,6 +28,7 @@ def run(
         nics: The PFs of all hosts.
         ports: The ports of all switches.
         cables: (Switch, port) to (host, PCI address of the PF).
+        hcas: The InfiniBand adapters of all hosts.
 
     Returns:
         The log as the real tool prints it, its exit code, and what to add to which counter. The
@@ -33,5 +38,12 @@ def run(
         UsageError: The request asks for something that the lab does not play.
     """
     asked = request if isinstance(request, ProbeRequest) else parse_request(request)
-    site = Site.of(nics, ports, cables)
-    return run_nccl(asked, site) if asked.kind == "nccl" else run_perftest(asked, site)
+    site = Site.of(nics, ports, cables, hcas)
+    if asked.kind == "perftest":
+        return run_perftest(asked, site)
+    launcher = asked.launcher or asked.pods[0]
+    if calls_tool(launcher.command, "deepspeed"):
+        return run_scan(asked, site)
+    if calls_tool(launcher.command, "tf_cnn_benchmarks.py"):
+        return run_training(asked, site)
+    return run_nccl(asked, site)

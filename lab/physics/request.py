@@ -1,22 +1,32 @@
 """What the physics is asked and what it answers: plain values and their JSON forms.
 
-A request is what the node agent knows when a probe pod would start: the pods of the probe, the
-command of each, and the attachments that the pod network gave them. Nothing in it says how
-the probe shall end; that is computed from the devices alone.
+A request is what the node agent (or a tool of a lab host) knows when a probe would start: the pods
+of the probe, the command of each, and the attachments that the pod network gave them. Nothing in
+it says how the probe shall end; that is computed from the devices alone.
 
 JSON of a request (the control socket's `run_probe`)::
 
-    {"op": "run_probe", "kind": "perftest" | "nccl",
+    {"op": "run_probe", "kind": "perftest" | "nccl" | "mpirun" | "deepspeed_scan",
      "pods": [{"name": "...", "node": "gpu01", "env": {"NCCL_IB_TC": "104"},
                "command": ["ib_write_bw", "-R", "-T", "104"],
                "gpus": 8, "capabilities": ["IPC_LOCK"],
                "networks": [{"interface": "net1", "ip": "10.10.111.11", "vlan": 111,
-                             "mtu_bytes": 9000, "pf": "enp5s0", "rdma": "mlx5_0", "pcp": 0}]}],
+                             "mtu_bytes": 9000, "pf": "enp5s0", "rdma": "mlx5_0", "pcp": 0,
+                             "kind": "vf"}]}],
      "launcher": {"name": "...", "node": "...", "env": {}, "command": ["mpirun", ...]}}
 
 `pf` is the PF's netdev, PCI address or RDMA device. `rdma` is the device's name inside the pod;
 without it the PF's own name is shown. In a perftest the client is the launcher if there is
 one, else the pod whose command names a server.
+
+`mpirun` is a call on machines instead of pods. Each of `pods` is one machine of `-H`, in that
+order: `name` what `hostname` prints there, `node` the lab host, `gpus` its slots.
+`launcher.command` is the whole argument list, `mpirun` and its options included (`-np`,
+`-x NAME=value`); nccl-tests and `tf_cnn_benchmarks.py` are played. `deepspeed_scan` is the same
+with `deepspeed ... all_reduce.py --scan`. The program decides what is played, not the kind.
+
+A machine or pod in the host's network uses the cards themselves: leave `networks` out and set
+`"host_network": true`, and every PF and HCA of `node` is in use.
 """
 
 from __future__ import annotations
@@ -28,12 +38,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from components.errors import UsageError
 
-ProbeKind = Literal["perftest", "nccl"]
+ProbeKind = Literal["perftest", "nccl", "mpirun", "deepspeed_scan"]
+AttachmentKind = Literal["vf", "pf", "hca"]
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One RDMA interface of a pod: a VF of a host's PF."""
+    """One RDMA interface of a pod or machine."""
 
     interface: str
     ip: str
@@ -45,6 +56,9 @@ class Attachment:
     rdma: str = ""
     pcp: int = 0
     """The 802.1p priority in the tag (the attachment's `vlanQoS`)."""
+    kind: AttachmentKind = "vf"
+    """`vf`: a VF of the PF. `pf`: the PF itself, shared (macvlan, host network, passed through).
+    `hca`: a whole InfiniBand HCA, whose name is `pf`; it has neither address nor VLAN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +73,12 @@ class ProbePod:
     gpus: int = 8
     """GPUs that the pod holds; a DGX-1 has 8."""
     capabilities: tuple[str, ...] = ()
-    """With IPC_LOCK the kernel does not apply the memlock limit to RDMA memory."""
+    """With IPC_LOCK the kernel does not apply the memlock limit to RDMA memory; a container whose
+    own limit is unlimited (`--ulimit memlock=-1`) is named with it too."""
+    host_network: bool = False
+    """In the host's network: with no `networks`, all cards of the node are in use."""
+    files: tuple[str, ...] = ()
+    """Files of the node that the pod has mounted, by their path in the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +92,13 @@ class ProbeRequest:
 
 @dataclass(frozen=True, slots=True)
 class NicDelta:
-    """What a probe adds to the counters of one PF (`ethtool -S`, RDMA hw_counters)."""
+    """What a probe adds to the counters of one PF (`ethtool -S`, RDMA hw_counters) or HCA."""
 
     host: str
     pci: str
     rx_bytes: dict[int, int] = field(default_factory=dict[int, int])
-    """By priority: what `rx_prioN_bytes` grows by."""
+    """By priority: what `rx_prioN_bytes` grows by. InfiniBand has one entry, 0: what a quarter of
+    `port_rcv_data` grows by."""
     tx_bytes: dict[int, int] = field(default_factory=dict[int, int])
     out_of_sequence: int = 0
     local_ack_timeout_err: int = 0

@@ -13,3 +13,7 @@ def load_nccl(name: str) -> str:
 
 def load_perftest(name: str) -> str:
     return (FOLDER / "perftest" / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def load_training(name: str) -> str:
+    return (FOLDER / "training" / f"{name}.txt").read_text(encoding="utf-8")

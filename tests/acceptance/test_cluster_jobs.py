@@ -10,7 +10,7 @@ import yaml
 from components.acceptance import cluster_jobs
 from components.acceptance.cluster_jobs import Body, KubernetesApi, ProbeRun, run_probe
 from components.errors import Bug, DeviceError, UnreachableError
-from components.jobs.plan import number_objects
+from components.jobs.plan import ProbeJob, number_objects
 from components.planning import make_plan
 from tests.acceptance.fake_cluster import NO_VF, FakeCluster
 from tests.golden.site import load_example
@@ -18,6 +18,12 @@ from tests.golden.site import load_example
 PLAN = make_plan(load_example("dgx-roce"), "dev").acceptance
 PERFTEST, NCCL = PLAN.probes[0], PLAN.probes[-1]
 DEADLINE_S = 60.0
+
+
+def job_of(number: int) -> ProbeJob:
+    job = PLAN.probes[number].job
+    assert job is not None
+    return job
 
 
 @pytest.fixture
@@ -28,12 +34,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 
 
 def objects_of(number: int, run: int = 7) -> list[Body]:
-    return list(number_objects(PLAN.probes[number].job.objects, run))
+    return list(number_objects(job_of(number).objects, run))
 
 
 def run_on(cluster: FakeCluster, probe: int = 0, run: int = 7) -> ProbeRun:
     objects = objects_of(probe, run)
-    watched = objects[PLAN.probes[probe].job.watched]
+    watched = objects[job_of(probe).watched]
     return run_probe(cluster, objects, watched, deadline_s=DEADLINE_S, clock=cluster.clock)
 
 

@@ -8,13 +8,16 @@ from components.acceptance.evidence import (
     Evidence,
     Hop,
     Limits,
+    Probe,
     RailLimit,
     Unreachable,
     diff_counters,
     dump_evidence,
     parse_evidence,
 )
-from components.acceptance.judge import judge_evidence, nccl_floor, pair_floor
+from components.acceptance.judge import judge_evidence
+from components.acceptance.judge_perftest import pair_floor
+from components.acceptance.nccl_floor import nccl_floor
 from components.acceptance.report.text import render_table
 from components.errors import UsageError
 from tests.lab_physics.site import Site, take_evidence
@@ -161,7 +164,8 @@ def test_floors_show_their_origin() -> None:
         90.0,
         "0.9 x 100 Gb/s line rate (ceiling at RDMA MTU 4096: 98.0)",
     )
-    floor, origin = nccl_floor(limits, ("a", "b"))
+    probe = Probe(name="p", kind="nccl", rails=("a", "b"), nodes=("one", "other"), ranks=16)
+    floor, origin = nccl_floor(limits, probe)
     assert floor == 22.5
     assert "25 GB/s, the line rate of 2 rails" in origin
 

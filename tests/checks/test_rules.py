@@ -94,7 +94,15 @@ def test_etcd_members_are_odd(count: int, good: bool) -> None:  # noqa: FBT001 -
         )
         for n in range(count)
     ]
-    grown = spec.model_copy(update={"hosts": (*servers, *spec.workers)})
+    door = first.model_copy(
+        update={
+            "name": "door01",
+            "role": "balancer",
+            "ssh": first.ssh.model_copy(update={"address": "192.168.1.99"}),
+        }
+    )
+    doors = (door,) if count > 1 else ()
+    grown = spec.model_copy(update={"hosts": (*servers, *doors, *spec.workers)})
     assert {p.rule for p in check_site(grown)} == (set[str]() if good else {"etcd-members"})
 
 

@@ -12,6 +12,7 @@ from components.drift import Facts
 from components.fabric.state import PortState, SwitchState
 from components.planning import make_plan
 from components.repair import judge_drift, strangers_to_undo
+from components.seen import Seen
 from tests.cli.conftest import Call
 from tests.golden.site import load_example
 
@@ -58,7 +59,7 @@ def test_what_is_no_baseline_is_refused(
 def test_a_switch_that_is_as_planned_before_the_first_apply_is_named() -> None:
     plan = make_plan(load_example("dgx-roce"), "dev")
     facts: dict[str, Facts] = {"leaf-01": plan.switches[0].desired}
-    drifts = judge_drift(plan, Applied(), facts)
+    drifts = judge_drift(plan, Applied(), Seen(facts))
     (line,) = strangers_to_undo(plan, drifts, facts)
     assert "leaf-01 already is as planned" in line
     assert "railyard baseline import dev" in line

@@ -11,8 +11,10 @@ import yaml
 
 from components import cli_drift
 from components.acceptance.evidence import Evidence, dump_evidence
+from components.applied import Applied
 from components.drift import Facts, Unreachable
 from components.planning import ClusterPlan, make_plan
+from components.seen import Seen
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example
 from tests.lab_physics.site import Site, take_evidence
@@ -128,11 +130,11 @@ def put_stack(folder: Path) -> None:
 
 
 @pytest.fixture
-def see(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    return Seen(monkeypatch)
+def see(monkeypatch: pytest.MonkeyPatch) -> SeeFacts:
+    return SeeFacts(monkeypatch)
 
 
-class Seen:
+class SeeFacts:
     """Stands in for the one call that talks to devices."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -143,15 +145,16 @@ class Seen:
         facts |= {host.name: host.desired for host in PLAN.hosts}
         facts |= {name.replace("_", "-"): value for name, value in changed.items()}
 
-        def observed(plan: ClusterPlan, secrets: Mapping[str, str]) -> dict[str, Facts]:
+        def observed(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:
+            del applied
             assert plan.stack == "dev"
             assert secrets["switch_password"] == "pw"
-            return facts
+            return Seen(facts)
 
         self.patch.setattr(cli_drift, "observe_site", observed)
 
 
-def test_no_drift_is_exit_0(railyard: Call, folder: Path, see: Seen) -> None:
+def test_no_drift_is_exit_0(railyard: Call, folder: Path, see: SeeFacts) -> None:
     put_stack(folder)
     see()
     done = railyard("drift", "dev")
@@ -159,7 +162,20 @@ def test_no_drift_is_exit_0(railyard: Call, folder: Path, see: Seen) -> None:
     assert done.out.count("as it was left") == 4
 
 
-def test_drift_is_exit_3_and_names_the_setting(railyard: Call, folder: Path, see: Seen) -> None:
+def test_a_configuration_elsewhere_counts_for_the_stack_that_it_is_named_after(
+    railyard: Call, folder: Path, see: SeeFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_stack(folder)
+    see()
+    for name, wanted in (("Pulumi.dev.yaml", True), ("Pulumi.other.yaml", False)):
+        monkeypatch.setenv("RAILYARD_CONFIG_FILE", f"/elsewhere/{name}")
+        (folder / "calls").unlink(missing_ok=True)
+        assert railyard("drift", "dev").code == 0
+        calls = (folder / "calls").read_text()
+        assert ("--config-file /elsewhere/Pulumi.dev.yaml" in calls) is wanted
+
+
+def test_drift_is_exit_3_and_names_the_setting(railyard: Call, folder: Path, see: SeeFacts) -> None:
     put_stack(folder)
     desired = PLAN.switches[0].desired
     ports = desired.ports | {"1/2": desired.ports["1/2"].model_copy(update={"mtu_bytes": 1500})}
@@ -173,7 +189,7 @@ def test_drift_is_exit_3_and_names_the_setting(railyard: Call, folder: Path, see
 
 
 def test_an_unreachable_device_wins_and_drift_is_still_listed(
-    railyard: Call, folder: Path, see: Seen
+    railyard: Call, folder: Path, see: SeeFacts
 ) -> None:
     put_stack(folder)
     desired = PLAN.switches[0].desired

@@ -49,8 +49,9 @@ def _limits(part: Table) -> str:
 def _kind(part: Table) -> str:
     if "$ref" in part:
         return _linked(str(part["$ref"]).rsplit("/", 1)[-1])
-    if "anyOf" in part:
-        choices = [_mapping(item) for item in cast("list[Json]", part["anyOf"])]
+    union = part.get("anyOf", part.get("oneOf"))
+    if union is not None:
+        choices = [_mapping(item) for item in cast("list[Json]", union)]
         return " or ".join(_kind(item) for item in choices if item.get("type") != "null")
     words = [part["const"]] if "const" in part else cast("list[Json]", part.get("enum", []))
     return ", ".join(f"`{word}`" for word in words) or _kind_of_type(part)

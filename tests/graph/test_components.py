@@ -20,6 +20,7 @@ from components.handoffs import (
 from components.hosts import Hosts
 from components.jobs import Jobs
 from components.kubernetes import Cluster
+from components.kubernetes.planes.base import KubernetesPlan
 from components.operators import Operators
 from components.pod_network import PodNetwork
 from components.remote.component import Remote
@@ -45,11 +46,17 @@ def before() -> pulumi.Resource:
     return pulumi.Stash("before", input="before")
 
 
+def dev_kubernetes() -> KubernetesPlan:
+    plan = dev_plan().kubernetes
+    assert plan is not None
+    return plan
+
+
 def access() -> ClusterAccess:
     """A cluster that somebody else made."""
     provider = kubernetes.Provider("existing", kubeconfig="{}", cluster_identifier="existing")
     kubeconfig = pulumi.Output.secret("{}")
-    return ClusterAccess(before(), dev_plan().kubernetes, kubeconfig, provider)
+    return ClusterAccess(before(), dev_kubernetes(), kubeconfig, provider)
 
 
 def names(graph: Graph, prefix: str) -> list[str]:
@@ -91,7 +98,7 @@ def test_cluster() -> None:
 
     def program() -> None:
         remote = Remote(Secrets(), {})
-        plan = dev_plan().kubernetes
+        plan = dev_kubernetes()
         kept.append(Cluster("my-cluster", plan, remote, HostsReady(before())).access)
 
     graph = record_program(RUN, program)

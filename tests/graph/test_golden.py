@@ -16,7 +16,7 @@ SMALL = 200
 
 
 def test_the_resource_graph_of_the_example_is_as_recorded(dev_graph: Graph) -> None:
-    rows = [_row(item) for item in dev_graph.resources]
+    rows = [row_of(item) for item in dev_graph.resources]
     if GOLDEN.exists() and os.environ.get("RAILYARD_GOLDENS") != "1":
         recorded = {str(row["name"]): row for row in json.loads(GOLDEN.read_text())}
         now = {str(row["name"]): row for row in rows}
@@ -29,7 +29,7 @@ def test_stack_outputs_are_the_verdict_and_the_name(dev_graph: Graph) -> None:
     assert dev_graph.outputs == {"verdict": "acceptance passed", "cluster": "dgx-roce"}
 
 
-def _row(item: Recorded) -> dict[str, Json]:
+def row_of(item: Recorded) -> dict[str, Json]:
     row: dict[str, Json] = {
         "type": item.type,
         "name": item.name,

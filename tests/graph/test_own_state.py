@@ -12,9 +12,11 @@ from typing import cast
 
 import pytest
 
+from components.applied import Applied
 from components.drift import Facts, Unreachable
 from components.model.problem import Json
 from components.remote.step import Endpoint
+from components.seen import Seen
 from stacks import program
 from tests.graph.dev_site import (
     STDOUT,
@@ -44,9 +46,9 @@ class SeeFacts:
         self.patch = patch
 
     def __call__(self, facts: Mapping[str, Facts]) -> None:
-        def observed(plan: object, secrets: Mapping[str, str]) -> dict[str, Facts]:
-            del plan, secrets
-            return dict(facts)
+        def observed(plan: object, secrets: Mapping[str, str], applied: Applied) -> Seen:
+            del plan, secrets, applied
+            return Seen(dict(facts))
 
         self.patch.setattr(program, "observe_site", observed)
 

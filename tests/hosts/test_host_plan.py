@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.hosts.plan import applied_state, plan_hosts
+from components.hosts.plan import plan_hosts
 from components.hosts.scripts import boot_files_digest, boot_script_text, boot_unit_text
 from components.hosts.state import HostState, diff_states, parse_state
 from components.model.cluster import ClusterSpec
+from components.remote.placeholder import placeholder
 from components.remote.script import render_remote_command
 from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
@@ -75,17 +76,21 @@ def test_a_driver_package_is_named_outside_of_the_state(spec: ClusterSpec) -> No
     assert "driver_source=/opt/mirror/doca.deb\n" in plan.converge.desired
     assert f"driver_sha256={'1' * 64}\n" in plan.converge.desired
     assert plan.desired.values["driver.version"] == "26.04-0.8.6.0"
-    assert applied_state(plan.converge.desired) == plan.desired
+    assert plan.watched.settings_in(plan.converge.desired) == plan.desired
 
 
 def test_the_applied_state_leaves_stack_and_repair_note_out(spec: ClusterSpec) -> None:
     plan = plan_hosts(spec, "dev")[1]
-    assert applied_state(f"{plan.converge.desired}repair=1: mtu\n") == plan.desired
+    assert plan.watched.settings_in(f"{plan.converge.desired}repair=1: mtu\n") == plan.desired
 
 
 def test_the_boot_digest_covers_all_three_files(spec: ClusterSpec) -> None:
     state = plan_hosts(spec)[1].desired.values
-    kept = sorted(f"{k}={v}\n" for k, v in state.items() if k.startswith(("nic.", "module.")))
+    kept = sorted(
+        f"{k}={v}\n"
+        for k, v in state.items()
+        if k.startswith(("nic.", "module.")) and not k.endswith((".model", ".ats"))
+    )
     together = boot_unit_text() + boot_script_text() + "".join(kept)
     expected = hashlib.sha256(together.encode()).hexdigest()[:16]
     assert state["unit.railyard-nics.files"] == expected == boot_files_digest("".join(kept))
@@ -113,3 +118,83 @@ def test_one_changed_value_is_one_difference(values: dict[str, str], data: st.Da
     key = data.draw(st.sampled_from(sorted(values)))
     actual = HostState(values | {key: values[key] + "x"})
     assert len(diff_states(actual, HostState(values))) == 1
+
+
+def guests(**defaults: object) -> ClusterSpec:
+    spec = load_example("esxi-roce")
+    return changed_spec(spec, host_defaults=spec.host_defaults.model_copy(update=defaults))
+
+
+def test_a_guest_owns_ats_docker_and_its_cards_address() -> None:
+    plan = plan_hosts(guests())[0]
+    state, card = plan.desired.values, "nic.0000:0b:00.0."
+    assert state[f"{card}ats"] == "on"
+    assert state[f"{card}model"] == "ConnectX-6"
+    assert (state[f"{card}address"], state[f"{card}link"]) == ("192.168.111.11/24", "up")
+    assert state[f"{card}vfs"] == "0"
+    assert f"{card}vf_mtu_bytes" not in state
+    assert {key: value for key, value in state.items() if key.startswith("docker.")} == {
+        "docker.engine": "present",
+        "docker.service": "enabled/active",
+        "docker.toolkit": "present",
+        "docker.runtime": "nvidia-container-runtime",
+        "docker.default_runtime": "nvidia",
+    }
+    assert not [key for key in state if key.startswith("unit.k3s")]
+
+
+def test_the_proof_of_ats_is_a_step_of_its_own_and_watched() -> None:
+    plan = plan_hosts(guests())[0]
+    watched = plan.watched_verify
+    assert plan.verify is not None
+    assert watched is not None
+    assert plan.verify not in plan.steps
+    assert plan.verify.undo is None
+    assert watched.settings_in(plan.verify.desired) == watched.desired
+    assert dict(watched.desired.values) == {
+        "nic.0000:0b:00.0.ats_active": "on",
+        "nic.0000:0b:00.0.ats_current": "on",
+    }
+
+
+def test_without_ats_there_is_nothing_to_prove() -> None:
+    plan = plan_hosts(guests(ats=False))[0]
+    assert plan.verify is None
+    assert plan.watched_verify is None
+    assert not [key for key in plan.desired.values if key.endswith(".ats")]
+
+
+def test_docker_follows_the_runtime_of_k3s(spec: ClusterSpec) -> None:
+    assert spec.k3s is not None
+    plane = spec.k3s.model_copy(update={"container_runtime": "docker"})
+    control, worker = plan_hosts(changed_spec(spec, kubernetes=plane))[:2]
+    assert control.desired.values["docker.engine"] == "present"
+    assert "docker.default_runtime" not in control.desired.values
+    assert worker.desired.values["docker.default_runtime"] == "nvidia"
+    assert not [key for key in plan_hosts(spec)[1].desired.values if key.startswith("docker.")]
+
+
+def test_a_clouds_adapters_have_no_settings_of_ours(spec: ClusterSpec) -> None:
+    worker = spec.hosts[1].model_copy(update={"nics": (), "hcas": 8})
+    balancer = spec.hosts[0].model_copy(update={"name": "lb", "role": "balancer"})
+    plans = plan_hosts(changed_spec(spec, hosts=(spec.hosts[0], worker, balancer)))
+    keys = plans[1].desired.values
+    assert not [key for key in keys if key.startswith(("nic.", "driver."))]
+    assert keys["module.nvidia_peermem"] == "loaded"
+    assert keys["unit.railyard-nics.enabled"] == "enabled"
+    assert not [key for key in plans[2].desired.values if key.startswith("unit.")]
+
+
+def test_an_address_that_is_not_known_yet_passes_through(spec: ClusterSpec) -> None:
+    hole = placeholder("node-0", "public_ip")
+    ssh = spec.hosts[1].ssh.model_copy(update={"address": hole})
+    host = spec.hosts[1].model_copy(update={"ssh": ssh})
+    plan = plan_hosts(changed_spec(spec, hosts=(spec.hosts[0], host)))[1]
+    assert plan.endpoint.address == hole
+    assert f"hosts.gpu01={hole}\n" in plan.converge.desired
+
+
+def test_an_instance_that_we_make_is_told_its_own_name_alone() -> None:
+    for plan in plan_hosts(load_example("crusoe-k3s")):
+        named = [key for key in plan.desired.values if key.startswith("hosts.")]
+        assert named == [f"hosts.{plan.name}"]

@@ -32,7 +32,7 @@ def test_shellcheck_has_nothing_to_say(file: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-NAMES: tuple[ScriptName, ...] = ("observe", "converge", "undo")
+NAMES: tuple[ScriptName, ...] = ("observe", "converge", "undo", "verify")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -81,6 +81,9 @@ def test_only_whole_comment_lines_are_stripped() -> None:
         ("stack=dev\nnic.0000:05:00.0.mtu_bytes=99999\n", "'99999' is no value"),
         ("stack=dev\nuser.root;id.uid=1010\n", "'user.root;id.uid' is no setting of a host"),
         ("stack=dev\nhosts.gpu01=$(reboot)\n", "'$(reboot)' is no value of hosts.gpu01"),
+        ("stack=dev\nnic.0000:05:00.0.address=10.0.0.1\n", "'10.0.0.1' is no value"),
+        ("stack=dev\nnic.0000:05:00.0.ats=yes\n", "'yes' is no value of nic.0000:05:00.0.ats"),
+        ("stack=dev\ndocker.engine=absent\n", "'absent' is no value of docker.engine"),
         ("stack=../etc\n", "bad stack name '../etc'"),
         ("stack=dev\nnonsense\n", "'nonsense' is no key=value line"),
         ("hostname=gpu01\n", "stdin has no stack= line"),

@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 from components.errors import Bug
-from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.k3s import render_config, render_registries
 from components.model.cluster import ClusterSpec
 from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
+from tests.kubernetes.plans import planned
 
 
 @pytest.fixture
@@ -19,13 +19,13 @@ def spec() -> ClusterSpec:
 
 
 def test_stdin_of_each_install_is_as_before(spec: ClusterSpec) -> None:
-    plan = plan_kubernetes(spec, "dev")
+    plan = planned(spec, "dev")
     for step in (*plan.servers, *plan.agents):
         check_golden(f"dgx-roce/kubernetes/{step.name}.stdin", step.desired)
 
 
 def test_a_node_has_its_token_before_its_install_and_access_comes_last(spec: ClusterSpec) -> None:
-    plan = plan_kubernetes(spec)
+    plan = planned(spec)
     order = [step.name for step in plan.steps]
     for step in (*plan.servers, *plan.agents):
         token = plan.token_of(step)
@@ -34,16 +34,29 @@ def test_a_node_has_its_token_before_its_install_and_access_comes_last(spec: Clu
     assert order[-1] == "mgmt01-cluster-access"
 
 
+def test_every_node_is_watched_with_all_that_its_install_leaves(spec: ClusterSpec) -> None:
+    plan = planned(spec)
+    assert [each.device for each in plan.watched] == ["mgmt01 k3s", "gpu01 k3s", "gpu02 k3s"]
+    for watched in plan.watched:
+        stdin = watched.step.desired
+        assert dict(watched.settings_in(stdin).values) == dict(watched.desired.values)
+        assert "install_script" not in watched.desired.values
+        assert watched.desired.values["binary_sha256"] in stdin
+    assert plan.watched[0].desired.values["k3s.service"] == "enabled/active"
+    assert plan.watched[1].desired.values["config.yaml.lines"] == "5"
+
+
 def test_the_token_is_named_and_never_written(spec: ClusterSpec) -> None:
-    plan = plan_kubernetes(spec)
+    plan = planned(spec)
     assert {token.secret_stdin for token in plan.tokens} == {"k3s_token"}
     assert {token.desired for token in plan.tokens} == {""}
     assert [step.name for step in plan.steps if step.secret_stdout] == ["mgmt01-cluster-access"]
 
 
 def test_access_changes_only_with_the_identity_of_the_cluster(spec: ClusterSpec) -> None:
+    assert spec.kubernetes is not None
     other = spec.kubernetes.model_copy(update={"version": "v1.37.1+k3s1"})
-    before, after = plan_kubernetes(spec), plan_kubernetes(changed_spec(spec, kubernetes=other))
+    before, after = planned(spec), planned(changed_spec(spec, kubernetes=other))
     assert before.access == after.access
     assert before.servers != after.servers
 
@@ -69,6 +82,25 @@ def test_the_runtime_is_left_alone_where_the_operator_brings_it(spec: ClusterSpe
     assert "default-runtime" not in config
 
 
+def test_the_device_plugin_alone_counts_on_the_runtime_of_the_host() -> None:
+    shared = load_example("shared-rdma")
+    assert shared.operators.gpu is None
+    config = yaml.safe_load(render_config(shared, shared.workers[0]))
+    assert config["default-runtime"] == "nvidia"
+    assert "default-runtime" not in yaml.safe_load(render_config(shared, shared.servers[0]))
+
+
+def test_docker_brings_its_own_default_runtime() -> None:
+    shared = load_example("shared-rdma")
+    assert shared.kubernetes is not None
+    docker = shared.kubernetes.model_copy(update={"container_runtime": "docker"})
+    config = yaml.safe_load(
+        render_config(changed_spec(shared, kubernetes=docker), shared.workers[0])
+    )
+    assert config["docker"] is True
+    assert "default-runtime" not in config
+
+
 def test_more_servers_join_the_first_and_stand_in_the_certificate(spec: ClusterSpec) -> None:
     hosts = tuple(host.model_copy(update={"role": "control_plane"}) for host in spec.hosts)
     three = changed_spec(spec, hosts=hosts)
@@ -86,7 +118,7 @@ def test_more_servers_join_the_first_and_stand_in_the_certificate(spec: ClusterS
 
 def test_a_site_without_servers_is_our_mistake_here(spec: ClusterSpec) -> None:
     with pytest.raises(Bug):
-        plan_kubernetes(changed_spec(spec, hosts=spec.workers))
+        planned(changed_spec(spec, hosts=spec.workers))
 
 
 def test_the_mirror_is_served_over_plain_http() -> None:

@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from components.errors import DeviceError
 from components.kubernetes.kubeconfig import (
+    choose_context,
     client_certificate_end,
     render_kubeconfig,
     renewal_note,
@@ -95,4 +96,48 @@ def test_renewal_is_asked_for_in_the_last_ninety_days(days_left: int, note: str)
 def test_another_text_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(DeviceError) as refused:
         render_kubeconfig(text, "https://a:6443", "x")
+    assert "secret-1" not in str(refused.value)
+
+
+OTHERS = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [
+        {"name": "a", "cluster": {"server": "https://a:6443"}},
+        {"name": "b", "cluster": {"server": "https://b:6443"}},
+    ],
+    "users": [{"name": "me", "user": {"token": "secret-1"}}],
+    "contexts": [
+        {"name": "at-a", "context": {"cluster": "a", "user": "me", "namespace": "x"}},
+        {"name": "at-b", "context": {"cluster": "b", "user": "me"}},
+        {"name": "at-c", "context": {"cluster": "c", "user": "me"}},
+    ],
+    "current-context": "at-a",
+}
+
+
+@pytest.mark.parametrize(
+    ("context", "server"), [(None, "https://a:6443"), ("at-b", "https://b:6443")]
+)
+def test_one_context_is_taken_out_of_a_kubeconfig(context: str | None, server: str) -> None:
+    config = yaml.safe_load(choose_context(yaml.safe_dump(OTHERS), context, "site"))
+    assert config["clusters"] == [{"name": "site", "cluster": {"server": server}}]
+    assert config["users"] == [{"name": "site", "user": {"token": "secret-1"}}]
+    assert config["current-context"] == "site"
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "words"),
+    [
+        (yaml.safe_dump(OTHERS), "at-d", "has no context 'at-d'; it has: at-a, at-b, at-c"),
+        (yaml.safe_dump(OTHERS), "at-c", "names what is not in it"),
+        ("token: secret-1", None, "cannot be used"),
+        ("{", None, "cannot be used"),
+    ],
+)
+def test_a_kubeconfig_without_the_context_is_refused(
+    text: str, context: str | None, words: str
+) -> None:
+    with pytest.raises(DeviceError, match=words) as refused:
+        choose_context(text, context, "site")
     assert "secret-1" not in str(refused.value)

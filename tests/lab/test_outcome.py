@@ -10,7 +10,10 @@ from rich.console import Console
 from components.acceptance.evidence import dump_evidence
 from lab import outcome
 from lab.update_events import Update
+from tests.golden.site import load_example
 from tests.lab_physics.site import Site, take_evidence
+
+OUTLINE = outcome.outline_of(load_example("dgx-roce"))
 
 
 @pytest.fixture
@@ -33,7 +36,7 @@ def rows(screen: io.StringIO) -> dict[str, list[str]]:
 
 
 def good(**fabric: int) -> Update:
-    changes = {stage: Counter(same=2) for stage in outcome.STAGES}
+    changes = {stage: Counter(same=2) for stage in OUTLINE.stages}
     return Update(changes=changes | {"fabric": Counter(fabric)})
 
 
@@ -41,7 +44,7 @@ def test_a_good_update_ends_with_the_proof_and_what_to_try(
     screen: io.StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put_evidence("dev")
-    outcome.print_outcome(good(updated=1, same=1), "dev", Path(".lab/dev/env.sh"), 12.3)
+    outcome.print_outcome(good(updated=1, same=1), "dev", Path(".lab/dev/env.sh"), 12.3, OUTLINE)
     out = capsys.readouterr().out
     assert rows(screen)["fabric"] == ["1", "updated", "1", "ready"]
     assert rows(screen)["hosts"] == ["-", "2", "ready"]
@@ -53,7 +56,7 @@ def test_a_good_update_ends_with_the_proof_and_what_to_try(
 def test_a_quiet_update_says_so(screen: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
     del screen
     put_evidence("dev")
-    outcome.print_outcome(good(same=2), "dev", Path("env.sh"), 1)
+    outcome.print_outcome(good(same=2), "dev", Path("env.sh"), 1, OUTLINE)
     assert "Good after 1 s: nothing changed." in capsys.readouterr().out
 
 
@@ -71,7 +74,7 @@ def test_a_failure_shows_what_was_reached_and_no_old_verdict(
         },
         messages=["gpu02-host: exit status 3:\ngpu02: the card has only 4 VFs"],
     )
-    outcome.print_outcome(update, "dev", Path("env.sh"), 30)
+    outcome.print_outcome(update, "dev", Path("env.sh"), 30, OUTLINE)
     out = capsys.readouterr().out
     assert rows(screen)["hosts"] == ["1", "failed", "2", "FAILED"]
     for stage in ("kubernetes", "operators", "acceptance"):

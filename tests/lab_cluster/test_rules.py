@@ -14,7 +14,7 @@ from lab.cluster.devices import VirtualFunction, dump_devices, parse_devices, sc
 from lab.cluster.document import Doc
 from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags
 from lab.cluster.k3s_token import check_ca, format_token, parse_token
-from lab.cluster.pod_shell import run_script
+from lab.cluster.pod_shell import Container, Gid, ShownDevice, run_script
 from tests.lab_cluster.conftest import make_gpu_node
 
 VF = VirtualFunction(
@@ -128,7 +128,7 @@ def test_a_server_flag_is_unknown_to_an_agent(tmp_path: Path) -> None:
 
 
 def test_a_pod_script_finds_its_device_and_gid() -> None:
-    network: Doc = {"interface": "net1", "ip": "10.10.111.3", "rdma": "mlx5_2"}
+    device = ShownDevice("mlx5_2", "net1", (Gid("10.10.111.3", "net1"),))
     script = (
         "hca=$(basename /sys/class/net/net1/device/infiniband/*)\n"
         "for n in /sys/class/infiniband/$hca/ports/1/gids/*; do case $(cat $n) in"
@@ -136,9 +136,9 @@ def test_a_pod_script_finds_its_device_and_gid() -> None:
         '[ "$(ulimit -l)" = unlimited ] || { echo "memlock is $(ulimit -l)"; exit 3; }\n'
         'exec ib_write_bw -d "$hca" -x "$gid"'
     )
-    run = run_script(["sh", "-c", script], {}, [network], None)
+    run = run_script(["sh", "-c", script], Container({}, [device]))
     assert run.call == ("ib_write_bw", "-d", "mlx5_2", "-x", "3")
-    limited = run_script(["sh", "-c", script], {}, [network], 8192)
+    limited = run_script(["sh", "-c", script], Container({}, [device], memlock_kib=8192))
     assert (limited.call, limited.output, limited.exit_code) == ((), "memlock is 8192\n", 3)
 
 

@@ -11,7 +11,8 @@ from lab.hosts.model import HostModel
 from lab.hosts.nic import DeviceRefusal, vf_address
 from lab.hosts.sysfs import SysFile, SysLink, make_sys_table, rdma_mtu_bytes
 from lab.hosts.tools.call import Tool, ToolCall, ToolResult
-from lab.hosts.tools.devices import lspci, mlxconfig
+from lab.hosts.tools.devices import lspci
+from lab.hosts.tools.firmware import mlxconfig
 from lab.hosts.tools.ip_tool import ip
 from lab.hosts.tools.qos import mlnx_qos
 from lab.hosts.tools.sudo import judge_sudo, load_rules, parse_sudo

@@ -12,7 +12,7 @@ from typing import cast
 
 from pydantic import TypeAdapter
 
-from components.hosts.plan import HostPlan, observe_script, plan_hosts
+from components.hosts.plan import HostPlan, plan_hosts
 from components.hosts.state import HostState, diff_states, parse_state
 from components.model.cluster import ClusterSpec
 from components.remote.difference import Difference
@@ -30,8 +30,8 @@ EXAMPLE = PROJECT / "examples" / "dgx-roce" / "site.yaml"
 STEP_DEADLINE_S = 300.0
 
 
-def load_spec(stack: str) -> ClusterSpec:
-    document = overlay(load_document(EXAMPLE), stack, checksums())
+def load_spec(stack: str, example: Path = EXAMPLE) -> ClusterSpec:
+    document = overlay(load_document(example), stack, checksums())
     return ClusterSpec.model_validate(document)
 
 
@@ -77,7 +77,7 @@ class HostLab:
         return self.run(plan, plan.converge.undo, plan.converge.desired)
 
     def observe(self, plan: HostPlan) -> HostState:
-        answer = self.run(plan, observe_script(), plan.desired.render())
+        answer = self.run(plan, plan.watched.observe, plan.desired.render())
         assert answer.exit_status == 0, answer.stderr
         return parse_state(answer.stdout)
 
@@ -92,10 +92,28 @@ class HostLab:
 
 
 @contextmanager
-def running_hosts(stack: str, root: Path, cache: Path | None = None) -> Generator[HostLab]:
-    spec = load_spec(stack)
+def running_hosts(
+    stack: str,
+    root: Path,
+    cache: Path | None = None,
+    example: Path = EXAMPLE,
+    only: tuple[str, ...] = (),
+) -> Generator[HostLab]:
+    """Start the hosts of an example; guests of hypervisors as bare machines of their own.
+
+    Args:
+        stack: Chooses addresses and keys.
+        root: Folder of the lab.
+        cache: Built programs; default none.
+        example: The site file.
+        only: The hosts to start; default all.
+    """
+    spec = load_spec(stack, example)
     places = (PROJECT, cache or root / "cache", Path(sys.executable))
-    lab = replace(lab_file(spec, stack, places), root=root, switches=())
+    whole = lab_file(spec, stack, places)
+    chosen = [host for host in whole.hosts if not only or host.name in only]
+    hosts = tuple(replace(host, guest=False) for host in chosen)
+    lab = replace(whole, root=root, switches=(), hypervisors=(), hosts=hosts)
     root.mkdir(parents=True, exist_ok=True)
     file = root / "lab.json"
     file.write_bytes(TypeAdapter(LabFile).dump_json(lab))

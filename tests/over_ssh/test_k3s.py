@@ -8,11 +8,14 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from components.kubernetes.plan import KubernetesPlan, plan_kubernetes, render_kubeconfig
+from components.hosts.state import diff_states, parse_state
+from components.hosts.watched import Watched
+from components.kubernetes.plan import KubernetesPlan, render_kubeconfig
 from components.remote.host_session import HostAnswer
 from components.remote.step import RemoteStep
 from lab.cluster.build import ensure_binaries
 from lab.engine.install import cache_root
+from tests.kubernetes.plans import planned
 from tests.over_ssh.host_lab import HostLab, running_hosts
 
 pytestmark = [pytest.mark.lab, pytest.mark.cluster]
@@ -32,7 +35,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
 
 @pytest.fixture(scope="module")
 def plan(lab: HostLab) -> KubernetesPlan:
-    return plan_kubernetes(lab.spec, lab.stack)
+    return planned(lab.spec, lab.stack)
 
 
 def stdin_of(step: RemoteStep) -> str:
@@ -50,15 +53,34 @@ def install_all(lab: HostLab, plan: KubernetesPlan) -> list[list[str]]:
     return [json.loads(apply(lab, step).stdout)["changed"] for step in steps]
 
 
+def drift_of(lab: HostLab, watched: Watched) -> list[str]:
+    answer = lab.run(watched.step, watched.observe, watched.desired.render())
+    assert answer.exit_status == 0, answer.stderr
+    return [str(each) for each in diff_states(parse_state(answer.stdout), watched.desired)]
+
+
 def test_install_twice_access_and_uninstall(lab: HostLab, plan: KubernetesPlan) -> None:
     before = {host: lab.snapshot(host) for host in HOSTS}
     assert all(install_all(lab, plan))
     assert not any(install_all(lab, plan))
 
+    assert plan.access is not None
     access = apply(lab, plan.access)
     config = yaml.safe_load(render_kubeconfig(access.stdout, plan.server_url, plan.cluster))
     address = lab.spec.servers[0].address
     assert config["clusters"][0]["cluster"]["server"] == f"https://{address}:6443"
+
+    watched = next(each for each in plan.watched_nodes if each.step == plan.agents[0])
+    assert [drift_of(lab, each) for each in plan.watched_nodes] == [[], [], []]
+    hand = "echo 'debug: true' >>/etc/rancher/k3s/config.yaml; systemctl disable --now k3s-agent"
+    lab.sh(lab.plan("gpu01"), hand)
+    assert drift_of(lab, watched) == [
+        "lines of config.yaml is 6, want 5",
+        "service of k3s-agent is disabled/inactive, want enabled/active",
+    ]
+    repaired = json.loads(apply(lab, watched.step).stdout)["changed"]
+    assert repaired == ["config.yaml", "enabled", "service"]
+    assert drift_of(lab, watched) == []
 
     edited = plan.agents[0].desired.replace("role=agent", "role=agent\nrepair=1: x")
     answer = lab.run(plan.agents[0], plan.agents[0].apply, edited)

@@ -27,6 +27,7 @@ from tests.site.playground import (
     EndState,
     Playground,
     daemon_pid,
+    lab_folder,
     run,
     take_snapshot,
 )
@@ -37,11 +38,12 @@ ASIDE: Final = PROJECT / "build" / "aside"
 END_DEADLINE_S: Final = 15.0
 
 
-def _refuse_a_running_lab(spec: ClusterSpec) -> None:
-    for address in [item.ssh.address for item in (*spec.switches, *spec.hosts)]:
+def _refuse_a_running_lab(spec: ClusterSpec, stack: str) -> None:
+    devices = (*spec.switches, *spec.hypervisors, *spec.hosts)
+    for address in [item.ssh.address for item in devices if item.ssh.address]:
         with suppress(OSError), socket.create_connection((address, 2222), timeout=1):
             pytest.fail(
-                f"a lab of the dev stack is running ({address}:2222 answers), and these tests "
+                f"a lab of stack {stack} is running ({address}:2222 answers), and these tests "
                 "need its addresses; stop it first: make down"
             )
 
@@ -82,12 +84,12 @@ def _move(source: Path, target: Path) -> None:
         source.rename(target)
 
 
-def stop_and_check(mark: str) -> None:
+def stop_and_check(mark: str, stack: str = STACK) -> None:
     """`make down`, and proof that no process and no mount of the lab or an engine is left."""
-    lab = family(daemon_pid()) + marked_processes(mark, PROJECT)
+    lab = family(daemon_pid(stack)) + marked_processes(mark, PROJECT)
     own = {os.getpid(), *(parent.pid for parent in family(os.getpid()))}
     subprocess.run(
-        [sys.executable, "-m", "lab.down", STACK],
+        [sys.executable, "-m", "lab.down", stack],
         cwd=PROJECT,
         check=True,
         timeout=COMMAND_DEADLINE_S,
@@ -96,26 +98,43 @@ def stop_and_check(mark: str) -> None:
     watched = [process for process in lab + later if process.pid not in own]
     left = wait_until_gone(watched, END_DEADLINE_S)
     assert not left, f"left running after make down: {left}"
-    assert not mounts_under(PROJECT / ".lab"), "left mounted after make down"
+    assert not mounts_under(lab_folder(stack)), "left mounted after make down"
 
 
 @pytest.fixture(scope="session")
-def site() -> Generator[Playground]:
-    """The lab, before anything was ever applied to it."""
-    example = choose_site([])
-    spec = load_spec(example)
-    _refuse_a_running_lab(spec)
+def mark() -> Generator[str]:
+    """What tells these tests' processes from others; a person's own lab is put aside."""
     mark = uuid.uuid4().hex
     os.environ[MARK] = mark
     try:
         with _own_state_aside():
-            start_lab(spec, STACK)
-            try:
-                yield Playground(mark, take_snapshot())
-            finally:
-                stop_and_check(mark)
+            yield mark
     finally:
         del os.environ[MARK]
+
+
+@pytest.fixture(scope="session")
+def site(mark: str) -> Generator[Playground]:
+    """The lab, before anything was ever applied to it."""
+    spec = load_spec(choose_site([]))
+    _refuse_a_running_lab(spec, STACK)
+    start_lab(spec, STACK)
+    try:
+        yield Playground(mark, take_snapshot())
+    finally:
+        stop_and_check(mark)
+
+
+@contextmanager
+def play_example(mark: str, name: str) -> Generator[Playground]:
+    """The lab of an example, before anything was ever applied to it; stopped at the end."""
+    spec = load_spec(choose_site([f"examples/{name}"]))
+    _refuse_a_running_lab(spec, name)
+    start_lab(spec, name)
+    try:
+        yield Playground(mark, take_snapshot(name), name)
+    finally:
+        stop_and_check(mark, name)
 
 
 @dataclass(frozen=True, slots=True)

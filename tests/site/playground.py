@@ -1,4 +1,4 @@
-"""The dev site as a person at a shell has it: `make up`, `pulumi`, `railyard`, and faults."""
+"""A site as a person at a shell has it: `make up`, `pulumi`, `railyard`, and faults."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from tests.site.leftovers import family, marked_processes
 
 PROJECT: Final = Path(__file__).parents[2]
 STACK: Final = "dev"
-LAB: Final = PROJECT / ".lab" / STACK
-STATE: Final = PROJECT / ".pulumi/backend/.pulumi/stacks/railyard" / f"{STACK}.json"
 KUBECONFIG: Final = "hosts/mgmt01/etc/rancher/k3s/k3s.yaml"
-COMMAND_DEADLINE_S: Final = 300.0
+COMMAND_DEADLINE_S: Final = 900.0
+"""Seconds: on an idle machine a first update takes one or two minutes."""
 UP: Final = (sys.executable, "-m", "lab.up")
 _QUIET_STEPS: Final = {"same", "refresh", "read"}
 _MARKS: Final = re.compile(r"<\{%[^%]*%\}>")
@@ -75,16 +74,38 @@ class EndState:
 
 @dataclass(frozen=True, slots=True)
 class Playground:
-    """The dev stack of this clone and its running lab."""
+    """One stack of this clone and its running lab."""
 
     mark: str
     before: str
     """The snapshot of all devices before the first update."""
+    stack: str = STACK
+
+    @property
+    def lab(self) -> Path:
+        """The folder of its lab."""
+        return lab_folder(self.stack)
+
+    @property
+    def state(self) -> Path:
+        """The file of its state."""
+        return PROJECT / ".pulumi/backend/.pulumi/stacks/railyard" / f"{self.stack}.json"
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What `make up` runs after its setup."""
+        return UP if self.stack == STACK else (*UP, f"examples/{self.stack}")
+
+    @property
+    def config(self) -> Path | None:
+        """The configuration of an example's stack; None for the committed one."""
+        path = self.lab / f"Pulumi.{self.stack}.yaml"
+        return path if path.exists() else None
 
     def environment(self) -> dict[str, str]:
         """What a shell has that sourced the environment file which `make up` names."""
         shell = subprocess.run(
-            ["/bin/sh", "-c", f". '{LAB}/env.sh' && env -0"],
+            ["/bin/sh", "-c", f". '{self.lab}/env.sh' && env -0"],
             capture_output=True,
             text=True,
             timeout=COMMAND_DEADLINE_S,
@@ -95,12 +116,14 @@ class Playground:
 
     def up(self) -> Done:
         """What `make up` runs after its setup."""
-        return run(UP, dict(os.environ))
+        return run(self.command, dict(os.environ))
 
     def pulumi(self, *arguments: str, **variables: str) -> Done:
         """One `pulumi` command about the stack."""
-        command = ["pulumi", *arguments, "--stack", STACK, "--non-interactive"]
-        return run(command, self.environment() | variables)
+        flags = ["--stack", self.stack, "--non-interactive"]
+        if self.config and "--config-file" not in arguments and arguments[0] != "stack":
+            flags += ["--config-file", str(self.config)]
+        return run(["pulumi", *arguments, *flags], self.environment() | variables)
 
     def railyard(self, *arguments: str, **variables: str) -> Done:
         """One `railyard` command."""
@@ -109,11 +132,11 @@ class Playground:
 
     def fault(self, device: str, *change: str) -> None:
         """Break a device behind Railyard's back."""
-        self.railyard("lab", "fault", device, *change).must()
+        self.railyard("lab", "fault", "--stack", self.stack, device, *change).must()
 
     def snapshot(self) -> str:
         """The whole state of all devices, canonical."""
-        return take_snapshot()
+        return take_snapshot(self.stack)
 
     def settings(self) -> Json:
         """The snapshot without what a running K3s writes all the time, and each new one anew."""
@@ -126,7 +149,7 @@ class Playground:
 
     def preview(self, config: Path | None = None, **variables: str) -> Preview:
         """`pulumi preview`, of the committed file or of an edited copy."""
-        events = LAB / "preview.jsonl"
+        events = self.lab / "preview.jsonl"
         events.unlink(missing_ok=True)
         edited = ["--config-file", str(config)] if config else []
         done = self.pulumi(
@@ -147,10 +170,10 @@ class Playground:
     def objects(self) -> frozenset[str]:
         """What the cluster holds of workloads: a killed acceptance may leave jobs behind."""
         kinds = "namespaces,jobs,mpijobs.kubeflow.org,daemonsets,deployments"
-        spec = load_spec(choose_site([]))
+        spec = load_spec(choose_site(list(self.command[len(UP) :])))
         address = next(host.ssh.address for host in spec.hosts if host.role == "control_plane")
         # Inside of its host the file says 127.0.0.1, as K3s writes it.
-        server = ["--kubeconfig", str(LAB / KUBECONFIG), "--server", f"https://{address}:6443"]
+        server = ["--kubeconfig", str(self.lab / KUBECONFIG), "--server", f"https://{address}:6443"]
         listing = ["get", kinds, "--all-namespaces", "--output", "name"]
         listed = run(["kubectl", *server, *listing], self.environment())
         return frozenset(listed.must().split())
@@ -161,7 +184,7 @@ class Playground:
 
     def strays(self) -> list[str]:
         """Processes of an engine that is gone: started by these tests, outside of the lab."""
-        lab = {process.pid for process in family(daemon_pid())}
+        lab = {process.pid for process in family(daemon_pid(self.stack))}
         own = {process.pid for process in family(os.getpid())}
         return [
             f"{process.pid} {process.name()}"
@@ -186,15 +209,21 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> Done:
     return Done(done.returncode, done.stdout)
 
 
-def take_snapshot() -> str:
+def lab_folder(stack: str) -> Path:
+    """Where the lab of a stack keeps its files."""
+    return PROJECT / ".lab" / stack
+
+
+def take_snapshot(stack: str = STACK) -> str:
     """Ask the running lab for the state of all devices."""
-    answer = control.request(LAB / "control.sock", {"op": "snapshot"})
+    answer = control.request(lab_folder(stack) / "control.sock", {"op": "snapshot"})
     return json.dumps(answer, indent=1, sort_keys=True)
 
 
-def daemon_pid() -> int:
+def daemon_pid(stack: str = STACK) -> int:
     """The lab's own process."""
-    records = cast("list[dict[str, int]]", json.loads((LAB / control.PIDS_FILE).read_text()))
+    text = (lab_folder(stack) / control.PIDS_FILE).read_text()
+    records = cast("list[dict[str, int]]", json.loads(text))
     return records[0]["pid"]
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, cast
 
 import psutil
@@ -17,11 +18,8 @@ from tests.site.conftest import END_DEADLINE_S, FirstUp, stop_and_check, work_tr
 from tests.site.leftovers import POLL_S
 from tests.site.playground import (
     COMMAND_DEADLINE_S,
-    LAB,
     PROJECT,
     STACK,
-    STATE,
-    UP,
     Done,
     Playground,
     load_events,
@@ -89,7 +87,9 @@ def test_an_engine_killed_at_five_points(site: Playground, first_up: FirstUp) ->
     final = site.up().must()
     assert "recovered: " in final
     assert "warning" not in final.lower()
-    assert not [word for word in _severities() if word.startswith(("warning", "error", "info#"))]
+    assert not [
+        word for word in _severities(site) if word.startswith(("warning", "error", "info#"))
+    ]
     assert not site.strays()
     assert site.end_state() == first_up.end_state
     assert site.preview().quiet
@@ -104,18 +104,20 @@ def _without_units(site: Playground) -> object:
 
 
 def _kill_during(site: Playground, point: Point) -> None:
-    events = LAB / "events.jsonl"
+    events = site.lab / "events.jsonl"
     events.unlink(missing_ok=True)
     with subprocess.Popen(
-        UP, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        site.command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as child:
-        _wait_for(point, child)
+        _wait_for(point, child, events)
         time.sleep(point.after_s)
         engine = _engine_below(child.pid)
         engine.kill()
         text, _ = child.communicate(timeout=COMMAND_DEADLINE_S)
     Done(child.returncode, text).must(1)
-    pending = json.loads(STATE.read_text())["checkpoint"]["latest"].get("pending_operations", [])
+    pending = json.loads(site.state.read_text())["checkpoint"]["latest"].get(
+        "pending_operations", []
+    )
     assert any(str(item["resource"]["urn"]).endswith(f"::{point.resource}") for item in pending)
     deadline = time.monotonic() + END_DEADLINE_S
     while (strays := site.strays()) and time.monotonic() < deadline:
@@ -123,11 +125,11 @@ def _kill_during(site: Playground, point: Point) -> None:
     assert not strays, f"killed during {point.resource}: these outlived the engine: {strays}"
 
 
-def _wait_for(point: Point, child: subprocess.Popen[str]) -> None:
+def _wait_for(point: Point, child: subprocess.Popen[str], events: Path) -> None:
     deadline = time.monotonic() + COMMAND_DEADLINE_S
     while not any(
         operation_of(event, "resourcePreEvent") == (point.resource, "create")
-        for event in load_events(LAB / "events.jsonl")
+        for event in load_events(events)
     ):
         assert child.poll() is None, f"make up ended before {point}: {child.communicate()[0]}"
         assert time.monotonic() < deadline, f"make up never came to {point}"
@@ -139,10 +141,10 @@ def _engine_below(pid: int) -> psutil.Process:
     return next(child for child in children if child.name() == "pulumi")
 
 
-def _severities() -> set[str]:
+def _severities(site: Playground) -> set[str]:
     diagnostics = [
         cast("dict[str, str]", event["diagnosticEvent"])
-        for event in load_events(LAB / "events.jsonl")
+        for event in load_events(site.lab / "events.jsonl")
         if "diagnosticEvent" in event
     ]
     return {item["severity"] for item in diagnostics}

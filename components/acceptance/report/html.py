@@ -5,14 +5,14 @@ from __future__ import annotations
 from html import escape
 
 from components.acceptance.evidence import Hop, ProbeEvidence
-from components.acceptance.judge import Report, nccl_floor
+from components.acceptance.judge import Report
 from components.acceptance.judge_path import show_size
+from components.acceptance.nccl_floor import nccl_floor, nccl_limit
 from components.acceptance.report.plot import Level, draw_busbw
 from components.acceptance.report.style import STYLE
-from components.acceptance.verdict import Finding
+from components.acceptance.verdict import MEASURES, Finding
 
 _ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
-_BITS = 8
 
 
 def render_html(report: Report) -> str:
@@ -71,7 +71,7 @@ def _probe_table(report: Report) -> str:
         f"<tr><td>{_badge(item.verdict)}</td><td class=name>{escape(item.subject)}</td>"
         f"<td>{escape(item.check)}</td><td>{escape(item.text)}</td></tr>"
         for item in report.findings
-        if item.check in {"reachable", "memlock"}
+        if item.check in {"reachable", "memlock", "allocatable"}
     ]
     return (
         "<section><h2>Verdicts</h2><div class=scroll><table><thead><tr><th>verdict</th>"
@@ -86,7 +86,7 @@ def _probe_row(report: Report, item: ProbeEvidence) -> str:
     name = item.probe.name
     findings = [finding for finding in report.findings if finding.subject == name]
     findings.sort(key=lambda finding: _ORDER[finding.verdict])
-    bandwidth = next((found.actual for found in findings if found.check == "bandwidth"), "-")
+    bandwidth = next((found.actual for found in findings if found.check in MEASURES), "-")
     worst = findings[0] if findings else None
     if worst is None or worst.verdict == "passed":
         why = f"all {len(findings)} checks passed"
@@ -117,12 +117,11 @@ def _plots(report: Report) -> str:
     parts: list[str] = []
     for item in report.evidence.probes:
         rows = [row for row in item.nccl.rows if row.size_bytes] if item.nccl else []
-        if not rows:
+        if not rows or item.probe.kind != "nccl":
             continue
         limits = report.evidence.limits
-        floor, origin = nccl_floor(limits, item.probe.rails)
-        rates = {rail.name: rail.line_rate_gbit_s for rail in limits.rails}
-        limit = sum(rates.get(rail, 0.0) for rail in item.probe.rails) / _BITS
+        floor, origin = nccl_floor(limits, item.probe)
+        limit = nccl_limit(limits, item.probe)
         svg = draw_busbw(rows, Level("floor", floor), Level("line rate", limit))
         parts.append(
             f"<section><h2>Bandwidth over size: {escape(item.probe.name)}</h2>"

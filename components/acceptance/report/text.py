@@ -6,7 +6,7 @@ import json
 from typing import Literal
 
 from components.acceptance.judge import Report
-from components.acceptance.verdict import Finding, Verdict
+from components.acceptance.verdict import MEASURES, Finding, Verdict
 
 _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
     "passed": "passed",
@@ -28,9 +28,9 @@ def render_table(report: Report) -> str:
         name = item.probe.name
         rows.append((report.verdict_of(name).upper(), name, _measured(report, name)))
     rows += [
-        (finding.verdict.upper(), f"memlock {finding.subject}", finding.actual)
+        (finding.verdict.upper(), f"{finding.check} {finding.subject}", finding.actual)
         for finding in report.findings
-        if finding.check == "memlock"
+        if finding.check in {"memlock", "allocatable"}
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
@@ -129,6 +129,6 @@ def _headline(finding: Finding) -> str:
 
 def _measured(report: Report, probe: str) -> str:
     for finding in report.findings:
-        if finding.subject == probe and finding.check == "bandwidth":
+        if finding.subject == probe and finding.check in MEASURES:
             return f"{finding.actual} ({finding.expected})"
     return "not measured"

@@ -62,6 +62,10 @@ class Unreadable(Exception):  # noqa: N818 - a finding about text; the exchange 
         self.why = why
 
 
+class Unsettable(Exception):  # noqa: N818 - a finding about a state; the exchange makes the error
+    """A setting differs that the system gives with its profile only, and has in another way."""
+
+
 class Driver(Protocol):
     """One switch system."""
 
@@ -70,6 +74,8 @@ class Driver(Protocol):
     """From login to where show commands are taken."""
     configure: Sequence[str]
     """From there to where configuration lines are taken; show commands stay possible."""
+    discard: Sequence[str]
+    """Forgets lines that were taken and are not in force; empty where each line acts at once."""
     save: str
     """Makes the running configuration the one that boots."""
 
@@ -94,7 +100,11 @@ class Driver(Protocol):
         ...
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """The ordered way from `actual` to `target`; empty when they agree."""
+        """The ordered way from `actual` to `target`; empty when they agree.
+
+        Raises:
+            Unsettable: No line leads there.
+        """
         ...
 
     def interrupts(self, change: Difference) -> bool:

@@ -37,6 +37,7 @@ class OnyxDriver:
     system = "onyx"
     enter: Sequence[str] = ("enable",)
     configure: Sequence[str] = ("configure terminal",)
+    discard: Sequence[str] = ()
     save = "configuration write"
 
     def list_ports_commands(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ neighbouring ports are collapsed into one with a range, as the vendor's own conf
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -15,6 +16,7 @@ from components.fabric.state import ALL_VLANS, PortState, SwitchState, list_vlan
 PortLines = Callable[[PortState, PortState], Iterable[str]]
 """(actual, target) of one port to the tails of its `interface ethernet …` lines."""
 FACTORY_VLAN = 1
+_NUMBER: Final = re.compile(r"\d+")
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -206,8 +208,8 @@ def collapse_vlans(vlans: Iterable[int]) -> str:
 
 
 def port_key(port: str) -> tuple[int, ...]:
-    """Sort key of `1/10` and `1/3/2`: by number, not by letter."""
-    return tuple(int(part) for part in port.split("/"))
+    """Sort key of `1/10`, `1/3/2` and `swp3s1`: by number, not by letter."""
+    return tuple(int(part) for part in _NUMBER.findall(port))
 
 
 def collapse_ports(ports: Iterable[str]) -> list[str]:

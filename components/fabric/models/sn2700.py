@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from components.fabric.drivers.cumulus_profile import MTU_RANGE_BYTES
 from components.fabric.models.switch_model import SwitchModel
 
 SN2700 = SwitchModel(
     name="SN2700",
-    systems=("onyx", "cumulus", "sonic"),
-    ports=tuple(f"1/{number}" for number in range(1, 33)),
+    ports={
+        "onyx": tuple(f"1/{number}" for number in range(1, 33)),
+        "cumulus": tuple(f"swp{number}" for number in range(1, 33)),
+    },
     port_speeds_gbit_s=(10, 25, 40, 50, 56, 100),
-    # The range that the vendor's Ansible collection accepts (module_utils/…/onyx.py).
-    mtu_range_bytes=(1500, 9612),
+    # Onyx: what the vendor's Ansible collection accepts (module_utils/…/onyx.py).
+    mtu_range_bytes={"onyx": (1500, 9612), "cumulus": MTU_RANGE_BYTES},
     traffic_classes=8,
     # A second lossless priority splits the headroom of the shared buffer and may be refused.
     max_lossless_priorities=1,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+_PORT: Final = re.compile(r"(\d+/\d+|swp\d+)(?:/\d+|s\d)?")
+"""`1/31`, `swp31`, and their parts `1/31/2` and `swp31s1`."""
 Release = tuple[int, int, int]
 
 
@@ -12,12 +17,11 @@ class SwitchModel:
     """One switch model."""
 
     name: str
-    systems: tuple[str, ...]
-    """Switch systems that run on it."""
-    ports: tuple[str, ...]
-    """Port names, unsplit, in the vendor's numbering."""
+    ports: Mapping[str, tuple[str, ...]]
+    """Switch system that runs on it to its port names, unsplit."""
     port_speeds_gbit_s: tuple[int, ...]
-    mtu_range_bytes: tuple[int, int]
+    mtu_range_bytes: Mapping[str, tuple[int, int]]
+    """Switch system to the least and the largest MTU of a port."""
     traffic_classes: int
     max_lossless_priorities: int
     min_release: Release
@@ -25,9 +29,10 @@ class SwitchModel:
     min_release_one_shot: Release
     """Oldest release of Onyx that has the one-shot `roce`."""
 
-    def has_port(self, name: str) -> bool:
+    def has_port(self, system: str, name: str) -> bool:
         """Whether a port, or the port that was split into it, is on the front panel."""
-        return "/".join(name.split("/")[:2]) in self.ports
+        found = _PORT.fullmatch(name)
+        return found is not None and found[1] in self.ports[system]
 
 
 def parse_release(text: str) -> Release:

@@ -1,11 +1,15 @@
 # shellcheck shell=sh
-# shellcheck disable=SC2154 # work, BOOT_CONFIG, … are set by input.sh
+# shellcheck disable=SC2154 # work, BOOT_CONFIG, ... are set by input.sh
 # Run by railyard-nics.service at each boot: VFs, MTU and QoS of a card are lost at a reboot.
 # A setting that fails does not keep the others from being set; the unit then shows as failed.
 # shellcheck source=/dev/null
 . ./input.sh
 # shellcheck source=/dev/null
 . ./reading.sh
+# shellcheck source=/dev/null
+. ./firmware.sh
+# shellcheck source=/dev/null
+. ./docker.sh
 # shellcheck source=/dev/null
 . ./writing.sh
 

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# shellcheck disable=SC2154 # work, stack, changed, … are set by input.sh
+# shellcheck disable=SC2154 # work, stack, changed, ... are set by input.sh
 # Brings one host to the state on stdin: read, compare, change only the difference, read again.
 # Safe to run twice and after half a run. stdout: one line of JSON evidence.
 # shellcheck source=/dev/null
@@ -7,13 +7,28 @@
 # shellcheck source=/dev/null
 . ./reading.sh
 # shellcheck source=/dev/null
+. ./firmware.sh
+# shellcheck source=/dev/null
+. ./docker.sh
+# shellcheck source=/dev/null
 . ./writing.sh
 
 read_all() { # FILE OUTPUT : the keys of FILE with the values of now
-  rm -f "$work"/qos.*
+  rm -f "$work"/qos.* "$work"/firmware.*
   while IFS= read -r line; do
     printf '%s=%s\n' "${line%%=*}" "$(read_key "${line%%=*}")"
   done <"$1" >"$2"
+}
+
+refuse_early() { # what must not be recorded as a previous value, since it has to go first
+  grep -E '^nic\.[^=]*\.address=' "$work/desired" >"$work/addresses"
+  while IFS= read -r line; do
+    key=${line%%=*}
+    ! value_of "$key" "$state_dir/baseline" >/dev/null 2>&1 || continue
+    split_nic "$key"
+    refuse_address "$pci" "$(first_in "/sys/bus/pci/devices/$pci/net")" "${line#*=}" \
+      "$(value_of "$key" "$work/actual")"
+  done <"$work/addresses"
 }
 
 record_baseline() { # what was here before our first change, once per key
@@ -55,7 +70,7 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   [ -s "$work/dropped" ] || return 0
   ranked "$work/dropped" -r >"$work/ordered"
   while IFS= read -r line <&8; do
-    case ${line%%=*}:${line#*=} in driver.* | *:unsupported) continue ;; esac
+    ! kept "${line%%=*}" "${line#*=}" || continue
     apply "${line%%=*}" "${line#*=}"
   done 8<"$work/ordered"
   grep -v -x -F -f "$work/dropped" "$state_dir/baseline" >"$state_dir/baseline.new"
@@ -80,6 +95,16 @@ restart_changed_units() { # a running K3s takes a new limit only at its start
   done
 }
 
+report_firmware() { # the cards whose firmware is ours to set, with its version
+  sed -n 's/^nic\.\([^=]*\)\.ats=.*/\1/p' "$work/desired" >"$work/cards"
+  [ -s "$work/cards" ] || return 0
+  versions=''
+  while IFS= read -r pci; do
+    versions="$versions${versions:+,}\"$pci\":\"$(firmware_version "$pci")\""
+  done <"$work/cards"
+  printf ',"firmware":{%s},"firmware_needs":"%s"' "$versions" "${firmware_needs:-nothing}"
+}
+
 report() {
   total=$(wc -l <"$work/desired")
   list=''
@@ -88,8 +113,8 @@ report() {
     list="$list${list:+,}\"$key\""
     ! value_of "$key" "$work/desired" >/dev/null || count=$((count + 1))
   done
-  printf '{"changed":[%s],"unchanged":%d,"reboot_required":%s}\n' \
-    "$list" "$((total - count))" "$reboot_required"
+  printf '{"changed":[%s],"unchanged":%d,"reboot_required":%s%s}\n' \
+    "$list" "$((total - count))" "$reboot_required" "$(report_firmware)"
 }
 
 cat >"$work/input"
@@ -98,10 +123,12 @@ load_input "$work/input"
 state_dir=/var/lib/railyard/$stack
 take_lock
 read_all "$work/desired" "$work/actual"
+refuse_early
 record_baseline
 apply_all
 release_dropped
 [ "$reload_units" = no ] || run systemctl daemon-reload
 restart_changed_units
+apply_docker_config
 verify
 report

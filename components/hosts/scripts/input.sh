@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2034 # the texts that follow this one use the variables
 # Every setting that Railyard may own on a Linux host: how it is read, how it is written.
-# This part reads stdin and knows which keys and values there may be; reading.sh and writing.sh
-# follow it in observe, converge, undo and the boot unit, so that one reading serves drift,
+# This part reads stdin and knows which keys and values there may be; firmware.sh, docker.sh,
+# reading.sh and writing.sh follow it in observe, converge, undo and the boot unit, so that one reading serves drift,
 # comparison, verification and restoring. POSIX sh, as root; beside coreutils it uses flock, awk,
 # sed, ethtool, and mlnx_qos for the QoS of a card.
 set -u
@@ -62,6 +62,7 @@ valid_key() {
     hosts.*) name "${1#hosts.}" ;;
     user.*.uid) valid_part=${1#user.} && name "${valid_part%.uid}" ;;
     module.*) name "${1#module.}" ;;
+    docker.engine | docker.toolkit | docker.service | docker.runtime | docker.default_runtime) ;;
     unit.railyard-nics.files | unit.railyard-nics.enabled) ;;
     unit.*.limit_memlock) valid_part=${1#unit.} && name "${valid_part%.limit_memlock}" ;;
     nic.????:??:??.?.*)
@@ -70,6 +71,7 @@ valid_key() {
       case $setting in
         netdev | vfs | mtu_bytes | vf_mtu_bytes | trust | pfc | global_pause) ;;
         cnp_dscp | cnp_priority | roce_mode | roce_tos) ;;
+        model | fw_ver | address | link | ats | ats_current | ats_active) ;;
         ecn_priority_[0-7] | dscp[0-9]_priority | dscp[1-6][0-9]_priority) ;;
         *) return 1 ;;
       esac
@@ -87,6 +89,10 @@ valid_value() { # KEY VALUE : of the wanted state; recorded values are our own
     *.cnp_priority | *.dscp*_priority) number "$2" 0 7 ;;
     *.roce_tos) number "$2" 0 255 ;;
     *.uid) number "$2" 1 60000 ;;
+    *.ats | *.ats_current | *.ats_active) [ "$2" = on ] || [ "$2" = off ] ;;
+    *.link) [ "$2" = up ] || [ "$2" = down ] ;;
+    *.address) case $2 in [1-9]*.*.*.*/[1-9]*) case $2 in *[!0-9./]*) return 1 ;; esac ;; *) return 1 ;; esac ;;
+    docker.engine | docker.toolkit) [ "$2" = present ] ;;
     *.trust) [ "$2" = dscp ] || [ "$2" = pcp ] ;;
     *.global_pause | *.ecn_priority_*) [ "$2" = on ] || [ "$2" = off ] ;;
     *.pfc) case $2 in none) ;; *[!0-7,]*) return 1 ;; esac ;;
@@ -122,7 +128,13 @@ rank() { # KEY : the order in which settings are applied; undone in reverse
     user.*) echo 12 ;;
     driver.kind) echo 20 ;;
     driver.version) echo 21 ;;
+    docker.engine) echo 24 ;;
+    docker.toolkit) echo 25 ;;
+    docker.service) echo 26 ;;
+    docker.runtime) echo 27 ;;
+    docker.*) echo 28 ;;
     module.*) echo 30 ;;
+    *.model) echo 39 ;; # a card that is another one gets no setting
     *.netdev) echo 40 ;;
     *.vfs) echo 41 ;;
     *.mtu_bytes) echo 42 ;;
@@ -130,10 +142,19 @@ rank() { # KEY : the order in which settings are applied; undone in reverse
     *.global_pause) echo 44 ;; # excludes PFC while it is on
     *.trust) echo 45 ;;
     *.dscp*_priority) echo 46 ;;
+    *.link) echo 48 ;;
+    *.address) echo 49 ;;
     nic.*) echo 47 ;;
     *.limit_memlock) echo 60 ;;
     *.files) echo 70 ;;
     *) echo 71 ;;
+  esac
+}
+
+kept() { # KEY VALUE : no setting that is put back; packages stay in a running system
+  case $1:$2 in
+    driver.* | docker.engine:* | docker.toolkit:* | docker.service:absent | *:unsupported) ;;
+    *) return 1 ;;
   esac
 }
 

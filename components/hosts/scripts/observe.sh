@@ -6,6 +6,10 @@
 . ./input.sh
 # shellcheck source=/dev/null
 . ./reading.sh
+# shellcheck source=/dev/null
+. ./firmware.sh
+# shellcheck source=/dev/null
+. ./docker.sh
 
 cat >"$work/input"
 load_input "$work/input"

@@ -20,6 +20,7 @@ read_one() {
     driver.kind) read_driver | cut -d ' ' -f 1 ;;
     driver.version) read_driver | cut -d ' ' -f 2 ;;
     module.*) if [ -d "/sys/module/${1#module.}" ]; then echo loaded; else echo absent; fi ;;
+    docker.*) read_docker "$1" ;;
     unit.railyard-nics.files) boot_files_digest ;;
     unit.railyard-nics.enabled)
       [ -e "$BOOT_UNIT" ] || { echo absent && return; }
@@ -81,6 +82,11 @@ read_nic() { # PCI SETTING
   net=/sys/class/net/$netdev
   case $2 in
     netdev) echo "$netdev" ;;
+    model) card_model "$1" ;;
+    fw_ver) firmware_version "$1" ;;
+    ats | ats_current | ats_active) read_ats "$1" "$2" ;;
+    link) ip link show dev "$netdev" 2>/dev/null | awk 'NR == 1 { print /[<,]UP[,>]/ ? "up" : "down" }' ;;
+    address) read_addresses "$netdev" ;;
     vfs) cat "$device/sriov_numvfs" 2>/dev/null ;;
     mtu_bytes) cat "$net/mtu" 2>/dev/null ;;
     vf_mtu_bytes) read_vf_mtu "$1" ;;
@@ -101,6 +107,11 @@ read_nic() { # PCI SETTING
     global_pause) ethtool -a "$netdev" 2>/dev/null | awk '$1 == "RX:" { rx = $2 }
       $1 == "TX:" { tx = $2 } END { print rx == tx ? rx : (rx == "on" ? "rx" : "tx") }' ;;
   esac
+}
+
+read_addresses() { # NETDEV : all its IPv4 addresses but those of its link alone
+  ip -4 addr show dev "$1" 2>/dev/null | awk '$1 == "inet" && $0 ~ /scope global/ { print $2 }' |
+    sort | paste -s -d , - | grep . || echo absent
 }
 
 vf_netdev_count() { # DEVICE : VFs whose network device is here and not in a pod

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# shellcheck disable=SC2154 # work, stack, … are set by input.sh, the boot texts by the caller
+# shellcheck disable=SC2154 # work, stack, ... are set by input.sh, the boot texts by the caller
 # shellcheck disable=SC2034 # reload_units, restart_units, changed are read by the scripts
 # How each setting of a host is written. write_key KEY VALUE changes it, or ends with the reason.
 
@@ -12,6 +12,7 @@ write_key() { # KEY VALUE : called in the main shell, so that fail ends the run
       write_user "${user%.uid}" "$2"
       ;;
     driver.*) write_driver "$1" "$2" ;;
+    docker.*) write_docker "$1" "$2" ;;
     module.*) write_module "${1#module.}" "$2" ;;
     unit.railyard-nics.files) write_boot_files "$2" ;;
     unit.railyard-nics.enabled) write_boot_enabled "$2" ;;
@@ -112,6 +113,18 @@ install_driver() { # a firmware update is never a side effect of a driver
     *) fail "$driver_source is none of .deb, .rpm, .tgz" ;;
   esac
   reboot_required=true # the loaded modules are still the old ones
+  restart_driver
+}
+
+restart_driver() { # loads the new modules without a reboot, where nothing else holds the old ones
+  [ -x /etc/init.d/openibd ] || return 0
+  # The session may ride on a card: openibd would cut it, and this script with it.
+  uplink=$(ip route show default 2>/dev/null | sed -n 's/.* dev \([^ ]*\).*/\1/p' | head -n 1)
+  case $(readlink "/sys/class/net/${uplink:-none}/device/driver") in */mlx5_core) return 0 ;; esac
+  [ ! -d /sys/module/nvidia_peermem ] || run modprobe -r nvidia_peermem # it holds ib_uverbs
+  /etc/init.d/openibd restart >"$work/openibd" 2>&1 || return 0
+  [ "$(cat /sys/module/mlx5_core/srcversion 2>/dev/null)" != "$(modinfo -F srcversion mlx5_core)" ] ||
+    reboot_required=false
 }
 
 write_module() { # NAME loaded|absent
@@ -119,6 +132,9 @@ write_module() { # NAME loaded|absent
     run modprobe -r "$1"
     return
   fi
+  [ "$1" != nvidia_peermem ] || [ ! -d /sys/module/nv_peer_mem ] ||
+    fail 'the old module nv_peer_mem is loaded, and nvidia_peermem takes its place: remove its' \
+      'package (nvidia-peer-memory-dkms) and unload it with modprobe -r nv_peer_mem; it is not ours to remove'
   module_output=$(modprobe "$1" 2>&1) || case $1 in
     nvidia_peermem)
       fail "modprobe nvidia_peermem: $module_output. Its GPU driver was built before the RDMA" \
@@ -153,6 +169,11 @@ write_nic() { # PCI SETTING VALUE
       fail "the card at $1 is called $netdev, want $3: write the name that the host uses in" \
         'hosts[].nics[].netdev (an NVIDIA driver package strips np0 from the kernel name)'
       ;;
+    model) refuse_model "$1" "$3" ;;
+    ats) write_ats "$1" "$3" ;;
+    fw_ver | ats_current | ats_active) fail "$2 of $1 can be read, not set" ;;
+    link) run ip link set dev "$netdev" "$3" ;;
+    address) write_address "$1" "$netdev" "$3" ;;
     vfs) write_vfs "$1" "$device" "$3" ;;
     mtu_bytes) put "$3" "$net/mtu" ;;
     vf_mtu_bytes) write_vf_mtu "$1" "$3" ;;
@@ -161,6 +182,30 @@ write_nic() { # PCI SETTING VALUE
     roce_*) write_rdma_cm "$1" "$2" "$3" ;;
     global_pause) write_pause "$netdev" "$3" ;;
   esac
+}
+
+refuse_address() { # PCI NETDEV WANTED CIDR,... : one that was here before us is the system's own
+  case $3 in absent) return 0 ;; esac
+  for address in $(printf '%s\n' "${4:-absent}" | tr , ' '); do
+    case $address,$(read_addresses "$2"), in
+      absent,* | "$3",*) ;;
+      *,"$address",*) fail "$2 has $address from the system's own configuration (netplan, ifupdown)," \
+        "want $3: take it out there and with ip addr del, or write it in hosts[].nics[].address" ;;
+    esac
+  done
+}
+
+write_address() { # PCI NETDEV CIDR[,CIDR]|absent
+  refuse_address "$1" "$2" "$3" "$(value_of "nic.$1.address" "${state_dir:-/none}/baseline" 2>/dev/null)"
+  if [ -n "${state_dir:-}" ]; then # at boot nothing is taken away: it is not known whose it is
+    for address in $(read_addresses "$2" | tr , ' '); do
+      case ,$3, in *",$address,"*) ;; *) [ "$address" = absent ] || run ip addr del "$address" dev "$2" ;; esac
+    done
+  fi
+  [ "$3" != absent ] || return 0
+  for address in $(printf '%s\n' "$3" | tr , ' '); do
+    case ,$(read_addresses "$2"), in *",$address,"*) ;; *) run ip addr add "$address" dev "$2" ;; esac
+  done
 }
 
 write_vfs() { # PCI DEVICE COUNT
@@ -252,7 +297,8 @@ write_boot_files() { # DIGEST|absent
     (umask 022 && mkdir -p "${BOOT_UNIT%/*}" "${BOOT_SCRIPT%/*}" "${BOOT_CONFIG%/*}")
     printf '%s\n' "$boot_unit_text" >"$BOOT_UNIT" || fail "cannot write $BOOT_UNIT"
     printf '%s\n' "$boot_script_text" >"$BOOT_SCRIPT" || fail "cannot write $BOOT_SCRIPT"
-    grep -E '^(nic|module)\.' "$work/desired" | sort >"$BOOT_CONFIG" || fail "cannot write $BOOT_CONFIG"
+    grep -E '^(nic|module)\.' "$work/desired" | grep -v -E '^nic\.[^=]*\.(ats|model)=' |
+      sort >"$BOOT_CONFIG" || fail "cannot write $BOOT_CONFIG"
     chmod 0644 "$BOOT_UNIT" "$BOOT_SCRIPT" "$BOOT_CONFIG"
   fi
   run systemctl daemon-reload

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
+from components.hosts.watched import Watched
 from components.model.cluster import ClusterSpec
 from components.remote.step import RemoteStep
+
+REMOVAL_SUFFIX: Final = "-member-removal"
+NODE_SUFFIX: Final = "-node"
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingAccess:
+    """How a cluster that somebody else runs is reached."""
+
+    kubeconfig_secret: str
+    """Name of the secret with the text of a kubeconfig."""
+    context: str | None
+    """Context to use; None for the current one."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubernetesPlan:
-    """The steps of one control plane.
+    """The steps of one control plane; none where somebody else runs it.
 
-    Order: a node's token before its install; the first server, then the other servers one after
+    Order: before a node joins, the machine that had its name before is forgotten; a node's token
+    before its install; the first server, then the balancer, then the other servers one after
     another (two that join together are refused by etcd), then all agents at once, then access.
     """
 
@@ -21,23 +36,71 @@ class KubernetesPlan:
     cluster: str
     """Name of the cluster, and the stable identifier of its Kubernetes provider."""
     server_url: str
+    """Address of the API for its users; empty where the secret kubeconfig says it."""
+    version: str
+    """The release that is installed, or that an existing cluster must run."""
     tokens: tuple[RemoteStep, ...]
     """One per node, in the order of servers and agents."""
     servers: tuple[RemoteStep, ...]
     """In the order in which they join."""
     agents: tuple[RemoteStep, ...]
-    access: RemoteStep
+    access: RemoteStep | None
     """Read-only; prints the administrator's kubeconfig as the first server wrote it."""
+    removals: tuple[RemoteStep, ...] = ()
+    """One per node of a cluster with several servers: forgets the machine before this one."""
+    nodes: tuple[RemoteStep, ...] = ()
+    """One per node of such a cluster: takes the node out of it before its machine goes."""
+    ca: RemoteStep | None = None
+    """Read-only; prints the cluster's CA, which the balancer checks the servers by."""
+    balancer: Watched | None = None
+    existing: ExistingAccess | None = None
+    watched_nodes: tuple[Watched, ...] = ()
+    """One per server and agent: its install step, and what that left on the host."""
+
+    @property
+    def watched(self) -> tuple[Watched, ...]:
+        """The steps whose devices are looked at for drift."""
+        return (*((self.balancer,) if self.balancer else ()), *self.watched_nodes)
 
     @property
     def steps(self) -> tuple[RemoteStep, ...]:
         """All steps in an order in which they may run."""
-        return (*self.tokens, *self.servers, *self.agents, self.access)
+        found: list[RemoteStep] = []
+        for number, server in enumerate(self.servers):
+            found += self.chain_of(server)
+            if number == 0:
+                found += [self.ca] if self.ca else []
+                found += [self.balancer.step] if self.balancer else []
+        for agent in self.agents:
+            found += self.chain_of(agent)
+        return (*found, *([self.access] if self.access else []))
+
+    @property
+    def access_name(self) -> str:
+        """Name of the access step; empty where there is none."""
+        return self.access.name if self.access else ""
 
     def token_of(self, step: RemoteStep) -> RemoteStep | None:
         """The token step of the node that an install step is for."""
         name = step.endpoint.device
         return next((token for token in self.tokens if token.endpoint.device == name), None)
+
+    def removal_of(self, step: RemoteStep) -> RemoteStep | None:
+        """The step that forgets the machine which the node of an install step was before."""
+        return _named(self.removals, step.endpoint.device + REMOVAL_SUFFIX)
+
+    def node_of(self, step: RemoteStep) -> RemoteStep | None:
+        """The step that keeps the node of an install step in the cluster, and takes it out."""
+        return _named(self.nodes, step.endpoint.device + NODE_SUFFIX)
+
+    def chain_of(self, step: RemoteStep) -> tuple[RemoteStep, ...]:
+        """All steps of the node of an install step, in order."""
+        chain = (self.removal_of(step), self.token_of(step), step, self.node_of(step))
+        return tuple(each for each in chain if each is not None)
+
+
+def _named(steps: tuple[RemoteStep, ...], name: str) -> RemoteStep | None:
+    return next((step for step in steps if step.name == name), None)
 
 
 class ControlPlane(Protocol):

@@ -5,17 +5,25 @@ Sources: K3s' documentation and install script (docs/explanation/sources.md#k3s)
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import resources
+from dataclasses import replace
 from typing import Final
 
 from components.errors import Bug
 from components.hosts.endpoint import host_endpoint
 from components.hosts.state import HostState
+from components.hosts.watched import Watched
 from components.kubernetes.planes.base import KubernetesPlan
+from components.kubernetes.planes.haproxy import ca_step, plan_balancer
+from components.kubernetes.planes.membership import (
+    FOUND_CLUSTER,
+    has_several_servers,
+    node_steps,
+    removal_steps,
+)
+from components.kubernetes.planes.scripts import numbered_lines, script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.kubernetes import Kubernetes
+from components.model.kubernetes import K3sPlane
 from components.remote.step import RemoteStep
 
 TOKEN_FILE: Final = "/etc/rancher/k3s/token"  # noqa: S105 - the place of a secret, not one
@@ -24,6 +32,11 @@ TOKEN_DEADLINE_S: Final = 60.0
 INSTALL_DEADLINE_S: Final = 600.0
 """Seconds: a download, a first start, and 300 s in the script for the node to be Ready."""
 ACCESS_DEADLINE_S: Final = 60.0
+_PARAMETERS: Final = frozenset(
+    {"node", "version", "binary", "install_script", "install_script_sha256"}
+    | {"api_port", "peers", "cluster"}
+)
+"""Lines on stdin that are no setting of the node: where K3s comes from, and whom it joins."""
 DISABLED: Final = ("servicelb", "traefik")
 """K3s' own load balancer and ingress: a training cluster uses neither, and both open host ports."""
 
@@ -35,58 +48,88 @@ class K3s:
         """Plan all nodes.
 
         Raises:
-            Bug: There is no control-plane host; the check `no-control-plane` refuses that before.
+            Bug: There is no control-plane host; the check `control-plane` refuses that before.
         """
         if not spec.servers:
             raise Bug("a K3s plan needs a control-plane host")
-        first = spec.servers[0]
-        nodes = (*spec.servers, *spec.workers)
+        first, plane = spec.servers[0], k3s_plane(spec)
+        balancer = spec.balancer
+        servers = tuple(_install_step(spec, host, stack) for host in spec.servers)
+        agents = tuple(_install_step(spec, host, stack) for host in spec.workers)
         return KubernetesPlan(
             plane="k3s",
             cluster=spec.name,
             server_url=server_url(spec),
-            tokens=tuple(_token_step(spec.kubernetes, host) for host in nodes),
-            servers=tuple(_install_step(spec, host, stack) for host in spec.servers),
-            agents=tuple(_install_step(spec, host, stack) for host in spec.workers),
+            version=plane.version,
+            tokens=tuple(_token_step(plane, host) for host in (*spec.servers, *spec.workers)),
+            servers=servers,
+            agents=agents,
             access=RemoteStep(
                 name=f"{first.name}-cluster-access",
                 endpoint=host_endpoint(first),
                 dialect="sh",
                 desired=HostState({"cluster": spec.name, "server": server_url(spec)}).render(),
-                apply=_script("k3s_access"),
+                apply=script_text("k3s_access"),
                 why_no_undo="it only reads",
                 deadline_s=ACCESS_DEADLINE_S,
                 secret_stdout=True,
             ),
+            removals=removal_steps(spec, stack),
+            nodes=node_steps(spec, stack),
+            ca=ca_step(spec) if balancer else None,
+            balancer=plan_balancer(spec, balancer, plane.api_port, stack) if balancer else None,
+            watched_nodes=tuple(_watched(step) for step in (*servers, *agents)),
         )
 
 
+def k3s_plane(spec: ClusterSpec) -> K3sPlane:
+    """The K3s part of a site that has one.
+
+    Raises:
+        Bug: It has none: only a K3s site is planned here.
+    """
+    if spec.k3s is None:
+        raise Bug("a K3s plan needs kubernetes.plane: k3s")
+    return spec.k3s
+
+
 def server_url(spec: ClusterSpec) -> str:
-    """Address of the API: the first server's."""
-    return f"https://{spec.servers[0].address}:{spec.kubernetes.api_port}"
+    """Address of the API for its users: the balancer's as SSH reaches it, or the first server's."""
+    address = spec.balancer.ssh.address if spec.balancer else spec.servers[0].address
+    return f"https://{address}:{k3s_plane(spec).api_port}"
 
 
-@cache
-def _script(name: str) -> str:
-    folder = resources.files("components.kubernetes")
-    return folder.joinpath("scripts", f"{name}.sh").read_text("utf-8")
+def join_url(spec: ClusterSpec, host: Host) -> str:
+    """Where a node joins: an agent at the balancer, a server at the first one.
+
+    A server never joins through the balancer, which could send it back to itself.
+    """
+    through = spec.balancer if host.role == "worker" else None
+    return f"https://{(through or spec.servers[0]).address}:{k3s_plane(spec).api_port}"
 
 
-def _token_step(kubernetes: Kubernetes, host: Host) -> RemoteStep:
+def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
     return RemoteStep(
         name=f"{host.name}-k3s-token",
         endpoint=host_endpoint(host),
         dialect="sh",
         desired="",
-        apply=_script("k3s_token"),
-        undo=_script("k3s_token_undo"),
+        apply=script_text("k3s_token"),
+        undo=script_text("k3s_token_undo"),
         deadline_s=TOKEN_DEADLINE_S,
         secret_stdin=kubernetes.token.secret,
     )
 
 
+def _watched(step: RemoteStep) -> Watched:
+    """A node as observe and drift see it: its files, its binary and its service."""
+    device = f"{step.endpoint.device} k3s"
+    watched = Watched(device, step, HostState({}), script_text("k3s_observe"), _PARAMETERS)
+    return replace(watched, desired=watched.settings_in(step.desired))
+
+
 def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
-    kubernetes = spec.kubernetes
+    kubernetes = k3s_plane(spec)
     source = kubernetes.source
     lines = {
         "role": "server" if host.role == "control_plane" else "agent",
@@ -98,22 +141,28 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         "install_script": source.install_script,
         "install_script_sha256": source.install_script_sha256,
     }
-    lines |= _numbered("config.yaml", render_config(spec, host))
-    lines |= _numbered("registries.yaml", render_registries(kubernetes.registry_mirror))
+    if host.role == "control_plane" and has_several_servers(spec):
+        others = [each.address for each in spec.servers if each != host]
+        lines |= {"api_port": str(kubernetes.api_port), "peers": " ".join(others)}
+        lines["cluster"] = FOUND_CLUSTER if host == spec.servers[0] else "running"
+    unit = "k3s" if lines["role"] == "server" else "k3s-agent"
+    lines[f"{unit}.service"] = "enabled/active"
+    lines |= _file_lines("config.yaml", render_config(spec, host))
+    lines |= _file_lines("registries.yaml", render_registries(kubernetes.registry_mirror))
     return RemoteStep(
         name=f"{host.name}-k3s",
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState(lines).render(),
-        apply=_script("k3s_install"),
-        undo=_script("k3s_undo"),
+        apply=script_text("k3s_install"),
+        undo=script_text("k3s_undo"),
         deadline_s=INSTALL_DEADLINE_S,
     )
 
 
-def _numbered(file: str, text: str) -> dict[str, str]:
-    """A file as lines of the step's stdin, which a preview then shows line by line."""
-    return {f"{file}.{number:02}": line for number, line in enumerate(text.splitlines(), 1)}
+def _file_lines(file: str, text: str) -> dict[str, str]:
+    """A file's lines and their number: a line that somebody added at the end is seen by it."""
+    return {**numbered_lines(file, text), f"{file}.lines": str(len(text.splitlines()))}
 
 
 def render_config(spec: ClusterSpec, host: Host) -> str:
@@ -125,16 +174,20 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
     }
     if host.role == "control_plane":
         lines |= _server_lines(spec, host)
-    if host.gpus and _runtime_is_on_host(spec):
+    docker = k3s_plane(spec).container_runtime == "docker"
+    if docker:
+        lines["docker"] = "true"  # the hosts' docker has its own default runtime
+    elif host.gpus and _runtime_is_on_host(spec):
         lines["default-runtime"] = "nvidia"  # else pods get runc, which shows them no GPU
     if spec.servers[0] != host:
-        lines["server"] = f'"{server_url(spec)}"'
+        lines["server"] = f'"{join_url(spec, host)}"'
     return "".join(f"{key}: {value}\n" for key, value in sorted(lines.items()))
 
 
 def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    kubernetes = spec.kubernetes
-    names = sorted({address for server in spec.servers for address in _names(server)})
+    kubernetes = k3s_plane(spec)
+    ends = (*spec.servers, *([spec.balancer] if spec.balancer else []))
+    names = sorted({address for end in ends for address in _names(end)})
     lines = {
         "cluster-cidr": f'"{kubernetes.pod_cidr}"',
         "disable": "[" + ", ".join(DISABLED) + "]",
@@ -150,8 +203,14 @@ def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 def _runtime_is_on_host(spec: ClusterSpec) -> bool:
-    """K3s finds NVIDIA's container runtime at its start only where the host brings it."""
-    return spec.operators.gpu is not None and spec.operators.gpu.driver == "host"
+    """K3s finds NVIDIA's container runtime at its start only where the host brings it.
+
+    The GPU operator may bring its own; the device plugin alone counts on the host's.
+    """
+    gpu = spec.operators.gpu
+    return spec.operators.gpu_device_plugin is not None or (
+        gpu is not None and gpu.driver == "host"
+    )
 
 
 def _names(host: Host) -> tuple[str, ...]:

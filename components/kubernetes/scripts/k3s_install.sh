@@ -7,6 +7,7 @@ umask 077
 export LC_ALL=C
 PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin
 
+JOIN_FILE=/etc/rancher/k3s/config.yaml.d/railyard-join.yaml
 READY_DEADLINE_S=300 # a first start unpacks its images; seconds, not minutes, on real hosts
 changed=''
 unchanged=0
@@ -102,9 +103,66 @@ ready() { # the API of a server answers, and this node is Ready
   [ "$condition" = True ]
 }
 
+api_state() { # ADDRESS : up, down (nobody listens there), or what else there is
+  api_code=$(curl -sk --noproxy '*' -m 5 -o /dev/null -w '%{http_code}' "https://$1:$api_port/readyz")
+  case $?:$api_code in
+    0:200 | 0:401) echo up ;; # K3s asks for a certificate: 401 is an API that answers
+    7:*) echo down ;;
+    0:*) echo "answers with status $api_code" ;;
+    *) echo 'does not answer within 5 s' ;;
+  esac
+}
+
+choose_cluster() { # a server without data joins the cluster that is there; it never begins a second
+  [ "$role" = server ] && [ -n "$peers" ] && [ ! -e /var/lib/rancher/k3s/server/db/etcd ] || return 0
+  command -v curl >/dev/null || fail 'curl is not installed on this host: a server looks for the others with it'
+  found=''
+  unsure=''
+  for peer in $peers; do
+    state=$(api_state "$peer")
+    case $state in
+      up) found=${found:-$peer} ;;
+      down) ;;
+      *) unsure="${unsure}the server at $peer:$api_port $state; " ;;
+    esac
+  done
+  wanted=$(sed -n 's|^server: "https://\(.*\):[0-9]*"$|\1|p' /etc/rancher/k3s/config.yaml)
+  if [ -z "$found" ]; then
+    [ -z "$unsure" ] || fail "${unsure}a cluster may be there, so none is begun here: open the port, or wait"
+    [ -z "$wanted" ] ||
+      fail "no server of the cluster answers, so nothing can be joined: $wanted has to be up first"
+    [ "$(value_of cluster)" = none ] ||
+      fail "this machine replaces a server of a cluster that runs, and reaches none of its servers" \
+        "($peers, port $api_port): a new cluster is not begun beside it"
+    return 0
+  fi
+  [ -z "$wanted" ] || [ "$(api_state "$wanted")" != up ] || return 0
+  (umask 022 && mkdir -p "${JOIN_FILE%/*}")
+  printf 'cluster-init: false\nserver: "https://%s:%s"\n' "$found" "$api_port" >"$JOIN_FILE" ||
+    fail "cannot write $JOIN_FILE"
+  changed="$changed join"
+}
+
+forget_join() { # from the next start on the data on disk says where this server belongs
+  rm -f "$JOIN_FILE"
+  rmdir "${JOIN_FILE%/*}" 2>/dev/null
+}
+
+refused_for_good() { # the words with which K3s refuses what another try does not mend
+  journalctl -u "$unit" -n 4 --no-pager 2>/dev/null |
+    grep -E 'CA hash does not match|different token|[Uu]nauthorized|password rejected|value mismatch' |
+    tail -n 1
+}
+
 wait_ready() {
   waited_s=0
   until ready; do
+    if [ "$((waited_s % 15))" = 14 ]; then
+      refusal=$(refused_for_good)
+      [ -z "$refusal" ] ||
+        fail "$node is not let into the cluster: $refusal. Is it the token of this cluster" \
+          '(kubernetes.token), and is there data of another one in /var/lib/rancher/k3s?'
+    fi
     [ "$waited_s" -lt "$READY_DEADLINE_S" ] ||
       fail "$unit is not ready after $READY_DEADLINE_S s ($condition):" \
         "$(journalctl -u "$unit" -n 20 --no-pager 2>&1)"
@@ -117,6 +175,8 @@ cat >"$work/input"
 role=$(value_of role)
 node=$(value_of node)
 stack=$(value_of stack)
+peers=$(value_of peers)
+api_port=$(value_of api_port)
 condition='the API does not answer'
 case $role in
   server) unit=k3s ;;
@@ -133,6 +193,9 @@ if [ ! -e "$owned" ]; then
     [ ! -e "/etc/systemd/system/$other.service" ] ||
       fail "this host already runs $other.service, which this stack did not install: uninstall it first"
   done
+  [ ! -e /var/lib/rancher/k3s/server ] && [ ! -e /var/lib/rancher/k3s/agent ] ||
+    fail 'this host holds the data of another K3s cluster in /var/lib/rancher/k3s, which this stack' \
+      'did not install: move it away, then run again'
   run mkdir -p "${owned%/*}"
   echo installing >"$owned" || fail "cannot write $owned"
   sync "$owned"
@@ -140,15 +203,22 @@ fi
 put_config config.yaml
 put_config registries.yaml
 install_k3s
+if [ "$(systemctl is-enabled "$unit.service" 2>/dev/null)" != enabled ]; then
+  run systemctl enable "$unit.service"
+  changed="$changed enabled"
+fi
 running=$(cat /etc/rancher/k3s/config.yaml "$work/registries.yaml" /usr/local/bin/k3s | sha256sum)
 # the recorded digest, and not $changed: the run before this one may have ended before the restart
 if [ "$(cat "$owned")" != "$running" ] || ! systemctl is-active --quiet "$unit.service"; then
   run systemctl daemon-reload
+  choose_cluster
   # fd 9 must not reach the services: they would hold the lock for ever
   systemctl restart "$unit.service" 9>&- >"$work/restart.log" 2>&1 ||
     fail "$unit.service does not start: $(cat "$work/restart.log") $(journalctl -u "$unit" -n 20 --no-pager 2>&1)"
+  changed="$changed service"
 fi
 wait_ready
+forget_join
 echo "$running" >"$owned"
 list=''
 for key in $changed; do list="$list${list:+,}\"$key\""; done

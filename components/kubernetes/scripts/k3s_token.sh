@@ -11,6 +11,18 @@ case $token in
     exit 1
     ;;
 esac
+ca=/var/lib/rancher/k3s/server/tls/server-ca.crt
+case $token in
+  K10*::*)
+    named=${token#K10}
+    named=${named%%::*}
+    if [ -e "$ca" ] && [ "$named" != "$(sha256sum "$ca" | cut -d ' ' -f 1)" ]; then
+      echo "railyard: the token is of a cluster whose CA has the hash $named, and the CA on this" >&2
+      echo "  server has $(sha256sum "$ca" | cut -d ' ' -f 1): take this cluster's token (k3s token)" >&2
+      exit 1
+    fi
+    ;;
+esac
 if [ -e "$file" ] && [ "$(cat "$file")" = "$token" ]; then
   printf '{"changed":[],"unchanged":1,"reboot_required":false}\n'
   exit 0

@@ -31,6 +31,8 @@ if [ -e "$uninstall" ]; then
 fi
 rm -f /usr/local/bin/k3s /usr/local/bin/k3s.new # the install script itself failed, or never ran
 rm -f /etc/rancher/k3s/config.yaml /etc/rancher/k3s/registries.yaml /etc/rancher/k3s/*.new
+rm -f /etc/rancher/k3s/config.yaml.d/railyard-join.yaml
+rmdir /etc/rancher/k3s/config.yaml.d 2>/dev/null
 rm -f /etc/rancher/node/password # K3s' own uninstall leaves it
 rmdir /etc/rancher/node /etc/rancher/k3s /etc/rancher /var/lib/rancher 2>/dev/null
 rm -f "$owned"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 
@@ -58,3 +58,12 @@ def split_options(
         else:
             return word
     return Options(tuple(given), (*words, *rest))
+
+
+def pairs(texts: Iterable[str]) -> dict[str, str]:
+    """`NAME=value` texts as a mapping; the last one of a name wins."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        values[name] = value
+    return values

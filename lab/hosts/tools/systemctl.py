@@ -16,6 +16,7 @@ from lab.hosts.tools.unit_report import Parsed, UnitReport, parse_systemctl
 from lab.hosts.units import Unit, enabled_links, full_name, load_unit
 
 NOT_FOUND = 5
+RELOAD_BY_SIGNAL = "/bin/kill -s HUP $MAINPID"
 Reboot = Callable[[], None]
 
 
@@ -30,6 +31,7 @@ class Systemctl:
             "start": self._start,
             "stop": self._stop,
             "restart": self._restart,
+            "reload": self._reload,
             "reload-or-restart": self._restart,
             "try-restart": self._try_restart,
             "enable": self._enable,
@@ -126,6 +128,23 @@ class Systemctl:
             self._supervisor.state(name)
             await self._supervisor.stop(name)
             return await self._start_one(name)
+
+        return await self._each(parsed, one)
+
+    async def _reload(self, call: ToolCall, parsed: Parsed) -> ToolResult:
+        async def one(name: str) -> ToolResult:
+            state = self._supervisor.state(name)
+            commands = state.unit.settings.get("ExecReload", ())
+            if not commands:
+                text = f"Job type reload is not applicable for unit {name}.\n"
+                return ToolResult(1, err=text)
+            if state.active != "active":
+                return ToolResult(1, err=f"{name} is not active, cannot reload.\n")
+            if commands != (RELOAD_BY_SIGNAL,):
+                text = f"Failed to reload {name}: the lab plays only {RELOAD_BY_SIGNAL}\n"
+                return call.unmodelled(ToolResult(1, err=text))
+            signal_all(state.invocation, signal.SIGHUP)
+            return ToolResult()
 
         return await self._each(parsed, one)
 

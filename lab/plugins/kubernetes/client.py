@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -27,6 +28,8 @@ from lab.plugins.kubernetes.values import (
 POOL_CONNECTIONS = 32  # as many as Pulumi's usual parallel steps
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 60.0  # the API server's own limit for a request
+CUT_READS = 10  # client-go rest/request.go: GET again on a reset or an EOF, and no write
+CUT_PAUSE_S = 1.0
 
 JSON = "application/json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -121,19 +124,26 @@ class Client:
         url = self._server + path
         if fields:
             url += "?" + "&".join(f"{key}={quote(value, safe='')}" for key, value in fields)
+        sent = None if body is None else json.dumps(body).encode()
         try:
-            answer = self._pool.request(
-                method,
-                url,
-                body=None if body is None else json.dumps(body).encode(),
-                headers=headers,
-            )
+            answer = self._send(method, url, sent, headers)
         except urllib3.exceptions.HTTPError as error:
             raise UnreachableError(f"{self._server}: {error}") from error
         parsed = _parse(answer.data)
         if answer.status >= HTTP_ERROR:
             raise ApiError(answer.status, parsed)
         return parsed
+
+    def _send(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> urllib3.BaseHTTPResponse:
+        """Sends it; a read whose connection was cut is repeated, as client-go does."""
+        for _ in range(CUT_READS if method == "GET" else 0):
+            try:
+                return self._pool.request(method, url, body=body, headers=headers)
+            except urllib3.exceptions.ProtocolError:
+                time.sleep(CUT_PAUSE_S)
+        return self._pool.request(method, url, body=body, headers=headers)
 
     def version(self) -> tuple[int, int]:
         """Asks for the server's major and minor version."""

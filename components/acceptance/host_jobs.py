@@ -1,0 +1,260 @@
+"""Probes on hosts without a cluster: a command in a container over SSH, and its output.
+
+They are planned here and run by `railyard accept run`; what their logs say is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from components.acceptance.cluster_jobs import ProbeRun
+from components.errors import DeviceError
+from components.hosts.endpoint import host_endpoint
+from components.jobs.environment import job_script
+from components.jobs.perftest import perftest_command
+from components.model.cluster import ClusterSpec
+from components.model.containers import Containers
+from components.model.fabric import Rail
+from components.model.hosts import Host, Nic
+from components.payload.launch import (
+    find_devices,
+    in_container,
+    mpirun,
+    nccl_exports,
+    shell_words,
+)
+from components.remote.host_session import HostAnswer, run_on_host
+from components.remote.script import KILL_AFTER_S, render_remote_command
+from components.remote.step import Endpoint
+
+HostProbeKind = Literal["mpi_hosts", "mpi_gpus", "nccl", "perftest", "resnet50"]
+SMOKE_DEADLINE_S: Final = 120.0
+"""Seconds for `hostname` and `nvidia-smi` over all hosts: they start in seconds."""
+PERFTEST_DEADLINE_S: Final = 180.0
+"""Seconds for a client that waits two minutes at most for its server, and sends for five."""
+_TIMED_OUT: Final = (124, 137)
+"""Exit status of timeout(1): it sent SIGTERM, or SIGKILL."""
+_TF_CNN: Final = "/workspace/benchmarks/scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"
+_NEEDED_HOSTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class HostCommand:
+    """One command on one host."""
+
+    endpoint: Endpoint
+    script: str
+    """Shell text, run as root on the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostProbe:
+    """One probe: what runs, where, and what it is to prove."""
+
+    name: str
+    kind: HostProbeKind
+    rails: tuple[str, ...]
+    nodes: tuple[str, ...]
+    """perftest: sender, receiver. Else the hosts of all ranks."""
+    ranks: int
+    """Ranks of MPI; 0 for a perftest."""
+    client: HostCommand
+    """Its output is the log."""
+    server: HostCommand | None
+    """Of a perftest: runs at the same time, and ends with the client."""
+    deadline_s: float
+    command: tuple[str, ...]
+    """What it runs, for people."""
+
+
+def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
+    """The probes of a site without Kubernetes; none for another, or for one host.
+
+    The order is that of their meaning: who cannot start `hostname` everywhere needs no bandwidth.
+    """
+    containers = spec.containers
+    if containers is None or len(spec.workers) < _NEEDED_HOSTS:
+        return ()
+    probes = [_mpi_hosts(spec, containers), _mpi_gpus(spec, containers)]
+    probes += [
+        _perftest(spec, containers, rail, (sender, receiver))
+        for rail in spec.rails
+        for sender, receiver in [_ends(spec, rail)]
+        if sender is not None and receiver is not None
+    ]
+    if spec.workers[0].gpus:
+        probes.append(_nccl(spec, containers))
+        if spec.acceptance.resnet50 is not None:
+            probes.append(_resnet50(spec, containers, spec.acceptance.resnet50.batch_size))
+    return tuple(probes)
+
+
+def _nic(host: Host, rail: Rail) -> Nic | None:
+    return next((nic for nic in host.nics if nic.rail == rail.name), None)
+
+
+End = tuple[Host, Nic]
+
+
+def _ends(spec: ClusterSpec, rail: Rail) -> tuple[End | None, End | None]:
+    """The first two workers on a rail whose card has an address there."""
+    found: list[End] = []
+    for host in spec.workers:
+        nic = _nic(host, rail)
+        if nic is not None and nic.address is not None:
+            found.append((host, nic))
+    padded: list[End | None] = [*found[:_NEEDED_HOSTS], None, None]
+    return padded[0], padded[1]
+
+
+def _all_workers(
+    spec: ClusterSpec,
+    containers: Containers,
+    name: str,
+    kind: HostProbeKind,
+    command: tuple[str, ...],
+    *,
+    ranks: int,
+) -> HostProbe:
+    """A probe that `mpirun` on the first worker starts on all of them."""
+    first = spec.workers[0]
+    measured = kind in {"nccl", "resnet50"}
+    find = find_devices(tuple(nic.netdev for nic in first.nics)) if measured else ""
+    return HostProbe(
+        name=name,
+        kind=kind,
+        rails=tuple(rail.name for rail in spec.rails) if measured else (),
+        nodes=tuple(host.name for host in spec.workers),
+        ranks=ranks,
+        client=HostCommand(
+            host_endpoint(first), in_container(containers, f"{find}{shell_words(command)}\n")
+        ),
+        server=None,
+        deadline_s=spec.acceptance.timeout_s if measured else SMOKE_DEADLINE_S,
+        command=command,
+    )
+
+
+def _mpi_hosts(spec: ClusterSpec, containers: Containers) -> HostProbe:
+    ranks = len(spec.workers)
+    command = mpirun(spec, ranks, ("hostname",))
+    return _all_workers(spec, containers, "mpi-hosts", "mpi_hosts", command, ranks=ranks)
+
+
+def _mpi_gpus(spec: ClusterSpec, containers: Containers) -> HostProbe:
+    ranks = len(spec.workers)
+    command = mpirun(spec, ranks, ("nvidia-smi", "-L"))
+    return _all_workers(spec, containers, "mpi-gpus", "mpi_gpus", command, ranks=ranks)
+
+
+def _gpus(spec: ClusterSpec) -> int:
+    return sum(host.gpus for host in spec.workers)
+
+
+def _nccl(spec: ClusterSpec, containers: Containers) -> HostProbe:
+    program = ("all_reduce_perf", "-b", "8", "-e", spec.acceptance.nccl_max_size, "-f", "2")
+    command = mpirun(spec, _gpus(spec), (*nccl_exports(spec), *program, "-g", "1"))
+    return _all_workers(spec, containers, "nccl-all-reduce", "nccl", command, ranks=_gpus(spec))
+
+
+def _resnet50(spec: ClusterSpec, containers: Containers, batch_size: int) -> HostProbe:
+    """The guide's command; the NCCL variables beside the guide's two keep it on the rails."""
+    program = ("python3", _TF_CNN, "--model", "resnet50", "--batch_size", str(batch_size))
+    program += ("--use_fp16", "--variable_update=horovod", "--xla=True")
+    command = mpirun(spec, _gpus(spec), (*nccl_exports(spec), *program))
+    return _all_workers(spec, containers, "resnet50", "resnet50", command, ranks=_gpus(spec))
+
+
+def _perftest(
+    spec: ClusterSpec, containers: Containers, rail: Rail, ends: tuple[End, End]
+) -> HostProbe:
+    (sender, _), (receiver, receiver_nic) = ends
+    client = perftest_command(spec, receiver_nic.address or "")
+    server = perftest_command(spec)
+    return HostProbe(
+        name=f"perftest-{rail.name}-{sender.name}-{receiver.name}",
+        kind="perftest",
+        rails=(rail.name,),
+        nodes=(sender.name, receiver.name),
+        ranks=0,
+        client=_end(containers, ends[0], _call("perftest_client", client)),
+        server=_end(containers, ends[1], _call("perftest_server", server)),
+        deadline_s=PERFTEST_DEADLINE_S,
+        command=client,
+    )
+
+
+def _call(script: str, command: tuple[str, ...]) -> str:
+    """One of the two scripts that run in pods: the client tries until its server answers."""
+    return job_script(script).replace("ib_write_bw_call", shell_words(command))
+
+
+def _end(containers: Containers, end: End, script: str) -> HostCommand:
+    host, nic = end
+    text = find_devices((nic.netdev,)) + script
+    return HostCommand(host_endpoint(host), in_container(containers, text))
+
+
+async def run_host_probe(probe: HostProbe, secrets: Mapping[str, str]) -> ProbeRun:
+    """Run one probe and give its log; what a host refused is the reason of a run that did not end.
+
+    Args:
+        probe: From `plan_payload_probes`.
+        secrets: Secret name to value: the hosts' private keys.
+    """
+    if probe.server is None:
+        return _as_run(await _try(probe.client, probe.deadline_s, secrets), probe.deadline_s)
+    server = asyncio.create_task(_try(probe.server, probe.deadline_s, secrets))
+    try:
+        ran = _as_run(await _try(probe.client, probe.deadline_s, secrets), probe.deadline_s)
+        if ran.succeeded:
+            return ran
+        reason = f"{ran.reason}; server: {await _last_words(server)}"
+        return ProbeRun(ran.log, ended=ran.ended, succeeded=False, reason=reason)
+    finally:
+        # Its own deadline on the host ends what a cancelled session leaves behind.
+        server.cancel()
+        await asyncio.gather(server, return_exceptions=True)
+
+
+async def _try(
+    command: HostCommand, deadline_s: float, secrets: Mapping[str, str]
+) -> HostAnswer | DeviceError:
+    endpoint = command.endpoint
+    try:
+        return await run_on_host(
+            endpoint,
+            secrets.get(endpoint.private_key_secret or "", ""),
+            render_remote_command(command.script, deadline_s),
+            deadline_s=deadline_s + 2 * KILL_AFTER_S,
+        )
+    except DeviceError as error:
+        return error
+
+
+def _as_run(answer: HostAnswer | DeviceError, deadline_s: float) -> ProbeRun:
+    if isinstance(answer, DeviceError):
+        return ProbeRun("", ended=False, succeeded=False, reason=str(answer))
+    log = answer.stdout + answer.stderr
+    if answer.exit_status in _TIMED_OUT:
+        reason = f"no end within {deadline_s:g} s"
+        return ProbeRun(log, ended=False, succeeded=False, reason=reason)
+    good = answer.exit_status == 0
+    reason = "" if good else f"ended with status {answer.exit_status}: {_last_line(log)}"
+    return ProbeRun(log, ended=True, succeeded=good, reason=reason)
+
+
+def _last_line(log: str) -> str:
+    return (log.strip().splitlines() or ["it printed nothing"])[-1]
+
+
+async def _last_words(server: asyncio.Task[HostAnswer | DeviceError]) -> str:
+    """What the other end said, if it has ended by now."""
+    done, _ = await asyncio.wait({server}, timeout=1)
+    if not done:
+        return "still waiting for its client"
+    answer = server.result()
+    return str(answer) if isinstance(answer, DeviceError) else _last_line(answer.stdout)

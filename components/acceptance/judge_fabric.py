@@ -1,0 +1,64 @@
+"""Judges where a probe's bytes went on InfiniBand: through all adapters of every worker.
+
+A cloud shows no switch of its fabric, and InfiniBand has no DSCP: there is no class to be wrong.
+What can be proven are the adapters' own counters: that the bytes left and arrived there, and that
+no adapter stood idle while others did its share.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from components.acceptance.evidence import Hop, Limits, ProbeEvidence
+from components.acceptance.judge_path import LEAST_SHARE_SEEN, expected_bytes, show_size
+from components.acceptance.verdict import Finding, verdict_for
+
+_IDLE_SHARE = 0.5
+"""An adapter with less than half of its even share was left out of some channels."""
+
+
+def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
+    """One finding per worker and direction."""
+    hops = sorted(item.hops, key=lambda hop: hop.direction)
+    if not hops:
+        return [_unproven(item, "every worker", "no counter was read")]
+    wanted = expected_bytes(item)
+    return [
+        _judge_direction(item, direction, list(group), limits, wanted)
+        for direction, group in groupby(hops, key=lambda hop: hop.direction)
+    ]
+
+
+def _judge_direction(
+    item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits, wanted: int
+) -> Finding:
+    blind = next((hop for hop in hops if hop.status != "observed"), None)
+    if blind is not None:
+        return _unproven(item, where, f"{blind.device}: {blind.detail or 'not observed'}")
+    total = sum(hop.total_bytes for hop in hops)
+    share = max(total, wanted) / max(limits.hcas, 1) * _IDLE_SHARE
+    busy = [hop for hop in hops if hop.total_bytes >= share and hop.total_bytes > 0]
+    enough = total >= wanted * LEAST_SHARE_SEEN and total > 0
+    right = enough and len(busy) >= limits.hcas
+    lazy = ", ".join(hop.interface for hop in hops if hop not in busy)
+    return Finding(
+        check="adapter counters",
+        subject=item.probe.name,
+        verdict=verdict_for(right),
+        expected=f"{where}: {show_size(wanted)} through {limits.hcas} adapters",
+        actual=f"{show_size(total)} through {len(busy)}",
+        detail=f"adapters without their share: {lazy}" if lazy and not right else "",
+        next_step="" if right else "look at NCCL's list of adapters, and at ibstat on that worker",
+    )
+
+
+def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
+    return Finding(
+        check="adapter counters",
+        subject=item.probe.name,
+        verdict="error",
+        expected=f"{where}: counters of its adapters",
+        actual="not observed",
+        detail=why,
+        next_step="make every worker reachable and run acceptance again",
+    )

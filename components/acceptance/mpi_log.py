@@ -1,0 +1,29 @@
+"""Reads what `mpirun hostname` and `mpirun nvidia-smi` print: is every host there?"""
+
+from __future__ import annotations
+
+import re
+
+from components.acceptance.failures import find_launched_failures
+from components.acceptance.log_lines import split_lines
+from components.acceptance.log_model import MpiLog, ParseProblem
+
+_HOST = re.compile(r"^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$")
+_TABLE_GPU = re.compile(r"^\|\s*\d+\s+\S.*\|\s*[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d ")
+_LISTED_GPU = re.compile(r"^GPU \d+: ")
+
+
+def parse_mpi_log(text: str) -> MpiLog | ParseProblem:
+    """Reads the output of a command that mpirun started once on every host.
+
+    Args:
+        text: mpirun's whole output.
+    """
+    if not text.strip():
+        return ParseProblem(kind="empty", what="the log is empty")
+    lines = split_lines(text)
+    return MpiLog(
+        hosts=tuple(line.strip() for line in lines if _HOST.match(line.strip())),
+        gpus=sum(bool(_TABLE_GPU.match(line) or _LISTED_GPU.match(line)) for line in lines),
+        failures=find_launched_failures(lines),
+    )

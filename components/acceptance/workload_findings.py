@@ -1,0 +1,207 @@
+"""Findings about logs of frameworks and of mpirun; used for evidence and for any log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+from components.acceptance.failures import first_cause
+from components.acceptance.log_model import DeepSpeedLog, LogFailure, MpiLog, TrainingLog
+from components.acceptance.nccl_findings import LARGE_BYTES, show_bytes
+from components.acceptance.verdict import Finding, Verdict, verdict_for
+
+_SAME_TOTAL = 0.01
+"""Each rank prints the sum of all: they differ by the moment of reading their clocks only."""
+_ODD_STEP = 0.2
+"""A rank's own line that is further from its share of the total is named."""
+
+
+def find_launched_failure(failures: Sequence[LogFailure], subject: str) -> Finding | None:
+    """A finding for the first cause of failure that a log names, or None."""
+    cause = first_cause(failures)
+    if cause is None:
+        return None
+    return Finding(
+        check="run",
+        subject=subject,
+        verdict="failed",
+        expected="a run without errors",
+        actual=f"{cause.kind}: {cause.line}",
+        detail=f"first cause of {len(failures)} failure lines: {cause.meaning}",
+        next_step=f"look for: {cause.meaning}",
+    )
+
+
+def judge_totals(log: TrainingLog, subject: str, ranks: int | None = None) -> Finding:
+    """Did the run end, with one total of every rank, and do they agree?
+
+    Args:
+        log: The parsed log.
+        subject: What the finding is about.
+        ranks: How many must have taken part; None for any number.
+    """
+    totals = log.totals_images_s
+    wanted = ranks if log.program == "tf_cnn_benchmarks" and ranks else 1
+    took_part = log.gpus if log.program == "horovod" else len(totals)
+    verdict: Verdict = "passed"
+    actual, detail = f"{len(totals)} totals", ""
+    if len(totals) < wanted:
+        verdict, detail = "error", "the log is cut, or ranks are missing"
+    elif max(totals) - min(totals) > _SAME_TOTAL * max(totals):
+        verdict, detail = "failed", "every rank prints the sum of all, and they differ"
+    elif ranks is not None and took_part != ranks:
+        verdict, actual = "failed", f"{took_part} ranks took part"
+    return Finding(
+        check="completeness",
+        subject=subject,
+        verdict=verdict,
+        expected=f"a total of each of {ranks} ranks" if ranks else "a total at the end",
+        actual=actual,
+        detail=detail,
+        next_step="" if verdict == "passed" else "look at the end of the log, and at the hostfile",
+    )
+
+
+def judge_images(log: TrainingLog, subject: str, floor: float, origin: str) -> Finding:
+    """Is the median of the totals at or above a floor? They are sums already: never added up."""
+    totals = log.totals_images_s
+    middle = median(totals) if totals else 0.0
+    verdict: Verdict = verdict_for(middle >= floor) if totals else "error"
+    return Finding(
+        check="throughput",
+        subject=subject,
+        verdict=verdict,
+        expected=f"images/s >= {floor:g}",
+        actual=f"{middle:.2f} images/s" if totals else "no total",
+        detail="; ".join(
+            part
+            for part in (f"median of {len(totals)} totals; floor: {origin}", odd_steps(log))
+            if part
+        ),
+        next_step=""
+        if verdict == "passed"
+        else "look at the transport and GPUDirect of its NCCL, then at the GPUs' clocks",
+    )
+
+
+def odd_steps(log: TrainingLog) -> str:
+    """Says which lines of single ranks contradict the total, as edited documents have them."""
+    totals, steps = log.totals_images_s, log.steps_images_s
+    if not totals or not steps:
+        return ""
+    middle = median(steps)
+    odd = [step for step in steps if abs(step - middle) > _ODD_STEP * middle]
+    if not odd:
+        return ""
+    return f"{len(odd)} of {len(steps)} lines of single ranks are far from the others: {odd[0]:g}"
+
+
+def judge_scan_completeness(log: DeepSpeedLog, subject: str, sizes: int | None = None) -> Finding:
+    """Is there a row of every size? The benchmark stops silently when memory runs out."""
+    count = len(log.rows)
+    verdict: Verdict = "passed"
+    actual, detail = f"{count} rows", ""
+    if log.bad_rows:
+        verdict = "error"
+        actual, detail = f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
+    elif not log.rows:
+        verdict, actual = "error", "no result row"
+    elif log.out_of_memory:
+        verdict, actual = "failed", f"out of GPU memory after {count} rows"
+    elif sizes is not None and count != sizes:
+        verdict = "error" if count < sizes else "failed"
+    return Finding(
+        check="completeness",
+        subject=subject,
+        verdict=verdict,
+        expected=f"{sizes} sizes" if sizes else "a table with a result",
+        actual=actual,
+        detail=detail,
+        next_step="" if verdict == "passed" else "take the log again, or lower --maxsize",
+    )
+
+
+def judge_scan_busbw(log: DeepSpeedLog, subject: str, floor: float, origin: str) -> Finding:
+    """Is the largest message at or above a floor, in Gb/s?"""
+    expected = f"busbw >= {floor:g} Gb/s"
+    if not log.rows:
+        return Finding(
+            check="bandwidth", subject=subject, verdict="error", expected=expected, actual="no row"
+        )
+    row = max(log.rows, key=lambda item: item.size_bytes)
+    passed = row.busbw_gbit_s >= floor
+    small = "" if row.size_bytes >= LARGE_BYTES else "no row reaches 1 GiB; "
+    return Finding(
+        check="bandwidth",
+        subject=subject,
+        verdict=verdict_for(passed),
+        expected=expected,
+        actual=f"{row.busbw_gbit_s:.2f} Gb/s at {show_bytes(row.size_bytes)}",
+        detail=f"{small}floor: {origin}",
+        next_step="" if passed else "compare with nccl-tests over the same workers",
+    )
+
+
+def judge_scan_ranks(log: DeepSpeedLog, subject: str, ranks: int) -> Finding:
+    """Did all planned ranks take part?"""
+    return Finding(
+        check="ranks",
+        subject=subject,
+        verdict=verdict_for(log.devices == ranks),
+        expected=f"{ranks} devices",
+        actual=f"{log.devices} devices",
+        next_step="" if log.devices == ranks else "look at the hostfile and the slots",
+    )
+
+
+def judge_names(log: DeepSpeedLog, subject: str, workers: int) -> Finding:
+    """Did the launcher find every worker by its name?"""
+    found = len(set(log.resolved))
+    return Finding(
+        check="dns",
+        subject=subject,
+        verdict=verdict_for(found == workers),
+        expected=f"{workers} names of the hostfile resolve",
+        actual=f"{found}: {', '.join(log.resolved) or 'none'}",
+        next_step="" if found == workers else "look at the job's headless Service and at CoreDNS",
+    )
+
+
+def judge_hosts(log: MpiLog, subject: str, hosts: Sequence[str]) -> Finding:
+    """Did every host answer exactly once?"""
+    seen = Counter(name.partition(".")[0] for name in log.hosts)
+    missing = [name for name in hosts if not seen[name]]
+    twice = [name for name, count in sorted(seen.items()) if count > 1]
+    strange = sorted(set(seen) - set(hosts))
+    parts = [
+        f"{', '.join(names)} {what}"
+        for names, what in (
+            (missing, "did not answer"),
+            (twice, "answered more than once"),
+            (strange, "is not in the plan"),
+        )
+        if names
+    ]
+    return Finding(
+        check="hosts",
+        subject=subject,
+        verdict=verdict_for(not parts),
+        expected=f"one answer from each of {', '.join(hosts)}",
+        actual="; ".join(parts) or f"all {len(hosts)} answered once",
+        next_step="look at the keys and at known_hosts of the containers" if parts else "",
+    )
+
+
+def judge_gpus(log: MpiLog, subject: str, gpus: int) -> Finding:
+    """Did nvidia-smi list every GPU of every host?"""
+    return Finding(
+        check="gpus",
+        subject=subject,
+        verdict=verdict_for(log.gpus == gpus),
+        expected=f"{gpus} GPUs",
+        actual=f"{log.gpus} GPUs",
+        next_step=""
+        if log.gpus == gpus
+        else "look at nvidia-smi on each host, then in its container",
+    )

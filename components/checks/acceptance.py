@@ -1,0 +1,200 @@
+"""Rules on what acceptance asks for, and on the jobs that prove it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from components.checks.rule import Finding, at
+from components.model.cluster import ClusterSpec
+from components.model.jobs import ARENA_RESOURCE
+
+_CASE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,18}[a-z0-9])?")
+"""A part of a Job's name, beside those of two hosts and the number of the run."""
+_PAIR: Final = 2
+_SHARED_MODE: Final = "ReadWriteMany"
+
+
+def check_perftest_case(spec: ClusterSpec) -> Iterator[Finding]:
+    """Perftest takes the options of a case together, and the case can be run.
+
+    The tool prints the CPU's share in duration mode only, and refuses that mode with all sizes. The
+    test runs in pods on a rail: it needs Kubernetes, a rail, and two workers.
+    """
+    path = ("acceptance", "perftest")
+    names = Counter(case.name for case in spec.acceptance.perftest)
+    for index, case in enumerate(spec.acceptance.perftest):
+        place = (*path, index)
+        if case.cpu_util and case.duration_s is None:
+            yield Finding(
+                f"perftest {case.name} asks for the CPU's share without duration_s.",
+                (at((*place, "cpu_util"), case.cpu_util),),
+                "add duration_s: 10, or remove cpu_util.",
+            )
+        if case.all_sizes and case.duration_s is not None:
+            yield Finding(
+                f"perftest {case.name} asks for all sizes and for a duration.",
+                (at((*place, "all_sizes")), at((*place, "duration_s"), case.duration_s)),
+                "remove one of the two; make two cases of it.",
+            )
+        if names[case.name] > 1 or not _CASE.fullmatch(case.name):
+            yield Finding(
+                f'"{case.name}" names no Job of its own.',
+                (at((*place, "name"), case.name),),
+                "use small letters, digits and hyphens, 20 at most, and each name once.",
+            )
+    if spec.acceptance.perftest and not _has_pods_on_rails(spec):
+        yield Finding(
+            "perftest cases run between pods of two workers on a rail, and this site has none.",
+            (at(path),),
+            "remove acceptance.perftest; every rail has its own test anyway.",
+        )
+
+
+def _has_pods_on_rails(spec: ClusterSpec) -> bool:
+    return spec.kubernetes is not None and bool(spec.rails) and len(spec.workers) >= _PAIR
+
+
+def check_deepspeed_scan(spec: ClusterSpec) -> Iterator[Finding]:
+    """DeepSpeed's scan is run by DeepSpeed's workers, which the MPI operator starts."""
+    scan, sample = spec.acceptance.deepspeed_scan, spec.jobs.deepspeed
+    if scan is not None and sample is None:
+        yield Finding(
+            "acceptance asks for DeepSpeed's scan, and jobs.deepspeed is absent.",
+            (at(("acceptance", "deepspeed_scan")),),
+            "add jobs.deepspeed with an image and workers, or remove deepspeed_scan.",
+        )
+    if sample is not None and (spec.kubernetes is None or not spec.jobs.mpi_operator):
+        reason = "there is no Kubernetes" if spec.kubernetes is None else "the MPI operator is off"
+        yield Finding(
+            f"DeepSpeed's jobs are MPIJobs, and {reason}.",
+            (at(("jobs", "deepspeed")),),
+            "remove jobs.deepspeed, or give the site Kubernetes and the MPI operator.",
+        )
+
+
+def check_deepspeed_workers(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each of DeepSpeed's workers fits on a node of its own; else they stay Pending for ever."""
+    sample = spec.jobs.deepspeed
+    if sample is None or not spec.workers:
+        return
+    count, gpus = len(spec.workers), min(host.gpus for host in spec.workers)
+    if sample.workers > count:
+        yield Finding(
+            f"DeepSpeed wants {sample.workers} workers, one on a node, and there are {count}.",
+            (at(("jobs", "deepspeed", "workers"), sample.workers),),
+            f"set workers to {count} or less.",
+        )
+    if sample.gpus > gpus:
+        yield Finding(
+            f"DeepSpeed wants {sample.gpus} GPUs a worker, and a node has {gpus}.",
+            (at(("jobs", "deepspeed", "gpus"), sample.gpus),),
+            f"set gpus to {gpus} or less.",
+        )
+
+
+def check_shared_claim(spec: ClusterSpec) -> Iterator[Finding]:
+    """Workers on several nodes share a volume that several nodes can mount.
+
+    A claim that is `ReadWriteOnce` is mounted on one node, and a folder of a node (`hostPath`) is
+    another folder on the next one: checkpoints of half of the workers would be lost.
+    """
+    sample = spec.jobs.deepspeed
+    if sample is None or sample.workers < _PAIR:
+        return
+    path = ("jobs", "deepspeed")
+    if sample.access_mode != _SHARED_MODE:
+        yield Finding(
+            f"{sample.workers} workers on as many nodes share the claim {sample.claim}, which is "
+            f"{sample.access_mode}.",
+            (at((*path, "access_mode"), sample.access_mode), at((*path, "workers"))),
+            f"set access_mode to {_SHARED_MODE}.",
+        )
+    if sample.nfs_server is None:
+        yield Finding(
+            f"{sample.workers} workers on as many nodes share {sample.path}, which is a folder of "
+            "each node without nfs_server.",
+            (at((*path, "path"), sample.path), at((*path, "workers"))),
+            "set nfs_server to the server that exports it.",
+        )
+
+
+def check_arena_resource(spec: ClusterSpec) -> Iterator[Finding]:
+    """With `rdma_shared`, the resource that Arena's `--rdma` requests is published.
+
+    Arena asks for `rdma/hca` whatever the plugin publishes; under another name alone its workers
+    stay Pending. Both names may select the same cards.
+    """
+    network = spec.pod_network
+    if spec.jobs.deepspeed is None or network.mode != "rdma_shared":
+        return
+    names = [device.resource for device in network.shared_devices]
+    if ARENA_RESOURCE not in names:
+        listed = ", ".join(f"{network.resource_prefix}/{name}" for name in names) or "nothing"
+        yield Finding(
+            f"DeepSpeed's workers request {network.resource_prefix}/{ARENA_RESOURCE}, as Arena "
+            f"does, and the plugin publishes {listed}.",
+            (at(("pod_network", "shared_devices")), at(("jobs", "deepspeed"))),
+            f"add a shared device with resource: {ARENA_RESOURCE} and the same selectors.",
+        )
+
+
+def check_nccl_floor(spec: ClusterSpec) -> Iterator[Finding]:
+    """A floor in GB/s means the same algorithm, and the warning is not below it.
+
+    With two workers NCCL takes a tree, whose bus bandwidth is above what the adapters carry: a
+    floor made of the line rate would pass with an adapter missing. A ring shows what they carry.
+    """
+    floor, algo = spec.acceptance.nccl_floor, spec.acceptance.nccl_algo
+    path = ("acceptance", "nccl_floor")
+    if floor is None:
+        return
+    if floor.warn_gbyte_s is not None and floor.warn_gbyte_s < floor.min_gbyte_s:
+        yield Finding(
+            f"a warning below {floor.warn_gbyte_s:g} GB/s is never given: below "
+            f"{floor.min_gbyte_s:g} the verdict is failed.",
+            (at((*path, "warn_gbyte_s"), floor.warn_gbyte_s), at((*path, "min_gbyte_s"))),
+            "make warn_gbyte_s the larger of the two.",
+        )
+    if "all_reduce" in spec.acceptance.collectives and _is_tree(spec):
+        shown = "NCCL chooses" if algo is None else f"nccl_algo is {algo}"
+        yield Finding(
+            f"{shown}, and with two workers a tree's number says nothing of the line rate.",
+            (at(("acceptance", "nccl_algo"), algo), at(path)),
+            "set nccl_algo to RING.",
+        )
+
+
+def _is_tree(spec: ClusterSpec) -> bool:
+    return spec.acceptance.nccl_algo != "RING" and len(spec.workers) == _PAIR
+
+
+def check_gid_index(spec: ClusterSpec) -> Iterator[Finding]:
+    """On InfiniBand no GID index is set: it makes NCCL route packets that need no routing.
+
+    A cloud's training job is reported to be ten times slower with index 3, which is RoCE's.
+    """
+    index = spec.jobs.gid_index
+    if index is not None and spec.rdma.transport == "infiniband":
+        yield Finding(
+            f"NCCL would use GID {index} on InfiniBand, where addresses in one subnet need none.",
+            (at(("jobs", "gid_index"), index), at(("rdma", "transport"), spec.rdma.transport)),
+            "remove gid_index.",
+        )
+
+
+def check_topology_hint(spec: ClusterSpec) -> Iterator[Finding]:
+    """A topology file is for virtual machines; on bare metal NCCL reads the PCIe tree itself.
+
+    A file that differs from the machine makes NCCL take the wrong card for a GPU.
+    """
+    file = spec.jobs.topology_file
+    if file is not None and spec.cloud is None and not spec.hypervisors:
+        yield Finding(
+            "NCCL is given a topology file on bare metal, where it sees the PCIe tree itself.",
+            (at(("jobs", "topology_file", "host_path"), file.host_path),),
+            "remove topology_file, unless the machine hides its switches.",
+            "warning",
+        )

@@ -1,0 +1,364 @@
+"""Rules on cloud instances: what can be known before the cloud is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final
+from urllib.parse import urlsplit
+
+from components.checks.problem import Place, SpecPath
+from components.checks.rule import Finding, at
+from components.model.cloud import CrusoeProvision, InstancePool
+from components.model.cluster import ClusterSpec
+from components.model.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
+from components.model.instances import crusoe_of, instance_names
+from components.model.wording import did_you_mean
+
+_INSTANCES: Final = ("environment", "instances")
+_LOCATION: Final = re.compile(r"[a-z]{2}-[a-z]+[0-9]+-[a-z]")
+_IMAGE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*(:[A-Za-z0-9][A-Za-z0-9._-]*)?")
+_RESERVED: Final = 6
+"""Addresses of a subnet that nobody gets: the first five and the broadcast address (vendor)."""
+_ANYWHERE: Final = IPv4Network("0.0.0.0/0")
+
+
+def _pools(spec: ClusterSpec) -> Iterator[tuple[InstancePool, SpecPath]]:
+    if (provision := crusoe_of(spec)) is not None:
+        for p, pool in enumerate(provision.pools):
+            yield pool, (*_INSTANCES, "pools", p)
+
+
+def _infiniband(spec: ClusterSpec) -> Iterator[tuple[InstancePool, InstanceType, SpecPath]]:
+    for pool, path in _pools(spec):
+        kind = find_type(pool.type)
+        if kind is not None and kind.hcas:
+            yield pool, kind, path
+
+
+def check_instance_type(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each pool has an instance type that this release knows.
+
+    GPUs, HCAs and the topology file follow from it. Whether the location has it is asked before
+    anything is made.
+    """
+    for pool, path in _pools(spec):
+        if find_type(pool.type) is None:
+            yield Finding(
+                f"{pool.type} of pool {pool.name} is no known instance type."
+                f"{did_you_mean(pool.type, list(GPU_TYPES))}",
+                (at((*path, "type"), pool.type),),
+                f"use one of {', '.join(GPU_TYPES)}, or a CPU type such as c1a.8x.",
+            )
+
+
+def check_instance_image(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each pool's image is of the family of its type, as `<name>:<tag>`.
+
+    The image brings the GPU driver, and that of another generation does not start the GPUs. A tag
+    `latest` is resolved once, and what it meant is kept: a newer image replaces no node.
+    """
+    for pool, path in _pools(spec):
+        kind = find_type(pool.type)
+        if not _IMAGE.fullmatch(pool.image):
+            yield Finding(
+                f'"{pool.image}" of pool {pool.name} is no image name.',
+                (at((*path, "image"), pool.image),),
+                "write <name>:<tag>, for example ubuntu22.04:latest.",
+            )
+        elif kind is not None and not fits_image(kind, pool.image):
+            wanted = (
+                "ubuntu22.04:latest"
+                if kind.image_suffix is None
+                else f"ubuntu22.04-nvidia-sxm-docker{kind.image_suffix}:latest"
+            )
+            yield Finding(
+                f"the image {pool.image} of pool {pool.name} is not made for {pool.type}.",
+                (at((*path, "image"), pool.image), at((*path, "type"), pool.type)),
+                f"use {wanted}, or a newer one of that family.",
+            )
+
+
+def check_cloud_location(spec: ClusterSpec) -> Iterator[Finding]:
+    """The location has the form of one; network, IB partition and instances share it."""
+    provision = crusoe_of(spec)
+    if provision is not None and not _LOCATION.fullmatch(provision.location):
+        yield Finding(
+            f'"{provision.location}" is no location.',
+            (at((*_INSTANCES, "location"), provision.location),),
+            "write it as the cloud's console does, for example us-east1-a.",
+        )
+
+
+def check_cloud_endpoint(spec: ClusterSpec) -> Iterator[Finding]:
+    """The cloud's API is reached over https; plain http only where it is on this machine.
+
+    Requests are signed and not secret: over http anybody on the way could read and repeat them.
+    """
+    provision = crusoe_of(spec)
+    if provision is None:
+        return
+    parts = urlsplit(provision.endpoint)
+    if parts.hostname and parts.scheme == "https":
+        return
+    if not (parts.scheme == "http" and parts.hostname and _is_loopback(parts.hostname)):
+        yield Finding(
+            f"the API at {provision.endpoint} would not be reached over https.",
+            (at((*_INSTANCES, "endpoint"), provision.endpoint),),
+            "leave endpoint out: the default is https://api.cloud.crusoe.ai/v1.",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return IPv4Address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_ib_partition(spec: ClusterSpec) -> Iterator[Finding]:
+    """Types on InfiniBand have an IB partition, all of one type; other types have none.
+
+    A partition belongs to one IB network, and an IB network is for one type.
+    """
+    provision = crusoe_of(spec)
+    if provision is None:
+        return
+    pools = list(_infiniband(spec))
+    where = at((*_INSTANCES, "ib_partition"), provision.ib_partition)
+    if pools and provision.ib_partition is None:
+        yield Finding(
+            f"{pools[0][0].type} of pool {pools[0][0].name} is on InfiniBand, and there is no "
+            "partition for it.",
+            (where, at((*pools[0][2], "type"), pools[0][0].type)),
+            f"set ib_partition to a name, for example {spec.name}.",
+        )
+    unknown = any(find_type(pool.type) is None for pool in provision.pools)
+    if not pools and not unknown and provision.ib_partition is not None:
+        yield Finding(
+            f"no pool is on InfiniBand, so nothing would be in the partition "
+            f"{provision.ib_partition}.",
+            (where,),
+            "give the workers a type with -ib in its name.",
+        )
+    for pool, _, path in pools[1:]:
+        if pool.type != pools[0][0].type:
+            yield Finding(
+                f"the pools {pools[0][0].name} and {pool.name} have different types on InfiniBand, "
+                "and one partition cannot hold both.",
+                (at((*pools[0][2], "type"), pools[0][0].type), at((*path, "type"), pool.type)),
+                "use one type, or a site for each.",
+            )
+
+
+def check_allowed_networks(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each door to the cloud is open to networks that are named, never to everybody.
+
+    An API server or SSH that the whole internet reaches is attacked within minutes.
+    """
+    cloud = spec.cloud
+    if cloud is None:
+        return
+    doors = (
+        ("api_allowed", cloud.api_allowed, "the Kubernetes API"),
+        ("ssh_allowed", cloud.ssh_allowed, "SSH"),
+    )
+    for key, networks, what in doors:
+        path: SpecPath = ("environment", key)
+        if not networks:
+            yield Finding(
+                f"nobody may reach {what}, also not the machine that installs the cluster.",
+                (at(path),),
+                f"write the networks of {key}, for example [203.0.113.0/24].",
+            )
+        for n, network in enumerate(networks):
+            if network == _ANYWHERE:
+                yield Finding(
+                    f"{what} would be open to everybody.",
+                    (at((*path, n), network),),
+                    f"write the networks from which {what} is used, for example 203.0.113.0/24.",
+                )
+
+
+def check_cloud_network(spec: ClusterSpec) -> Iterator[Finding]:
+    """The subnet lies in the network, has room, and overlaps neither pods nor services.
+
+    The vendor's example takes 10.0.0.0/8, in which K3s' own networks lie: nodes would then look
+    for pods among the instances.
+    """
+    provision = crusoe_of(spec)
+    if provision is None:
+        return
+    vpc, subnet = provision.vpc_cidr, provision.subnet_cidr
+    where = at((*_INSTANCES, "subnet_cidr"), subnet)
+    if not subnet.subnet_of(vpc):
+        yield Finding(
+            f"the subnet {subnet} is not in the network {vpc}.",
+            (where, at((*_INSTANCES, "vpc_cidr"), vpc)),
+            "choose a part of the network.",
+        )
+    needed = sum(pool.count for pool in provision.pools)
+    free = max(subnet.num_addresses - _RESERVED, 0)
+    if free < needed:
+        yield Finding(
+            f"the subnet {subnet} has {free} addresses for {needed} instances.",
+            (where,),
+            "choose a larger one; the cloud keeps six addresses for itself.",
+        )
+    yield from _cluster_overlaps(spec, provision)
+
+
+def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Iterator[Finding]:
+    if spec.kubernetes is None:
+        return
+    for key, words in (("pod_cidr", "pod"), ("service_cidr", "service")):
+        network: IPv4Network = getattr(spec.kubernetes, key)
+        if network.overlaps(provision.vpc_cidr):
+            yield Finding(
+                f"the cloud's network {provision.vpc_cidr} overlaps the {words} network {network}.",
+                (
+                    at((*_INSTANCES, "vpc_cidr"), provision.vpc_cidr),
+                    at(("kubernetes", key), network),
+                ),
+                "choose networks that have no address in common.",
+            )
+
+
+def check_cloud_balancer(spec: ClusterSpec) -> Iterator[Finding]:
+    """Several control-plane instances have one balancer before them.
+
+    Clouds do not let an address move between instances, so that a lost server would take the
+    cluster's address with it.
+    """
+    if spec.cloud is None or spec.k3s is None:
+        return
+    balancers = [(h, host) for h, host in enumerate(spec.hosts) if host.role == "balancer"]
+    if len(spec.servers) > 1 and not balancers:
+        yield Finding(
+            f"{len(spec.servers)} control-plane instances have no balancer before them.",
+            (at(("hosts",)),),
+            "add one instance with the role balancer.",
+        )
+    for h, host in balancers[1:]:
+        yield Finding(
+            f"{balancers[0][1].name} and {host.name} are both balancers, and the cluster has one "
+            "address.",
+            (at(("hosts", balancers[0][0], "role")), at(("hosts", h, "role"))),
+            "keep one; nodes that have joined do without it.",
+        )
+
+
+def check_cloud_hosts(spec: ClusterSpec) -> Iterator[Finding]:
+    """A cloud has no switches or rails of ours, and its hosts are either listed or made.
+
+    `bring_your_own` lists them under `hosts`; made instances come from the pools alone.
+    """
+    cloud, provision = spec.cloud, crusoe_of(spec)
+    if cloud is None:
+        return
+    for key, things in (("switches", spec.switches), ("rails", spec.rails)):
+        if things:
+            yield Finding(
+                f"the cloud owns the fabric, and {key} are given.",
+                (at((key,)), at(("environment", "kind"), cloud.kind)),
+                f"remove {key}.",
+            )
+    if provision is None and not spec.hosts:
+        yield Finding(
+            "the instances are brought by you, and none is listed.",
+            (at(("hosts",)), at((*_INSTANCES, "kind"), cloud.instances.kind)),
+            "list them under hosts, with their addresses and host keys.",
+        )
+    if provision is None:
+        return
+    made = {name for pool in provision.pools for name in instance_names(pool)}
+    for h, host in enumerate(spec.hosts):
+        if host.name not in made:
+            yield Finding(
+                f"{host.name} is listed beside pools, and what pools make is not listed.",
+                (at(("hosts", h, "name"), host.name), at((*_INSTANCES, "pools"))),
+                "remove hosts, or use instances: {kind: bring_your_own} and list all.",
+            )
+
+
+def check_fabric_transport(spec: ClusterSpec) -> Iterator[Finding]:
+    """A cloud with InfiniBand has the transport infiniband, and no other site has it.
+
+    Priorities, DSCP and GID index mean nothing on InfiniBand; on Ethernet RoCE needs them.
+    """
+    transport = spec.rdma.transport
+    if (spec.cloud is not None) == (transport == "infiniband"):
+        return
+    wanted = "infiniband" if spec.cloud else "roce"
+    yield Finding(
+        f"the environment is {spec.environment.kind}, and the transport is {transport}.",
+        (at(("rdma", "transport"), transport), at(("environment", "kind"), spec.environment.kind)),
+        f"set rdma: {{transport: {wanted}}}.",
+    )
+
+
+def _workers(spec: ClusterSpec) -> Iterator[tuple[str, int, Place]]:
+    """Name, HCAs and place of each pool of workers, or of each listed worker."""
+    if crusoe_of(spec) is None:
+        for h, host in enumerate(spec.hosts):
+            if host.role == "worker":
+                yield host.name, host.hcas, at(("hosts", h, "hcas"), host.hcas)
+    for pool, path in _pools(spec):
+        kind = find_type(pool.type)
+        if pool.role == "worker" and kind is not None:
+            yield pool.type, kind.hcas, at((*path, "type"), pool.type)
+
+
+def check_cloud_hcas(spec: ClusterSpec) -> Iterator[Finding]:
+    """Every worker of a cloud has as many HCAs as `fabric` says, at its rate.
+
+    A job asks for that many on each worker; where there are fewer, its pod is never placed.
+    """
+    cloud = spec.cloud
+    if cloud is None:
+        return
+    path: SpecPath = ("environment", "fabric")
+    for name, hcas, place in _workers(spec):
+        if hcas != cloud.fabric.hcas:
+            yield Finding(
+                f"{name} has {hcas} HCAs, and the fabric has {cloud.fabric.hcas} on each worker.",
+                (place, at((*path, "hcas"), cloud.fabric.hcas)),
+                "correct the number that is wrong; an instance type has its own.",
+            )
+    for pool, kind, place in _infiniband(spec):
+        if kind.rate_gbit_s != cloud.fabric.rate_gbit_s:
+            yield Finding(
+                f"{pool.type} has HCAs of {kind.rate_gbit_s} Gbit/s, and the fabric is said to "
+                f"have {cloud.fabric.rate_gbit_s}.",
+                (
+                    at((*place, "type"), pool.type),
+                    at((*path, "rate_gbit_s"), cloud.fabric.rate_gbit_s),
+                ),
+                f"set rate_gbit_s to {kind.rate_gbit_s}.",
+            )
+    if cloud.fabric.expected_hcas and len(cloud.fabric.expected_hcas) != cloud.fabric.hcas:
+        yield Finding(
+            f"{len(cloud.fabric.expected_hcas)} HCAs are named, {cloud.fabric.hcas} are counted.",
+            (at((*path, "expected_hcas")), at((*path, "hcas"), cloud.fabric.hcas)),
+            "name all of them, or none: they are found by link, state and rate.",
+        )
+
+
+def check_topology_file(spec: ClusterSpec) -> Iterator[Finding]:
+    """Jobs on made instances get NCCL's topology file of their type.
+
+    The hypervisor hides the PCIe tree, and without the file NCCL has been seen to hang there.
+    """
+    given = spec.jobs.topology_file
+    for pool, kind, path in _infiniband(spec):
+        if given is None or given.host_path != kind.topology_file:
+            shown = given.host_path if given else None
+            yield Finding(
+                f"{pool.type} of pool {pool.name} has its topology file at {kind.topology_file}, "
+                f"and jobs get {shown or 'none'}.",
+                (at(("jobs", "topology_file", "host_path"), shown), at((*path, "type"), pool.type)),
+                "set jobs.topology_file.host_path to that path; instances that were made on the "
+                "older hypervisor have a file that ends in -qemu.xml.",
+                "error" if given is None else "warning",
+            )

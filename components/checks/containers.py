@@ -1,0 +1,134 @@
+"""Rules on the payload without Kubernetes: containers on the hosts, and their image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.model.cluster import ClusterSpec
+from components.model.containers import DOCKER_HUB, registry_of
+
+_CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
+"""Public registries: each takes a push only from who is logged in."""
+
+
+def check_payload_choice(spec: ClusterSpec) -> Iterator[Finding]:
+    """A site has either `kubernetes` or `containers`.
+
+    Both would hand the same GPUs and cards to two schedulers that do not know of each other; with
+    neither there is nothing that could run a job.
+    """
+    if spec.kubernetes is not None and spec.containers is not None:
+        yield Finding(
+            "the site has both kubernetes and containers, and each would take all GPUs.",
+            (at(("kubernetes",)), at(("containers",))),
+            "keep one of them.",
+        )
+    if spec.kubernetes is None and spec.containers is None:
+        yield Finding(
+            "the site has neither kubernetes nor containers, so nothing could run a job.",
+            (at(()),),
+            "add one: kubernetes for a cluster, containers for MPI over SSH.",
+        )
+
+
+def check_container_hosts(spec: ClusterSpec) -> Iterator[Finding]:
+    """Containers run under Docker, and their cards have addresses.
+
+    They are in the host's own network: RoCE v2 needs an IPv4 address on the card itself, which in a
+    cluster the pod's attachment would bring.
+    """
+    if spec.containers is None:
+        return
+    if not spec.host_defaults.docker:
+        yield Finding(
+            "containers run under Docker, and host_defaults.docker is false.",
+            (at(("host_defaults", "docker"), spec.host_defaults.docker), at(("containers",))),
+            "set host_defaults.docker to true: it installs Docker and NVIDIA's toolkit.",
+        )
+    for h, host in enumerate(spec.hosts):
+        for n, nic in enumerate(host.nics):
+            if host.role == "worker" and nic.address is None:
+                yield Finding(
+                    f"{host.name}'s card on {nic.rail} has no address, and a container in the "
+                    "host's network has no other.",
+                    (at(("hosts", h, "nics", n)),),
+                    f"give it a free address of {nic.rail}'s subnet.",
+                )
+
+
+def check_container_image(spec: ClusterSpec) -> Iterator[Finding]:
+    """The containers' image, and the one it is built from, have a tag or digest, and not `latest`.
+
+    Without one every host might run another image, and nobody could say which.
+    """
+    containers = spec.containers
+    if containers is None:
+        return
+    images: list[tuple[str, SpecPath]] = [(containers.image, ("containers", "image"))]
+    if containers.build is not None:
+        images.append((containers.build.base, ("containers", "build", "base")))
+        if "@" in containers.image:
+            yield Finding(
+                "the image is built here, and its digest is known only after that.",
+                (at(("containers", "image"), containers.image), at(("containers", "build"))),
+                "name the image by a tag; hosts recognise the build by its label.",
+            )
+    for image, path in images:
+        tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
+        if "@" not in image and tag in {"", "latest"}:
+            yield Finding(
+                f"the image {image} is not pinned.",
+                (at(path, image),),
+                "add a tag other than latest, or a digest @sha256:….",
+            )
+
+
+def check_image_download(spec: ClusterSpec) -> Iterator[Finding]:
+    """The RDMA libraries that the image's build downloads have a version and a checksum.
+
+    The guide takes them over plain HTTP and installs whatever came.
+    """
+    build = spec.containers.build if spec.containers else None
+    if build is None or (build.mofed_version is None) == (build.mofed_sha256 is None):
+        return
+    path = ("containers", "build")
+    if build.mofed_sha256 is None:
+        yield Finding(
+            f"the archive of MLNX_OFED {build.mofed_version} has no checksum.",
+            (at((*path, "mofed_version"), build.mofed_version),),
+            "add mofed_sha256, or leave both out: the image then takes rdma-core of its own "
+            "system, which is signed.",
+        )
+    else:
+        yield Finding(
+            "there is a checksum of an archive of MLNX_OFED, and no version.",
+            (at((*path, "mofed_sha256"), build.mofed_sha256),),
+            "add mofed_version.",
+        )
+
+
+def check_registry_login(spec: ClusterSpec) -> Iterator[Finding]:
+    """An image that is built and pushed to a public registry has a login for it."""
+    containers = spec.containers
+    if containers is None or containers.build is None or containers.login is not None:
+        return
+    registry = registry_of(containers.image)
+    if registry in _CLOSED:
+        yield Finding(
+            f"the image is pushed to {registry}, which takes nothing without a login.",
+            (at(("containers", "image"), containers.image),),
+            "add containers.login: {user: …, password: {secret: registry_password}}.",
+        )
+
+
+def check_payload_benchmark(spec: ClusterSpec) -> Iterator[Finding]:
+    """ResNet-50 is run only in `containers`: the jobs of a cluster have no TensorFlow 1."""
+    if spec.acceptance.resnet50 is not None and spec.containers is None:
+        yield Finding(
+            "acceptance runs ResNet-50, and there are no containers to run it in.",
+            (at(("acceptance", "resnet50")),),
+            "remove it; the NCCL collectives prove the same path on a cluster.",
+        )

@@ -1,0 +1,91 @@
+"""Rules on what hosts without VFs need: addresses on the cards, Docker, ATS in virtual machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv4Address
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.checks.topology import PlacedNic, list_nics
+from components.model.cluster import ClusterSpec
+
+
+def check_pf_address(spec: ClusterSpec) -> Iterator[Finding]:
+    """A card's own address is a free one of its rail's subnet.
+
+    The prefix length comes from the subnet; with an address of another one, the neighbours on the
+    rail would be reached through a router that is not there.
+    """
+    seen: dict[str, SpecPath] = {}
+    for nic in list_nics(spec):
+        if nic.nic.address is None:
+            continue
+        path = (*nic.path, "address")
+        other = seen.setdefault(nic.nic.address, path)
+        if other != path:
+            yield Finding(
+                f"two cards have the address {nic.nic.address}.",
+                (at(path, nic.nic.address), at(other, nic.nic.address)),
+                "give each card an address of its own.",
+            )
+        yield from _outside(spec, nic, path)
+
+
+def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Iterator[Finding]:
+    rail = spec.rail(nic.nic.rail)
+    if rail is None or nic.nic.address is None:
+        return  # a rail that does not exist is `nic-rail`'s problem
+    try:
+        address = IPv4Address(nic.nic.address)
+    except AddressValueError:
+        address = None
+    ends = (rail.subnet.network_address, rail.subnet.broadcast_address)
+    if address is None or address not in rail.subnet or address in ends:
+        yield Finding(
+            f"{nic.nic.address} of {nic.host.name} {nic.nic.netdev} is no address of a machine in "
+            f"{rail.name}'s subnet {rail.subnet}.",
+            (at(path, nic.nic.address),),
+            f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length.",
+        )
+
+
+def check_guest_ats(spec: ClusterSpec) -> Iterator[Finding]:
+    """ATS is set in the cards of virtual machines, and only there.
+
+    A guest's GPU and card reach each other through the hypervisor's address translation: without
+    ATS every message takes the way over the processor. On bare metal there is no such translation.
+    """
+    ats = spec.host_defaults.ats
+    place = at(("host_defaults", "ats"), ats)
+    if ats and not spec.hypervisors:
+        yield Finding(
+            "ATS is for virtual machines on ESXi, and this site has no hypervisors.",
+            (place,),
+            "remove host_defaults.ats, or describe the hypervisors with environment kind esxi.",
+        )
+    if not ats and spec.hypervisors:
+        yield Finding(
+            "the hosts are virtual machines, and ATS of their cards is off.",
+            (place,),
+            "set host_defaults.ats to true, unless you measure without GPUDirect on purpose.",
+            "warning",
+        )
+
+
+def check_docker_runtime(spec: ClusterSpec) -> Iterator[Finding]:
+    """Docker is asked for where something runs in it.
+
+    K3s has its own containerd: a Docker beside it would hold images and GPUs of containers that
+    Kubernetes does not know of.
+    """
+    k3s = spec.k3s
+    if spec.host_defaults.docker and k3s is not None and k3s.container_runtime == "containerd":
+        yield Finding(
+            "Docker is asked for on the hosts, and K3s runs its pods in containerd.",
+            (
+                at(("host_defaults", "docker"), spec.host_defaults.docker),
+                at(("kubernetes", "container_runtime"), k3s.container_runtime),
+            ),
+            "remove host_defaults.docker, or set kubernetes.container_runtime to docker.",
+        )

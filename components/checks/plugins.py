@@ -1,0 +1,357 @@
+"""Rules on device plugins and operators, which make GPUs and RDMA cards resources."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv4Address
+from typing import Final
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.checks.topology import PlacedNic, list_nics, list_ports
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
+from components.model.operators import ChartSource
+from components.model.pod_network import SHARED_PLUGIN
+from components.operators.versions import (
+    GPU_DEVICE_PLUGIN,
+    NETWORK_OPERATOR,
+    KubernetesRange,
+    find_line,
+    parse_k3s,
+    show_version,
+)
+from components.pod_network.attachment import hca_count, takes_nic
+
+_UNMAINTAINED: Final = re.compile(r"registry[.-][a-z0-9.-]*aliyuncs\.com/acs/rdma-device-plugin\b")
+_PINNED: Final = re.compile(r".+(:v?[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.-]*|@sha256:[0-9a-f]{64})")
+_RESOURCE: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?")
+"""The name part of a Kubernetes resource."""
+
+
+def _worker_nics(spec: ClusterSpec, rail: Rail | None = None) -> Iterator[PlacedNic]:
+    for nic in list_nics(spec):
+        if nic.host.role == "worker" and (rail is None or nic.nic.rail == rail.name):
+            yield nic
+
+
+def check_shared_plugin_image(spec: ClusterSpec) -> Iterator[Finding]:
+    """The shared device plugin is the maintained one, at an exact version.
+
+    The image `acs/rdma-device-plugin` of Aliyun's registries is years old and its source was never
+    published, so that nobody can mend it.
+    """
+    image = spec.pod_network.shared_plugin
+    place = at(("pod_network", "shared_plugin"), image)
+    if _UNMAINTAINED.search(image):
+        yield Finding(
+            f"{image} is an old image whose source is not published: it cannot be maintained.",
+            (place,),
+            f"use {SHARED_PLUGIN}, whose source is open.",
+        )
+    elif not _PINNED.fullmatch(image):
+        yield Finding(
+            f"the image {image} has no exact version.",
+            (place,),
+            f"write a release or a digest, for example {SHARED_PLUGIN}.",
+        )
+
+
+def check_shared_devices(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each resource of the shared plugin has a name of its own and takes a card on every worker.
+
+    The plugin refuses an entry without selectors. A resource that no card belongs to is never
+    published, and a pod that asks for it waits for ever.
+    """
+    network = spec.pod_network
+    if network.mode != "rdma_shared":
+        return
+    path: SpecPath = ("pod_network", "shared_devices")
+    if not network.shared_devices:
+        yield Finding(
+            "the shared plugin publishes nothing: shared_devices is empty.",
+            (at(path),),
+            "add for example {resource: hca_shared_devices_a, hca_max: 500, vendors: [15b3]}.",
+        )
+    yield from _resource_names(spec, path)
+    for d, device in enumerate(network.shared_devices):
+        if not (device.vendors or device.device_ids or device.interfaces):
+            yield Finding(
+                f"{device.resource} has no selector, and the plugin does not start with it.",
+                (at((*path, d, "resource"), device.resource),),
+                "add vendors, device_ids or interfaces.",
+            )
+            continue
+        without = [
+            host.name
+            for host in spec.workers
+            if not any(takes_nic(device, nic) for nic in host.nics)
+        ]
+        if without:
+            yield Finding(
+                f"{device.resource} takes no card of {', '.join(without)}, so a pod that asks for "
+                "it is never placed there.",
+                (at((*path, d, "resource"), device.resource),),
+                "correct its selectors: `cat /sys/class/infiniband/*/device/device` on a worker "
+                "shows the device ids.",
+            )
+
+
+def _resource_names(spec: ClusterSpec, path: SpecPath) -> Iterator[Finding]:
+    devices = spec.pod_network.shared_devices
+    counts = Counter(device.resource for device in devices)
+    for d, device in enumerate(devices):
+        place = at((*path, d, "resource"), device.resource)
+        if not _RESOURCE.fullmatch(device.resource):
+            yield Finding(
+                f'"{device.resource}" is no name for an extended resource.',
+                (place,),
+                "use at most 63 letters, digits, dots, hyphens and underscores, without prefix.",
+            )
+        if counts[device.resource] > 1:
+            yield Finding(
+                f"the resource {device.resource} is there {counts[device.resource]} times.",
+                (place,),
+                "give each entry a name of its own.",
+            )
+
+
+def check_rail_resource(spec: ClusterSpec) -> Iterator[Finding]:
+    """With `rdma_shared`, the resource of a rail is one that the plugin publishes for its cards.
+
+    Jobs ask for the resources of the rails. One unit gives a pod all cards of the entry, so
+    several rails may share one.
+    """
+    network = spec.pod_network
+    if network.mode != "rdma_shared" or not network.shared_devices:
+        return
+    devices = {device.resource: device for device in network.shared_devices}
+    for r, rail in enumerate(spec.rails):
+        place = at(("rails", r, "resource"), rail.resource)
+        device = devices.get(rail.resource)
+        if device is None:
+            yield Finding(
+                f"jobs on {rail.name} ask for {network.resource_prefix}/{rail.resource}, which "
+                "the shared plugin does not publish.",
+                (place, at(("pod_network", "shared_devices"))),
+                f"write one of {', '.join(devices)}, or publish {rail.resource}.",
+            )
+            continue
+        for nic in _worker_nics(spec, rail):
+            if not takes_nic(device, nic.nic):
+                yield Finding(
+                    f"{rail.resource} does not take {nic.nic.netdev} of {nic.host.name}, the card "
+                    f"of {rail.name}.",
+                    (place, at((*nic.path, "model"), nic.nic.model)),
+                    "correct the selectors of the resource, or give the rail another one.",
+                )
+
+
+def check_macvlan_master(spec: ClusterSpec) -> Iterator[Finding]:
+    """With macvlan, the cards of one rail have the same network device name on all workers.
+
+    An attachment names the device on which it makes the pod's interface, for all nodes alike.
+    """
+    network = spec.pod_network
+    if network.mode != "rdma_shared" or network.host_network:
+        return
+    for rail in spec.rails:
+        nics = list(_worker_nics(spec, rail))
+        other = next((nic for nic in nics if nic.nic.netdev != nics[0].nic.netdev), None)
+        if other is not None:
+            first = nics[0]
+            yield Finding(
+                f"the card of {rail.name} is {first.nic.netdev} on {first.host.name} and "
+                f"{other.nic.netdev} on {other.host.name}: a macvlan attachment names one device.",
+                (
+                    at((*first.path, "netdev"), first.nic.netdev),
+                    at((*other.path, "netdev"), other.nic.netdev),
+                ),
+                "give them one name (systemd .link files by PCI path), or set host_network.",
+            )
+
+
+def check_untagged_port(spec: ClusterSpec) -> Iterator[Finding]:
+    """Where pods share the host's cards, the switch ports of the rails are access ports.
+
+    Neither a macvlan interface nor the card itself tags its frames; a trunk port would put them
+    into another VLAN than the rail's.
+    """
+    if spec.pod_network.mode != "rdma_shared":
+        return
+    for port in list_ports(spec):
+        if port.port.mode == "trunk":
+            yield Finding(
+                f"port {port.name} of {port.switch.name} is a trunk, and pods that share the cards "
+                f"of {port.rail} send untagged frames.",
+                (
+                    at((*port.path, "mode"), port.port.mode),
+                    at(("pod_network", "mode"), spec.pod_network.mode),
+                ),
+                f'write {{to: {port.port.to}, mode: access}} for port "{port.name}".',
+            )
+
+
+def check_host_network(spec: ClusterSpec) -> Iterator[Finding]:
+    """Jobs in the host's network need `rdma_shared`, and an address on each card of a rail.
+
+    RoCE takes its GID from the card's address; a pod with an interface of its own has one there.
+    """
+    network = spec.pod_network
+    if not network.host_network:
+        return
+    place = at(("pod_network", "host_network"), network.host_network)
+    if network.mode != "rdma_shared":
+        yield Finding(
+            f"host_network belongs to mode rdma_shared, and the mode is {network.mode}.",
+            (place, at(("pod_network", "mode"), network.mode)),
+            "remove host_network, or choose rdma_shared.",
+        )
+        return
+    for rail in spec.rails:
+        for nic in _worker_nics(spec, rail):
+            if not _is_on(rail, nic.nic.address):
+                has = f"{nic.nic.address}, not of" if nic.nic.address else "no address of"
+                yield Finding(
+                    f"{nic.host.name} {nic.nic.netdev} has {has} {rail.subnet}, and jobs in the "
+                    f"host's network use it on {rail.name}.",
+                    (at((*nic.path, "netdev"), nic.nic.netdev), place),
+                    f"give the card an address of {rail.subnet}, or remove host_network.",
+                )
+
+
+def _is_on(rail: Rail, address: str | None) -> bool:
+    try:
+        return address is not None and IPv4Address(address) in rail.subnet
+    except AddressValueError:
+        return False
+
+
+def check_host_device(spec: ClusterSpec) -> Iterator[Finding]:
+    """`host_device` counts whole InfiniBand HCAs, and the network operator publishes them.
+
+    Its policy selects InfiniBand cards only. With another mode the operator would publish nothing
+    and stand beside the plugins that Railyard installs.
+    """
+    mode, operator = spec.pod_network.mode, spec.operators.network
+    place = at(("pod_network", "mode"), mode)
+    if mode == "host_device" and operator is None:
+        yield Finding(
+            "the mode is host_device, and there is no network operator to publish the HCAs.",
+            (place, at(("operators",))),
+            "add operators.network with its chart; examples/crusoe-k3s/site.yaml shows one.",
+        )
+    if mode == "host_device" and spec.rdma.transport != "infiniband":
+        yield Finding(
+            f"the mode is host_device, and the transport is {spec.rdma.transport}.",
+            (place, at(("rdma", "transport"), spec.rdma.transport)),
+            "set rdma.transport to infiniband, or choose sriov or rdma_shared.",
+        )
+    if mode == "host_device" and spec.workers and not hca_count(spec):
+        yield Finding(
+            "the mode is host_device, and the workers have no HCA.",
+            (place, at(("hosts",))),
+            "set hcas of each worker to the number of its InfiniBand adapters.",
+        )
+    if mode != "host_device" and operator is not None:
+        yield Finding(
+            f"the network operator publishes HCAs for mode host_device, and the mode is {mode}.",
+            (at(("operators", "network", "chart", "version"), operator.chart.version), place),
+            "remove operators.network, or choose host_device.",
+        )
+
+
+def check_gpu_publisher(spec: ClusterSpec) -> Iterator[Finding]:
+    """The GPU operator or the device plugin publishes the GPUs, not both.
+
+    The operator runs a device plugin of its own. Two of them register the same resource, and the
+    later one takes it from the other.
+    """
+    operators = spec.operators
+    if operators.gpu is not None and operators.gpu_device_plugin is not None:
+        path: SpecPath = ("operators", "gpu_device_plugin", "chart", "chart")
+        yield Finding(
+            "the GPU operator brings a device plugin, and gpu_device_plugin is a second one.",
+            (
+                at(("operators", "gpu", "chart", "chart"), operators.gpu.chart.chart),
+                at(path, operators.gpu_device_plugin.chart.chart),
+            ),
+            "remove one of them.",
+        )
+
+
+def check_driver_owner(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each driver has one owner: the host (or its image), or an operator's container.
+
+    A driver container unloads the host's modules and loads its own. A cloud's GPU image brings
+    both drivers.
+    """
+    operators, driver = spec.operators, spec.host_defaults.driver
+    network, gpu = operators.network, operators.gpu
+    by_operator = network is not None and network.driver == "operator"
+    if network is not None and by_operator and driver.kind != "inbox":
+        yield Finding(
+            f"the hosts get the RDMA driver {driver.kind}, and the network operator would load "
+            "another one.",
+            (
+                at(("operators", "network", "driver"), network.driver),
+                at(("host_defaults", "driver", "kind"), driver.kind),
+            ),
+            "set operators.network.driver to host, or host_defaults.driver.kind to inbox.",
+        )
+    owners = {"network": network.driver if network else "", "gpu": gpu.driver if gpu else ""}
+    for key, owner in owners.items():
+        if spec.cloud is not None and owner == "operator":
+            yield Finding(
+                f"the cloud's image brings the driver, and the {key} operator would load another.",
+                (at(("operators", key, "driver"), owner),),
+                f"set operators.{key}.driver to host.",
+            )
+
+
+def check_plugin_version(spec: ClusterSpec) -> Iterator[Finding]:
+    """The network operator and the GPU device plugin are of a line that is known with Kubernetes.
+
+    The ranges, and who states them, are in components/operators/versions.py. A line that is not
+    there, or a newer Kubernetes than it states, is a warning: nobody has said that it fails.
+    """
+    operators = spec.operators
+    if operators.network is not None:
+        chart, path = operators.network.chart, ("operators", "network", "chart", "version")
+        yield from _known_with(spec, "network operator", chart, path, NETWORK_OPERATOR)
+    if operators.gpu_device_plugin is not None:
+        chart = operators.gpu_device_plugin.chart
+        path = ("operators", "gpu_device_plugin", "chart", "version")
+        yield from _known_with(spec, "GPU device plugin", chart, path, GPU_DEVICE_PLUGIN)
+
+
+def _known_with(
+    spec: ClusterSpec,
+    what: str,
+    chart: ChartSource,
+    path: SpecPath,
+    catalogue: tuple[KubernetesRange, ...],
+) -> Iterator[Finding]:
+    k3s = parse_k3s(spec.kubernetes.version) if spec.kubernetes else None
+    if spec.kubernetes is None or k3s is None:
+        return
+    line, minor = find_line(chart.version, catalogue), k3s[:2]
+    where = (at(path, chart.version), at(("kubernetes", "version"), spec.kubernetes.version))
+    known = ", ".join(show_version(entry.line) for entry in catalogue)
+    if line is None:
+        yield Finding(
+            f"nothing is known of the {what} {chart.version} with any Kubernetes.",
+            where,
+            f"use a release of {known}, or read its documentation first.",
+            "warning",
+        )
+    elif not line.holds(minor):
+        yield Finding(
+            f"the {what} {chart.version} is stated for Kubernetes {line.describe()}, and this is "
+            f"{show_version(minor)}.",
+            where,
+            f"use another line ({known}) or Kubernetes. Source: {line.source}.",
+            "error" if minor < line.lowest else "warning",
+        )

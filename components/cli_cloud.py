@@ -1,0 +1,123 @@
+"""`railyard cloud …`: what the cloud steps of an update call, and the export for other stacks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final
+
+import typer
+import yaml
+
+from components.cloud import ensure, preflight, ready
+from components.cloud.crusoe_api import Patience
+from components.cloud.request import (
+    ImageRequest,
+    ObjectRequest,
+    PreflightRequest,
+    Printed,
+    ReadyRequest,
+    only_one,
+    open_api,
+    parse_request,
+    previous_of,
+    previous_of_text,
+    render_printed,
+    secrets_of,
+)
+
+app = typer.Typer(no_args_is_help=True, help="Inner commands of an update: one cloud object each.")
+_Verb = Callable[[str, Mapping[str, str], Patience | None], Printed]
+
+
+def _ensure(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
+    request = parse_request(ObjectRequest, text)
+    api = open_api(request.api, secrets_of(environ), patience)
+    with only_one(request.api, request.kind, request.name):
+        return ensure.ensure(api, request, previous_of(environ))
+
+
+def _remove(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
+    request = parse_request(ObjectRequest, text)
+    api = open_api(request.api, secrets_of(environ), patience)
+    with only_one(request.api, request.kind, request.name):
+        return ensure.remove(api, request, previous_of(environ))
+
+
+def _await(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
+    request = parse_request(ReadyRequest, text)
+    api = open_api(request.api, secrets_of(environ), patience)
+    return ready.await_instance(api, request, previous_of(environ))
+
+
+def _image(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
+    request = parse_request(ImageRequest, text)
+    return preflight.resolve_image(open_api(request.api, secrets_of(environ), patience), request)
+
+
+def _preflight(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
+    request = parse_request(PreflightRequest, text)
+    api = open_api(request.api, secrets_of(environ), patience)
+    return preflight.preflight(api, request, previous_of(environ))
+
+
+def _claim(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
+    del patience
+    return preflight.claim(parse_request(PreflightRequest, text), previous_of(environ))
+
+
+def _sweep(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
+    request = parse_request(PreflightRequest, text)
+    api = open_api(request.api, secrets_of(environ), patience)
+    return preflight.sweep(api, request, previous_of(environ))
+
+
+VERBS: Final[dict[str, _Verb]] = {
+    "preflight": _preflight,
+    "claim": _claim,
+    "image": _image,
+    "ensure": _ensure,
+    "await": _await,
+    "remove": _remove,
+    "sweep": _sweep,
+}
+
+
+def run_verb(
+    verb: str, text: str, environ: Mapping[str, str], patience: Patience | None = None
+) -> str:
+    """Do one verb for the request on stdin, and return what the step prints.
+
+    Raises:
+        CloudError: The API refused or failed.
+        DeviceError: The cloud answered, and what was asked for cannot be had.
+        UsageError: stdin is no request, or a secret is missing.
+    """
+    return render_printed(VERBS[verb](text, environ, patience))
+
+
+def _command(name: str) -> Callable[[], None]:
+    def call() -> None:
+        typer.echo(run_verb(name, sys.stdin.read(), os.environ), nl=False)
+
+    call.__doc__ = f"Run `{name}` for the request on standard input."
+    return call
+
+
+for _name in VERBS:
+    app.command(_name)(_command(_name))
+
+
+@app.command()
+def export(stack: Annotated[str, typer.Argument(help="name of the stack")]) -> None:
+    """Print the site with its made instances as hosts: a `bring_your_own` site file."""
+    # Only here: the inner commands run once an object, and start in half the time without these.
+    from components.cli_stack import load_stack  # noqa: PLC0415 - see above
+    from components.cloud.export import export_bring_your_own  # noqa: PLC0415 - see above
+
+    loaded = load_stack(stack)
+    recorded = {host.name: loaded.applied.step(f"{host.name}-await") for host in loaded.spec.hosts}
+    facts = {name: previous_of_text(step.stdout) for name, step in recorded.items() if step}
+    document = export_bring_your_own(loaded.spec, facts)
+    typer.echo(yaml.safe_dump(document, sort_keys=False, width=100), nl=False)

@@ -1,0 +1,73 @@
+"""The cloud's objects as Pulumi resources: one local command each, in the order of the plan."""
+
+from __future__ import annotations
+
+import pulumi
+
+from components.cloud.calls import CloudCall, list_calls
+from components.cloud.plan import CloudPlan
+from components.handoffs import InstancesReady, gate
+from components.remote.component import LocalCall, Remote, env_name, local_call
+from components.remote.placeholder import fill, instances_in, parse_facts
+
+
+class Instances(pulumi.ComponentResource):
+    """Make network, firewall, IB partition and instances, and wait until they answer.
+
+    Args:
+        name: Name of the component; steps are named after their object.
+        plan: From `plan_cloud`, with the generations of what was found gone.
+        remote: Secrets and repair notes of this run.
+        opts: Resource options of the component.
+    """
+
+    ready: InstancesReady
+
+    def __init__(
+        self,
+        name: str,
+        plan: CloudPlan,
+        remote: Remote,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("railyard:cloud:Instances", name, {"instances": len(plan.instances)}, opts)
+        self._printed: dict[str, pulumi.Output[str]] = {}
+        self._steps: dict[str, pulumi.Resource] = {}
+        keys = (plan.api.access_key, plan.api.secret_key)
+        self._environment = {env_name(key): remote.secrets.require_secret(key) for key in keys}
+        for call in list_calls(plan, remote.notes):
+            self._call(call)
+        waits = [each.step for each in plan.instances]
+        self.ready = InstancesReady(
+            gate(name, self, [self._steps[step] for step in waits]),
+            facts={each.name: self._printed[each.step] for each in plan.instances},
+            machines={each.name: self._steps[each.create] for each in plan.instances},
+        )
+        self.register_outputs({})
+
+    def _call(self, call: CloudCall) -> None:
+        command = local_call(
+            LocalCall(
+                call.step,
+                f"cloud {call.verb}",
+                self._filled(call.stdin),
+                self._environment,
+                delete=f"cloud {call.delete}" if call.delete else None,
+                previous_output=True,
+                triggers=[self._filled(text) for text in call.triggers],
+            ),
+            pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[self._steps[step] for step in call.needs],
+                delete_before_replace=True,
+            ),
+        )
+        self._steps[call.step], self._printed[call.step] = command, command.stdout
+
+    def _filled(self, text: str) -> pulumi.Input[str]:
+        """The text with what earlier steps printed in its holes."""
+        names = instances_in(text)
+        if not names:
+            return text
+        printed = pulumi.Output.all(*(self._printed[name] for name in names))
+        return printed.apply(lambda texts: fill(text, parse_facts(names, texts)))

@@ -1,0 +1,219 @@
+"""A thin client of Crusoe's REST API: signed requests, pages, and errors by their meaning.
+
+Paths and forms are those of the vendor's Swagger file (gateway v1). Only what changes nothing is
+asked again; what happened to a change whose answer was lost is for the caller to find out.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+import urllib3
+from pydantic import JsonValue
+from urllib3.exceptions import HTTPError
+
+from components.cloud.errors import AmbiguousError, CloudError, NotFoundError
+from components.cloud.signing import Query, authorization, canonical_query, sign, timestamp_now
+
+_NOT_FOUND: Final = 404
+_ASK_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
+_GOOD: Final = 2
+_FAILED: Final = 5
+"""The first digit of a status."""
+_FIRST_PAUSE_S: Final = 0.1
+_PAGE: Final = "100"
+"""Objects asked for at a time where the API has pages: instances only."""
+_QUOTA: Final = "the project's quota does not reach"
+_QUOTA_FIX: Final = (
+    "ask the vendor for more of it, or remove what else takes it; then run again: what was made "
+    "stays and is not made twice"
+)
+_MEANINGS: Final = {
+    401: "it does not accept the access key, or this machine's clock is wrong",
+    403: "the access key may not do this in this project",
+    429: "it answers too many requests of ours",
+}
+
+Document = Mapping[str, JsonValue]
+
+
+class Deadline:
+    """Looks at something until a time: often at first, for what is done at once."""
+
+    def __init__(self, seconds: float, poll_s: float) -> None:
+        """Start now.
+
+        Args:
+            seconds: From now to the deadline.
+            poll_s: Longest pause between two looks.
+        """
+        self._ends_at_s = time.monotonic() + seconds
+        self._poll_s = poll_s
+        self._pause_s = min(_FIRST_PAUSE_S, poll_s)
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is over."""
+        return time.monotonic() > self._ends_at_s
+
+    def pause(self) -> None:
+        """Wait until the next look; each pause is twice as long as the one before."""
+        Event().wait(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, self._poll_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for what, in seconds."""
+
+    request_s: float = 30.0
+    """For one answer."""
+    poll_s: float = 2.0
+    """Between two looks at something that takes a while; the vendor's own tools take 2."""
+    reads: int = 4
+    """Times that a read is tried."""
+    settle_s: float = 30.0
+    """For something to appear in a list after an answer was lost."""
+    operation_s: float = 180.0
+    """For a network object to be made, or any object to be deleted."""
+    boot_s: float = 600.0
+    """For an instance to run and answer SSH: the vendor's article says up to 7 minutes."""
+
+    def until(self, seconds: float) -> Deadline:
+        """A deadline that many seconds from now, with looks in between."""
+        return Deadline(seconds, self.poll_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the API is, for which project, and with which key."""
+
+    endpoint: str
+    project: str
+    access_key: str
+    secret_key: str
+
+
+class CrusoeApi:
+    """Signed requests to one project."""
+
+    def __init__(self, access: Access, patience: Patience | None = None) -> None:
+        self.patience = patience or Patience()
+        self._access = access
+        self._base = urlsplit(access.endpoint.rstrip("/"))
+        self._pool = urllib3.PoolManager(
+            retries=False, timeout=urllib3.Timeout(total=self.patience.request_s)
+        )
+
+    def below_project(self, path: str) -> str:
+        """The path of something of this project."""
+        return f"/projects/{self._access.project}/{path}"
+
+    def get(self, path: str, query: Query = ()) -> Document:
+        """Read; tried again while the API fails or does not answer.
+
+        Raises:
+            NotFoundError: 404.
+            CloudError: Any other refusal, or no answer.
+        """
+        again = self.patience.until(self.patience.operation_s)
+        for _ in range(self.patience.reads - 1):
+            try:
+                return self._send("GET", path, query, None)
+            except AmbiguousError:
+                again.pause()
+        return self._send("GET", path, query, None)
+
+    def list_items(self, path: str, query: Query = (), key: str = "items") -> Iterator[Document]:
+        """Read a list to its last page.
+
+        Raises:
+            CloudError: The API refused, failed, or answered something that is no list.
+        """
+        token = ""
+        while True:
+            pages = [("limit", _PAGE)] if path.endswith("/instances") else []
+            pages += [("next_token", token)] if token else []
+            answer = self.get(path, [*query, *pages])
+            items = answer.get(key, [])
+            if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+                raise CloudError(f"{self._where('GET', path)}: the answer holds no list `{key}`")
+            yield from cast("list[Document]", items)
+            token = str(answer.get("next_page_token") or "")
+            if not token:
+                return
+
+    def change(self, method: str, path: str, body: Document | None = None) -> Document:
+        """Ask for a change, once.
+
+        Raises:
+            AmbiguousError: The answer was lost, or the API failed: look what became of it.
+            NotFoundError: 404.
+            CloudError: The API refused; nothing was changed.
+        """
+        return self._send(method, path, (), body)
+
+    def _send(self, method: str, path: str, query: Query, body: Document | None) -> Document:
+        full = f"{self._base.path}{path}"
+        text = canonical_query(query)
+        url = f"{self._base.scheme}://{self._base.netloc}{full}{'?' if text else ''}{text}"
+        now = timestamp_now()
+        signature = sign(self._access.secret_key, method, full, query, now)
+        headers = {
+            "X-Crusoe-Timestamp": now,
+            "Authorization": authorization(self._access.access_key, signature),
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+        }
+        try:
+            answer = self._pool.request(
+                method,
+                url,
+                body=None if body is None else json.dumps(body).encode(),
+                headers=headers,
+                redirect=False,
+            )
+        except (HTTPError, OSError) as error:
+            raise AmbiguousError(f"{self._where(method, path)}: no answer: {error}") from error
+        return self._read(method, path, answer.status, answer.data)
+
+    def _read(self, method: str, path: str, status: int, data: bytes) -> Document:
+        where = self._where(method, path)
+        document = _parse(data)
+        if status // 100 == _GOOD and document is not None:
+            return document
+        said = f"{status} {_said(document, data)}"
+        if status == _NOT_FOUND:
+            raise NotFoundError(f"{where}: {said}", status)
+        if status in _ASK_AGAIN or status // 100 in {_GOOD, _FAILED}:
+            raise AmbiguousError(f"{where}: {said}", status)
+        meaning = _QUOTA if "quota_exceeded" in said else _MEANINGS.get(status, "")
+        text = f"{where}: {said}{': ' if meaning else ''}{meaning}. This request changed nothing."
+        raise CloudError(f"{text}\n  fix    {_QUOTA_FIX}" if meaning == _QUOTA else text, status)
+
+    def _where(self, method: str, path: str) -> str:
+        return f"the cloud's API ({method} {self._base.netloc}{self._base.path}{path})"
+
+
+def _parse(data: bytes) -> Document | None:
+    """The answer as a JSON object; nothing at all is an empty one."""
+    if not data.strip():
+        return {}
+    try:
+        value = cast("JsonValue", json.loads(data))
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _said(document: Document | None, data: bytes) -> str:
+    """What the API said of it; `{code, message}` in the vendor's form."""
+    if document is not None and "message" in document:
+        return " ".join(str(document.get(key, "")) for key in ("code", "message")).strip()
+    return data.decode(errors="replace").strip()[:200] or "without a word"

@@ -1,0 +1,256 @@
+"""`railyard cloud ensure` and `remove`: one object is there, or is gone.
+
+The API has no key that makes a POST safe to repeat. So the rule is: list by name, then POST once;
+when the answer is lost, list until the object shows, and never POST again in the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic import JsonValue
+
+from components.cloud.crusoe_api import CrusoeApi, Document
+from components.cloud.errors import AmbiguousError, CloudError, NotFoundError, OutOfStockError
+from components.cloud.kinds import KINDS, Item, Kind, differing, find, get_by_id
+from components.cloud.request import ObjectRequest, Printed
+from components.errors import DeviceError
+
+_IN_USE: Final = frozenset({400, 409})
+"""How the API refuses to delete what something else still uses."""
+OUT_OF_STOCK: Final = frozenset({"out_of_stock", "quota_exceeded"})
+"""Codes of a failed operation; the first is in the API's clients, the second is a guess."""
+
+
+def ensure(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed:
+    """Make an object where it is missing, adopt it where it is there, mend what can be mended.
+
+    Returns:
+        `id`, `name`, `did` (`made`, `adopted`, `mended`), and for an instance the `operation`
+        that makes it: an instance is not waited for.
+
+    Raises:
+        CloudError: The API refused or failed.
+        DeviceError: An object of that name is another one, or several have the name.
+        OutOfStockError: The cloud has none.
+    """
+    kind = KINDS[request.kind]
+    found = find(api, kind, request.name, previous.get("id", ""))
+    if found is None:
+        return _make(api, kind, request)
+    return _keep(api, kind, request, found, previous)
+
+
+def _keep(
+    api: CrusoeApi, kind: Kind, request: ObjectRequest, found: Item, previous: Printed
+) -> Printed:
+    differences = differing(kind, found, request.body)
+    fixed = [each for each in differences if each[0] in kind.fixed]
+    if fixed:
+        words = "; ".join(f"{key} is {there}, want {wanted}" for key, there, wanted in fixed)
+        raise DeviceError(
+            f"{kind.words} {request.name} ({found.id}) is there, and is another one: {words}. "
+            "Nothing was changed.\n"
+            "  fix    remove it in the cloud's console if it is nobody's, or use another name"
+        )
+    same = found.id == previous.get("id")
+    operation = previous.get("operation", "") if same else ""
+    if not differences or request.kind != "firewall-rule":
+        return _printed(request, found.id, "unchanged" if same else "adopted", operation)
+    mutable = {key: value for key, value in request.body.items() if key in _RULE_KEYS}
+    answer = api.change("PATCH", _one(api, kind, found.id), mutable)
+    _finish(api, kind, request, _operation(answer))
+    return _printed(request, found.id, "mended", operation)
+
+
+_RULE_KEYS: Final = frozenset({"sources", "destinations", "protocols", "destination_ports"})
+"""What a PATCH of a firewall rule takes (VPCFirewallRulesPatchRequest)."""
+
+
+def _make(api: CrusoeApi, kind: Kind, request: ObjectRequest) -> Printed:
+    body: Document = request.body
+    if request.kind == "ib-partition":
+        body = {**body, "ib_network_id": choose_ib_network(api, request)}
+    try:
+        answer = api.change("POST", api.below_project(kind.path), body)
+    except AmbiguousError as error:
+        return _printed(request, _settle(api, kind, request, error).id, "adopted", "")
+    operation = _operation(answer)
+    identity = _identity(kind, answer)
+    if not identity:
+        identity = _settle(api, kind, request, None).id
+    if request.kind != "instance":
+        _finish(api, kind, request, operation)
+        operation = ""
+    return _printed(request, identity, "made", operation)
+
+
+def _printed(request: ObjectRequest, identity: str, did: str, operation: str) -> Printed:
+    return {"id": identity, "name": request.name, "did": did, "operation": operation}
+
+
+def _settle(
+    api: CrusoeApi, kind: Kind, request: ObjectRequest, lost: AmbiguousError | None
+) -> Item:
+    """Find out what became of a POST whose answer was lost."""
+    deadline = api.patience.until(api.patience.settle_s)
+    while True:
+        try:
+            found = find(api, kind, request.name)
+        except AmbiguousError:
+            found = None
+        if found is not None:
+            return found
+        if deadline.passed:
+            raise CloudError(
+                f"{kind.words} {request.name}: the answer to its creation was lost ({lost}), and "
+                f"no list of the API shows it after {api.patience.settle_s:g} s.\n"
+                "  fix    run again: what was made after all is adopted by its name"
+            )
+        deadline.pause()
+
+
+def _finish(api: CrusoeApi, kind: Kind, request: ObjectRequest, operation: str) -> None:
+    """Wait for an operation of the network's objects; instances have `await`."""
+    deadline = api.patience.until(api.patience.operation_s)
+    while operation:
+        state, said = operation_state(api, kind, operation)
+        if state == "SUCCEEDED":
+            return
+        if state == "FAILED":
+            raise DeviceError(f"{kind.words} {request.name}: the cloud gave up: {said}")
+        if deadline.passed:
+            raise CloudError(
+                f"{kind.words} {request.name}: operation {operation} is still {state} after "
+                f"{api.patience.operation_s:g} s.\n  fix    run again: what is made is adopted"
+            )
+        deadline.pause()
+
+
+def operation_state(api: CrusoeApi, kind: Kind, operation: str) -> tuple[str, str]:
+    """The state of an operation, and what it says where it failed."""
+    answer = api.get(f"{api.below_project(kind.path)}/operations/{operation}")
+    result = answer.get("result")
+    words = ""
+    if isinstance(result, Mapping):
+        words = " ".join(str(result[key]) for key in ("code", "message") if result.get(key))
+    return str(answer.get("state", "")), words
+
+
+def give_up(name: str, said: str) -> DeviceError:
+    """The error for an instance whose making failed."""
+    if any(code in said for code in OUT_OF_STOCK):
+        return OutOfStockError(
+            f"instance {name}: the cloud has none to give: {said}.\n"
+            "  fix    run again later, choose another location, or ask the vendor for a "
+            "reservation: a quota is no capacity"
+        )
+    return DeviceError(f"instance {name}: the cloud gave up making it: {said or 'without a word'}")
+
+
+def _operation(answer: Document) -> str:
+    operation = answer.get("operation")
+    return str(operation.get("operation_id", "")) if isinstance(operation, dict) else ""
+
+
+def _identity(kind: Kind, answer: Document) -> str:
+    """The new object's id: in the object, or in the operation's metadata."""
+    inner = answer.get(kind.wrapper) if kind.wrapper else answer
+    if isinstance(inner, Mapping) and inner.get("id"):
+        return str(inner["id"])
+    operation = answer.get("operation")
+    metadata: JsonValue = operation.get("metadata") if isinstance(operation, dict) else None
+    return str(metadata.get("id", "")) if isinstance(metadata, dict) else ""
+
+
+def _one(api: CrusoeApi, kind: Kind, identity: str) -> str:
+    return f"{api.below_project(kind.path)}/{identity}"
+
+
+def choose_ib_network(api: CrusoeApi, request: ObjectRequest) -> str:
+    """The IB network with the most free slices of the type, in the location.
+
+    Raises:
+        DeviceError: No IB network there is for the type.
+    """
+    free = ib_capacity(api, request.api.location, request.slice_type)
+    if not free:
+        raise DeviceError(
+            f"{request.api.location} has no IB network for {request.slice_type}: the partition "
+            f"{request.name} cannot be made."
+        )
+    return max(free, key=lambda network: (free[network], network))
+
+
+def ib_capacity(api: CrusoeApi, location: str, slice_type: str) -> dict[str, int]:
+    """Free slices of a type by IB network, of the networks in one location."""
+    free: dict[str, int] = {}
+    for network in api.list_items(api.below_project("networking/ib-networks")):
+        capacities = network.get("capacities")
+        if network.get("location") != location or not isinstance(capacities, list):
+            continue
+        for entry in capacities:
+            if isinstance(entry, dict) and entry.get("slice_type") == slice_type:
+                free[str(network.get("id"))] = int(str(entry.get("quantity", 0)))
+    return free
+
+
+def remove(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed:
+    """Delete the object that this step made, and wait until it is gone.
+
+    Raises:
+        CloudError: The API refused or failed; the object is probably still there.
+    """
+    kind = KINDS[request.kind]
+    identity = previous.get("id", "")
+    if not identity:
+        found = find(api, kind, request.name)
+        if found is None or any(each[0] in kind.fixed for each in _known(kind, found, request)):
+            return {"name": request.name, "did": "absent"}
+        identity = found.id
+    return {"name": request.name, "did": delete(api, kind, request.name, identity)}
+
+
+def _known(kind: Kind, found: Item, request: ObjectRequest) -> tuple[tuple[str, str, str], ...]:
+    return differing(kind, found, request.body)
+
+
+def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:
+    """Delete by id until it is gone: `removed`, or `absent` where it was gone already.
+
+    A partition or network that something still uses is tried again until the deadline, because
+    the deletion of an instance takes its time.
+
+    Raises:
+        CloudError: The API refused or failed, or it is still there after the deadline.
+    """
+    deadline = api.patience.until(api.patience.operation_s)
+    why, operation, asked = "", "", False
+    while get_by_id(api, kind, identity) is not None:
+        if deadline.passed:
+            raise CloudError(
+                f"{kind.words} {name} ({identity}) is still there after "
+                f"{api.patience.operation_s:g} s{f': {why}' if why else ''}.\n"
+                "  fix    run again once nothing uses it"
+            )
+        if not operation:
+            operation, why = _ask_to_delete(api, kind, identity)
+            asked = True
+        else:
+            state, said = operation_state(api, kind, operation)
+            operation, why = ("", said) if state == "FAILED" else (operation, why)
+        deadline.pause()
+    return "removed" if asked else "absent"
+
+
+def _ask_to_delete(api: CrusoeApi, kind: Kind, identity: str) -> tuple[str, str]:
+    """Ask once: the operation, and why there is none."""
+    try:
+        return _operation(api.change("DELETE", _one(api, kind, identity))), ""
+    except (NotFoundError, AmbiguousError) as error:
+        return "", str(error)
+    except CloudError as error:
+        if error.status not in _IN_USE:
+            raise
+        return "", str(error)

@@ -1,0 +1,240 @@
+"""The kinds of objects in Crusoe Cloud: where each is listed, and its settings as flat texts.
+
+What is asked for (the body of a POST) and what is there (an item of a list) are read into the
+same flat form, so that one comparison serves adoption, repair and drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import JsonValue
+
+from components.cloud.crusoe_api import CrusoeApi, Document
+from components.cloud.errors import CloudError
+from components.errors import DeviceError
+
+ObjectKind = Literal["network", "subnet", "firewall-rule", "ib-partition", "instance"]
+RUNNING: Final = "STATE_RUNNING"
+STOPPED: Final = frozenset({"STATE_STOPPED", "STATE_SHUTOFF"})
+_GONE: Final = frozenset({400, 404})
+"""GET of one instance or partition documents no 404: with a list that lacks it, 400 says so too."""
+Settings = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One object that is there."""
+
+    id: str
+    name: str
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How one kind is reached and compared."""
+
+    words: str
+    """As reports name it."""
+    path: str
+    """Below the project."""
+    wrapper: str
+    """Key of the POST answer that holds the object; empty: the answer is the object."""
+    read: Callable[[Document], Settings]
+    """The settings of a POST body or of a listed object."""
+    fixed: frozenset[str]
+    """Settings that the API cannot change: another value is another object."""
+
+
+def _text(value: JsonValue | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _texts(value: JsonValue | None) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+def _documents(value: JsonValue | None) -> list[Document]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _join(values: Iterable[str]) -> str:
+    return ",".join(sorted({value for value in values if value}))
+
+
+def _network(body: Document) -> Settings:
+    return {"cidr": _text(body.get("cidr"))}
+
+
+def _subnet(body: Document) -> Settings:
+    return {
+        "cidr": _text(body.get("cidr")),
+        "location": _text(body.get("location")),
+        "network": _text(body.get("vpc_network_id")),
+    }
+
+
+def _ends(value: JsonValue | None) -> str:
+    """Sources or destinations: networks, or the ids of what they stand for."""
+    return _join(
+        _text(item.get("cidr")) or _text(item.get("resource_id")) for item in _documents(value)
+    )
+
+
+def _firewall_rule(body: Document) -> Settings:
+    return {
+        "action": _text(body.get("action")).lower(),
+        "direction": _text(body.get("direction")).lower(),
+        "network": _text(body.get("vpc_network_id")),
+        "sources": _ends(body.get("sources")),
+        "destinations": _ends(body.get("destinations")),
+        "protocols": _join(_texts(body.get("protocols"))),
+        "ports": _join(_texts(body.get("destination_ports"))),
+    }
+
+
+def _partition(body: Document) -> Settings:
+    """An IB network is chosen when the partition is made; it is no wish of the file."""
+    network = _text(body.get("ib_network_id"))
+    return {"network": network} if network else {}
+
+
+def _instance(body: Document) -> Settings:
+    """The settings of an instance; what only a made one has is left out where it is empty."""
+    adapters = _documents(body.get("host_channel_adapters"))
+    cards = _documents(body.get("network_interfaces"))
+    addresses = _documents(cards[0].get("ips")) if cards else []
+    first: Document = addresses[0] if addresses else {}
+    public, private = (_part(first, f"{side}_ipv4") for side in ("public", "private"))
+    made = {
+        "state": _text(body.get("state")),
+        "public_ip": _text(public.get("address")),
+        "private_ip": _text(private.get("address")),
+        "guids": ",".join(_text(item.get("guid")) for item in adapters if item.get("guid")),
+        "pod": _text(body.get("pod_id")),
+    }
+    return {
+        "type": _text(body.get("type")),
+        "location": _text(body.get("location")),
+        "subnet": _text(cards[0].get("subnet")) if cards else "",
+        "partition": _join(
+            _text(item.get("transport_partition_id")) or _text(item.get("ib_partition_id"))
+            for item in adapters
+        ),
+        "address_type": _text(public.get("type")),
+    } | {key: value for key, value in made.items() if value}
+
+
+def _part(body: Document, key: str) -> Document:
+    value = body.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+KINDS: Final[Mapping[ObjectKind, Kind]] = {
+    "network": Kind(
+        "VPC network", "networking/vpc-networks", "network", _network, frozenset({"cidr"})
+    ),
+    "subnet": Kind(
+        "subnet",
+        "networking/vpc-subnets",
+        "subnet",
+        _subnet,
+        frozenset({"cidr", "location", "network"}),
+    ),
+    "firewall-rule": Kind(
+        "firewall rule",
+        "networking/vpc-firewall-rules",
+        "",
+        _firewall_rule,
+        frozenset({"action", "direction", "network"}),
+    ),
+    "ib-partition": Kind(
+        "IB partition", "networking/ib-partitions", "", _partition, frozenset[str]()
+    ),
+    "instance": Kind(
+        "instance",
+        "compute/vms/instances",
+        "",
+        _instance,
+        frozenset({"type", "location", "subnet", "partition"}),
+    ),
+}
+
+
+def parse_item(kind: Kind, document: Document) -> Item:
+    """Read one object of an answer.
+
+    Raises:
+        CloudError: It has no id or no name.
+    """
+    identity, name = _text(document.get("id")), _text(document.get("name"))
+    if not identity or not name:
+        raise CloudError(f"the cloud's API lists a {kind.words} without an id or a name")
+    return Item(identity, name, kind.read(document))
+
+
+def list_kind(api: CrusoeApi, kind: Kind, name: str = "") -> tuple[Item, ...]:
+    """All objects of a kind, or those of one name.
+
+    Raises:
+        CloudError: The list could not be read.
+    """
+    query = [("names", name)] if name and kind.path.endswith("/instances") else []
+    found = (parse_item(kind, each) for each in api.list_items(_path(api, kind), query))
+    return tuple(item for item in found if name in ("", item.name))
+
+
+def find(api: CrusoeApi, kind: Kind, name: str, known_id: str = "") -> Item | None:
+    """The object of that id, else the one of that name, else None: nothing is there.
+
+    None needs two answers where the id is known: a list without it, and "not found" for the id.
+
+    Raises:
+        CloudError: The API refused or failed, which says nothing about the object.
+        DeviceError: Several objects have the name, and none of them is known to be ours.
+    """
+    items = list_kind(api, kind, name)
+    own = next((item for item in items if item.id == known_id), None)
+    if own is not None:
+        return own
+    if known_id and (still := get_by_id(api, kind, known_id)) is not None:
+        return still
+    if len(items) > 1:
+        ids = ", ".join(item.id for item in items)
+        raise DeviceError(
+            f"there are {len(items)} {kind.words}s named {name} ({ids}), and which is ours is not "
+            "known. Nothing was changed.\n"
+            "  fix    remove the ones that are not wanted in the cloud's console, then run again"
+        )
+    return items[0] if items else None
+
+
+def get_by_id(api: CrusoeApi, kind: Kind, identity: str) -> Item | None:
+    """The object of that id, or None where a list lacks it too.
+
+    Raises:
+        CloudError: The API refused or failed.
+    """
+    try:
+        return parse_item(kind, api.get(f"{_path(api, kind)}/{identity}"))
+    except CloudError as error:
+        if error.status not in _GONE:
+            raise
+    listed = (item for item in list_kind(api, kind) if item.id == identity)
+    return next(listed, None)
+
+
+def _path(api: CrusoeApi, kind: Kind) -> str:
+    return api.below_project(kind.path)
+
+
+def differing(kind: Kind, item: Item, body: Document) -> tuple[tuple[str, str, str], ...]:
+    """(setting, there, wanted) for each wanted setting that the object does not have."""
+    return tuple(
+        (key, item.settings.get(key, ""), value)
+        for key, value in sorted(kind.read(body).items())
+        if item.settings.get(key, "") != value
+    )

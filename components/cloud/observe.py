@@ -1,0 +1,248 @@
+"""What is in the cloud against what this stack made there: read-only, typed, never guessed.
+
+An object counts as gone only when a list that could be read lacks it and its id is unknown to the
+API. Whatever else the API answers is "not observed", and nothing follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from components.applied import Applied
+from components.cloud.crusoe_api import CrusoeApi, Patience
+from components.cloud.errors import CloudError
+from components.cloud.kinds import (
+    KINDS,
+    RUNNING,
+    STOPPED,
+    Item,
+    ObjectKind,
+    differing,
+    get_by_id,
+    list_kind,
+)
+from components.cloud.plan import CloudObject, CloudPlan
+from components.cloud.request import (
+    ObjectRequest,
+    ReadyRequest,
+    open_api,
+    parse_request,
+    previous_of_text,
+)
+from components.drift import DeviceDrift
+from components.errors import Bug
+from components.remote.difference import ABSENT, Difference
+from components.remote.placeholder import fill, instances_in, parse_facts
+
+OBSERVE_PATIENCE = Patience(request_s=10.0, poll_s=0.5, reads=3)
+"""A preview waits for it: a read that fails is tried three times within seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """It was made, and is there no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The API did not say: why, in words."""
+
+    reason: str
+
+
+CloudFacts = Mapping[str, Item | Gone | Unread]
+"""Step of an object to what was seen; objects that were never made have no entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudDrift:
+    """The drift of one object, or of one running instance."""
+
+    drift: DeviceDrift
+    generation: int | None = None
+    """What the object's generation has to be; None for a step that waits for an instance."""
+
+
+def observe_cloud(
+    plan: CloudPlan,
+    applied: Applied,
+    secrets: Mapping[str, str],
+    patience: Patience = OBSERVE_PATIENCE,
+) -> CloudFacts:
+    """Look at every object that this stack made: one list a kind.
+
+    Args:
+        plan: What is wanted; objects that were never applied are not looked for.
+        applied: What the state recorded: the ids.
+        secrets: Secret name to value.
+        patience: How long to wait for the API.
+
+    Raises:
+        UsageError: A secret of the API is missing.
+    """
+    api = open_api(plan.api, secrets, patience)
+    ids = {item.step: _recorded(applied, item.step).get("id", "") for item in plan.objects}
+    seen: dict[str, Item | Gone | Unread] = {}
+    for kind in KINDS:
+        asked = {item.step: ids[item.step] for item in plan.objects if item.kind == kind}
+        seen |= _look(api, kind, {step: known for step, known in asked.items() if known})
+    return seen
+
+
+def _look(
+    api: CrusoeApi, kind: ObjectKind, ids: Mapping[str, str]
+) -> dict[str, Item | Gone | Unread]:
+    if not ids:
+        return {}
+    try:
+        listed = {item.id: item for item in list_kind(api, KINDS[kind])}
+    except CloudError as error:
+        return {step: Unread(str(error)) for step in ids}
+    return {step: _one(api, kind, listed.get(known), known) for step, known in ids.items()}
+
+
+def _one(
+    api: CrusoeApi, kind: ObjectKind, listed: Item | None, identity: str
+) -> Item | Gone | Unread:
+    if listed is not None:
+        return listed
+    try:
+        return get_by_id(api, KINDS[kind], identity) or Gone()
+    except CloudError as error:
+        return Unread(str(error))
+
+
+def _recorded(applied: Applied, step: str) -> Mapping[str, str]:
+    """What a step printed when it last ran."""
+    recorded = applied.step(step)
+    return previous_of_text(recorded.stdout) if recorded else {}
+
+
+def cloud_drift(plan: CloudPlan, applied: Applied, facts: CloudFacts) -> tuple[CloudDrift, ...]:
+    """Compare what was seen with what was applied: one entry an object, one a running instance."""
+    objects = tuple(_drift_of_object(plan, item, applied, facts) for item in plan.objects)
+    running = tuple(
+        _drift_of_running(plan, name, step, applied, facts.get(create))
+        for name, step, create in ((each.name, each.step, each.create) for each in plan.instances)
+    )
+    return objects + running
+
+
+def _drift_of_object(
+    plan: CloudPlan, item: CloudObject, applied: Applied, facts: CloudFacts
+) -> CloudDrift:
+    device = f"{KINDS[item.kind].words} {item.name}"
+    recorded = applied.step(item.step)
+    if recorded is None or not recorded.stdin:
+        return CloudDrift(_never(device, item.step), generation=item.generation)
+    request = parse_request(ObjectRequest, recorded.stdin)
+    seen = facts.get(item.step)
+    gone = isinstance(seen, Gone)
+    found: tuple[Difference, ...] = ()
+    if gone:
+        found = (Difference(device, "presence", ABSENT, "present"),)
+    elif isinstance(seen, Item):
+        found = tuple(
+            Difference(device, key, there or ABSENT, wanted)
+            for key, there, wanted in differing(KINDS[item.kind], seen, request.body)
+        )
+    generation = request.generation + 1 if gone else request.generation
+    planned = plan.request(replace(item, generation=request.generation), request.repair)
+    edited = _filled(planned, applied) != recorded.stdin
+    drift = _drift(device, item.step, seen, found, edited=edited, note=request.repair)
+    return CloudDrift(drift, generation)
+
+
+def _drift_of_running(
+    plan: CloudPlan, name: str, step: str, applied: Applied, seen: Item | Gone | Unread | None
+) -> CloudDrift:
+    """An instance that is there may be stopped, or have another address than the one we know."""
+    device = f"running instance {name}"
+    recorded = applied.step(step)
+    if recorded is None or not recorded.stdin:
+        return CloudDrift(_never(device, step))
+    was = previous_of_text(recorded.stdout)
+    wanted = {"state": RUNNING} | {
+        key: was[key] for key in ("public_ip", "private_ip", "guids") if was.get(key)
+    }
+    found: tuple[Difference, ...] = ()
+    if isinstance(seen, Item):
+        found = tuple(
+            Difference(device, key, seen.settings.get(key, ABSENT), value)
+            for key, value in wanted.items()
+            if seen.settings.get(key, ABSENT) != value
+        )
+    request = parse_request(ReadyRequest, recorded.stdin)
+    planned = next(each for each in plan.instances if each.step == step)
+    text = _filled(plan.ready_request(planned, request.repair), applied)
+    edited = text != recorded.stdin
+    return CloudDrift(_drift(device, step, seen, found, edited=edited, note=request.repair))
+
+
+def _filled(text: str, applied: Applied) -> str:
+    """A request with the ids that are recorded; a hole that nobody can fill yet stays."""
+    names = instances_in(text)
+    recorded = [applied.step(name) for name in names]
+    if not all(step and step.stdout for step in recorded):
+        return text
+    try:
+        return fill(text, parse_facts(names, [step.stdout for step in recorded if step]))
+    except Bug:  # recorded by another release, without that fact
+        return text
+
+
+def _never(device: str, step: str) -> DeviceDrift:
+    return DeviceDrift(
+        device=device,
+        step=step,
+        observed=False,
+        unreachable=None,
+        stranger=False,
+        applied=False,
+        edited=True,
+        differences=(),
+        last_note="",
+    )
+
+
+def _drift(
+    device: str,
+    step: str,
+    seen: Item | Gone | Unread | None,
+    found: tuple[Difference, ...],
+    *,
+    edited: bool,
+    note: str,
+) -> DeviceDrift:
+    return DeviceDrift(
+        device=device,
+        step=step,
+        observed=isinstance(seen, Item | Gone),
+        unreachable=seen.reason if isinstance(seen, Unread) else None,
+        stranger=False,
+        applied=True,
+        edited=edited,
+        differences=found,
+        last_note=note,
+    )
+
+
+def silent_instances(plan: CloudPlan, facts: CloudFacts) -> frozenset[str]:
+    """The instances that were made and are gone or stopped: nobody can look at what is on them."""
+    return frozenset(each.name for each in plan.instances if _is_silent(facts.get(each.create)))
+
+
+def _is_silent(seen: Item | Gone | Unread | None) -> bool:
+    return isinstance(seen, Gone) or (
+        isinstance(seen, Item) and seen.settings.get("state") in STOPPED
+    )
+
+
+def with_generations(plan: CloudPlan, drifts: tuple[CloudDrift, ...]) -> CloudPlan:
+    """The plan that makes anew what is gone: the only reason to replace a living wish."""
+    wanted = {each.drift.step: each.generation for each in drifts if each.generation is not None}
+    objects = tuple(
+        replace(item, generation=wanted.get(item.step, item.generation)) for item in plan.objects
+    )
+    return replace(plan, objects=objects)

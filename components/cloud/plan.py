@@ -1,0 +1,360 @@
+"""What will be made in the cloud, in which order: plain values with holes for ids.
+
+Order: the preflight claims the names; images are resolved; then the network, its subnet, the
+firewall rules, the IB partition, the instances. A custom network of Crusoe starts without a single
+rule, so what is not listed here is closed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from pydantic import JsonValue
+
+from components.cloud.kinds import KINDS, ObjectKind
+from components.cloud.request import (
+    Claim,
+    CloudApi,
+    ImageRequest,
+    ObjectRequest,
+    PreflightRequest,
+    ReadyRequest,
+)
+from components.model.cloud import CrusoeProvision, InstancePool
+from components.model.cluster import ClusterSpec
+from components.model.environments import CloudIb
+from components.model.instance_types import InstanceType, find_type
+from components.model.instances import crusoe_of, instance_names
+from components.remote.placeholder import instances_in, placeholder
+
+_HCA_SLICES: Final = 8
+"""Slices of an IB network that one instance takes: the vendor's example counts 8 a VM."""
+_NODE_PORTS: Final = (
+    ("tcp", "6443", "api-inside"),
+    ("tcp", "2379-2380", "etcd"),
+    ("tcp", "10250", "kubelet"),
+    ("udp", "8472", "vxlan"),
+    ("tcp", "32768-60999", "mpi"),
+)
+"""What nodes ask of each other: K3s' requirements page; MPI and NCCL bootstrap use the kernel's
+ephemeral ports (ip_local_port_range)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudObject:
+    """One object and its step. Texts may have holes: ids of other steps."""
+
+    step: str
+    kind: ObjectKind
+    name: str
+    body: dict[str, JsonValue]
+    fixed: tuple[str, ...]
+    """What cannot be changed: another value makes another object (`triggers` of the step)."""
+    slice_type: str = ""
+    generation: int = 0
+
+    @property
+    def triggers(self) -> tuple[str, ...]:
+        """What replaces the object when it changes."""
+        return (*self.fixed, f"generation={self.generation}")
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePin:
+    """One step that resolves a tag once."""
+
+    step: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstancePlan:
+    """One instance: the step that waits for it, and what it must have."""
+
+    name: str
+    step: str
+    """The step that waits; its output is the instance's facts."""
+    create: str
+    """The step that makes it."""
+    request: ReadyRequest
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloudPlan:
+    """All that is made in the cloud."""
+
+    api: CloudApi
+    preflight: PreflightRequest
+    images: tuple[ImagePin, ...]
+    objects: tuple[CloudObject, ...]
+    """In an order in which they can be made."""
+    instances: tuple[InstancePlan, ...]
+
+    def request(self, item: CloudObject, note: str = "") -> str:
+        """The stdin of an object's step, with holes."""
+        request = ObjectRequest(
+            self.api, item.kind, item.name, item.body, item.slice_type, item.generation, note
+        )
+        return _render(request)
+
+    def ready_request(self, instance: InstancePlan, note: str = "") -> str:
+        """The stdin of the step that waits for an instance, with holes."""
+        return _render(replace(instance.request, repair=note))
+
+    def image_request(self, pin: ImagePin) -> str:
+        """The stdin of an image's step."""
+        return _render(ImageRequest(self.api, pin.image))
+
+    def preflight_request(self) -> str:
+        """The stdin of the preflight."""
+        return _render(self.preflight)
+
+    def claims_request(self, kinds: frozenset[ObjectKind]) -> str:
+        """The stdin of the step that sweeps the objects of some kinds."""
+        claims = tuple(claim for claim in self.preflight.claims if claim.kind in kinds)
+        return _render(PreflightRequest(self.api, claims))
+
+
+def _render(
+    request: ObjectRequest | ReadyRequest | ImageRequest | PreflightRequest,
+) -> str:
+    """Indented JSON, so that a preview shows the setting; without what is empty."""
+    document = {key: value for key, value in asdict(request).items() if value != ""}
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
+    """Plan what is made in the cloud, or None where nothing is."""
+    provision, cloud = crusoe_of(spec), spec.cloud
+    if provision is None or cloud is None:
+        return None
+    api = CloudApi(
+        provision.endpoint,
+        provision.project,
+        provision.location,
+        provision.access_key.secret,
+        provision.secret_key.secret,
+    )
+    pins = {pool.image: f"{pool.name}-image" for pool in reversed(provision.pools)}
+    network = _network(spec.name, provision)
+    partition = _partition(provision)
+    instances = [
+        _instance(provision, pool, name, spec.name, pins[pool.image])
+        for pool in provision.pools
+        for name in instance_names(pool)
+    ]
+    rules = _firewall(spec, provision, cloud)
+    objects = (*network, *partition, *instances, *rules)
+    return CloudPlan(
+        api=api,
+        preflight=_preflight(api, provision, objects),
+        images=tuple(ImagePin(step, image) for image, step in sorted(pins.items())),
+        objects=objects,
+        instances=tuple(
+            _ready(api, provision, pool, name, pins[pool.image])
+            for pool in provision.pools
+            for name in instance_names(pool)
+        ),
+    )
+
+
+def _network(site: str, provision: CrusoeProvision) -> tuple[CloudObject, CloudObject]:
+    network = placeholder(f"{site}-network", "id")
+    vpc, subnet = str(provision.vpc_cidr), str(provision.subnet_cidr)
+    return (
+        CloudObject(
+            step=f"{site}-network",
+            kind="network",
+            name=site,
+            body={"name": site, "cidr": vpc},
+            fixed=(f"cidr={vpc}",),
+        ),
+        CloudObject(
+            step=f"{site}-subnet",
+            kind="subnet",
+            name=site,
+            body={
+                "name": site,
+                "cidr": subnet,
+                "location": provision.location,
+                "vpc_network_id": network,
+                "nat_gateway_enabled": False,
+            },
+            fixed=(f"cidr={subnet}", f"location={provision.location}", f"network={network}"),
+        ),
+    )
+
+
+def _is_infiniband(pool: InstancePool) -> bool:
+    return _type_of(pool).hcas > 0
+
+
+def _type_of(pool: InstancePool) -> InstanceType:
+    return find_type(pool.type) or InstanceType(pool.type)
+
+
+def _ib_type(provision: CrusoeProvision) -> str:
+    return next((pool.type for pool in provision.pools if _is_infiniband(pool)), "")
+
+
+def _partition(provision: CrusoeProvision) -> tuple[CloudObject, ...]:
+    name = provision.ib_partition
+    if name is None:
+        return ()
+    kind = _ib_type(provision)
+    return (
+        CloudObject(
+            step=f"{name}-partition",
+            kind="ib-partition",
+            name=name,
+            body={"name": name},
+            fixed=(f"location={provision.location}", f"type={kind}"),
+            slice_type=kind,
+        ),
+    )
+
+
+def _instance(
+    provision: CrusoeProvision, pool: InstancePool, name: str, site: str, pin: str
+) -> CloudObject:
+    subnet = placeholder(f"{site}-subnet", "id")
+    body: dict[str, JsonValue] = {
+        "name": name,
+        "type": pool.type,
+        "location": provision.location,
+        "image": placeholder(pin, "image"),
+        "ssh_public_key": provision.ssh_public_key,
+        # A dynamic address changes when the instance is stopped and started.
+        "network_interfaces": [{"subnet": subnet, "ips": [{"public_ipv4": {"type": "static"}}]}],
+    }
+    fixed = [
+        f"type={pool.type}",
+        f"location={provision.location}",
+        # The tag and not what it means now: a newer image never replaces a node.
+        f"image={pool.image}",
+        f"ssh_public_key={provision.ssh_public_key}",
+        f"subnet={subnet}",
+    ]
+    if _is_infiniband(pool) and provision.ib_partition is not None:
+        partition = placeholder(f"{provision.ib_partition}-partition", "id")
+        # One entry: the API makes as many HCAs of it as the type has.
+        body["host_channel_adapters"] = [{"transport_partition_id": partition}]
+        fixed.append(f"partition={partition}")
+    return CloudObject(f"{name}-instance", "instance", name, body, tuple(fixed))
+
+
+def _ready(
+    api: CloudApi, provision: CrusoeProvision, pool: InstancePool, name: str, pin: str
+) -> InstancePlan:
+    create, hcas = f"{name}-instance", _type_of(pool).hcas
+    partition = f"{provision.ib_partition}-partition"
+    request = ReadyRequest(
+        api=api,
+        name=name,
+        id=placeholder(create, "id"),
+        operation=placeholder(create, "operation"),
+        port=provision.ssh_port,
+        hcas=hcas,
+        partition=placeholder(partition, "id") if hcas else "",
+        image_id=placeholder(pin, "id"),
+    )
+    return InstancePlan(name, f"{name}-await", create, request, pool.role)
+
+
+def _firewall(
+    spec: ClusterSpec, provision: CrusoeProvision, cloud: CloudIb
+) -> tuple[CloudObject, ...]:
+    subnet = str(provision.subnet_cidr)
+    ssh = [str(network) for network in cloud.ssh_allowed]
+    return (
+        _rule(spec.name, ("tcp", "22", "ssh"), ssh, {"cidr": subnet}),
+        *_api_rule(spec, provision, cloud),
+        *(_rule(spec.name, rule, [subnet], {"cidr": subnet}) for rule in _NODE_PORTS),
+        _egress(spec.name, subnet),
+    )
+
+
+def _api_rule(
+    spec: ClusterSpec, provision: CrusoeProvision, cloud: CloudIb
+) -> tuple[CloudObject, ...]:
+    """The API is open at one instance only: the balancer, or the one server without it."""
+    pools = [pool for pool in provision.pools if pool.count]
+    doors = [pool for role in ("balancer", "control_plane") for pool in pools if pool.role == role]
+    if not doors or spec.kubernetes is None:
+        return ()
+    door = placeholder(f"{instance_names(doors[0])[0]}-instance", "id")
+    sources = [str(network) for network in cloud.api_allowed]
+    port = str(spec.kubernetes.api_port)
+    return (_rule(spec.name, ("tcp", port, "api"), sources, {"resource_id": door}),)
+
+
+def _rule(
+    site: str, rule: tuple[str, str, str], sources: list[str], to: dict[str, JsonValue]
+) -> CloudObject:
+    protocol, ports, word = rule
+    return _firewall_rule(
+        site,
+        word,
+        {
+            "direction": "ingress",
+            "sources": [{"cidr": source} for source in sources],
+            "destinations": [to],
+            "protocols": [protocol],
+            "source_ports": ["1-65535"],
+            "destination_ports": [ports],
+        },
+    )
+
+
+def _egress(site: str, subnet: str) -> CloudObject:
+    return _firewall_rule(
+        site,
+        "egress",
+        {
+            "direction": "egress",
+            "sources": [{"cidr": subnet}],
+            "destinations": [{"cidr": "0.0.0.0/0"}],
+            "protocols": ["tcp", "udp", "icmp"],
+            "source_ports": ["1-65535"],
+            "destination_ports": ["1-65535"],
+        },
+    )
+
+
+def _firewall_rule(site: str, word: str, body: dict[str, JsonValue]) -> CloudObject:
+    name, network = f"{site}-{word}", placeholder(f"{site}-network", "id")
+    return CloudObject(
+        step=f"{name}-rule",
+        kind="firewall-rule",
+        name=name,
+        body={"name": name, "action": "allow", "vpc_network_id": network, **body},
+        fixed=(f"direction={body['direction']}", f"network={network}"),
+    )
+
+
+def _preflight(
+    api: CloudApi, provision: CrusoeProvision, objects: tuple[CloudObject, ...]
+) -> PreflightRequest:
+    kind = _ib_type(provision)
+    return PreflightRequest(
+        api=api,
+        claims=tuple(Claim(item.kind, item.name, _known_settings(item)) for item in objects),
+        images={pool.image: pool.type for pool in provision.pools},
+        partition=provision.ib_partition or "",
+        slices=_HCA_SLICES if kind else 0,
+        slice_type=kind,
+    )
+
+
+def _known_settings(item: CloudObject) -> dict[str, str]:
+    """The settings that are known before anything is made, and cannot change."""
+    kind = KINDS[item.kind]
+    settings = kind.read(item.body)
+    return {
+        key: value
+        for key, value in settings.items()
+        if key in kind.fixed and value and not instances_in(value)
+    }

@@ -1,0 +1,223 @@
+"""`railyard cloud preflight`, `claim`, `image` and `sweep`: before a create, and after all.
+
+The first preflight finds none of the planned names in use and claims them: what has these names
+from then on was made by this stack, also where the answer to its POST was lost. So `sweep`, which
+runs after everything was removed, may delete what is left of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from components.cloud.crusoe_api import CrusoeApi
+from components.cloud.ensure import delete, ib_capacity
+from components.cloud.kinds import KINDS, Item, ObjectKind, list_kind
+from components.cloud.request import Claim, ImageRequest, PreflightRequest, Printed
+from components.errors import Bug, DeviceError
+from components.model.wording import did_you_mean
+
+LATEST = "latest"
+_ORDER: Sequence[ObjectKind] = ("instance", "firewall-rule", "ib-partition", "subnet", "network")
+"""In which objects can go: each is used by those before it."""
+_There = Mapping[ObjectKind, tuple[Item, ...]]
+
+
+def preflight(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> Printed:
+    """Ask all that could stop us half-way: names, types, images, quota, capacity, InfiniBand.
+
+    Returns:
+        `claimed`: the names that are ours, each with its kind.
+
+    Raises:
+        DeviceError: Something is missing; all of it is named at once. Nothing was made.
+        CloudError: The API refused or failed.
+    """
+    claimed = _claimed(previous)
+    there: _There = {kind: list_kind(api, KINDS[kind]) for kind in _ORDER}
+    missing = [claim for claim in request.claims if _find(there, claim) is None]
+    new = Counter(claim.settings["type"] for claim in missing if claim.kind == "instance")
+    problems = [
+        *_foreign(request, there, claimed),
+        *_location(api, request),
+        *_types(api, request),
+        *_images(api, request),
+        *(_quota(api, request, new) if new else ()),
+        *_infiniband(api, request, new, there),
+    ]
+    if problems:
+        raise DeviceError("\n".join(f"cloud: {problem}" for problem in problems) + _NOTHING)
+    return claim(request, previous)
+
+
+def claim(request: PreflightRequest, previous: Printed) -> Printed:
+    """Remember the names that are ours, also those that are planned no more; asks nobody."""
+    ours = {_name(each) for each in request.claims} | _claimed(previous)
+    return {"claimed": ",".join(sorted(ours))}
+
+
+def _claimed(previous: Printed) -> set[str]:
+    return set(filter(None, previous.get("claimed", "").split(",")))
+
+
+_NOTHING = "\nNothing was made or changed in the cloud."
+
+
+def _name(claim: Claim) -> str:
+    return f"{claim.kind}/{claim.name}"
+
+
+def _find(there: _There, claim: Claim) -> Item | None:
+    return next((item for item in there[claim.kind] if item.name == claim.name), None)
+
+
+def _foreign(request: PreflightRequest, there: _There, claimed: set[str]) -> Iterator[str]:
+    for claim in request.claims:
+        item = _find(there, claim)
+        if item is not None and _name(claim) not in claimed:
+            yield (
+                f"{KINDS[claim.kind].words} {claim.name} ({item.id}) is there already, and this "
+                "stack did not make it. Use another name, or remove it in the cloud's console."
+            )
+
+
+def _location(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
+    answer = api.get("/locations").get("items")
+    known = sorted(map(str, answer)) if isinstance(answer, list) else []
+    if request.api.location not in known:
+        yield _unknown("location", request.api.location, known)
+
+
+def _unknown(what: str, value: str, known: Sequence[str]) -> str:
+    guess = did_you_mean(value, known)
+    return f"there is no {what} {value}.{guess} There are: {', '.join(known) or 'none'}."
+
+
+def _types(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
+    listed = api.list_items(api.below_project("compute/vms/types"))
+    known = sorted(str(item.get("product_name")) for item in listed)
+    wanted = {claim.settings["type"] for claim in request.claims if claim.kind == "instance"}
+    for name in sorted(wanted - {*known}):
+        yield _unknown("instance type", name, known)
+
+
+def _images(api: CrusoeApi, request: PreflightRequest) -> Iterator[str]:
+    tags = _image_tags(api, request.api.location)
+    for image in sorted(request.images):
+        if _resolve(tags, image) is None:
+            known = sorted(f"{name}:{tag}" for name, entries in tags.items() for tag in entries)
+            yield _unknown(f"image in {request.api.location}", image, known)
+
+
+def _image_tags(api: CrusoeApi, location: str) -> dict[str, dict[str, str]]:
+    """Name to tag to id, of the images of one location."""
+    found: dict[str, dict[str, str]] = {}
+    for image in api.list_items("/compute/images"):
+        places, tags = image.get("locations"), image.get("tags")
+        if isinstance(places, list) and isinstance(tags, list) and location in places:
+            entry = found.setdefault(str(image.get("name")), {})
+            entry |= {str(tag): str(image.get("id")) for tag in tags}
+    return found
+
+
+def _resolve(tags: dict[str, dict[str, str]], image: str) -> tuple[str, str] | None:
+    """The id of an image, and the name that stays the same image when a newer one comes."""
+    name, _, tag = image.partition(":")
+    entries = tags.get(name, {})
+    identity = entries.get(tag or LATEST)
+    if identity is None:
+        return None
+    lasting = sorted(each for each, owner in entries.items() if owner == identity)
+    exact = tag if tag not in ("", LATEST) else None
+    chosen = exact or next((each for each in lasting if each != LATEST), LATEST)
+    return identity, f"{name}:{chosen}"
+
+
+def resolve_image(api: CrusoeApi, request: ImageRequest) -> Printed:
+    """What a tag means now: `id`, and `image` with a tag that goes on meaning it.
+
+    Raises:
+        DeviceError: There is no such image in the location.
+    """
+    found = _resolve(_image_tags(api, request.api.location), request.image)
+    if found is None:
+        raise DeviceError(f"cloud: there is no image {request.image} in {request.api.location}.")
+    return {"id": found[0], "image": found[1]}
+
+
+def _quota(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> Iterator[str]:
+    """Quota is what the project may take, capacity what there is: both are asked.
+
+    That a type takes `num_slices` of the quota of its `quota_type` is our reading of the API.
+    """
+    answer = api.get(api.below_project("quotas")).get("quotas")
+    quotas = [each for each in answer if isinstance(each, dict)] if isinstance(answer, list) else []
+    free = {str(each.get("type")): int(str(each.get("available", 0))) for each in quotas}
+    needed: Counter[str] = Counter()
+    for kind, count in sorted(new.items()):
+        query = [("product_name", kind), ("location", request.api.location)]
+        capacities = [c for c in api.list_items("/capacities", query) if c.get("type") == kind]
+        there = sum(int(str(each.get("quantity", 0))) for each in capacities)
+        if there < count:
+            yield (
+                f"{request.api.location} has {there} of {kind} to give, and {count} are to be "
+                "made: ask the vendor for a reservation, or choose another location."
+            )
+        for each in capacities[:1]:
+            needed[str(each.get("quota_type"))] += count * int(str(each.get("num_slices") or 1))
+    for quota, count in sorted(needed.items()):
+        if quota in free and free[quota] < count:
+            yield (
+                f"the project may take {free[quota]} more of quota {quota}, and {count} are "
+                "needed: ask the vendor to raise it."
+            )
+
+
+def _infiniband(
+    api: CrusoeApi, request: PreflightRequest, new: Counter[str], there: _There
+) -> Iterator[str]:
+    """All workers stand on one IB network, which has slices for those that are to be made."""
+    count = new[request.slice_type]
+    if not request.slice_type or not count:
+        return
+    where = f"IB network of {request.api.location} for {request.slice_type}"
+    if not request.partition:
+        raise Bug("instances on InfiniBand without a partition passed the checks")
+    free = ib_capacity(api, request.api.location, request.slice_type)
+    for partition in there["ib-partition"]:
+        if partition.name == request.partition:  # what is added must stand where the others are
+            network = partition.settings["network"]
+            free = {network: free.get(network, 0)}
+    needed = request.slices * count
+    if not free:
+        yield f"there is no {where}: choose another location or type."
+    elif max(free.values()) < needed:
+        yield (
+            f"no {where} has {needed} free slices, {request.slices} for each of {count} "
+            f"instances; the most is {max(free.values())}."
+        )
+
+
+def sweep(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> Printed:
+    """Delete what is left of the claimed names, once what the state knows of them is removed.
+
+    Raises:
+        CloudError: The API refused or failed; something is left.
+    """
+    planned = {_name(claim): claim for claim in request.claims}
+    names = {*planned, *_claimed(previous)}
+    gone: list[str] = []
+    for kind in _ORDER:
+        if not any(name.startswith(f"{kind}/") for name in names):
+            continue
+        for item in list_kind(api, KINDS[kind]):
+            name = f"{kind}/{item.name}"
+            if name in names and _is_ours(item, planned.get(name)):
+                delete(api, KINDS[kind], item.name, item.id)
+                gone.append(name)
+    return {"swept": ",".join(gone)}
+
+
+def _is_ours(item: Item, claim: Claim | None) -> bool:
+    wanted = claim.settings if claim else {}
+    return all(item.settings.get(key) == value for key, value in wanted.items())

@@ -1,0 +1,153 @@
+"""`railyard cloud await`: an instance runs, has its addresses and HCAs, and its host key is known.
+
+The API offers no host key. The first contact therefore pins what the instance presents, says so,
+and keeps it in the stack's state; every later contact demands it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import asyncssh
+
+from components.cloud.crusoe_api import CrusoeApi, Deadline
+from components.cloud.ensure import give_up, operation_state
+from components.cloud.errors import CloudError
+from components.cloud.kinds import KINDS, RUNNING, STOPPED, Item, Settings, get_by_id
+from components.cloud.request import Printed, ReadyRequest
+from components.errors import DeviceError, HostKeyError, UnreachableError
+
+_KIND = KINDS["instance"]
+_KEY_TYPE = "ssh-ed25519"
+"""The images make one at their first boot; the command provider cannot check RSA keys."""
+_KEY_TIMEOUT_S = 10.0
+
+
+def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> Printed:
+    """Wait for an instance; start it where somebody stopped it.
+
+    Returns:
+        `name`, `id`, `public_ip`, `private_ip`, `host_key`, `image_id`, `pod` and `guids`: the
+        InfiniBand GUIDs that the API names, with commas.
+
+    Raises:
+        OutOfStockError: The cloud has no such machine.
+        HostKeyError: The same instance presents another host key than the pinned one.
+        UnreachableError: It does not answer SSH in time.
+        DeviceError: It has not the HCAs that were asked for, or making it failed.
+        CloudError: The API refused or failed, or the instance does not run in time.
+    """
+    deadline = api.patience.until(api.patience.boot_s)
+    settings = _await_running(api, request, deadline)
+    _check_hcas(request, settings)
+    pinned = previous.get("host_key", "") if previous.get("id") == request.id else ""
+    host_key = _fetch_key(api, request, settings["public_ip"], deadline)
+    if pinned and host_key != pinned:
+        raise _changed_key(request, settings["public_ip"], pinned, host_key)
+    if not pinned:
+        # Nobody asked for it, and nothing else says on which key all later contacts rest.
+        print(f"{request.name}: pinned on first contact: {host_key}", file=sys.stderr)  # noqa: T201
+    return {
+        "name": request.name,
+        "id": request.id,
+        "public_ip": settings["public_ip"],
+        "private_ip": settings["private_ip"],
+        "host_key": host_key,
+        "image_id": request.image_id,
+        "guids": settings.get("guids", ""),
+        "pod": settings.get("pod", ""),
+    }
+
+
+def _await_running(api: CrusoeApi, request: ReadyRequest, deadline: Deadline) -> Settings:
+    state, started = "not there yet", False
+    while not deadline.passed:
+        item = get_by_id(api, _KIND, request.id)
+        _check_operation(api, request, item)
+        if item is not None:
+            state = item.settings.get("state", "without a state")
+            if state == RUNNING and {"public_ip", "private_ip"} <= item.settings.keys():
+                return item.settings
+            if state in STOPPED and not started:
+                _start(api, request.id)
+                started = True
+        deadline.pause()
+    raise CloudError(
+        f"instance {request.name} ({request.id}) does not run after {api.patience.boot_s:g} s: it "
+        f"is {state}.\n  fix    look at it in the cloud's console, then run again"
+    )
+
+
+def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -> None:
+    """Refuse at once what will never run.
+
+    Raises:
+        DeviceError: Making it failed, or it is gone.
+    """
+    if item is not None and item.settings.get("state") == RUNNING:
+        return
+    if request.operation:
+        state, said = operation_state(api, _KIND, request.operation)
+        if state == "FAILED":
+            raise give_up(request.name, said)
+        if state != "SUCCEEDED":
+            return
+    if item is None:
+        raise DeviceError(
+            f"instance {request.name} ({request.id}) is gone.\n"
+            "  fix    run again with railyard:observe always: what is gone is made anew"
+        )
+
+
+def _start(api: CrusoeApi, identity: str) -> None:
+    api.change("PATCH", f"{api.below_project(_KIND.path)}/{identity}", {"action": "START"})
+
+
+def _check_hcas(request: ReadyRequest, settings: Settings) -> None:
+    found = len([guid for guid in settings.get("guids", "").split(",") if guid])
+    partitions = settings.get("partition", "")
+    if found == request.hcas and (not found or partitions == request.partition):
+        return
+    raise DeviceError(
+        f"instance {request.name} ({request.id}) has {found} HCAs in partition "
+        f"{partitions or 'none'}, and {request.hcas} in {request.partition or 'none'} are wanted.\n"
+        "  fix    remove the instance in the cloud's console; the next run makes it anew"
+    )
+
+
+def _fetch_key(api: CrusoeApi, request: ReadyRequest, address: str, deadline: Deadline) -> str:
+    why = "no answer"
+    while not deadline.passed:
+        try:
+            key = asyncio.run(_ask_for_key(address, request.port))
+        except (OSError, asyncssh.Error) as error:
+            why = str(error) or type(error).__name__
+        else:
+            if key is not None:
+                return key.export_public_key("openssh").decode().strip()
+            why = f"it has no {_KEY_TYPE} host key"
+        deadline.pause()
+    raise UnreachableError(
+        f"instance {request.name} ({address}:{request.port}) runs and does not answer SSH after "
+        f"{api.patience.boot_s:g} s: {why}.\n"
+        "  fix    see that ssh_allowed holds the address of this machine"
+    )
+
+
+async def _ask_for_key(address: str, port: int) -> asyncssh.SSHKey | None:
+    async with asyncio.timeout(_KEY_TIMEOUT_S):
+        return await asyncssh.get_server_host_key(
+            address, port, server_host_key_algs=[_KEY_TYPE], config=None
+        )
+
+
+def _changed_key(request: ReadyRequest, address: str, pinned: str, presented: str) -> HostKeyError:
+    return HostKeyError(
+        f"instance {request.name} ({address}:{request.port}): the host key is not the pinned one; "
+        "nothing was sent.\n"
+        f"  pinned     {pinned}\n"
+        f"  presented  {presented}\n"
+        "  fix        if its system was installed anew, remove the instance in the cloud's "
+        "console: the next run makes and pins a new one"
+    )

@@ -1,0 +1,209 @@
+"""What stands on stdin of `railyard cloud …`, and how the API is opened for it.
+
+The request is JSON in clear; the keys of the API come by name through the environment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Final, TypeVar, cast
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from components.cloud.crusoe_api import Access, CrusoeApi, Patience
+from components.cloud.kinds import ObjectKind
+from components.errors import DeviceError, UsageError
+
+PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
+"""Where the command provider puts what this step printed last time, if it is asked to."""
+LOCK_DEADLINE_S: Final = 60.0
+"""A run that was killed may still wait for one answer of the API."""
+Printed = Mapping[str, str]
+"""What a step prints: one flat JSON object of texts, so that it can fill holes."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CloudApi:
+    """Where the API is, and the names of the secrets that open it."""
+
+    endpoint: str
+    project: str
+    location: str
+    access_key: str
+    secret_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRequest:
+    """One object: `ensure` and `remove`."""
+
+    api: CloudApi
+    kind: ObjectKind
+    name: str
+    body: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """What is POSTed where it is missing."""
+    slice_type: str = ""
+    """IB partition: instance type that its IB network must be for."""
+    generation: int = 0
+    """How often the object was found gone; another number makes another object."""
+    repair: str = ""
+    """Why this step runs although the plan is the same; only shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRequest:
+    """One instance that was asked for: `await`."""
+
+    api: CloudApi
+    name: str
+    id: str
+    operation: str = ""
+    """The operation that makes it, or nothing where it was there."""
+    port: int = 22
+    hcas: int = 0
+    """HCAs that the instance must have."""
+    partition: str = ""
+    """Id of the partition that all of them must be in."""
+    image_id: str = ""
+    repair: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRequest:
+    """One image whose tag is resolved: `image`."""
+
+    api: CloudApi
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One planned object, as `preflight` claims it and `sweep` finds it again."""
+
+    kind: ObjectKind
+    name: str
+    settings: dict[str, str] = field(default_factory=dict[str, str])
+    """What it must have to be ours; only what is known before anything is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightRequest:
+    """What will be made, before any of it is: `preflight`, `claim` and `sweep`."""
+
+    api: CloudApi
+    claims: tuple[Claim, ...]
+    images: dict[str, str] = field(default_factory=dict[str, str])
+    """Image to an instance type that it is for."""
+    partition: str = ""
+    slices: int = 0
+    """Slices of `slice_type` that all workers take of the IB network; 0: no InfiniBand."""
+    slice_type: str = ""
+
+
+def parse_request(kind: type[T], text: str) -> T:
+    """Read a request from stdin.
+
+    Raises:
+        UsageError: It is no such request; the text names the first fault.
+    """
+    try:
+        return TypeAdapter(kind).validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the text"
+        raise UsageError(f"stdin is no cloud request: {where}: {first['msg']}") from error
+
+
+def open_api(
+    api: CloudApi, secrets: Mapping[str, str], patience: Patience | None = None
+) -> CrusoeApi:
+    """A client for the project of a request.
+
+    Args:
+        api: Where, and the names of the secrets.
+        secrets: Secret name to value.
+        patience: How long to wait; None: as for the real cloud.
+
+    Raises:
+        UsageError: A secret is missing.
+    """
+    missing = [name for name in (api.access_key, api.secret_key) if not secrets.get(name)]
+    if missing:
+        raise UsageError(
+            f"the cloud's API needs the secret{'s' if missing[1:] else ''} {', '.join(missing)}.\n"
+            f"  fix    pulumi config set --secret railyard:{missing[0]}"
+        )
+    keys = (secrets[api.access_key], secrets[api.secret_key])
+    return CrusoeApi(Access(api.endpoint, api.project, *keys), patience)
+
+
+def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """The secrets that came through the environment, by name."""
+    prefix = "RAILYARD_SECRET_"
+    return {
+        key.removeprefix(prefix).lower(): value
+        for key, value in environ.items()
+        if key.startswith(prefix)
+    }
+
+
+def previous_of(environ: Mapping[str, str]) -> Printed:
+    """What this step printed last time; empty on its first run."""
+    return previous_of_text(environ.get(PREVIOUS_OUTPUT, ""))
+
+
+def previous_of_text(text: str) -> Printed:
+    """Read what a step printed; empty where it is nothing that we print."""
+    try:
+        value = cast("JsonValue", json.loads(text)) if text.strip() else {}
+    except ValueError:
+        return {}
+    return {key: str(each) for key, each in value.items()} if isinstance(value, dict) else {}
+
+
+def render_printed(values: Printed) -> str:
+    """What a step prints, one setting a line."""
+    return json.dumps(dict(values), indent=1, sort_keys=True) + "\n"
+
+
+@contextmanager
+def only_one(api: CloudApi, kind: str, name: str) -> Generator[None, None, None]:
+    """One run at a time for one object on this machine.
+
+    A killed engine leaves its commands running: without this, the next run could list before the
+    other one's POST is answered, and make the object twice.
+
+    Raises:
+        DeviceError: Another run still holds it after LOCK_DEADLINE_S.
+    """
+    mark = hashlib.sha256(f"{api.endpoint} {api.project} {kind} {name}".encode()).hexdigest()[:16]
+    path = Path(tempfile.gettempdir()) / f"railyard-{os.getuid()}-cloud-{mark}.lock"
+    ends_at_s = time.monotonic() + LOCK_DEADLINE_S
+    with path.open("a") as file:
+        while not _locked(file.fileno()):
+            if time.monotonic() > ends_at_s:
+                raise DeviceError(
+                    f"{name}: another Railyard run has been working on this {kind} for more than "
+                    f"{LOCK_DEADLINE_S:g} s. Nothing was changed. Wait for it to end."
+                )
+            Event().wait(0.2)
+        yield
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,158 @@
+"""The driver of NVIDIA Cumulus Linux (NVUE): which commands, in which order, read how.
+
+Lines collect in a pending revision and act together at `nv config apply`: what is refused before
+leaves the switch as it was. RoCE is a profile of the whole switch: trust, ECN, PFC and scheduler
+come with it, so they are read and compared, not set (docs/explanation/sources.md#cumulus).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from components.fabric.drivers import cumulus_actions, cumulus_parse
+from components.fabric.drivers.base import Change, PortCounters, Reading
+from components.fabric.drivers.cumulus_parse import PortConfig, Profile
+from components.fabric.drivers.cumulus_profile import FACTORY_MTU_BYTES
+from components.fabric.state import PortState, SwitchState
+from components.remote.difference import Difference
+
+CONFIG: Final = "nv config show -o json"
+ROCE: Final = "nv show qos roce"
+INTERFACES: Final = "nv show interface -o json"
+ROCE_COUNTERS: Final = "nv show interface {port} qos roce counters -o json"
+QUEUE_COUNTERS: Final = "nv show interface {port} counters qos -o json"
+
+_STATUS = re.compile(r"^\[status (?!0\])[^\]]*\]$", re.MULTILINE)
+"""What the session appends for an exit status other than 0."""
+_ERRORS: Final = (
+    "Invalid config",
+    "Config invalid at",
+    "Error: Invalid parameter",
+    "Unable to restart services",
+    "Failure during apply",
+    "command not found",
+    "is not a physical interface on this switch",
+)
+"""Texts that openstack/networking-generic-switch looks for (its Cumulus NVUE device)."""
+
+
+class CumulusDriver:
+    """See `components.fabric.drivers.base.Driver`."""
+
+    system = "cumulus"
+    enter: Sequence[str] = ()
+    # A run that was killed may have left lines pending: an apply would take them as well.
+    configure: Sequence[str] = ("nv config detach",)
+    discard: Sequence[str] = ("nv config detach",)
+    save = "nv config save"
+
+    def list_ports_commands(self) -> tuple[str, ...]:
+        """The interface table names every port, configured or not."""
+        return (INTERFACES,)
+
+    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
+        """Every front panel port, by number."""
+        return cumulus_parse.parse_port_names(INTERFACES, answers[INTERFACES])
+
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """The whole configuration, and what the RoCE profile gives if any of it is ours."""
+        return (CONFIG, ROCE) if _wants_profile(wanted) else (CONFIG,)
+
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+        """Read what `read_commands` asked for."""
+        config = cumulus_parse.parse_config(CONFIG, answers[CONFIG])
+        profile = cumulus_parse.parse_profile(ROCE, answers[ROCE]) if ROCE in answers else None
+        state = SwitchState(
+            vlans=config.vlans,
+            pfc_priorities=profile.pfc_priorities if profile else None,
+            pfc_enabled=bool(profile.pfc_priorities) if profile else None,
+            roce=profile.mode if profile else None,
+            implied=config.implied,
+            ports={
+                name: _port(config.ports.get(name, PortConfig()), profile) for name in wanted.ports
+            },
+        )
+        holders = {
+            vlan: tuple(name for name in names if name not in wanted.ports)
+            for vlan, names in config.holders.items()
+        }
+        return Reading(state, {vlan: names for vlan, names in holders.items() if names})
+
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """See `cumulus_actions`."""
+        return cumulus_actions.plan_changes(actual, target)
+
+    def interrupts(self, change: Difference) -> bool:
+        """A new profile rebuilds every port's buffers; a new MTU is set on a port that is up.
+
+        The vendor's pages do not say whether either loses packets, so both are taken to.
+        """
+        return change.setting in {"mtu_bytes", "roce"}
+
+    def find_refusal(self, output: str) -> str | None:
+        """Exit status or text: some releases print an error and exit 0."""
+        failed = _STATUS.search(output)
+        if failed is None and not any(text in output for text in _ERRORS):
+            return None
+        text = " ".join(_STATUS.sub("", output).split())
+        return text or (failed.group(0) if failed else output)
+
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """No bridge, ports shut and in no bridge, MTU 9216, no RoCE."""
+        port = PortState(
+            admin_up=False,
+            mtu_bytes=FACTORY_MTU_BYTES,
+            mode="routed",
+            trunk_vlans=(),
+            implied=("admin_up", "mtu_bytes"),
+        )
+        return SwitchState(
+            pfc_priorities=(),
+            pfc_enabled=False,
+            roce="none",
+            implied=("bridge", "rest"),
+            ports=dict.fromkeys(ports, port),
+        )
+
+    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+        """Received as RoCE or not, sent per class, marked and discarded packets."""
+        templates = (ROCE_COUNTERS, QUEUE_COUNTERS)
+        return tuple(template.format(port=port) for port in ports for template in templates)
+
+    def parse_counters(
+        self, answers: Mapping[str, str], ports: Sequence[str]
+    ) -> dict[str, PortCounters]:
+        """Read what `counter_commands` asked for."""
+        found: dict[str, PortCounters] = {}
+        for port in ports:
+            roce, queues = ROCE_COUNTERS.format(port=port), QUEUE_COUNTERS.format(port=port)
+            found[port] = cumulus_parse.parse_counters(roce, answers[roce], queues, answers[queues])
+        return found
+
+
+def _wants_profile(wanted: SwitchState) -> bool:
+    ports = any(
+        port.trust is not None or port.ecn or port.strict_classes is not None
+        for port in wanted.ports.values()
+    )
+    named = (wanted.roce, wanted.pfc_priorities, wanted.pfc_enabled)
+    return ports or any(value is not None for value in named)
+
+
+def _port(port: PortConfig, profile: Profile | None) -> PortState:
+    implied = [] if port.admin_written else ["admin_up"]
+    implied += [] if port.mtu_bytes is not None else ["mtu_bytes"]
+    implied += [] if port.others_wrote else ["rest"]
+    return PortState(
+        admin_up=port.admin_up,
+        mtu_bytes=FACTORY_MTU_BYTES if port.mtu_bytes is None else port.mtu_bytes,
+        mode=port.mode,
+        access_vlan=port.access_vlan,
+        trunk_vlans=port.trunk_vlans,
+        trust=port.trust or (profile.trust if profile else None),
+        ecn=dict(profile.ecn) if profile else {},
+        strict_classes=profile.strict_classes if profile else None,
+        implied=tuple(implied),
+    )

@@ -1,0 +1,206 @@
+"""From one state of a Cumulus switch to another: NVUE lines, all in one revision.
+
+The order does not matter to NVUE, which checks and applies the revision as a whole; lines that are
+equal on several ports are written once, with a list of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from components.fabric.drivers.base import Change, Unsettable
+from components.fabric.drivers.cumulus_parse import BRIDGE
+from components.fabric.drivers.onyx_actions import collapse_vlans, port_key
+from components.fabric.state import PortState, SwitchState
+
+APPLY: Final = ("nv config diff", "nv config apply -y")
+"""The diff changes nothing: it puts what is about to happen into the session's record."""
+
+
+def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    """The lines from `actual` to `target` and the apply; empty when they agree.
+
+    Raises:
+        Unsettable: The profile is the wanted one and does not give what it should.
+    """
+    changes = [*_vlan_lines(actual, target), *_port_changes(actual, target)]
+    if target.roce is not None and target.roce != actual.roce:
+        unset = target.roce == "none"
+        line = "nv unset qos roce" if unset else f"nv set qos roce mode {target.roce}"
+        changes.append(Change((line,), interrupts="every port gets new buffers"))
+    else:
+        _require_profile(actual, target)
+    return (*changes, Change(APPLY)) if changes else ()
+
+
+def _require_profile(actual: SwitchState, target: SwitchState) -> None:
+    """What only the profile sets must be there with it.
+
+    A port that leaves the file would have less, and keeps what the profile gives to every port.
+    """
+    if target.roce in {None, "none"}:
+        return
+    found: list[str] = []
+    if target.pfc_priorities not in {None, actual.pfc_priorities}:
+        found.append(f"pfc_priorities are {actual.pfc_priorities}, want {target.pfc_priorities}")
+    for name, port in target.ports.items():
+        was = actual.ports.get(name, PortState())
+        if port.trust not in {None, was.trust}:
+            found.append(f"trust of {name} is {was.trust}, want {port.trust}")
+        found += [
+            f"ECN of class {tc} is {was.ecn.get(tc)}, want {ecn}"
+            for tc, ecn in port.ecn.items()
+            if ecn is not None and was.ecn.get(tc) != ecn
+        ]
+        if not {*(port.strict_classes or ())} <= {*(was.strict_classes or ())}:
+            found.append(f"strict classes are {was.strict_classes}, want {port.strict_classes}")
+    if found:
+        raise Unsettable(
+            f"the RoCE profile {target.roce} is on, and something of the switch's own stands over "
+            f"it: {'; '.join(dict.fromkeys(found))}. Look for `qos` in `nv config show`, and unset "
+            "what is there beside `roce`, for example `nv unset interface swp1 qos mapping`"
+        )
+
+
+def _vlan_lines(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    was, wanted = actual.implied or (), target.implied or ()
+    if not target.vlans and "bridge" in wanted and "rest" in was and "bridge" not in was:
+        # There was no bridge, and all that is left of it is ours.
+        yield Change((f"nv unset bridge domain {BRIDGE}",))
+        return
+    new = {*target.vlans} - {*actual.vlans}
+    if new:
+        yield Change((f"nv set bridge domain {BRIDGE} vlan {collapse_vlans(new)}",))
+    for vlan in sorted({*actual.vlans} - {*target.vlans}):
+        yield Change((f"nv unset bridge domain {BRIDGE} vlan {vlan}",))
+
+
+def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, port in target.ports.items():
+        was = actual.ports.get(name, PortState())
+        for verb, tail in (*_l2_lines(was, port), *_mtu_lines(was, port), *_admin_lines(was, port)):
+            groups.setdefault((verb, tail), []).append(name)
+    # What goes is unset first on every port: a VLAN is either the access one or in the list.
+    for (verb, tail), names in sorted(groups.items(), key=lambda item: item[0][0] == "set"):
+        line = f"nv {verb} interface {collapse_ports(names)} {tail}".rstrip()
+        yield Change((line,), interrupts=_interruption(verb, tail, names))
+
+
+def _interruption(verb: str, tail: str, names: list[str]) -> str | None:
+    ports = collapse_ports(names)
+    if tail.startswith("link mtu"):
+        return f"the MTU of {ports} changes"
+    down = tail == "link state down" or (verb == "unset" and not tail)
+    return f"port {ports} goes down" if down else None
+
+
+def _mtu_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
+    if port.mtu_bytes is None:
+        return
+    unwritten = "mtu_bytes" in (port.implied or ())
+    if port.mtu_bytes == was.mtu_bytes and (
+        port.implied is None or unwritten == ("mtu_bytes" in (was.implied or ()))
+    ):
+        return
+    yield ("unset", "link mtu") if unwritten else ("set", f"link mtu {port.mtu_bytes}")
+
+
+def _admin_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
+    if port.admin_up is None or port.admin_up == was.admin_up:
+        return
+    if not port.admin_up and "admin_up" in (port.implied or ()) and "rest" in (was.implied or ()):
+        # It stood nowhere, which is what keeps a port shut, and all that is left of it is ours.
+        yield "unset", ""
+    else:
+        yield "set", f"link state {'up' if port.admin_up else 'down'}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """How a port stands in the bridge, as NVUE writes it."""
+
+    joined: bool = False
+    access: int | None = None
+    untagged: str | None = None
+    vlans: frozenset[int] | None = None
+    """None: no list, so every VLAN of the bridge."""
+
+
+def _member(port: PortState) -> _Member:
+    if port.mode in {None, "routed"}:
+        return _Member()
+    if port.mode == "access":
+        return _Member(joined=True, access=port.access_vlan)
+    untagged = None
+    if port.mode == "hybrid":
+        untagged = "none" if port.access_vlan is None else str(port.access_vlan)
+    trunk = port.trunk_vlans
+    return _Member(
+        joined=True,
+        untagged=untagged,
+        vlans=None if trunk is None or trunk == "all" else frozenset(trunk),
+    )
+
+
+def _l2_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
+    """Access, untagged and tagged VLANs exclude each other, so what goes is unset first."""
+    head = f"bridge domain {BRIDGE}"
+    old, new = _member(was), _member(_filled(was, port))
+    if old == new:
+        return
+    if not new.joined:
+        yield "unset", head
+        return
+    if old.access is not None and new.access is None:
+        yield "unset", f"{head} access"
+    if old.untagged is not None and new.untagged is None:
+        yield "unset", f"{head} untagged"
+    if old.vlans is not None and new.vlans is None:
+        yield "unset", f"{head} vlan"
+    for vlan in sorted((old.vlans or frozenset()) - (new.vlans or frozenset())):
+        if new.vlans is not None:
+            yield "unset", f"{head} vlan {vlan}"
+    yield from _joined_lines(head, old, new)
+
+
+def _joined_lines(head: str, old: _Member, new: _Member) -> Iterator[tuple[str, str]]:
+    if new.access not in {None, old.access}:
+        yield "set", f"{head} access {new.access}"
+    if new.untagged not in {None, old.untagged}:
+        yield "set", f"{head} untagged {new.untagged}"
+    added = (new.vlans or frozenset()) - (old.vlans or frozenset())
+    if added:
+        yield "set", f"{head} vlan {collapse_vlans(added)}"
+    if not old.joined and new == _Member(joined=True):
+        yield "set", head
+
+
+def _filled(was: PortState, port: PortState) -> PortState:
+    """A target of which only some keys are ours: the rest stays as it is."""
+    if port.mode is not None and port.mode != was.mode:
+        return port
+    changes: dict[str, object] = {"mode": was.mode}
+    if port.access_vlan is None:
+        changes["access_vlan"] = was.access_vlan
+    if port.trunk_vlans is None:
+        changes["trunk_vlans"] = was.trunk_vlans
+    return port.model_copy(update=changes)
+
+
+def collapse_ports(names: Iterable[str]) -> str:
+    """Write ports as one argument: `swp1-3,swp7`; split ports stay single."""
+    runs: list[list[str]] = []
+    for name in sorted(names, key=port_key):
+        if runs and _follows(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return ",".join(run[0] if len(run) == 1 else f"{run[0]}-{port_key(run[-1])[0]}" for run in runs)
+
+
+def _follows(one: str, other: str) -> bool:
+    first, second = port_key(one), port_key(other)
+    return len(first) == len(second) == 1 and first[0] + 1 == second[0]

@@ -1,0 +1,326 @@
+"""What Cumulus Linux prints, read into plain values; docs/explanation/sources.md#cumulus.
+
+`nv config show` holds what somebody set, in NVUE's tree; `nv show qos roce` what the profile gives.
+Each parser raises `Unreadable` with the raw text rather than guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, cast
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from components.fabric.drivers.base import PortCounters, PriorityCounters, Unreadable
+from components.fabric.drivers.cumulus_profile import BYTES_PER_KIB, ROCE_PRIORITY
+from components.fabric.drivers.onyx_actions import port_key
+from components.fabric.state import EcnState
+
+Tree = dict[str, JsonValue]
+Mode = Literal["access", "trunk", "hybrid", "routed"]
+Trust = Literal["L2", "L3", "both", "port"]
+RoceMode = Literal["none", "lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"]
+BRIDGE: Final = "br_default"
+
+_TREE: TypeAdapter[Tree] = TypeAdapter(Tree)
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+_SPAN = re.compile(r"(?P<head>.*?)(?P<first>\d+)-(?:(?P=head))?(?P<last>\d+)")
+_SWP = re.compile(r"swp\d+(s\d+)?")
+_SVI = re.compile(r"vlan(\d+)")
+"""The routed interface of a VLAN, which NVUE names after it."""
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) (Bytes|KB|MB|GB|TB)")
+_FACTORS = {
+    unit: BYTES_PER_KIB**power for power, unit in enumerate(("Bytes", "KB", "MB", "GB", "TB"))
+}
+_SCHEDULE = re.compile(r"^ +\d+ +\d+ +(\d+) +(DWRR\S*|strict\S*)", re.MULTILINE | re.IGNORECASE)
+"""A row of `RoCE SP->TC mapping and ETS configurations`: index, priority, class, scheduler."""
+_TRUST: Final[Mapping[str, Trust]] = {
+    "pcp": "L2",
+    "dscp": "L3",
+    "pcp,dscp": "both",
+    "l2": "L2",
+    "l3": "L3",
+    "both": "both",
+    "port": "port",
+}
+_ON: Final = frozenset({"on", "enabled", "enable", "yes", "true"})
+"""`enable on` up to release 5.10, `state enabled` after it."""
+_MODES: Final = frozenset({"lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"})
+
+
+@dataclass(frozen=True, slots=True)
+class PortConfig:
+    """What is written of one port; the default value: nothing."""
+
+    admin_up: bool = False
+    """A port that stands nowhere in the configuration is shut (the vendor's quick start)."""
+    admin_written: bool = False
+    mtu_bytes: int | None = None
+    mode: Mode = "routed"
+    access_vlan: int | None = None
+    trunk_vlans: Literal["all"] | tuple[int, ...] = ()
+    trust: Trust | None = None
+    """From a mapping profile of the port's own, which wins over the RoCE profile."""
+    others_wrote: bool = False
+    """Something stands there that no driver writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The configuration of a switch, as far as a driver needs it."""
+
+    vlans: tuple[int, ...]
+    implied: tuple[str, ...]
+    """As `SwitchState.implied`."""
+    ports: Mapping[str, PortConfig]
+    holders: Mapping[int, tuple[str, ...]]
+    """VLAN to every interface, ports and others, that names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What the RoCE profile gives to every port; unknown while there is none."""
+
+    mode: RoceMode
+    pfc_priorities: tuple[int, ...] = ()
+    trust: Trust | None = None
+    ecn: Mapping[int, EcnState | None] = field(default_factory=dict[int, EcnState | None])
+    strict_classes: tuple[int, ...] | None = None
+
+
+def parse_config(command: str, text: str) -> Config:
+    """`nv config show -o json`: a list of one-key objects, of which `set` holds the tree."""
+    value = _load(command, text)
+    parts = value if isinstance(value, list) else [value]
+    trees = [part["set"] for part in parts if isinstance(part, dict) and "set" in part]
+    if not trees and not any(isinstance(part, dict) and "header" in part for part in parts):
+        raise Unreadable(command, text, "there is neither a header nor a configuration in it")
+    tree = trees[0] if trees else None
+    tree = tree if isinstance(tree, dict) else {}
+    interfaces = _interfaces(tree)
+    try:
+        ports = {name: _port(entry, tree) for name, entry in interfaces.items()}
+        vlans = _vlans(_child(tree, "bridge", "domain", BRIDGE, "vlan"))
+    except ValueError as error:
+        raise Unreadable(command, text, str(error)) from error
+    holders: dict[int, tuple[str, ...]] = {}
+    for name, port in ports.items():
+        named = () if port.trunk_vlans == "all" else port.trunk_vlans
+        for vlan in {*named, *((port.access_vlan,) if port.access_vlan else ())}:
+            holders[vlan] = (*holders.get(vlan, ()), name)
+    for name in interfaces:
+        svi = _SVI.fullmatch(name)
+        if svi is not None:
+            holders[int(svi[1])] = (*holders.get(int(svi[1]), ()), name)
+    return Config(vlans, _bridge_implied(tree), ports, holders)
+
+
+def _bridge_implied(tree: Tree) -> tuple[str, ...]:
+    domains = _child(tree, "bridge", "domain")
+    if BRIDGE not in domains:
+        return ("bridge", "rest")
+    return ("rest",) if {*_child(domains, BRIDGE)} <= {"vlan"} else ()
+
+
+def _load(command: str, text: str) -> JsonValue:
+    try:
+        return _JSON.validate_json(text.strip())
+    except ValidationError as error:
+        why = f"the JSON is broken: {error.errors()[0]['msg']}"
+        raise Unreadable(command, text, why) from error
+
+
+def _child(tree: Tree, *path: str) -> Tree:
+    """The subtree at a path; what is not there is empty."""
+    here: JsonValue = tree
+    for key in path:
+        here = here.get(key) if isinstance(here, dict) else None
+    return here if isinstance(here, dict) else {}
+
+
+def expand_names(key: str) -> Iterator[str]:
+    """Spell out a key of the tree: `swp1-4,swp7` are five interfaces, `10-12,20` four VLANs."""
+    for part in key.split(","):
+        span = _SPAN.fullmatch(part.strip())
+        if span is None:
+            yield part.strip()
+            continue
+        for number in range(int(span["first"]), int(span["last"]) + 1):
+            yield f"{span['head']}{number}"
+
+
+def _interfaces(tree: Tree) -> dict[str, Tree]:
+    found: dict[str, Tree] = {}
+    for key, value in _child(tree, "interface").items():
+        entry = value if isinstance(value, dict) else {}
+        for name in expand_names(key):
+            found[name] = _merged(found.get(name, {}), entry)
+    return found
+
+
+def _merged(one: Tree, other: Tree) -> Tree:
+    both: Tree = dict(one)
+    for key, value in other.items():
+        held = both.get(key)
+        if isinstance(held, dict) and isinstance(value, dict):
+            both[key] = _merged(held, value)
+        else:
+            both[key] = value
+    return both
+
+
+def _vlans(table: Tree) -> tuple[int, ...]:
+    return tuple(sorted({int(name) for key in table for name in expand_names(key)}))
+
+
+def _port(entry: Tree, tree: Tree) -> PortConfig:
+    link = _child(entry, "link")
+    state = _child(link, "state") or link.get("state")
+    mtu = link.get("mtu")
+    mode, access, trunk = _membership(entry)
+    return PortConfig(
+        admin_up="down" not in state if isinstance(state, (dict, str)) else True,
+        admin_written=True,
+        mtu_bytes=mtu if isinstance(mtu, int) else None,
+        mode=mode,
+        access_vlan=access,
+        trunk_vlans=trunk,
+        trust=_own_trust(entry, tree),
+        others_wrote=_has_others(entry),
+    )
+
+
+def _membership(entry: Tree) -> tuple[Mode, int | None, Literal["all"] | tuple[int, ...]]:
+    domains = _child(entry, "bridge", "domain")
+    if BRIDGE not in domains:
+        return "routed", None, ()
+    member = _child(domains, BRIDGE)
+    access, untagged = member.get("access"), member.get("untagged")
+    if access is not None:
+        return "access", int(str(access)), ()
+    # Without a list of its own a member carries every VLAN of the bridge.
+    trunk = _vlans(_child(member, "vlan")) if "vlan" in member else "all"
+    if untagged is None:
+        return "trunk", None, trunk
+    return "hybrid", None if untagged == "none" else int(str(untagged)), trunk
+
+
+_OURS: Final = ({"link", "bridge", "type"}, {"mtu", "state"}, {"access", "untagged", "vlan"})
+
+
+def _has_others(entry: Tree) -> bool:
+    bridge = _child(entry, "bridge")
+    domains = _child(bridge, "domain")
+    return (
+        not {*entry} <= _OURS[0]
+        or not {*_child(entry, "link")} <= _OURS[1]
+        or not {*_child(domains, BRIDGE)} <= _OURS[2]
+        or bool({*bridge} - {"domain"} or {*domains} - {BRIDGE})
+    )
+
+
+def _own_trust(entry: Tree, tree: Tree) -> Trust | None:
+    profile = _child(entry, "qos", "mapping").get("profile")
+    if not isinstance(profile, str):
+        return None
+    return _TRUST.get(str(_child(tree, "qos", "mapping", profile).get("trust", "l2")))
+
+
+def parse_profile(command: str, text: str) -> Profile:
+    """`nv show qos roce`, the text form: the vendor's page shows it for three profiles.
+
+    A switch without a profile has no transcript; what shows neither `enable on` nor
+    `state enabled` is one without.
+    """
+    if not {_row(text, "enable"), _row(text, "state")} & _ON:
+        return Profile("none")
+    mode = _row(text, "mode")
+    if mode not in _MODES:
+        raise Unreadable(command, text, "no RoCE mode in the answer")
+    low, high = _kib(_row(text, "min-threshold")), _kib(_row(text, "max-threshold"))
+    classes = [int(number) for number in re.findall(r"\d+", _row(text, "enabled-tc"))]
+    if low is None or high is None:
+        raise Unreadable(command, text, "no ECN thresholds in the answer")
+    schedule = _SCHEDULE.findall(text)
+    if not schedule:
+        raise Unreadable(command, text, "no scheduler of the traffic classes in the answer")
+    paused = _row(text, "rx-enabled") in _ON and _row(text, "tx-enabled") in _ON
+    priorities = re.findall(r"\d+", _row(text, "pfc-priority")) if paused else []
+    strict = {int(tc) for tc, kind in schedule if str(kind).lower().startswith("strict")}
+    return Profile(
+        mode=cast("RoceMode", mode),
+        pfc_priorities=tuple(int(number) for number in priorities),
+        trust=_TRUST.get(_row(text, "trust-mode")),
+        ecn={tc: EcnState(min_kib=low, max_kib=high) for tc in classes},
+        strict_classes=tuple(sorted(strict)),
+    )
+
+
+def _row(text: str, name: str) -> str:
+    """The value of a row, from whichever of its two columns has one; blank if there is no row."""
+    found = re.search(rf"^ *{name} +(\S.*?) *$", text, re.MULTILINE)
+    return re.split(r" {2,}", found.group(1))[-1] if found else ""
+
+
+def _kib(size: str) -> int | None:
+    found = _SIZE.fullmatch(size)
+    return int(float(found[1]) * _FACTORS[found[2]]) // BYTES_PER_KIB if found else None
+
+
+def parse_port_names(command: str, text: str) -> tuple[str, ...]:
+    """`nv show interface -o json`: one key an interface; front panel ports are called swp."""
+    try:
+        table = _TREE.validate_python(_load(command, text))
+    except ValidationError as error:
+        raise Unreadable(command, text, "the answer is no table of interfaces") from error
+    ports = sorted((name for name in table if _SWP.fullmatch(name)), key=port_key)
+    if not ports:
+        raise Unreadable(command, text, "there is no port in the answer")
+    return tuple(ports)
+
+
+def parse_counters(roce_command: str, roce: str, queue_command: str, queues: str) -> PortCounters:
+    """`… qos roce counters -o json` and `… counters qos -o json`.
+
+    Received bytes are counted as RoCE or not, so the first are those of the RoCE priority and the
+    others stand under 0; sent bytes are counted per class.
+    """
+    stats = _load(roce_command, roce)
+    tree: Tree = stats if isinstance(stats, dict) else {}
+    table = _load(queue_command, queues)
+    rows = _child(table if isinstance(table, dict) else {}, "egress-queue-stats")
+    if not rows:
+        raise Unreadable(queue_command, queues, "no egress queue in the answer")
+
+    def count(*path: str) -> int:
+        return _count(roce_command, roce, _child(tree, *path[:-1]).get(path[-1]), path[-1])
+
+    received = {
+        ROCE_PRIORITY: count("rx-stats", "rx-roce-stats", "roce-bytes"),
+        0: count("rx-stats", "rx-non-roce-stats", "non-roce-bytes"),
+    }
+    by_priority = {
+        int(tc): PriorityCounters(
+            received.get(int(tc), 0),
+            _count(queue_command, queues, _child(rows, tc).get("tx-bytes"), "tx-bytes"),
+        )
+        for tc in rows
+    }
+    lost = ("rx-roce-stats", "rx-non-roce-stats")
+    return PortCounters(
+        by_priority,
+        count("tx-stats", "tx-ecn-stats", "ecn-marked-packets"),
+        sum(count("rx-stats", part, "no-buffer-discard") for part in lost),
+    )
+
+
+def _count(command: str, text: str, value: JsonValue, name: str) -> int:
+    """A number, or the size that the text form prints in its place."""
+    size = _SIZE.fullmatch(str(value))
+    if size is not None:
+        return int(float(size[1]) * _FACTORS[size[2]])
+    if not str(value).isdigit():
+        raise Unreadable(command, text, f"no {name} in the answer")
+    return int(str(value))

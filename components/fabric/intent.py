@@ -1,0 +1,67 @@
+"""The one RoCE intent of a file, as each switch system can have it: pure.
+
+Onyx sets every part on its own. Cumulus has it as one profile of the whole switch, of which the
+parts are wanted as the profile gives them: a check refuses a file that asks for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from components.fabric.drivers.cumulus_profile import (
+    CNP_PRIORITY,
+    ECN_MAX_KIB,
+    ECN_MIN_KIB,
+    ROCE_PRIORITY,
+)
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.model.fabric import Rdma
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What RoCE means to one switch and to each of its ports; VLANs and MTU are not part of it."""
+
+    switch: SwitchState
+    port: PortState
+
+
+def _onyx(rdma: Rdma) -> Intent:
+    lossless = rdma.mode == "lossless"
+    return Intent(
+        SwitchState(
+            pfc_priorities=(rdma.priority,) if lossless else None,
+            pfc_enabled=True if lossless else None,
+            # Lossless needs a buffer pool of its own: the one-shot makes it, and PFC with it.
+            roce="lossless" if lossless else None,
+        ),
+        PortState(
+            trust="L3",
+            ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
+            pfc=True if lossless else None,
+            # Priority n is in class n (Onyx' default, printed by `show roce` for 3 and 6).
+            strict_classes=(rdma.cnp_priority,),
+        ),
+    )
+
+
+def _cumulus(rdma: Rdma) -> Intent:
+    lossless = rdma.mode == "lossless"
+    return Intent(
+        SwitchState(
+            pfc_priorities=(ROCE_PRIORITY,) if lossless else None,
+            pfc_enabled=True if lossless else None,
+            roce="lossless" if lossless else "lossy",
+        ),
+        PortState(
+            trust="both",
+            ecn={ROCE_PRIORITY: EcnState(min_kib=ECN_MIN_KIB, max_kib=ECN_MAX_KIB)},
+            strict_classes=(CNP_PRIORITY,),
+        ),
+    )
+
+
+INTENTS: Final[dict[str, Callable[[Rdma], Intent]]] = {"onyx": _onyx, "cumulus": _cumulus}
+"""By switch system."""

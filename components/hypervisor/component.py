@@ -1,0 +1,88 @@
+"""The hypervisors as Pulumi resources: one after the other, so that only one is out of service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi
+
+from components.handoffs import FabricReady, HostsReady, HypervisorsReady, gate
+from components.hypervisor.plan import HypervisorPlan, RebootStep
+from components.remote.component import LocalCall, Remote, host_step, local_call
+
+
+class Hypervisors(pulumi.ComponentResource):
+    """Converge ESXi hosts from their plans, and reboot those where something waits for it.
+
+    Args:
+        name: Name of the component; steps are named after their host.
+        plans: One plan a hypervisor, from `plan_hypervisors`, in the order of the work.
+        remote: Secrets and repair notes of this run.
+        fabric: The handoff of the stage before.
+        opts: Resource options of the component.
+    """
+
+    ready: HypervisorsReady
+
+    def __init__(
+        self,
+        name: str,
+        plans: Sequence[HypervisorPlan],
+        remote: Remote,
+        fabric: FabricReady,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("railyard:hypervisor:Hypervisors", name, {"hypervisors": len(plans)}, opts)
+        previous = fabric.gate
+        for plan in plans:
+            opts = pulumi.ResourceOptions(parent=self, depends_on=[previous])
+            converged = host_step(remote, plan.converge, opts)
+            previous = reboot_step(self, remote, plan.reboot, converged)
+        self.ready = HypervisorsReady(gate(name, self, [previous]))
+        self.register_outputs({})
+
+
+class FirmwareReboots(pulumi.ComponentResource):
+    """Reboot hypervisors whose guests set firmware for the next boot of a passed-through card.
+
+    A reboot of the guest does not load it (sources.md#esxi).
+
+    Args:
+        name: Name of the component.
+        plans: The plans of `Hypervisors`.
+        remote: Secrets and repair notes of this run.
+        hosts: The handoff of the guests, after their converge steps.
+        opts: Resource options of the component.
+    """
+
+    ready: HostsReady
+
+    def __init__(
+        self,
+        name: str,
+        plans: Sequence[HypervisorPlan],
+        remote: Remote,
+        hosts: HostsReady,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        steps = [plan.firmware_reboot for plan in plans if plan.firmware_reboot]
+        super().__init__("railyard:hypervisor:FirmwareReboots", name, {"steps": len(steps)}, opts)
+        previous = hosts.gate
+        for step in steps:
+            previous = reboot_step(self, remote, step, previous)
+        self.ready = HostsReady(gate(name, self, [previous]))
+        self.register_outputs({})
+
+
+def reboot_step(
+    parent: pulumi.Resource, remote: Remote, step: RebootStep, after: pulumi.Resource
+) -> pulumi.Resource:
+    """One `railyard device reboot`; a repair of a step that it serves makes it look again."""
+    notes = [f"{name} {note}" for name in step.serves if (note := remote.note(name))]
+    environment: dict[str, pulumi.Input[str]] = {}
+    for endpoint in step.request.endpoints:
+        environment |= remote.environment(endpoint)
+    return local_call(
+        LocalCall(step.name, "device reboot", step.request.render("; ".join(notes)), environment),
+        pulumi.ResourceOptions(parent=parent, depends_on=[after]),
+    )

@@ -1,0 +1,278 @@
+"""`railyard device reboot`: one hypervisor, rebooted only when something waits for it.
+
+Pending is read from the devices, never from what a step believes to have done: a kernel setting
+or a device's owner that is configured and does not run yet, or a card whose firmware will start
+otherwise than it runs. What happens on the host is in `scripts/reboot.sh`; a mark there lets the
+next run finish what a killed one began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Final
+
+from components.errors import DeviceError, HostKeyError, UnreachableError, UsageError
+from components.hosts.scripts import script_text as host_script
+from components.hosts.state import HostState, parse_state
+from components.hypervisor.access import explain_refusal
+from components.hypervisor.plan import PASSED_THROUGH
+from components.hypervisor.request import Guest, RebootRequest, parse_request
+from components.hypervisor.scripts import script_text
+from components.remote.host_session import OBSERVE_DEADLINE_S, HostAnswer, run_on_host
+from components.remote.script import render_remote_command
+from components.remote.step import Endpoint, env_name
+
+POLL_S: Final = 2.0
+"""Seconds between two looks at a host that is rebooting."""
+SAME_BOOT_S: Final = 5.0
+"""Two readings of one boot's time, each from an uptime and our clock, differ by less than this."""
+GUEST_DEADLINE_S: Final = 600.0
+"""Seconds until a guest answers SSH; ESXi pins all its memory first, which takes minutes."""
+STOP_DEADLINE_S: Final = 120.0
+"""Seconds for maintenance mode and for powering on, beside what the guests need."""
+
+Run = Callable[[Endpoint, str, str, float], HostAnswer]
+"""Run a command: endpoint, command, stdin, deadline in seconds."""
+
+
+@dataclass(slots=True)
+class Reboot:
+    """One run: what was asked, how devices are reached, and what was done so far."""
+
+    request: RebootRequest
+    run: Run
+    now: Callable[[], float] = time.time
+    pause: Callable[[float], object] = Event().wait
+    done: list[str] = field(default_factory=list[str])
+
+    def perform(self) -> dict[str, object]:
+        """Reboot if something waits for it, or finish a reboot that was begun.
+
+        Returns:
+            The evidence.
+
+        Raises:
+            DeviceError: What was done, what was not, the last known state and the next command.
+        """
+        state = self.look()
+        mark = state.get("mark_boot")
+        pending = [] if mark else self.pending(state)
+        if not pending and mark is None:
+            self._wait_for_guests()  # the step before may have started them
+            return {"changed": [], "pending": [], "rebooted": False}
+        if self.request.reboots == "deny":
+            raise DeviceError(self._denied(pending))
+        before = float(mark) if mark else self._boot_time(state)
+        if abs(self._boot_time(state) - before) < SAME_BOOT_S:
+            self._go_down(before)
+            state = self._wait_for_boot(before)
+        self._come_back()
+        self._prove(self.look())
+        self._on_host("forget", STOP_DEADLINE_S)
+        return {
+            "boot_after": _stamp(self._boot_time(state)),
+            "boot_before": _stamp(before),
+            "changed": self.done,
+            "pending": pending
+            or [f"finished what an earlier run began (boot of {_stamp(before)})"],
+            "rebooted": True,
+        }
+
+    def look(self) -> Mapping[str, str]:
+        """The hypervisor's settings, its uptime, and the mark of an unfinished reboot."""
+        state = parse_state(self._on_host("read", OBSERVE_DEADLINE_S)).values
+        if not state.get("uptime_us", "").isdecimal():
+            raise DeviceError(
+                self._stuck("gave no whole answer: its session ended, or it has no uptime")
+            )
+        return state
+
+    def pending(self, state: Mapping[str, str]) -> list[str]:
+        """What waits for a boot, in words; empty when nothing does."""
+        found = [
+            f"{key.rpartition('.')[0]} is {state[key]} for the next boot and {runtime} now"
+            for key in sorted(state)
+            if key.endswith(".configured")
+            and (runtime := state[f"{key.rpartition('.')[0]}.runtime"]) != state[key]
+        ]
+        found += [
+            f"{device} is to be passed through, and is owned by {state[f'{device}.current_owner']}"
+            for device in (key.removesuffix(".passthrough") for key in sorted(state))
+            if state.get(f"{device}.passthrough") == "true"
+            and state[f"{device}.current_owner"] != PASSED_THROUGH
+        ]
+        return found + [line for guest in self.request.guests for line in self._firmware(guest)]
+
+    def _firmware(self, guest: Guest) -> list[str]:
+        """Cards of one guest whose firmware will start otherwise than it runs."""
+        if not guest.cards:
+            return []
+        keys = [f"nic.{card}.{key}" for card in guest.cards for key in ("ats", "ats_current")]
+        answer = self.run(
+            guest.endpoint,
+            render_remote_command(host_script("observe"), OBSERVE_DEADLINE_S),
+            HostState(dict.fromkeys(keys, "on")).render(),
+            OBSERVE_DEADLINE_S,
+        )
+        if answer.exit_status:
+            raise DeviceError(f"{guest.endpoint.where}: {answer.stderr.strip()}")
+        seen = parse_state(answer.stdout).values
+        return [line for card in guest.cards if (line := _ats_pending(guest.endpoint, card, seen))]
+
+    def _boot_time(self, state: Mapping[str, str]) -> float:
+        """When the host booted, in seconds of our clock: its own may be set during the boot."""
+        return self.now() - float(state["uptime_us"]) / 1e6
+
+    def _go_down(self, before: float) -> None:
+        guests_s = self.request.shutdown_s * len(self.request.order)
+        deadline_s = guests_s + STOP_DEADLINE_S
+        self.done += self._on_host("quiesce", deadline_s, f"boot={before:.0f}\n").splitlines()
+        self._on_host("reboot", STOP_DEADLINE_S)
+        self.done.append("asked for the reboot")
+
+    def _wait_for_boot(self, before: float) -> Mapping[str, str]:
+        ends_at_s = self.now() + self.request.deadline_s
+        last = "it still runs as before"
+        while self.now() < ends_at_s:
+            self.pause(POLL_S)
+            try:
+                state = self.look()
+            except HostKeyError:
+                raise
+            except DeviceError as error:  # SSH answers before hostd does
+                last = str(error).splitlines()[0]
+                continue
+            if self._boot_time(state) - before > SAME_BOOT_S:
+                self.done.append("rebooted")
+                return state
+        raise DeviceError(
+            self._stuck(
+                f"did not come back within {self.request.deadline_s:g} s; last seen: {last}"
+            )
+        )
+
+    def _come_back(self) -> None:
+        guests_s = len(self.request.order) * STOP_DEADLINE_S
+        self.done += self._on_host("resume", guests_s + STOP_DEADLINE_S).splitlines()
+        self._wait_for_guests()
+
+    def _wait_for_guests(self) -> None:
+        for guest in self.request.guests:
+            self._wait_for_guest(guest)
+
+    def _wait_for_guest(self, guest: Guest) -> None:
+        ends_at_s = self.now() + GUEST_DEADLINE_S
+        while True:
+            try:
+                self.run(guest.endpoint, "true", "", OBSERVE_DEADLINE_S)
+            except UnreachableError as error:
+                if self.now() > ends_at_s:
+                    words = str(error).splitlines()[0]
+                    raise DeviceError(
+                        self._stuck(f"runs, but its guest does not: {words}")
+                    ) from None
+                self.pause(POLL_S)
+            else:
+                return
+
+    def _prove(self, state: Mapping[str, str]) -> None:
+        left = self.pending(state)
+        if left:
+            raise DeviceError(
+                self._stuck(
+                    f"was rebooted, and still: {'; '.join(left)}. Firmware that says 'Please power"
+                    " cycle machine' is not loaded by a warm reboot: switch the power off and on"
+                )
+            )
+
+    def _on_host(self, action: str, deadline_s: float, more: str = "") -> str:
+        parameters = {
+            "action": action,
+            "order": ",".join(self.request.order),
+            "power_off": self.request.power_off,
+            "shutdown_s": f"{self.request.shutdown_s:.0f}",
+            "stack": self.request.stack,
+        }
+        stdin = HostState({**self.request.settings, **parameters}).render() + more
+        endpoint = self.request.endpoint
+        answer = self.run(endpoint, script_text("reboot", deadline_s), stdin, deadline_s)
+        if answer.exit_status:
+            words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
+            raise DeviceError(self._stuck(f"stopped at {action}: {words}"))
+        return answer.stdout
+
+    def _denied(self, pending: list[str]) -> str:
+        what = "; ".join(pending) or "an earlier run began a reboot and did not finish it"
+        return (
+            f"{self.request.endpoint.where} waits for a reboot: {what}\n"
+            "  where  disruption.reboots = deny\n"
+            "  fix    plan a window and set disruption.reboots to allow. Nothing was changed."
+        )
+
+    def _stuck(self, what: str) -> str:
+        return (
+            f"{self.request.endpoint.where} {what}\n"
+            f"  done   {', '.join(self.done) or 'nothing'}\n"
+            "  next   look at its console, then run the update again: it goes on where this ended"
+        )
+
+
+def _ats_pending(endpoint: Endpoint, card: str, seen: Mapping[str, str]) -> str:
+    """The card's difference between the next boot and now, in words; empty for none."""
+    new, now = (seen.get(f"nic.{card}.{key}", "absent") for key in ("ats", "ats_current"))
+    if not {new, now} <= {"on", "off"}:
+        raise DeviceError(
+            f"{endpoint.where}: ATS_ENABLED of {card} reads {new} for the next boot and {now} now,"
+            " so it is not known whether a reboot is due. See `mlxconfig query` in the guest"
+        )
+    if new == now:
+        return ""
+    return f"ATS_ENABLED of {card} in {endpoint.device} is {new} for the next boot and {now} now"
+
+
+def _stamp(boot_time_s: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(boot_time_s))
+
+
+def run_reboot(text: str, environ: Mapping[str, str]) -> str:
+    """Do what the request on stdin asks; the evidence is indented JSON.
+
+    Raises:
+        UsageError: It is no request, or a key is not in the environment.
+        DeviceError: See `Reboot.perform`.
+    """
+    request = parse_request(text)
+    keys = {endpoint.device: _key(endpoint, environ) for endpoint in request.endpoints}
+
+    def run(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
+        try:
+            return asyncio.run(
+                run_on_host(
+                    endpoint,
+                    keys[endpoint.device],
+                    command,
+                    stdin=stdin,
+                    deadline_s=deadline_s + 15,
+                )
+            )
+        except DeviceError as error:
+            if endpoint == request.endpoint:
+                raise type(error)(explain_refusal(error)) from error
+            raise
+
+    return json.dumps(Reboot(request, run).perform(), indent=2, sort_keys=True) + "\n"
+
+
+def _key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    name = env_name(endpoint.private_key_secret or "")
+    if not endpoint.private_key_secret or name not in environ:
+        raise UsageError(
+            f"{endpoint.where}: no private key: set {name} in the environment, or `private_key` in"
+            " the site file"
+        )
+    return environ[name]

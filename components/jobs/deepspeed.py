@@ -1,0 +1,206 @@
+"""DeepSpeed as Arena starts it, without Arena: storage, TensorBoard, and jobs of the MPI operator.
+
+Arena's `etjob` needs an operator that is no longer developed, and its installer brings another
+MPIJob definition of the same name. The MPI operator gives a launcher the same things: a hostfile
+with slots, workers with stable names, keys made for the job. The sample training is kept in a
+ConfigMap and started by hand: a job that waits with all GPUs in its hands leaves none for others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import yaml
+
+from components.acceptance.evidence import Probe
+from components.jobs.environment import job_script, nccl_environment
+from components.jobs.mpi import MpiWorkers, mpi_job
+from components.jobs.templates import RUN, JsonObject, ProbeJob, env_list
+from components.kubernetes.manifest import Body, Manifest, make_manifest
+from components.model.acceptance import DeepSpeedScan
+from components.model.cluster import ClusterSpec
+from components.model.jobs import ARENA_RESOURCE, DeepSpeed
+from components.pod_network.attachment import PodAttachment, pod_attachment
+
+OWNER: Final = "deepspeed"
+STORAGE_GROUP: Final = 3
+"""After the MPI operator's objects."""
+SERVER_GROUP: Final = 4
+STORAGE_CLASS: Final = "manual"
+"""As in the notes: no provisioner answers to it, so that the claim takes our volume."""
+TENSORBOARD_PORT: Final = 6006
+NODE_LABELS: Final = {"gpu-use-type": "exclusive", "rdma": "hca"}
+"""Labels of the nodes that take DeepSpeed's workers, as in the notes."""
+SCAN_PROBE: Final = "deepspeed-scan"
+_EXAMPLES: Final = "/workspace/DeepSpeedExamples"
+_HOST_KEY: Final = ("/usr/sbin/sshd", "-De", "-o", "HostKey=/root/.ssh/id_rsa")
+"""The job's own key is the workers' host key: whoever holds it is a worker of this job."""
+
+
+def plan_deepspeed(spec: ClusterSpec) -> tuple[Manifest, ...]:
+    """The lasting objects: volume, claim, TensorBoard, and the sample training as a text."""
+    sample = spec.jobs.deepspeed
+    if sample is None:
+        return ()
+    storage = (_volume(sample), _claim(spec, sample), _training(spec, sample))
+    servers = _tensorboard(spec, sample) if sample.tensorboard else ()
+    return tuple(
+        make_manifest(OWNER, body, group)
+        for group, bodies in ((STORAGE_GROUP, storage), (SERVER_GROUP, servers))
+        for body in bodies
+    )
+
+
+def scan_job(spec: ClusterSpec, sample: DeepSpeed, scan: DeepSpeedScan) -> ProbeJob:
+    """DeepSpeed's own all-reduce over all its workers, in sizes up to 1 GiB a rank and more."""
+    call = (
+        "deepspeed",
+        "--hostfile=/job/hostfile",
+        '--master_addr="$master"',
+        f"{_EXAMPLES}/benchmarks/communication/all_reduce.py",
+        "--scan",
+        "--maxsize",
+        str(scan.maxsize_exponent),
+        "--dist",
+        "torch",
+    )
+    probe = Probe(
+        name=SCAN_PROBE,
+        kind="deepspeed_scan",
+        rails=tuple(rail.name for rail in spec.rails),
+        nodes=tuple(host.name for host in spec.workers[: sample.workers]),
+        ranks=sample.workers * sample.gpus,
+    )
+    body = mpi_job(spec, SCAN_PROBE, _workers(spec, sample), _launcher(spec, sample, call))
+    return ProbeJob(probe, (body,), watched=0, command=call)
+
+
+def _workers(spec: ClusterSpec, sample: DeepSpeed) -> MpiWorkers:
+    return MpiWorkers(
+        image=sample.image,
+        count=sample.workers,
+        gpus=sample.gpus,
+        attachment=_attachment(spec, sample),
+        command=_HOST_KEY,
+        mounts=({"name": "data", "mountPath": sample.mount_path},),
+        volumes=(_data(sample),),
+        selector=dict(NODE_LABELS),
+    )
+
+
+def _attachment(spec: ClusterSpec, sample: DeepSpeed) -> PodAttachment:
+    """The rails as every job has them; the shared cards by the name that Arena uses."""
+    base = pod_attachment(spec)
+    network = spec.pod_network
+    published = {device.resource for device in network.shared_devices}
+    resources = base.resources
+    if network.mode == "rdma_shared" and ARENA_RESOURCE in published:
+        resources = {f"{network.resource_prefix}/{ARENA_RESOURCE}": 1}
+    in_host = base.host_network or sample.host_network
+    return PodAttachment(resources, {} if in_host else base.annotations, host_network=in_host)
+
+
+def _launcher(spec: ClusterSpec, sample: DeepSpeed, call: tuple[str, ...]) -> JsonObject:
+    script = job_script("deepspeed_launch").replace("deepspeed_call", " ".join(call))
+    return {
+        "name": "launcher",
+        "image": sample.image,
+        "command": ["/bin/sh", "-c", script],
+        # DeepSpeed hands variables that begin with NCCL on to its workers.
+        "env": env_list(nccl_environment(spec)),
+    }
+
+
+def _data(sample: DeepSpeed) -> JsonObject:
+    return {"name": "data", "persistentVolumeClaim": {"claimName": sample.claim}}
+
+
+def _volume(sample: DeepSpeed) -> Body:
+    source: JsonObject = {"hostPath": {"path": sample.path}}
+    if sample.nfs_server is not None:
+        source = {"nfs": {"server": sample.nfs_server, "path": sample.path}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"{sample.claim}-pv"},
+        "spec": {
+            "storageClassName": STORAGE_CLASS,
+            "capacity": {"storage": f"{sample.capacity_gib}Gi"},
+            "accessModes": [sample.access_mode],
+            # What was trained outlives the claim.
+            "persistentVolumeReclaimPolicy": "Retain",
+            **source,
+        },
+    }
+
+
+def _claim(spec: ClusterSpec, sample: DeepSpeed) -> Body:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": sample.claim, "namespace": spec.pod_network.namespace},
+        "spec": {
+            "storageClassName": STORAGE_CLASS,
+            "volumeName": f"{sample.claim}-pv",
+            "accessModes": [sample.access_mode],
+            "resources": {"requests": {"storage": f"{sample.request_gib}Gi"}},
+        },
+    }
+
+
+def _training(spec: ClusterSpec, sample: DeepSpeed) -> Body:
+    """The sample training, ready for `kubectl create -f -`."""
+    name = "deepspeed-helloworld"
+    call = (
+        "deepspeed",
+        "--hostfile=/job/hostfile",
+        '--master_addr="$master"',
+        f"{_EXAMPLES}/HelloDeepSpeed/train_bert_ds.py",
+        "--checkpoint_dir",
+        sample.log_dir,
+    )
+    mounts: JsonObject = {"volumeMounts": [{"name": "data", "mountPath": sample.mount_path}]}
+    launcher = _launcher(spec, sample, call) | mounts
+    job = mpi_job(spec, name, _workers(spec, sample), launcher, volumes=[_data(sample)])
+    text = yaml.safe_dump(job, sort_keys=True, width=200).replace(f"{name}-{RUN}", name)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": spec.pod_network.namespace},
+        "data": {"job.yaml": text},
+    }
+
+
+def _tensorboard(spec: ClusterSpec, sample: DeepSpeed) -> tuple[Body, ...]:
+    labels: JsonObject = {"app.kubernetes.io/name": "tensorboard"}
+    metadata: JsonObject = {"name": "tensorboard", "namespace": spec.pod_network.namespace}
+    container: JsonObject = {
+        "name": "tensorboard",
+        "image": sample.image,
+        "command": ["tensorboard", "--logdir", sample.log_dir, "--bind_all"],
+        "ports": [{"containerPort": TENSORBOARD_PORT}],
+        "volumeMounts": [{"name": "data", "mountPath": sample.mount_path, "readOnly": True}],
+    }
+    deployment: Body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [container], "volumes": [_data(sample)]},
+            },
+        },
+    }
+    service: Body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            "selector": labels,
+            "ports": [{"port": TENSORBOARD_PORT, "targetPort": TENSORBOARD_PORT}],
+        },
+    }
+    return deployment, service

@@ -1,0 +1,183 @@
+"""MPIJobs: collectives of nccl-tests over all GPUs of all workers, and what other jobs share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import JsonValue
+
+from components.acceptance.evidence import Probe
+from components.jobs.environment import mpirun_command, nccl_environment
+from components.jobs.templates import (
+    RUN,
+    JsonObject,
+    ProbeJob,
+    env_list,
+    make_container,
+    make_limits,
+    make_metadata,
+)
+from components.kubernetes.manifest import Body
+from components.model.acceptance import Collective
+from components.model.cluster import ClusterSpec
+from components.pod_network.attachment import PodAttachment, pod_attachment
+
+SHM_SIZE: Final = "16Gi"
+"""Shared memory of a worker: NCCL's intra-node buffers outgrow the 64 MiB default."""
+SSH_PORT: Final = 22
+_TOPOLOGY: Final = "nccl-topology"
+
+
+@dataclass(frozen=True, slots=True)
+class MpiWorkers:
+    """What the workers of an MPIJob are."""
+
+    image: str
+    count: int
+    gpus: int
+    attachment: PodAttachment
+    command: tuple[str, ...] = ("/usr/sbin/sshd", "-De")
+    mounts: tuple[JsonObject, ...] = ()
+    """More mounts of every worker."""
+    volumes: tuple[JsonObject, ...] = ()
+    """The volumes behind them."""
+    selector: dict[str, str] = field(default_factory=dict[str, str])
+    """Labels of the nodes that take workers; empty for any."""
+
+
+def nccl_job(spec: ClusterSpec, collective: Collective = "all_reduce") -> ProbeJob:
+    """One NCCL collective over all GPUs of all workers and all rails."""
+    ranks = sum(host.gpus for host in spec.workers)
+    program = (f"{collective}_perf", "-b", "8", "-e", spec.acceptance.nccl_max_size, "-f", "2")
+    command = mpirun_command(spec, ranks, (*program, "-g", "1"))
+    name = f"nccl-{collective.replace('_', '-')}"
+    workers = MpiWorkers(
+        image=spec.jobs.image,
+        count=len(spec.workers),
+        gpus=spec.workers[0].gpus,
+        attachment=pod_attachment(spec),
+    )
+    launcher: JsonObject = {
+        "name": "launcher",
+        "image": spec.jobs.image,
+        "command": [*command],
+    }
+    probe = Probe(
+        name=name,
+        kind="nccl",
+        rails=tuple(rail.name for rail in spec.rails),
+        nodes=tuple(host.name for host in spec.workers),
+        ranks=ranks,
+        collective=collective,
+    )
+    return ProbeJob(probe, (mpi_job(spec, name, workers, launcher),), watched=0, command=command)
+
+
+def mpi_job(
+    spec: ClusterSpec, name: str, workers: MpiWorkers, launcher: JsonObject, **pod: JsonValue
+) -> Body:
+    """An MPIJob of one run.
+
+    Args:
+        spec: The site.
+        name: Its name, without the number of the run.
+        workers: Its workers.
+        launcher: The launcher's container.
+        pod: More keys of the launcher's pod.
+    """
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": make_metadata(spec, name),
+        "spec": {
+            "slotsPerWorker": workers.gpus,
+            "launcherCreationPolicy": "WaitForWorkersReady",
+            "runPolicy": {
+                "cleanPodPolicy": "Running",
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": int(spec.acceptance.timeout_s),
+            },
+            "mpiReplicaSpecs": {
+                "Launcher": {
+                    "replicas": 1,
+                    "restartPolicy": "Never",
+                    "template": {"spec": {"containers": [launcher], **pod}},
+                },
+                "Worker": {
+                    "replicas": workers.count,
+                    "restartPolicy": "Never",
+                    "template": _worker(spec, f"{name}-{RUN}", workers),
+                },
+            },
+        },
+    }
+
+
+def _worker(spec: ClusterSpec, job: str, workers: MpiWorkers) -> JsonObject:
+    volumes: list[JsonValue] = [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM_SIZE}},
+        *_topology_volume(spec),
+        *workers.volumes,
+    ]
+    pod: JsonObject = {
+        "affinity": {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_apart(job)]}
+        },
+        "containers": [_worker_container(spec, workers)],
+        "volumes": volumes,
+    }
+    if workers.selector:
+        pod["nodeSelector"] = {**workers.selector}
+    if workers.attachment.host_network:
+        # Its names are the cluster's all the same, or the launcher finds no worker.
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    template: JsonObject = {"spec": pod}
+    if workers.attachment.annotations:
+        template["metadata"] = {"annotations": {**workers.attachment.annotations}}
+    return template
+
+
+def _worker_container(spec: ClusterSpec, workers: MpiWorkers) -> JsonObject:
+    limits = make_limits(workers.attachment.resources, workers.gpus)
+    mounts: list[JsonValue] = [
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a container's own
+        *_topology_mount(spec),
+        *workers.mounts,
+    ]
+    more: JsonObject = {
+        "command": [*workers.command],
+        "env": env_list(nccl_environment(spec)),
+        # Started is not yet reachable: the launcher waits for workers that answer.
+        "readinessProbe": {"tcpSocket": {"port": SSH_PORT}, "periodSeconds": 2},
+        "volumeMounts": mounts,
+    }
+    return make_container(workers.image, "worker", limits) | more
+
+
+def _apart(job: str) -> JsonObject:
+    """One worker a node."""
+    return {
+        "labelSelector": {
+            "matchLabels": {
+                "training.kubeflow.org/job-name": job,
+                "training.kubeflow.org/job-role": "worker",
+            }
+        },
+        "topologyKey": "kubernetes.io/hostname",
+    }
+
+
+def _topology_mount(spec: ClusterSpec) -> list[JsonValue]:
+    file = spec.jobs.topology_file
+    if file is None:
+        return []
+    return [{"name": _TOPOLOGY, "mountPath": file.mount_path, "readOnly": True}]
+
+
+def _topology_volume(spec: ClusterSpec) -> list[JsonValue]:
+    """`File`: a node without it refuses the pod, where an empty folder would be made otherwise."""
+    file = spec.jobs.topology_file
+    if file is None:
+        return []
+    return [{"name": _TOPOLOGY, "hostPath": {"path": file.host_path, "type": "File"}}]

@@ -1,0 +1,119 @@
+"""Perftest between two pods of one rail: one for every rail, and the cases that the file names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from components.acceptance.evidence import Probe
+from components.jobs.environment import job_script
+from components.jobs.templates import (
+    JsonObject,
+    ProbeJob,
+    env_list,
+    make_container,
+    make_job,
+    make_limits,
+)
+from components.model.acceptance import PerftestCase
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
+from components.model.hosts import Host
+from components.pod_network.attachment import PodAttachment, rail_attachment, server_address
+
+PERFTEST_SECONDS: Final = 5
+"""How long `ib_write_bw` sends: long enough for counters to stand out from the rest."""
+RAIL_CASE: Final = PerftestCase(
+    name="rail", tool="ib_write_bw", rdma_cm=True, duration_s=PERFTEST_SECONDS
+)
+"""What every rail gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two workers of one rail; the client connects to the server."""
+
+    rail: Rail
+    client: Host
+    server: Host
+
+
+def perftest_command(
+    spec: ClusterSpec, server: str = "", case: PerftestCase = RAIL_CASE
+) -> tuple[str, ...]:
+    """A perftest on the pod's own device, marked as the jobs' packets are.
+
+    With `-R` the ToS option marks the packets; `--tclass` counts only without it. `$hca` and `$gid`
+    are found in the pod: device names and GID indices differ from pod to pod.
+
+    Args:
+        spec: The site.
+        server: Address of the server; empty for the server itself.
+        case: Which test.
+    """
+    traffic_class = str(spec.rdma.ip_traffic_class)
+    command = [case.tool]
+    command += ["-R"] if case.rdma_cm else []
+    command += ["-d", "$hca", "-x", "$gid"]
+    command += ["-T", traffic_class] if case.rdma_cm else [f"--tclass={traffic_class}"]
+    command += ["-q", str(case.qps)] if case.qps > 1 else []
+    command += ["-a"] if case.all_sizes else []
+    command += ["-D", str(case.duration_s)] if case.duration_s else []
+    command += ["--cpu_util"] if case.cpu_util else []
+    command += ["--report_gbits", "-F"]
+    return (*command, server) if server else tuple(command)
+
+
+def perftest_job(spec: ClusterSpec, pair: Pair, case: PerftestCase = RAIL_CASE) -> ProbeJob:
+    """One test between two workers on one rail; the data of a read flow from server to client."""
+    label = pair.rail.name if case is RAIL_CASE else case.name
+    name = f"perftest-{label}-{pair.client.name}-{pair.server.name}"
+    address = server_address(spec, pair.rail, pair.server)
+    client = perftest_command(spec, address, case)
+    server_pod = _pod(
+        spec,
+        pair.server,
+        pair.rail,
+        rail_attachment(spec, pair.rail, server=True),
+        _script(spec, "perftest_server", perftest_command(spec, case=case)),
+    )
+    client_pod = _pod(
+        spec,
+        pair.client,
+        pair.rail,
+        rail_attachment(spec, pair.rail),
+        _script(spec, "perftest_client", client),
+    )
+    nodes = (pair.client.name, pair.server.name)
+    if case.tool == "ib_read_bw":
+        nodes = (pair.server.name, pair.client.name)
+    return ProbeJob(
+        Probe(name=name, kind="perftest", rails=(pair.rail.name,), nodes=nodes),
+        (make_job(spec, f"{name}-s", server_pod), make_job(spec, f"{name}-c", client_pod)),
+        watched=1,
+        command=client,
+    )
+
+
+def _script(spec: ClusterSpec, name: str, command: tuple[str, ...]) -> str:
+    words = " ".join(f'"{word}"' if word.startswith("$") else word for word in command)
+    own_device = spec.pod_network.mode == "sriov"
+    find = job_script("rdma_device" if own_device else "rdma_shared_device")
+    return (find + job_script(name)).replace("ib_write_bw_call", words)
+
+
+def _pod(
+    spec: ClusterSpec, host: Host, rail: Rail, attachment: PodAttachment, script: str
+) -> JsonObject:
+    container = make_container(spec.jobs.image, "perftest", make_limits(attachment.resources))
+    container["command"] = ["/bin/sh", "-c", script]
+    pod: JsonObject = {
+        "restartPolicy": "Never",
+        "nodeSelector": {"kubernetes.io/hostname": host.name},
+        "containers": [container],
+    }
+    if attachment.host_network:
+        netdev = next(nic.netdev for nic in host.nics if nic.rail == rail.name)
+        container["env"] = env_list({"RAIL_INTERFACE": netdev})
+        pod["hostNetwork"] = True
+    return {"metadata": {"annotations": {**attachment.annotations}}, "spec": pod}

@@ -1,0 +1,31 @@
+# shellcheck shell=sh
+# In each rank: finds the node's InfiniBand adapters that are up, keeps those of the highest rate, and
+# runs the program with NCCL and UCX bound to exactly them. Ports of a lower rate are storage or
+# management; with them in the list NCCL hangs at its start, and UCX at its end. POSIX sh.
+set -eu
+top=0
+list=''
+for device in "${RAILYARD_INFINIBAND:-/sys/class/infiniband}"/*; do
+  port=$device/ports/1
+  [ -r "$port/link_layer" ] || continue
+  [ "$(cat "$port/link_layer")" = InfiniBand ] || continue
+  case $(cat "$port/state") in
+    4:*) ;;
+    *) continue ;;
+  esac
+  rate=$(cat "$port/rate")
+  rate=${rate%% *}
+  rate=${rate%%.*}
+  if [ "$rate" -gt "$top" ]; then
+    top=$rate
+    list=''
+  fi
+  [ "$rate" -eq "$top" ] || continue
+  list=$list${list:+,}${device##*/}:1
+done
+[ -n "$list" ] || {
+  echo "no active InfiniBand port on $(hostname): are the HCAs of this node in the pod?" >&2
+  exit 1
+}
+export NCCL_IB_HCA="=$list" UCX_NET_DEVICES="$list"
+exec "$@"

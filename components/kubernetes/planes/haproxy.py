@@ -1,0 +1,123 @@
+"""The balancer before several servers: HAProxy with a check that a hung API does not pass.
+
+Sources: HAProxy's configuration manual 2.6, K3s' documentation on cluster load balancers; why the
+check is HTTPS on /readyz: docs/explanation/sources.md#k3s.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from importlib import resources
+from typing import Final
+
+from components.hosts.endpoint import host_endpoint
+from components.hosts.state import HostState
+from components.hosts.watched import Watched
+from components.kubernetes.planes.scripts import numbered_lines, script_text
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.remote.placeholder import placeholder
+from components.remote.step import RemoteStep
+
+DEADLINE_S: Final = 600.0
+"""Seconds: the package may have to be fetched and installed."""
+CA_DEADLINE_S: Final = 60.0
+CLUSTER_CA: Final = "cluster-ca"
+CA_FILE: Final = "/etc/railyard/haproxy/ca.crt"
+CHECK: Final = "inter 3s downinter 1s fall 2 rise 1 verify required"
+"""Two failed checks, 3 s apart, take a server out; one good check brings it back."""
+_PARAMETERS: Final = frozenset({"ca_base64"})
+
+
+def ca_step(spec: ClusterSpec) -> RemoteStep:
+    """Read the cluster's CA from the first server's disk: over SSH, and not from the network."""
+    first = spec.servers[0]
+    return RemoteStep(
+        name=f"{first.name}-cluster-ca",
+        endpoint=host_endpoint(first),
+        dialect="sh",
+        desired=HostState({"cluster": spec.name}).render(),
+        apply=script_text("k3s_ca"),
+        why_no_undo="it only reads",
+        deadline_s=CA_DEADLINE_S,
+    )
+
+
+def plan_balancer(spec: ClusterSpec, host: Host, api_port: int, stack: str) -> Watched:
+    """Plan HAProxy on the balancer host.
+
+    The API is served on the host's address in the cluster, and on the one that SSH uses where that
+    is an address of the host itself (a cloud's public address is not: the cloud translates it).
+
+    Args:
+        spec: The checked site.
+        host: The balancer.
+        api_port: Port of the API, the same here and on the servers.
+        stack: Names the folder on the host with what was there before.
+    """
+    settings = {"ca": "as-installed", "service.active": "active", "service.enabled": "enabled"}
+    if host.ssh.address != host.address:
+        settings["also_listen"] = f"{host.ssh.address}:{api_port}"
+    settings |= numbered_lines("haproxy.cfg", render_haproxy(spec, host, api_port))
+    settings |= numbered_lines("unit", _unit_text())
+    lines = {**settings, "stack": stack, "ca_base64": placeholder(CLUSTER_CA, "pem_one_line")}
+    step = RemoteStep(
+        name=f"{host.name}-haproxy",
+        endpoint=host_endpoint(host),
+        dialect="sh",
+        desired=HostState(lines).render(),
+        apply=_script("haproxy"),
+        undo=_script("haproxy_undo"),
+        deadline_s=DEADLINE_S,
+    )
+    observe = _script("haproxy_observe")
+    return Watched(f"{host.name} haproxy", step, HostState(settings), observe, _PARAMETERS)
+
+
+def _script(name: str) -> str:
+    return script_text("haproxy_reading") + script_text(name)
+
+
+def _unit_text() -> str:
+    folder = resources.files("components.kubernetes")
+    return folder.joinpath("scripts", "railyard-haproxy.service").read_text("utf-8")
+
+
+def ca_facts(pem: str) -> str:
+    """What the CA step printed, as the facts that the balancer's step waits for."""
+    return json.dumps({"pem_one_line": base64.b64encode(pem.encode()).decode()})
+
+
+def render_haproxy(spec: ClusterSpec, host: Host, api_port: int) -> str:
+    """HAProxy's configuration: TCP through, and a server only while its API answers.
+
+    200 or 401 is an API that answers (K3s asks for a certificate); 503 is one that is not ready,
+    and a hung one gives nothing. All servers are listed from the start: the check keeps out those
+    that have not joined yet.
+    """
+    lines = [
+        "global",
+        "    log stdout format raw local0",
+        "defaults",
+        "    mode tcp",
+        "    log global",
+        "    option tcplog",
+        "    option dontlognull",
+        "    timeout connect 5s",
+        "    timeout client 3h",
+        "    timeout server 3h",
+        "    timeout check 3s",
+        "frontend api",
+        f"    bind {host.address}:{api_port}",
+        "    default_backend servers",
+        "backend servers",
+        "    balance roundrobin",
+        "    option httpchk",
+        "    http-check connect ssl alpn http/1.1",
+        "    http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host k3s",
+        "    http-check expect rstatus ^(200|401)$",
+        f"    default-server {CHECK} ca-file {CA_FILE} on-marked-down shutdown-sessions",
+    ]
+    lines += [f"    server {each.name} {each.address}:{api_port} check" for each in spec.servers]
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,31 @@
+# shellcheck shell=sh
+# Read-only look at a K3s node: its role, its two files line by line, its binary and its service.
+# POSIX sh, as root. stdout: key=value lines in the form of the install step's stdin.
+set -u
+export LC_ALL=C
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+file_lines() { # NAME
+  file=/etc/rancher/k3s/$1
+  [ -e "$file" ] || file=/dev/null
+  awk -v name="$1" '{ printf "%s.%02d=%s\n", name, NR, $0 } END { printf "%s.lines=%d\n", name, NR }' "$file"
+}
+
+service_state() { # UNIT : enabled/active, in systemd's own words
+  printf '%s/%s\n' "$(systemctl is-enabled "$1" 2>/dev/null | head -n 1)" \
+    "$(systemctl is-active "$1" 2>/dev/null | head -n 1)"
+}
+
+printf 'sudo=ok\n' # this runs as root, so sudo let us
+for unit in k3s k3s-agent; do
+  [ -e "/etc/systemd/system/$unit.service" ] || continue
+  case $unit in
+    k3s) echo role=server ;;
+    k3s-agent) echo role=agent ;;
+  esac
+  printf '%s.service=%s\n' "$unit" "$(service_state "$unit.service")"
+done
+file_lines config.yaml
+file_lines registries.yaml
+[ ! -e /usr/local/bin/k3s ] ||
+  printf 'binary_sha256=%s\n' "$(sha256sum /usr/local/bin/k3s | cut -d ' ' -f 1)"

@@ -1,0 +1,70 @@
+"""What runs on the cluster: image, NCCL's environment, sample jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from components.model.units import DnsLabel, Frozen, ImageName
+
+ARENA_RESOURCE: Final = "hca"
+"""What Arena's `--rdma` requests, after the prefix (its charts)."""
+
+
+class TopologyFile(Frozen):
+    """NCCL's topology file: virtual machines hide the PCIe tree, so NCCL must be told."""
+
+    host_path: str
+    """The file on the node."""
+    mount_path: str
+    """The same file in the pod: the value of NCCL_TOPO_FILE."""
+
+
+class DeepSpeed(Frozen):
+    """A DeepSpeed launcher and its workers, as `arena submit etjob` makes them."""
+
+    image: ImageName
+    """Image with DeepSpeed, its examples and an SSH server."""
+    workers: Annotated[int, Field(ge=1)]
+    gpus: Annotated[int, Field(ge=0)]
+    """GPUs of one worker."""
+    claim: DnsLabel = "training-data"
+    """Name of the persistent volume claim."""
+    capacity_gib: Annotated[int, Field(ge=1)] = 10
+    """Size of the volume in GiB."""
+    request_gib: Annotated[int, Field(ge=1)] = 3
+    """What the claim asks of it, in GiB."""
+    access_mode: str = "ReadWriteMany"
+    """One claim for workers on several nodes needs `ReadWriteMany`."""
+    nfs_server: str | None = None
+    """Address of the NFS server that holds `path`; None: a `hostPath` of one node."""
+    path: str = "/data"
+    """Folder on the server or node."""
+    mount_path: str = "/data"
+    """Where the pods see it."""
+    log_dir: str = "/data/deepspeed_data"
+    """Where training writes checkpoints and TensorBoard logs."""
+    tensorboard: bool = True
+    """Run TensorBoard on `log_dir`."""
+    host_network: bool = False
+    """Run the workers in the host's network."""
+
+
+class Jobs(Frozen):
+    """What runs on the cluster."""
+
+    image: ImageName
+    """Image of the acceptance and sample jobs: nccl-tests and perftest in it."""
+    mpi_operator: bool = True
+    """Install the MPI operator, which acceptance needs."""
+    gdr_level: str = "2"
+    """NCCL_NET_GDR_LEVEL; 2 is the DeepOps guide's value."""
+    nccl_ib_tc: Annotated[int, Field(ge=0, le=255)] | None = None
+    """NCCL_IB_TC; default from `rdma.dscp`. Another value is refused by `one-traffic-class`."""
+    gid_index: Annotated[int, Field(ge=0, le=255)] | None = None
+    """NCCL_IB_GID_INDEX; default: left to NCCL, which finds the RoCE v2 GID (NCCL >= 2.21)."""
+    topology_file: TopologyFile | None = None
+    """NCCL_TOPO_FILE of the nodes."""
+    deepspeed: DeepSpeed | None = None
+    """The DeepSpeed sample; None: none."""

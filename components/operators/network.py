@@ -1,0 +1,113 @@
+"""The network operator: chart values, and the policy that makes it publish whole HCAs.
+
+Sources: the operator's chart, its NicClusterPolicy definition (v26.4.1) and its host-device
+example, narrowed to InfiniBand.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from pydantic import JsonValue
+
+from components.errors import SpecError
+from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
+from components.model.cluster import ClusterSpec
+from components.model.operators import NetworkOperator
+from components.operators.versions import DOCA_DRIVER
+from components.pod_network.attachment import MELLANOX
+from components.pod_network.paths import CNI_BIN_DIR, CNI_CONFIG_DIR
+
+NETWORK_NAMESPACE: Final = "nvidia-network-operator"
+NIC_POLICY: Final = "nic-cluster-policy"
+"""The conventional name; the operator works on one policy only."""
+POLICY_API: Final = "mellanox.com/v1alpha1"
+POLICY_DEADLINE_S: Final = 1800
+"""Seconds until the policy is ready: a driver container may compile for 20 minutes."""
+_REGISTRY: Final = "nvcr.io/nvidia/mellanox"
+
+
+def network_operator_values(spec: ClusterSpec) -> Body:
+    """The values in which we differ from the chart.
+
+    The GPU operator brings node feature discovery, and two would take turns at the same labels; its
+    own settings already give the label of the cards, so the chart's rule is not needed either.
+    """
+    values: Body = {}
+    if spec.operators.gpu is not None:
+        values["nfd"] = {"enabled": False, "deployNodeFeatureRules": False}
+    if spec.k3s is not None:
+        values["operator"] = {
+            "cniBinDirectory": CNI_BIN_DIR,
+            "cniNetworkDirectory": CNI_CONFIG_DIR,
+        }
+    return values
+
+
+def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """The policy, and the wait for its state: the chart makes none since 24.10.
+
+    Neither Multus nor addresses: NCCL uses the HCAs without any interface in the pod.
+
+    Raises:
+        SpecError: The operator's driver container is wanted, and its tag is not known.
+    """
+    version = f"network-operator-v{operator.chart.version.removeprefix('v')}"
+    wanted: Body = {
+        "sriovDevicePlugin": {
+            "image": "sriov-network-device-plugin",
+            "repository": _REGISTRY,
+            "version": version,
+            "config": host_device_config(spec),
+        }
+    }
+    if operator.driver == "operator":
+        wanted["ofedDriver"] = {
+            "image": "doca-driver",
+            "repository": _REGISTRY,
+            "version": _driver_tag(operator.chart.version),
+        }
+    return {
+        "apiVersion": POLICY_API,
+        "kind": "NicClusterPolicy",
+        "metadata": {
+            "name": NIC_POLICY,
+            "annotations": {
+                WAIT_FOR: "jsonpath={.status.state}=ready",
+                TIMEOUT: str(POLICY_DEADLINE_S),
+            },
+        },
+        "spec": wanted,
+    }
+
+
+def host_device_config(spec: ClusterSpec) -> str:
+    """`config` of the device plugin: every InfiniBand card, and no Ethernet one.
+
+    By link type and vendor, since a cloud names and places the cards; a vendor alone would take
+    Ethernet ports for storage and management too.
+    """
+    selectors: dict[str, JsonValue] = {
+        "vendors": [MELLANOX],
+        "linkTypes": ["infiniband"],
+        "isRdma": True,
+    }
+    entry: dict[str, JsonValue] = {
+        "resourcePrefix": spec.pod_network.resource_prefix,
+        "resourceName": spec.pod_network.host_device_resource,
+        "selectors": selectors,
+    }
+    return json.dumps({"resourceList": [entry]}, indent=1)
+
+
+def _driver_tag(version: str) -> str:
+    release = version.removeprefix("v")
+    tag = DOCA_DRIVER.get(release)
+    if tag is None:
+        raise SpecError(
+            f"operators.network.driver is operator, and the driver container of release {release} "
+            f"is not known here; known are {', '.join(DOCA_DRIVER)}. Choose one of them, or "
+            "driver: host with the driver on the hosts"
+        )
+    return tag

@@ -1,0 +1,49 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154 # input.sh and the plan set what is used
+# Builds the image from the Dockerfile on stdin and pushes it, or does neither when this build is
+# here and was pushed. stdin: key=value lines, `dockerfile.line_NNN` the file, `arg.NAME` its
+# arguments. stdout: one line of JSON evidence.
+# shellcheck source=/dev/null
+. ./input.sh
+# shellcheck source=/dev/null
+. ./reading.sh
+# shellcheck source=/dev/null
+. ./registry.sh
+
+cat >"$work/input"
+[ "$(wanted stack)" = "$stack" ] || fail "stdin is of the stack '$(wanted stack)', not of $stack"
+take_lock
+image=$(wanted image)
+build=$(wanted build)
+mkdir -p "$store" || fail "cannot create $store"
+registry_login registry
+if [ "$(label_of_image "$image")" != "$build" ]; then
+  note_new_image "$image"
+  registry_login base_registry
+  mkdir "$work/context"
+  grep '^dockerfile\.line_' "$work/input" | sort | sed 's/^[^=]*=//' >"$work/context/Dockerfile"
+  set --
+  while IFS= read -r line; do
+    set -- "$@" --build-arg "$line"
+  done <<ARGUMENTS
+$(sed -n 's/^arg\.//p' "$work/input")
+ARGUMENTS
+  docker build --pull --tag "$image" --label "railyard.build=$build" "$@" "$work/context" \
+    >"$work/build.log" 2>&1 </dev/null 9>&- ||
+    fail "docker build of $image failed: $(tail -n 20 "$work/build.log")"
+  registry_logout base_registry
+  changed="$changed image"
+fi
+if [ "$(cat "$store/pushed" 2>/dev/null)" != "$image $build" ]; then
+  run docker push "$image"
+  echo "$image $build" >"$store/pushed" || fail "cannot write $store/pushed"
+  changed="$changed pushed"
+fi
+registry_logout registry
+list=''
+count=0
+for key in $changed; do
+  list="$list${list:+,}\"$key\""
+  count=$((count + 1))
+done
+printf '{"changed":[%s],"unchanged":%d,"reboot_required":false}\n' "$list" "$((2 - count))"

@@ -1,0 +1,98 @@
+"""The SSH files that let hosts and containers reach each other without a password.
+
+As in NVIDIA AI Enterprise's guide, with two pairs of keys; unlike there every host key is pinned,
+and a container's key can only start MPI's daemon.
+"""
+
+from __future__ import annotations
+
+from ipaddress import AddressValueError, IPv4Address
+from typing import Final
+
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+
+FORCED_COMMAND: Final = "~/.ssh/mpicont.sh"
+"""sshd hands it to the user's shell, which knows the home folder."""
+_PINNED: Final = "StrictHostKeyChecking yes"
+
+
+def authorized_options(spec: ClusterSpec) -> dict[str, str]:
+    """Pair of keys to the options of its line in authorized_keys."""
+    sources = f'restrict,from="{",".join(_sources(spec))}"'
+    return {
+        "host": sources,
+        "container": f'{sources},command="{FORCED_COMMAND}"',
+    }
+
+
+def _sources(spec: ClusterSpec) -> list[str]:
+    found = {address for host in spec.workers for address in (host.address, host.ssh.address)}
+    return sorted(found, key=_address_order)
+
+
+def _address_order(text: str) -> tuple[int, str]:
+    try:
+        return int(IPv4Address(text)), ""
+    except AddressValueError:
+        return 1 << 32, text
+
+
+def known_hosts(spec: ClusterSpec) -> list[str]:
+    """One line a worker, under its name: address and port do not matter to it."""
+    return [f"{host.name} {host.ssh.host_key or ''}".strip() for host in spec.workers]
+
+
+def _entries(spec: ClusterSpec, own: Host) -> list[str]:
+    """How each worker is reached from this one, by its name or its address.
+
+    The own address is said because `from=` of the other side asks for it, and a host has several.
+    """
+    port = spec.containers.ssh_port if spec.containers else None
+    lines: list[str] = []
+    for host in spec.workers:
+        lines += [
+            f"Host {_names(host)}",
+            f"  HostName {host.address}",
+            f"  HostKeyAlias {host.name}",
+            f"  BindAddress {own.address}",
+            f"  Port {port or host.ssh.port}",
+            f"  User {host.ssh.user}",
+        ]
+    return lines
+
+
+def _names(host: Host) -> str:
+    return f"{host.name} {host.address}"
+
+
+def host_config(spec: ClusterSpec, own: Host) -> list[str]:
+    """Our part of one host's ~/.ssh/config.
+
+    It stands first in the file, because the first value of an option wins.
+    """
+    everyone = " ".join(_names(host) for host in spec.workers)
+    return [
+        *_entries(spec, own),
+        f"Host {everyone}",
+        "  IdentityFile ~/.ssh/id_ed25519_host",
+        "  IdentitiesOnly yes",
+        f"  {_PINNED}",
+        "  UserKnownHostsFile ~/.ssh/known_hosts_railyard",
+        "Match all",  # what follows in the user's own file is for all hosts again
+    ]
+
+
+def container_config(spec: ClusterSpec, own: Host) -> list[str]:
+    """The config of root in one host's container."""
+    return [
+        *_entries(spec, own),
+        "Host *",
+        "  IdentityFile /root/.ssh/id_ed25519_cont",
+        "  IdentitiesOnly yes",
+        "  BatchMode yes",
+        f"  {_PINNED}",
+        "  UserKnownHostsFile /root/.ssh/known_hosts",
+        "  LogLevel ERROR",
+        "  ServerAliveInterval 30",
+    ]

@@ -1,0 +1,143 @@
+"""What a pod asks for to get onto the rails, and what its node must offer: one place for all modes.
+
+Jobs and acceptance take it from here, so that what is requested is what the plugins publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from components.errors import SpecError
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
+from components.model.hosts import Host, Nic
+from components.model.pod_network import SharedDevice
+from components.pod_network.networks import probe_address, probe_network
+
+NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
+"""The pod annotation that Multus reads."""
+GPU: Final = "nvidia.com/gpu"
+PF_DEVICE_IDS: Final[Mapping[str, str]] = {
+    "ConnectX-5": "1017",
+    "ConnectX-6": "101b",
+    "ConnectX-6 Dx": "101d",
+    "ConnectX-7": "1021",
+}
+"""PCI device id of a PF by card (pci.ids); what `deviceIDs` of the shared plugin select."""
+MELLANOX: Final = "15b3"
+
+
+@dataclass(frozen=True, slots=True)
+class PodAttachment:
+    """What a pod with RDMA has beside its containers; GPUs are not in it."""
+
+    resources: Mapping[str, int]
+    """Extended resources to put into the container's limits."""
+    annotations: Mapping[str, str]
+    """Annotations of the pod: the networks it is attached to."""
+    host_network: bool
+    """The pod runs in the host's network, and finds the rails there."""
+
+
+def pod_attachment(spec: ClusterSpec) -> PodAttachment:
+    """What a worker of a job needs to be on all rails."""
+    if spec.pod_network.mode == "host_device":
+        return PodAttachment({host_device_resource(spec): hca_count(spec)}, {}, host_network=False)
+    return _on_rails(spec, spec.rails, [rail.network for rail in spec.rails])
+
+
+def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: bool = False) -> PodAttachment:
+    """What a pod on one rail needs.
+
+    Args:
+        spec: The checked site.
+        rail: The rail.
+        server: Attach it by the network whose one address clients know beforehand.
+    """
+    return _on_rails(spec, (rail,), [probe_network(rail) if server else rail.network])
+
+
+def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
+    """The address at which a server pod of `rail_attachment` on a host is reached.
+
+    Raises:
+        SpecError: Pods run in the host's network, and its card has no address there.
+    """
+    if not spec.pod_network.host_network:
+        return str(probe_address(rail))
+    address = next((nic.address for nic in host.nics if nic.rail == rail.name), None)
+    if address is None:
+        raise SpecError(
+            f"{host.name} has no address on {rail.name}, and its pods run in the host's network. "
+            "Give its NIC an address, or set pod_network.host_network to false"
+        )
+    return address
+
+
+def _on_rails(spec: ClusterSpec, rails: tuple[Rail, ...], networks: list[str]) -> PodAttachment:
+    network = spec.pod_network
+    resources = {f"{network.resource_prefix}/{rail.resource}": 1 for rail in rails}
+    if network.mode == "rdma_shared" and network.host_network:
+        return PodAttachment(resources, {}, host_network=True)
+    return PodAttachment(resources, {NETWORKS: ",".join(networks)}, host_network=False)
+
+
+def host_device_resource(spec: ClusterSpec) -> str:
+    """The resource by which whole HCAs are counted, for example `nvidia.com/hostdev`."""
+    return f"{spec.pod_network.resource_prefix}/{spec.pod_network.host_device_resource}"
+
+
+def hca_count(spec: ClusterSpec) -> int:
+    """HCAs of one worker; the fabric says it where a cloud owns it, else the first worker."""
+    if spec.cloud is not None:
+        return spec.cloud.fabric.hcas
+    return _hcas_of(spec.workers[0]) if spec.workers else 0
+
+
+def _hcas_of(host: Host) -> int:
+    return host.hcas or len(host.nics)
+
+
+def takes_nic(device: SharedDevice, nic: Nic) -> bool:
+    """Whether a resource of the shared plugin takes a card.
+
+    Its lists are alternatives, and all that are given must hold; without any it takes nothing
+    (the plugin's README, "Devices Selectors").
+    """
+    facts = (
+        (device.vendors, MELLANOX),
+        (device.device_ids, PF_DEVICE_IDS[nic.model]),
+        (device.interfaces, nic.netdev),
+    )
+    given = [actual in wanted for wanted, actual in facts if wanted]
+    return bool(given) and all(given)
+
+
+def expected_allocatable(spec: ClusterSpec) -> dict[str, dict[str, int]]:
+    """What each worker must offer to pods once everything is installed, by host and resource."""
+    if spec.kubernetes is None:
+        return {}
+    return {host.name: _gpus_of(spec, host) | _rdma_of(spec, host) for host in spec.workers}
+
+
+def _gpus_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
+    operators = spec.operators
+    served = operators.gpu is not None or operators.gpu_device_plugin is not None
+    return {GPU: host.gpus} if served and host.gpus else {}
+
+
+def _rdma_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
+    network = spec.pod_network
+    if network.mode == "host_device":
+        count = hca_count(spec) if spec.cloud else _hcas_of(host)
+        return {host_device_resource(spec): count} if count else {}
+    if network.mode == "rdma_shared":
+        return {
+            f"{network.resource_prefix}/{device.resource}": device.hca_max
+            for device in network.shared_devices
+            if any(takes_nic(device, nic) for nic in host.nics)
+        }
+    resources = {rail.name: f"{network.resource_prefix}/{rail.resource}" for rail in spec.rails}
+    return {resources[nic.rail]: nic.vfs for nic in host.nics if nic.rail in resources and nic.vfs}

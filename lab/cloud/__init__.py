@@ -1,0 +1,1 @@
+"""Clouds of the lab: their APIs, with state, delays and faults."""

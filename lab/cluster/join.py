@@ -1,0 +1,102 @@
+"""How a server joins a cluster: the CAs come over TLS, then etcd takes it in as a learner.
+
+Real K3s reads the CAs from the datastore's bootstrap data, sealed with the token; the lab's server
+hands them to whoever proves the server's token, at the same moment and to the same end.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import cast
+
+from components.errors import DeviceError
+from lab.cluster.document import Doc, Json, as_doc, pairs_at, text_at
+from lab.cluster.etcd_members import EtcdMembers
+from lab.cluster.k3s_config import HostPaths, K3sConfig
+from lab.cluster.pki import Authority, ensure_token_keys, write_private
+from lab.cluster.plane import ETCD_PEER_PORT
+from lab.cluster.process import wait_until
+from lab.cluster.upstream import Upstream, connect
+
+SHARED_FILES = (
+    *("server-ca.crt", "server-ca.key", "etcd-ca.crt", "etcd-ca.key"),
+    *("sa.pub", "sa.key"),
+)
+"""What all servers of a cluster have in common."""
+PROMOTION_S = 60.0
+
+
+def has_data(paths: HostPaths) -> bool:
+    """Whether etcd's data is on disk; then flags about joining count no more."""
+    return (paths.server / "db" / "etcd" / "member").is_dir()
+
+
+def ensure_member_name(config: K3sConfig, paths: HostPaths) -> str:
+    """Read the member's name, made at the first start: the node's name and a random part."""
+    file = paths.server / "db" / "name"
+    if not file.exists():
+        write_private(file, f"{config.node_name}-{secrets.token_hex(4)}\n".encode())
+    return file.read_text().strip()
+
+
+def dump_shared(tls: Path) -> dict[str, Json]:
+    """Give the files that a joining server needs, as texts by name; they are made if missing."""
+    for name in ("server-ca", "etcd-ca"):
+        Authority(tls, name)
+    ensure_token_keys(tls)
+    return {name: (tls / name).read_text() for name in SHARED_FILES}
+
+
+def join(config: K3sConfig, paths: HostPaths, name: str) -> tuple[Upstream, str]:
+    """Join the cluster of `config.server`: returns it, and etcd's `--initial-cluster`.
+
+    Raises:
+        DeviceError: No server answers, token or CA are of another cluster, or etcd refuses.
+    """
+    upstream = connect(config, paths)
+    path = "/v1-lab/server-bootstrap"
+    try:
+        raw = upstream.request("GET", path)
+    except DeviceError as error:
+        raise DeviceError(
+            f"starting kubernetes: preparing server: failed to get CA certs: {error}"
+        ) from error
+    tls = paths.server / "tls"
+    files = pairs_at(as_doc(cast("Json", json.loads(raw))), "files")
+    present = tls / "server-ca.crt"
+    if present.exists() and present.read_text() != files["server-ca.crt"]:
+        raise DeviceError(
+            f"starting kubernetes: preparing server: {present} is newer than datastore and could "
+            "cause a cluster outage: it is the CA of another cluster"
+        )
+    for file, text in files.items():
+        write_private(tls / file, text.encode())
+    peer = f"https://{config.node_ip}:{ETCD_PEER_PORT}"
+    body: Doc = {"name": name, "peer": peer, "disable": list[Json](config.disable)}
+    answer = as_doc(cast("Json", json.loads(upstream.request("POST", "/v1-lab/etcd-member", body))))
+    return upstream, text_at(answer, "initial_cluster")
+
+
+def wait_promoted(config: K3sConfig, paths: HostPaths, members: EtcdMembers) -> None:
+    """Become a voting member, where this one is still a learner.
+
+    Raises:
+        DeviceError: etcd did not let it vote within a minute.
+    """
+    status = members.status()
+    if not status.learner:
+        return
+    upstream = connect(config, paths)
+
+    def promoted() -> bool:
+        if not members.status().learner:
+            return True
+        try:
+            upstream.request("POST", "/v1-lab/etcd-promote", {"id": status.ident})
+        except DeviceError:
+            return False  # it has not caught up yet, or the server asked is busy
+        return True
+
+    wait_until("etcd to promote this learner", promoted, PROMOTION_S)

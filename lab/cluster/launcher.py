@@ -1,0 +1,96 @@
+"""What the launcher of an MPIJob does: its own script, that of each rank, and the job between them.
+
+Scripts are run for real (`pod_shell`); the job itself is the physics'. A rank's script is one
+that stands before the program in `mpirun … sh -c SCRIPT NAME PROGRAM`: it runs once per worker, on
+that worker's devices, and what it exports is the rank's environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lab.cluster.document import Doc, Json, doc_at, text_at
+from lab.cluster.lab_link import LabLink
+from lab.cluster.pod_probe import World, container_of, probe_pod
+from lab.cluster.pod_shell import ScriptRun, run_script, script_of
+from lab.cluster.pod_view import Pod
+from lab.cluster.probe_end import Ended, finish
+
+JOB_NAME = "training.kubeflow.org/job-name"
+JOB_ROLE = "training.kubeflow.org/job-role"
+_HOSTFILE = "/etc/mpi/hostfile"
+_PUBLIC_KEY = "/root/.ssh/id_rsa.pub"
+_WRAPPER_WORDS = 4
+"""`sh`, `-c`, the script, and the name that it is given."""
+
+
+def run_launcher(launcher: Pod, world: World, link: LabLink) -> Ended:
+    """Run a launcher whose workers are up."""
+    job = f"{launcher.namespace}/{launcher.labels.get(JOB_NAME, '')}"
+    workers = _workers(launcher, world)
+    files = {_HOSTFILE: world.hostfiles.get(job, ""), _PUBLIC_KEY: "ssh-rsa lab mpi\n"}
+    names = _names(workers, world)
+    mine = run_script(launcher.command, container_of(launcher, world, files=files, names=names))
+    if not mine.call:
+        return Ended(launcher, mine.output, mine.exit_code)
+    call, runs = _run_ranks(mine.call, workers, world)
+    failed = next((run for run in runs if not run.call), None)
+    if failed is not None:
+        return Ended(launcher, mine.output + failed.output, failed.exit_code)
+    kind = "deepspeed_scan" if call[0] == "deepspeed" else "nccl"
+    request: Doc = {
+        "op": "run_probe",
+        "kind": kind,
+        "pods": [
+            _with_env(probe_pod(pod, world), run) for pod, run in zip(workers, runs, strict=True)
+        ],
+        "launcher": {**probe_pod(launcher, world), "command": [*call]},
+    }
+    ended, _ = finish(launcher, request, link)
+    return replace(ended, log=mine.output + ended.log)
+
+
+def _workers(launcher: Pod, world: World) -> list[Pod]:
+    job = launcher.labels.get(JOB_NAME, "")
+    workers = [
+        pod
+        for pod in world.pods
+        if pod.namespace == launcher.namespace
+        and pod.labels.get(JOB_NAME) == job
+        and pod.labels.get(JOB_ROLE) == "worker"
+        and pod.phase == "Running"
+    ]
+    return sorted(workers, key=lambda pod: pod.name)
+
+
+def _names(workers: Sequence[Pod], world: World) -> dict[str, str]:
+    """The names that the cluster's DNS has for pods: those of a headless Service that exists."""
+    names: dict[str, str] = {}
+    for pod in workers:
+        host, service = (text_at(pod.document, "spec", key) for key in ("hostname", "subdomain"))
+        address = text_at(pod.document, "status", "podIP")
+        if host and address and f"{pod.namespace}/{service}" in world.services:
+            names[f"{host}.{service}.{pod.namespace}.svc"] = address
+            names[f"{host}.{service}"] = address
+    return names
+
+
+def _run_ranks(
+    call: Sequence[str], workers: Sequence[Pod], world: World
+) -> tuple[tuple[str, ...], list[ScriptRun]]:
+    """Run the script before the program on every worker; the call without that script."""
+    start = next((i for i in range(len(call)) if script_of(call[i:])), None)
+    if start is None or start + _WRAPPER_WORDS >= len(call):
+        return tuple(call), [ScriptRun(tuple(call)) for _ in workers]
+    wrapper, program = call[start : start + _WRAPPER_WORDS], call[start + _WRAPPER_WORDS :]
+    runs: list[ScriptRun] = []
+    for pod in workers:
+        container = replace(container_of(pod, world), tools=(program[0].rpartition("/")[2],))
+        runs.append(run_script([*wrapper, *program], container))
+    return (*call[:start], *program), runs
+
+
+def _with_env(pod: Doc, run: ScriptRun) -> Doc:
+    exported: dict[str, Json] = {**doc_at(pod, "env"), **run.env}
+    return {**pod, "env": exported}

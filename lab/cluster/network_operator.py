@@ -1,0 +1,95 @@
+"""The network operator's part of a node: whole HCAs, and the state of the NicClusterPolicy.
+
+Nothing becomes ready by itself: the operator's Deployment must be ready, a node must carry the
+label that node feature discovery sets, and the device plugin must be able to read its configuration
+(docs/explanation/sources.md#operators).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from components.errors import DeviceError
+from lab.cluster.device_plugin import Pool, plan_pools
+from lab.cluster.devices import NodeDevices
+from lab.cluster.document import Doc, Json, doc_at, number_at, text_at
+from lab.cluster.gpu_operator import NIC_LABEL
+
+POLICIES = "/apis/mellanox.com/v1alpha1/nicclusterpolicies"
+MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
+"""Set to `false` on nodes whose RDMA driver is there; the device plugin waits for it."""
+_PREFIX = "nvidia.com"
+
+
+@dataclass(frozen=True, slots=True)
+class NicPolicy:
+    """A NicClusterPolicy and whether its operator works."""
+
+    document: Doc
+    operator_ready: bool
+
+    @property
+    def config(self) -> str:
+        """The configuration of the SR-IOV device plugin; empty where the policy wants none."""
+        return text_at(self.document, "spec", "sriovDevicePlugin", "config")
+
+    def serves(self, devices: NodeDevices, labels: Mapping[str, str]) -> bool:
+        """Whether the operator's parts run on a node: the driver there, or brought by it."""
+        brings = bool(doc_at(self.document, "spec", "ofedDriver"))
+        driver = brings or any(card.rdma for card in devices.cards)
+        return self.operator_ready and labels.get(NIC_LABEL) == "true" and driver
+
+    def pools(self, devices: NodeDevices, labels: Mapping[str, str]) -> tuple[Pool, ...]:
+        """The resources of a node.
+
+        Raises:
+            DeviceError: the device plugin would not start with this configuration.
+        """
+        if not self.config or not self.serves(devices, labels):
+            return ()
+        # A PF with VFs is no device of its own (the plugin's README).
+        whole = [card.as_function() for card in devices.cards if not card.vfs]
+        return plan_pools(self.config, [*devices.vfs, *whole], _PREFIX, whole=True)
+
+
+def network_operator_ready(deployments: Sequence[Doc]) -> bool:
+    """Whether a ready Deployment of the network operator exists."""
+    return any(
+        text_at(deployment, "metadata", "labels", "app.kubernetes.io/name") == "network-operator"
+        and number_at(deployment, "status", "readyReplicas") > 0
+        for deployment in deployments
+    )
+
+
+def nic_policy_status(
+    policy: NicPolicy,
+    devices: Mapping[str, NodeDevices],
+    labels: Mapping[str, Mapping[str, str]],
+) -> Doc:
+    """The status that the operator would write: `ready`, `notReady` or `error`, and why."""
+    state, reason = _judge(policy, devices, labels)
+    applied: Json = {"name": "state-SRIOV-device-plugin", "state": state}
+    status: Doc = {"state": state, "appliedStates": [applied] if policy.config else []}
+    return status | ({"reason": reason} if reason else {})
+
+
+def _judge(
+    policy: NicPolicy,
+    devices: Mapping[str, NodeDevices],
+    labels: Mapping[str, Mapping[str, str]],
+) -> tuple[str, str]:
+    if not policy.operator_ready:
+        return "notReady", "the operator's Deployment is not ready"
+    if policy.config:
+        try:
+            plan_pools(policy.config, ())
+        except DeviceError as error:
+            return "error", str(error)
+    marked = [name for name in devices if labels.get(name, {}).get(NIC_LABEL) == "true"]
+    if not marked:
+        return "notReady", f"no node has the label {NIC_LABEL}"
+    waiting = [name for name in marked if not policy.serves(devices[name], labels[name])]
+    if waiting:
+        return "notReady", f"no RDMA driver on {', '.join(waiting)}"
+    return "ready", ""

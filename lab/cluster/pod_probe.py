@@ -1,0 +1,203 @@
+"""What a probe's pod has of RDMA: for its own script, and for the lab's physics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lab.cluster.attach import plugins_of
+from lab.cluster.devices import Card
+from lab.cluster.document import Doc, Json, number_at, text_at, texts_at
+from lab.cluster.pod_shell import Container, Gid, ShownDevice
+from lab.cluster.pod_view import NodeState, Pod
+
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything a probe can see: nodes, pods and attachment definitions."""
+
+    nodes: Mapping[str, NodeState]
+    pods: Sequence[Pod]
+    definitions: Mapping[str, Doc]
+    hostfiles: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the MPI operator wrote for its jobs, by `namespace/job`."""
+    services: frozenset[str] = frozenset()
+    """The cluster's headless Services, as `namespace/name`."""
+
+
+def probe_pod(pod: Pod, world: World) -> Doc:
+    """A pod as the physics is told of it (`lab/physics/request.py`)."""
+    node = world.nodes.get(pod.node)
+    environment: dict[str, Json] = {**_device_env(pod, node), **pod.env}
+    known = node.devices.files if node else ()
+    files = [inside for inside, path in pod.host_files().items() if path in known]
+    networks = networks_of(pod, node, world) if node else []
+    return {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "node": pod.node,
+        "command": list(pod.command),
+        "env": environment,
+        "gpus": pod.requested(GPU),
+        "capabilities": list(pod.capabilities),
+        "networks": [*networks],
+        # Without a device plugin's resource it opens no verbs device there either.
+        "host_network": pod.host_network and bool(networks),
+        "files": [*files],
+    }
+
+
+def addresses_of(pod: Pod, world: World) -> set[str]:
+    """The addresses at which a pod is reached on the rails, without prefix lengths."""
+    node = world.nodes.get(pod.node)
+    if pod.host_network and node:
+        return {ip for card in node.devices.cards for ip in card.addresses}
+    return {address.partition("/")[0] for address in pod.addresses()}
+
+
+def networks_of(pod: Pod, node: NodeState, world: World) -> list[Doc]:
+    """The RDMA interfaces of a pod; a device without a verbs device is none."""
+    found: list[Doc] = []
+    for status in pod.network_status():
+        definition = world.definitions.get(text_at(status, "name"), {})
+        main = plugins_of(definition)[0] if definition else {}
+        if text_at(main, "type") == "macvlan":
+            found += _on_card(pod, node, status, main)
+        else:
+            found += _on_function(node, status, main)
+    for card in allocated_cards(pod, node):
+        layer = {"rdma": card.rdma, "pf": card.rdma, "kind": "hca"}
+        found.append({"interface": card.netdev, "ip": "", **_flat(card.mtu_bytes), **layer})
+    if pod.host_network:
+        found += [_of_host(card) for card in node.shared_cards(pod) if card.netdev]
+    return found
+
+
+def allocated_cards(pod: Pod, node: NodeState) -> list[Card]:
+    """The whole cards that a device plugin gave to a pod by count."""
+    cards = (node.card(pci) for devices in pod.allocated().values() for pci in devices)
+    return [card for card in cards if card is not None]
+
+
+def _flat(mtu_bytes: int) -> Doc:
+    """Untagged, as everything but a VF with a VLAN is."""
+    return {"vlan": 0, "pcp": 0, "mtu_bytes": mtu_bytes}
+
+
+def _on_card(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]:
+    """A macvlan interface: RDMA goes through the card itself, if the pod may use that."""
+    card = node.card(text_at(main, "master"))
+    if card is None or card not in node.shared_cards(pod):
+        return []
+    head: Doc = {"name": text_at(status, "name"), "interface": text_at(status, "interface")}
+    end: Doc = {"pf": card.pci, "rdma": card.rdma, "kind": "pf"}
+    return [{**head, "ip": _ip(status), **_flat(number_at(status, "mtu")), **end}]
+
+
+def _of_host(card: Card) -> Doc:
+    end: Doc = {"pf": card.pci, "rdma": card.rdma, "kind": "pf"}
+    ip = card.addresses[0] if card.addresses else ""
+    return {"interface": card.netdev, "ip": ip, **_flat(card.mtu_bytes), **end}
+
+
+def _on_function(node: NodeState, status: Doc, main: Doc) -> list[Doc]:
+    vfs = {vf.pci: (vf, pool) for pool in node.pools for vf in pool.devices}
+    pci = text_at(status, "device-info", "pci", "pci-address")
+    vf, pool = vfs.get(pci, (None, None))
+    # A resource without isRdma mounts no verbs device, so the pod has no RDMA interface there.
+    if vf is None or pool is None or not pool.rdma:
+        return []
+    return [
+        {
+            "name": text_at(status, "name"),
+            "interface": text_at(status, "interface"),
+            "ip": _ip(status),
+            "vlan": number_at(main, "vlan"),
+            "pcp": number_at(main, "vlanQoS"),
+            "mtu_bytes": number_at(status, "mtu"),
+            "pf": vf.pf_pci,
+            "rdma": vf.rdma,
+        }
+    ]
+
+
+def _ip(status: Doc) -> str:
+    ips = texts_at(status, "ips")
+    return ips[0].partition("/")[0] if ips else ""
+
+
+def container_of(pod: Pod, world: World, **more: Mapping[str, str]) -> Container:
+    """What a pod's script finds in its container.
+
+    Args:
+        pod: The pod.
+        world: What is around it.
+        more: `files` and `names` of the container.
+    """
+    node = world.nodes.get(pod.node)
+    if node is None:
+        return Container(pod.env, memlock_kib=0)
+    env = {**_device_env(pod, node), **pod.env}
+    shown = _shown_devices(pod, node, world)
+    return Container(
+        env,
+        shown,
+        node.devices.memlock_kib,
+        files=more.get("files", {}),
+        names=more.get("names", {}),
+    )
+
+
+def _shown_devices(pod: Pod, node: NodeState, world: World) -> list[ShownDevice]:
+    """The devices under the container's /sys.
+
+    In the shared mode of RDMA namespaces a container sees all cards of its node there, whichever
+    it may open; a VF's own interface moves into the pod, and its device is shown with it.
+    """
+    networks = networks_of(pod, node, world)
+    functions = [
+        ShownDevice(
+            text_at(each, "rdma"),
+            text_at(each, "interface"),
+            _gids([text_at(each, "ip")], text_at(each, "interface")),
+        )
+        for each in networks
+        if "kind" not in each
+    ]
+    if functions:
+        return functions
+    return [_shown_card(card, pod, networks) for card in node.devices.cards if card.rdma]
+
+
+def _shown_card(card: Card, pod: Pod, networks: Sequence[Doc]) -> ShownDevice:
+    on_top = [each for each in networks if text_at(each, "pf") == card.pci and not pod.host_network]
+    gids = _gids(card.addresses, card.netdev)
+    for each in on_top:
+        gids += _gids([text_at(each, "ip")], text_at(each, "interface"))
+    return ShownDevice(
+        card.rdma,
+        card.netdev if pod.host_network else "",
+        gids,
+        card.link_layer,
+        card.state,
+        card.rate,
+    )
+
+
+def _gids(ips: Sequence[str], interface: str) -> tuple[Gid, ...]:
+    return tuple(Gid(ip, interface) for ip in ips if ip)
+
+
+def _device_env(pod: Pod, node: NodeState | None) -> dict[str, str]:
+    """What the device plugin puts into a container: PCIDEVICE_<PREFIX>_<NAME>."""
+    held = pod.devices_in_use()
+    env: dict[str, str] = {}
+    for pool in node.pools if node else ():
+        mine = [vf.pci for vf in pool.devices if vf.pci in held]
+        if mine:
+            key = re.sub(r"[^A-Za-z0-9]", "_", pool.resource).upper()
+            env[f"PCIDEVICE_{key}"] = ",".join(mine)
+    return env

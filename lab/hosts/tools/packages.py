@@ -1,0 +1,218 @@
+"""apt-get, dpkg and dpkg-query over the few packages that the lab knows.
+
+A package's programs are links in a folder of the host, and /usr/bin has dangling links of their
+names: so `command -v docker` is true on a host exactly when the package is installed there.
+Texts: apt 2.4, dpkg 1.21 (Ubuntu 22.04).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lab.hosts.tools.call import ToolCall, ToolResult
+from lab.hosts.tools.options import split_options
+
+PROGRAMS = "usr/local/lib/railyard-lab/bin"
+"""Folder of the host with the programs of its installed packages."""
+UNITS = "usr/local/lib/systemd/system"
+DATABASE = "var/lib/dpkg/railyard-lab.json"
+EMULATED = "/usr/bin/.lab-tool"
+"""The client of the emulated tools, as a program of a package that the lab emulates."""
+DOCKER_UNIT = """\
+[Unit]
+Description=Docker Application Container Engine
+After=network-online.target
+
+[Service]
+Type=simple
+ExecStart=/usr/bin/dockerd -H fd://
+ExecReload=/bin/kill -s HUP $MAINPID
+LimitNOFILE=infinity
+Restart=always
+
+[Install]
+WantedBy=multi-user.target
+"""
+DOCKERD = """\
+#!/bin/sh
+# The lab's dockerd: it holds the configuration that it was started with until SIGHUP.
+load() {
+  mkdir -p /run/docker
+  config=/etc/docker/daemon.json
+  [ -e "$config" ] || config=/dev/null
+  cat "$config" >/run/docker/daemon.json
+}
+mkdir -p /etc/docker
+trap load HUP
+trap 'kill "$child"; exit 0' TERM INT
+load
+while :; do
+  sleep 3600 &
+  child=$!
+  wait "$child"
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One package of the archive."""
+
+    version: str
+    programs: tuple[str, ...] = ()
+    depends: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Path below the host's root to content."""
+    service: str = ""
+    """Unit that the package enables and starts."""
+    scripts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Program that the lab does not emulate from outside, to its text."""
+
+
+ARCHIVE: Final[Mapping[str, Package]] = {
+    "docker.io": Package(
+        "24.0.7-0ubuntu2~22.04.1",
+        programs=("docker",),
+        depends=("containerd",),
+        files={f"{UNITS}/docker.service": DOCKER_UNIT},
+        service="docker.service",
+        scripts={"dockerd": DOCKERD},
+    ),
+    "containerd": Package("1.7.12-0ubuntu2~22.04.1"),
+    "nvidia-container-toolkit": Package(
+        "1.17.8-1", programs=("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli")
+    ),
+    "mstflint": Package("4.17.0+1-1"),
+    "infiniband-diags": Package("39.0-1"),
+    "perftest": Package("4.4+0.37-1"),
+    "openssh-server": Package("1:8.9p1-3ubuntu0.10"),
+}
+"""What the host's repositories offer: Ubuntu 22.04, and NVIDIA's for the container toolkit."""
+
+PROGRAM_NAMES: Final = frozenset(
+    name for package in ARCHIVE.values() for name in (*package.programs, *package.scripts)
+)
+FLAGS = ("-y", "--yes", "-q", "-qq", "--no-install-recommends", "--purge", "--allow-downgrades")
+
+
+def installed(root: Path) -> dict[str, str]:
+    """Installed packages of a host by name, with their versions."""
+    path = root / DATABASE
+    if not path.exists():
+        return {}
+    names: dict[str, str] = json.loads(path.read_text())
+    return names
+
+
+def _record(root: Path, names: Mapping[str, str]) -> None:
+    (root / DATABASE).parent.mkdir(parents=True, exist_ok=True)
+    (root / DATABASE).write_text(json.dumps(dict(sorted(names.items())), indent=1) + "\n")
+
+
+def install(root: Path, name: str) -> list[str]:
+    """Install a package with what it depends on; the names that are new."""
+    have = installed(root)
+    new: list[str] = []
+    for each in (*ARCHIVE[name].depends, name):
+        if each not in have:
+            new.append(each)
+            have[each] = ARCHIVE[each].version
+            _unpack(root, ARCHIVE[each])
+    _record(root, have)
+    return new
+
+
+def _unpack(root: Path, package: Package) -> None:
+    folder = root / PROGRAMS
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in package.programs:
+        (folder / name).symlink_to(EMULATED)
+    for name, text in package.scripts.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    for path, text in package.files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+
+
+def remove(root: Path, name: str) -> bool:
+    """Take a package out; False when it is not installed."""
+    have = installed(root)
+    if name not in have:
+        return False
+    del have[name]
+    package = ARCHIVE[name]
+    for program in (*package.programs, *package.scripts):
+        (root / PROGRAMS / program).unlink(missing_ok=True)
+    for path in package.files:
+        (root / path).unlink(missing_ok=True)
+    _record(root, have)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class AptPlan:
+    """What an apt-get call asks for, or its answer where it ends at once."""
+
+    answer: ToolResult | None
+    verb: str = ""
+    names: tuple[str, ...] = ()
+
+
+def plan_apt(call: ToolCall) -> AptPlan:
+    """Read an apt-get command line and refuse what apt refuses."""
+    options = split_options(call.argv, ("-o", "--option"), FLAGS, mixed=True)
+    if isinstance(options, str) or not options.words:
+        bad = options if isinstance(options, str) else ""
+        text = f"E: Command line option '{bad}' is not understood\n"
+        return AptPlan(call.unmodelled(ToolResult(100, err=text)))
+    verb, names = options.words[0], options.words[1:]
+    if verb not in ("update", "install", "remove", "purge", "autoremove"):
+        return AptPlan(call.unmodelled(ToolResult(100, err=f"E: Invalid operation {verb}\n")))
+    if call.uid:
+        lock = "/var/lib/dpkg/lock-frontend"
+        text = f"E: Could not open lock file {lock} - open (13: Permission denied)\n"
+        text += f"E: Unable to acquire the dpkg frontend lock ({lock}), are you root?\n"
+        return AptPlan(ToolResult(100, err=text))
+    unknown = [name for name in names if name.partition("=")[0] not in ARCHIVE]
+    if unknown:
+        head = "Reading package lists...\nBuilding dependency tree...\n"
+        return AptPlan(ToolResult(100, head, f"E: Unable to locate package {unknown[0]}\n"))
+    return AptPlan(None, verb, tuple(name.partition("=")[0] for name in names))
+
+
+def dpkg_query(call: ToolCall) -> ToolResult:
+    """`dpkg-query -W [-f FORMAT] PACKAGE…` and `dpkg -l|-s [PACKAGE…]`."""
+    options = split_options(
+        call.argv, ("-f", "--showformat"), ("-W", "--show", "-l", "--list", "-s", "--status"),
+        mixed=True,
+    )  # fmt: skip
+    if isinstance(options, str) or not options.given:
+        bad = options if isinstance(options, str) else ""
+        return call.unmodelled(ToolResult(2, err=f"{call.tool}: error: unknown option {bad}\n"))
+    have = installed(call.root)
+    missing = [name for name in options.words if name not in have]
+    text = "".join(
+        _shown(name, have[name], options.last("-f", "--showformat"), options.given[0][0])
+        for name in (options.words or tuple(sorted(have)))
+        if name in have
+    )
+    error = "".join(f"dpkg-query: no packages found matching {name}\n" for name in missing)
+    return ToolResult(1 if missing else 0, text, error)
+
+
+def _shown(name: str, version: str, form: str, verb: str) -> str:
+    if verb in ("-l", "--list"):
+        return f"ii  {name:<30} {version:<28} amd64\n"
+    if verb in ("-s", "--status"):
+        return f"Package: {name}\nStatus: install ok installed\nVersion: {version}\n"
+    shown = form or "${Package}\t${Version}\n"
+    values = {"Package": name, "Version": version, "Status": "install ok installed",
+              "db:Status-Abbrev": "ii "}  # fmt: skip
+    for key, value in values.items():
+        shown = shown.replace("${" + key + "}", value)
+    return shown.replace("\\n", "\n").replace("\\t", "\t")

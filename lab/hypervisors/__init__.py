@@ -1,0 +1,1 @@
+"""Emulated hypervisors of the lab."""

@@ -1,0 +1,1 @@
+"""An emulated VMware ESXi host: ash, esxcli and vim-cmd over SSH."""

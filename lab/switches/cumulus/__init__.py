@@ -1,0 +1,1 @@
+"""An emulated Cumulus Linux switch: bash over SSH, and NVUE."""

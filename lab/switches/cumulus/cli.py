@@ -1,0 +1,220 @@
+"""One login: bash with little in it but `nv`, and what one line prints.
+
+Sources: docs/explanation/sources.md#cumulus. The session knows nothing of SSH.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import shlex
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from lab.switches.cumulus import show
+from lab.switches.cumulus.config import Stored
+from lab.switches.cumulus.nvue import NvueError, change_tree, find_conflict
+
+NOT_FOUND: Final = 127
+"""bash's exit status for a command that there is not."""
+
+
+class Switch(Protocol):
+    """What a session needs of its switch."""
+
+    stored: Stored
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The front panel ports."""
+        ...
+
+    @property
+    def cabled(self) -> Collection[str]:
+        """The ports with a cable to a host."""
+        ...
+
+    def commit(self) -> None:
+        """Write the state to disk after a change."""
+        ...
+
+    def save_configuration(self) -> None:
+        """Make what is applied the configuration that boots; may refuse (disk full)."""
+        ...
+
+    def refuse(self, line: str) -> str | None:
+        """The text with which a planted fault rejects this line, or None."""
+        ...
+
+
+@dataclass(slots=True)
+class Faults:
+    """What a test or a person plants; nothing of it survives a restart of the lab."""
+
+    reject: list[str] = field(default_factory=list[str])
+    """An `nv` line that holds one of these is refused."""
+    drop_after: int | None = None
+    """Close the session after this many accepted lines that change something."""
+    slow_s: float = 0.0
+    """Delay before every answer, in seconds."""
+    disk_full: bool = False
+
+
+@dataclass(slots=True)
+class Session:
+    """The state of one login."""
+
+    switch: Switch
+    host: str
+    user: str = "cumulus"
+    open: bool = True
+    status: int = 0
+    """Exit status of the last command."""
+    changes: int = 0
+
+    def prompt(self) -> str:
+        """The prompt of bash on Cumulus: a login lands in the management VRF."""
+        return f"{self.user}@{self.host}:mgmt:~$ "
+
+    def run(self, line: str) -> str:
+        """Run one line of commands and return what they print."""
+        printed = ""
+        for part in re.split(r"\s*;\s*", line.strip()):
+            if part and self.open:
+                output = self._run(part)
+                printed += output if not output or output.endswith("\n") else f"{output}\n"
+        return printed
+
+    def _run(self, text: str) -> str:
+        words = shlex.split(text)
+        name = words[0]
+        builtin = _BUILTINS.get(name)
+        if builtin is not None:
+            return builtin(self, words[1:])
+        self.status = 0
+        if name != "nv":
+            self._note(text)
+            self.status = NOT_FOUND
+            return f"-bash: {name}: command not found"
+        try:
+            return self._nv(text, words[1:])
+        except NvueError as error:
+            self.status = 1
+            return str(error)
+
+    def _note(self, text: str) -> None:
+        self.switch.stored.unmodelled.append(text)
+        self.switch.commit()
+
+    def _nv(self, text: str, words: list[str]) -> str:
+        refusal = self.switch.refuse(text)
+        if refusal is not None:
+            raise NvueError(refusal)
+        if words[:1] in (["set"], ["unset"]) and words[1:]:
+            return self._change(words[0], words[1:])
+        asked = " ".join(words)
+        for pattern, handler in _COMMANDS:
+            found = re.fullmatch(pattern, asked)
+            if found is not None:
+                return handler(self, found[1] if found.re.groups else "")
+        self._note(text)
+        raise NvueError(f"Error: Invalid parameter\n  '{asked}'")  # the second line is a guess
+
+    def _change(self, verb: str, words: list[str]) -> str:
+        stored = self.switch.stored
+        tree = copy.deepcopy(stored.applied if stored.pending is None else stored.pending)
+        change_tree(tree, verb, words, self.switch.ports)
+        stored.pending = tree
+        self.changes += 1
+        self.switch.commit()
+        return ""
+
+    def exit(self) -> str:
+        """Leave the shell."""
+        self.open = False
+        return ""
+
+    def echo(self, words: list[str]) -> str:
+        """Print words; `$?` is the last exit status."""
+        text = " ".join(words).replace("$?", str(self.status))
+        self.status = 0
+        return f"{text}\n"
+
+    def apply(self) -> str:
+        """`nv config apply -y`: all of the pending revision, or nothing of it."""
+        stored = self.switch.stored
+        if stored.pending is None:
+            return ""
+        stored.revision += 1
+        conflict = find_conflict(stored.pending)
+        if conflict is not None:
+            self.switch.commit()
+            raise NvueError(f"Invalid config [rev_id: {stored.revision}]\n  {conflict}")
+        stored.applied, stored.pending = stored.pending, None
+        self.changes += 1
+        self.switch.commit()
+        return f"applied [rev_id: {stored.revision}]"
+
+    def detach(self) -> str:
+        """`nv config detach`; that it prints nothing without a pending revision is a guess."""
+        stored = self.switch.stored
+        if stored.pending is None:
+            return ""
+        stored.pending = None
+        self.switch.commit()
+        return f"detached [rev_id: changeset/{self.user}/{stored.revision}]"
+
+    def save(self) -> str:
+        """`nv config save`."""
+        self.switch.save_configuration()
+        return "saved [rev_id: applied]"
+
+    def port(self, name: str) -> str:
+        """The port of that name, or NVUE's refusal."""
+        if name not in self.switch.ports:
+            raise NvueError(f"Error: {name} is not a physical interface on this switch")
+        return name
+
+
+Handler = Callable[[Session, str], str]
+"""What answers a command; the text is the port that it names, if it names one."""
+
+
+def _config(session: Session, _port: str) -> str:
+    return show.show_config(session.switch.stored.applied)
+
+
+def _diff(session: Session, _port: str) -> str:
+    stored = session.switch.stored
+    return show.show_diff(stored.applied, stored.pending)
+
+
+def _interfaces(session: Session, _port: str) -> str:
+    switch = session.switch
+    return show.show_interfaces(switch.stored, switch.ports, switch.cabled)
+
+
+_COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
+    (r"config show (?:-o|--output) json", _config),
+    (r"config diff", _diff),
+    (r"config apply (?:-y|--assume-yes)", lambda session, _port: session.apply()),
+    (r"config detach", lambda session, _port: session.detach()),
+    (r"config save", lambda session, _port: session.save()),
+    (r"show qos roce", lambda session, _port: show.show_roce(session.switch.stored.applied)),
+    (r"show interface (?:-o|--output) json", _interfaces),
+    (
+        r"show interface (\S+) qos roce counters -o json",
+        lambda session, port: show.show_roce_counters(session.switch.stored, session.port(port)),
+    ),
+    (
+        r"show interface (\S+) counters qos -o json",
+        lambda session, port: show.show_queue_counters(session.switch.stored, session.port(port)),
+    ),
+)
+_BUILTINS: Final[dict[str, Callable[[Session, list[str]], str]]] = {
+    "echo": lambda session, words: session.echo(words),
+    "export": lambda _session, _words: "",
+    "exit": lambda session, _words: session.exit(),
+    "logout": lambda session, _words: session.exit(),
+}

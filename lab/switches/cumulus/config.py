@@ -1,0 +1,92 @@
+"""What an emulated Cumulus switch holds: NVUE's revisions as trees, and its counters.
+
+A tree holds only what somebody set. Factory: it is empty, every port is shut (the vendor's quick
+start), the MTU is 9216. The RoCE numbers are those of the vendor's page on RDMA over Converged
+Ethernet (docs/explanation/sources.md#cumulus).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from components.errors import UsageError
+from lab.switches.onyx.config import PORTS_BY_MODEL, PortCounters
+
+Tree = dict[str, JsonValue]
+RoceMode = Literal["lossless", "lossy"]
+Trust = Literal["L2", "L3", "both", "port"]
+
+FACTORY_MTU_BYTES = 9216
+BRIDGE = "br_default"
+ECN_KIB = (146, 1464)
+"""150,000 and 1,500,000 bytes; printed as 146.48 KB and 1.43 MB."""
+TRUST_WORDS: dict[str, Trust] = {"l2": "L2", "l3": "L3", "both": "both", "port": "port"}
+
+
+class Stored(BaseModel):
+    """What one switch keeps on its disk in the lab."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+    applied: Tree = {}
+    """What is in force."""
+    startup: Tree = {}
+    """What the next boot loads."""
+    pending: Tree | None = None
+    """What was set and is not applied; None: nothing was."""
+    revision: int = 1
+    counters: dict[str, PortCounters] = {}
+    link_down: list[str] = []
+    """Ports whose cable is pulled (a fault)."""
+    unmodelled: list[str] = []
+    """Commands that somebody sent and that this emulator does not know."""
+
+
+def port_names(model: str) -> tuple[str, ...]:
+    """The front panel ports of a model.
+
+    Raises:
+        UsageError: The lab does not know this model.
+    """
+    if model not in PORTS_BY_MODEL:
+        raise UsageError(f"the lab has no switch model {model!r}; it has {sorted(PORTS_BY_MODEL)}")
+    return tuple(f"swp{number}" for number in range(1, PORTS_BY_MODEL[model][0] + 1))
+
+
+def child(tree: Tree, *path: str) -> Tree:
+    """The subtree at a path; what is not there is empty."""
+    here: JsonValue = tree
+    for key in path:
+        here = here.get(key) if isinstance(here, dict) else None
+    return here if isinstance(here, dict) else {}
+
+
+def roce_mode(tree: Tree) -> RoceMode | None:
+    """The RoCE profile in force; `nv set qos roce` alone is lossless (the vendor's page)."""
+    roce = child(tree, "qos", "roce")
+    return cast("RoceMode", roce.get("mode", "lossless")) if roce else None
+
+
+def admin_up(tree: Tree, port: str) -> bool:
+    """Whether a port is not shut: it stands in the configuration, and not as down."""
+    interfaces = child(tree, "interface")
+    return port in interfaces and "down" not in child(interfaces, port, "link", "state")
+
+
+def mtu_bytes(tree: Tree, port: str) -> int:
+    """The MTU of a port."""
+    found = child(tree, "interface", port, "link").get("mtu", FACTORY_MTU_BYTES)
+    return cast("int", found)
+
+
+def port_trust(tree: Tree, port: str) -> Trust:
+    """What a port classifies by: its own mapping profile, else the RoCE profile's, else PCP.
+
+    PCP on a switch that nobody has touched is a guess.
+    """
+    profile = child(tree, "interface", port, "qos", "mapping").get("profile")
+    if isinstance(profile, str):
+        return TRUST_WORDS[str(child(tree, "qos", "mapping", profile).get("trust", "l2"))]
+    return "both" if roce_mode(tree) else "L2"

@@ -1,0 +1,248 @@
+"""`nv set` and `nv unset`: which paths of NVUE's tree this emulator knows, and what they do.
+
+Paths: docs/explanation/sources.md#cumulus, the vendor's NVUE reference and public clients. NVUE
+names an unknown word by `Error: Invalid parameter`; the rest of that line is a guess. That empty
+branches vanish after an `unset` is a guess as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from lab.switches.cumulus.config import TRUST_WORDS, Tree
+
+SET_PATHS: Final = tuple(
+    tuple(path.split())
+    for path in (
+        "bridge domain <name>",
+        "bridge domain <name> vlan <vlans>",
+        "bridge domain <name> stp priority =number",
+        "interface <ports>",
+        "interface <ports> description =text",
+        "interface <ports> link mtu =mtu",
+        "interface <ports> link state <state>",
+        "interface <ports> ip address <text>",
+        "interface <ports> bridge domain <name>",
+        "interface <ports> bridge domain <name> access =vlan",
+        "interface <ports> bridge domain <name> untagged =native",
+        "interface <ports> bridge domain <name> vlan <vlans>",
+        "interface <ports> qos mapping profile =name",
+        "qos mapping <name> trust =trust",
+        "qos roce",
+        "qos roce mode =roce",
+        "qos roce cable-length =number",
+    )
+)
+_VLANS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_NAME = re.compile(r"[A-Za-z][\w-]*")
+_MAX_VLAN: Final = 4094
+_MTU_RANGE: Final = range(552, 9217)
+"""NVUE reference, `nv set interface <interface-id> link mtu`."""
+
+
+class NvueError(Exception):
+    """A line that NVUE refuses, in its words."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One level of a path: the keys it stands for, or the value that ends it."""
+
+    keys: tuple[str, ...] = ()
+    value: JsonValue = None
+
+
+def change_tree(tree: Tree, verb: str, words: list[str], ports: Collection[str]) -> None:
+    """Do `nv set …` or `nv unset …` to a tree.
+
+    Raises:
+        NvueError: The path or a value is not known.
+    """
+    steps = _match(words, ports, whole=verb == "set")
+    if verb == "set":
+        _set(tree, steps)
+    else:
+        _unset(tree, steps)
+
+
+def _match(words: list[str], ports: Collection[str], *, whole: bool) -> list[_Step]:
+    """Find the path that the words follow; `unset` may end anywhere on one."""
+    longest = 0
+    for path in SET_PATHS:
+        fits = len(words) == len(path) if whole else len(words) <= len(path)
+        agree = 0
+        for word, part in zip(words, path, strict=False):
+            if part[0] not in "<=" and part != word:
+                break
+            agree += 1
+        longest = max(longest, agree)
+        if fits and agree == len(words):
+            return [_step(word, part, ports) for word, part in zip(words, path, strict=False)]
+    at = words[longest] if longest < len(words) else "<cr>"
+    raise NvueError(f"Error: Invalid parameter\n  '{at}' is not a part of {' '.join(words)}")
+
+
+def _step(word: str, part: str, ports: Collection[str]) -> _Step:
+    if part[0] not in "<=":
+        return _Step((word,))
+    kind = part.strip("<>=")
+    values = _VALUES[kind](word, ports)
+    return _Step(tuple(map(str, values))) if part[0] == "<" else _Step(value=values[0])
+
+
+def _bad(word: str, what: str) -> NvueError:
+    return NvueError(f"Error: Invalid parameter\n  '{word}' is not {what}")
+
+
+def _ports(word: str, ports: Collection[str]) -> list[JsonValue]:
+    names = list(expand(word))
+    for name in names:
+        if name not in ports:
+            raise NvueError(f"Error: {name} is not a physical interface on this switch")
+    return list(names)
+
+
+def _vlan_list(word: str, _ports: Collection[str]) -> list[JsonValue]:
+    if not _VLANS.fullmatch(word):
+        raise _bad(word, "a list of VLANs")
+    found: list[JsonValue] = [int(vlan) for vlan in expand(word)]
+    if not all(isinstance(vlan, int) and 1 <= vlan <= _MAX_VLAN for vlan in found):
+        raise _bad(word, f"in the range 1-{_MAX_VLAN}")
+    return found
+
+
+def _one_vlan(word: str, ports: Collection[str]) -> list[JsonValue]:
+    found = _vlan_list(word, ports)
+    if len(found) != 1:
+        raise _bad(word, "one VLAN")
+    return found
+
+
+def _native(word: str, ports: Collection[str]) -> list[JsonValue]:
+    return ["none"] if word == "none" else _one_vlan(word, ports)
+
+
+def _mtu(word: str, _ports: Collection[str]) -> list[JsonValue]:
+    if not word.isdigit() or int(word) not in _MTU_RANGE:
+        raise _bad(word, f"in the range {_MTU_RANGE.start}-{_MTU_RANGE.stop - 1}")
+    return [int(word)]
+
+
+def _number(word: str, _ports: Collection[str]) -> list[JsonValue]:
+    if not word.isdigit():
+        raise _bad(word, "a number")
+    return [int(word)]
+
+
+def _name(word: str, _ports: Collection[str]) -> list[JsonValue]:
+    if not _NAME.fullmatch(word):
+        raise _bad(word, "a name")
+    return [word]
+
+
+def _one_of(word: str, choices: Collection[str]) -> list[JsonValue]:
+    if word not in choices:
+        raise _bad(word, f"one of {sorted(choices)}")
+    return [word]
+
+
+_Reader = Callable[[str, Collection[str]], list[JsonValue]]
+_VALUES: Final[dict[str, _Reader]] = {
+    "ports": _ports,
+    "vlans": _vlan_list,
+    "vlan": _one_vlan,
+    "native": _native,
+    "mtu": _mtu,
+    "number": _number,
+    "name": _name,
+    "text": lambda word, _ports: [word],
+    "state": lambda word, _ports: _one_of(word, ("up", "down")),
+    "trust": lambda word, _ports: _one_of(word, tuple(TRUST_WORDS)),
+    "roce": lambda word, _ports: _one_of(word, ("lossless", "lossy")),
+}
+
+
+def expand(text: str) -> Iterator[str]:
+    """Spell out `swp1-3,swp7` and `10-12,20`."""
+    for part in text.split(","):
+        found = re.fullmatch(r"([A-Za-z]*)(\d+)-(\d+)", part)
+        if found is None:
+            yield part
+            continue
+        for number in range(int(found[2]), int(found[3]) + 1):
+            yield f"{found[1]}{number}"
+
+
+def _set(tree: Tree, steps: list[_Step]) -> None:
+    paths: list[tuple[Tree, str, Tree]] = [({}, "", tree)]
+    for step in steps:
+        if step.value is not None:
+            for parent, key, _ in paths:
+                parent[key] = step.value
+            return
+        paths = [_enter(here, key) for _, _, here in paths for key in step.keys]
+    _settle(tree, steps)
+
+
+def _enter(here: Tree, key: str) -> tuple[Tree, str, Tree]:
+    if key in {"up", "down"}:
+        here.clear()  # a link is one or the other
+    held = here.get(key)
+    below: Tree = held if isinstance(held, dict) else {}
+    here[key] = below
+    return here, key, below
+
+
+def _settle(tree: Tree, steps: list[_Step]) -> None:
+    """`nv set qos roce` alone switches it on."""
+    if [step.keys for step in steps] == [("qos",), ("roce",)]:
+        qos = tree["qos"]
+        if isinstance(qos, dict) and isinstance(qos["roce"], dict):
+            qos["roce"]["enable"] = "on"
+
+
+def _unset(tree: Tree, steps: list[_Step]) -> None:
+    """Remove what the path names, then the branches that this left empty."""
+    keyed = steps[:-1] if steps and steps[-1].value is not None else steps
+    _remove(tree, [step.keys for step in keyed], depth=0)
+
+
+_NAMED: Final = ([("interface",)], [("domain",)])
+"""What was named under these stays when it is empty: a port that stands there is up (a guess)."""
+
+
+def _remove(here: Tree, keys: list[tuple[str, ...]], depth: int) -> None:
+    for key in keys[depth]:
+        below = here.get(key)
+        if depth == len(keys) - 1:
+            here.pop(key, None)
+        elif isinstance(below, dict) and below:
+            _remove(below, keys, depth + 1)
+            if not below and keys[depth - 1 : depth] not in _NAMED:
+                del here[key]
+
+
+def find_conflict(tree: Tree) -> str | None:
+    """What NVUE finds at `nv config apply`, or None; the wording is a guess."""
+    interfaces = tree.get("interface")
+    for name, entry in interfaces.items() if isinstance(interfaces, dict) else ():
+        member = _member(entry)
+        if member is None or not isinstance(entry, dict):
+            continue
+        if "access" in member and {"vlan", "untagged"} & {*member}:
+            return f"interface {name}: `access` excludes `vlan` and `untagged`"
+        if "ip" in entry:
+            return f"interface {name}: a bridge port has no IP address"
+    return None
+
+
+def _member(entry: JsonValue) -> Tree | None:
+    here: JsonValue = entry
+    for key in ("bridge", "domain", "br_default"):
+        here = here.get(key) if isinstance(here, dict) else None
+    return here if isinstance(here, dict) else None

@@ -1,0 +1,260 @@
+"""What `nv show …` and `nv config show` print.
+
+Sources: docs/explanation/sources.md#cumulus. `nv show qos roce` is the vendor's transcript; the
+JSON of the counters is a guess: the keys of the text form, with whole numbers, as a public client
+reads `egress-queue-stats`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from pydantic import JsonValue
+
+from lab.switches.cumulus.config import (
+    Stored,
+    Tree,
+    admin_up,
+    child,
+    mtu_bytes,
+    roce_mode,
+)
+from lab.switches.onyx.config import PortCounters
+
+RELEASE: Final = "5.9.2"
+ROCE_PRIORITY: Final = 3
+CNP_PRIORITY: Final = 6
+
+
+def show_config(tree: Tree) -> str:
+    """`nv config show -o json`: a header, and the tree with its equal neighbours grouped."""
+    header: Tree = {
+        "model": "mqm",
+        "nvue-api-version": "nvue_v1",
+        "rev-id": 1.0,
+        "version": f"Cumulus Linux {RELEASE}",
+    }
+    return json.dumps([{"header": header}, {"set": grouped(tree)}], indent=2) + "\n"
+
+
+def grouped(tree: Tree) -> Tree:
+    """Write neighbours with equal content under one key: `swp1-4`, `111-112`."""
+    shown: Tree = {}
+    for key, value in tree.items():
+        below = grouped(value) if isinstance(value, dict) else value
+        if key in {"interface", "vlan"} and isinstance(below, dict):
+            below = _group_keys(below, numbers=key == "vlan")
+        shown[key] = below
+    return shown
+
+
+def _group_keys(table: Tree, *, numbers: bool) -> Tree:
+    groups: dict[str, list[str]] = {}
+    for name, value in table.items():
+        groups.setdefault(json.dumps(value, sort_keys=True), []).append(name)
+    prefix = "" if numbers else "swp"
+    shown: Tree = {}
+    for text, names in groups.items():
+        count = sorted(int(name.removeprefix(prefix)) for name in names)
+        value: JsonValue = json.loads(text)
+        shown[",".join(_spans(prefix, count))] = value
+    return shown
+
+
+def _spans(prefix: str, numbers: list[int]) -> list[str]:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return [f"{prefix}{run[0]}" + (f"-{run[-1]}" if run[1:] else "") for run in runs]
+
+
+def show_interfaces(stored: Stored, ports: Collection[str], cabled: Collection[str]) -> str:
+    """`nv show interface -o json`."""
+    table: Tree = {"eth0": {"link": {"mtu": 1500, "state": {"up": {}}}, "type": "eth"}}
+    for port in ports:
+        up = admin_up(stored.applied, port) and port in cabled and port not in stored.link_down
+        state: Tree = {"up" if up else "down": {}}
+        table[port] = {
+            "link": {"mtu": mtu_bytes(stored.applied, port), "state": state},
+            "type": "swp",
+        }
+    return json.dumps(table, indent=2) + "\n"
+
+
+_OFF: Final = """\
+                    operational  applied
+------------------  -----------  -------
+enable                           off
+"""
+"""No transcript shows a switch without the profile: a guess, of which the driver needs nothing."""
+_PFC: Final = """\
+pfc
+  pfc-priority      3
+  rx-enabled        enabled
+  tx-enabled        enabled
+  cable-length      100
+"""
+_NO_PFC: Final = """\
+pfc
+  pfc-priority      -
+"""
+_PROFILE: Final = """\
+                    operational  applied
+------------------  -----------  --------
+enable                           on
+mode                {mode:<11}  {mode}
+{pfc}congestion-control
+  congestion-mode   ECN
+  enabled-tc        0,3
+  min-threshold     146.48 KB
+  max-threshold     1.43 MB
+  probability       100
+trust
+  trust-mode        pcp,dscp
+lldp-app-tlv
+  priority          3
+  protocol-id       4791
+  selector          UDP
+"""
+
+
+def show_roce(tree: Tree) -> str:
+    """`nv show qos roce`."""
+    mode = roce_mode(tree)
+    if mode is None:
+        return _OFF
+    text = _PROFILE.format(mode=mode, pfc=_PFC if mode == "lossless" else _NO_PFC)
+    return text + _mapping() + _scheduler(mode) + _exceptions(tree)
+
+
+def _mapping() -> str:
+    lines = [
+        "",
+        "RoCE PCP/DSCP->SP mapping configurations",
+        "===========================================",
+        "       pcp  dscp                     switch-prio",
+        "    -  ---  -----------------------  -----------",
+    ]
+    for priority in range(8):
+        dscps = ",".join(str(priority * 8 + step) for step in range(8))
+        lines.append(f"    {priority}  {priority}    {dscps:<23}  {priority}")
+    return "\n".join(lines) + "\n"
+
+
+def _scheduler(mode: str) -> str:
+    lines = [
+        "",
+        "RoCE SP->TC mapping and ETS configurations",
+        "=============================================",
+        "       switch-prio  traffic-class  scheduler-weight",
+        "    -  -----------  -------------  ----------------",
+    ]
+    for priority, tc in enumerate(priority_to_tc(roce=True)):
+        weight = "strict-priority" if tc == CNP_PRIORITY else "DWRR-50%"
+        lines.append(f"    {priority}  {priority}            {tc}              {weight}")
+    lossless = "    3  roce-reserved-egress   Dynamic  inf   -                  3\n"
+    pool = f"""
+RoCE pool config
+===================
+       name                   mode     size  switch-priorities  traffic-class
+    -  ---------------------  -------  ----  -----------------  -------------
+    0  lossy-default-ingress  Dynamic  100%  0,1,2,3,4,5,6,7    -
+    2  lossy-default-egress   Dynamic  100%  -                  0,6
+{lossless if mode == "lossless" else ""}"""
+    return "\n".join(lines) + "\n" + pool
+
+
+def _exceptions(tree: Tree) -> str:
+    """The list of ports that differ: no transcript shows one with an entry, so it stays empty."""
+    del tree
+    return "\nException List\n=================\nNo Data\n"
+
+
+def priority_to_tc(*, roce: bool) -> tuple[int, ...]:
+    """Without RoCE each priority has its own class; with it, only RoCE's and the CNPs'."""
+    kept = (ROCE_PRIORITY, CNP_PRIORITY)
+    return tuple(n if not roce or n in kept else 0 for n in range(8))
+
+
+def show_roce_counters(stored: Stored, port: str) -> str:
+    """`nv show interface X qos roce counters -o json`."""
+    held = stored.counters.get(port, PortCounters())
+    others = sum(count for priority, count in held.rx_bytes.items() if priority != ROCE_PRIORITY)
+    shown: Mapping[str, JsonValue] = {
+        "rx-stats": {
+            "rx-non-roce-stats": {"no-buffer-discard": held.rx_discards, "non-roce-bytes": others},
+            "rx-pfc-stats": {"pause-duration": 0, "pause-packets": 0},
+            "rx-roce-stats": {
+                "no-buffer-discard": 0,
+                "roce-bytes": held.rx_bytes.get(ROCE_PRIORITY, 0),
+            },
+        },
+        "tx-stats": {
+            "tx-cnp-stats": {"cnp-bytes": held.tx_bytes.get(CNP_PRIORITY, 0)},
+            "tx-ecn-stats": {"ecn-marked-packets": sum(held.ecn_marked.values())},
+            "tx-pfc-stats": {"pause-duration": 0, "pause-packets": 0},
+            "tx-roce-stats": {"roce-bytes": held.tx_bytes.get(ROCE_PRIORITY, 0)},
+        },
+    }
+    return json.dumps(shown, indent=2) + "\n"
+
+
+def show_queue_counters(stored: Stored, port: str) -> str:
+    """`nv show interface X counters qos -o json`: the part that a public client reads."""
+    held = stored.counters.get(port, PortCounters())
+    rows: Tree = {
+        str(tc): {
+            "tx-frames": 0,
+            "tx-bytes": held.tx_bytes.get(tc, 0),
+            "tx-uc-buffer-discards": 0,
+            "wred-discards": 0,
+        }
+        for tc in range(8)
+    }
+    return json.dumps({"egress-queue-stats": rows}, indent=2) + "\n"
+
+
+def show_diff(applied: Tree, pending: Tree | None) -> str:
+    """`nv config diff`: what the pending revision sets and unsets, as NVUE's YAML lists it."""
+    if pending is None:
+        return ""
+    added, removed = _missing(pending, applied), _missing(applied, pending)
+    parts = [("unset", removed)] if removed else []
+    parts += [("set", added)] if added else []
+    return "".join(f"- {verb}:\n{_yaml(grouped(tree), 4)}" for verb, tree in parts)
+
+
+def _missing(tree: Tree, other: Tree) -> Tree:
+    """What a tree has and the other has not."""
+    found: Tree = {}
+    for key, value in tree.items():
+        held = other.get(key)
+        if isinstance(value, dict) and isinstance(held, dict):
+            below = _missing(value, held)
+            if below:
+                found[key] = below
+        elif value != held:
+            found[key] = value
+    return found
+
+
+def _yaml(tree: Tree, indent: int) -> str:
+    lines = ""
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            lines += f"{' ' * indent}{key}:\n{_yaml(value, indent + 2)}"
+        else:
+            lines += f"{' ' * indent}{key}: {'{}' if value == {} else value}\n"
+    return lines
+
+
+def own_members(tree: Tree, port: str) -> Tree | None:
+    """How a port stands in the bridge; None: not at all."""
+    domains = child(tree, "interface", port, "bridge", "domain")
+    found = domains.get("br_default")
+    return found if isinstance(found, dict) else None

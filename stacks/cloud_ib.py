@@ -1,0 +1,30 @@
+"""Cloud InfiniBand: instances of a cloud that owns the fabric; ours, or brought by the user."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from components.cloud.component import Instances
+from components.fabric.component import Fabric
+from components.handoffs import AcceptanceReport
+from components.hosts.component import Hosts
+from components.planning import ClusterPlan
+from components.remote.component import Remote
+from stacks.upper import prove
+
+
+def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
+    """Stand the site up, stage by stage.
+
+    Args:
+        plan: Everything that is wanted.
+        remote: Secrets and repair notes of this run.
+        run: Number of the acceptance run; a new number proves the path again.
+    """
+    if plan.cloud is None:
+        underlay = Fabric("fabric", plan.switches, remote).ready
+        return prove(plan, remote, Hosts("hosts", plan.hosts, remote, underlay).ready, run)
+    made = Instances("cloud", plan.cloud, remote).ready
+    remote = replace(remote, instances=made.facts, machines=made.machines)
+    hosts = Hosts("hosts", plan.hosts, remote, made).ready
+    return prove(plan, remote, hosts, run)

@@ -1,0 +1,30 @@
+"""ESXi: own switches, and GPU virtual machines whose hypervisors are ours to restart."""
+
+from __future__ import annotations
+
+from components.fabric.component import Fabric
+from components.handoffs import AcceptanceReport
+from components.hosts.component import GuestProofs, Hosts
+from components.hypervisor.component import FirmwareReboots, Hypervisors
+from components.planning import ClusterPlan
+from components.remote.component import Remote
+from stacks.upper import prove
+
+
+def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
+    """Stand the site up, stage by stage.
+
+    Hypervisors come twice: before their guests for what the guests need, and after them, since a
+    passed-through card loads its firmware settings only when the machine below it boots.
+
+    Args:
+        plan: Everything that is wanted.
+        remote: Secrets and repair notes of this run.
+        run: Number of the acceptance run; a new number proves the path again.
+    """
+    fabric = Fabric("fabric", plan.switches, remote).ready
+    hypervisors = Hypervisors("hypervisors", plan.hypervisors, remote, fabric).ready
+    guests = Hosts("hosts", plan.hosts, remote, hypervisors).ready
+    restarted = FirmwareReboots("firmware", plan.hypervisors, remote, guests).ready
+    proven = GuestProofs("guests", plan.hosts, remote, restarted).ready
+    return prove(plan, remote, proven, run)

@@ -1,0 +1,42 @@
+"""What stands on prepared hosts is the same on every kind of site."""
+
+from __future__ import annotations
+
+from components.acceptance.component import Acceptance
+from components.errors import Bug
+from components.handoffs import AcceptanceReport, HostsReady, JobsReady
+from components.jobs.component import Jobs
+from components.kubernetes.component import Cluster
+from components.kubernetes.planes.base import KubernetesPlan
+from components.operators.component import Operators
+from components.payload.component import Payload
+from components.planning import ClusterPlan
+from components.pod_network.component import PodNetwork
+from components.remote.component import Remote
+
+
+def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> AcceptanceReport:
+    """Stand up what runs the jobs, then prove the path.
+
+    Args:
+        plan: Everything that is wanted.
+        remote: Secrets and repair notes of this run.
+        hosts: The prepared hosts.
+        run: Number of the acceptance run; a new number proves the path again.
+    """
+    if plan.payload is not None:
+        runs = Payload("payload", plan.payload, remote, hosts).ready
+    elif plan.kubernetes is not None:
+        runs = _cluster(plan, plan.kubernetes, remote, hosts)
+    else:
+        raise Bug("a site has neither kubernetes nor containers")
+    return Acceptance("acceptance", plan, remote, runs, run).report
+
+
+def _cluster(
+    plan: ClusterPlan, kubernetes: KubernetesPlan, remote: Remote, hosts: HostsReady
+) -> JobsReady:
+    cluster = Cluster("kubernetes", kubernetes, remote, hosts).access
+    gpus = Operators("operators", plan.operators, cluster).ready
+    pods = PodNetwork("pod-network", plan.pod_network, gpus).ready
+    return Jobs("jobs", plan.jobs, pods).ready

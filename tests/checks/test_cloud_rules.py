@@ -1,0 +1,59 @@
+"""The rules on clouds in cases that one file a rule does not show."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.checks.access import list_secrets
+from components.checks.site import check_site
+from components.model.cluster import ClusterSpec
+from components.model.instances import with_instances
+from components.model.yaml_text import parse_yaml
+from tests.checks.invalid_files import ROOT
+
+
+def _site(*edits: tuple[str, str]) -> ClusterSpec:
+    text = (ROOT / "examples" / "crusoe-k3s" / "site.yaml").read_text(encoding="utf-8")
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return with_instances(ClusterSpec.model_validate(parse_yaml(text, "site.yaml").value))
+
+
+def _errors(*edits: tuple[str, str]) -> set[str]:
+    return {each.rule for each in check_site(_site(*edits)) if each.severity == "error"}
+
+
+@pytest.mark.parametrize(
+    ("edits", "broken"),
+    [
+        ((), set[str]()),
+        ((("project:", "endpoint: http://127.42.0.3:8080/v1\n    project:"),), set[str]()),
+        ((("project:", "endpoint: http://10.0.0.1/v1\n    project:"),), {"cloud-endpoint"}),
+        ((("project:", "endpoint: https://proxy.example/v1\n    project:"),), set[str]()),
+        ((("project:", "endpoint: api.cloud.crusoe.ai\n    project:"),), {"cloud-endpoint"}),
+        ((("ubuntu22.04:latest", "ubuntu22.04"),), set[str]()),
+        ((("ubuntu22.04:latest", "ubuntu22.04:"),), {"instance-image"}),
+        ((("10.100.0.0/20", "10.100.0.0/28"),), set[str]()),
+        ((("10.100.0.0/20", "10.100.0.0/29"),), {"cloud-network"}),
+        ((("10.100.0.0/20", "10.101.0.0/20"),), {"cloud-network"}),
+        # One server needs no balancer, and `balancer` refuses one before it.
+        ((("count: 3}", "count: 1}"),), {"balancer"}),
+        ((("count: 3}", "count: 1}"), ("count: 1}\n      - {name: crusoe-k3s-worker",
+          "count: 0}\n      - {name: crusoe-k3s-worker")), set[str]()),
+        ((("count: 3}", "count: 4}"),), {"etcd-members"}),
+        ((("count: 2}", "count: 0}"),), {"worker-count"}),
+        ((("rate_gbit_s: 400", "rate_gbit_s: 400, expected_hcas: [mlx5_0]"),), {"cloud-hcas"}),
+        ((("[203.0.113.0/24]\n  ssh", "[203.0.113.0/24, 0.0.0.0/0]\n  ssh"),),
+         {"allowed-networks"}),
+        ((("h100-80gb-sxm-ib.8x, image", "c1a.8x, image"),),
+         {"instance-image", "ib-partition", "gpu-symmetry", "cloud-hcas"}),
+    ],
+)  # fmt: skip
+def test_rules(edits: tuple[tuple[str, str], ...], broken: set[str]) -> None:
+    assert _errors(*edits) == broken
+
+
+def test_the_keys_of_the_api_are_secrets_of_the_site() -> None:
+    named = {reference.secret for reference, _ in list_secrets(_site())}
+    assert named >= {"crusoe_access_key", "crusoe_secret_key", "ssh_private_key", "k3s_token"}

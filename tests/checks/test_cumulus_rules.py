@@ -1,0 +1,59 @@
+"""Where the rules on Cumulus switches begin and end; the reports are in tests/invalid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.checks.site import load_checked_site
+from components.fabric.plan import plan_fabric
+from tests.checks.invalid_files import FOLDER, ROOT
+
+CUMULUS = (
+    ("    os: onyx", "    os: cumulus"),
+    ("release: 3.9.2504", "release: 5.9.2"),
+    *((f'"1/{number}"', f"swp{number}") for number in range(1, 5)),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules"),
+    [
+        ((), set[str]()),
+        ((("release: 5.9.2", 'release: "5.0"'),), set[str]()),
+        ((("release: 5.9.2", "release: 4.4.5"),), {"cumulus-release"}),
+        ((("release: 5.9.2", "release: 4.2.1"),), {"cumulus-release"}),
+        ((("lossy_ecn", "lossless"),), set[str]()),
+        # 5 % of 150,000 bytes: 140 to 153 KiB.
+        ((("mtu_bytes: 9000", "ecn_min_kib: 140, mtu_bytes: 9000"),), set[str]()),
+        ((("mtu_bytes: 9000", "ecn_min_kib: 139, mtu_bytes: 9000"),), {"cumulus-profile"}),
+        ((("mtu_bytes: 9000", "ecn_min_kib: 154, mtu_bytes: 9000"),), {"cumulus-profile"}),
+        ((("mtu_bytes: 9000", "ecn_max_kib: 1539, mtu_bytes: 9000"),), {"cumulus-profile"}),
+        (
+            (("dscp: 26", "dscp: 26, cnp_priority: 5, cnp_dscp: 40"),),
+            {"cumulus-profile"},
+        ),
+        ((("swp4", "swp33"),), {"port-capability"}),
+        ((("swp2", "swp1s0"),), {"port-capability"}),
+        ((("swp2", "swp2s3"),), set[str]()),
+        ((("mtu_bytes: 9000", "port_mtu_bytes: 9217, mtu_bytes: 9000"),), {"port-capability"}),
+    ],
+)
+def test_boundaries(tmp_path: Path, changes: tuple[tuple[str, str], ...], rules: set[str]) -> None:
+    text = (FOLDER / "clean.yaml").read_text()
+    for old, new in (*CUMULUS, *changes):
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = tmp_path / "site.yaml"
+    path.write_text(text)
+    assert {problem.rule for problem in load_checked_site(path).problems} == rules
+
+
+def test_the_example_is_clean_and_plans_every_port() -> None:
+    checked = load_checked_site(ROOT / "examples" / "esxi-roce" / "cumulus.yaml")
+    assert checked.problems == ()
+    assert checked.spec is not None
+    plan = plan_fabric(checked.spec)[0]
+    assert [*plan.desired.ports] == ["swp1", "swp2", "swp3", "swp4"]
+    assert "nv set qos roce mode lossless" in plan.commands_from_factory

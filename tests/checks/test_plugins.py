@@ -1,0 +1,105 @@
+"""Rules on plugins and operators in cases that one file a rule does not show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from components.checks.plugins import (
+    check_driver_owner,
+    check_host_network,
+    check_plugin_version,
+    check_rail_resource,
+    check_shared_plugin_image,
+)
+from components.checks.site import check_site
+from components.model.cluster import ClusterSpec
+from components.model.operators import ChartSource, GpuOperator, NetworkOperator, Operators
+from tests.golden.site import changed_spec, load_example
+
+SHARED = load_example("shared-rdma")
+CLOUD = load_example("crusoe-k3s")
+
+
+def with_network(**changes: Any) -> ClusterSpec:  # noqa: ANN401 - keys of the model
+    return changed_spec(SHARED, pod_network=SHARED.pod_network.model_copy(update=changes))
+
+
+@pytest.mark.parametrize(
+    ("image", "findings"),
+    [
+        ("ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5.3", 0),
+        (f"ghcr.io/mellanox/k8s-rdma-shared-dev-plugin@sha256:{'0' * 64}", 0),
+        ("ghcr.io/mellanox/k8s-rdma-shared-dev-plugin", 1),
+        ("ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:latest", 1),
+        ("registry.cn-shanghai.aliyuncs.com/acs/rdma-device-plugin:v1.0.0", 1),
+        ("registry-cn-hangzhou.ack.aliyuncs.com/acs/rdma-device-plugin:v1.0.0", 1),
+    ],
+)
+def test_images(image: str, findings: int) -> None:
+    assert len([*check_shared_plugin_image(with_network(shared_plugin=image))]) == findings
+
+
+def test_rails_may_share_a_resource_of_shared_cards() -> None:
+    rail = SHARED.rails[0]
+    second = rail.model_copy(update={"name": "rail-1", "vlan": 157, "network": "macvlan157"})
+    spec = changed_spec(SHARED, rails=(rail, second))
+    assert not [*check_rail_resource(spec)]
+    assert "resource-name" not in {problem.rule for problem in check_site(spec)}
+
+
+@pytest.mark.parametrize(
+    ("address", "right"),
+    [("10.106.156.3", True), ("10.106.157.3", False), ("enp88s0", False), (None, False)],
+)
+def test_the_hosts_network_needs_an_address_of_the_rail(
+    address: str | None, *, right: bool
+) -> None:
+    hosts = tuple(
+        host.model_copy(
+            update={"nics": tuple(n.model_copy(update={"address": address}) for n in host.nics)}
+        )
+        for host in SHARED.hosts
+    )
+    spec = changed_spec(with_network(host_network=True), hosts=hosts)
+    assert len([*check_host_network(spec)]) == (0 if right else 2)
+
+
+def test_the_hosts_network_belongs_to_shared_cards() -> None:
+    (finding,) = check_host_network(with_network(host_network=True, mode="sriov"))
+    assert "host_network belongs to mode rdma_shared" in finding.what
+
+
+def test_a_clouds_image_owns_both_drivers() -> None:
+    chart = ChartSource(chart="charts/x", version="26.7.1")
+    operators = Operators(
+        gpu=GpuOperator(chart=chart, driver="operator"),
+        network=NetworkOperator(chart=chart, driver="operator"),
+    )
+    findings = [*check_driver_owner(changed_spec(CLOUD, operators=operators))]
+    assert [f.where[0].path[1] for f in findings] == ["network", "gpu"]
+    assert not [*check_driver_owner(CLOUD)]
+
+
+@pytest.mark.parametrize(
+    ("operator", "kubernetes", "severity"),
+    [
+        ("26.7.1", "v1.36.3+k3s1", None),
+        ("26.4.1", "v1.35.6+k3s1", None),
+        ("26.4.1", "v1.36.3+k3s1", "warning"),
+        ("26.4.1", "v1.30.1+k3s1", "error"),
+        ("24.7.0", "v1.36.3+k3s1", "warning"),
+    ],
+)
+def test_what_is_stated_of_the_network_operator(
+    operator: str, kubernetes: str, severity: str | None
+) -> None:
+    chart = ChartSource(chart="charts/network-operator", version=operator)
+    assert CLOUD.k3s is not None
+    spec = changed_spec(
+        CLOUD,
+        operators=Operators(network=NetworkOperator(chart=chart)),
+        kubernetes=CLOUD.k3s.model_copy(update={"version": kubernetes}),
+    )
+    assert [f.severity for f in check_plugin_version(spec)] == ([severity] if severity else [])

@@ -1,0 +1,288 @@
+"""Read, compare, change, verify, save on Cumulus: against an emulator in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.errors import DeviceError
+from components.fabric.device import every_key
+from components.fabric.exchange import Exchange
+from components.fabric.plan import plan_fabric
+from components.fabric.state import SwitchState, diff_states
+from components.fabric.targets import (
+    dropped,
+    overlay,
+    target_of_apply,
+    target_of_restore,
+    target_of_update,
+)
+from lab.switches.cumulus.server import CumulusSwitch
+from tests.fabric.cumulus_lab import load_spec, make_switch, talk
+
+DESIRED = plan_fabric(load_spec())[0].desired
+TRUNKS = DESIRED.model_copy(
+    update={
+        "roce": "lossy",
+        "pfc_priorities": None,
+        "pfc_enabled": None,
+        "vlans": (111, 112),
+        "ports": {
+            name: port.model_copy(
+                update={
+                    "mode": "trunk",
+                    "access_vlan": None,
+                    "trunk_vlans": (111 + number % 2,),
+                    "mtu_bytes": 9000,
+                }
+            )
+            for number, (name, port) in enumerate(DESIRED.ports.items())
+        },
+    }
+)
+
+
+@pytest.fixture
+def switch(tmp_path: Path) -> CumulusSwitch:
+    return make_switch(tmp_path)
+
+
+def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:
+    ports = exchange.list_ports()
+    assert (len(ports), ports[:2], ports[-1]) == (32, ("swp1", "swp2"), "swp32")
+    return exchange.read(every_key(ports, desired)).state
+
+
+def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
+    return exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines
+
+
+def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tuple[str, ...]:
+    return exchange.converge(
+        owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
+    ).lines
+
+
+def _line(port: int) -> st.SearchStrategy[str]:
+    head, member = f"nv set interface swp{port}", f"interface swp{port} bridge domain br_default"
+    gone = f"nv unset {member}"
+    return st.sampled_from(
+        [
+            head,
+            f"{head} description rack-4",
+            f"{head} link mtu 9216",
+            f"{head} link mtu 1500",
+            f"{head} link state up",
+            f"{head} link state down",
+            f"nv set {member}",
+            f"{gone} vlan; {gone} untagged; nv set {member} access 10",
+            f"{gone} access; nv set {member} vlan 10,111-112",
+            f"{gone} access; nv set {member} untagged 20",
+            f"{gone} access; nv set {member} untagged none",
+            gone,
+        ]
+    )
+
+
+HISTORIES = st.lists(
+    st.one_of(
+        st.integers(1, 6).flatmap(_line),
+        st.sampled_from(
+            [
+                "nv set bridge domain br_default",
+                "nv set bridge domain br_default vlan 10,20",
+                "nv set bridge domain br_default vlan 111",
+                "nv unset bridge domain br_default vlan 111",
+                "nv set bridge domain br_default stp priority 8192",
+                "nv set qos roce mode lossless",
+                "nv set qos roce mode lossy",
+                "nv unset qos roce",
+            ]
+        ),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(history=HISTORIES, desired=st.sampled_from([DESIRED, TRUNKS]))
+def test_whatever_was_there_apply_settles_and_undo_is_exact(
+    history: list[str], desired: SwitchState
+) -> None:
+    with TemporaryDirectory() as folder:
+        switch = make_switch(Path(folder))
+        for line in history:
+            output = switch.run_line(line)
+            assert "rror" not in output
+            assert "Invalid" not in output
+        switch.session().run("nv config save")
+        first = switch.snapshot()
+        exchange = talk(switch)
+        baseline = baseline_of(exchange, desired)
+        apply(exchange, desired)
+        assert diff_states(exchange.read(desired).state, desired) == ()
+        assert apply(exchange, desired) == ()
+        for other in ("swp5", "swp6"):
+            found = exchange.read(every_key((other,), SwitchState())).state.ports[other]
+            assert found.model_copy(update={"trust": None, "ecn": {}, "strict_classes": None}) == (
+                baseline.ports[other].model_copy(
+                    update={"trust": None, "ecn": {}, "strict_classes": None}
+                )
+            )
+        restore(exchange, desired, baseline)
+        assert switch.snapshot() == first
+        assert switch.unmodelled == ()
+
+
+def test_what_somebody_adds_after_us_stays(switch: CumulusSwitch) -> None:
+    exchange = talk(switch)
+    baseline = baseline_of(exchange, DESIRED)
+    apply(exchange, DESIRED)
+    switch.run_line("nv set interface swp1 description rack-4")
+    switch.run_line("nv set interface swp9 bridge domain br_default access 111")
+    restore(exchange, DESIRED, baseline)
+    tree = switch.stored.applied
+    assert tree["interface"] == {
+        "swp1": {"description": "rack-4", "link": {"state": {"down": {}}}},
+        "swp9": {"bridge": {"domain": {"br_default": {"access": 111}}}},
+    }
+    assert tree["bridge"] == {"domain": {"br_default": {"vlan": {"111": {}}}}}
+    assert "qos" not in tree
+
+
+def test_all_is_one_revision(switch: CumulusSwitch) -> None:
+    assert apply(talk(switch), DESIRED) == (
+        "nv set bridge domain br_default vlan 111",
+        "nv set interface swp1-4 bridge domain br_default access 111",
+        "nv set interface swp1-4 link state up",
+        "nv set qos roce mode lossless",
+        "nv config diff",
+        "nv config apply -y",
+    )
+    assert switch.stored.startup == switch.stored.applied
+    view = switch.port_view("swp1")
+    assert (view.trust, view.mtu_bytes, view.pfc_priorities) == ("both", 9216, {3})
+
+
+def test_a_port_that_leaves_the_file_gets_its_old_values_back(switch: CumulusSwitch) -> None:
+    exchange = talk(switch)
+    baseline = baseline_of(exchange, TRUNKS)
+    apply(exchange, TRUNKS)
+    fewer = TRUNKS.model_copy(
+        update={"vlans": (111,), "ports": {name: TRUNKS.ports[name] for name in ("swp1", "swp3")}}
+    )
+    gone = dropped(TRUNKS, fewer)
+    exchange.converge(
+        overlay(gone, fewer),
+        lambda r: target_of_update(
+            r.state, fewer, target_of_restore(r.state, gone, baseline, r.vlan_holders)
+        ),
+    )
+    interfaces = switch.stored.applied["interface"]
+    assert isinstance(interfaces, dict)
+    assert [*interfaces] == ["swp1", "swp3"]
+    assert diff_states(exchange.read(fewer).state, fewer) == ()
+
+
+@pytest.mark.parametrize(
+    "rejected", ["vlan 111", "access 111", "link state up", "roce mode", "config apply"]
+)
+def test_a_rejected_line_leaves_nothing(switch: CumulusSwitch, rejected: str) -> None:
+    first = switch.snapshot()
+    switch.fault(["reject", rejected])
+    with pytest.raises(DeviceError) as caught:
+        apply(talk(switch), DESIRED)
+    text = str(caught.value)
+    assert "Failure during apply" in text
+    assert rejected in text
+    assert "the previous values were put back; not saved" in text
+    assert switch.snapshot() == first
+    assert switch.stored.pending is None
+
+
+def test_a_revision_that_nvue_finds_invalid_is_dropped(switch: CumulusSwitch) -> None:
+    switch.run_line("nv set interface swp2 ip address 10.0.0.1/31")
+    first = switch.snapshot()
+    with pytest.raises(DeviceError, match=r"Invalid config \[rev_id: 3\] interface swp2"):
+        apply(talk(switch), DESIRED)
+    assert switch.snapshot() == first
+    assert switch.stored.pending is None
+
+
+def test_what_a_killed_run_left_pending_is_not_applied(switch: CumulusSwitch) -> None:
+    session = switch.session()
+    session.run("nv set interface swp1-4 link mtu 1500")
+    apply(talk(switch), DESIRED)
+    assert switch.port_view("swp1").mtu_bytes == 9216
+
+
+def test_a_full_disk_is_no_success(switch: CumulusSwitch) -> None:
+    first = switch.snapshot()
+    switch.fault(["disk-full", "on"])
+    with pytest.raises(DeviceError, match="No space left on device"):
+        apply(talk(switch), DESIRED)
+    assert switch.snapshot() == first
+
+
+def test_a_line_that_does_nothing_is_found_by_reading_again(
+    switch: CumulusSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = talk(switch)
+    run: Callable[[str], str] = exchange.session.run
+
+    def deaf(line: str) -> str:
+        return "" if line.endswith("access 111") else run(line)
+
+    monkeypatch.setattr(exchange.session, "run", deaf)
+    with pytest.raises(DeviceError, match="took every line and still differs") as caught:
+        apply(exchange, DESIRED)
+    assert "nv set interface swp1-4 bridge domain br_default access 111" in str(caught.value)
+    assert "interface" not in switch.stored.applied
+
+
+def test_drift_is_told_in_words_and_repaired(switch: CumulusSwitch) -> None:
+    exchange = talk(switch)
+    apply(exchange, DESIRED)
+    switch.fault(["mtu", "swp2", "1500"])
+    switch.fault(["roce", "lossy"])
+    found = [str(each) for each in diff_states(exchange.read(DESIRED).state, DESIRED)]
+    assert sorted(found) == [
+        "mtu_bytes of port swp2 is 1500, want 9216",
+        "pfc of switch is off, want on",
+        "pfc_priorities of switch is none, want 3",
+        "roce of switch is lossy, want lossless",
+    ]
+    assert apply(exchange, DESIRED) == (
+        "nv set interface swp2 link mtu 9216",
+        "nv set qos roce mode lossless",
+        "nv config diff",
+        "nv config apply -y",
+    )
+
+
+def test_a_setting_over_the_profile_is_seen_and_named(switch: CumulusSwitch) -> None:
+    exchange = talk(switch)
+    apply(exchange, DESIRED)
+    switch.fault(["trust", "swp3", "L2"])
+    found = [str(each) for each in diff_states(exchange.read(DESIRED).state, DESIRED)]
+    assert found == ["trust of port swp3 is L2, want both"]
+    with pytest.raises(DeviceError, match="trust of swp3 is L2, want both") as caught:
+        apply(exchange, DESIRED)
+    assert "nv unset interface swp1 qos mapping" in str(caught.value)
+    switch.run_line("nv unset interface swp3 qos mapping")
+    assert apply(exchange, DESIRED) == ()
+
+
+def test_counters_tell_the_class(switch: CumulusSwitch) -> None:
+    switch.add_counters("swp1", 0, rx_bytes=5, tx_bytes=6)
+    switch.add_counters("swp1", 3, rx_bytes=1000, tx_bytes=2000, ecn_marked=4)
+    switch.add_discards("swp1", 7)
+    found = talk(switch).read_counters(["swp1"])["swp1"]
+    counted = {n: (c.rx_bytes, c.tx_bytes) for n, c in found.by_priority.items() if c.tx_bytes}
+    assert counted == {0: (5, 6), 3: (1000, 2000)}
+    assert (found.ecn_marked, found.rx_discards) == (4, 7)

@@ -1,0 +1,206 @@
+"""What the Cumulus driver reads: transcripts of the vendor's page, and shapes of other clients."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from components.fabric.drivers.base import Unreadable
+from components.fabric.drivers.cumulus import CONFIG, ROCE, CumulusDriver
+from components.fabric.drivers.cumulus_actions import collapse_ports
+from components.fabric.drivers.cumulus_parse import (
+    expand_names,
+    parse_config,
+    parse_counters,
+    parse_port_names,
+    parse_profile,
+)
+from components.fabric.state import EcnState, PortState, SwitchState
+
+SINGLE_POOL = """\
+                    operational            applied
+------------------  ---------------------  ---------------------
+enable                                     on
+mode                lossless-single-ipool  lossless-single-ipool
+pfc
+  pfc-priority      3
+  rx-enabled        enabled
+  tx-enabled        enabled
+  cable-length      100
+congestion-control
+  congestion-mode   ECN
+  enabled-tc        0,3
+  min-threshold     146.48 KB
+  max-threshold     1.43 MB
+  probability       100
+trust
+  trust-mode        pcp,dscp
+RoCE SP->TC mapping and ETS configurations
+=============================================
+       switch-prio  traffic-class  scheduler-weight
+    -  -----------  -------------  ----------------
+    0  0            0              DWRR-50%
+    3  3            3              DWRR-50%
+    6  6            6              strict-priority
+"""
+MULTI_TC = (
+    SINGLE_POOL.replace("lossless-single-ipool", "lossy-multi-tc")
+    .replace("enable                                     on", "state   enabled   enabled")
+    .replace(
+        "  pfc-priority      3\n  rx-enabled        enabled\n  tx-enabled        enabled\n",
+        "  pfc-priority      -\n",
+    )
+    .replace("146.48 KB", "163.00 KB")
+    .replace("1.43 MB", "234.00 KB")
+    .replace("0,3", "1,2,3")
+    .replace("strict-priority", "DWRR-4%")
+)
+
+
+def test_the_transcript_of_a_lossless_profile() -> None:
+    profile = parse_profile(ROCE, SINGLE_POOL)
+    ecn = EcnState(min_kib=146, max_kib=1464)
+    assert (profile.mode, profile.pfc_priorities) == ("lossless-single-ipool", (3,))
+    assert (profile.trust, profile.strict_classes) == ("both", (6,))
+    assert profile.ecn == {0: ecn, 3: ecn}
+
+
+def test_the_transcript_of_a_profile_without_pause_and_strict_classes() -> None:
+    profile = parse_profile(ROCE, MULTI_TC)
+    assert (profile.mode, profile.pfc_priorities) == ("lossy-multi-tc", ())
+    assert (profile.strict_classes, profile.ecn[1]) == ((), EcnState(min_kib=163, max_kib=234))
+
+
+@pytest.mark.parametrize("text", ["", "enable   off\n", "state    disabled\nmode   lossless\n"])
+def test_what_is_not_on_is_no_profile(text: str) -> None:
+    assert parse_profile(ROCE, text).mode == "none"
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [
+        ("lossless-single-ipool", "no RoCE mode"),
+        ("146.48 KB", "no ECN thresholds"),
+        ("DWRR-50%\n    3  3            3              DWRR-50%\n    6  6", "no scheduler"),
+    ],
+)
+def test_a_profile_of_another_form_is_shown_raw(gone: str, why: str) -> None:
+    text = SINGLE_POOL.replace(gone, "?")
+    if why == "no scheduler":
+        text = SINGLE_POOL.partition("RoCE SP->TC")[0]
+    with pytest.raises(Unreadable, match=why) as caught:
+        parse_profile(ROCE, text)
+    assert caught.value.text == text
+
+
+def _show(tree: dict[str, object]) -> str:
+    return json.dumps([{"header": {"model": "mqm"}}, {"set": tree}])
+
+
+def test_a_configuration_with_grouped_keys() -> None:
+    br = {"access": 111}
+    config = parse_config(
+        CONFIG,
+        _show(
+            {
+                "bridge": {"domain": {"br_default": {"vlan": {"10-12,20": {}, "30": {}}}}},
+                "interface": {
+                    "swp1-3,swp7": {"link": {"mtu": 9000, "state": {"up": {}}}, "type": "swp"},
+                    "swp2": {"bridge": {"domain": {"br_default": br}}},
+                    "swp4": {"link": {"state": {"down": {}}}},
+                    "swp5s0-1": {"bridge": {"domain": {"br_default": {"vlan": {"10": {}}}}}},
+                    "vlan20": {"type": "svi", "vlan": 20},
+                    "vlan11-12": {"type": "svi", "ip": {"ipv4": {"forward": "on"}}},
+                    "bond1": {"bridge": {"domain": {"br_default": {"untagged": 30}}}},
+                },
+            }
+        ),
+    )
+    assert config.vlans == (10, 11, 12, 20, 30)
+    two = config.ports["swp2"]
+    assert (two.mode, two.access_vlan, two.mtu_bytes, two.admin_up) == ("access", 111, 9000, True)
+    assert (config.ports["swp3"].mode, config.ports["swp7"].mtu_bytes) == ("routed", 9000)
+    assert not config.ports["swp4"].admin_up
+    assert config.ports["swp5s1"].trunk_vlans == (10,)
+    assert (config.ports["bond1"].mode, config.ports["bond1"].trunk_vlans) == ("hybrid", "all")
+    assert config.holders == {
+        111: ("swp2",),
+        10: ("swp5s0", "swp5s1"),
+        30: ("bond1",),
+        20: ("vlan20",),
+        11: ("vlan11",),
+        12: ("vlan12",),
+    }
+
+
+def test_a_port_that_stands_nowhere_is_shut_and_has_the_default_mtu() -> None:
+    wanted = SwitchState(ports={"swp1": PortState(mtu_bytes=0)})
+    reading = CumulusDriver().parse({CONFIG: '[{"header": {}}]'}, wanted)
+    port = reading.state.ports["swp1"]
+    assert (port.admin_up, port.mtu_bytes, port.mode) == (False, 9216, "routed")
+    assert port.implied == ("admin_up", "mtu_bytes", "rest")
+    assert reading.state.implied == ("bridge", "rest")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("nv: no such thing", "the JSON is broken"),
+        ("[]", "neither a header"),
+        (_show({"bridge": {"domain": {"br_default": {"vlan": {"x": {}}}}}}), "invalid literal"),
+    ],
+)
+def test_a_configuration_of_another_form_is_shown_raw(text: str, why: str) -> None:
+    with pytest.raises(Unreadable, match=why) as caught:
+        parse_config(CONFIG, text)
+    assert caught.value.text == text
+
+
+def test_names_are_spelled_out_and_written_short() -> None:
+    assert [*expand_names("swp1-3,swp10,eth0")] == ["swp1", "swp2", "swp3", "swp10", "eth0"]
+    assert [*expand_names("swp1-swp2,swp31s0-1")] == ["swp1", "swp2", "swp31s0", "swp31s1"]
+    names = ["swp10", "swp1", "swp2", "swp3", "swp31s0", "swp31s1"]
+    assert collapse_ports(names) == "swp1-3,swp10,swp31s0,swp31s1"
+
+
+def test_ports_are_those_called_swp() -> None:
+    table = '{"eth0": {}, "swp10": {}, "swp2": {}, "swp3s1": {}, "lo": {}, "bond1": {}}'
+    assert parse_port_names("x", table) == ("swp2", "swp3s1", "swp10")
+    with pytest.raises(Unreadable, match="no port"):
+        parse_port_names("x", "{}")
+
+
+def test_counters_as_numbers_or_as_the_text_form_prints_them() -> None:
+    roce = {
+        "rx-stats": {
+            "rx-roce-stats": {"roce-bytes": "1.50 KB", "no-buffer-discard": 1},
+            "rx-non-roce-stats": {"non-roce-bytes": 7, "no-buffer-discard": "2"},
+        },
+        "tx-stats": {"tx-ecn-stats": {"ecn-marked-packets": 5}},
+    }
+    queues = {"egress-queue-stats": {"0": {"tx-bytes": "0 Bytes"}, "3": {"tx-bytes": 9}}}
+    found = parse_counters("a", json.dumps(roce), "b", json.dumps(queues))
+    counted = {tc: (c.rx_bytes, c.tx_bytes) for tc, c in found.by_priority.items()}
+    assert counted == {0: (7, 0), 3: (1536, 9)}
+    assert (found.ecn_marked, found.rx_discards) == (5, 3)
+    with pytest.raises(Unreadable, match="no egress queue"):
+        parse_counters("a", json.dumps(roce), "b", "{}")
+    with pytest.raises(Unreadable, match="no roce-bytes"):
+        parse_counters("a", "{}", "b", json.dumps(queues))
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"),
+    [
+        ("", None),
+        ("applied [rev_id: 5]\n", None),
+        ("Invalid config [rev_id: 6]\n  why\n", "Invalid config [rev_id: 6] why"),
+        ("-bash: nv: command not found\n[status 127]\n", "-bash: nv: command not found"),
+        ("something else\n[status 2]\n", "something else"),
+        ("[status 2]\n", "[status 2]"),
+        ("\n[status unknown]\n", "[status unknown]"),
+    ],
+)
+def test_refusals_are_found_by_status_and_by_text(output: str, refused: str | None) -> None:
+    assert CumulusDriver().find_refusal(output) == refused

@@ -1,0 +1,70 @@
+"""The plan of a site with a Cumulus switch, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.errors import SpecError
+from components.fabric.drivers.cumulus import CumulusDriver
+from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.state import EcnState
+from components.model.cluster import ClusterSpec
+from components.remote.difference import Difference
+from tests.fabric.cumulus_lab import load_spec
+
+
+def _with(**switch: object) -> ClusterSpec:
+    spec = load_spec()
+    changed = spec.switches[0].model_copy(update=switch)
+    return spec.model_copy(update={"switches": (changed,)})
+
+
+def test_the_example_site() -> None:
+    plan = plan_fabric(load_spec())[0]
+    assert (plan.os, plan.desired.vlans, plan.desired.roce) == ("cumulus", (111,), "lossless")
+    port = plan.desired.ports["swp2"]
+    assert (port.mode, port.access_vlan, port.mtu_bytes, port.trust) == (
+        "access",
+        111,
+        9216,
+        "both",
+    )
+    assert port.ecn == {3: EcnState(min_kib=146, max_kib=1464)}, "what the profile gives, in KiB"
+    assert (plan.desired.pfc_priorities, port.strict_classes, port.implied) == ((3,), (6,), None)
+    assert SwitchPlan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_lossy_is_a_profile_too() -> None:
+    plan = plan_fabric(load_spec(mode="lossy_ecn"))[0]
+    assert (plan.desired.roce, plan.desired.pfc_priorities) == ("lossy", None)
+    assert "nv set qos roce mode lossy" in plan.commands_from_factory
+
+
+def test_the_commands_that_a_person_sees() -> None:
+    lines = plan_fabric(load_spec())[0].commands_from_factory
+    assert lines[0] == "nv config detach"
+    assert lines[-3:] == ("nv config diff", "nv config apply -y", "nv config save")
+    assert not any("mtu" in line for line in lines), "9216 is the default"
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (_with(release="4.2.1"), "needs at least 5.0"),
+        (_with(release="4.4.5"), "needs at least 5.0"),
+        (load_spec(mode="lossy_ecn", priority=4), "priority 3 only"),
+        (load_spec(port_mtu_bytes=9217), "outside 552-9216"),
+        (_with(os="onyx"), "no port swp1"),
+    ],
+)
+def test_what_the_switch_cannot_do_is_refused(spec: ClusterSpec, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        plan_fabric(spec)
+
+
+@pytest.mark.parametrize(
+    ("setting", "interrupts"), [("roce", True), ("mtu_bytes", True), ("access_vlan", False)]
+)
+def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noqa: FBT001 - a table
+    change = Difference("port swp1", setting, "a", "b")
+    assert CumulusDriver().interrupts(change) is interrupts

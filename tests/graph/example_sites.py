@@ -1,0 +1,76 @@
+"""Each example under mocks: its configuration, and what its steps print that others read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Final, cast
+
+import yaml
+
+from components.model.cluster import ClusterSpec
+from components.model.instances import with_instances
+from components.model.problem import Json
+from components.planning import ClusterPlan, make_plan
+from components.secret_names import secret_names
+from tests.golden.site import EXAMPLES, load_example
+from tests.graph.dev_site import EVIDENCE, kubeconfig
+from tests.graph.harness import Run
+
+NAMES: Final = ("esxi-roce", "shared-rdma", "crusoe-k3s")
+
+
+def example_spec(name: str) -> ClusterSpec:
+    """The example as loading gives it."""
+    return with_instances(load_example(name))
+
+
+def example_plan(name: str) -> ClusterPlan:
+    return make_plan(example_spec(name), name)
+
+
+def example_run(name: str) -> Run:
+    """A first update of an example, on devices that nobody looked at."""
+    cluster = cast("Json", yaml.safe_load((EXAMPLES / name / "site.yaml").read_text()))
+    names = secret_names(example_spec(name))
+    config: dict[str, Json] = {
+        "cluster": cluster,
+        "observe": "never",
+        "lab": "true",
+        **{secret: f"value-of-{secret}" for secret in names},
+    }
+    return Run(config=config, secrets=names, stdout=_printed(example_plan(name)), stack=name)
+
+
+def example_preview(name: str) -> Run:
+    """A preview of the same new stack: no step has printed anything."""
+    return replace(example_run(name), preview=True, stdout={})
+
+
+def _printed(plan: ClusterPlan) -> dict[str, str]:
+    printed = {f"{switch.name}-baseline": '{"ports": {}}' for switch in plan.switches}
+    printed |= {"acceptance-evidence": EVIDENCE, "acceptance-gate": "acceptance passed"}
+    printed["payload-keys"] = "the keys"
+    if plan.kubernetes is not None:
+        printed |= {step.name: '{"state": "none"}' for step in plan.kubernetes.removals}
+        if plan.kubernetes.ca is not None:
+            printed[plan.kubernetes.ca.name] = "the CA of the cluster\n"
+        if plan.kubernetes.access is not None:
+            printed[plan.kubernetes.access.name] = kubeconfig()
+    if plan.cloud is not None:
+        made = [item.step for item in (*plan.cloud.objects, *plan.cloud.images)]
+        facts = ("id", "operation", "image")
+        printed |= {
+            step: json.dumps({each: f"{each}-of-{step}" for each in facts}) for step in made
+        }
+        printed |= {
+            instance.step: json.dumps(
+                {
+                    "public_ip": f"203.0.113.{number}",
+                    "private_ip": f"10.100.0.{number}",
+                    "host_key": f"ssh-ed25519 key-of-{instance.name}",
+                }
+            )
+            for number, instance in enumerate(plan.cloud.instances, 10)
+        }
+    return printed

@@ -1,0 +1,64 @@
+"""The other examples: their recorded graphs and plans, and what must hold in each of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from components.model.problem import Json
+from components.plan_text import render_plan
+from tests.golden.files import check_golden
+from tests.graph.example_sites import NAMES, example_plan, example_preview, example_run
+from tests.graph.harness import SECRET_KEY, Graph, record_main
+from tests.graph.test_golden import row_of
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def graph(name: str) -> Graph:
+    return record_main(example_run(name))
+
+
+def test_the_resource_graph_is_as_recorded(name: str, graph: Graph) -> None:
+    rows = [row_of(item) for item in graph.resources]
+    check_golden(f"{name}/graph.json", json.dumps(rows, indent=1, sort_keys=True) + "\n")
+
+
+def test_every_command_stands_in_the_plan_in_its_order(name: str) -> None:
+    check_golden(f"{name}/plan.txt", render_plan(example_plan(name)))
+
+
+def test_the_verdict_is_the_stacks_output(name: str, graph: Graph) -> None:
+    assert graph.outputs == {"verdict": "acceptance passed", "cluster": name}
+
+
+def test_a_preview_of_a_new_stack_shows_the_same_resources(name: str, graph: Graph) -> None:
+    preview = record_main(example_preview(name))
+    assert {item.urn for item in preview.resources} == {item.urn for item in graph.resources}
+
+
+def test_every_step_of_the_plan_is_a_resource(name: str, graph: Graph) -> None:
+    made = {item.name for item in graph.resources}
+    assert {step.name for step in example_plan(name).steps} <= made
+
+
+def test_no_secret_stands_in_clear(graph: Graph) -> None:
+    for item in graph.resources:
+        assert "value-of-" not in json.dumps(_open(dict(item.inputs))), item.name
+
+
+def _open(value: Json) -> Json:
+    """What is left of a value without all that is sealed in it."""
+    if isinstance(value, dict):
+        return {k: _open(v) for k, v in value.items()} if SECRET_KEY not in value else None
+    return [_open(each) for each in value] if isinstance(value, list) else value
+
+
+def test_no_hole_is_left_in_what_is_sent(graph: Graph) -> None:
+    for item in graph.of_type("command:"):
+        assert "@{" not in json.dumps(dict(item.inputs)), item.name

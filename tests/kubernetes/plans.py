@@ -1,0 +1,13 @@
+"""Plans of sites that have Kubernetes."""
+
+from __future__ import annotations
+
+from components.kubernetes.plan import KubernetesPlan, plan_kubernetes
+from components.model.cluster import ClusterSpec
+from components.model.instances import with_instances
+
+
+def planned(spec: ClusterSpec, stack: str | None = None) -> KubernetesPlan:
+    plan = plan_kubernetes(with_instances(spec), stack)
+    assert plan is not None
+    return plan

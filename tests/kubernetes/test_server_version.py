@@ -1,0 +1,66 @@
+"""The version of an existing cluster, read from a real API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from components.errors import DeviceError, UnreachableError
+from components.kubernetes.planes.base import KubernetesPlan
+from components.kubernetes.server_version import check_existing, minor_of
+from components.model.kubernetes import ExistingPlane
+from lab.cluster.plane import ControlPlane
+from lab.cluster.testing import running_plane
+from tests.golden.site import changed_spec, load_example
+from tests.kubernetes.plans import planned
+
+
+def plan_of(version: str) -> KubernetesPlan:
+    plane = ExistingPlane(plane="existing", version=version)
+    return planned(changed_spec(load_example("dgx-roce"), kubernetes=plane))
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with running_plane(tmp_path_factory.mktemp("existing"), offset=11) as running:
+        yield running
+
+
+@pytest.mark.cluster
+def test_the_same_minor_is_taken_and_another_is_refused(plane: ControlPlane) -> None:
+    secret = plane.kubeconfig.read_text()
+    check_existing(plan_of("v1.36.0"), secret)
+    with pytest.raises(DeviceError, match=r"runs Kubernetes v1\.36\.\S+, the file says v1\.35\.2"):
+        check_existing(plan_of("v1.35.2"), secret)
+
+
+@pytest.mark.cluster
+def test_a_refused_credential_is_named(plane: ControlPlane) -> None:
+    document = json.loads(plane.kubeconfig.read_text())
+    document["users"][0]["user"] = {"token": "nobody"}
+    with pytest.raises(DeviceError, match="refuses the kubeconfig"):
+        check_existing(plan_of("v1.36.0"), json.dumps(document))
+
+
+def test_nobody_there_is_unreachable() -> None:
+    text = (
+        "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:9'"
+        "}}]\nusers: [{name: a, user: {token: x}}]\n"
+        "contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n"
+    )
+    with pytest.raises(UnreachableError):
+        check_existing(plan_of("v1.36.0"), text)
+
+
+def test_a_plan_of_our_own_is_left_alone() -> None:
+    check_existing(replace(plan_of("v1.36.0"), existing=None), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "minor"), [("v1.36.3+k3s1", (1, 36)), ("1.30", (1, 30)), ("newest", None)]
+)
+def test_minors(text: str, minor: tuple[int, int] | None) -> None:
+    assert minor_of(text) == minor

@@ -1,0 +1,186 @@
+"""Three K3s servers with real etcd members behind a real HAProxy, on plain folders."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.kubernetes.planes.haproxy import CA_FILE, render_haproxy
+from components.model.cluster import ClusterSpec
+from lab.cluster.api import Api
+from lab.cluster.build import ensure_binaries
+from lab.cluster.document import docs_at, text_at
+from lab.cluster.etcd_members import MEMBER_NAME, REMOVE, REMOVED
+from lab.cluster.k3s_token import format_token
+from lab.cluster.pki import KeyPair
+from lab.cluster.process import wait_until
+from tests.golden.site import load_example
+from tests.lab_cluster.conftest import TOKEN, FakeLab, Site, make_gpu_node
+
+pytestmark = pytest.mark.cluster
+SERVERS = ("cp-0", "cp-1", "cp-2")
+FIRST = 20
+BALANCER = 29
+
+
+def server_text(site: Site, number: int, token: str = TOKEN, join: int | None = FIRST) -> str:
+    sans = ", ".join(f'"{site.address(each)}"' for each in (FIRST, FIRST + 1, FIRST + 2, BALANCER))
+    how = "cluster-init: true" if join is None else f"server: https://{site.address(join)}:6443"
+    return f"token: {token}\nnode-ip: {site.address(number)}\ntls-san: [{sans}]\n{how}\n"
+
+
+def api_of(site: Site, name: str, address: int) -> Api:
+    """A client with the certificates of one server, at any address of the cluster."""
+    tls = site.root(name) / "var/lib/rancher/k3s/server/tls"
+    admin = KeyPair(tls / "admin.crt", tls / "admin.key")
+    return Api(f"https://{site.address(address)}:6443", tls / "server-ca.crt", admin)
+
+
+def ready(api: Api, node: str) -> str:
+    document = api.find(f"/api/v1/nodes/{node}")
+    for condition in docs_at(document, "status", "conditions"):
+        if text_at(condition, "type") == "Ready":
+            return text_at(condition, "status")
+    return ""
+
+
+def balancer_config(site: Site, spec: ClusterSpec) -> str:
+    """Our own configuration, with the addresses of this test."""
+    hosts = tuple(
+        host.model_copy(update={
+            "name": f"cp-{number}",
+            "role": "control_plane",
+            "node_ip": site.address(FIRST + number),
+        })
+        for number, host in enumerate(spec.hosts)
+    )  # fmt: skip
+    lb = hosts[0].model_copy(update={"role": "balancer", "node_ip": site.address(BALANCER)})
+    text = render_haproxy(spec.model_copy(update={"hosts": hosts}), lb, 6443)
+    ca = site.root("cp-0") / "var/lib/rancher/k3s/server/tls/server-ca.crt"
+    return text.replace(CA_FILE, str(ca))
+
+
+def start_balancer(site: Site, spec: ClusterSpec) -> None:
+    file = site.folder / "haproxy.cfg"
+    file.write_text(balancer_config(site, spec))
+    haproxy = shutil.which("haproxy", path="/usr/sbin:/usr/bin")
+    assert haproxy is not None, "haproxy is one of the lab's prerequisites"
+    with (site.folder / "haproxy.log").open("ab") as log:
+        argv = [haproxy, "-db", "-f", str(file)]
+        site.processes.append(subprocess.Popen(argv, stdout=log, stderr=log))
+
+
+def start_server(site: Site, name: str, text: str) -> None:
+    site.configure(name, text)
+    site.start(name, "server")
+    site.wait_log(name, "up and running")
+
+
+@pytest.fixture(scope="module")
+def ha(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterator[Site]:
+    ensure_binaries()
+    site = Site(tmp_path_factory.mktemp("ha"), fake_lab.socket_path)
+    try:
+        start_server(site, "cp-0", server_text(site, FIRST, join=None))
+        start_balancer(site, load_example("dgx-roce"))
+        for number in (1, 2):
+            start_server(site, f"cp-{number}", server_text(site, FIRST + number))
+        agent = f"token: {TOKEN}\nserver: https://{site.address(BALANCER)}:6443\n"
+        make_gpu_node(site.configure("gpu-0", f"{agent}node-ip: {site.address(31)}\n"), vfs=4)
+        site.start("gpu-0", "agent")
+        site.wait_log("gpu-0", "up and running")
+        yield site
+    finally:
+        for process in reversed(site.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait(60)
+        shutil.rmtree(site.folder, ignore_errors=True)
+
+
+def members(api: Api) -> set[str]:
+    nodes = api.items("/api/v1/nodes", {"labelSelector": "node-role.kubernetes.io/etcd"})
+    return {text_at(node, "metadata", "annotations", MEMBER_NAME) for node in nodes}
+
+
+def test_three_members_joined_and_an_agent_through_the_balancer(ha: Site) -> None:
+    through = api_of(ha, "cp-0", BALANCER)
+    wait_until("the balancer to know the servers", lambda: through.answers("/readyz"), 20)
+    for node in (*SERVERS, "gpu-0"):
+        wait_until(f"{node} Ready", lambda node=node: ready(through, node) == "True", 40)
+    assert len(members(through)) == 3
+    cas = {
+        (ha.root(name) / "var/lib/rancher/k3s/server/tls/server-ca.crt").read_text()
+        for name in SERVERS
+    }
+    assert len(cas) == 1
+
+
+def refused(site: Site, name: str, text: str, words: str) -> None:
+    site.configure(name, text)
+    process = site.start(name, "server")
+    assert process.wait(30) == 1
+    assert words in site.log(name)
+
+
+def test_token_or_ca_of_another_cluster_is_refused(ha: Site) -> None:
+    refused(ha, "wrong-0", server_text(ha, 25, token="another"), "401")
+    other = format_token(b"another CA", "server", TOKEN)
+    words = "token CA hash does not match the Cluster CA certificate hash"
+    refused(ha, "wrong-1", server_text(ha, 26, token=other), words)
+    text = server_text(ha, 27) + "disable: [traefik]\n"
+    refused(ha, "wrong-2", text, "critical configuration value mismatch")
+
+
+def test_a_lost_server_is_removed_and_replaced_and_the_api_stays(ha: Site) -> None:
+    through = api_of(ha, "cp-1", BALANCER)
+    lost = ha.processes[0]
+    lost.send_signal(signal.SIGKILL)
+    lost.wait(10)
+    wait_until("the API through the balancer", lambda: through.answers("/readyz"), 30)
+    wait_until("cp-0 to be called lost", lambda: ready(through, "cp-0") in {"Unknown", "False"}, 60)
+    wait_until("the agent to stay", lambda: ready(through, "gpu-0") == "True", 30)
+
+    # A new machine of that name and address is refused while the old member is there.
+    shutil.rmtree(ha.root("cp-0"))
+    words = "duplicate node name found"
+    refused(ha, "cp-0", server_text(ha, FIRST, join=FIRST + 1), words)
+
+    node = through.find("/api/v1/nodes/cp-0")
+    old = text_at(node, "metadata", "annotations", MEMBER_NAME)
+    through.merge("/api/v1/nodes/cp-0", {"metadata": {"annotations": {REMOVE: "true"}}})
+
+    def removed() -> bool:
+        found = through.find("/api/v1/nodes/cp-0")
+        return text_at(found, "metadata", "annotations", REMOVED) == old
+
+    wait_until("the member to be removed", removed, 30)
+    through.request("DELETE", "/api/v1/nodes/cp-0")
+    secret = "/api/v1/namespaces/kube-system/secrets/cp-0.node-password.k3s"
+    through.request("DELETE", secret)
+
+    shutil.rmtree(ha.root("cp-0"))
+    start_server(ha, "cp-0", server_text(ha, FIRST, join=FIRST + 1))
+    wait_until("cp-0 Ready", lambda: ready(through, "cp-0") == "True", 60)
+    found = members(through)
+    assert len(found) == 3
+    assert old not in found
+
+
+def test_a_server_keeps_its_data_over_a_restart(ha: Site) -> None:
+    through = api_of(ha, "cp-1", BALANCER)
+    before = members(through)
+    name: Path = ha.root("cp-2") / "var/lib/rancher/k3s/server/db/name"
+    kept = name.read_text()
+    second = ha.processes[3]
+    second.terminate()
+    second.wait(20)
+    ha.start("cp-2", "server")
+    wait_until("k3s", lambda: ha.log("cp-2").count("up and running") == 2, 60)
+    assert name.read_text() == kept
+    assert members(through) == before

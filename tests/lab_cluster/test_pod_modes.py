@@ -1,0 +1,260 @@
+"""The product's own manifests on a K3s site: shared cards, whole HCAs, and GPUs by the plugin."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from components.jobs.perftest import Pair, perftest_job
+from components.jobs.plan import number_objects
+from components.kubernetes.manifest import Body, Manifest
+from components.model.cluster import ClusterSpec
+from components.model.operators import Operators
+from components.operators.plan import ChartPlan, plan_operators
+from components.pod_network.attachment import expected_allocatable
+from components.pod_network.plan import plan_pod_network
+from lab.cluster.build import ensure_binaries
+from lab.cluster.document import Doc, docs_at, pairs_at, text_at
+from lab.cluster.pod_view import Pod
+from lab.cluster.process import wait_until
+from tests.golden.site import changed_spec, load_example
+from tests.lab_cluster.conftest import TOKEN, FakeLab, Site
+from tests.lab_cluster.nodes import make_hca_node, make_shared_node
+
+pytestmark = pytest.mark.cluster
+CHARTS = Path(__file__).parents[2] / "lab/cluster/charts"
+RUNTIME = "default-runtime: nvidia\n"
+
+
+class ModeSite(Site):
+    """A site of its own: the objects of the others would be in the way."""
+
+    @property
+    def block(self) -> str:
+        return f"127.246.{os.getpid() // 250 % 250 + 1}"
+
+    def apply(self, bodies: Sequence[Body]) -> None:
+        file = self.folder / "objects.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*bodies]}))
+        self.kubectl("apply", "--server-side", "-f", str(file))
+
+    def patch_labels(self, manifest: Manifest) -> None:
+        metadata = manifest.body["metadata"]
+        assert isinstance(metadata, dict)
+        change = json.dumps({"metadata": {"labels": metadata["labels"]}})
+        self.kubectl("patch", "node", manifest.name, "--type=merge", "-p", change)
+
+    def install(self, chart: ChartPlan) -> None:
+        values = self.folder / "values.json"
+        values.write_text(json.dumps(chart.values))
+        config = self.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
+        homes = {f"HELM_{kind}_HOME": str(self.folder / "helm") for kind in ("CACHE", "DATA")}
+        own = {"HOME": str(self.folder), "KUBECONFIG": str(config), **homes}
+        helm = [str(ensure_binaries()["helm"]), "install", chart.release]
+        helm += [str(CHARTS / chart.release), "-n", chart.namespace, "--create-namespace"]
+        subprocess.run([*helm, "-f", str(values), "--wait"], check=True, timeout=90, env=own)
+
+    def allocatable(self, node: str) -> dict[str, str]:
+        return pairs_at(self.api.find(f"/api/v1/nodes/{node}"), "status", "allocatable")
+
+    def pods(self) -> dict[str, Pod]:
+        items = self.api.items("/api/v1/namespaces/default/pods")
+        return {text_at(item, "metadata", "labels", "job-name"): Pod(item) for item in items}
+
+
+@pytest.fixture(scope="module")
+def modes(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterator[ModeSite]:
+    """Two nodes with shared cards, one with another card, one with HCAs."""
+    ensure_binaries()
+    site = ModeSite(tmp_path_factory.mktemp("modes"), fake_lab.socket_path)
+    head = f"token: {TOKEN}\nnode-ip: {site.address(10)}\ncluster-init: true\n"
+    site.configure("mgmt01", f"{head}disable: [traefik]\n")
+    try:
+        site.start("mgmt01", "server")
+        site.wait_log("mgmt01", "up and running")
+        roots = {
+            name: site.configure(name, site.agent_config(number) + RUNTIME)
+            for number, name in ((11, "node03"), (12, "node04"), (13, "odd"), (14, "worker-0"))
+        }
+        make_shared_node(roots["node03"])
+        make_shared_node(roots["node04"])
+        make_shared_node(roots["odd"], "1017")
+        make_hca_node(roots["worker-0"], count=8, ethernet=1)
+        for name in roots:
+            site.start(name, "agent")
+            site.wait_log(name, "up and running")
+        yield site
+    finally:
+        for process in reversed(site.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait(10)
+        shutil.rmtree(site.folder, ignore_errors=True)
+
+
+def shared_spec() -> ClusterSpec:
+    return load_example("shared-rdma")
+
+
+def offers(site: ModeSite, node: str, wanted: dict[str, int]) -> bool:
+    texts = {resource: str(count) for resource, count in wanted.items()}
+    return texts.items() <= site.allocatable(node).items()
+
+
+def install_shared(site: ModeSite) -> None:
+    manifests = plan_pod_network(shared_spec()).manifests
+    for group in sorted({manifest.group for manifest in manifests}):
+        site.apply([manifest.body for manifest in manifests if manifest.group == group])
+        if group == 0:
+            site.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+
+
+def test_shared_cards_become_resources_where_a_card_matches(modes: ModeSite) -> None:
+    install_shared(modes)
+    operators = plan_operators(shared_spec())
+    for patch in operators.labels:
+        modes.patch_labels(patch)
+    modes.install(operators.charts[0])
+    for node, wanted in expected_allocatable(shared_spec()).items():
+        wait_until(f"the resources of {node}", lambda n=node, w=wanted: offers(modes, n, w), 30)
+    assert set(expected_allocatable(shared_spec())["node03"]) == {
+        "nvidia.com/gpu",
+        "rdma/hca",
+        "rdma/hca_shared_devices_b",
+    }
+    odd = modes.allocatable("odd")
+    assert not [key for key in odd if key.startswith(("rdma/", "nvidia.com/"))]
+
+
+def with_own_memlock(objects: list[Body]) -> list[Body]:
+    """The probe demands `unlimited`; a test machine that cannot raise its limit has another."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    limit = "unlimited" if soft == resource.RLIM_INFINITY else str(soft // 1024)
+    text = json.dumps(objects).replace("= unlimited ]", f"= {limit} ]")
+    return [*json.loads(text)]
+
+
+def test_the_products_perftest_runs_on_macvlan(modes: ModeSite, fake_lab: FakeLab) -> None:
+    spec = shared_spec()
+    case = spec.acceptance.perftest[0]
+    job = perftest_job(spec, Pair(spec.rails[0], spec.workers[0], spec.workers[1]), case)
+    modes.apply(with_own_memlock(number_objects(job.objects, 1)))
+    name = f"job/{job.probe.name}-c-1"
+    modes.kubectl("wait", "--for=condition=Complete", name, "--timeout=60s")
+    server, client = docs_at(fake_lab.asked[-1], "pods")
+    (there,), (here,) = docs_at(server, "networks"), docs_at(client, "networks")
+    assert (text_at(there, "kind"), text_at(here, "kind")) == ("pf", "pf")
+    assert text_at(there, "ip") == "10.106.156.254"
+    assert text_at(here, "ip") == "10.106.156.1"
+    command = client["command"]
+    assert isinstance(command, list)
+    assert command[:5] == ["ib_read_bw", "-d", "mlx5_2", "-x", "3"]
+    assert command[-1] == "10.106.156.254"
+
+
+def test_a_pod_without_a_matching_card_stays_pending(modes: ModeSite) -> None:
+    container: Body = {
+        "name": "c",
+        "image": "i",
+        "resources": {"limits": {"rdma/hca_shared_devices_b": 1}},
+    }
+    pod: Body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "waits", "namespace": "default"},
+        "spec": {"nodeSelector": {"kubernetes.io/hostname": "odd"}, "containers": [container]},
+    }
+    modes.apply([pod])
+
+    def told() -> bool:
+        document = modes.api.find("/api/v1/namespaces/default/pods/waits")
+        messages = [text_at(c, "message") for c in docs_at(document, "status", "conditions")]
+        return any("Insufficient rdma/hca_shared_devices_b" in text for text in messages)
+
+    wait_until("the scheduler's refusal", told, 30)
+    modes.kubectl("delete", "pod", "waits", "--wait=false")
+
+
+def test_storage_is_bound_as_the_example_wants_it(modes: ModeSite) -> None:
+    sample = shared_spec().jobs.deepspeed
+    assert sample is not None
+    volume: Body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "data-pv"},
+        "spec": {
+            "storageClassName": "manual",
+            "capacity": {"storage": f"{sample.capacity_gib}Gi"},
+            "accessModes": [sample.access_mode],
+            "nfs": {"server": str(sample.nfs_server), "path": sample.path},
+        },
+    }
+    claim: Body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "default"},
+        "spec": {
+            "storageClassName": "manual",
+            "accessModes": [sample.access_mode],
+            "resources": {"requests": {"storage": f"{sample.request_gib}Gi"}},
+        },
+    }
+    modes.apply([volume, claim])
+    modes.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/data", "--timeout=30s")
+
+
+def host_device_operators() -> ClusterSpec:
+    """The cloud example with the network operator alone: GPUs come from the plugin here."""
+    spec = load_example("crusoe-k3s")
+    return changed_spec(spec, operators=Operators(network=spec.operators.network))
+
+
+def test_the_network_operator_publishes_the_hcas(modes: ModeSite) -> None:
+    plan = plan_operators(host_device_operators())
+    assert [chart.release for chart in plan.charts] == ["network-operator"]
+    modes.install(plan.charts[0])
+    modes.apply([manifest.body for manifest in plan.gates])
+    path = "/apis/mellanox.com/v1alpha1/nicclusterpolicies/nic-cluster-policy"
+    wait_until(
+        "the policy", lambda: text_at(modes.api.find(path), "status", "state") == "ready", 40
+    )
+    wait_until("eight HCAs", lambda: offers(modes, "worker-0", {"nvidia.com/hostdev": 8}), 30)
+    assert "nvidia.com/hostdev" not in modes.allocatable("node03")
+
+
+def hca_pod(name: str, count: int) -> Body:
+    container: Body = {
+        "name": "c",
+        "image": "i",
+        "resources": {"limits": {"nvidia.com/hostdev": count}},
+    }
+    metadata: Body = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {
+        "containers": [container]}}  # fmt: skip
+
+
+def test_hcas_are_given_out_by_count(modes: ModeSite) -> None:
+    modes.apply([hca_pod("first", 5), hca_pod("second", 3)])
+
+    def find(name: str) -> Pod:
+        document: Doc = modes.api.find(f"/api/v1/namespaces/default/pods/{name}") or {}
+        return Pod(document)
+
+    wait_until("devices", lambda: all(find(n).allocated() for n in ("first", "second")), 30)
+    held = find("first").devices_in_use() | find("second").devices_in_use()
+    assert len(held) == 8
+    modes.apply([hca_pod("third", 1)])
+
+    def refused() -> bool:
+        conditions = docs_at(find("third").document, "status", "conditions")
+        return any("Insufficient nvidia.com/hostdev" in text_at(c, "message") for c in conditions)
+
+    wait_until("the scheduler's refusal", refused, 30)

@@ -1,0 +1,272 @@
+"""An example site as the physics sees it, built from its file, and its planned probes played on it.
+
+The devices are healthy unless a test breaks one; counters become the snapshots that acceptance
+would have read, so that a planned probe goes all the way from command to verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from components.acceptance.counters import Snapshot, measure_hops
+from components.acceptance.evidence import Evidence, ProbeEvidence, digest_log
+from components.acceptance.judge import Report, judge_evidence
+from components.acceptance.plan import AcceptancePlan, ProbePlan, plan_acceptance
+from components.jobs.plan import plan_jobs
+from components.jobs.templates import number_objects
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.instances import with_instances
+from lab.physics.probe import run
+from lab.physics.request import Attachment, ProbePod, ProbeRequest, ProbeResult
+from lab.views import HcaView, NicView, PortView
+from tests.golden.site import load_example
+from tests.lab_physics.site import EIGHT_DSCPS_A_PRIORITY
+
+HCAS = (*(f"mlx5_{n}" for n in range(4)), *(f"mlx5_{n}" for n in range(5, 9)))
+"""An H100 instance: mlx5_4 is the management port."""
+SERVER_IP = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
+
+
+def example(name: str) -> ClusterSpec:
+    return with_instances(load_example(name))
+
+
+def nic_views(spec: ClusterSpec) -> dict[tuple[str, str], NicView]:
+    return {
+        (host.name, nic.rail): NicView(
+            host=host.name,
+            pci=nic.pci,
+            netdev=nic.netdev,
+            rdma=f"mlx5_{index}",
+            link_up=True,
+            speed_gbit_s=nic.speed_gbit_s,
+            mtu_bytes=spec.rdma.mtu_bytes,
+            vfs=nic.vfs,
+            trust="dscp",
+            dscp_to_priority=EIGHT_DSCPS_A_PRIORITY,
+            pfc_priorities=frozenset(),
+            ecn_priorities=frozenset({3}),
+            cnp_dscp=48,
+            peermem=True,
+            memlock_unlimited=spec.kubernetes is not None,
+        )
+        for host in spec.workers
+        for index, nic in enumerate(host.nics)
+    }
+
+
+def port_views(spec: ClusterSpec) -> dict[tuple[str, str], PortView]:
+    rails = {rail.name: rail.vlan for rail in spec.rails}
+    found: dict[tuple[str, str], PortView] = {}
+    for switch in spec.switches:
+        for name, port in switch.ports.items():
+            vlan = rails[port.to.split("/")[1]]
+            access = port.mode == "access"
+            found[switch.name, name] = PortView(
+                switch=switch.name,
+                port=name,
+                admin_up=True,
+                oper_up=True,
+                speed_gbit_s=100,
+                mtu_bytes=spec.rdma.port_mtu_bytes,
+                mode="access" if access else "hybrid",
+                access_vlan=vlan if access else 1,
+                allowed_vlans=frozenset() if access else frozenset({vlan}),
+                trust="L3",
+                dscp_to_priority=EIGHT_DSCPS_A_PRIORITY,
+                priority_to_tc=tuple(range(8)),
+                ecn_kib={3: (150, 1500)},
+                pfc_priorities=frozenset(),
+            )
+    return found
+
+
+def hca_views(spec: ClusterSpec) -> dict[tuple[str, str], HcaView]:
+    if spec.cloud is None:
+        return {}
+    names = [*((name, "InfiniBand", 400) for name in HCAS), ("mlx5_4", "Ethernet", 100)]
+    return {
+        (host.name, name): HcaView(
+            host=host.name,
+            name=name,
+            pci=f"0000:0{index}:00.0",
+            rate_gbit_s=rate,
+            link_layer="InfiniBand" if layer == "InfiniBand" else "Ethernet",
+            numa=0,
+            active=True,
+            peermem=True,
+            memlock_unlimited=True,
+            topology_file="/etc/crusoe/nccl_topo/h100-80gb-sxm-ib-cloud-hypervisor.xml",
+        )
+        for host in spec.workers
+        for index, (name, layer, rate) in enumerate(names)
+    }
+
+
+@dataclass
+class Played:
+    """One example with its devices."""
+
+    spec: ClusterSpec
+    nics: dict[tuple[str, str], NicView] = field(init=False)
+    ports: dict[tuple[str, str], PortView] = field(init=False)
+    hcas: dict[tuple[str, str], HcaView] = field(init=False)
+    files: tuple[str, ...] = ("/opt/nccl_topo/h100-80gb-sxm-ib.xml",)
+
+    def __post_init__(self) -> None:
+        """Make the devices as the file has them."""
+        self.nics = nic_views(self.spec)
+        self.ports = port_views(self.spec)
+        self.hcas = hca_views(self.spec)
+
+    @property
+    def plan(self) -> AcceptancePlan:
+        return plan_acceptance(self.spec, plan_jobs(self.spec))
+
+    def break_nics(self, **changes: Any) -> None:  # noqa: ANN401 - the field that it names has the type
+        self.nics = {key: replace(nic, **changes) for key, nic in self.nics.items()}
+
+    def break_ports(self, **changes: Any) -> None:  # noqa: ANN401 - the field that it names has the type
+        self.ports = {key: replace(port, **changes) for key, port in self.ports.items()}
+
+    def break_hcas(self, names: tuple[str, ...], **changes: Any) -> None:  # noqa: ANN401 - the field that it names has the type
+        for key, hca in self.hcas.items():
+            if hca.name in names:
+                self.hcas[key] = replace(hca, **changes)
+
+    def run(self, request: ProbeRequest) -> ProbeResult:
+        cables = {
+            (switch.name, name): (host, self.nics[host, rail].pci)
+            for switch in self.spec.switches
+            for name, port in switch.ports.items()
+            for host, rail in [port.to.split("/")]
+        }
+        return run(request, self.nics.values(), self.ports.values(), cables, self.hcas.values())
+
+    def pod(self, host: Host, command: tuple[str, ...], address: str = "") -> ProbePod:
+        """A worker of a job on one host, as the node agent or a lab host describes it."""
+        on_hosts = self.spec.containers is not None
+        networks: list[Attachment] = []
+        for index, nic in enumerate(host.nics):
+            rail = next(rail for rail in self.spec.rails if rail.name == nic.rail)
+            number = self.spec.workers.index(host) + 11
+            found = nic.address or str(rail.subnet.network_address + number)
+            networks.append(
+                Attachment(
+                    interface=nic.netdev if on_hosts else f"net{index + 1}",
+                    ip=address or found,
+                    pf=nic.pci,
+                    kind="pf",
+                )
+            )
+        networks += [
+            Attachment("", "", name, kind="hca") for node, name in self.hcas if node == host.name
+        ]
+        return ProbePod(
+            host.name if on_hosts else f"worker-{self.spec.workers.index(host)}",
+            host.name,
+            command,
+            networks=tuple(networks),
+            gpus=host.gpus,
+            capabilities=("IPC_LOCK",),
+            files=self.files,
+        )
+
+    def play(self, probe: ProbePlan) -> ProbeEvidence:
+        result = self.run(self._request(probe))
+        outcome = "completed" if result.exit_code == 0 else "failed"
+        log = result.log
+        if probe.probe.kind == "deepspeed_scan":
+            # The launcher's script says this before the call, from the cluster's DNS.
+            names = (f"deepspeed-scan-1-worker-{n}.deepspeed-scan-1.default.svc" for n in (0, 1))
+            log = "".join(f"railyard: {name} resolves to 10.42.0.2\n" for name in names) + log
+        base = digest_log(probe.probe, log, outcome=outcome)
+        before, after = self._counters({}), self._counters(_moved(result))
+        hops = tuple(found for hop in probe.hops for found in measure_hops(hop, before, after))
+        return base.model_copy(update={"hops": hops, "command": " ".join(probe.command)})
+
+    def _request(self, probe: ProbePlan) -> ProbeRequest:
+        hosts = [host for name in probe.probe.nodes for host in [self.spec.host(name)] if host]
+        if probe.probe.kind == "perftest":
+            return self._perftest(probe, hosts)
+        workers = tuple(self.pod(host, ("sshd",)) for host in hosts)
+        if probe.job is None:
+            command = tuple(word.replace("$hcas", "mlx5_0") for word in probe.command)
+            return ProbeRequest("mpirun", workers, ProbePod("first", command=command))
+        body = cast("Mapping[str, Any]", number_objects(probe.job.objects, 1)[0])
+        template = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
+        container = template["containers"][0]
+        env = {item["name"]: item["value"] for item in container.get("env", [])}
+        launcher = ProbePod("launcher", "", tuple(container["command"]), env)
+        return ProbeRequest("nccl", workers, launcher)
+
+    def _perftest(self, probe: ProbePlan, hosts: list[Host]) -> ProbeRequest:
+        if "ib_read_bw" in probe.command:
+            hosts.reverse()
+        client, server = hosts
+        address = SERVER_IP.findall(" ".join(probe.command))[-1]
+        call = tuple(word for word in probe.command if word != address)
+        pods = (self.pod(server, call, address), self.pod(client, probe.command))
+        return ProbeRequest("perftest", pods)
+
+    def _counters(self, moved: Mapping[tuple[str, str], Counter[str]]) -> Snapshot:
+        """All counters that the plan reads, at what was moved."""
+        names = [f"{way}_prio{n}_bytes" for way in ("rx", "tx") for n in range(8)]
+        names += [f"tx_tc{n}_bytes" for n in range(8)] + ["rx_discards"]
+        found: dict[tuple[str, str], dict[str, int]] = {}
+        for nic in self.nics.values():
+            found[nic.host, nic.netdev] = _filled(names, moved.get((nic.host, nic.pci)))
+        for key in self.ports:
+            found[key] = _filled(names, moved.get(key))
+        for hca in self.hcas.values():
+            if hca.active and hca.link_layer == "InfiniBand":
+                grown = moved.get((hca.host, hca.pci), Counter[str]())
+                words = {"port_xmit_data": grown["tx_prio0_bytes"] // 4}
+                words |= {"port_rcv_data": grown["rx_prio0_bytes"] // 4}
+                found[hca.host, hca.name] = words
+        return Snapshot(found)
+
+    def report(self, *names: str) -> Report:
+        """The judged evidence of the planned probes of these names, or of all."""
+        plan = self.plan
+        chosen = [probe for probe in plan.probes if not names or probe.probe.name in names]
+        return judge_evidence(
+            Evidence(
+                cluster=plan.cluster,
+                plan_digest="0123456789abcdef",
+                run=1,
+                started_at="2026-01-01T00:00:00Z",
+                finished_at="2026-01-01T00:01:00Z",
+                provenance="lab",
+                limits=plan.limits,
+                probes=tuple(
+                    self.play(probe)
+                    for probe in chosen
+                    if probe.probe.kind not in ("mpi_hosts", "mpi_gpus")
+                ),
+                allocatable=plan.limits.allocatable,
+            )
+        )
+
+
+def _filled(names: list[str], moved: Counter[str] | None) -> dict[str, int]:
+    return {name: (moved or Counter[str]())[name] for name in names}
+
+
+def _moved(result: ProbeResult) -> dict[tuple[str, str], Counter[str]]:
+    moved: dict[tuple[str, str], Counter[str]] = {}
+    for item in result.nic_deltas:
+        counts = moved.setdefault((item.host, item.pci), Counter())
+        counts.update({f"rx_prio{key}_bytes": size for key, size in item.rx_bytes.items()})
+        counts.update({f"tx_prio{key}_bytes": size for key, size in item.tx_bytes.items()})
+    for item in result.port_deltas:
+        counts = moved.setdefault((item.switch, item.port), Counter())
+        counts.update({f"rx_prio{key}_bytes": size for key, size in item.rx_bytes.items()})
+        counts.update({f"tx_tc{key}_bytes": size for key, size in item.tx_bytes.items()})
+        counts["rx_discards"] += item.discards
+    return moved

@@ -1,0 +1,170 @@
+"""The operators of each example: values, policies and labels, and the order in which they come."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from components.errors import SpecError
+from components.model.cluster import ClusterSpec
+from components.model.operators import ChartSource, NetworkOperator
+from components.operators import Operators
+from components.operators.labels import node_labels
+from components.operators.plan import OperatorsPlan, plan_operators
+from components.operators.versions import (
+    GPU_DEVICE_PLUGIN,
+    NETWORK_OPERATOR,
+    find_line,
+)
+from tests.golden.files import check_golden
+from tests.golden.site import changed_spec, load_example
+from tests.graph.harness import Graph, record_program
+from tests.graph.test_components import RUN, access
+
+
+@pytest.fixture
+def cloud() -> ClusterSpec:
+    return load_example("crusoe-k3s")
+
+
+@pytest.fixture
+def shared() -> ClusterSpec:
+    return load_example("shared-rdma")
+
+
+def values_of(spec: ClusterSpec, release: str) -> Any:  # noqa: ANN401 - Helm values
+    return next(c.values for c in plan_operators(spec).charts if c.release == release)
+
+
+def policy_of(spec: ClusterSpec) -> Any:  # noqa: ANN401 - a Kubernetes object
+    return next(m.body for m in plan_operators(spec).gates if m.kind == "NicClusterPolicy")
+
+
+def with_network(spec: ClusterSpec, **changes: Any) -> ClusterSpec:  # noqa: ANN401 - keys of the model
+    network = spec.operators.network
+    assert network is not None
+    changed = network.model_copy(update=changes)
+    return changed_spec(spec, operators=spec.operators.model_copy(update={"network": changed}))
+
+
+def test_objects_of_the_cloud_are_as_before(cloud: ClusterSpec) -> None:
+    bodies = [manifest.body for manifest in plan_operators(cloud).manifests]
+    values = {chart.release: chart.values for chart in plan_operators(cloud).charts}
+    check_golden("crusoe-k3s/operators/manifests.yaml", yaml.safe_dump_all(bodies, sort_keys=True))
+    check_golden("crusoe-k3s/operators/values.yaml", yaml.safe_dump(values, sort_keys=True))
+
+
+def test_the_cloud_image_keeps_its_drivers(cloud: ClusterSpec) -> None:
+    gpu = values_of(cloud, "gpu-operator")
+    assert gpu["driver"] == {"enabled": False}
+    assert gpu["toolkit"] == {"enabled": False}
+    assert "ofedDriver" not in policy_of(cloud)["spec"]
+
+
+def test_one_node_feature_discovery(cloud: ClusterSpec) -> None:
+    assert values_of(cloud, "gpu-operator")["nfd"] == {"enabled": True}
+    expected = {"enabled": False, "deployNodeFeatureRules": False}
+    assert values_of(cloud, "network-operator")["nfd"] == expected
+    alone = changed_spec(cloud, operators=cloud.operators.model_copy(update={"gpu": None}))
+    assert "nfd" not in values_of(alone, "network-operator")
+
+
+def test_the_network_operator_uses_the_folders_of_k3s(cloud: ClusterSpec) -> None:
+    assert values_of(cloud, "network-operator")["operator"] == {
+        "cniBinDirectory": "/var/lib/rancher/k3s/data/cni",
+        "cniNetworkDirectory": "/var/lib/rancher/k3s/agent/etc/cni/net.d",
+    }
+
+
+def test_the_policy_publishes_infiniband_and_waits_for_the_operators_word(
+    cloud: ClusterSpec,
+) -> None:
+    policy = policy_of(cloud)
+    plugin = policy["spec"]["sriovDevicePlugin"]
+    (resource,) = json.loads(plugin["config"])["resourceList"]
+    assert f"{resource['resourcePrefix']}/{resource['resourceName']}" == "nvidia.com/hostdev"
+    assert resource["selectors"]["linkTypes"] == ["infiniband"]
+    assert plugin["version"] == "network-operator-v" + _network(cloud).chart.version
+    notes = policy["metadata"]["annotations"]
+    assert notes["pulumi.com/waitFor"] == "jsonpath={.status.state}=ready"
+    assert "namespace" not in policy["metadata"]
+
+
+def _network(spec: ClusterSpec) -> NetworkOperator:
+    assert spec.operators.network is not None
+    return spec.operators.network
+
+
+def test_the_nic_policy_comes_before_the_wait_for_the_gpu_policy(cloud: ClusterSpec) -> None:
+    gates = [(gate.kind, gate.group) for gate in plan_operators(cloud).gates]
+    assert gates == [("NicClusterPolicy", 0), ("ClusterPolicyPatch", 1)]
+
+
+def test_the_driver_container_is_one_that_is_known(cloud: ClusterSpec) -> None:
+    known = ChartSource(chart="network-operator", repo="https://x", version="26.4.1")
+    driver = policy_of(with_network(cloud, driver="operator", chart=known))["spec"]["ofedDriver"]
+    assert (driver["image"], driver["version"]) == ("doca-driver", "doca3.4.1-26.04-1.1.0.0-1")
+    unknown = known.model_copy(update={"version": "26.7.1"})
+    with pytest.raises(SpecError, match=r"release 26\.7\.1 is not known here"):
+        plan_operators(with_network(cloud, driver="operator", chart=unknown))
+
+
+def test_labels_are_on_workers_only(shared: ClusterSpec) -> None:
+    expected = {"gpu-use-type": "exclusive", "nvidia.com/gpu.present": "true", "rdma": "hca"}
+    assert [node_labels(shared, host) for host in shared.hosts] == [{}, expected, expected]
+    patches = plan_operators(shared).labels
+    assert [(p.kind, p.name) for p in patches] == [("NodePatch", "node03"), ("NodePatch", "node04")]
+    assert node_labels(load_example("dgx-roce"), load_example("dgx-roce").workers[0]) == {}
+
+
+def test_the_device_plugin_alone(shared: ClusterSpec) -> None:
+    plan = plan_operators(shared)
+    assert [(c.release, c.namespace, c.values) for c in plan.charts] == [
+        ("nvidia-device-plugin", "nvidia-device-plugin", {})
+    ]
+    assert plan.gates == ()
+
+
+def test_without_kubernetes_there_are_no_operators(shared: ClusterSpec) -> None:
+    assert plan_operators(changed_spec(shared, kubernetes=None)) == OperatorsPlan((), ())
+
+
+def operators_graph(plan: OperatorsPlan) -> Graph:
+    def program() -> None:
+        Operators("my-operators", plan, access())
+
+    return record_program(RUN, program)
+
+
+def test_charts_come_one_after_another_and_policies_last(cloud: ClusterSpec) -> None:
+    graph = operators_graph(plan_operators(cloud))
+    assert "gpu-operator" in graph.named("network-operator").dependencies
+    policy = graph.named("network-operator-nicclusterpolicy-nic-cluster-policy")
+    assert {"gpu-operator", "network-operator"} <= set(policy.dependencies)
+    assert policy.name in graph.named("gpu-operator-ready").dependencies
+
+
+def test_labels_come_before_the_chart_that_selects_by_them(shared: ClusterSpec) -> None:
+    graph = operators_graph(plan_operators(shared))
+    assert {"node03-labels", "node04-labels"} <= set(
+        graph.named("nvidia-device-plugin").dependencies
+    )
+
+
+def test_the_catalogue_knows_its_own_ranges() -> None:
+    line = find_line("26.7.1", NETWORK_OPERATOR)
+    assert line is not None
+    assert line.describe() == "1.32 and later"
+    assert (line.holds((1, 31)), line.holds((1, 32)), line.holds((1, 40))) == (False, True, True)
+    older = find_line("v26.4.1", NETWORK_OPERATOR)
+    assert older is not None
+    assert (older.describe(), older.holds((1, 35)), older.holds((1, 36))) == (
+        "1.31 to 1.35",
+        True,
+        False,
+    )
+    assert find_line("24.7.0", NETWORK_OPERATOR) is None
+    assert find_line("0.19.3", GPU_DEVICE_PLUGIN) is not None

@@ -1,0 +1,274 @@
+"""Three servers, HAProxy and a worker on emulated hosts over real SSH: joined, lost, replaced."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+import yaml
+from pydantic import TypeAdapter
+
+from components.hosts.state import HostState, diff_states, parse_state
+from components.kubernetes.plan import KubernetesPlan, plan_kubernetes, render_kubeconfig
+from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
+from components.kubernetes.planes.membership import CLUSTER_FOUND
+from components.model.cluster import ClusterSpec
+from components.remote.host_session import HostAnswer
+from components.remote.placeholder import fill, instances_in
+from components.remote.step import RemoteStep
+from lab import control
+from lab.cluster.artefact import checksums
+from lab.cluster.build import ensure_binaries
+from lab.engine.install import cache_root
+from lab.hosts.lab_file import LabFile
+from lab.site import Document, block_of, lab_file, load_document, overlay
+from tests.over_ssh.host_lab import EXAMPLE, PROJECT, HostLab
+
+pytestmark = [pytest.mark.lab, pytest.mark.cluster]
+STACK = "k3s-ha-over-ssh"
+TOKEN = "lab-token"
+HOSTS = ("cp-0", "cp-1", "cp-2", "lb-0", "gpu01")
+
+
+def make_spec() -> ClusterSpec:
+    """The example's hosts as three servers, a balancer and a worker.
+
+    As in a cloud, SSH and the cluster's network reach a host at different addresses.
+    """
+    document = load_document(EXAMPLE)
+    mgmt, gpu = cast("list[Document]", document["hosts"])[:2]
+    ssh = cast("Document", mgmt["ssh"])
+    roles = ["control_plane"] * 3 + ["balancer"]
+    hosts: list[Document] = [
+        {"name": name, "role": role, "ssh": dict(ssh)}
+        for name, role in zip(HOSTS, roles, strict=False)
+    ]
+    hosts.append({**gpu, "ssh": dict(ssh)})
+    for number, host in enumerate(hosts):
+        host["node_ip"] = f"{block_of(STACK)}.{60 + number}"
+    document["hosts"] = cast("object", hosts)
+    return ClusterSpec.model_validate(overlay(document, STACK, checksums()))
+
+
+@dataclass
+class Site:
+    """The running hosts, and what the steps printed so far."""
+
+    lab: HostLab
+    plan: KubernetesPlan
+    facts: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+
+    def stdin(self, step: RemoteStep) -> str:
+        known = {CLUSTER_FOUND: {"state": "none"}} | self.facts
+        ready = all(name in known for name in instances_in(step.desired))
+        return TOKEN if step.secret_stdin else fill(step.desired, known) if ready else step.desired
+
+    def run(self, step: RemoteStep, stdin: str | None = None) -> HostAnswer:
+        return self.lab.run(step, step.apply, self.stdin(step) if stdin is None else stdin)
+
+    def apply(self, step: RemoteStep, stdin: str | None = None) -> str:
+        answer = self.run(step, stdin)
+        assert answer.exit_status == 0, f"{step.name}: {answer.stderr}"
+        if step == self.plan.removals[0]:
+            self.facts[CLUSTER_FOUND] = json.loads(answer.stdout)
+        if step == self.plan.ca:
+            self.facts[CLUSTER_CA] = json.loads(ca_facts(answer.stdout))
+        return answer.stdout
+
+    def changed(self, step: RemoteStep) -> list[str]:
+        text = self.apply(step)
+        reads_only = step in {self.plan.access, self.plan.ca}
+        return [] if reads_only else json.loads(text)["changed"]
+
+    def undo(self, step: RemoteStep) -> None:
+        assert step.undo is not None
+        answer = self.lab.run(step, step.undo, self.stdin(step))
+        assert answer.exit_status == 0, f"{step.name}: {answer.stderr}"
+
+    def sh(self, step: RemoteStep, script: str) -> str:
+        answer = self.lab.run(step, script, "")
+        assert answer.exit_status == 0, answer.stderr
+        return answer.stdout
+
+    def drift(self) -> str:
+        watched = self.plan.balancer
+        assert watched is not None
+        answer = self.lab.run(watched.step, watched.observe, watched.desired.render())
+        assert answer.exit_status == 0, answer.stderr
+        found = diff_states(parse_state(answer.stdout), HostState(watched.desired.values))
+        return "\n".join(str(each) for each in found)
+
+    def kubectl(self, folder: Path, *words: str) -> str:
+        assert self.plan.access is not None
+        file = folder / "kubeconfig"
+        raw = self.apply(self.plan.access)
+        file.write_text(render_kubeconfig(raw, self.plan.server_url, self.plan.cluster))
+        argv = [str(ensure_binaries()["kubectl"]), f"--kubeconfig={file}", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def members(self, folder: Path) -> set[str]:
+        path = r"{.items[*].metadata.annotations.etcd\.k3s\.cattle\.io/node-name}"
+        return set(self.kubectl(folder, "get", "nodes", "-o", f"jsonpath={path}").split())
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    cache = cache_root()
+    ensure_binaries(cache)
+    root = tmp_path_factory.mktemp("ha") / "lab"
+    root.mkdir()
+    spec = make_spec()
+    lab = lab_file(spec, STACK, (PROJECT, cache, Path(sys.executable)))
+    file = root / "lab.json"
+    file.write_bytes(TypeAdapter(LabFile).dump_json(replace(lab, root=root, switches=())))
+    control.start(file)
+    try:
+        plan = plan_kubernetes(spec, STACK)
+        assert plan is not None
+        yield Site(HostLab(STACK, root, spec), plan)
+    finally:
+        control.stop(root)
+
+
+def test_nothing_joins_before_the_first_server(site: Site) -> None:
+    _, second, _ = site.plan.servers
+    token = site.plan.token_of(second)
+    assert token is not None
+    before = site.lab.snapshot("cp-1")
+    site.apply(token)
+    answer = site.run(second)
+    assert answer.exit_status != 0
+    assert "has to be up first" in answer.stderr
+    site.undo(second)
+    site.undo(token)
+    assert site.lab.snapshot("cp-1") == before
+
+
+def test_a_replaced_first_server_that_reaches_nobody_begins_no_cluster(site: Site) -> None:
+    install = site.plan.servers[0]
+    token = site.plan.token_of(install)
+    assert token is not None
+    site.apply(token)
+    answer = site.run(install, site.stdin(install).replace("cluster=none", "cluster=running"))
+    assert answer.exit_status != 0
+    assert "a new cluster is not begun beside it" in answer.stderr
+    site.undo(install)
+    site.undo(token)
+
+
+def test_data_of_another_cluster_is_named(site: Site) -> None:
+    agent = site.plan.agents[0]
+    site.sh(agent, "mkdir -p /var/lib/rancher/k3s/agent")
+    answer = site.run(agent)
+    assert answer.exit_status != 0
+    assert "the data of another K3s cluster in /var/lib/rancher/k3s" in answer.stderr
+    site.sh(agent, "rm -r /var/lib/rancher")
+
+
+def test_install_lose_replace_shrink_and_uninstall(site: Site, tmp_path: Path) -> None:
+    before = {host: site.lab.snapshot(host) for host in HOSTS}
+    plan = site.plan
+    first = {step.name: site.changed(step) for step in plan.steps}
+    assert first["lb-0-haproxy"]
+    again = {step.name: site.changed(step) for step in plan.steps}
+    assert {name: keys for name, keys in again.items() if keys} == {}
+
+    _the_api_is_reached_at_the_balancer(site, tmp_path)
+    _a_token_of_another_cluster_is_refused(site)
+    _drift_of_the_balancer_is_seen_and_repaired(site)
+    _a_lost_first_server_joins_its_own_cluster(site, tmp_path)
+    _a_worker_leaves_and_comes_back(site, tmp_path)
+
+    for step in reversed(plan.steps):
+        if step.undo is not None:
+            site.undo(step)
+    assert {host: site.lab.snapshot(host) for host in HOSTS} == before
+    unmodelled = cast("dict[str, list[str]]", site.lab.ask(op="unmodelled")["unmodelled"])
+    assert not any(unmodelled.values()), unmodelled
+
+
+def _the_api_is_reached_at_the_balancer(site: Site, tmp_path: Path) -> None:
+    balancer = site.lab.spec.balancer
+    assert balancer is not None
+    assert site.plan.server_url == f"https://{balancer.ssh.address}:6443"
+    assert len(site.members(tmp_path)) == 3
+    nodes = yaml.safe_load(site.kubectl(tmp_path, "get", "nodes", "-o", "yaml"))["items"]
+    assert {node["metadata"]["name"] for node in nodes} == set(HOSTS) - {"lb-0"}
+
+
+def _a_token_of_another_cluster_is_refused(site: Site) -> None:
+    token = site.plan.tokens[1]
+    answer = site.run(token, f"K10{'0' * 64}::server:{TOKEN}")
+    assert answer.exit_status != 0
+    assert f"of a cluster whose CA has the hash {'0' * 64}" in answer.stderr
+    assert TOKEN not in answer.stderr
+
+
+def _drift_of_the_balancer_is_seen_and_repaired(site: Site) -> None:
+    watched = site.plan.balancer
+    assert watched is not None
+    assert site.drift() == ""
+    site.sh(
+        watched.step,
+        "systemctl stop railyard-haproxy; cd /etc/railyard/haproxy && echo x >>ca.crt &&"
+        " sed -i s/roundrobin/leastconn/ haproxy.cfg && rm -f listen.cfg",
+    )
+    seen = site.drift()
+    for words in ("leastconn", "changed", "inactive", "also_listen"):
+        assert words in seen
+    assert site.changed(watched.step)
+    assert site.drift() == ""
+    refused = site.run(watched.step, re.sub("tcplog", "tcplogg", site.stdin(watched.step)))
+    assert refused.exit_status != 0
+    assert "the one in place was left alone" in refused.stderr
+    assert site.drift() == ""
+
+
+def _a_lost_first_server_joins_its_own_cluster(site: Site, tmp_path: Path) -> None:
+    first, plan = site.plan.servers[0], site.plan
+    ca_before = plan.ca and site.apply(plan.ca)
+    members_before = site.members(tmp_path)
+    # Another machine of the same name and address: nothing of K3s is on it.
+    site.sh(
+        first,
+        "systemctl stop k3s; systemctl disable k3s; rm -rf /var/lib/rancher /etc/rancher"
+        " /usr/local/bin/* /etc/systemd/system/k3s* /var/lib/railyard; systemctl daemon-reload",
+    )
+    other = base64.b64encode(b"another machine").decode()
+    removal, token, install, node = plan.chain_of(first)
+    removed = site.apply(removal, re.sub("machine=.*", f"machine={other}", site.stdin(removal)))
+    assert json.loads(removed) == {"changed": ["etcd-member", "node"], "state": "running"}
+    site.apply(token)
+    assert "join" in json.loads(site.apply(install))["changed"]
+    site.apply(node, re.sub("machine=.*", f"machine={other}", site.stdin(node)))
+    assert plan.ca is not None
+    assert site.apply(plan.ca) == ca_before
+    members = site.members(tmp_path)
+    assert len(members) == 3
+    assert len(members & members_before) == 2
+    # The machine is known now: to forget it again is to do nothing.
+    again = site.apply(removal, re.sub("machine=.*", f"machine={other}", site.stdin(removal)))
+    assert json.loads(again)["changed"] == []
+    assert site.changed(install) == []
+
+
+def _a_worker_leaves_and_comes_back(site: Site, tmp_path: Path) -> None:
+    agent = site.plan.agents[0]
+    *_, install, node = site.plan.chain_of(agent)
+    site.undo(node)
+    site.undo(install)
+    names = site.kubectl(tmp_path, "get", "nodes", "-o", "name").split()
+    assert "node/gpu01" not in names
+    for step in site.plan.chain_of(agent):
+        site.apply(step)
+    assert "node/gpu01" in site.kubectl(tmp_path, "get", "nodes", "-o", "name").split()
