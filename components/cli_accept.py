@@ -12,9 +12,10 @@ from components.acceptance.archive import EVIDENCE, latest_evidence, run_folder
 from components.acceptance.evidence import dump_evidence, parse_evidence
 from components.acceptance.judge import judge_evidence
 from components.acceptance.report.text import render_table
-from components.acceptance.run import collect_evidence, parse_accept_request, secrets_from
+from components.acceptance.run import collect_evidence, parse_accept_request
 from components.acceptance.verdict import EXIT_CODES
 from components.cli_stack import UPDATE_DEADLINE_S, config_flags, run_pulumi
+from components.remote.step import secrets_from
 
 app = typer.Typer(add_completion=False)
 

@@ -24,8 +24,8 @@ from components.cloud.request import (
     previous_of,
     previous_of_text,
     render_printed,
-    secrets_of,
 )
+from components.remote.step import secrets_from
 
 app = typer.Typer(no_args_is_help=True, help="Inner commands of an update: one cloud object each.")
 _Verb = Callable[[str, Mapping[str, str], Patience | None], Printed]
@@ -33,32 +33,32 @@ _Verb = Callable[[str, Mapping[str, str], Patience | None], Printed]
 
 def _ensure(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
     request = parse_request(ObjectRequest, text)
-    api = open_api(request.api, secrets_of(environ), patience)
+    api = open_api(request.api, secrets_from(environ), patience)
     with only_one(request.api, request.kind, request.name):
         return ensure.ensure(api, request, previous_of(environ))
 
 
 def _remove(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
     request = parse_request(ObjectRequest, text)
-    api = open_api(request.api, secrets_of(environ), patience)
+    api = open_api(request.api, secrets_from(environ), patience)
     with only_one(request.api, request.kind, request.name):
         return ensure.remove(api, request, previous_of(environ))
 
 
 def _await(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
     request = parse_request(ReadyRequest, text)
-    api = open_api(request.api, secrets_of(environ), patience)
+    api = open_api(request.api, secrets_from(environ), patience)
     return ready.await_instance(api, request, previous_of(environ))
 
 
 def _image(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
     request = parse_request(ImageRequest, text)
-    return preflight.resolve_image(open_api(request.api, secrets_of(environ), patience), request)
+    return preflight.resolve_image(open_api(request.api, secrets_from(environ), patience), request)
 
 
 def _preflight(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
     request = parse_request(PreflightRequest, text)
-    api = open_api(request.api, secrets_of(environ), patience)
+    api = open_api(request.api, secrets_from(environ), patience)
     return preflight.preflight(api, request, previous_of(environ))
 
 
@@ -69,7 +69,7 @@ def _claim(text: str, environ: Mapping[str, str], patience: Patience | None) -> 
 
 def _sweep(text: str, environ: Mapping[str, str], patience: Patience | None) -> Printed:
     request = parse_request(PreflightRequest, text)
-    api = open_api(request.api, secrets_of(environ), patience)
+    api = open_api(request.api, secrets_from(environ), patience)
     return preflight.sweep(api, request, previous_of(environ))
 
 

@@ -50,7 +50,8 @@ async def _observe_all(
 ) -> dict[str, Facts]:
     silent = silent_instances(plan.cloud, cloud) if plan.cloud else frozenset[str]()
     switches = [asyncio.to_thread(_switch, switch, secrets) for switch in plan.switches]
-    there = [each.known(applied.instances) for each in plan.watched]
+    known = applied.instances
+    there = [each.known(known) for each in plan.watched]
     there = [
         each
         for each in there

@@ -47,8 +47,9 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
         )
         for switch in plan.switches
     )
+    known = applied.instances
     steps = tuple(
-        drift_of_step(watched.known(applied.instances), applied, seen.devices.get(watched.device))
+        drift_of_step(watched.known(known), applied, seen.devices.get(watched.device))
         for watched in plan.watched
     )
     return (*(each.drift for each in objects), *switches, *steps)
@@ -131,11 +132,10 @@ def refusals(
     plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
 ) -> tuple[str, ...]:
     """Why this update must not start: named before anything is touched."""
+    known = applied.instances
     addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
-    addresses |= {
-        each.device: each.step.endpoint.known(applied.instances).where for each in plan.watched
-    }
-    steps = [step.known(applied.instances) for step in plan.steps]
+    addresses |= {each.device: each.step.endpoint.known(known).where for each in plan.watched}
+    steps = [step.known(known) for step in plan.steps]
     pending = {step.endpoint.device for step in steps if _is_pending(step, applied)}
     return tuple(
         _refusal(drift, addresses.get(drift.device, plan.cloud.api.endpoint if plan.cloud else ""))

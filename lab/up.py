@@ -115,7 +115,7 @@ def _config(site: Site, environment: dict[str, str], *arguments: str, stdin: str
         raise RailyardError(f"pulumi {' '.join(arguments)} failed:\n{done.stderr or done.stdout}")
 
 
-def _ensure_stack(site: Site, pulumi: Pulumi) -> None:
+def _ensure_stack(site: Site, spec: ClusterSpec, pulumi: Pulumi) -> None:
     environment = dict(pulumi.environment)
     state = pulumi.backend / ".pulumi" / "stacks" / NAME / f"{site.stack}.json"
     if not state.exists():
@@ -133,10 +133,10 @@ def _ensure_stack(site: Site, pulumi: Pulumi) -> None:
             site.config_file.parent.mkdir(parents=True, exist_ok=True)
             made.replace(site.config_file)
     if site.config_file is not None:
-        _write_config(site, environment)
+        _write_config(site, spec, environment)
 
 
-def _write_config(site: Site, environment: dict[str, str]) -> None:
+def _write_config(site: Site, spec: ClusterSpec, environment: dict[str, str]) -> None:
     """The configuration of an example's stack: its overlaid site, the lab's secrets."""
     if site.config_file is None:
         return
@@ -149,7 +149,7 @@ def _write_config(site: Site, environment: dict[str, str]) -> None:
     }
     site.config_file.write_text(yaml.safe_dump(content, sort_keys=False))
     secrets = secrets_of(site.stack)
-    for key in secret_names(load_spec(site)):
+    for key in secret_names(spec):
         if f"{NAME}:{key}" not in content["config"]:
             value = secrets.get(key)
             if value is None:
@@ -200,7 +200,7 @@ def up(site: Site) -> int:
     pulumi = Pulumi(PROJECT, NAME, site.stack, settings.backend, environment)
     for line in recover(pulumi):
         console.print(f"recovered: {line}")
-    _ensure_stack(site, pulumi)
+    _ensure_stack(site, spec, pulumi)
     console.print(f"pulumi up, stack {site.stack}:")
     update = _update(site, environment)
     took_s = time.monotonic() - begun

@@ -8,6 +8,7 @@ from components.acceptance.run import AcceptRequest, render_accept_request
 from components.handoffs import AcceptanceReport, JobsReady, PayloadReady
 from components.planning import ClusterPlan
 from components.remote.component import LocalCall, Remote, local_call
+from components.remote.step import env_name
 from components.repair import EVIDENCE_STEP, VERDICT_STEP
 
 
@@ -39,7 +40,7 @@ class Acceptance(pulumi.ComponentResource):
         environment: dict[str, pulumi.Input[str]] = {}
         if isinstance(before, JobsReady):
             kubeconfig = pulumi.Output.secret(before.access.kubeconfig)
-            environment["RAILYARD_SECRET_KUBECONFIG"] = kubeconfig
+            environment[env_name("kubeconfig")] = kubeconfig
         for endpoint in plan.acceptance.endpoints:
             environment |= remote.environment(endpoint)
         evidence = local_call(

@@ -193,13 +193,3 @@ def _outcome(ran: ProbeRun) -> Outcome:
     if ran.ended:
         return "completed" if ran.succeeded else "failed"
     return "timed_out" if ran.log else "not_run"
-
-
-def secrets_from(environ: Mapping[str, str]) -> dict[str, str]:
-    """The secrets that the calling resource put into the environment, by name."""
-    prefix = "RAILYARD_SECRET_"
-    return {
-        name.removeprefix(prefix).lower(): value
-        for name, value in environ.items()
-        if name.startswith(prefix)
-    }

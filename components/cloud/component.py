@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pulumi
 
 from components.cloud.calls import CloudCall, list_calls
 from components.cloud.plan import CloudPlan
 from components.handoffs import InstancesReady, gate
-from components.remote.component import LocalCall, Remote, env_name, local_call
-from components.remote.placeholder import fill, instances_in, parse_facts
+from components.remote.component import LocalCall, Remote, local_call
+from components.remote.step import env_name
 
 
 class Instances(pulumi.ComponentResource):
@@ -36,7 +38,7 @@ class Instances(pulumi.ComponentResource):
         keys = (plan.api.access_key, plan.api.secret_key)
         self._environment = {env_name(key): remote.secrets.require_secret(key) for key in keys}
         for call in list_calls(plan, remote.notes):
-            self._call(call)
+            self._call(call, remote)
         waits = [each.step for each in plan.instances]
         self.ready = InstancesReady(
             gate(name, self, [self._steps[step] for step in waits]),
@@ -45,16 +47,17 @@ class Instances(pulumi.ComponentResource):
         )
         self.register_outputs({})
 
-    def _call(self, call: CloudCall) -> None:
+    def _call(self, call: CloudCall, remote: Remote) -> None:
+        filled = replace(remote, instances=self._printed).filled
         command = local_call(
             LocalCall(
                 call.step,
                 f"cloud {call.verb}",
-                self._filled(call.stdin),
+                filled(call.stdin),
                 self._environment,
                 delete=f"cloud {call.delete}" if call.delete else None,
                 previous_output=True,
-                triggers=[self._filled(text) for text in call.triggers],
+                triggers=[filled(text) for text in call.triggers],
             ),
             pulumi.ResourceOptions(
                 parent=self,
@@ -63,11 +66,3 @@ class Instances(pulumi.ComponentResource):
             ),
         )
         self._steps[call.step], self._printed[call.step] = command, command.stdout
-
-    def _filled(self, text: str) -> pulumi.Input[str]:
-        """The text with what earlier steps printed in its holes."""
-        names = instances_in(text)
-        if not names:
-            return text
-        printed = pulumi.Output.all(*(self._printed[name] for name in names))
-        return printed.apply(lambda texts: fill(text, parse_facts(names, texts)))

@@ -5,24 +5,19 @@ The request is JSON in clear; the keys of the API come by name through the envir
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
-import tempfile
-import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
-from threading import Event
 from typing import Final, TypeVar, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.cloud.crusoe_api import Access, CrusoeApi, Patience
 from components.cloud.kinds import ObjectKind
-from components.errors import DeviceError, UsageError
+from components.errors import UsageError
+from components.remote.lock import hold_lock
 
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Where the command provider puts what this step printed last time, if it is asked to."""
@@ -148,16 +143,6 @@ def open_api(
     return CrusoeApi(Access(api.endpoint, api.project, *keys), patience)
 
 
-def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """The secrets that came through the environment, by name."""
-    prefix = "RAILYARD_SECRET_"
-    return {
-        key.removeprefix(prefix).lower(): value
-        for key, value in environ.items()
-        if key.startswith(prefix)
-    }
-
-
 def previous_of(environ: Mapping[str, str]) -> Printed:
     """What this step printed last time; empty on its first run."""
     return previous_of_text(environ.get(PREVIOUS_OUTPUT, ""))
@@ -177,33 +162,12 @@ def render_printed(values: Printed) -> str:
     return json.dumps(dict(values), indent=1, sort_keys=True) + "\n"
 
 
-@contextmanager
-def only_one(api: CloudApi, kind: str, name: str) -> Generator[None, None, None]:
+def only_one(api: CloudApi, kind: str, name: str) -> AbstractContextManager[None]:
     """One run at a time for one object on this machine.
 
-    A killed engine leaves its commands running: without this, the next run could list before the
-    other one's POST is answered, and make the object twice.
-
-    Raises:
-        DeviceError: Another run still holds it after LOCK_DEADLINE_S.
+    Without this, the next run could list before the POST of a run that was killed is answered, and
+    make the object twice.
     """
     mark = hashlib.sha256(f"{api.endpoint} {api.project} {kind} {name}".encode()).hexdigest()[:16]
-    path = Path(tempfile.gettempdir()) / f"railyard-{os.getuid()}-cloud-{mark}.lock"
-    ends_at_s = time.monotonic() + LOCK_DEADLINE_S
-    with path.open("a") as file:
-        while not _locked(file.fileno()):
-            if time.monotonic() > ends_at_s:
-                raise DeviceError(
-                    f"{name}: another Railyard run has been working on this {kind} for more than "
-                    f"{LOCK_DEADLINE_S:g} s. Nothing was changed. Wait for it to end."
-                )
-            Event().wait(0.2)
-        yield
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    busy = f"{name}: another Railyard run has been working on this {kind}"
+    return hold_lock(f"cloud-{mark}", busy, LOCK_DEADLINE_S)

@@ -5,22 +5,16 @@ The desired state comes in clear on stdin; secrets come by name through the envi
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
-import tempfile
-import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from threading import Event
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.errors import DeviceError, UsageError
+from components.errors import UsageError
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.base import PortCounters
 from components.fabric.exchange import Exchange, Outcome
@@ -31,7 +25,8 @@ from components.fabric.targets import (
     target_of_restore,
     target_of_update,
 )
-from components.remote.step import Endpoint
+from components.remote.lock import hold_lock
+from components.remote.step import Endpoint, env_name
 from components.remote.switch_session import open_session
 
 READ_DEADLINE_S: Final = 60.0
@@ -210,7 +205,7 @@ def _exchange(
 
 
 def _secret(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
-    name = f"RAILYARD_SECRET_{(endpoint.password_secret or '').upper()}"
+    name = env_name(endpoint.password_secret or "")
     if not endpoint.password_secret or name not in environ:
         raise UsageError(
             f"{endpoint.where}: no password: set {name if endpoint.password_secret else ''}"
@@ -260,32 +255,8 @@ def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str
     return json.dumps(_EVIDENCE.dump_python(evidence, mode="json"), indent=2) + "\n"
 
 
-@contextmanager
-def _lock(endpoint: Endpoint) -> Generator[None, None, None]:
+def _lock(endpoint: Endpoint) -> AbstractContextManager[None]:
     """One writer a switch on this machine: its configuration is one global thing."""
     mark = hashlib.sha256(f"{endpoint.address}:{endpoint.port}".encode()).hexdigest()[:8]
-    path = Path(tempfile.gettempdir()) / f"railyard-{os.getuid()}-{endpoint.device}-{mark}.lock"
-    with path.open("a") as file:
-        wait_for_lock(file.fileno(), endpoint)
-        yield
-
-
-def wait_for_lock(descriptor: int, endpoint: Endpoint) -> None:
-    """Wait until no other run holds the lock of this device.
-
-    Raises:
-        DeviceError: Another run still holds it after LOCK_DEADLINE_S.
-    """
-    ends_at_s = time.monotonic() + LOCK_DEADLINE_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > ends_at_s:
-                raise DeviceError(
-                    f"{endpoint.where}: another Railyard run has been changing this device for "
-                    f"more than {LOCK_DEADLINE_S:g} s. Nothing was changed. Wait for it to end."
-                ) from None
-            Event().wait(0.2)
-        else:
-            return
+    busy = f"{endpoint.where}: another Railyard run has been changing this device"
+    return hold_lock(f"{endpoint.device}-{mark}", busy, LOCK_DEADLINE_S)

@@ -7,8 +7,9 @@ proves it. It knows no Pulumi and opens no connection: `component.py` makes the 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from components.errors import Bug
 from components.remote.placeholder import Facts, fill_known, has_placeholder
@@ -87,9 +88,21 @@ class RemoteStep:
             raise Bug(f"step {self.name}: exactly one of undo and why_no_undo must be set")
 
 
+_SECRET_PREFIX: Final = "RAILYARD_SECRET_"  # noqa: S105 - the beginning of a name, not a secret
+
+
 def env_name(secret: str) -> str:
     """The environment variable that hands one secret to a local `railyard`."""
-    return f"RAILYARD_SECRET_{secret.upper()}"
+    return f"{_SECRET_PREFIX}{secret.upper()}"
+
+
+def secrets_from(environ: Mapping[str, str]) -> dict[str, str]:
+    """The secrets that the calling resource put into the environment, by name."""
+    return {
+        name.removeprefix(_SECRET_PREFIX).lower(): value
+        for name, value in environ.items()
+        if name.startswith(_SECRET_PREFIX)
+    }
 
 
 def render_request(endpoint: Endpoint, **parts: object) -> str:

@@ -7,10 +7,12 @@ well after a second. Start it once a test session: it takes about four seconds.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from components.errors import DeviceError
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import docs_at, text_at
 from lab.cluster.fake_nodes import NodeFacts, register_node, start_kwok
@@ -18,12 +20,28 @@ from lab.cluster.plane import ControlPlane
 from lab.cluster.process import wait_until
 
 API_PORT = 6443
+CLAIM_PORT = 6442
+"""Bound and never listened on, as long as the plane on this address lives."""
 
 
-def private_address(offset: int = 0) -> str:
-    """Give a loopback address that no other test process of this machine uses."""
-    number = os.getpid() + offset
-    return f"127.43.{number // 250 % 250 + 1}.{number % 250 + 1}"
+@contextmanager
+def claimed_address() -> Generator[str]:
+    """A loopback address that no other plane of this machine uses, claimed by a port on it.
+
+    Raises:
+        DeviceError: None of 250 addresses is free.
+    """
+    for step in range(250):
+        number = os.getpid() + step
+        address = f"127.43.{number // 250 % 250 + 1}.{number % 250 + 1}"
+        with socket.socket() as claim:
+            try:
+                claim.bind((address, CLAIM_PORT))
+            except OSError:
+                continue
+            yield address
+            return
+    raise DeviceError(f"every address from 127.43.{os.getpid() // 250 % 250 + 1}.1 on is in use")
 
 
 def node_is_ready(plane: ControlPlane, name: str) -> bool:
@@ -36,22 +54,22 @@ def node_is_ready(plane: ControlPlane, name: str) -> bool:
 
 
 @contextmanager
-def running_plane(folder: Path, offset: int = 0) -> Generator[ControlPlane]:
+def running_plane(folder: Path) -> Generator[ControlPlane]:
     """Start a control plane with one simulated node under `folder`, and end it again.
 
     Args:
         folder: an empty folder; keep it short-lived, it holds private keys.
-        offset: another number for each further plane of the same process.
     """
-    binaries = ensure_binaries()
-    plane = ControlPlane(folder, private_address(offset), API_PORT, binaries)
-    plane.start()
     stages = ("nodes_and_pods.yaml", "bare_jobs.yaml")
-    try:
-        kwok = start_kwok(binaries["kwok"], plane.admin, plane.kubeconfig, folder, stages)
-        plane.children.append(kwok)
-        register_node(plane.admin, NodeFacts("node-1", plane.address))
-        wait_until("node-1 to be Ready", lambda: node_is_ready(plane, "node-1"), 30)
-        yield plane
-    finally:
-        plane.stop()
+    binaries = ensure_binaries()
+    with claimed_address() as address:
+        plane = ControlPlane(folder, address, API_PORT, binaries)
+        plane.start()
+        try:
+            kwok = start_kwok(binaries["kwok"], plane.admin, plane.kubeconfig, folder, stages)
+            plane.children.append(kwok)
+            register_node(plane.admin, NodeFacts("node-1", plane.address))
+            wait_until("node-1 to be Ready", lambda: node_is_ready(plane, "node-1"), 30)
+            yield plane
+        finally:
+            plane.stop()

@@ -17,10 +17,10 @@ from components.acceptance.run import (
     collect_evidence,
     parse_accept_request,
     render_accept_request,
-    secrets_from,
 )
 from components.errors import Bug
 from components.planning import make_plan
+from components.remote.step import secrets_from
 from tests.acceptance.fake_cluster import FakeCluster
 from tests.acceptance.recordings import load_nccl, load_perftest
 from tests.golden.site import load_example

@@ -25,7 +25,7 @@ def plan_of(version: str) -> KubernetesPlan:
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with running_plane(tmp_path_factory.mktemp("existing"), offset=11) as running:
+    with running_plane(tmp_path_factory.mktemp("existing")) as running:
         yield running
 
 

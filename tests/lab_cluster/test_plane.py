@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cluster
 
 
 def test_a_plane_comes_up_listens_on_loopback_only_and_leaves_nothing(tmp_path: Path) -> None:
-    with running_plane(tmp_path, offset=7) as plane:
+    with running_plane(tmp_path) as plane:
         assert node_is_ready(plane, "node-1")
         names = {name_of(item) for item in plane.admin.items("/api/v1/namespaces")}
         assert "kube-system" in names

@@ -154,6 +154,18 @@ def test_a_slow_prompt_over_the_deadline(running: Running) -> None:
             session.run("nv show qos roce")
 
 
+def test_the_switch_stops_while_a_session_works_whose_client_has_gone(running: Running) -> None:
+    with open_session(running.endpoint, "cumulus", PASSWORD, 2) as session:
+        running.switch.fault(["slow", "60"])
+        with pytest.raises(UnreachableError, match="within the deadline of 2 s"):
+            session.run("nv show qos roce")
+    running.switch.fault(["slow", "0"])
+    with open_session(running.endpoint, "cumulus", PASSWORD, 20) as session:
+        assert session.run("echo hello") == "hello\n"
+    running.wait(running.switch.stop())
+    assert running.switch.sessions == 0
+
+
 @pytest.mark.parametrize(
     ("command", "output"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -14,7 +13,6 @@ import asyncssh
 from pydantic import JsonValue
 
 from components.errors import UsageError
-from lab import keys
 from lab.switches.cumulus import show
 from lab.switches.cumulus.cli import Faults, Session
 from lab.switches.cumulus.config import (
@@ -31,6 +29,7 @@ from lab.switches.cumulus.config import (
 )
 from lab.switches.cumulus.nvue import NvueError, expand
 from lab.switches.onyx.config import PORTS_BY_MODEL, Mode, PortCounters
+from lab.switches.ssh_switch import Process, SshSwitch, cut_connection
 from lab.views import PortView, SwitchConfig
 
 FAULT_HELP = (
@@ -38,7 +37,6 @@ FAULT_HELP = (
     "reject TEXT…|off | drop LINES|off | slow SECONDS | disk-full on|off | "
     "roce none|lossless|lossy"
 )
-Process = asyncssh.SSHServerProcess[str]
 
 
 class _Login(asyncssh.SSHServer):
@@ -64,7 +62,11 @@ class _Login(asyncssh.SSHServer):
         return (username, password) == (self._config.user, self._config.password)
 
 
-class CumulusSwitch:
+def _load(path: Path) -> Stored:
+    return Stored.model_validate_json(path.read_text()) if path.exists() else Stored()
+
+
+class CumulusSwitch(SshSwitch[Stored]):
     """One emulated switch: state on disk, bash over SSH, and faults on demand."""
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
@@ -73,63 +75,27 @@ class CumulusSwitch:
         Raises:
             UsageError: The lab does not know the model.
         """
-        self._config = config
-        self._path = state_path
-        self._server: asyncssh.SSHAcceptor | None = None
-        self._processes: set[Process] = set()
+        super().__init__(config, state_path, _load(state_path))
         self.ports = port_names(config.model)
         self.cabled = frozenset(config.cables)
         self.faults = Faults()
-        self.stored = self._load()
 
-    def _load(self) -> Stored:
-        if self._path.exists():
-            return Stored.model_validate_json(self._path.read_text())
-        return Stored()
-
-    async def start(self) -> None:
-        """Open the SSH port."""
-        key = keys.host_key(self._config.host_key_seed).private_openssh
-        self._server = await asyncssh.listen(
-            self._config.address,
-            self._config.port,
-            server_factory=lambda: _Login(self._config),
-            server_host_keys=[asyncssh.import_private_key(key)],
-            process_factory=self._serve,
-            encoding="utf-8",
-            login_timeout=30,
-        )
-
-    @property
-    def ssh_port(self) -> int:
-        """The port that SSH listens on; the lab file may say 0 for any free one."""
-        return self._server.get_port() if self._server is not None else self._config.port
-
-    async def stop(self) -> None:
-        """Close the port and every session."""
-        self._drop_sessions()
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
-            self._server = None
+    def login(self) -> asyncssh.SSHServer:
+        """The one user's password."""
+        return _Login(self._config)
 
     def session(self) -> Session:
         """A new login."""
         return Session(self, self._config.name, self._config.user)
 
-    async def _serve(self, process: Process) -> None:
-        self._processes.add(process)
-        try:
-            session = self.session()
-            if process.command is not None:
-                process.stdout.write(await self._answer(session, process.command))
-                process.exit(session.status)
-                return
+    async def serve(self, process: Process) -> None:
+        """A shell, or one command."""
+        session = self.session()
+        if process.command is None:
             await self._serve_shell(process, session)
-        except (asyncssh.TerminalSizeChanged, asyncssh.BreakReceived, asyncssh.SignalReceived):
-            process.close()
-        finally:
-            self._processes.discard(process)
+        else:
+            process.stdout.write(await self._answer(session, process.command))
+            process.exit(session.status)
 
     async def _serve_shell(self, process: Process, session: Session) -> None:
         process.stdout.write("Welcome to NVIDIA Cumulus (R) Linux (R)\n")
@@ -139,7 +105,7 @@ class CumulusSwitch:
             drop = self.faults.drop_after
             if drop is not None and session.changes >= drop:
                 self.faults.drop_after = None
-                process.channel.get_connection().abort()
+                cut_connection(process)
                 return
             if not session.open:
                 break
@@ -150,17 +116,6 @@ class CumulusSwitch:
         if self.faults.slow_s:
             await asyncio.sleep(self.faults.slow_s)
         return session.run(line)
-
-    def _drop_sessions(self) -> None:
-        for process in list(self._processes):
-            process.channel.get_connection().abort()
-
-    def commit(self) -> None:
-        """Write the state to disk, whole or not at all."""
-        scratch = self._path.with_suffix(".part")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_text(self.stored.model_dump_json(indent=1))
-        os.replace(scratch, self._path)  # noqa: PTH105 - says atomic to readers
 
     def save_configuration(self) -> None:
         """Make what is applied the configuration that boots.
@@ -178,7 +133,7 @@ class CumulusSwitch:
         self.stored.applied = copy.deepcopy(self.stored.startup)
         self.stored.pending = None
         self.commit()
-        self._drop_sessions()
+        self.drop_sessions()
 
     reboot = reload
 

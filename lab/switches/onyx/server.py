@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -12,7 +11,6 @@ import asyncssh
 from pydantic import JsonValue
 
 from components.errors import UsageError
-from lab import keys
 from lab.switches.onyx.cli import Faults, Mode, Session
 from lab.switches.onyx.config import (
     PORTS_BY_MODEL,
@@ -26,7 +24,8 @@ from lab.switches.onyx.grammar import CliError
 from lab.switches.onyx.running_config import render_running_config
 from lab.switches.onyx.show import Device
 from lab.switches.onyx.show_ports import oper_up
-from lab.switches.onyx.terminal import Process, serve
+from lab.switches.onyx.terminal import serve
+from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import PortView, SwitchConfig
 
 BANNER = "Mellanox Onyx Switch Management\n"
@@ -75,76 +74,36 @@ class _Login(asyncssh.SSHServer):
         return username == self._config.user and list(responses) == [self._config.password]
 
 
-class OnyxSwitch:
+def _load(config: SwitchConfig, path: Path) -> Stored:
+    if path.exists():
+        return Stored.model_validate_json(path.read_text())
+    if config.name == "":
+        raise UsageError("a lab switch needs a name")
+    factory = factory_config(config.name, config.model)
+    return Stored(running=factory, saved=factory.model_copy(deep=True))
+
+
+class OnyxSwitch(SshSwitch[Stored]):
     """One emulated switch: state on disk, a command line over SSH, and faults on demand."""
 
+    line_editor = False
+
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        self._config = config
-        self._path = state_path
-        self._server: asyncssh.SSHAcceptor | None = None
-        self._processes: set[Process] = set()
+        super().__init__(config, state_path, _load(config, state_path))
         self.faults = Faults()
-        self.stored = self._load()
 
-    def _load(self) -> Stored:
-        if self._path.exists():
-            return Stored.model_validate_json(self._path.read_text())
-        factory = factory_config(self._config.name, self._config.model)
-        stored = Stored(running=factory, saved=factory.model_copy(deep=True))
-        if self._config.name == "":
-            raise UsageError("a lab switch needs a name")
-        return stored
+    def login(self) -> asyncssh.SSHServer:
+        """The one user's password."""
+        return _Login(self._config)
 
-    async def start(self) -> None:
-        """Open the SSH port."""
-        key = keys.host_key(self._config.host_key_seed).private_openssh
-        self._server = await asyncssh.listen(
-            self._config.address,
-            self._config.port,
-            server_factory=lambda: _Login(self._config),
-            server_host_keys=[asyncssh.import_private_key(key)],
-            process_factory=self._serve,
-            line_editor=False,
-            encoding="utf-8",
-            login_timeout=30,
-        )
-
-    @property
-    def ssh_port(self) -> int:
-        """The port that SSH listens on; the lab file may say 0 for any free one."""
-        return self._server.get_port() if self._server is not None else self._config.port
-
-    async def stop(self) -> None:
-        """Close the port and every session."""
-        self._drop_sessions()
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
-            self._server = None
-
-    async def _serve(self, process: Process) -> None:
+    async def serve(self, process: Process) -> None:
+        """A shell, or one command."""
         limit = self.faults.sessions
-        if limit is not None and len(self._processes) >= limit:
+        if limit is not None and self.sessions > limit:
             process.stdout.write("% Maximum number of sessions reached\n")  # guess
             process.close()
             return
-        self._processes.add(process)
-        try:
-            session = Session(self, paging=self.stored.running.paging)
-            await serve(process, session, self.faults)
-        finally:
-            self._processes.discard(process)
-
-    def _drop_sessions(self) -> None:
-        for process in list(self._processes):
-            process.channel.get_connection().abort()
-
-    def commit(self) -> None:
-        """Write the state to disk, whole or not at all."""
-        scratch = self._path.with_suffix(".part")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_text(self.stored.model_dump_json(indent=1))
-        os.replace(scratch, self._path)  # noqa: PTH105 - says atomic to readers
+        await serve(process, Session(self, paging=self.stored.running.paging), self.faults)
 
     def save_configuration(self) -> None:
         """Make the running configuration the one that boots.
@@ -161,7 +120,7 @@ class OnyxSwitch:
         """Boot again: sessions end and what was not saved is lost."""
         self.stored.running = self.stored.saved.model_copy(deep=True)
         self.commit()
-        self._drop_sessions()
+        self.drop_sessions()
 
     reboot = reload
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import shlex
 
-import asyncssh
-
 from lab.switches.onyx.cli import Faults, Session
+from lab.switches.ssh_switch import Process, cut_connection
 
 # Capture C12: what an exec request gets that does not start with `cli`.
 EXEC_REFUSAL = "UNIX shell commands cannot be executed using this account."
@@ -23,8 +22,6 @@ GREETING = (
 )
 """oxidized's capture of a login on 3.9.2504; the clock stands still."""
 DEFAULT_HEIGHT = 24
-
-Process = asyncssh.SSHServerProcess[str]
 
 
 class Dropped(Exception):  # noqa: N818 - an event, no error of anyone
@@ -40,10 +37,8 @@ async def serve(process: Process, session: Session, faults: Faults) -> None:
             await _serve_lines(process, session, faults)
         else:
             await _Terminal(process, session, faults).serve()
-    except (asyncssh.TerminalSizeChanged, asyncssh.BreakReceived, asyncssh.SignalReceived):
-        process.close()
     except Dropped:
-        process.channel.get_connection().abort()
+        cut_connection(process)
 
 
 async def _answer(session: Session, faults: Faults, line: str) -> str:

@@ -24,7 +24,7 @@ from tests.contract.kubernetes.protocol import Handle, PluginProcess
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with running_plane(tmp_path_factory.mktemp("plane"), offset=11) as running:
+    with running_plane(tmp_path_factory.mktemp("plane")) as running:
         yield running
 
 
