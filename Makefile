@@ -15,7 +15,7 @@ setup: ## virtual environment, system packages, engine and cluster tools (built 
 	@$(PY) -m lab.engine.install
 	@$(PY) -m lab.cluster.build
 
-up: setup ## play the site and run `pulumi up` (SITE=examples/<name>; default the dev stack)
+up: setup ## play the site and run `pulumi up` (SITE=examples/<name>, or one of its files; default the dev stack)
 	@$(PY) -m lab.up $(SITE)
 
 down: ## stop the lab; leaves nothing running (SITE=... as for up)

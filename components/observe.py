@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Final
 
 from components.applied import Applied
 from components.cloud.observe import CloudFacts, observe_cloud, silent_instances
@@ -21,6 +22,9 @@ from components.remote.host_session import OBSERVE_DEADLINE_S, run_on_host
 from components.remote.script import render_step_command
 from components.remote.step import Endpoint
 from components.seen import Seen
+
+AT_ONCE: Final = 32
+"""Sessions that are open together: a deadline counts from a device's own turn."""
 
 
 def observe_site(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:
@@ -57,7 +61,8 @@ async def _observe_all(
         for each in there
         if each.step.endpoint.reachable and each.step.endpoint.device not in silent
     ]
-    watched = [_watched(each, secrets) for each in there]
+    slots = asyncio.Semaphore(AT_ONCE)
+    watched = [_watched(each, secrets, slots) for each in there]
     facts = await asyncio.gather(*switches, *watched)
     names = [switch.name for switch in plan.switches] + [each.device for each in there]
     return dict(zip(names, facts, strict=True))
@@ -71,18 +76,18 @@ def _switch(switch: SwitchPlan, secrets: Mapping[str, str]) -> Facts:
         return Unreachable(str(error), isinstance(error, HostKeyError))
 
 
-async def _watched(watched: Watched, secrets: Mapping[str, str]) -> Facts:
+async def _watched(watched: Watched, secrets: Mapping[str, str], slots: asyncio.Semaphore) -> Facts:
     endpoint = watched.step.endpoint
+    look = replace(watched.step, deadline_s=OBSERVE_DEADLINE_S)
     try:
-        answer = await run_on_host(
-            endpoint,
-            secrets.get(endpoint.private_key_secret or "", ""),
-            render_step_command(
-                replace(watched.step, deadline_s=OBSERVE_DEADLINE_S), watched.observe
-            ),
-            stdin=watched.desired.render(),
-            deadline_s=OBSERVE_DEADLINE_S,
-        )
+        async with slots:
+            answer = await run_on_host(
+                endpoint,
+                secrets.get(endpoint.private_key_secret or "", ""),
+                render_step_command(look, watched.observe),
+                stdin=watched.desired.render(),
+                deadline_s=OBSERVE_DEADLINE_S,
+            )
         if answer.exit_status != 0:
             return Unreachable(_refusal(endpoint, answer.stderr, answer.exit_status))
         return parse_state(answer.stdout)

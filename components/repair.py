@@ -14,6 +14,7 @@ from components.cloud.observe import cloud_drift, with_generations
 from components.drift import DeviceDrift, Facts, drift_of_step, drift_of_switch
 from components.fabric.state import SwitchState, diff_states
 from components.kubernetes.kubeconfig import renewal_note
+from components.kubernetes.planes.base import NODE_SUFFIX
 from components.planning import ClusterPlan
 from components.remote.placeholder import matches
 from components.remote.script import render_step_command
@@ -137,12 +138,48 @@ def refusals(
     addresses |= {each.device: each.step.endpoint.known(known).where for each in plan.watched}
     steps = [step.known(known) for step in plan.steps]
     pending = {step.endpoint.device for step in steps if _is_pending(step, applied)}
-    return tuple(
+    unreachable = tuple(
         _refusal(drift, addresses.get(drift.device, plan.cloud.api.endpoint if plan.cloud else ""))
         for drift in drifts
         if drift.unreachable is not None
         and (drift.edited or drift.stranger or drift.device in pending)
     )
+    return (*unreachable, *_stranded(plan, applied, drifts))
+
+
+def _stranded(
+    plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
+) -> tuple[str, ...]:
+    """Nodes would leave over a first server that is lost: their recorded undo goes to it."""
+    nodes = plan.kubernetes.nodes if plan.kubernetes else ()
+    if not nodes:
+        return ()
+    kept = {step.name for step in nodes}
+    leaving = [name for name in applied.steps if name.endswith(NODE_SUFFIX) and name not in kept]
+    first = nodes[0].endpoint.device
+    machine = {
+        step
+        for each in (plan.cloud.instances if plan.cloud else ())
+        for step in (each.create, each.step)
+        if each.name == first
+    }
+    lost = [
+        drift
+        for drift in drifts
+        if (drift.step in machine and drift.differences)
+        or (drift.device == first and drift.unreachable is not None)
+    ]
+    if not leaving or not lost:
+        return ()
+    names = ", ".join(name.removesuffix(NODE_SUFFIX) for name in leaving)
+    words = (
+        f"{first} is lost, and {names} would leave the cluster over it.\n"
+        "  where  the file removes nodes while its first server is not there. Nothing was changed"
+        " on any device.\n"
+        f"  fix    put {names} back into the file, replace {first} with this update, then remove"
+        " them with the next"
+    )
+    return (words,)
 
 
 def _is_pending(step: RemoteStep, applied: Applied) -> bool:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from lab import control
+from lab.site import name_site
 
 PROJECT = Path(__file__).parents[1]
 
@@ -14,11 +15,11 @@ def main(arguments: list[str]) -> int:
     """Stop the lab of one stack, or every lab of this clone.
 
     Args:
-        arguments: At most one stack, or the folder of an example, whose name is the stack's.
+        arguments: At most one: what `SITE=` names, or a stack.
     """
     labs = PROJECT / ".lab"
     if arguments:
-        roots = [labs / Path(arguments[0]).name]
+        roots = [labs / name_site(arguments[0])[0]]
     else:
         roots = sorted(path.parent for path in labs.glob("*/lab.json"))
     for root in roots:

@@ -43,6 +43,7 @@ SSH_PORT: Final = 2222
 """Every lab device listens here: port 22 may be taken, and needs root."""
 DEV_STACK: Final = "dev"
 DEV_EXAMPLE: Final = "dgx-roce"
+SITE_FILE: Final = "site.yaml"
 SWITCH_PASSWORD: Final = "railyard-lab-admin"  # noqa: S105 - public on purpose: loopback only
 CHARTS: Final = {
     "gpu": "lab/cluster/charts/gpu-operator",
@@ -67,6 +68,19 @@ _PCI_IDS: Final = {
 """PF and VF device ids of vendor 15b3 (pciids c1c1254)."""
 _TOTAL_VFS: Final = 16
 """NUM_OF_VFS in the firmware of the lab's cards: more than the example asks for."""
+
+
+def name_site(argument: str) -> tuple[str, Path]:
+    """The stack and the site file that `SITE=` names: an example's folder, or one file of it.
+
+    `examples/esxi-roce/cumulus.yaml` is the stack `esxi-roce-cumulus`, which plays beside the
+    stack `esxi-roce` of that folder's `site.yaml`.
+    """
+    named = Path(argument)
+    if named.suffix == ".yaml" and named.name != SITE_FILE:
+        return f"{named.parent.name}-{named.stem}", named
+    folder = named.parent if named.name == SITE_FILE else named
+    return folder.name, folder / SITE_FILE
 
 
 def load_document(path: Path) -> Document:

@@ -33,8 +33,10 @@ from lab.outcome import outline_of, print_outcome
 from lab.site import (
     DEV_EXAMPLE,
     DEV_STACK,
+    SITE_FILE,
     lab_file,
     load_document,
+    name_site,
     overlay,
     secrets_of,
     write_lab_file,
@@ -50,10 +52,10 @@ console = Console(highlight=False)
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Which example is played as which stack, and where its configuration lies."""
+    """Which site file is played as which stack, and where its configuration lies."""
 
     stack: str
-    example: Path
+    file: Path
     config_file: Path | None
     """None: the committed `Pulumi.dev.yaml`."""
 
@@ -65,12 +67,11 @@ class Site:
 
 
 def choose_site(arguments: list[str]) -> Site:
-    """The dev stack, or the example that `SITE=` names."""
-    example = Path(arguments[0]) if arguments else PROJECT / "examples" / DEV_EXAMPLE
+    """The dev stack, or what `SITE=` names."""
     if not arguments:
-        return Site(DEV_STACK, example, None)
-    stack = example.name
-    return Site(stack, example, PROJECT / ".lab" / stack / f"Pulumi.{stack}.yaml")
+        return Site(DEV_STACK, PROJECT / "examples" / DEV_EXAMPLE / SITE_FILE, None)
+    stack, file = name_site(arguments[0])
+    return Site(stack, file, PROJECT / ".lab" / stack / f"Pulumi.{stack}.yaml")
 
 
 def load_spec(site: Site) -> ClusterSpec:
@@ -84,7 +85,7 @@ def load_spec(site: Site) -> ClusterSpec:
         config = yaml.safe_load(source.read_text())["config"]
         value: Json = config[f"{NAME}:cluster"]
         return check_config_value(value, source).spec_or_raise()
-    document = overlay(load_document(site.example / "site.yaml"), site.stack, checksums())
+    document = overlay(load_document(site.file), site.stack, checksums())
     value = yaml.safe_load(yaml.safe_dump(document))
     return check_config_value(value, None).spec_or_raise()
 
@@ -142,7 +143,7 @@ def _write_config(site: Site, spec: ClusterSpec, environment: dict[str, str]) ->
         return
     read = yaml.safe_load(site.config_file.read_text())
     content = cast("dict[str, dict[str, object]] | None", read) or {}
-    document = overlay(load_document(site.example / "site.yaml"), site.stack, checksums())
+    document = overlay(load_document(site.file), site.stack, checksums())
     content["config"] = content.get("config", {}) | {
         f"{NAME}:cluster": document,
         f"{NAME}:lab": True,

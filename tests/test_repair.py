@@ -8,9 +8,11 @@ import pytest
 
 from components.applied import Applied, AppliedStep
 from components.disruption import disruptions_refused
-from components.drift import Facts, Unreachable
+from components.drift import DeviceDrift, Facts, Unreachable
 from components.model.cluster import ClusterSpec, Disruption
+from components.model.instances import with_instances
 from components.planning import ClusterPlan, make_plan
+from components.remote.difference import Difference
 from components.remote.script import render_remote_command
 from components.remote.step import RemoteStep
 from components.repair import Intentions, intend, refusals
@@ -200,3 +202,37 @@ def test_a_change_that_flaps_nothing_is_not_refused() -> None:
 def test_a_switch_that_is_as_planned_is_not_refused() -> None:
     drifts = tuple(replace(drift, edited=True) for drift in decide().drifts)
     assert disruptions_refused(denying(), PLAN, drifts, clean()) == ()
+
+
+@pytest.mark.parametrize("kind", ["gone", "unreachable", "there"])
+def test_nodes_do_not_leave_over_a_lost_first_server(kind: str) -> None:
+    spec = with_instances(load_example("crusoe-k3s"))
+    plan = make_plan(spec, "crusoe-k3s")
+    assert plan.cloud is not None
+    assert plan.kubernetes is not None
+    first = plan.kubernetes.nodes[0].endpoint.device
+    machine = next(each for each in plan.cloud.instances if each.name == first)
+    drift = DeviceDrift(
+        device=first if kind == "unreachable" else f"instance {first}",
+        step=f"{first}-k3s" if kind == "unreachable" else machine.create,
+        observed=kind != "unreachable",
+        unreachable="no answer" if kind == "unreachable" else None,
+        stranger=False,
+        applied=True,
+        edited=False,
+        differences=(Difference("instance", "presence", "absent", "present"),)
+        if kind == "gone"
+        else (),
+        last_note="",
+    )
+    applied = Applied(
+        {step.name: applied_step(step) for step in plan.steps} | {"gpu99-node": AppliedStep()}
+    )
+    words = refusals(plan, applied, (drift,))
+    if kind == "there":
+        assert words == ()
+        return
+    assert f"{first} is lost, and gpu99 would leave the cluster over it" in words[0]
+    assert "put gpu99 back into the file" in words[0]
+    kept = Applied({step.name: applied_step(step) for step in plan.steps})
+    assert refusals(plan, kept, (drift,)) == ()

@@ -24,9 +24,6 @@ CNI_PLUGINS_IMAGE: Final = f"{REGISTRY}/plugins:v1.6.2"
 """The reference plugins, in /usr/src/cni/bin (its Dockerfile)."""
 DEVICE_PLUGIN_IMAGE: Final = f"{REGISTRY}/sriov-network-device-plugin:v3.11.0"
 PLUGIN_CONFIG: Final = "sriovdp-config"
-CONFIG_DIGEST: Final = "railyard.dev/config-sha256"
-"""Annotation of the pod template: the plugin reads its configuration only at its start."""
-
 JsonObject = dict[str, JsonValue]
 
 
@@ -119,17 +116,19 @@ def resources(cpu: str, memory: str) -> JsonObject:
     return {"requests": amount, "limits": amount}
 
 
-def config_digest(config: str) -> JsonObject:
-    """The annotation by which a changed configuration restarts a plugin."""
-    return {CONFIG_DIGEST: hashlib.sha256(config.encode()).hexdigest()[:16]}
+def config_name(name: str, config: str) -> str:
+    """The name of a plugin's ConfigMap: another configuration is another object.
+
+    A plugin reads its configuration only when it starts. With the name its pods change, so they
+    restart; and as the object is immutable, nobody can edit it under them.
+    """
+    return f"{name}-{hashlib.sha256(config.encode()).hexdigest()[:10]}"
 
 
-def daemon_set(name: str, pod: JsonObject, annotations: JsonObject | None = None) -> Body:
+def daemon_set(name: str, pod: JsonObject) -> Body:
     """A DaemonSet of `kube-system` on every Linux node, in the host's network."""
     labels: JsonObject = {"app": name, "tier": "node", "name": name}
     template: JsonObject = {"labels": labels}
-    if annotations:
-        template["annotations"] = annotations
     everywhere: JsonObject = {
         "hostNetwork": True,
         "nodeSelector": {"kubernetes.io/os": "linux"},
@@ -270,11 +269,12 @@ def macvlan_cni_daemon_set() -> Body:
 
 
 def plugin_config_map(name: str, config: str) -> Body:
-    """A device plugin's configuration."""
+    """A device plugin's configuration, which nobody can edit; `config_name` says why."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(name),
+        "metadata": metadata(config_name(name, config)),
+        "immutable": True,
         "data": {"config.json": config},
     }
 
@@ -310,10 +310,10 @@ def device_plugin_daemon_set(config: str, prefix: str) -> Body:
             {
                 "name": "config-volume",
                 "configMap": {
-                    "name": PLUGIN_CONFIG,
+                    "name": config_name(PLUGIN_CONFIG, config),
                     "items": [{"key": "config.json", "path": "config.json"}],
                 },
             },
         ],
     }
-    return daemon_set("sriov-device-plugin", pod, config_digest(config))
+    return daemon_set("sriov-device-plugin", pod)

@@ -15,7 +15,7 @@ from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.pod_network import SharedDevice
-from components.pod_network.manifests import NAMESPACE, config_digest, host_path, mount
+from components.pod_network.manifests import NAMESPACE, config_name, host_path, mount
 from components.pod_network.networks import (
     job_addresses,
     make_attachment,
@@ -70,7 +70,7 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
         ],
     }
     config: dict[str, JsonValue] = {
-        "name": PLUGIN_CONFIG,
+        "name": config_name(PLUGIN_CONFIG, shared_plugin_config(spec)),
         "items": [{"key": "config.json", "path": "config.json"}],
     }
     labels: dict[str, JsonValue] = {"name": PLUGIN}
@@ -84,14 +84,13 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
             host_path("devs", "/dev/"),
         ],
     }
-    annotations = config_digest(shared_plugin_config(spec))
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": PLUGIN, "namespace": NAMESPACE},
         "spec": {
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import asyncssh
 
 from components.errors import DeviceError, HostKeyError, UnreachableError
 from components.remote.step import Endpoint
 
-OBSERVE_DEADLINE_S: Final = 20.0
-"""Seconds for one read-only look at a host: connect, script, answer."""
+CONNECT_DEADLINE_S: Final = 20.0
+"""Seconds until a host has let us in; a host that is down gives no answer at all."""
+OBSERVE_DEADLINE_S: Final = 60.0
+"""Seconds for one read-only look at a host: connect, script, answer. A look takes about a second;
+a host whose cores are all busy with training may take ten times as long."""
 
 
 class _Stranger(asyncssh.SSHClient):
@@ -26,6 +29,25 @@ class _Stranger(asyncssh.SSHClient):
         del host, addr, port
         self.presented = key.export_public_key("openssh").decode().strip()
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Doing:
+    """How far a session is, and the deadline of that part."""
+
+    part: Literal["connect", "run"]
+    deadline_s: float
+
+    def failed(self, error: BaseException) -> str:
+        """What ended it: a host that is down, or one that is there and too slow."""
+        timed_out = isinstance(error, TimeoutError)
+        words = str(error) or type(error).__name__
+        within = f"within {self.deadline_s:g} s"
+        if self.part == "connect":
+            return f"is not reachable {within}: {'no answer' if timed_out else words}"
+        if timed_out:
+            return f"let us in, and did not finish {within}: is it very busy, or does a disk hang?"
+        return f"let us in, and the connection was lost: {words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +72,8 @@ async def run_on_host(
         deadline_s: Seconds for everything together.
 
     Raises:
-        UnreachableError: No session within the deadline, and why.
+        UnreachableError: No session within CONNECT_DEADLINE_S, or no answer within the deadline,
+            and why.
         HostKeyError: The host presented another key, or none is pinned; nothing was sent.
         DeviceError: The host refused our key, or the secret is no key.
     """
@@ -58,9 +81,12 @@ async def run_on_host(
     trusted = [_pinned_key(endpoint)]
     client_key = _client_key(endpoint, private_key)
     stranger = _Stranger()
+    doing = _Doing("connect", min(CONNECT_DEADLINE_S, deadline_s))
     try:
-        async with asyncio.timeout(deadline_s):
-            async with asyncssh.connect(
+        async with (
+            asyncio.timeout(deadline_s),
+            asyncio.timeout(doing.deadline_s) as connecting,
+            asyncssh.connect(
                 endpoint.address,
                 port=endpoint.port,
                 username=endpoint.user,
@@ -70,11 +96,18 @@ async def run_on_host(
                 config=None,
                 agent_path=None,
                 client_factory=lambda: stranger,
-            ) as connection:
-                done = await connection.run(command, input=stdin, check=False)
+            ) as connection,
+        ):
+            connecting.reschedule(None)
+            doing = _Doing("run", deadline_s)
+            done = await connection.run(command, input=stdin, check=False)
     except (TimeoutError, OSError, asyncssh.Error) as error:
-        raise _explain(endpoint, error, stranger.presented, deadline_s) from error
-    return HostAnswer(_text(done.stdout), _text(done.stderr), done.exit_status or 0)
+        raise _explain(endpoint, error, stranger.presented, doing) from error
+    if done.returncode is None:  # neither a status nor a signal came: half an answer is none
+        raise UnreachableError(
+            f"{endpoint.where} {doing.failed(ConnectionError('no exit status'))}"
+        )
+    return HostAnswer(_text(done.stdout), _text(done.stderr), done.returncode)
 
 
 def _pinned_key(endpoint: Endpoint) -> asyncssh.SSHKey:
@@ -109,7 +142,7 @@ def _changed_key(endpoint: Endpoint, presented: str) -> str:
 
 
 def _explain(
-    endpoint: Endpoint, error: BaseException, presented: str, deadline_s: float
+    endpoint: Endpoint, error: BaseException, presented: str, doing: _Doing
 ) -> DeviceError:
     """Say in words why there was no answer."""
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
@@ -119,15 +152,7 @@ def _explain(
             f"{endpoint.where} refused our SSH key (secret "
             f"{endpoint.private_key_secret}): {error.reason}"
         )
-    return UnreachableError(
-        f"{endpoint.where} is not reachable within {deadline_s:g} s: {_reason(error, deadline_s)}"
-    )
-
-
-def _reason(error: BaseException, deadline_s: float) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {deadline_s:g} s"
-    return str(error) or type(error).__name__
+    return UnreachableError(f"{endpoint.where} {doing.failed(error)}")
 
 
 def _text(value: object) -> str:

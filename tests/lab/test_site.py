@@ -19,6 +19,7 @@ from lab.site import (
     block_of,
     lab_file,
     load_document,
+    name_site,
     overlay,
     secrets_of,
     write_lab_file,
@@ -147,3 +148,17 @@ def test_the_lab_file_can_be_read_back(tmp_path: Path) -> None:
 def test_a_missing_example_is_a_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the site file cannot be read"):
         load_document(tmp_path / "site.yaml")
+
+
+@pytest.mark.parametrize(
+    ("argument", "stack", "file"),
+    [
+        ("examples/esxi-roce", "esxi-roce", "examples/esxi-roce/site.yaml"),
+        ("examples/esxi-roce/", "esxi-roce", "examples/esxi-roce/site.yaml"),
+        ("examples/esxi-roce/site.yaml", "esxi-roce", "examples/esxi-roce/site.yaml"),
+        ("examples/esxi-roce/cumulus.yaml", "esxi-roce-cumulus", "examples/esxi-roce/cumulus.yaml"),
+        ("esxi-roce-cumulus", "esxi-roce-cumulus", "esxi-roce-cumulus/site.yaml"),
+    ],
+)
+def test_what_site_names(argument: str, stack: str, file: str) -> None:
+    assert name_site(argument) == (stack, Path(file))

@@ -109,13 +109,17 @@ def test_cni_parts_use_the_folders_of_k3s(spec: ClusterSpec) -> None:
 
 
 def test_a_changed_configuration_restarts_the_device_plugin(spec: ClusterSpec) -> None:
-    def digest(site: ClusterSpec) -> str:
+    def name(site: ClusterSpec) -> str:
         plugin = of_kind(site, "DaemonSet")[-1]
         assert plugin["metadata"]["name"] == "sriov-device-plugin"
-        return plugin["spec"]["template"]["metadata"]["annotations"]["railyard.dev/config-sha256"]
+        volumes = plugin["spec"]["template"]["spec"]["volumes"]
+        (name,) = (each["configMap"]["name"] for each in volumes if "configMap" in each)
+        (config,) = of_kind(site, "ConfigMap")
+        assert (config["metadata"]["name"], config["immutable"]) == (name, True)
+        return name
 
     prefix = spec.pod_network.model_copy(update={"resource_prefix": "nvidia.com"})
-    assert digest(spec) != digest(changed_spec(spec, pod_network=prefix))
+    assert name(spec) != name(changed_spec(spec, pod_network=prefix))
 
 
 def test_another_pod_mtu_is_set_by_a_chained_plugin(spec: ClusterSpec) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import replace
 
 import asyncssh
@@ -11,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from components.errors import DeviceError, HostKeyError
+from components.errors import DeviceError, HostKeyError, UnreachableError
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint
 
@@ -101,3 +102,40 @@ def test_pin_that_is_no_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_secret_that_is_no_key_is_a_device_error() -> None:
     with pytest.raises(DeviceError, match="secret ssh_private_key is no private key"):
         asyncio.run(run_on_host(_endpoint(1), "not a key", "true", deadline_s=1))
+
+
+def test_a_host_that_is_down_and_one_that_says_nothing() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        with pytest.raises(UnreachableError, match="is not reachable within 1 s: "):
+            asyncio.run(run_on_host(_endpoint(port), _private(CLIENT_KEY), "true", deadline_s=1))
+        silent.listen()
+        with pytest.raises(UnreachableError, match="is not reachable within 1 s: no answer"):
+            asyncio.run(run_on_host(_endpoint(port), _private(CLIENT_KEY), "true", deadline_s=1))
+
+
+@pytest.mark.parametrize("how", ["slow", "lost"])
+def test_a_host_that_lets_us_in_and_does_not_answer(how: str) -> None:
+    def serve(process: asyncssh.SSHServerProcess[str]) -> None:
+        if how == "lost":
+            process.channel.get_connection().abort()
+
+    async def ask() -> HostAnswer:
+        server = await asyncssh.listen(
+            "127.0.0.1",
+            0,
+            server_host_keys=[HOST_KEY],
+            authorized_client_keys=asyncssh.import_authorized_keys(_public(CLIENT_KEY)),
+            process_factory=serve,
+        )
+        async with server:
+            endpoint = _endpoint(server.get_port())
+            return await run_on_host(endpoint, _private(CLIENT_KEY), "true", deadline_s=1.5)
+
+    words = {
+        "slow": "let us in, and did not finish within 1.5 s",
+        "lost": "let us in, and the connection was lost",
+    }
+    with pytest.raises(UnreachableError, match=words[how]):
+        asyncio.run(ask())

@@ -9,7 +9,10 @@ from typing import Final, cast
 
 import pytest
 
+from components.pod_network.manifests import config_name
+from components.pod_network.shared import PLUGIN_CONFIG, shared_plugin_config
 from lab.up import choose_site, load_spec
+from tests.golden.site import load_example
 from tests.site.conftest import play_example
 from tests.site.playground import KUBECONFIG, Done, Playground, run
 
@@ -38,13 +41,15 @@ WORDS: Final = (
     "node04 k3s: drift: lines of config.yaml is 6, want 5",
 )
 """The switch, the hosts and K3s: read over SSH, so that a preview says what is wrong."""
+DEVICES: Final = config_name(PLUGIN_CONFIG, shared_plugin_config(load_example(EXAMPLE)))
+"""The plugin's ConfigMap: nobody can edit it, and who deletes it is seen."""
 REPAIRED: Final = {
     "leaf-01-apply": "update",
     "node03-host": "update",
     "node04-host": "update",
     "node03-k3s": "update",
     "node04-k3s": "update",
-    "rdma-shared-dp-ds-configmap-rdma-devices": "update",
+    f"rdma-shared-dp-ds-configmap-{DEVICES}": "create",
     "whereabouts-daemonset": "create",
     "node04-labels": "update",
     "nvidia-device-plugin": "create",
@@ -77,10 +82,12 @@ def break_every_layer(site: Playground, folder: Path) -> None:
     site.fault("node03", "mtu", "enp88s0", "1500")
     site.fault("node03", "module-lost", "nvidia_peermem")
     site.fault("node04", "qos-lost")
-    edited = '{"data":{"config.json":"{}"}}'
+    edited = ("--type", "merge", "--patch", '{"data":{"config.json":"{}"}}')
     names = ["--namespace", "kube-system"]
+    refused = kubectl(site, folder, *names, "patch", "configmap", DEVICES, *edited).refused()
+    assert "field is immutable when `immutable` is set" in refused
     for change in (
-        [*names, "patch", "configmap", "rdma-devices", "--type", "merge", "--patch", edited],
+        [*names, "delete", "configmap", DEVICES],
         [*names, "delete", "daemonset", "whereabouts"],
         ["label", "node", "node04", "rdma-"],
     ):

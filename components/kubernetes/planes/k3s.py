@@ -147,8 +147,8 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         lines["cluster"] = FOUND_CLUSTER if host == spec.servers[0] else "running"
     unit = "k3s" if lines["role"] == "server" else "k3s-agent"
     lines[f"{unit}.service"] = "enabled/active"
-    lines |= _file_lines("config.yaml", render_config(spec, host))
-    lines |= _file_lines("registries.yaml", render_registries(kubernetes.registry_mirror))
+    lines |= numbered_lines("config.yaml", render_config(spec, host))
+    lines |= numbered_lines("registries.yaml", render_registries(kubernetes.registry_mirror))
     return RemoteStep(
         name=f"{host.name}-k3s",
         endpoint=host_endpoint(host),
@@ -158,11 +158,6 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         undo=script_text("k3s_undo"),
         deadline_s=INSTALL_DEADLINE_S,
     )
-
-
-def _file_lines(file: str, text: str) -> dict[str, str]:
-    """A file's lines and their number: a line that somebody added at the end is seen by it."""
-    return {**numbered_lines(file, text), f"{file}.lines": str(len(text.splitlines()))}
 
 
 def render_config(spec: ClusterSpec, host: Host) -> str:

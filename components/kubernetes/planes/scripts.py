@@ -14,5 +14,10 @@ def script_text(name: str) -> str:
 
 
 def numbered_lines(file: str, text: str) -> dict[str, str]:
-    """A file as lines of a step's stdin, which a preview then shows line by line."""
-    return {f"{file}.{number:02}": line for number, line in enumerate(text.splitlines(), 1)}
+    """A file as lines of a step's stdin, which a preview then shows line by line.
+
+    With their count: a line that somebody added at the end is drift too.
+    """
+    lines = text.splitlines()
+    numbered = {f"{file}.{number:02}": line for number, line in enumerate(lines, 1)}
+    return {**numbered, f"{file}.lines": str(len(lines))}

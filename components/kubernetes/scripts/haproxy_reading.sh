@@ -37,7 +37,8 @@ lines_of() { # FILE : the text that stdin carries for it
 }
 
 numbered() { # NAME FILE : a file in the form that stdin has it in
-  [ ! -e "$2" ] || awk -v name="$1" '{ printf "%s.%02d=%s\n", name, NR, $0 }' "$2"
+  [ ! -e "$2" ] ||
+    awk -v name="$1" '{ printf "%s.%02d=%s\n", name, NR, $0 } END { print name ".lines=" NR }' "$2"
 }
 
 is_local() { # ADDRESS : all of 127.0.0.0/8 is, without being listed
