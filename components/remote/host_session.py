@@ -77,26 +77,14 @@ async def run_on_host(
         HostKeyError: The host presented another key, or none is pinned; nothing was sent.
         DeviceError: The host refused our key, or the secret is no key.
     """
-    # As a key and not as a line of known_hosts, whose form of an address depends on the port.
-    trusted = [_pinned_key(endpoint)]
-    client_key = _client_key(endpoint, private_key)
     stranger = _Stranger()
+    options = _options(endpoint, private_key, stranger)
     doing = _Doing("connect", min(CONNECT_DEADLINE_S, deadline_s))
     try:
         async with (
             asyncio.timeout(deadline_s),
             asyncio.timeout(doing.deadline_s) as connecting,
-            asyncssh.connect(
-                endpoint.address,
-                port=endpoint.port,
-                username=endpoint.user,
-                client_keys=[client_key],
-                known_hosts=(trusted, [], []),
-                server_host_key_algs=[trusted[0].get_algorithm()],
-                config=None,
-                agent_path=None,
-                client_factory=lambda: stranger,
-            ) as connection,
+            asyncssh.connect(endpoint.address, endpoint.port, options=options) as connection,
         ):
             connecting.reschedule(None)
             doing = _Doing("run", deadline_s)
@@ -108,6 +96,22 @@ async def run_on_host(
             f"{endpoint.where} {doing.failed(ConnectionError('no exit status'))}"
         )
     return HostAnswer(_text(done.stdout), _text(done.stderr), done.returncode)
+
+
+def _options(
+    endpoint: Endpoint, private_key: str, stranger: _Stranger
+) -> asyncssh.SSHClientConnectionOptions:
+    # As a key and not as a line of known_hosts, whose form of an address depends on the port.
+    pinned = _pinned_key(endpoint)
+    return asyncssh.SSHClientConnectionOptions(
+        username=endpoint.user,
+        client_keys=[_client_key(endpoint, private_key)],
+        known_hosts=([pinned], [], []),
+        server_host_key_algs=[pinned.get_algorithm()],
+        config=None,
+        agent_path=None,
+        client_factory=lambda: stranger,
+    )
 
 
 def _pinned_key(endpoint: Endpoint) -> asyncssh.SSHKey:
