@@ -103,10 +103,11 @@ def _options(
 ) -> asyncssh.SSHClientConnectionOptions:
     # As a key and not as a line of known_hosts, whose form of an address depends on the port.
     pinned = _pinned_key(endpoint)
+    none: list[asyncssh.SSHKey] = []
     return asyncssh.SSHClientConnectionOptions(
         username=endpoint.user,
         client_keys=[_client_key(endpoint, private_key)],
-        known_hosts=([pinned], [], []),
+        known_hosts=([pinned], none, none),
         server_host_key_algs=[pinned.get_algorithm()],
         config=None,
         agent_path=None,
