@@ -132,14 +132,19 @@ def overlay(document: Document, stack: str, artefact: Mapping[str, str]) -> Docu
     _relocate_cloud(environment, block, stack)
     kubernetes = cast("Document", site.get("kubernetes", {}))
     if "source" in kubernetes:
-        kubernetes["source"] = {
-            "binary": f"{MIRROR}/k3s",
-            "binary_sha256": artefact["k3s"],
-            "install_script": f"{MIRROR}/install.sh",
-            "install_script_sha256": artefact["install.sh"],
-        }
+        kubernetes["source"] = k3s_source(artefact)
     _replace_charts(cast("Document", site.get("operators", {})))
     return site
+
+
+def k3s_source(artefact: Mapping[str, str]) -> Document:
+    """`kubernetes.source` on a lab host, by the artefact's checksums."""
+    return {
+        "binary": f"{MIRROR}/k3s",
+        "binary_sha256": artefact["k3s"],
+        "install_script": f"{MIRROR}/install.sh",
+        "install_script_sha256": artefact["install.sh"],
+    }
 
 
 def _relocate_cloud(environment: Document, block: str, stack: str) -> None:

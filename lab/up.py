@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -29,11 +30,13 @@ from lab.cluster.build import ensure_binaries
 from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import cache_root, ensure_engine
 from lab.engine.recover import Pulumi, recover
+from lab.existing import install, with_owner
 from lab.outcome import outline_of, print_outcome
 from lab.site import (
     DEV_EXAMPLE,
     DEV_STACK,
     SITE_FILE,
+    k3s_source,
     lab_file,
     load_document,
     name_site,
@@ -101,6 +104,18 @@ def start_lab(spec: ClusterSpec, stack: str) -> None:
     console.print(f"lab: {', '.join(played)} {'started' if started else 'running'}")
 
 
+def _play(site: Site, spec: ClusterSpec) -> Mapping[str, str]:
+    """Start the lab, and give the secrets of the site by name."""
+    secrets = secrets_of(site.stack)
+    owned = with_owner(spec, site.stack, k3s_source(checksums()))
+    if owned is None:
+        start_lab(spec, site.stack)
+        return secrets
+    start_lab(owned[0], site.stack)
+    console.print("lab: its owner installs the cluster that exists already")
+    return secrets | {"kubeconfig": install(owned[1], secrets)}
+
+
 def _config(site: Site, environment: dict[str, str], *arguments: str, stdin: str = "") -> None:
     done = subprocess.run(
         ["pulumi", *arguments, *site.flags],
@@ -116,7 +131,9 @@ def _config(site: Site, environment: dict[str, str], *arguments: str, stdin: str
         raise RailyardError(f"pulumi {' '.join(arguments)} failed:\n{done.stderr or done.stdout}")
 
 
-def _ensure_stack(site: Site, spec: ClusterSpec, pulumi: Pulumi) -> None:
+def _ensure_stack(
+    site: Site, spec: ClusterSpec, pulumi: Pulumi, secrets: Mapping[str, str]
+) -> None:
     environment = dict(pulumi.environment)
     state = pulumi.backend / ".pulumi" / "stacks" / NAME / f"{site.stack}.json"
     if not state.exists():
@@ -134,10 +151,12 @@ def _ensure_stack(site: Site, spec: ClusterSpec, pulumi: Pulumi) -> None:
             site.config_file.parent.mkdir(parents=True, exist_ok=True)
             made.replace(site.config_file)
     if site.config_file is not None:
-        _write_config(site, spec, environment)
+        _write_config(site, spec, environment, secrets)
 
 
-def _write_config(site: Site, spec: ClusterSpec, environment: dict[str, str]) -> None:
+def _write_config(
+    site: Site, spec: ClusterSpec, environment: dict[str, str], secrets: Mapping[str, str]
+) -> None:
     """The configuration of an example's stack: its overlaid site, the lab's secrets."""
     if site.config_file is None:
         return
@@ -149,7 +168,6 @@ def _write_config(site: Site, spec: ClusterSpec, environment: dict[str, str]) ->
         f"{NAME}:lab": True,
     }
     site.config_file.write_text(yaml.safe_dump(content, sort_keys=False))
-    secrets = secrets_of(site.stack)
     for key in secret_names(spec):
         if f"{NAME}:{key}" not in content["config"]:
             value = secrets.get(key)
@@ -183,7 +201,7 @@ def up(site: Site) -> int:
     engine = ensure_engine()
     binaries = ensure_binaries()
     spec = load_spec(site)
-    start_lab(spec, site.stack)
+    secrets = _play(site, spec)
     tools = {name: binaries[name] for name in ("kubectl", "helm")}
     tools["railyard"] = Path(sys.executable).with_name("railyard")
     helm = PROJECT / ".lab" / site.stack / "helm"
@@ -201,7 +219,7 @@ def up(site: Site) -> int:
     pulumi = Pulumi(PROJECT, NAME, site.stack, settings.backend, environment)
     for line in recover(pulumi):
         console.print(f"recovered: {line}")
-    _ensure_stack(site, spec, pulumi)
+    _ensure_stack(site, spec, pulumi, secrets)
     console.print(f"pulumi up, stack {site.stack}:")
     update = _update(site, environment)
     took_s = time.monotonic() - begun

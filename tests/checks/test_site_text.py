@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from components.checks.render import render_text
-from components.checks.site import CheckedSite, check_loaded, check_site
+from components.checks.site import CheckedSite, check_loaded, check_site, load_checked_site
 from components.checks.topology import list_cables
 from components.model.fabric import SwitchPort
 from components.model.load import parse_site
@@ -123,3 +125,11 @@ def test_large_site_is_checked_by_looking_up_its_cables() -> None:
     )
     assert len(tuple(list_cables(large))) == len(cables)
     assert "nic-cabling" not in {problem.rule for problem in check_site(large)}
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_every_example_has_no_problem(file: Path) -> None:
+    assert load_checked_site(file).problems == ()

@@ -1,0 +1,86 @@
+"""The cluster that somebody else runs, for a site of `plane: existing`.
+
+Its owner is a lab host of its own, beside those of the site: K3s is installed from there on the
+site's workers, over SSH, as a person would have done it before Railyard came. Railyard itself then
+gets what such a person hands over: a kubeconfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from components.errors import Bug, DeviceError
+from components.kubernetes.kubeconfig import render_kubeconfig
+from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.planes.base import KubernetesPlan
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.kubernetes import ExistingPlane, K3sPlane, K3sSource
+from components.remote.host_session import run_on_host
+from components.remote.script import render_step_command
+from components.remote.step import RemoteStep
+from lab.keys import host_key
+
+OWNER: Final = "owner01"
+OWNER_NUMBER: Final = 9
+"""Last part of the owner's address: below those of the site's hosts."""
+
+
+def with_owner(
+    spec: ClusterSpec, stack: str, source: Mapping[str, object]
+) -> tuple[ClusterSpec, KubernetesPlan] | None:
+    """The site with the owner of its cluster, and what the owner installed; None where K3s is ours.
+
+    Args:
+        spec: The site after `overlay`.
+        stack: Names the owner's keys.
+        source: The lab's K3s artefact, as `kubernetes.source` has it.
+    """
+    if not isinstance(spec.kubernetes, ExistingPlane) or not spec.workers:
+        return None
+    ssh = spec.workers[0].ssh
+    block = ssh.address.rpartition(".")[0]
+    key = host_key(f"{stack}/{OWNER}").public_openssh
+    address = f"{block}.{OWNER_NUMBER}"
+    ours = ssh.model_copy(update={"address": address, "host_key": key})
+    owner = Host(name=OWNER, role="control_plane", ssh=ours)
+    plane = K3sPlane(
+        plane="k3s",
+        version=spec.kubernetes.version,
+        source=K3sSource.model_validate(source),
+    )
+    owned = spec.model_copy(update={"hosts": (owner, *spec.hosts), "kubernetes": plane})
+    plan = plan_kubernetes(owned, f"{stack}-owner")
+    if plan is None:
+        raise Bug("a site with K3s has a plan of it")
+    return owned, plan
+
+
+def install(plan: KubernetesPlan, secrets: Mapping[str, str]) -> str:
+    """Install the owner's cluster unless it is there, and return its kubeconfig.
+
+    Raises:
+        DeviceError: A lab host refused a step.
+    """
+    for step in plan.steps:
+        answer = _run(step, secrets)
+        if step == plan.access:
+            return render_kubeconfig(answer, plan.server_url, plan.cluster)
+    raise Bug("the last step of a K3s plan prints its kubeconfig")
+
+
+def _run(step: RemoteStep, secrets: Mapping[str, str]) -> str:
+    answer = asyncio.run(
+        run_on_host(
+            step.endpoint,
+            secrets[step.endpoint.private_key_secret or ""],
+            render_step_command(step, step.apply),
+            stdin=secrets[step.secret_stdin] if step.secret_stdin else step.desired,
+            deadline_s=step.deadline_s,
+        )
+    )
+    if answer.exit_status != 0:
+        raise DeviceError(f"{step.endpoint.where}: {step.name} failed: {answer.stderr.strip()}")
+    return answer.stdout

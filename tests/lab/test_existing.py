@@ -1,0 +1,38 @@
+"""The owner of a cluster that exists already: a host of the lab, and not of the site."""
+
+from __future__ import annotations
+
+from components.model.cluster import ClusterSpec
+from lab.cluster.artefact import checksums
+from lab.existing import OWNER, with_owner
+from lab.site import k3s_source, lab_file, load_document, overlay
+from tests.golden.site import EXAMPLES
+from tests.lab.test_site import PLACES
+
+SOURCE = k3s_source({"k3s": "0" * 64, "install.sh": "1" * 64})
+STACK = "shared-rdma"
+
+
+def relocated(file: str) -> ClusterSpec:
+    document = load_document(EXAMPLES / STACK / file)
+    return ClusterSpec.model_validate(overlay(document, STACK, checksums()))
+
+
+def test_a_site_with_its_own_cluster_has_no_other_owner() -> None:
+    assert with_owner(relocated("site.yaml"), STACK, SOURCE) is None
+
+
+def test_the_owner_installs_on_the_workers_of_the_site() -> None:
+    spec = relocated("existing.yaml")
+    found = with_owner(spec, STACK, SOURCE)
+    assert found is not None
+    owned, plan = found
+    assert [step.endpoint.device for step in (*plan.servers, *plan.agents)] == [
+        OWNER,
+        *(host.name for host in spec.workers),
+    ]
+    assert spec.kubernetes is not None
+    assert plan.version == spec.kubernetes.version
+    lab = lab_file(owned, STACK, PLACES)
+    assert [host.name for host in lab.hosts] == [OWNER, *(host.name for host in spec.hosts)]
+    assert len({host.address for host in lab.hosts}) == len(lab.hosts)
