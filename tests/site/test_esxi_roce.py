@@ -88,7 +88,7 @@ def settings(site: Playground) -> object:
 
 def marks(site: Playground, host: str) -> list[Path]:
     """The marks of begun reboots on a hypervisor's datastores."""
-    return [path for path in (site.lab / "hypervisors" / host).rglob("reboot") if path.is_file()]
+    return [*(site.lab / "hypervisors" / host).rglob(f"railyard/{EXAMPLE}/reboot")]
 
 
 def test_make_up_proves_the_path_and_then_is_quiet(cold: Done, standing: Playground) -> None:
