@@ -34,7 +34,7 @@ def _lines(plan: ClusterPlan) -> Iterator[str]:
         for manifest in room.manifests:
             yield from _manifest(manifest)
     yield from _acceptance(plan)
-    yield from _not_undone(steps)
+    yield from _not_undone(plan, steps)
 
 
 def _cloud(plan: ClusterPlan) -> Iterator[str]:
@@ -95,8 +95,13 @@ def _acceptance(plan: ClusterPlan) -> Iterator[str]:
     yield _yaml(plan.acceptance.limits.model_dump(mode="json"))
 
 
-def _not_undone(steps: tuple[RemoteStep, ...]) -> Iterator[str]:
+def _not_undone(plan: ClusterPlan, steps: tuple[RemoteStep, ...]) -> Iterator[str]:
     yield "\n## What destroy leaves"
+    for host in plan.hosts:
+        if host.left_by_destroy:
+            yield f"# packages on {host.name}, if they came with it: " + "; ".join(
+                host.left_by_destroy
+            )
     for step in steps:
         if step.why_no_undo:
             yield f"# {step.name}: {step.why_no_undo}"

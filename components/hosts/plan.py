@@ -31,6 +31,14 @@ PARAMETERS: Final = frozenset({"stack", "repair", "driver_source", "driver_sha25
 """Lines on stdin that are no setting of the host but say how this run is to be done."""
 
 
+_PACKAGES: Final = {
+    "driver.kind": "the RDMA driver",
+    "docker.engine": "docker.io (stopped and disabled where no container is left)",
+    "docker.toolkit": "nvidia-container-toolkit",
+}
+"""Setting to what it may have installed."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostPlan:
     """One host: the state it shall have and the steps that bring it there."""
@@ -46,6 +54,15 @@ class HostPlan:
     def converge(self) -> RemoteStep:
         """The step that carries the host's settings."""
         return self.steps[0]
+
+    @property
+    def left_by_destroy(self) -> tuple[str, ...]:
+        """The packages that stay where this stack installed them: another may need them by now."""
+        return tuple(
+            package
+            for key, package in _PACKAGES.items()
+            if self.desired.values.get(key) not in {None, "inbox"}
+        )
 
     @property
     def watched(self) -> Watched:

@@ -28,6 +28,11 @@ from lab.site import lab_file, load_document, overlay
 PROJECT = Path(__file__).parents[2]
 EXAMPLE = PROJECT / "examples" / "dgx-roce" / "site.yaml"
 STEP_DEADLINE_S = 300.0
+PACKAGE_PATHS = (
+    "etc/docker", "etc/systemd/system/multi-user", "usr/local/lib/", "var/lib/docker",
+    "var/lib/dpkg",
+)  # fmt: skip
+"""What packages bring to a lab host: an undo leaves them, as `railyard plan` says."""
 
 
 def load_spec(stack: str, example: Path = EXAMPLE) -> ClusterSpec:

@@ -12,7 +12,7 @@ import pytest
 from components.hosts.plan import HostPlan
 from components.remote.host_session import HostAnswer
 from lab.keys import host_key
-from tests.over_ssh.host_lab import PROJECT, HostLab, running_hosts
+from tests.over_ssh.host_lab import PACKAGE_PATHS, PROJECT, HostLab, running_hosts
 
 pytestmark = pytest.mark.lab
 STACK = "guests-over-ssh"
@@ -76,10 +76,15 @@ def test_ats_is_set_proven_after_the_reset_and_put_back(lab: HostLab) -> None:
         assert after[part] == before[part]
     files = cast("dict[str, str]", after["files"])
     old = cast("dict[str, str]", before["files"])
-    packages = ("usr/local/lib/", "var/lib/dpkg", "etc/systemd/system/multi-user", "etc/docker")
-    assert {p: t for p, t in files.items() if not p.startswith(packages)} == {
-        path: text for path, text in old.items() if not path.startswith(packages)
+    assert {p: t for p, t in files.items() if not p.startswith(PACKAGE_PATHS)} == {
+        path: text for path, text in old.items() if not path.startswith(PACKAGE_PATHS)
     }
+    assert plan.left_by_destroy == (
+        "docker.io (stopped and disabled where no container is left)",
+        "nvidia-container-toolkit",
+    )
+    service = lab.sh(plan, "systemctl is-enabled docker; systemctl is-active docker; true")
+    assert service.split() == ["disabled", "inactive"]
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,15 @@ apply_docker_config() { # dockerd reads the file on SIGHUP, and answers as befor
   done
 }
 
+stop_unused_docker() { # it came with a package that we installed; what runs in it may be another's
+  [ -z "$(docker ps --all --quiet 2>/dev/null)" ] || return 0
+  for docker_unit in docker.socket docker.service; do
+    systemctl is-enabled --quiet "$docker_unit" 2>/dev/null || continue
+    run systemctl disable "$docker_unit"
+    run systemctl stop "$docker_unit"
+  done
+}
+
 forget_docker() { # after an undo
   [ "$(cat "$state_dir/daemon.seen" 2>/dev/null)" != made ] || rmdir "${DAEMON_CONFIG%/*}" 2>/dev/null
   rm -f "$state_dir/daemon.seen" "$state_dir/daemon.orig"

@@ -31,6 +31,7 @@ while IFS= read -r line <&8; do
   [ "$(read_key "$key")" != "$wanted" ] || continue
   if kept "$key" "$wanted"; then
     [ "$wanted" = unsupported ] || left="$left${left:+,}\"$key\""
+    [ "$key" != docker.service ] || stop_unused_docker
   else
     write_key "$key" "$wanted"
     changed="$changed $key"
