@@ -187,8 +187,15 @@ def _is_pending(step: RemoteStep, applied: Applied) -> bool:
     recorded = applied.step(step.name)
     if recorded is None or recorded.create != render_step_command(step, step.apply):
         return True
-    stdin, _, _ = recorded.stdin.partition(REPAIR_LINE)
-    return step.secret_stdin is None and not matches(step.desired, stdin)
+    return step.secret_stdin is None and not matches(*_without_notes(step, recorded.stdin))
+
+
+def _without_notes(step: RemoteStep, recorded: str) -> tuple[str, str]:
+    """What the step wants and what it last got, neither with the notes of repairs."""
+    if step.dialect != "device":
+        return step.desired, recorded.partition(REPAIR_LINE)[0]
+    request = cast("dict[str, object]", json.loads(recorded))
+    return step.desired, json.dumps(request | {"repair": ""}, indent=1, sort_keys=True) + "\n"
 
 
 def _refusal(drift: DeviceDrift, where: str) -> str:

@@ -13,9 +13,9 @@ from components.model.cluster import ClusterSpec, Disruption
 from components.model.instances import with_instances
 from components.planning import ClusterPlan, make_plan
 from components.remote.difference import Difference
-from components.remote.script import render_remote_command
+from components.remote.script import render_remote_command, render_step_command
 from components.remote.step import RemoteStep
-from components.repair import Intentions, intend, refusals
+from components.repair import Intentions, intend, judge_drift, refusals
 from components.seen import Seen
 from tests.golden.site import changed_spec, load_example
 
@@ -236,3 +236,26 @@ def test_nodes_do_not_leave_over_a_lost_first_server(kind: str) -> None:
     assert "put gpu99 back into the file" in words[0]
     kept = Applied({step.name: applied_step(step) for step in plan.steps})
     assert refusals(plan, kept, (drift,)) == ()
+
+
+@pytest.mark.parametrize("note", ["", "1: power of vm.vm03 is off, want on"])
+def test_a_reboot_step_that_already_ran_is_not_pending(note: str) -> None:
+    """Its recorded command is a call of `railyard`, and its stdin holds the note of a repair."""
+    plan = make_plan(load_example("esxi-roce"), "esxi-roce")
+    silent = next(each for each in plan.watched if each.device == "esx03")
+    reboot = next(step for step in plan.steps if step.name == "esx03-reboot")
+    request = json.loads(reboot.desired) | {"repair": note}
+    recorded = {
+        step.name: AppliedStep(step.desired, render_step_command(step, step.apply))
+        for step in plan.steps
+    } | {
+        reboot.name: AppliedStep(
+            json.dumps(request, indent=1, sort_keys=True) + "\n", ".venv/bin/railyard device reboot"
+        )
+    }
+    applied = Applied(recorded)
+    facts = {silent.device: Unreachable("esx03 refused our SSH key", stranger=False)}
+    drifts = judge_drift(plan, applied, Seen(facts, Seen().cloud))
+    assert refusals(plan, applied, drifts) == ()
+    changed = Applied(recorded | {reboot.name: AppliedStep(reboot.desired, "something else")})
+    assert len(refusals(plan, changed, drifts)) == 1

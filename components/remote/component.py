@@ -10,11 +10,9 @@ import pulumi
 from pulumi_command import local, remote
 
 from components.remote.placeholder import fill, instances_in, parse_facts
-from components.remote.script import render_step_command
+from components.remote.script import RAILYARD, render_step_command
 from components.remote.step import REPAIR_LINE, Endpoint, RemoteStep, env_name
 
-RAILYARD = ".venv/bin/railyard"
-"""Relative to the program's directory, so that command text is the same on every machine."""
 DIAL_ERROR_LIMIT = 10
 """About 11 s of refused connections (the provider's default); the preview already looked."""
 PER_DIAL_TIMEOUT_S = 15

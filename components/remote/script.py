@@ -7,18 +7,26 @@ from typing import Final
 from components.errors import Bug
 from components.remote.step import RemoteStep
 
+RAILYARD: Final = ".venv/bin/railyard"
+"""Relative to the program's directory, so that command text is the same on every machine."""
 _FENCE: Final = "RAILYARD_SCRIPT"
 KILL_AFTER_S: Final = 10
 """Seconds between SIGTERM and SIGKILL: a script that ignores SIGTERM still ends."""
 
 
 def render_step_command(step: RemoteStep, script: str) -> str:
-    """The text of one SSH exec on the target of a step.
+    """The text of one SSH exec on the target of a step, or of one call of `railyard` here.
 
     ESXi's root logs in directly, has no `sudo`, and not always a `timeout`: scripts for its `ash`
     end themselves, and are sent as they are.
     """
-    return script if step.dialect == "ash" else render_remote_command(script, step.deadline_s)
+    match step.dialect:
+        case "ash":
+            return script
+        case "device":
+            return f"{RAILYARD} {script}"
+        case "sh":
+            return render_remote_command(script, step.deadline_s)
 
 
 def render_remote_command(script: str, deadline_s: float) -> str:
