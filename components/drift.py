@@ -14,6 +14,7 @@ from typing import cast
 from components.applied import Applied, AppliedStep
 from components.fabric.state import SwitchState
 from components.fabric.state import diff_states as diff_switches
+from components.fabric.targets import overlay
 from components.hosts.state import HostState, parse_state
 from components.hosts.state import diff_states as diff_settings
 from components.hosts.watched import Watched
@@ -64,6 +65,27 @@ def _applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
     request = cast("Mapping[str, object]", json.loads(step.stdin))
     note = request.get("repair")
     return SwitchState.model_validate(request["desired"]), note if isinstance(note, str) else ""
+
+
+def asked_of_switch(step: str, desired: SwitchState, applied: Applied) -> SwitchState:
+    """What to read of a switch: what is wanted, and what was applied and is wanted no more."""
+    recorded = applied.step(step)
+    if recorded is None or not recorded.stdin:
+        return desired
+    was, _ = _applied_switch(recorded)
+    return overlay(desired, was).model_copy(update={"vlans": desired.vlans})
+
+
+def asked_of_step(watched: Watched, applied: Applied) -> HostState:
+    """What to read of a watched device: as above.
+
+    Where both name a setting, the applied value is asked for: drift is from that.
+    """
+    recorded = applied.step(watched.step.name)
+    if recorded is None or not recorded.stdin:
+        return watched.desired
+    was = watched.settings_in(recorded.stdin)
+    return HostState({**watched.desired.values, **was.values})
 
 
 def drift_of_switch(

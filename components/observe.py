@@ -10,11 +10,11 @@ from typing import Final
 
 from components.applied import Applied
 from components.cloud.observe import CloudFacts, observe_cloud, silent_instances
-from components.drift import Facts, Unreachable
+from components.drift import Facts, Unreachable, asked_of_step, asked_of_switch
 from components.errors import DeviceError, HostKeyError
 from components.fabric.device import observe_switch
 from components.fabric.plan import SwitchPlan
-from components.hosts.state import parse_state
+from components.hosts.state import HostState, parse_state
 from components.hosts.watched import Watched
 from components.hypervisor.access import explain_refusal
 from components.planning import ClusterPlan
@@ -53,7 +53,7 @@ async def _observe_all(
     cloud: CloudFacts,
 ) -> dict[str, Facts]:
     silent = silent_instances(plan.cloud, cloud) if plan.cloud else frozenset[str]()
-    switches = [asyncio.to_thread(_switch, switch, secrets) for switch in plan.switches]
+    switches = [asyncio.to_thread(_switch, switch, secrets, applied) for switch in plan.switches]
     known = applied.instances
     there = [each.known(known) for each in plan.watched]
     there = [
@@ -62,21 +62,24 @@ async def _observe_all(
         if each.step.endpoint.reachable and each.step.endpoint.device not in silent
     ]
     slots = asyncio.Semaphore(AT_ONCE)
-    watched = [_watched(each, secrets, slots) for each in there]
+    watched = [_watched(each, asked_of_step(each, applied), secrets, slots) for each in there]
     facts = await asyncio.gather(*switches, *watched)
     names = [switch.name for switch in plan.switches] + [each.device for each in there]
     return dict(zip(names, facts, strict=True))
 
 
-def _switch(switch: SwitchPlan, secrets: Mapping[str, str]) -> Facts:
+def _switch(switch: SwitchPlan, secrets: Mapping[str, str], applied: Applied) -> Facts:
     secret = secrets.get(switch.endpoint.password_secret or "", "")
+    asked = asked_of_switch(switch.step, switch.desired, applied)
     try:
-        return observe_switch(switch.endpoint, switch.os, switch.desired, secret)
+        return observe_switch(switch.endpoint, switch.os, asked, secret)
     except DeviceError as error:
         return Unreachable(str(error), isinstance(error, HostKeyError))
 
 
-async def _watched(watched: Watched, secrets: Mapping[str, str], slots: asyncio.Semaphore) -> Facts:
+async def _watched(
+    watched: Watched, asked: HostState, secrets: Mapping[str, str], slots: asyncio.Semaphore
+) -> Facts:
     endpoint = watched.step.endpoint
     look = replace(watched.step, deadline_s=OBSERVE_DEADLINE_S)
     try:
@@ -85,7 +88,7 @@ async def _watched(watched: Watched, secrets: Mapping[str, str], slots: asyncio.
                 endpoint,
                 secrets.get(endpoint.private_key_secret or "", ""),
                 render_step_command(look, watched.observe),
-                stdin=watched.desired.render(),
+                stdin=asked.render(),
                 deadline_s=OBSERVE_DEADLINE_S,
             )
         if answer.exit_status != 0:

@@ -11,6 +11,8 @@ from components.applied import Applied, AppliedStep
 from components.drift import (
     DeviceDrift,
     Unreachable,
+    asked_of_step,
+    asked_of_switch,
     drift_exit_code,
     drift_of_step,
     drift_of_switch,
@@ -168,3 +170,25 @@ def test_the_report_tells_every_case_apart() -> None:
         "leaf-01      never applied",
         "leaf-01      not observed",
     ]
+
+
+def test_what_the_file_no_longer_names_is_still_read() -> None:
+    """Else a setting that an edit drops would look like drift."""
+    one_more = {**SWITCH.desired.ports, "1/9": PortState(mtu_bytes=9216)}
+    more = SWITCH.desired.model_copy(update={"ports": one_more})
+    applied = applied_switch(more)
+    asked = asked_of_switch(SWITCH.step, SWITCH.desired, applied)
+    assert set(asked.ports) == set(more.ports)
+    assert look_at_switch(more, applied).differences == ()
+    assert asked_of_switch(SWITCH.step, SWITCH.desired, Applied()) == SWITCH.desired
+
+    dropped = "nic.0000:99:00.0.mtu_bytes=9000\n"
+    asked = asked_of_step(HOST.watched, applied_host(HOST.converge.desired + dropped))
+    assert asked.values == {**HOST.desired.values, "nic.0000:99:00.0.mtu_bytes": "9000"}
+    assert asked_of_step(HOST.watched, Applied()) == HOST.desired
+
+
+def test_where_both_name_a_setting_the_applied_value_is_asked_for() -> None:
+    key = next(key for key in HOST.desired.values if key.endswith(".mtu_bytes"))
+    older = HOST.converge.desired.replace(f"{key}={HOST.desired.values[key]}", f"{key}=1500")
+    assert asked_of_step(HOST.watched, applied_host(older)).values[key] == "1500"
