@@ -141,7 +141,7 @@ def test_a_closed_door_and_a_device_that_is_not_there(standing: Playground, tmp_
         "up", "--yes", "--skip-preview", "--config-file", str(absent)
     ).refused()
     assert "0000:99:00.0" in failed
-    assert "0000:3b:00.0 NVIDIAA100-PCIE-40GB" in failed
+    assert "0000:3b:00.0 NVIDIA Corporation" in failed
     assert differing(settings(standing), left) == []
     assert standing.preview().quiet
 
