@@ -37,13 +37,15 @@ class Candidate:
     def steps(self, changes: Iterable[Change]) -> Iterator[tuple[str, Stage]]:
         """Every line to send, and the stage that it leads to when it was taken."""
         if self.guard is None:
-            yield from ((line, "none") for change in changes for line in change.lines)
+            for change in changes:
+                for line in change.lines:
+                    yield line, "none"
             return
         self.count += 1
         yield self._named(self.guard.open), "open"
-        yield from ((line, "open") for change in changes for line in change.lines)
         *before, last = self.guard.force
-        yield from ((line, "open") for line in before)
+        for line in (*(line for change in changes for line in change.lines), *before):
+            yield line, "open"
         yield last, "forced"
 
     def confirm(self) -> tuple[str, ...]:

@@ -6,11 +6,20 @@ difference between two of them into its system's commands.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from components.remote.difference import Difference, diff_settings
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+_SAID = Field(exclude_if=_is_none)
+"""A key that only some systems have: where it says nothing it is not written, so that the inputs of
+the steps of other switches stay as they are."""
 
 
 class _Frozen(BaseModel):
@@ -26,7 +35,7 @@ class EcnState(_Frozen):
     """What a full queue does; we only want `ecn`, but must be able to put others back."""
     relative: bool = False
     """Found on a device, never wanted: the two numbers are percent of the buffer, not KiB."""
-    native: str | None = None
+    native: Annotated[str | None, _SAID] = None
     """The system's own words for marking that two thresholds in KiB do not say, such as EOS'
     segments: found on a device and put back, never wanted; the two numbers are then 0."""
 
@@ -56,7 +65,7 @@ class PortState(_Frozen):
     ecn: dict[int, EcnState | None] = {}
     """Traffic class to thresholds; None: ECN is off there."""
     pfc: bool | None = None
-    no_drop: tuple[int, ...] | None = None
+    no_drop: Annotated[tuple[int, ...] | None, _SAID] = None
     """Priorities that PFC keeps from being dropped, where each port has its own list (EOS)."""
     strict_classes: tuple[int, ...] | None = None
     """Traffic classes served strictly that we own (the CNP class)."""
@@ -78,7 +87,7 @@ class SwitchState(_Frozen):
     """Switch priorities with PFC enabled globally; None: PFC is not ours."""
     pfc_enabled: bool | None = None
     """The global PFC switch; None: not ours."""
-    dscp_classes: dict[int, int] | None = None
+    dscp_classes: Annotated[dict[int, int] | None, _SAID] = None
     """DSCP to traffic class, where the system has one map for all ports and we own entries of it
     (EOS); None: not ours."""
     roce: (

@@ -141,7 +141,7 @@ class Session:
 def _filter(output: str, filters: str) -> str:
     verb, _, rest = filters.partition(" ")
     if verb == "section":  # takes the rest of the line, further pipes too (capture)
-        return section(output, rest)
+        return section(output, rest.replace("|", r"\|"))
     if verb == "include":
         pattern = rest.partition("|")[0].strip()
         return "".join(f"{line}\n" for line in output.splitlines() if re.search(pattern, line))

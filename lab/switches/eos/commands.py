@@ -243,6 +243,14 @@ def _length(context: Context, lines: str) -> str:
     return "Pagination disabled." if lines == "0" else f"Pagination set to {lines} lines."
 
 
+def _width(_context: Context, columns: str) -> str:
+    return f"Width set to {columns} columns."
+
+
+def _candidate(context: Context) -> str:
+    return _text(context)[1]
+
+
 def _reload(context: Context) -> str:
     context.switch.reload()
     return ""
@@ -269,7 +277,7 @@ _COMMON: Final = (
     ("exit", _exit),
     ("logout", _exit),
     ("terminal length <int>", _length),
-    ("terminal width <int>", lambda _context, n: f"Width set to {n} columns."),
+    ("terminal width <int>", _width),
 )
 USER: Final = table(_COMMON)
 EXEC: Final = table(
@@ -296,7 +304,7 @@ EXEC: Final = table(
 LEAVING: Final = table((("exit", _exit), ("end", _end)))
 IN_SESSION: Final = table(
     (
-        ("show session-config", lambda context: _text(context)[1]),
+        ("show session-config", _candidate),
         ("show session-config diffs", _diffs),
         ("commit", _commit),
         ("commit timer <time>", _commit),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lab.switches.eos.config import ALL_VLANS, Config, Marking, Port, Queue, default_class
-from lab.switches.eos.grammar import INVALID, EosError, expand, port_name, table, within
+from lab.switches.eos.grammar import INVALID, EosError, Handler, expand, port_name, table, within
 from lab.switches.eos.render import default_name
 
 UNITS: Final = "segments|bytes|kbytes|mbytes"
@@ -144,46 +144,85 @@ def _enter_queue(place: Place, number: str) -> str:
     return ""
 
 
+def _assign(**values: object) -> Handler:
+    """A line that sets values of the port."""
+
+    def answer(place: Place) -> str:
+        return _set(place, **values)
+
+    return answer
+
+
+def _number(key: str, low: int, high: int) -> Handler:
+    """A line that sets a number of the port."""
+
+    def answer(place: Place, text: str) -> str:
+        return _set(place, **{key: within(text, low, high)})
+
+    return answer
+
+
+def _word(key: str) -> Handler:
+    """A line that sets a word of the port, one of those that the table allows."""
+
+    def answer(place: Place, text: str) -> str:
+        return _set(place, **{key: text})
+
+    return answer
+
+
+def _verb(verb: str) -> Handler:
+    """A line on the allowed VLANs whose verb is not its last word but one."""
+
+    def answer(place: Place, text: str = "") -> str:
+        return _allowed(place, verb, text)
+
+    return answer
+
+
+def _no_priority(place: Place, number: str) -> str:
+    return _priority(place, number, "drop")
+
+
+def _portfast(place: Place) -> str:
+    return _extra(place, "spanning-tree portfast")
+
+
+def _channel(place: Place, number: str, mode: str) -> str:
+    return _extra(place, f"channel-group {number} mode {mode}")
+
+
 PORT: Final = table(
     (
-        ("description <text>", lambda p, text: _set(p, description=text)),
-        ("no description", lambda p: _set(p, description=None)),
-        ("shutdown", lambda p: _set(p, shutdown=True)),
-        ("no shutdown", lambda p: _set(p, shutdown=False)),
-        ("mtu <int>", lambda p, n: _set(p, mtu=within(n, 68, 65535))),
-        ("no mtu", lambda p: _set(p, mtu=None)),
-        ("l2 mtu <int>", lambda p, n: _set(p, l2_mtu=within(n, 64, 65535))),
-        ("no l2 mtu", lambda p: _set(p, l2_mtu=None)),
-        ("switchport", lambda p: _set(p, routed=False)),
-        ("no switchport", lambda p: _set(p, routed=True)),
-        ("switchport mode access|trunk", lambda p, mode: _set(p, mode=mode)),
-        ("switchport access vlan <int>", lambda p, n: _set(p, access_vlan=within(n, 1, 4094))),
-        ("no switchport access vlan", lambda p: _set(p, access_vlan=1)),
-        (
-            "switchport trunk native vlan <int>",
-            lambda p, n: _set(p, native_vlan=within(n, 1, 4094)),
-        ),
-        ("switchport trunk allowed vlan <vlans>", lambda p, v: _allowed(p, "set", v)),
+        ("description <text>", _word("description")),
+        ("no description", _assign(description=None)),
+        ("shutdown", _assign(shutdown=True)),
+        ("no shutdown", _assign(shutdown=False)),
+        ("mtu <int>", _number("mtu", 68, 65535)),
+        ("no mtu", _assign(mtu=None)),
+        ("l2 mtu <int>", _number("l2_mtu", 64, 65535)),
+        ("no l2 mtu", _assign(l2_mtu=None)),
+        ("switchport", _assign(routed=False)),
+        ("no switchport", _assign(routed=True)),
+        ("switchport mode access|trunk", _word("mode")),
+        ("switchport access vlan <int>", _number("access_vlan", 1, 4094)),
+        ("no switchport access vlan", _assign(access_vlan=1)),
+        ("switchport trunk native vlan <int>", _number("native_vlan", 1, 4094)),
+        ("switchport trunk allowed vlan <vlans>", _verb("set")),
         ("switchport trunk allowed vlan add|remove <vlans>", _allowed),
-        ("switchport trunk allowed vlan none", lambda p: _allowed(p, "none")),
-        ("switchport trunk allowed vlan all", lambda p: _set(p, allowed=None)),
-        ("no switchport trunk allowed vlan", lambda p: _set(p, allowed=None)),
-        ("qos trust cos|dscp", lambda p, trust: _set(p, trust=trust)),
-        ("no qos trust", lambda p: _set(p, trust="none")),
-        ("default qos trust", lambda p: _set(p, trust=None)),
-        ("priority-flow-control on", lambda p: _set(p, pfc=True)),
+        ("switchport trunk allowed vlan none", _verb("none")),
+        ("switchport trunk allowed vlan all", _assign(allowed=None)),
+        ("no switchport trunk allowed vlan", _assign(allowed=None)),
+        ("qos trust cos|dscp", _word("trust")),
+        ("no qos trust", _assign(trust="none")),
+        ("default qos trust", _assign(trust=None)),
+        ("priority-flow-control on", _assign(pfc=True)),
         # That the list of priorities stays is a guess, on which the driver does not depend.
-        ("no priority-flow-control", lambda p: _set(p, pfc=False)),
+        ("no priority-flow-control", _assign(pfc=False)),
         ("priority-flow-control priority <int> drop|no-drop", _priority),
-        (
-            "no priority-flow-control priority <int> no-drop",
-            lambda p, n: _priority(p, n, "drop"),
-        ),
-        ("spanning-tree portfast", lambda p: _extra(p, "spanning-tree portfast")),
-        (
-            "channel-group <int> mode active|on",
-            lambda p, n, m: _extra(p, f"channel-group {n} mode {m}"),
-        ),
+        ("no priority-flow-control priority <int> no-drop", _no_priority),
+        ("spanning-tree portfast", _portfast),
+        ("channel-group <int> mode active|on", _channel),
         ("uc-tx-queue <int>", _enter_queue),
     )
 )
@@ -213,22 +252,32 @@ def _set_queue(place: Place, **values: object) -> str:
     return ""
 
 
+def _assign_queue(**values: object) -> Handler:
+    """A line that sets values of the queue."""
+
+    def answer(place: Place) -> str:
+        return _set_queue(place, **values)
+
+    return answer
+
+
+def _bandwidth(place: Place, percent: str) -> str:
+    return _set_queue(place, bandwidth_percent=within(percent, 1, 100))
+
+
 _MARK: Final = f"random-detect ecn minimum-threshold <int> {UNITS} maximum-threshold <int> {UNITS}"
 QUEUE: Final = table(
     (
         (_MARK, _mark),
         (f"{_MARK} max-mark-probability <int>", _mark),
         (f"{_MARK} max-mark-probability <int> weight <int>", _mark),
-        ("no random-detect ecn minimum-threshold", lambda p: _set_queue(p, marking=None)),
-        ("random-detect ecn count", lambda p: _set_queue(p, count=True)),
-        ("no random-detect ecn count", lambda p: _set_queue(p, count=False)),
-        (
-            "bandwidth percent <int>",
-            lambda p, n: _set_queue(p, bandwidth_percent=within(n, 1, 100)),
-        ),
-        ("no bandwidth percent", lambda p: _set_queue(p, bandwidth_percent=None)),
-        ("priority strict", lambda p: _set_queue(p, strict=True)),
-        ("no priority", lambda p: _set_queue(p, strict=False)),
+        ("no random-detect ecn minimum-threshold", _assign_queue(marking=None)),
+        ("random-detect ecn count", _assign_queue(count=True)),
+        ("no random-detect ecn count", _assign_queue(count=False)),
+        ("bandwidth percent <int>", _bandwidth),
+        ("no bandwidth percent", _assign_queue(bandwidth_percent=None)),
+        ("priority strict", _assign_queue(strict=True)),
+        ("no priority", _assign_queue(strict=False)),
     )
 )
 
