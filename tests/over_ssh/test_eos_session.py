@@ -8,7 +8,7 @@ import threading
 from collections.abc import Coroutine, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import asyncssh
 import pytest
@@ -20,8 +20,10 @@ from components.fabric.state import SwitchState, diff_states
 from components.remote.step import Endpoint
 from components.remote.switch_session import open_session
 from lab import keys
+from lab.hosts.machine_room import make_switch as make_lab_switch
+from lab.site import lab_file, load_document, overlay, secrets_of
 from lab.switches.eos.server import EosSwitch
-from tests.fabric.eos_lab import Clock, load_spec, make_switch
+from tests.fabric.eos_lab import SITE, Clock, load_spec, make_switch, with_eos
 
 pytestmark = pytest.mark.lab
 ResultT = TypeVar("ResultT")
@@ -315,3 +317,26 @@ def test_an_exec_request(running: Running) -> None:
 
     text, status = running.wait(work())
     assert (json.loads(text)["version"], status) == ("4.32.1F", 0)
+
+
+def test_the_lab_plays_a_site_with_it(tmp_path: Path, loop: asyncio.AbstractEventLoop) -> None:
+    stack = "eos-over-ssh"
+    artefact: dict[str, str] = {name: "0" * 64 for name in ("k3s", "install.sh")}
+    site = cast("dict[str, Any]", overlay(load_document(SITE), stack, artefact))
+    spec = with_eos(site)
+    config = lab_file(spec, stack, (tmp_path, tmp_path, tmp_path)).switches[0]
+    switch = make_lab_switch(config, tmp_path / "leaf-01.json")
+    plan = plan_fabric(spec)[0]
+    asyncio.run_coroutine_threadsafe(switch.start(), loop).result(timeout=30)
+    desired = plan.desired.model_dump(mode="json")
+    request = json.dumps({"endpoint": asdict(plan.endpoint), "os": plan.os, "desired": desired})
+    secret = {"RAILYARD_SECRET_SWITCH_PASSWORD": secrets_of(stack)["switch_password"]}
+    try:
+        assert json.loads(device.run_apply(request, secret))["saved"]
+        assert len(config.cables) == 4
+        for port, (host, _pci) in config.cables.items():
+            view = switch.port_view(port)
+            assert (view.oper_up, view.trust, view.ecn_kib) == (True, "L3", {3: (150, 1500)}), host
+        assert switch.unmodelled == ()
+    finally:
+        asyncio.run_coroutine_threadsafe(switch.stop(), loop).result(timeout=30)

@@ -16,11 +16,11 @@ LANES = range(1, 9)
 DCS_7060DX5_64S = SwitchModel(
     name="DCS-7060DX5-64S",
     ports={"eos": tuple(f"Ethernet{port}/{lane}" for port in PORTS for lane in LANES)},
-    # 400G, and its splits over eight lanes of 50: Arista's own words on a sibling, 7388X5.
+    # 400 and its splits over eight lanes of 50; a public configuration of a 7388 has 200 on four.
     port_speeds_gbit_s=(50, 100, 200, 400),
     mtu_range_bytes={"eos": MTU_RANGE_BYTES},
     traffic_classes=8,
-    # A choice: Arista's guides protect the RoCE data alone.
+    # A choice: public guides for EOS protect the RoCE data alone.
     max_lossless_priorities=1,
     min_release={"eos": MIN_RELEASE},
     min_release_lossless={"eos": MIN_RELEASE},
