@@ -321,7 +321,7 @@ def test_an_exec_request(running: Running) -> None:
 
 def test_the_lab_plays_a_site_with_it(tmp_path: Path, loop: asyncio.AbstractEventLoop) -> None:
     stack = "eos-over-ssh"
-    artefact: dict[str, str] = {name: "0" * 64 for name in ("k3s", "install.sh")}
+    artefact: dict[str, str] = dict.fromkeys(("k3s", "install.sh"), "0" * 64)
     site = cast("dict[str, Any]", overlay(load_document(SITE), stack, artefact))
     spec = with_eos(site)
     config = lab_file(spec, stack, (tmp_path, tmp_path, tmp_path)).switches[0]
