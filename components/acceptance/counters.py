@@ -90,8 +90,11 @@ async def _read(source: CounterSource, secrets: Mapping[str, str]) -> Mapping[st
 def flatten_port(port: PortCounters) -> dict[str, int]:
     """A switch port's counters by name: received by priority, sent by traffic class."""
     flat = {"ecn_marked": port.ecn_marked, "rx_discards": port.rx_discards}
+    if port.rx_bytes is not None:
+        flat["rx_bytes"] = port.rx_bytes
     for number, counted in port.by_priority.items():
-        flat[f"rx_prio{number}_bytes"] = counted.rx_bytes
+        if counted.rx_bytes is not None:
+            flat[f"rx_prio{number}_bytes"] = counted.rx_bytes
         flat[f"tx_tc{number}_bytes"] = counted.tx_bytes
     return flat
 
@@ -174,9 +177,11 @@ def _fields(hop: HopPlan, grown: Counters) -> dict[str, object]:
         for name, value in grown.items()
         if (match := pattern.fullmatch(name)) is not None
     }
+    # EOS counts received bytes over all priorities: how many there were, and not in which.
+    uncounted = hop.role == "switch_ingress" and not classes
     return {
         "bytes_by_class": classes,
-        "total_bytes": sum(classes.values()),
+        "total_bytes": grown.get("rx_bytes", 0) if uncounted else sum(classes.values()),
         "pause_frames": _sum(grown, r"[rt]x_prio\d_pause"),
         "discards": _sum(grown, r"(rx_out_of_buffer|rx_discards_phy|rx_discards)"),
         "out_of_sequence": _sum(grown, r"out_of_sequence"),

@@ -119,7 +119,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         return _unproven(item, where, f"{hop.place} {what}: {hop.detail}".rstrip(": "))
     if missing:
         return _unproven(item, where, f"no counter of {missing[0].replace('_', ' ')}")
-    least = min(_share(hop, limits) for hop in hops)
+    least = min(_share(hop, limits) for hop in hops if hop.bytes_by_class)
     return Finding(
         check="traffic class",
         subject=item.probe.name,
@@ -131,7 +131,9 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
 
 
 def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
-    if hop.total_bytes == 0 or _share(hop, limits) >= limits.class_fraction:
+    if hop.total_bytes == 0 or not hop.bytes_by_class:
+        return None  # a switch that counts no classes on the way in tells them on the way out
+    if _share(hop, limits) >= limits.class_fraction:
         return None
     name, wanted = _class_of(hop, limits)
     others = {key: size for key, size in hop.bytes_by_class.items() if key != wanted}

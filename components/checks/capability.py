@@ -19,17 +19,22 @@ from components.fabric.drivers.cumulus_profile import (
     MTU_RANGE_BYTES,
     ROCE_PRIORITY,
 )
+from components.fabric.drivers.eos_defaults import MTU_RANGE_BYTES as EOS_MTU_RANGE_BYTES
+from components.fabric.models.switch_model import with_article
 from components.model.cluster import ClusterSpec
 from components.model.wording import did_you_mean
 
 _PORTS: Final = {
     "onyx": re.compile(r"1/([1-9][0-9]*)(?:/([1-4]))?"),
     "cumulus": re.compile(r"swp([1-9][0-9]*)(?:s([0-3]))?"),
+    "eos": re.compile(r"Ethernet([1-9][0-9]*)/([1-8])"),
 }
 _PORT_NAMES: Final = {
     "onyx": "1/1 to 1/{count}, split ones 1/1/1 and so on",
     "cumulus": "swp1 to swp{count}, split ones swp1s0 and so on",
+    "eos": "Ethernet1/1 to Ethernet{count}/1, split ones with their first lane, 1/1 to 1/8",
 }
+_USUAL_MTU_BYTES: Final = 9216
 _WHOLE: Final = re.compile(r"^(1/[0-9]+|swp[0-9]+)(?:/|s)[0-9]$")
 """The port of which another one, such as `1/1/2` or `swp1s0`, is a part."""
 
@@ -58,19 +63,39 @@ _CAPABILITIES: Final = {
             "cumulus": "SN2700 data sheet; MTU range of the NVUE reference",
         },
     ),
+    "DCS-7060DX5-64S": _Capability(
+        ports=64,
+        speed_gbit_s=400,
+        mtu_range_bytes={"eos": EOS_MTU_RANGE_BYTES},
+        sources={"eos": "public captures of EOS: `Ethernet MTU 9214 bytes`"},
+    ),
 }
 
 
 def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each switch is of a model that is known here, so that its ports can be checked."""
+    """Each switch is of a model that is known here, so that its ports can be checked.
+
+    The model also runs the switch system that the file names for it.
+    """
     for s, switch in enumerate(spec.switches):
-        if switch.model not in _CAPABILITIES:
+        model = _CAPABILITIES.get(switch.model)
+        if model is None:
             known = sorted(_CAPABILITIES)
             yield Finding(
                 f"nothing is known of the switch model {switch.model}."
                 f"{did_you_mean(switch.model, known)}",
                 (at(("switches", s, "model"), switch.model),),
                 f"use one of: {', '.join(known)}.",
+            )
+        elif switch.os not in model.mtu_range_bytes:
+            runs = [name for name, each in _CAPABILITIES.items() if switch.os in each.sources]
+            yield Finding(
+                f"{with_article(switch.model)} does not run {switch.os}.",
+                (
+                    at(("switches", s, "model"), switch.model),
+                    at(("switches", s, "os"), switch.os),
+                ),
+                f"set os to {' or '.join(model.mtu_range_bytes)}, or model to {', '.join(runs)}.",
             )
 
 
@@ -81,12 +106,12 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
     """
     for port in list_ports(spec):
         model = _CAPABILITIES.get(port.switch.model)
-        if model is None:
-            continue
         system = port.switch.os
+        if model is None or system not in model.mtu_range_bytes:
+            continue
         if not model.has_port(system, port.name):
             yield Finding(
-                f"an {port.switch.model} has no port {port.name}.",
+                f"{with_article(port.switch.model)} has no port {port.name}.",
                 (at(port.path, port.port.to),),
                 f"its ports are {_PORT_NAMES[system].format(count=model.ports)}.",
             )
@@ -96,9 +121,10 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
         low, high = model.mtu_range_bytes[system]
         if not low <= mtu_bytes <= high:
             yield Finding(
-                f"a port of an {port.switch.model} cannot have MTU {mtu_bytes}.",
+                f"a port of {with_article(port.switch.model)} cannot have MTU {mtu_bytes}.",
                 (at(path, mtu_bytes),),
-                f"choose {low} to {high}; 9216 is usual. Source: {model.sources[system]}.",
+                f"choose {low} to {high}; {min(_USUAL_MTU_BYTES, high)} is usual. "
+                f"Source: {model.sources[system]}.",
             )
     yield from _find_split(spec)
     yield from _find_too_fast(spec)
@@ -123,7 +149,7 @@ def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:
         if model is not None and nic.speed_gbit_s > model.speed_gbit_s:
             yield Finding(
                 f"{cable.nic.host.name} {nic.netdev} has {nic.speed_gbit_s} Gbit/s, and a port of "
-                f"an {cable.port.switch.model} has {model.speed_gbit_s}.",
+                f"{with_article(cable.port.switch.model)} has {model.speed_gbit_s}.",
                 (
                     at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
                     at(cable.port.path, cable.port.port.to),

@@ -9,6 +9,7 @@ from typing import Final
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.fabric.drivers.cumulus_profile import MIN_RELEASE as CUMULUS_NVUE
+from components.fabric.drivers.eos_defaults import MIN_RELEASE as EOS_LEAST
 from components.model.cluster import ClusterSpec
 from components.model.operators import ChartSource
 from components.operators.versions import (
@@ -146,6 +147,24 @@ def check_cumulus_release(spec: ClusterSpec) -> Iterator[Finding]:
                 "read and set, is not the default or not there.",
                 (at(("switches", s, "release"), switch.release),),
                 f"upgrade it to {show_version(CUMULUS_NVUE)} or later, and write its release.",
+            )
+
+
+def check_eos_release(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each EOS switch runs 4.28.0 or later.
+
+    Changes come as a configuration session that rolls itself back unless it is confirmed. Sessions
+    came with 4.15.0F; which release brought the timer is not public, so the oldest one is named
+    whose answers the driver was written after.
+    """
+    for s, switch in enumerate(spec.switches):
+        if switch.os == "eos" and parse_numbers(switch.release) < EOS_LEAST:
+            yield Finding(
+                f"{switch.name} runs EOS {switch.release}, older than what its driver was written "
+                "after.",
+                (at(("switches", s, "release"), switch.release),),
+                f"upgrade it to {show_version(EOS_LEAST)} or later, and write its release, for "
+                "example 4.32.1F.",
             )
 
 

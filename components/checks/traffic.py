@@ -11,7 +11,9 @@ from components.model.cluster import ClusterSpec
 _DSCP_PER_PRIORITY: Final = 8
 """NIC and switch map DSCP 8n to 8n+7 to priority n by default (mlnx_qos; Onyx `qos trust L3`)."""
 
-_ONYX_LOSSLESS: Final = 3
+_ONE_SHOT_PRIORITY: Final = 3
+_ONE_SHOT_SYSTEMS: Final = frozenset({"onyx", "cumulus"})
+"""Lossless there is `roce`, which knows that priority only; EOS takes any."""
 
 
 def _range_of(priority: int) -> str:
@@ -150,9 +152,11 @@ def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
             (at(("rdma", "priority"), rdma.priority), at(("rdma", "mode"), rdma.mode)),
             "use priority 3 with DSCP 26, or mode lossy_ecn.",
         )
-    elif rdma.mode == "lossless" and rdma.priority != _ONYX_LOSSLESS and spec.switches:
+        return
+    bound = [switch for switch in spec.switches if switch.os in _ONE_SHOT_SYSTEMS]
+    if rdma.mode == "lossless" and rdma.priority != _ONE_SHOT_PRIORITY and bound:
         yield Finding(
-            f"{spec.switches[0].name} can make only priority {_ONYX_LOSSLESS} lossless, not "
+            f"{bound[0].name} can make only priority {_ONE_SHOT_PRIORITY} lossless, not "
             f"{rdma.priority}.",
             (at(("rdma", "priority"), rdma.priority), at(("rdma", "mode"), rdma.mode)),
             "use priority 3 with DSCP 26, or mode lossy_ecn.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,8 @@ from components.remote.switch_session import open_session
 READ_DEADLINE_S: Final = 60.0
 """A read is some hundred short commands; a real switch needs about 0.1 s for each."""
 WRITE_DEADLINE_S: Final = 180.0
+DSCP_COUNT: Final = 64
+"""Six bits of the IP header (RFC 2474)."""
 LOCK_DEADLINE_S: Final = 30.0
 """A run that was killed may still be at work on the switch for as long as one command takes."""
 BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
@@ -201,7 +204,7 @@ def _exchange(
 ) -> Generator[Exchange, None, None]:
     secret = _secret(request.endpoint, environ)
     with open_session(request.endpoint, request.os, secret, deadline_s) as session:
-        yield Exchange(session, driver_of(request.os))
+        yield Exchange(session, driver_of(request.os), serial=time.time_ns() // 1_000_000)
 
 
 def _secret(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
@@ -217,10 +220,20 @@ def _secret(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
 def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
     """A wish for all that a file may own. `roce` only on demand: its `off` text is not public."""
     port = PortState(
-        admin_up=True, mtu_bytes=0, mode="access", trust="L2", ecn={0: None}, strict_classes=()
+        admin_up=True,
+        mtu_bytes=0,
+        mode="access",
+        trust="L2",
+        ecn={0: None},
+        no_drop=(),
+        strict_classes=(),
     )
     return SwitchState(
-        pfc_priorities=(), pfc_enabled=False, roce=desired.roce, ports=dict.fromkeys(ports, port)
+        pfc_priorities=(),
+        pfc_enabled=False,
+        dscp_classes=dict.fromkeys(range(DSCP_COUNT), 0),
+        roce=desired.roce,
+        ports=dict.fromkeys(ports, port),
     )
 
 

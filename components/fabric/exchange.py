@@ -1,19 +1,23 @@
 """The talk with one switch: read, compare, change only the difference, read again, save.
 
 If the switch refuses a line, or does not have what was asked after it took every line, the values
-that were read before are put back and nothing is saved.
+that were read before are put back and nothing is saved. Where the system has a guard, changes come
+as a candidate that the switch itself takes back unless it is confirmed, which is done after the
+second reading.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from components.errors import DeviceError, UnreachableError
+from components.fabric.candidate import Candidate
 from components.fabric.drivers.base import (
     Change,
     Driver,
+    Occupied,
     PortCounters,
     Reading,
     Unreadable,
@@ -57,12 +61,19 @@ class Outcome:
     interrupts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Exchange:
     """A session with a switch, and the driver of its system."""
 
     session: Session
     driver: Driver
+    serial: int = 1
+    """Makes the names of candidates unique, where the system has named ones."""
+    _candidate: Candidate = field(init=False)
+
+    def __post_init__(self) -> None:
+        """No change is under way."""
+        self._candidate = Candidate(self.driver.guard, self.serial)
 
     def enter(self, *, configure: bool) -> None:
         """Leave the login mode."""
@@ -71,6 +82,22 @@ class Exchange:
             text = self.driver.find_refusal(self.session.run(line))
             if text is not None:
                 raise DeviceError(f"{self.session.where}: `{line}` was refused: {text}")
+        if configure:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Take back what a run of ours that was killed left unconfirmed."""
+        guard = self.driver.guard
+        if guard is None:
+            return
+        answer = self._ask((guard.list_command,))[guard.list_command]
+        try:
+            lines = [guard.revert.format(name=name) for name in guard.find_stale(answer)]
+        except Unreadable as error:
+            raise self._unreadable(error) from error
+        except Occupied as error:
+            raise DeviceError(f"{self.session.where}: {error}. Nothing was changed.") from error
+        self._ask(lines)
 
     def read(self, wanted: SwitchState) -> Reading:
         """Read the settings that `wanted` names.
@@ -117,8 +144,11 @@ class Exchange:
             for _ in range(MAX_ROUNDS):
                 changes = self.driver.plan_changes(reading.state, aim(reading))
                 if not changes:
+                    self._keep(taken)
                     self._send_line(self.driver.save, taken)
                     return _outcome(before, reading, sent)
+                if self._candidate.stage == "forced":
+                    break  # a second candidate would have to confirm the first
                 self._send(changes, taken)
                 sent += changes
                 reading = self.read(wanted)
@@ -129,7 +159,7 @@ class Exchange:
             why = f"has a setting that no line of ours can change\n  why     {error}"
             raise self._put_back(why, before, wanted) from error
         except UnreachableError as error:
-            raise _lost(error, taken) from error
+            raise _lost(error, taken, self._candidate) from error
         left = self.driver.plan_changes(reading.state, aim(reading))
         lines = "\n          ".join(line for change in left for line in change.lines)
         why = f"took every line and still differs\n  missing {lines}"
@@ -146,9 +176,14 @@ class Exchange:
         return answers
 
     def _send(self, changes: Iterable[Change], taken: list[str]) -> None:
-        for change in changes:
-            for line in change.lines:
-                self._send_line(line, taken)
+        for line, stage in self._candidate.steps(changes):
+            self._send_line(line, taken)
+            self._candidate.stage = stage
+
+    def _keep(self, taken: list[str]) -> None:
+        for line in self._candidate.confirm():
+            self._send_line(line, taken)
+        self._candidate.stage = "none"
 
     def _send_line(self, line: str, taken: list[str]) -> None:
         text = self.driver.find_refusal(self.session.run(line))
@@ -160,8 +195,9 @@ class Exchange:
         """Undo what this exchange did; returns the error to raise."""
         after: Reading | None = None
         try:
-            for line in self.driver.discard:
+            for line in (*self.driver.discard, *self._candidate.back_out()):
                 self._send_line(line, [])
+            self._candidate.stage = "none"
             for _ in range(MAX_ROUNDS):
                 after = self.read(wanted)
                 changes = self.driver.plan_changes(after.state, before.state)
@@ -169,6 +205,7 @@ class Exchange:
                     end = "the previous values were put back; not saved"
                     return self._failure(why, end, before, after)
                 self._send(changes, [])
+                self._keep([])
             end = "not all previous values could be put back; not saved"
         except _RefusedError as error:
             end = f"putting back stopped at `{error.line}`: {error.text}; not saved"
@@ -201,11 +238,15 @@ def _outcome(before: Reading, after: Reading, sent: Sequence[Change]) -> Outcome
     )
 
 
-def _lost(error: UnreachableError, taken: Sequence[str]) -> UnreachableError:
+def _lost(error: UnreachableError, taken: Sequence[str], candidate: Candidate) -> UnreachableError:
     lines = "\n          ".join(taken) or "none"
+    guard = candidate.guard
+    end = "the next run goes on from what is there"
+    if guard is not None and candidate.stage != "none":
+        end = f"the switch itself takes back what was in force within {guard.rollback_s} s"
     return UnreachableError(
-        f"{error}\n  result  the session was lost while the switch was changed; not saved, and the"
-        f" next run goes on from what is there\n  taken   {lines}"
+        f"{error}\n  result  the session was lost while the switch was changed; not saved, and"
+        f" {end}\n  taken   {lines}"
     )
 
 

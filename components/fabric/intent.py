@@ -1,7 +1,7 @@
 """The one RoCE intent of a file, as each switch system can have it: pure.
 
-Onyx sets every part on its own. Cumulus has it as one profile of the whole switch, of which the
-parts are wanted as the profile gives them: a check refuses a file that asks for others.
+Onyx and EOS set every part on its own. Cumulus has it as one profile of the whole switch, of which
+the parts are wanted as the profile gives them: a check refuses a file that asks for others.
 """
 
 from __future__ import annotations
@@ -63,5 +63,24 @@ def _cumulus(rdma: Rdma) -> Intent:
     )
 
 
-INTENTS: Final[dict[str, Callable[[Rdma], Intent]]] = {"onyx": _onyx, "cumulus": _cumulus}
+def _eos(rdma: Rdma) -> Intent:
+    lossless = rdma.mode == "lossless"
+    return Intent(
+        # The class of a DSCP is said by a map that anybody can change, so ours are watched.
+        SwitchState(dscp_classes={rdma.dscp: rdma.traffic_class, rdma.cnp_dscp: rdma.cnp_priority}),
+        PortState(
+            trust="L3",
+            ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
+            pfc=True if lossless else None,
+            no_drop=(rdma.priority,) if lossless else None,
+            strict_classes=(rdma.cnp_priority,),
+        ),
+    )
+
+
+INTENTS: Final[dict[str, Callable[[Rdma], Intent]]] = {
+    "onyx": _onyx,
+    "cumulus": _cumulus,
+    "eos": _eos,
+}
 """By switch system."""

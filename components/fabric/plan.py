@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from components.errors import SpecError
+from components.fabric.candidate import guarded
 from components.fabric.drivers import driver_of
-from components.fabric.drivers.cumulus_profile import MIN_RELEASE
 from components.fabric.drivers.onyx_actions import flatten, port_key
 from components.fabric.intent import INTENTS
 from components.fabric.models import MODELS, find_model
@@ -19,6 +19,8 @@ from components.remote.step import Endpoint
 
 ONE_SHOT_PRIORITY = 3
 """The priority of the one-shot `roce`, on Onyx and on Cumulus; the vendor offers no other."""
+_ONE_SHOTS = frozenset({("onyx", "lossless"), ("cumulus", "lossless"), ("cumulus", "lossy_ecn")})
+"""Systems and modes that are set by the one-shot; elsewhere any priority will do."""
 
 
 class SwitchPlan(BaseModel):
@@ -122,7 +124,7 @@ def _commands_from_factory(switch: Switch, desired: SwitchState) -> tuple[str, .
         without = desired.model_copy(update={"roce": None, "pfc_priorities": None})
         rest = driver.plan_changes(factory, target_of_apply(factory, without))
         lines += flatten(rest)
-    return (*driver.enter, *driver.configure, *lines, driver.save)
+    return (*driver.enter, *driver.configure, *guarded(driver.guard, lines), driver.save)
 
 
 def _require_capable(rdma: Rdma, switch: Switch) -> None:
@@ -134,7 +136,7 @@ def _require_capable(rdma: Rdma, switch: Switch) -> None:
         )
     for name, port in switch.ports.items():
         if not model.has_port(switch.os, name):
-            raise SpecError(f"switch {switch.name}: an {model.name} has no port {name}")
+            raise SpecError(f"switch {switch.name}: {model.described} has no port {name}")
         _require_mtu(switch, name, port.mtu_bytes or rdma.port_mtu_bytes, model)
     _require_release(rdma, switch, model)
 
@@ -149,17 +151,14 @@ def _require_mtu(switch: Switch, name: str, mtu_bytes: int, model: SwitchModel) 
 
 def _require_release(rdma: Rdma, switch: Switch, model: SwitchModel) -> None:
     lossless = rdma.mode == "lossless"
-    if switch.os == "cumulus":
-        least = (*MIN_RELEASE, 0)
-    else:
-        least = model.min_release_one_shot if lossless else model.min_release
+    least = (model.min_release_lossless if lossless else model.min_release)[switch.os]
     if parse_release(switch.release) < least:
         raise SpecError(
             f"switch {switch.name}: release {switch.release} is too old for mode {rdma.mode}; "
             f"needs at least {'.'.join(map(str, least))}"
         )
-    if (lossless or switch.os == "cumulus") and rdma.priority != ONE_SHOT_PRIORITY:
+    if (switch.os, rdma.mode) in _ONE_SHOTS and rdma.priority != ONE_SHOT_PRIORITY:
         raise SpecError(
-            f"switch {switch.name}: {rdma.mode} on {switch.os.title()} is priority "
+            f"switch {switch.name}: {rdma.mode} on {driver_of(switch.os).title} is priority "
             f"{ONE_SHOT_PRIORITY} only, rdma.priority is {rdma.priority}"
         )

@@ -6,11 +6,20 @@ difference between two of them into its system's commands.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from components.remote.difference import Difference, diff_settings
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+_SAID = Field(exclude_if=_is_none)
+"""A key that only some systems have: where it says nothing it is not written, so that the inputs of
+the steps of other switches stay as they are."""
 
 
 class _Frozen(BaseModel):
@@ -26,9 +35,14 @@ class EcnState(_Frozen):
     """What a full queue does; we only want `ecn`, but must be able to put others back."""
     relative: bool = False
     """Found on a device, never wanted: the two numbers are percent of the buffer, not KiB."""
+    native: Annotated[str | None, _SAID] = None
+    """The system's own words for marking that two thresholds in KiB do not say, such as EOS'
+    segments: found on a device and put back, never wanted; the two numbers are then 0."""
 
     def __str__(self) -> str:
         """The words of diffs: `150-1500` for what we set, with more for what others set."""
+        if self.native is not None:
+            return self.native
         unit = "%" if self.relative else ""
         return f"{self.min_kib}-{self.max_kib}{unit}" + ("" if self.kind == "ecn" else self.kind)
 
@@ -39,7 +53,8 @@ class PortState(_Frozen):
     admin_up: bool | None = None
     mtu_bytes: int | None = None
     mode: Literal["access", "trunk", "hybrid", "routed"] | None = None
-    """`routed`, in no bridge as Cumulus ports are at first, is found and put back, never wanted."""
+    """`routed`, as Cumulus ports are at first and EOS ports may be, is found and put back, never
+    wanted."""
     access_vlan: int | None = None
     trunk_vlans: Literal["all"] | tuple[int, ...] | None = None
     """Allowed VLANs of a trunk or hybrid port that we own, ascending; others stay.
@@ -50,14 +65,16 @@ class PortState(_Frozen):
     ecn: dict[int, EcnState | None] = {}
     """Traffic class to thresholds; None: ECN is off there."""
     pfc: bool | None = None
+    no_drop: Annotated[tuple[int, ...] | None, _SAID] = None
+    """Priorities that PFC keeps from being dropped, where each port has its own list (EOS)."""
     strict_classes: tuple[int, ...] | None = None
     """Traffic classes served strictly that we own (the CNP class)."""
     wrr_weights: dict[int, int] = {}
     """Weights of the classes that are not strict: found on devices, to put them back."""
     implied: tuple[str, ...] | None = None
-    """Settings (`admin_up`, `mtu_bytes`) that stand nowhere in the configuration, so that the
-    system's default gives them, and `rest` where nobody wrote anything that is not named here:
-    found on Cumulus, to leave nothing behind. None: no matter.
+    """Settings (`admin_up`, `mtu_bytes`, `trust`, `mode`) that stand nowhere in the configuration,
+    so that the system's default gives them, and `rest` where nobody wrote anything that is not
+    named here: found on Cumulus and EOS, to leave nothing behind. None: no matter.
     """
 
 
@@ -70,6 +87,9 @@ class SwitchState(_Frozen):
     """Switch priorities with PFC enabled globally; None: PFC is not ours."""
     pfc_enabled: bool | None = None
     """The global PFC switch; None: not ours."""
+    dscp_classes: Annotated[dict[int, int] | None, _SAID] = None
+    """DSCP to traffic class, where the system has one map for all ports and we own entries of it
+    (EOS); None: not ours."""
     roce: (
         Literal[
             "none", "lossless", "semi-lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"
@@ -92,6 +112,8 @@ class SwitchState(_Frozen):
             flat["switch", "pfc_priorities"] = ",".join(map(str, self.pfc_priorities)) or "none"
         if self.pfc_enabled is not None:
             flat["switch", "pfc"] = "on" if self.pfc_enabled else "off"
+        for dscp, tc in (self.dscp_classes or {}).items():
+            flat["switch", f"dscp_{dscp}_class"] = str(tc)
         if self.roce is not None:
             flat["switch", "roce"] = self.roce
         for name, port in self.ports.items():
@@ -114,6 +136,8 @@ def _port_settings(port: PortState) -> dict[str, str]:
         flat["admin_state"] = "up" if port.admin_up else "down"
     if port.pfc is not None:
         flat["pfc"] = "on" if port.pfc else "off"
+    if port.no_drop is not None:
+        flat["no_drop"] = ",".join(map(str, port.no_drop)) or "none"
     flat |= {f"trunk_vlan_{vlan}": "allowed" for vlan in list_vlans(port.trunk_vlans or ())}
     flat |= {f"tc{tc}_schedule": "strict" for tc in port.strict_classes or ()}
     for tc, ecn in port.ecn.items():

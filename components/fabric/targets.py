@@ -61,6 +61,7 @@ def target_of_restore(
         vlans=tuple(vlan for vlan in actual.vlans if vlan not in ours),
         pfc_priorities=None if owned.pfc_priorities is None else baseline.pfc_priorities,
         pfc_enabled=None if owned.pfc_enabled is None else baseline.pfc_enabled,
+        dscp_classes=None if owned.dscp_classes is None else _restore_map(owned, baseline),
         # A baseline without it was taken before the file first asked for the one-shot.
         roce=None if owned.roce is None else baseline.roce or "none",
         implied=baseline.implied,
@@ -70,6 +71,12 @@ def target_of_restore(
             if name in baseline.ports
         },
     )
+
+
+def _restore_map(owned: SwitchState, baseline: SwitchState) -> dict[int, int]:
+    """The recorded class of each DSCP that is ours."""
+    ours, before = owned.dscp_classes or {}, baseline.dscp_classes or {}
+    return {dscp: before[dscp] for dscp in ours if dscp in before}
 
 
 def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
@@ -86,7 +93,7 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 
 
 def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> PortState:
-    simple = ("admin_up", "mtu_bytes", "mode", "trust", "pfc")
+    simple = ("admin_up", "mtu_bytes", "mode", "trust", "pfc", "no_drop")
     changes: dict[str, object] = {
         key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
     }
@@ -142,6 +149,12 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
         vlans=tuple(vlan for vlan in previous.vlans if vlan not in desired.vlans),
         pfc_priorities=previous.pfc_priorities if desired.pfc_priorities is None else None,
         pfc_enabled=previous.pfc_enabled if desired.pfc_enabled is None else None,
+        dscp_classes={
+            dscp: tc
+            for dscp, tc in (previous.dscp_classes or {}).items()
+            if dscp not in (desired.dscp_classes or {})
+        }
+        or None,
         roce=previous.roce if desired.roce is None else None,
         ports={name: port for name, port in ports.items() if port != PortState()},
     )
@@ -150,7 +163,7 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
 def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
     if desired is None:
         return previous
-    simple = ("admin_up", "mtu_bytes", "mode", "access_vlan", "trust", "pfc")
+    simple = ("admin_up", "mtu_bytes", "mode", "access_vlan", "trust", "pfc", "no_drop")
     changes: dict[str, object] = {
         key: getattr(previous, key) for key in simple if getattr(desired, key) is None
     }
@@ -172,6 +185,7 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         vlans=top.vlans,
         pfc_priorities=_first(top.pfc_priorities, base.pfc_priorities),
         pfc_enabled=_first(top.pfc_enabled, base.pfc_enabled),
+        dscp_classes={**(base.dscp_classes or {}), **(top.dscp_classes or {})} or None,
         roce=_first(top.roce, base.roce),
         implied=_first(top.implied, base.implied),
         ports=ports,

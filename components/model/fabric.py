@@ -40,14 +40,18 @@ class Rdma(Frozen):
     ecn_min_kib: Kib = 150
     """Queue depth in KiB at which marking starts. 150: the DeepOps guide, Onyx' `roce`.
 
-    On Cumulus the RoCE profile gives 150,000 bytes; other thresholds are refused there.
+    On Cumulus the RoCE profile gives 150,000 bytes; other thresholds are refused there. EOS takes
+    them as `kbytes`.
     """
     ecn_max_kib: Kib = 1500
     """Queue depth in KiB at which every packet is marked."""
     mtu_bytes: MtuBytes = 9000
     """MTU of PF, VF and pod interface; at least 4192 for an RDMA path MTU of 4096."""
     port_mtu_bytes: MtuBytes = 9216
-    """MTU of the switch ports: room for the VLAN tag and encapsulation over `mtu_bytes`."""
+    """MTU of the switch ports: room for the VLAN tag and encapsulation over `mtu_bytes`.
+
+    A port of EOS has 9214 at most.
+    """
 
     @property
     def ip_traffic_class(self) -> int:
@@ -94,14 +98,16 @@ class Switch(Frozen):
     """One managed switch."""
 
     name: DnsLabel
-    os: Literal["onyx", "cumulus"]
+    os: Literal["onyx", "cumulus", "eos"]
     model: str
-    """Hardware model, for example `SN2700`; `components/fabric/models/` lists the known ones."""
+    """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; `components/fabric/models/` lists
+    the known ones."""
     release: str = "3.9.2504"
     """Running release of the switch system, for version rules; the default is one of Onyx."""
     ssh: Ssh
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
-    """What is plugged in where: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus.
+    """What is plugged in where: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
+    `Ethernet1/1: gpu01/rail-0` on EOS.
 
     Other ports are left alone.
     """

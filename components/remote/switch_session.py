@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from netmiko import BaseConnection
+from netmiko.arista.arista import AristaSSH
 from netmiko.exceptions import (
     NetmikoAuthenticationException,
     NetmikoBaseException,
@@ -41,6 +42,9 @@ ONYX_PROMPT: Final = r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $"
 """`HOST [standalone: master] (config) # `; the host name may be empty (public captures)."""
 BASH_PROMPT: Final = r"[\w.-]+@[\w.-]+:(?:[\w-]+:)?[^\s$#]*[$#] $"
 """`cumulus@leaf-01:mgmt:~$ `: the VRF of the login stands between host and folder."""
+EOS_PROMPT: Final = r"(?<![^\r\n])[\w.-]+(?:\([^)\r\n]*\))*[>#]\Z"
+"""`leaf-01(config-s-railya-if-Et1/1)#`, at the start of a line and without a blank after it; there
+may be a supervisor too, `leaf-01(s1)#` (netmiko)."""
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 _STATUS: Final = re.compile(r"\[status (\d+)\]\n?$")
 
@@ -78,11 +82,12 @@ class _Quiet(BaseConnection):
         del force_data
         super()._try_session_preparation(force_data=False)
 
-    def _prepare(self, prompt: str, line: str) -> None:
+    def _prepare(self, prompt: str, *lines: str) -> None:
         ends_at_s = time.monotonic() + self.conn_timeout
         _read_to_prompt(self, prompt, ends_at_s)
-        self.write_channel(f"{line}\n")
-        _read_to_prompt(self, prompt, ends_at_s)
+        for line in lines:
+            self.write_channel(f"{line}\n")
+            _read_to_prompt(self, prompt, ends_at_s)
 
 
 class _Onyx(_Quiet, MellanoxMlnxosSSH):
@@ -103,6 +108,17 @@ class _Bash(_Quiet):
         self._prepare(BASH_PROMPT, "export TERM=dumb PAGER=cat")
 
 
+class _Eos(_Quiet, AristaSSH):
+    """The EOS command line."""
+
+    def _connect_params_dict(self) -> dict[str, object]:
+        return {**super()._connect_params_dict(), "transport_factory": _KeyboardFirst}
+
+    def session_preparation(self) -> None:
+        # netmiko's width: 32767 makes some releases close the session (sources.md#eos).
+        self._prepare(EOS_PROMPT, "terminal length 0", "terminal width 511")
+
+
 @dataclass(frozen=True, slots=True)
 class _System:
     """How one switch system is talked to."""
@@ -116,6 +132,7 @@ class _System:
 _SYSTEMS: Final[dict[str, _System]] = {
     "onyx": _System(_Onyx, ONYX_PROMPT, has_status=False),
     "cumulus": _System(_Bash, BASH_PROMPT, has_status=True),
+    "eos": _System(_Eos, EOS_PROMPT, has_status=False),
 }
 
 

@@ -134,6 +134,20 @@ def test_a_switch_counts_in_by_priority_and_out_by_class() -> None:
     assert (egress.ecn_marked, egress.discards, egress.pause_frames) == (3, 0, None)
 
 
+def test_a_switch_that_counts_no_priorities_on_the_way_in_tells_how_much_came() -> None:
+    def eos(received: int, sent: int) -> Snapshot:
+        counted = PortCounters({3: PriorityCounters(None, sent)}, 0, 0, rx_bytes=received)
+        return Snapshot({("leaf-01", "Ethernet1/1"): flatten_port(counted)})
+
+    before, after = eos(100, 10), eos(5100, 4010)
+    ingress, egress = (
+        measure_hop(hop(role, "leaf-01", "Ethernet1/1"), before, after)
+        for role in ("switch_ingress", "switch_egress")
+    )
+    assert (ingress.bytes_by_class, ingress.total_bytes) == ({}, 5000)
+    assert (egress.bytes_by_class, egress.total_bytes) == ({3: 4000}, 4000)
+
+
 def test_a_counter_that_was_cleared_counts_from_zero() -> None:
     before = at("gpu01", "enp5s0", tx_prio3_bytes=10**9)
     after = at("gpu01", "enp5s0", tx_prio3_bytes=300)

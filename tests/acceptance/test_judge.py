@@ -99,6 +99,15 @@ def test_wrong_class_without_the_other_classes(evidence: Evidence) -> None:
     assert "leaf-01 1/1: expected traffic class 3, 100 % of 400.0 MB not in traffic class 3" in text
 
 
+def test_a_way_in_without_classes_is_proven_by_the_way_out(evidence: Evidence) -> None:
+    unclassed = change_hop(evidence, "switch_ingress", bytes_by_class={})
+    assert judge_evidence(unclassed).verdict == "passed"
+    wrong = change_hop(unclassed, "switch_egress", total_bytes=400_000_000, bytes_by_class={3: 0})
+    assert judge_evidence(wrong).verdict == "failed"
+    little = change_hop(evidence, "switch_ingress", total_bytes=9, bytes_by_class={})
+    assert "did not pass leaf-01" in render_table(judge_evidence(little))
+
+
 def test_a_little_other_traffic_is_allowed(evidence: Evidence) -> None:
     hop = evidence.probes[0].hops[0]
     mixed = {0: hop.total_bytes // 50, 3: hop.total_bytes}

@@ -6,12 +6,15 @@ the way from one state to another. `components/fabric/exchange.py` does the talk
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from components.fabric.state import SwitchState
 from components.remote.difference import Difference
+
+CANDIDATE_PREFIX: Final = "railyard-"
+"""How the names of our candidates begin: what a killed run left behind is found by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,8 @@ class Reading:
 class PriorityCounters:
     """What one port counted for one priority (received) and traffic class (sent)."""
 
-    rx_bytes: int
+    rx_bytes: int | None
+    """None: the system does not count received bytes by priority."""
     tx_bytes: int
 
 
@@ -50,6 +54,8 @@ class PortCounters:
     ecn_marked: int
     """Packets that the port marked, over all classes: the system counts no finer."""
     rx_discards: int
+    rx_bytes: int | None = None
+    """Received in all priorities together, where the system counts no finer."""
 
 
 class Unreadable(Exception):  # noqa: N818 - a finding about text; the exchange makes the error
@@ -66,16 +72,52 @@ class Unsettable(Exception):  # noqa: N818 - a finding about a state; the exchan
     """A setting differs that the system gives with its profile only, and has in another way."""
 
 
+class Occupied(Exception):  # noqa: N818 - a finding about a switch; the exchange makes the error
+    """Somebody else's unfinished change is on the switch, and one of ours would break it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """How a system takes changes as a candidate, and takes them back unless they are confirmed.
+
+    `{name}` in a line stands for the candidate's name.
+    """
+
+    open: str
+    """Begins a candidate: lines after it are held back."""
+    force: Sequence[str]
+    """Puts the candidate into force, at its last line, for `rollback_s` seconds only."""
+    confirm: str
+    """Makes changes in force stay."""
+    abandon: str
+    """Forgets a candidate that is not in force."""
+    revert: str
+    """Takes back, at once, changes that are in force and not confirmed."""
+    rollback_s: int
+    """The switch itself takes back what is not confirmed by then, whoever is connected."""
+    list_command: str
+    """What to ask for the candidates that there are."""
+    find_stale: Callable[[str], tuple[str, ...]]
+    """From the answer to that: names of candidates that a run of ours left behind.
+
+    Raises `Unreadable`, and `Occupied` where a change of somebody else is in the way.
+    """
+
+
 class Driver(Protocol):
     """One switch system."""
 
     system: str
+    title: str
+    """The system's name for people."""
     enter: Sequence[str]
     """From login to where show commands are taken."""
     configure: Sequence[str]
     """From there to where configuration lines are taken; show commands stay possible."""
     discard: Sequence[str]
     """Forgets lines that were taken and are not in force; empty where each line acts at once."""
+    guard: Guard | None
+    """How changes are confirmed; None where a line that was taken, or applied, stays."""
     save: str
     """Makes the running configuration the one that boots."""
 

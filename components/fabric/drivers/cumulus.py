@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.fabric.drivers import cumulus_actions, cumulus_parse
-from components.fabric.drivers.base import Change, PortCounters, Reading
+from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
 from components.fabric.drivers.cumulus_parse import PortConfig, Profile
 from components.fabric.drivers.cumulus_profile import FACTORY_MTU_BYTES
 from components.fabric.state import PortState, SwitchState
@@ -42,10 +42,12 @@ class CumulusDriver:
     """See `components.fabric.drivers.base.Driver`."""
 
     system = "cumulus"
+    title = "Cumulus"
     enter: Sequence[str] = ()
     # A run that was killed may have left lines pending: an apply would take them as well.
     configure: Sequence[str] = ("nv config detach",)
     discard: Sequence[str] = ("nv config detach",)
+    guard: Guard | None = None
     save = "nv config save"
 
     def list_ports_commands(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.fabric.drivers import onyx_actions, onyx_parse
-from components.fabric.drivers.base import Change, PortCounters, PriorityCounters, Reading
+from components.fabric.drivers.base import Change, Guard, PortCounters, PriorityCounters, Reading
 from components.fabric.drivers.onyx_parse import Pfc, Switchport
 from components.fabric.state import PortState, SwitchState
 from components.remote.difference import Difference
@@ -35,9 +35,11 @@ class OnyxDriver:
     """See `components.fabric.drivers.base.Driver`."""
 
     system = "onyx"
+    title = "Onyx"
     enter: Sequence[str] = ("enable",)
     configure: Sequence[str] = ("configure terminal",)
     discard: Sequence[str] = ()
+    guard: Guard | None = None
     save = "configuration write"
 
     def list_ports_commands(self) -> tuple[str, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from components.fabric.models.dcs_7060dx5_64s import DCS_7060DX5_64S
 from components.fabric.models.sn2700 import SN2700
 from components.fabric.models.switch_model import SwitchModel
 
-MODELS: dict[str, SwitchModel] = {model.name: model for model in (SN2700,)}
+MODELS: dict[str, SwitchModel] = {model.name: model for model in (SN2700, DCS_7060DX5_64S)}
 
 
 def find_model(name: str) -> SwitchModel | None:

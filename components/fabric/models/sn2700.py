@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.fabric.drivers.cumulus_profile import MTU_RANGE_BYTES
+from components.fabric.drivers.cumulus_profile import MIN_RELEASE, MTU_RANGE_BYTES
 from components.fabric.models.switch_model import SwitchModel
 
 SN2700 = SwitchModel(
@@ -18,6 +18,6 @@ SN2700 = SwitchModel(
     # A second lossless priority splits the headroom of the shared buffer and may be refused.
     max_lossless_priorities=1,
     # `roce` came with 3.8.2000; traffic pools, which the manual way needs, with 3.6.5000.
-    min_release=(3, 6, 5000),
-    min_release_one_shot=(3, 8, 2000),
+    min_release={"onyx": (3, 6, 5000), "cumulus": (*MIN_RELEASE, 0)},
+    min_release_lossless={"onyx": (3, 8, 2000), "cumulus": (*MIN_RELEASE, 0)},
 )

@@ -9,6 +9,9 @@ from typing import Final
 
 _PORT: Final = re.compile(r"(\d+/\d+|swp\d+)(?:/\d+|s\d)?")
 """`1/31`, `swp31`, and their parts `1/31/2` and `swp31s1`."""
+_VOWELS: Final = frozenset("AEFHILMNORSX8")
+"""Letters and digits whose names begin with a vowel, for `an SN2700`."""
+_LEADING: Final = re.compile(r"\d+")
 Release = tuple[int, int, int]
 
 
@@ -24,19 +27,30 @@ class SwitchModel:
     """Switch system to the least and the largest MTU of a port."""
     traffic_classes: int
     max_lossless_priorities: int
-    min_release: Release
-    """Oldest release of Onyx that has the commands we send."""
-    min_release_one_shot: Release
-    """Oldest release of Onyx that has the one-shot `roce`."""
+    min_release: Mapping[str, Release]
+    """Switch system to its oldest release that has the commands we send."""
+    min_release_lossless: Mapping[str, Release]
+    """The same for mode lossless, which on Onyx takes the one-shot `roce`."""
 
     def has_port(self, system: str, name: str) -> bool:
         """Whether a port, or the port that was split into it, is on the front panel."""
         found = _PORT.fullmatch(name)
-        return found is not None and found[1] in self.ports[system]
+        return (found[1] if found else name) in self.ports[system]
+
+    @property
+    def described(self) -> str:
+        """The name with its article."""
+        return with_article(self.name)
+
+
+def with_article(name: str) -> str:
+    """`an SN2700`, `a DCS-7060DX5-64S`."""
+    return f"{'an' if name[:1].upper() in _VOWELS else 'a'} {name}"
 
 
 def parse_release(text: str) -> Release:
-    """Read `3.9.2504`; missing or strange parts count as 0."""
-    numbers = [int(part) if part.isdigit() else 0 for part in text.split(".")[:3]]
+    """Read `3.9.2504` and EOS' `4.32.1F`; missing or strange parts count as 0."""
+    found = (_LEADING.match(part) for part in text.split(".")[:3])
+    numbers = [int(match[0]) if match else 0 for match in found]
     first, second, third = (*numbers, 0, 0, 0)[:3]
     return first, second, third

@@ -1,0 +1,73 @@
+"""The candidate configuration of one exchange, where the system has named ones: pure.
+
+It knows in which stage the changes are, and so which line takes them back: before they are in
+force, after it, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from components.fabric.drivers.base import CANDIDATE_PREFIX, Change, Guard
+
+Stage = Literal["none", "open", "forced"]
+"""Nothing is held back; lines are held back; they are in force and not confirmed."""
+EXAMPLE: Final = f"{CANDIDATE_PREFIX}1"
+"""The name that a plan shows to people."""
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One exchange's candidates: a new one each time that changes are sent."""
+
+    guard: Guard | None
+    serial: int
+    """Makes the names unique: a switch remembers those that were committed."""
+    count: int = 0
+    stage: Stage = "none"
+
+    @property
+    def name(self) -> str:
+        """Of the current candidate."""
+        more = f"-{self.count}" if self.count > 1 else ""
+        return f"{CANDIDATE_PREFIX}{self.serial}{more}"
+
+    def steps(self, changes: Iterable[Change]) -> Iterator[tuple[str, Stage]]:
+        """Every line to send, and the stage that it leads to when it was taken."""
+        if self.guard is None:
+            for change in changes:
+                for line in change.lines:
+                    yield line, "none"
+            return
+        self.count += 1
+        yield self._named(self.guard.open), "open"
+        *before, last = self.guard.force
+        for line in (*(line for change in changes for line in change.lines), *before):
+            yield line, "open"
+        yield last, "forced"
+
+    def confirm(self) -> tuple[str, ...]:
+        """What makes changes in force stay."""
+        held = self.guard is not None and self.stage == "forced"
+        return (self._named(self.guard.confirm),) if self.guard and held else ()
+
+    def back_out(self) -> tuple[str, ...]:
+        """What takes all changes back at once."""
+        if self.guard is None or self.stage == "none":
+            return ()
+        line = self.guard.abandon if self.stage == "open" else self.guard.revert
+        return (self._named(line),)
+
+    def _named(self, line: str) -> str:
+        return line.format(name=self.name)
+
+
+def guarded(guard: Guard | None, lines: Iterable[str]) -> tuple[str, ...]:
+    """Lines as one candidate that is confirmed, for people."""
+    plain = tuple(lines)
+    if guard is None or not plain:
+        return plain
+    opened, confirmed = (text.format(name=EXAMPLE) for text in (guard.open, guard.confirm))
+    return (opened, *plain, *guard.force, confirmed)

@@ -1,0 +1,198 @@
+"""The driver of Arista EOS: which commands, in which order, read how.
+
+Changes come as a configuration session that is committed with a timer: unless it is confirmed after
+the second reading, the switch takes it back by itself (docs/explanation/sources.md#eos).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from components.fabric.drivers import eos_actions, eos_config, eos_parse
+from components.fabric.drivers.base import Change, Guard, PortCounters, Reading, Unreadable
+from components.fabric.drivers.eos_config import Section
+from components.fabric.drivers.eos_defaults import (
+    FACTORY_MTU_BYTES,
+    FACTORY_VLAN,
+    QUEUES,
+    ROLLBACK_S,
+    default_class,
+)
+from components.fabric.state import PortState, SwitchState
+from components.remote.difference import Difference
+
+VLANS: Final = "show vlan | json"
+STATUS: Final = "show interfaces status | json"
+INTERFACES: Final = "show running-config sanitized | section ^interface"
+"""`sanitized`: no key of a routing protocol may come into an error message of ours."""
+MAPS: Final = "show running-config sanitized | include ^qos map"
+TOTALS: Final = "show interfaces {port} counters | json"
+DISCARDS: Final = "show interfaces {port} counters discards | json"
+SENT: Final = "show interfaces {port} counters queue detail | json"
+MARKED: Final = "show qos interfaces {port} ecn counters queue | json"
+
+_REFUSAL = re.compile(r"^\r?((?:%|Error|Cannot|Unable to).*)", re.MULTILINE)
+"""EOS prints `% ` before an error; the other words are a precaution."""
+_TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S % 60:02}"
+
+
+class EosDriver:
+    """See `components.fabric.drivers.base.Driver`."""
+
+    system = "eos"
+    title = "EOS"
+    enter: Sequence[str] = ("enable",)
+    configure: Sequence[str] = ()
+    discard: Sequence[str] = ()
+    guard: Guard | None = Guard(
+        open="configure session {name}",
+        # The diff changes nothing: it puts what is about to happen into the session's record.
+        force=("show session-config diffs", f"commit timer {_TIMER}"),
+        confirm="configure session {name} commit",
+        abandon="abort",
+        revert="configure session {name} abort",
+        rollback_s=ROLLBACK_S,
+        list_command=eos_parse.SESSIONS,
+        find_stale=eos_parse.find_stale,
+    )
+    save = "write memory"
+
+    def list_ports_commands(self) -> tuple[str, ...]:
+        """The status table names every port that there is, split ones too."""
+        return (STATUS,)
+
+    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
+        """Every front panel port, by number."""
+        return eos_parse.parse_port_names(STATUS, answers[STATUS])
+
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """VLANs, every interface as configured, and the maps if any of QoS is ours."""
+        asks_classes = any(port.ecn or port.strict_classes for port in wanted.ports.values())
+        asks_maps = wanted.dscp_classes is not None or asks_classes
+        return (VLANS, INTERFACES, MAPS) if asks_maps else (VLANS, INTERFACES)
+
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+        """Read what `read_commands` asked for."""
+        sections = eos_config.parse_sections(INTERFACES, answers[INTERFACES])
+        state = SwitchState(
+            vlans=eos_parse.parse_vlans(VLANS, answers[VLANS]),
+            dscp_classes=_classes(answers, wanted),
+            ports={
+                name: _port(sections[name])
+                for name in wanted.ports
+                if name in sections and not sections[name].is_odd
+            },
+        )
+        return Reading(state, _vlan_holders(sections, {*wanted.ports}))
+
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """See `eos_actions`."""
+        return eos_actions.plan_changes(actual, target)
+
+    def interrupts(self, change: Difference) -> bool:
+        """A new MTU, and PFC, which gives a port other buffers.
+
+        No text that was found says whether either loses packets, so both are taken to.
+        """
+        return change.setting in {"mtu_bytes", "pfc", "no_drop"}
+
+    def find_refusal(self, output: str) -> str | None:
+        """EOS reports by lines that start with `%`; a terminal session has no exit status."""
+        found = _REFUSAL.search(output)
+        return found[1].strip() if found else None
+
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """VLAN 1 on access ports, which are up; trust CoS, no ECN, no PFC, every queue strict."""
+        port = PortState(
+            admin_up=True,
+            mtu_bytes=FACTORY_MTU_BYTES,
+            mode="access",
+            access_vlan=FACTORY_VLAN,
+            trunk_vlans="all",
+            trust="L2",
+            pfc=False,
+            no_drop=(),
+            strict_classes=tuple(QUEUES),
+            implied=("mtu_bytes", "trust", "mode"),
+        )
+        return SwitchState(
+            vlans=(FACTORY_VLAN,),
+            dscp_classes={dscp: default_class(dscp) for dscp in range(64)},
+            ports=dict.fromkeys(ports, port),
+        )
+
+    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+        """Received in all, sent per class, marked and discarded packets."""
+        templates = (TOTALS, DISCARDS, SENT, MARKED)
+        return tuple(template.format(port=port) for port in ports for template in templates)
+
+    def parse_counters(
+        self, answers: Mapping[str, str], ports: Sequence[str]
+    ) -> dict[str, PortCounters]:
+        """Read what `counter_commands` asked for."""
+        found: dict[str, PortCounters] = {}
+        for port in ports:
+            total, discards, sent, marked = (
+                template.format(port=port) for template in (TOTALS, DISCARDS, SENT, MARKED)
+            )
+            found[port] = eos_parse.port_counters(
+                eos_parse.parse_total(total, answers[total], port),
+                eos_parse.parse_discards(discards, answers[discards], port),
+                eos_parse.parse_sent(sent, answers[sent], port),
+                eos_parse.parse_marked(marked, answers[marked], port),
+            )
+        return found
+
+
+def _classes(answers: Mapping[str, str], wanted: SwitchState) -> dict[int, int] | None:
+    if MAPS not in answers:
+        return None
+    maps = eos_config.parse_maps(answers[MAPS])
+    ours = {
+        tc for port in wanted.ports.values() for tc in (*port.ecn, *(port.strict_classes or ()))
+    }
+    for tc in sorted(ours & {*maps.queues} - {0}):
+        why = (
+            f"somebody put traffic class {tc} into queue {maps.queues[tc]}, and its ECN and "
+            f"schedule are set on queue {tc}; remove that line"
+        )
+        raise Unreadable(MAPS, answers[MAPS], why)
+    if wanted.dscp_classes is None:
+        return None
+    return {dscp: maps.dscp_classes[dscp] for dscp in wanted.dscp_classes}
+
+
+def _port(section: Section) -> PortState:
+    trust, mtu_bytes, mode = section.trust, section.mtu_bytes, section.mode
+    implied = [] if mtu_bytes is not None else ["mtu_bytes"]
+    implied += [] if trust is not None else ["trust"]
+    implied += [] if section.has_mode else ["mode"]
+    return PortState(
+        admin_up=section.admin_up,
+        mtu_bytes=FACTORY_MTU_BYTES if mtu_bytes is None else mtu_bytes,
+        mode=mode,
+        access_vlan=section.access_vlan,
+        trunk_vlans=section.trunk_vlans,
+        # Arista's manual: a switch port trusts CoS by default, a routed one DSCP.
+        trust=trust or ("L3" if mode == "routed" else "L2"),
+        ecn=section.ecn,
+        pfc=section.pfc,
+        no_drop=section.no_drop,
+        strict_classes=section.strict_classes,
+        implied=tuple(implied),
+    )
+
+
+def _vlan_holders(sections: Mapping[str, Section], ours: set[str]) -> dict[int, tuple[str, ...]]:
+    """VLANs that other ports, bundles and routed VLAN interfaces name."""
+    holders: dict[int, tuple[str, ...]] = {}
+    for name, section in sections.items():
+        if name in ours:
+            continue
+        routed = name.removeprefix("Vlan")
+        named = {int(routed)} if routed.isdigit() else {*section.named_vlans()}
+        for vlan in named:
+            holders[vlan] = (*holders.get(vlan, ()), name)
+    return holders

@@ -1,0 +1,189 @@
+"""From one state of an EOS switch to another: configuration lines, all of one session.
+
+The session is put into force as a whole, so the order does not matter to traffic; it is that of the
+vendor's own configuration. Ports have a block each: how a range of split ports is written differs
+between platforms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from components.fabric.drivers.base import Change, Unsettable
+from components.fabric.drivers.eos_defaults import ECN_WEIGHT, MAX_MARK_PERCENT
+from components.fabric.drivers.onyx_actions import collapse_vlans
+from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
+
+_MODES: Final = {"access": "switchport mode access", "trunk": "switchport mode trunk"}
+_TRUST: Final = {"L2": "qos trust cos", "L3": "qos trust dscp", "port": "no qos trust"}
+
+
+def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    """The lines from `actual` to `target`; empty when they agree.
+
+    Raises:
+        Unsettable: A port is missing, or is no plain switch port.
+    """
+    missing = [name for name in target.ports if name not in actual.ports]
+    if missing:
+        raise Unsettable(
+            f"{', '.join(missing)}: there is no such port, or it is part of a bundle, a tunnel or "
+            "a tap; look at `show running-config interfaces`"
+        )
+    return (
+        *(Change((f"vlan {vlan}", "exit")) for vlan in target.vlans if vlan not in actual.vlans),
+        *_map_changes(actual, target),
+        *_port_changes(actual, target),
+        *(Change((f"no vlan {vlan}",)) for vlan in actual.vlans if vlan not in target.vlans),
+    )
+
+
+def _map_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    held = actual.dscp_classes or {}
+    for dscp, tc in sorted((target.dscp_classes or {}).items()):
+        if held.get(dscp) != tc:
+            yield Change((f"qos map dscp {dscp} to traffic-class {tc}",))
+
+
+def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    for name, port in target.ports.items():
+        was = actual.ports[name]
+        lines = [
+            *_mtu_lines(was, port),
+            *_switchport_lines(was, port),
+            *_trust_lines(was, port),
+            *_pfc_lines(was, port),
+            *_admin_lines(was, port),
+            *_queue_lines(was, port),
+        ]
+        if lines:
+            block = (f"interface {name}", *lines, "exit")
+            yield Change(block, interrupts=_interruption(name, lines))
+
+
+def _interruption(name: str, lines: list[str]) -> str | None:
+    if "shutdown" in lines:
+        return f"port {name} goes down"
+    if any("l2 mtu" in line for line in lines):
+        return f"the MTU of {name} changes"
+    changed = any("priority-flow-control" in line for line in lines)
+    return f"port {name} gets new buffers" if changed else None
+
+
+def _mtu_lines(was: PortState, port: PortState) -> Iterator[str]:
+    if port.mtu_bytes is None:
+        return
+    if "mtu_bytes" in (port.implied or ()):
+        if "mtu_bytes" not in (was.implied or ()):
+            yield "no l2 mtu"
+    elif port.mtu_bytes != was.mtu_bytes:
+        yield f"l2 mtu {port.mtu_bytes}"
+
+
+def _switchport_lines(was: PortState, port: PortState) -> Iterator[str]:
+    if port.mode is not None and port.mode != was.mode:
+        if was.mode == "routed":
+            yield "switchport"
+        # A routed port that was made a switch port is in the mode that it was in before that.
+        yield from (_MODES[mode] for mode in ("access", "trunk") if mode == port.mode)
+    if port.access_vlan not in {None, was.access_vlan}:
+        yield f"switchport access vlan {port.access_vlan}"
+    yield from _allowed_lines(was, port)
+    if port.mode == "routed" != was.mode:
+        hidden = "access" if "mode" in (port.implied or ()) else "trunk"
+        if hidden != was.mode:
+            yield _MODES[hidden]
+        yield "no switchport"
+
+
+def _allowed_lines(was: PortState, port: PortState) -> Iterator[str]:
+    """A new trunk gets exactly its list; one that was there keeps what it has."""
+    if port.trunk_vlans is None or port.trunk_vlans == was.trunk_vlans:
+        return
+    head = "switchport trunk allowed vlan"
+    if port.trunk_vlans == "all":
+        yield f"{head} all"
+        return
+    held, wanted = {*list_vlans(was.trunk_vlans or ())}, {*port.trunk_vlans}
+    if was.trunk_vlans in {"all", ()} or not held & wanted:
+        yield f"{head} {collapse_vlans(wanted) or 'none'}"
+        return
+    if wanted - held:
+        yield f"{head} add {collapse_vlans(wanted - held)}"
+    if held - wanted:
+        yield f"{head} remove {collapse_vlans(held - wanted)}"
+
+
+def _trust_lines(was: PortState, port: PortState) -> Iterator[str]:
+    """What stands nowhere depends on whether the port is routed, so it is no match."""
+    if port.trust is None:
+        return
+    implied = "trust" in (was.implied or ())
+    if "trust" in (port.implied or ()):
+        if not implied:
+            yield "default qos trust"
+    elif port.trust != was.trust or implied:
+        yield _TRUST[port.trust]
+
+
+def _pfc_lines(was: PortState, port: PortState) -> Iterator[str]:
+    head = "priority-flow-control"
+    held, wanted = {*(was.no_drop or ())}, {*(port.no_drop or ())}
+    if port.pfc is not None and port.pfc != was.pfc:
+        yield f"{head} on" if port.pfc else f"no {head}"
+        if not port.pfc and port.no_drop is not None:
+            # Whether that line also clears the list is not documented, so the list is said again.
+            held -= wanted
+    if port.no_drop is None:
+        return
+    for priority in sorted(held - wanted):
+        yield f"no {head} priority {priority} no-drop"
+    for priority in sorted(wanted - held):
+        yield f"{head} priority {priority} no-drop"
+
+
+def _admin_lines(was: PortState, port: PortState) -> Iterator[str]:
+    if port.admin_up not in {None, was.admin_up}:
+        yield "no shutdown" if port.admin_up else "shutdown"
+
+
+def _queue_lines(was: PortState, port: PortState) -> Iterator[str]:
+    for queue in sorted({*port.ecn, *_moved(was, port)}):
+        lines = [*_ecn_lines(was, port, queue), *_schedule_lines(was, port, queue)]
+        if lines:
+            yield f"uc-tx-queue {queue}"
+            yield from lines
+            yield "exit"
+
+
+def _moved(was: PortState, port: PortState) -> set[int]:
+    """Queues whose schedule changes."""
+    if port.strict_classes is None:
+        return set()
+    return {*port.strict_classes} ^ {*(was.strict_classes or ())}
+
+
+def _ecn_lines(was: PortState, port: PortState, queue: int) -> Iterator[str]:
+    if queue not in port.ecn or port.ecn[queue] == was.ecn.get(queue):
+        return
+    wanted = port.ecn[queue]
+    if wanted is None:
+        yield "no random-detect ecn minimum-threshold"
+    else:
+        yield f"random-detect ecn {render_ecn(wanted)}"
+
+
+def render_ecn(ecn: EcnState) -> str:
+    """The thresholds in the vendor's words; the unit is always said."""
+    if ecn.native is not None:
+        return ecn.native
+    return (
+        f"minimum-threshold {ecn.min_kib} kbytes maximum-threshold {ecn.max_kib} kbytes "
+        f"max-mark-probability {MAX_MARK_PERCENT} weight {ECN_WEIGHT}"
+    )
+
+
+def _schedule_lines(was: PortState, port: PortState, queue: int) -> Iterator[str]:
+    if queue in _moved(was, port):
+        yield "priority strict" if queue in (port.strict_classes or ()) else "no priority"

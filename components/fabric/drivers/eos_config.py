@@ -1,0 +1,216 @@
+"""EOS' running configuration, read into plain values; docs/explanation/sources.md#eos.
+
+It holds only what differs from the defaults. Lines that no driver writes are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from components.fabric.drivers.base import Unreadable
+from components.fabric.drivers.eos_defaults import (
+    ECN_WEIGHT,
+    FACTORY_VLAN,
+    MAX_MARK_PERCENT,
+    QUEUES,
+    default_class,
+)
+from components.fabric.drivers.onyx_parse import parse_vlan_ranges
+from components.fabric.state import EcnState
+
+Trust = Literal["L2", "L3", "port"]
+Mode = Literal["access", "trunk", "routed"]
+_PORT_INDENT: Final = 3
+"""EOS indents each level by three blanks."""
+_QUEUE = re.compile(r"(?:uc-)?tx-queue (\d+)")
+_ECN = re.compile(
+    r"random-detect ecn minimum-threshold (?P<low>\d+) (?P<low_unit>\w+) "
+    r"maximum-threshold (?P<high>\d+) (?P<high_unit>\w+)"
+    r"(?: max-mark-probability (?P<percent>\d+))?(?: weight (?P<weight>\d+))?"
+)
+_PFC = re.compile(r"priority-flow-control (?:mode )?on")
+_NO_DROP = re.compile(r"priority-flow-control priority (\d) no-drop")
+_DSCP_MAP = re.compile(r"qos map dscp ([\d ,-]+) to traffic-class (\d)")
+_QUEUE_MAP = re.compile(r"qos map traffic-class ([\d ,-]+) to (?:uc-)?tx-queue (\d)")
+_ODD = re.compile(r"channel-group \d+|switchport mode (?!trunk$|access$)|switchport monitor")
+"""What makes a port something other than a plain switch port: member of a bundle, tunnel, tap."""
+_TRUST: Final[Mapping[str, Trust]] = {
+    "qos trust cos": "L2",
+    "qos trust dscp": "L3",
+    "no qos trust": "port",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One interface as it stands in the configuration."""
+
+    lines: tuple[str, ...]
+    queues: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
+
+    @property
+    def is_odd(self) -> bool:
+        """Not a plain port: what we would set would not be in force, or break what is."""
+        return any(_ODD.match(line) for line in self.lines)
+
+    @property
+    def mode(self) -> Mode:
+        """A port is a switch port in access mode unless a line says otherwise."""
+        if "no switchport" in self.lines:
+            return "routed"
+        return "trunk" if "switchport mode trunk" in self.lines else "access"
+
+    @property
+    def has_mode(self) -> bool:
+        """Whether a mode is written, be it in force or hidden by `no switchport`."""
+        return "switchport mode trunk" in self.lines
+
+    @property
+    def access_vlan(self) -> int:
+        """It stays while the port is a trunk."""
+        found = self._value("switchport access vlan ")
+        return int(found) if found else FACTORY_VLAN
+
+    @property
+    def trunk_vlans(self) -> Literal["all"] | tuple[int, ...]:
+        """They stay while the port is an access port."""
+        found = self._value("switchport trunk allowed vlan ")
+        return "all" if found in {None, "all"} else parse_vlan_ranges(found or "")
+
+    @property
+    def mtu_bytes(self) -> int | None:
+        """`l2 mtu`; the plain `mtu` is that of routed packets."""
+        found = self._value("l2 mtu ")
+        return int(found) if found else None
+
+    @property
+    def trust(self) -> Trust | None:
+        """None: nothing is written."""
+        return next((_TRUST[line] for line in self.lines if line in _TRUST), None)
+
+    @property
+    def admin_up(self) -> bool:
+        """A port is up unless it is shut."""
+        return "shutdown" not in self.lines
+
+    @property
+    def pfc(self) -> bool:
+        """Priority flow control, whatever priorities it has."""
+        return any(_PFC.fullmatch(line) for line in self.lines)
+
+    @property
+    def no_drop(self) -> tuple[int, ...]:
+        """Priorities that are not dropped."""
+        found = (_NO_DROP.fullmatch(line) for line in self.lines)
+        return tuple(sorted(int(match[1]) for match in found if match))
+
+    @property
+    def ecn(self) -> dict[int, EcnState | None]:
+        """Marking by queue; None: off."""
+        return {queue: _ecn(self.queues.get(queue, ())) for queue in QUEUES}
+
+    @property
+    def strict_classes(self) -> tuple[int, ...]:
+        """Every queue is strict unless `no priority` puts it into the round."""
+        return tuple(q for q in QUEUES if "no priority" not in self.queues.get(q, ()))
+
+    def named_vlans(self) -> Iterator[int]:
+        """VLANs that are written here, in force or not; a trunk that allows all names none."""
+        for head in ("switchport access vlan ", "switchport trunk native vlan "):
+            found = self._value(head)
+            if found is not None and found.isdigit():
+                yield int(found)
+        if self.trunk_vlans != "all":
+            yield from self.trunk_vlans
+
+    def _value(self, head: str) -> str | None:
+        found = (line.removeprefix(head) for line in self.lines if line.startswith(head))
+        return next(found, None)
+
+
+def _ecn(lines: tuple[str, ...]) -> EcnState | None:
+    for line in lines:
+        if not line.startswith("random-detect ecn minimum-threshold "):
+            continue
+        found = _ECN.fullmatch(line)
+        percent, weight = (found["percent"], found["weight"]) if found else (None, None)
+        plain = (
+            found is not None
+            and found["low_unit"] == found["high_unit"] == "kbytes"
+            # What is not said is taken to be what we say: a guess.
+            and int(percent or MAX_MARK_PERCENT) == MAX_MARK_PERCENT
+            and int(weight or ECN_WEIGHT) == ECN_WEIGHT
+        )
+        if found is not None and plain:
+            return EcnState(min_kib=int(found["low"]), max_kib=int(found["high"]))
+        return EcnState(min_kib=0, max_kib=0, native=line.removeprefix("random-detect ecn "))
+    return None
+
+
+def parse_sections(command: str, text: str) -> dict[str, Section]:
+    """`show running-config … | section ^interface`, by interface.
+
+    Raises:
+        Unreadable: There is no interface in it.
+    """
+    blocks: dict[str, list[str]] = {}
+    held: list[str] | None = None
+    for line in text.replace("\r", "").splitlines():
+        if line.strip() in {"", "!"}:
+            continue
+        if line[0] != " ":
+            name = _interface(line.strip())
+            held = blocks.setdefault(name, []) if name else None
+        elif held is not None:
+            held.append(line)
+    if not blocks:
+        raise Unreadable(command, text, "there is no interface in the answer")
+    return {name: _section(lines) for name, lines in blocks.items()}
+
+
+def _section(block: list[str]) -> Section:
+    lines: list[str] = []
+    queues: dict[int, tuple[str, ...]] = {}
+    queue: int | None = None
+    for line in block:
+        words, indent = line.strip(), len(line) - len(line.lstrip())
+        if indent > _PORT_INDENT:
+            if queue is not None:
+                queues[queue] = (*queues[queue], words)
+            continue
+        found = _QUEUE.fullmatch(words)
+        queue = int(found[1]) if found else None
+        if queue is None:
+            lines.append(words)
+        else:
+            queues[queue] = ()
+    return Section(tuple(lines), queues)
+
+
+def _interface(words: str) -> str:
+    head, _, name = words.partition(" ")
+    return name if head == "interface" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class QosMaps:
+    """The maps of the whole switch."""
+
+    dscp_classes: Mapping[int, int]
+    """Every DSCP to its traffic class."""
+    queues: Mapping[int, int]
+    """Traffic classes that are not in the queue of their own number, to their queue."""
+
+
+def parse_maps(text: str) -> QosMaps:
+    """`show running-config … | include ^qos map`; without a line there are the defaults."""
+    classes = {dscp: default_class(dscp) for dscp in range(64)}
+    for numbers, tc in _DSCP_MAP.findall(text):
+        classes |= dict.fromkeys(parse_vlan_ranges(numbers), int(tc))
+    queues: dict[int, int] = {}
+    for numbers, queue in _QUEUE_MAP.findall(text):
+        queues |= {tc: int(queue) for tc in parse_vlan_ranges(numbers) if tc != int(queue)}
+    return QosMaps(classes, queues)

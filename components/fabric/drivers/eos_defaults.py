@@ -1,0 +1,33 @@
+"""What Arista EOS gives by default, and who says so: docs/explanation/sources.md#eos."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MIN_RELEASE: Final = (4, 28, 0)
+"""A guess: no text that was found says which release brought the commit timer of configuration
+sessions, `l2 mtu` or this chip. Sessions themselves came with 4.15.0F (Arista's announcement); the
+public captures that the driver follows are of 4.28 and later."""
+FACTORY_MTU_BYTES: Final = 9214
+"""`Ethernet MTU 9214 bytes` of every switched port that a public capture shows."""
+MTU_RANGE_BYTES: Final = (68, FACTORY_MTU_BYTES)
+"""`l2 mtu` takes 64 to 65535 (help text in aristanetworks/avd #3164) and a frame of 9214 bytes is
+the most that public guides set on any port; 68 is the least of IPv4 (RFC 791)."""
+FACTORY_VLAN: Final = 1
+QUEUES: Final = range(8)
+"""Unicast transmit queues of a port; traffic class n is in queue n."""
+MAX_MARK_PERCENT: Final = 100
+"""`max-mark-probability`: at the upper threshold every packet is marked, as on Onyx and Cumulus."""
+ECN_WEIGHT: Final = 0
+"""`weight`: the depth of the queue now, not its average; what public RoCE examples set."""
+ROLLBACK_S: Final = 300
+"""Of `commit timer 00:05:00`: a second reading of 64 ports takes seconds, a person some minutes."""
+
+
+def default_class(dscp: int) -> int:
+    """The traffic class of a DSCP: eight DSCPs a class, and classes 0 and 1 are swapped.
+
+    Public notes quote it from Arista's manual, the same for every chip: 0-7 in class 1, 8-15 in 0.
+    """
+    tc = dscp // 8
+    return {0: 1, 1: 0}.get(tc, tc)

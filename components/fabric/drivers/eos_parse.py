@@ -1,0 +1,193 @@
+"""EOS' answers in JSON, read into plain values; docs/explanation/sources.md#eos."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+
+from components.fabric.drivers.base import (
+    CANDIDATE_PREFIX,
+    Occupied,
+    PortCounters,
+    PriorityCounters,
+    Unreadable,
+)
+from components.fabric.drivers.eos_defaults import QUEUES
+from components.fabric.drivers.onyx_actions import port_key
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+SESSIONS: Final = "show configuration sessions detail | json"
+WAITING: Final = "pendingCommitTimer"
+"""State of a session that is in force and not confirmed, up to release 4.32."""
+_UNCOUNTED = re.compile(r"-|n/?a", re.IGNORECASE)
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class _Vlan(_Shape):
+    dynamic: bool = False
+
+
+class _Vlans(_Shape):
+    vlans: dict[int, _Vlan]
+
+
+class _Statuses(_Shape):
+    interfaces: dict[str, dict[str, JsonValue]] = Field(alias="interfaceStatuses")
+
+
+class _ConfigSession(_Shape):
+    state: str
+    instances: dict[str, JsonValue] = {}
+    """Logins that are in it now."""
+
+
+class _Sessions(_Shape):
+    sessions: dict[str, _ConfigSession]
+    waiting: str = Field(default="", alias="commitTimerSessionName")
+    """The session that is in force and not confirmed, after release 4.32."""
+
+
+class _Rates(_Shape):
+    in_octets: int = Field(alias="inOctets")
+
+
+class _Discards(_Shape):
+    in_discards: int = Field(alias="inDiscards")
+
+
+class _Totals(_Shape):
+    interfaces: dict[str, _Rates]
+
+
+class _Dropped(_Shape):
+    interfaces: dict[str, _Discards]
+
+
+class _Queue(_Shape):
+    enqueued_bytes: int = Field(alias="enqueuedBytes")
+
+
+class _Class(_Shape):
+    precedences: dict[str, _Queue] = Field(alias="dropPrecedences")
+
+
+class _Unicast(_Shape):
+    classes: dict[str, _Class] = Field(alias="trafficClasses")
+
+
+class _QueuedPort(_Shape):
+    unicast: _Unicast = Field(alias="ucastQueues")
+
+
+class _QueuedPorts(_Shape):
+    interfaces: dict[str, _QueuedPort]
+
+
+class _Queued(_Shape):
+    egress: _QueuedPorts = Field(alias="egressQueueCounters")
+
+
+class _MarkedPort(_Shape):
+    queues: dict[str, int | str] = Field(alias="queueCounters")
+
+
+class _Marked(_Shape):
+    ports: dict[str, _MarkedPort] = Field(alias="intfQueueCounters")
+
+
+def _read(shape: type[ModelT], command: str, text: str) -> ModelT:
+    try:
+        return TypeAdapter(shape).validate_json(text.strip())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Unreadable(command, text, f"{where}: {first['msg']}".removeprefix(": ")) from error
+
+
+def parse_vlans(command: str, text: str) -> tuple[int, ...]:
+    """`show vlan | json`; those that EOS made for routed ports are not configured."""
+    found = _read(_Vlans, command, text).vlans
+    return tuple(sorted(vlan for vlan, entry in found.items() if not entry.dynamic))
+
+
+def parse_port_names(command: str, text: str) -> tuple[str, ...]:
+    """`show interfaces status | json`, front panel ports only."""
+    found = _read(_Statuses, command, text).interfaces
+    return tuple(sorted((name for name in found if name.startswith("Ethernet")), key=port_key))
+
+
+def find_stale(text: str) -> tuple[str, ...]:
+    """Our sessions of killed runs, in force or not.
+
+    Raises:
+        Unreadable: The answer is no list of sessions.
+        Occupied: Somebody is in one of ours, or a session of somebody else awaits confirmation:
+            when that is taken back, the whole configuration is, with what we changed since.
+    """
+    found = _read(_Sessions, SESSIONS, text)
+    stale: list[str] = []
+    for name, session in found.sessions.items():
+        waits = session.state == WAITING or name == found.waiting
+        if not name.startswith(CANDIDATE_PREFIX):
+            if waits:
+                raise Occupied(
+                    f"the configuration session {name} of somebody else awaits its confirmation; "
+                    f"wait for it, or end it with `configure session {name} abort`"
+                )
+            continue
+        if session.instances:
+            raise Occupied(
+                f"another run is in the configuration session {name}; wait for it, or end it "
+                f"with `configure session {name} abort`"
+            )
+        if waits or session.state == "pending":
+            stale.append(name)
+    return tuple(stale)
+
+
+def parse_total(command: str, text: str, port: str) -> int:
+    """Received bytes in `show interfaces X counters | json`."""
+    return _of(_read(_Totals, command, text).interfaces, port, command, text).in_octets
+
+
+def parse_discards(command: str, text: str, port: str) -> int:
+    """Received and thrown away, in `show interfaces X counters discards | json`."""
+    return _of(_read(_Dropped, command, text).interfaces, port, command, text).in_discards
+
+
+def parse_sent(command: str, text: str, port: str) -> dict[int, int]:
+    """Bytes by class in `show interfaces X counters queue detail | json`."""
+    found = _of(_read(_Queued, command, text).egress.interfaces, port, command, text)
+    sent = dict.fromkeys(QUEUES, 0)
+    for name, entry in found.unicast.classes.items():
+        number = name.removeprefix("TC")
+        if number.isdigit() and int(number) in sent:
+            sent[int(number)] += sum(each.enqueued_bytes for each in entry.precedences.values())
+    return sent
+
+
+def parse_marked(command: str, text: str, port: str) -> int:
+    """Marked packets in `show qos interfaces X ecn counters queue | json`.
+
+    A port that counts none (`random-detect ecn count`) is not in it, or has a dash.
+    """
+    found = _read(_Marked, command, text).ports.get(port)
+    counts = found.queues.values() if found else ()
+    return sum(int(count) for count in counts if not _UNCOUNTED.fullmatch(str(count)))
+
+
+def _of(table: dict[str, ModelT], port: str, command: str, text: str) -> ModelT:
+    if port not in table:
+        raise Unreadable(command, text, f"{port} is not in the answer")
+    return table[port]
+
+
+def port_counters(total: int, discards: int, sent: dict[int, int], marked: int) -> PortCounters:
+    """One port; EOS counts received bytes over all priorities only."""
+    by_priority = {tc: PriorityCounters(None, size) for tc, size in sent.items()}
+    return PortCounters(by_priority, marked, discards, rx_bytes=total)

@@ -1,0 +1,150 @@
+"""One login: its modes, and what one line prints.
+
+Sources: docs/explanation/sources.md#eos. The session knows nothing of SSH.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lab.switches.eos import show
+from lab.switches.eos.commands import EXEC, IN_SESSION, LEAVING, USER, Context, Switch
+from lab.switches.eos.configure import CONFIG, PORT, QUEUE, VLAN, Place, tidy
+from lab.switches.eos.grammar import INVALID, Command, EosError, UnknownCommandError, run
+from lab.switches.eos.render import section
+
+_EDITING: Final = (QUEUE, PORT, VLAN, CONFIG)
+SHOWN_NAME: Final = 6
+"""The prompt shows that many characters of a session's name: `(config-s-railya)`."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """What a test or a person plants; nothing of it survives a restart of the lab."""
+
+    reject: list[str] = field(default_factory=list[str])
+    """A line that holds one of these is refused."""
+    drop_after: int | None = None
+    """Close the session after this many accepted configuration lines."""
+    slow_s: float = 0.0
+    """Delay before every answer, in seconds."""
+    disk_full: bool = False
+    sessions: int | None = None
+    """Logins at once; one more is cut."""
+    locked_by: str | None = None
+    """Who else holds the configuration lock."""
+
+
+@dataclass(slots=True)
+class Session:
+    """The state of one login."""
+
+    switch: Switch
+    user: str = "admin"
+    enabled: bool = False
+    height: int = 24
+    """Lines of the terminal; 0: no paging."""
+    open: bool = True
+    changes: int = 0
+    place: Place | None = None
+    config_session: str | None = None
+
+    def prompt(self) -> str:
+        """As `%H%R%v%P` gives it, EOS' default."""
+        host = self.switch.stored.running.hostname
+        if self.place is None:
+            return f"{host}{'#' if self.enabled else '>'}"
+        where = "config"
+        if self.config_session is not None:
+            where += f"-s-{self.config_session[:SHOWN_NAME]}"
+        if self.place.vlans:
+            where += f"-vlan-{self.place.vlans[0]}"
+        if self.place.port is not None:
+            where += f"-if-{show.short(self.place.port)}"
+        if self.place.queue is not None:
+            where += f"-uc-txq-{self.place.queue}"
+        return f"{host}({where})#"
+
+    def run(self, line: str) -> str:
+        """Run one line and return what it prints."""
+        self.switch.config_sessions.tick()
+        text = line.strip()
+        if not text or text.startswith("!"):
+            return ""
+        try:
+            output = self.switch.refuse(text) or self._piped(text)
+        except UnknownCommandError as error:
+            self.switch.stored.unmodelled.append(text)
+            self.switch.commit()
+            output = str(error)
+        except EosError as error:
+            output = str(error)
+        if self.config_session is None and not text.startswith("sh"):
+            self.switch.commit()
+        return output if not output or output.endswith("\n") else f"{output}\n"
+
+    def _piped(self, text: str) -> str:
+        head, _, filters = text.partition("|")
+        wants_json = bool(re.match(r"\s*json\b", filters))
+        output = self._dispatch(head.split(), wants_json=wants_json)
+        return _filter(output, filters.strip())
+
+    def _dispatch(self, words: list[str], *, wants_json: bool) -> str:
+        for commands, place in self._levels():
+            context = Context(self, place, wants_json=wants_json)
+            try:
+                target = place if commands in _EDITING else context
+                output = run(commands, words, target)
+            except UnknownCommandError:
+                continue
+            if commands in _EDITING and place is not None:
+                self._edited(place)
+            return output
+        raise UnknownCommandError(INVALID)
+
+    def _edited(self, place: Place) -> None:
+        self.place = place
+        self.changes += 1
+        if self.config_session is None:
+            tidy(self.switch.stored.running)
+
+    def _levels(self) -> Sequence[tuple[tuple[Command, ...], Place | None]]:
+        """The tables that a line is looked for in, the innermost first.
+
+        A mode takes what the modes around it take, and leaves itself by that.
+        """
+        place = self.place
+        levels: list[tuple[tuple[Command, ...], Place | None]] = []
+        if place is not None:
+            config = place.config
+            if place.queue is not None:
+                levels.append((QUEUE, Place(config, place.port, place.queue)))
+            if place.port is not None:
+                levels.append((PORT, Place(config, place.port)))
+            if place.vlans:
+                levels.append((VLAN, Place(config, vlans=place.vlans)))
+            levels.append((CONFIG, Place(config)))
+            levels.append((LEAVING, place))
+            if self.config_session is not None:
+                levels.append((IN_SESSION, place))
+        levels.append((EXEC if self.enabled else USER, place))
+        return levels
+
+    def leave_config(self) -> None:
+        """Back to where commands are run; a configuration session stays pending."""
+        self.place, self.config_session = None, None
+
+
+def _filter(output: str, filters: str) -> str:
+    verb, _, rest = filters.partition(" ")
+    if verb == "section":  # takes the rest of the line, further pipes too (capture)
+        return section(output, rest.replace("|", r"\|"))
+    if verb == "include":
+        pattern = rest.partition("|")[0].strip()
+        return "".join(f"{line}\n" for line in output.splitlines() if re.search(pattern, line))
+    if verb in {"", "json", "no-more"}:
+        return output
+    raise UnknownCommandError(INVALID)

@@ -1,0 +1,313 @@
+"""The commands outside of the configuration itself: modes, sessions, show, save.
+
+Sources: docs/explanation/sources.md#eos.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from lab.switches.eos import show
+from lab.switches.eos.config import Stored
+from lab.switches.eos.configure import Place
+from lab.switches.eos.grammar import INVALID, EosError, UnknownCommandError, port_name, table
+from lab.switches.eos.render import diff, render, section
+from lab.switches.eos.sessions import ConfigSessions
+
+
+class Switch(Protocol):
+    """What a login needs of its switch."""
+
+    stored: Stored
+    config_sessions: ConfigSessions
+
+    @property
+    def locked_by(self) -> str | None:
+        """Who holds the configuration lock."""
+        ...
+
+    def device(self) -> show.Device:
+        """The view that show commands get."""
+        ...
+
+    def logins_in(self, name: str) -> int:
+        """How many logins are in a configuration session."""
+        ...
+
+    def commit(self) -> None:
+        """Write the state to disk after a change."""
+        ...
+
+    def save_configuration(self) -> None:
+        """Make the running configuration the one that boots; may refuse (disk full)."""
+        ...
+
+    def reload(self) -> None:
+        """Boot again."""
+        ...
+
+    def refuse(self, line: str) -> str | None:
+        """The text with which a planted fault rejects this line, or None."""
+        ...
+
+
+class Login(Protocol):
+    """What a command needs of the login that typed it."""
+
+    user: str
+    enabled: bool
+    height: int
+    open: bool
+    changes: int
+    place: Place | None
+    config_session: str | None
+
+    @property
+    def switch(self) -> Switch:
+        """The switch that it is on."""
+        ...
+
+    def leave_config(self) -> None:
+        """Back to where commands are run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a command outside of the configuration works on."""
+
+    session: Login
+    place: Place | None
+    wants_json: bool
+
+    @property
+    def switch(self) -> Switch:
+        """The switch of the login."""
+        return self.session.switch
+
+
+def _exit(context: Context) -> str:
+    session, place = context.session, context.place
+    if place is None:
+        session.open = False
+    elif place.queue is not None:
+        place.queue = None
+    elif place.port is not None or place.vlans:
+        place.port, place.vlans = None, ()
+    else:
+        session.leave_config()
+    return ""
+
+
+def _end(context: Context) -> str:
+    context.session.leave_config()
+    return ""
+
+
+def _enable(context: Context) -> str:
+    context.session.enabled = True
+    return ""
+
+
+def _disable(context: Context) -> str:
+    context.session.enabled = False
+    return ""
+
+
+def _require_unlocked(context: Context) -> None:
+    holder = context.switch.locked_by
+    if holder is not None:  # words: a guess
+        raise EosError(f"% Unable to acquire the configuration lock: held by {holder}")
+
+
+def _configure(context: Context) -> str:
+    _require_unlocked(context)
+    session = context.session
+    session.place, session.config_session = Place(context.switch.stored.running), None
+    return ""
+
+
+def _open_session(context: Context, name: str) -> str:
+    _require_unlocked(context)
+    found = context.switch.config_sessions.open(name, context.session.user)
+    session = context.session
+    session.place, session.config_session = Place(found.candidate), name
+    return ""
+
+
+def _commit_named(context: Context, name: str) -> str:
+    _require_unlocked(context)
+    context.switch.config_sessions.commit(name, None)
+    return ""
+
+
+def _abort_named(context: Context, name: str) -> str:
+    context.switch.config_sessions.abort(name)
+    return ""
+
+
+def _commit(context: Context, time: str = "") -> str:
+    _require_unlocked(context)
+    seconds = None
+    if time:
+        hours, minutes, rest = map(int, time.split(":"))
+        seconds = float(hours * 3600 + minutes * 60 + rest)
+    context.switch.config_sessions.commit(context.session.config_session or "", seconds)
+    context.session.changes += 1
+    context.session.leave_config()
+    return ""
+
+
+def _abort(context: Context) -> str:
+    context.switch.config_sessions.abort(context.session.config_session or "")
+    context.session.leave_config()
+    return ""
+
+
+def _text(context: Context) -> tuple[str, str]:
+    """The running configuration, and the one that is being edited."""
+    model = context.switch.device().model
+    running = render(context.switch.stored.running, model)
+    return running, render(context.place.config, model) if context.place else running
+
+
+def _diffs(context: Context) -> str:
+    running, candidate = _text(context)
+    return diff(running, candidate, context.session.config_session or "")
+
+
+def _running(context: Context) -> str:
+    return f"! Command: show running-config\n{_text(context)[0]}"
+
+
+def _running_port(context: Context, name: str) -> str:
+    return section(_text(context)[0], f"^interface {_known(context, name)}$")
+
+
+def _startup(context: Context) -> str:
+    return render(context.switch.stored.startup, context.switch.device().model)
+
+
+def _save(context: Context) -> str:
+    context.switch.save_configuration()
+    return "Copy completed successfully."
+
+
+def _known(context: Context, text: str) -> str:
+    name = port_name(text)
+    if name not in context.switch.stored.running.ports:
+        raise EosError(INVALID)
+    return name
+
+
+def _tree(make: Callable[..., show.Tree]) -> Callable[..., str]:
+    """A command whose JSON alone is modelled."""
+
+    def answer(context: Context, *names: str) -> str:
+        if not context.wants_json:
+            raise UnknownCommandError(INVALID)
+        device = context.switch.device()
+        return show.as_json(make(device, *(_known(context, name) for name in names)))
+
+    return answer
+
+
+def _plain(make: Callable[..., str]) -> Callable[..., str]:
+    """A command whose text alone is modelled."""
+
+    def answer(context: Context, *names: str) -> str:
+        if context.wants_json:
+            raise UnknownCommandError(INVALID)
+        return make(context.switch.device(), *(_known(context, name) for name in names))
+
+    return answer
+
+
+def _version(context: Context) -> str:
+    text, tree = show.version(context.switch.device())
+    return show.as_json(tree) if context.wants_json else text
+
+
+def _config_sessions(context: Context) -> str:
+    if not context.wants_json:
+        raise UnknownCommandError(INVALID)
+    held = context.switch.config_sessions.held
+    inside = {name: context.switch.logins_in(name) for name in held}
+    return show.as_json(show.config_sessions(held, inside))
+
+
+def _length(context: Context, lines: str) -> str:
+    context.session.height = int(lines)
+    return "Pagination disabled." if lines == "0" else f"Pagination set to {lines} lines."
+
+
+def _width(_context: Context, columns: str) -> str:
+    return f"Width set to {columns} columns."
+
+
+def _candidate(context: Context) -> str:
+    return _text(context)[1]
+
+
+def _reload(context: Context) -> str:
+    context.switch.reload()
+    return ""
+
+
+_SHOWS: Final = (
+    ("show version", _version),
+    ("show vlan", _tree(show.vlans)),
+    ("show interfaces status", _tree(show.statuses)),
+    ("show lldp neighbors", _plain(show.lldp)),
+    ("show interfaces <port>", _plain(show.interface)),
+    ("show interfaces <port> counters", _tree(show.totals)),
+    ("show interfaces <port> counters discards", _tree(show.discards)),
+    ("show interfaces <port> counters queue detail", _tree(show.queues)),
+    ("show qos interfaces <port> ecn", _plain(show.ecn)),
+    ("show qos interfaces <port> ecn counters queue", _tree(show.marked)),
+    ("show qos maps", _plain(show.qos_maps)),
+    ("show priority-flow-control", _plain(show.pfc)),
+    ("show priority-flow-control counters", _plain(show.pfc_counters)),
+)
+_COMMON: Final = (
+    *_SHOWS,
+    ("enable", _enable),
+    ("exit", _exit),
+    ("logout", _exit),
+    ("terminal length <int>", _length),
+    ("terminal width <int>", _width),
+)
+USER: Final = table(_COMMON)
+EXEC: Final = table(
+    (
+        *_COMMON,
+        ("disable", _disable),
+        ("configure", _configure),
+        ("configure terminal", _configure),
+        ("configure session <word>", _open_session),
+        ("configure session <word> commit", _commit_named),
+        ("configure session <word> abort", _abort_named),
+        ("show running-config", _running),
+        ("show running-config sanitized", _running),
+        ("show running-config interfaces <port>", _running_port),
+        ("show startup-config", _startup),
+        ("show configuration sessions", _config_sessions),
+        ("show configuration sessions detail", _config_sessions),
+        ("write", _save),
+        ("write memory", _save),
+        ("copy running-config startup-config", _save),
+        ("reload now", _reload),
+    )
+)
+LEAVING: Final = table((("exit", _exit), ("end", _end)))
+IN_SESSION: Final = table(
+    (
+        ("show session-config", _candidate),
+        ("show session-config diffs", _diffs),
+        ("commit", _commit),
+        ("commit timer <time>", _commit),
+        ("abort", _abort),
+    )
+)

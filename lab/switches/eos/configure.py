@@ -1,0 +1,288 @@
+"""Configuration lines: what each does to the configuration that is being edited.
+
+Every line has its source in docs/explanation/sources.md#eos; a guess is marked.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from lab.switches.eos.config import ALL_VLANS, Config, Marking, Port, Queue, default_class
+from lab.switches.eos.grammar import INVALID, EosError, Handler, expand, port_name, table, within
+from lab.switches.eos.render import default_name
+
+UNITS: Final = "segments|bytes|kbytes|mbytes"
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a login stands in a configuration, from the outside in."""
+
+    config: Config
+    port: str | None = None
+    queue: int | None = None
+    vlans: tuple[int, ...] = ()
+
+    def held(self) -> Port:
+        """The port that is being edited."""
+        if self.port is None:
+            raise EosError(INVALID)
+        return self.config.ports[self.port]
+
+    def held_queue(self) -> Queue:
+        """The queue that is being edited."""
+        return self.held().queues.setdefault(self.queue or 0, Queue())
+
+
+def _vlan(place: Place, text: str) -> str:
+    place.vlans = tuple(expand(text))
+    for vlan in place.vlans:
+        place.config.vlans.setdefault(vlan, default_name(vlan))
+    place.port, place.queue = None, None
+    return ""
+
+
+def _no_vlan(place: Place, text: str) -> str:
+    for vlan in expand(text):
+        if vlan == 1:
+            raise EosError("% Default VLAN 1 may not be deleted")  # a guess
+        place.config.vlans.pop(vlan, None)
+    return ""
+
+
+def _name(place: Place, text: str) -> str:
+    for vlan in place.vlans:
+        place.config.vlans[vlan] = text
+    return ""
+
+
+def _interface(place: Place, text: str) -> str:
+    name = port_name(text)
+    if name not in place.config.ports:
+        raise EosError(INVALID)
+    place.port, place.queue, place.vlans = name, None, ()
+    return ""
+
+
+def _map_dscp(place: Place, text: str) -> str:
+    found = re.fullmatch(r"([\d ,-]+) to traffic-class (\d)", text)
+    if found is None:
+        raise EosError(INVALID)
+    for dscp in expand(found[1], high=63, low=0):
+        tc = within(found[2], 0, 7)
+        place.config.dscp_classes[dscp] = tc
+        if tc == default_class(dscp):  # that the default is not kept as a line is a guess
+            del place.config.dscp_classes[dscp]
+    return ""
+
+
+def _map_class(place: Place, text: str) -> str:
+    found = re.fullmatch(r"([\d ,-]+) to tx-queue (\d)", text)
+    if found is None:
+        raise EosError(INVALID)
+    for tc in expand(found[1], high=7, low=0):
+        place.config.class_queues[tc] = within(found[2], 0, 7)
+        if place.config.class_queues[tc] == tc:
+            del place.config.class_queues[tc]
+    return ""
+
+
+def _hostname(place: Place, text: str) -> str:
+    place.config.hostname = text
+    return ""
+
+
+CONFIG: Final = table(
+    (
+        ("vlan <vlans>", _vlan),
+        ("no vlan <vlans>", _no_vlan),
+        ("interface <port>", _interface),
+        ("interface ethernet <port>", _interface),
+        ("qos map dscp <text>", _map_dscp),
+        ("qos map traffic-class <text>", _map_class),
+        ("hostname <word>", _hostname),
+    )
+)
+VLAN: Final = table((("name <word>", _name),))
+
+
+def _set(place: Place, **values: object) -> str:
+    port = place.held()
+    for key, value in values.items():
+        setattr(port, key, value)
+    return ""
+
+
+def _allowed(place: Place, verb: str, text: str = "") -> str:
+    port = place.held()
+    held = {*(ALL_VLANS if port.allowed is None else port.allowed)}
+    named = {*expand(text)} if text else set[int]()
+    wanted = {"add": held | named, "remove": held - named, "set": named, "none": set[int]()}[verb]
+    port.allowed = None if wanted == {*ALL_VLANS} else sorted(wanted)
+    return ""
+
+
+def _priority(place: Place, number: str, verb: str) -> str:
+    port = place.held()
+    held = {*port.no_drop} - {within(number, 0, 7)}
+    port.no_drop = sorted(held | ({int(number)} if verb == "no-drop" else set()))
+    return ""
+
+
+def _extra(place: Place, line: str) -> str:
+    port = place.held()
+    if line not in port.extra:
+        port.extra = [*port.extra, line]
+    return ""
+
+
+def _enter_queue(place: Place, number: str) -> str:
+    place.held()
+    place.queue = within(number, 0, 7)
+    return ""
+
+
+def _assign(**values: object) -> Handler:
+    """A line that sets values of the port."""
+
+    def answer(place: Place) -> str:
+        return _set(place, **values)
+
+    return answer
+
+
+def _number(key: str, low: int, high: int) -> Handler:
+    """A line that sets a number of the port."""
+
+    def answer(place: Place, text: str) -> str:
+        return _set(place, **{key: within(text, low, high)})
+
+    return answer
+
+
+def _word(key: str) -> Handler:
+    """A line that sets a word of the port, one of those that the table allows."""
+
+    def answer(place: Place, text: str) -> str:
+        return _set(place, **{key: text})
+
+    return answer
+
+
+def _verb(verb: str) -> Handler:
+    """A line on the allowed VLANs whose verb is not its last word but one."""
+
+    def answer(place: Place, text: str = "") -> str:
+        return _allowed(place, verb, text)
+
+    return answer
+
+
+def _no_priority(place: Place, number: str) -> str:
+    return _priority(place, number, "drop")
+
+
+def _portfast(place: Place) -> str:
+    return _extra(place, "spanning-tree portfast")
+
+
+def _channel(place: Place, number: str, mode: str) -> str:
+    return _extra(place, f"channel-group {number} mode {mode}")
+
+
+PORT: Final = table(
+    (
+        ("description <text>", _word("description")),
+        ("no description", _assign(description=None)),
+        ("shutdown", _assign(shutdown=True)),
+        ("no shutdown", _assign(shutdown=False)),
+        ("mtu <int>", _number("mtu", 68, 65535)),
+        ("no mtu", _assign(mtu=None)),
+        ("l2 mtu <int>", _number("l2_mtu", 64, 65535)),
+        ("no l2 mtu", _assign(l2_mtu=None)),
+        ("switchport", _assign(routed=False)),
+        ("no switchport", _assign(routed=True)),
+        ("switchport mode access|trunk", _word("mode")),
+        ("switchport access vlan <int>", _number("access_vlan", 1, 4094)),
+        ("no switchport access vlan", _assign(access_vlan=1)),
+        ("switchport trunk native vlan <int>", _number("native_vlan", 1, 4094)),
+        ("switchport trunk allowed vlan <vlans>", _verb("set")),
+        ("switchport trunk allowed vlan add|remove <vlans>", _allowed),
+        ("switchport trunk allowed vlan none", _verb("none")),
+        ("switchport trunk allowed vlan all", _assign(allowed=None)),
+        ("no switchport trunk allowed vlan", _assign(allowed=None)),
+        ("qos trust cos|dscp", _word("trust")),
+        ("no qos trust", _assign(trust="none")),
+        ("default qos trust", _assign(trust=None)),
+        ("priority-flow-control on", _assign(pfc=True)),
+        # That the list of priorities stays is a guess, on which the driver does not depend.
+        ("no priority-flow-control", _assign(pfc=False)),
+        ("priority-flow-control priority <int> drop|no-drop", _priority),
+        ("no priority-flow-control priority <int> no-drop", _no_priority),
+        ("spanning-tree portfast", _portfast),
+        ("channel-group <int> mode active|on", _channel),
+        ("uc-tx-queue <int>", _enter_queue),
+    )
+)
+
+
+def _mark(place: Place, *said: str) -> str:
+    """Thresholds with a unit each; then, if said, the probability and the weight."""
+    low, low_unit, high, high_unit, percent, weight = (*said, *("100", "0")[len(said) - 4 :])
+    if low_unit != high_unit or int(low) >= int(high):
+        raise EosError(INVALID)
+    place.held_queue().marking = Marking.model_validate(
+        {
+            "minimum": within(low, 1, 256_000_000),
+            "maximum": within(high, 1, 256_000_000),
+            "unit": low_unit,
+            "percent": within(percent, 1, 100),
+            "weight": within(weight, 0, 15),
+        }
+    )
+    return ""
+
+
+def _set_queue(place: Place, **values: object) -> str:
+    queue = place.held_queue()
+    for key, value in values.items():
+        setattr(queue, key, value)
+    return ""
+
+
+def _assign_queue(**values: object) -> Handler:
+    """A line that sets values of the queue."""
+
+    def answer(place: Place) -> str:
+        return _set_queue(place, **values)
+
+    return answer
+
+
+def _bandwidth(place: Place, percent: str) -> str:
+    return _set_queue(place, bandwidth_percent=within(percent, 1, 100))
+
+
+_MARK: Final = f"random-detect ecn minimum-threshold <int> {UNITS} maximum-threshold <int> {UNITS}"
+QUEUE: Final = table(
+    (
+        (_MARK, _mark),
+        (f"{_MARK} max-mark-probability <int>", _mark),
+        (f"{_MARK} max-mark-probability <int> weight <int>", _mark),
+        ("no random-detect ecn minimum-threshold", _assign_queue(marking=None)),
+        ("random-detect ecn count", _assign_queue(count=True)),
+        ("no random-detect ecn count", _assign_queue(count=False)),
+        ("bandwidth percent <int>", _bandwidth),
+        ("no bandwidth percent", _assign_queue(bandwidth_percent=None)),
+        ("priority strict", _assign_queue(strict=True)),
+        ("no priority", _assign_queue(strict=False)),
+    )
+)
+
+
+def tidy(config: Config) -> None:
+    """Forget queues of which nothing is left, as the configuration does."""
+    for port in config.ports.values():
+        port.queues = {n: queue for n, queue in sorted(port.queues.items()) if queue != Queue()}

@@ -1,0 +1,269 @@
+"""What `show …` prints: as text, as JSON, or both.
+
+Sources: docs/explanation/sources.md#eos. A table's text form that no source shows is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from lab.switches.eos.config import (
+    EOS_RELEASE,
+    FACTORY_MTU_BYTES,
+    QUEUES,
+    Config,
+    ConfigSession,
+    Port,
+    Stored,
+    class_of,
+)
+from lab.switches.onyx.config import PortCounters
+
+Tree = dict[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The view that show commands get."""
+
+    stored: Stored
+    model: str
+    speed_gbit_s: int
+    cables: Mapping[str, tuple[str, str]]
+    """Port to (host, PCI address of the card)."""
+
+    @property
+    def running(self) -> Config:
+        """What is in force."""
+        return self.stored.running
+
+    def up(self, name: str) -> bool:
+        """Whether a port has a link."""
+        shut = self.running.ports[name].shutdown
+        return not shut and name in self.cables and name not in self.stored.link_down
+
+    def counters(self, name: str) -> PortCounters:
+        """What a port has counted."""
+        return self.stored.counters.get(name, PortCounters())
+
+
+def as_json(tree: Tree) -> str:
+    """As `| json` prints it."""
+    return json.dumps(tree, indent=4) + "\n"
+
+
+def short(name: str) -> str:
+    """`Et1/1`."""
+    return name.replace("Ethernet", "Et")
+
+
+def l2_mtu_bytes(port: Port) -> int:
+    """The largest payload that a switched port forwards."""
+    return FACTORY_MTU_BYTES if port.l2_mtu is None else min(port.l2_mtu, FACTORY_MTU_BYTES)
+
+
+def version(device: Device) -> tuple[str, Tree]:
+    """`show version`."""
+    text = (
+        f"Arista {device.model}-F\nHardware version: 11.05\nSerial number: LAB00000000\n"
+        f"\nSoftware image version: {EOS_RELEASE}\nArchitecture: x86_64\n"
+    )
+    return text, {
+        "mfgName": "Arista",
+        "modelName": f"{device.model}-F",
+        "serialNumber": "LAB00000000",
+        "version": EOS_RELEASE,
+        "architecture": "x86_64",
+        "uptime": 3600.0,
+    }
+
+
+def vlans(device: Device) -> Tree:
+    """`show vlan | json`."""
+    config = device.running
+    table: Tree = {}
+    for vlan, name in sorted(config.vlans.items()):
+        members: Tree = {
+            port: {"privatePromoted": False}
+            for port, held in config.ports.items()
+            if device.up(port) and vlan in carried(held)
+        }
+        table[str(vlan)] = {
+            "name": name,
+            "dynamic": False,
+            "status": "active",
+            "interfaces": members,
+        }
+    return {"vlans": table, "sourceDetail": ""}
+
+
+def carried(port: Port) -> set[int]:
+    """The VLANs that a port is configured for."""
+    if port.routed:
+        return set()
+    if port.mode == "access":
+        return {port.access_vlan}
+    return {*range(1, 4095)} if port.allowed is None else {*port.allowed}
+
+
+def statuses(device: Device) -> Tree:
+    """`show interfaces status | json`."""
+    table: Tree = {}
+    for name, port in device.running.ports.items():
+        state = "disabled" if port.shutdown else "notconnect"
+        mode: Tree = {"interfaceMode": "bridged", "vlanId": port.access_vlan}
+        if port.routed:
+            mode = {"interfaceMode": "routed"}
+        elif port.mode == "trunk":
+            mode = {"interfaceMode": "trunk", "vlanExplanation": "trunk"}
+        table[name] = {
+            "description": port.description or "",
+            "linkStatus": "connected" if device.up(name) else state,
+            "lineProtocolStatus": "up" if device.up(name) else "down",
+            "vlanInformation": mode,
+            "bandwidth": device.speed_gbit_s * 10**9,
+        }
+    table["Management1"] = {"linkStatus": "connected", "vlanInformation": {}}
+    return {"interfaceStatuses": table}
+
+
+def interface(device: Device, name: str) -> str:
+    """`show interfaces X`: the first lines of the captures."""
+    port, up = device.running.ports[name], device.up(name)
+    admin = "administratively down" if port.shutdown else ("up" if up else "down")
+    state = "connected" if up else ("disabled" if port.shutdown else "notconnect")
+    kind = f"IP MTU {port.mtu or 1500}" if port.routed else f"Ethernet MTU {l2_mtu_bytes(port)}"
+    return (
+        f"{name} is {admin}, line protocol is {'up' if up else 'down'} ({state})\n"
+        f"  {kind} bytes, BW {device.speed_gbit_s * 10**6} kbit\n"
+        f"  Full-duplex, {device.speed_gbit_s}Gb/s, auto negotiation: off, uni-link: n/a\n"
+    )
+
+
+def lldp(device: Device) -> str:
+    """`show lldp neighbors`: what the lab's cables lead to."""
+    rows = [
+        f"{short(port):<12} {host:<32} {pci:<22} 120"
+        for port, (host, pci) in device.cables.items()
+        if device.up(port)
+    ]
+    head = [
+        "Last table change time   : 0:09:20 ago",
+        f"Number of table inserts  : {len(rows)}",
+        "Number of table deletes  : 0",
+        "Number of table drops    : 0",
+        "Number of table age-outs : 0",
+        "",
+        f"{'Port':<12} {'Neighbor Device ID':<32} {'Neighbor Port ID':<22} TTL",
+        f"{'-' * 12} {'-' * 32} {'-' * 22} ---",
+    ]
+    return "\n".join([*head, *rows, ""])
+
+
+def config_sessions(sessions: Mapping[str, ConfigSession], inside: Mapping[str, int]) -> Tree:
+    """`show configuration sessions detail | json`; `inside` counts the logins in each."""
+    table: Tree = {}
+    for name, session in sessions.items():
+        logins: Tree = {
+            str(4000 + number): {"user": session.user, "terminal": f"vty{number}"}
+            for number in range(inside.get(name, 0))
+        }
+        table[name] = {"state": session.state, "instances": logins}
+    return {"maxSavedSessions": 1, "maxOpenSessions": 5, "sessions": table}
+
+
+def totals(device: Device, name: str) -> Tree:
+    """`show interfaces X counters | json`."""
+    held = device.counters(name)
+    received, sent = sum(held.rx_bytes.values()), sum(held.tx_bytes.values())
+    return {"interfaces": {name: {"inOctets": received, "outOctets": sent}}}
+
+
+def discards(device: Device, name: str) -> Tree:
+    """`show interfaces X counters discards | json`."""
+    lost = device.counters(name).rx_discards
+    return {
+        "interfaces": {name: {"inDiscards": lost, "outDiscards": 0}},
+        "inDiscardsTotal": lost,
+        "outDiscardsTotal": 0,
+    }
+
+
+def queues(device: Device, name: str) -> Tree:
+    """`show interfaces X counters queue detail | json`."""
+    held = device.counters(name)
+    classes: Tree = {
+        f"TC{tc}": {
+            "dropPrecedences": {
+                "DP0": {
+                    "enqueuedPackets": 0,
+                    "enqueuedBytes": held.tx_bytes.get(tc, 0),
+                    "droppedPackets": 0,
+                    "droppedBytes": 0,
+                }
+            }
+        }
+        for tc in QUEUES
+    }
+    port: Tree = {
+        "ucastQueues": {"trafficClasses": classes},
+        "mcastQueues": {"trafficClasses": {}},
+    }
+    return {"egressQueueCounters": {"interfaces": {name: port}}}
+
+
+def marked(device: Device, name: str) -> Tree:
+    """`show qos interfaces X ecn counters queue | json`: a dash where nothing is counted."""
+    held, port = device.counters(name), device.running.ports[name]
+    counts: Tree = {}
+    for queue in QUEUES:
+        counted = queue in port.queues and port.queues[queue].count
+        counts[str(queue)] = str(held.ecn_marked.get(queue, 0)) if counted else "-"
+    return {"intfQueueCounters": {name: {"queueCounters": counts}}}
+
+
+def pfc(device: Device) -> str:
+    """`show priority-flow-control`."""
+    head = ("Port", "Enabled", "Priorities", "Active", "Note")
+    rows = [head, ("-" * 9, "-" * 7, "-" * 10, "-" * 6, "-" * 13)]
+    for name, port in device.running.ports.items():
+        if port.pfc or port.no_drop:
+            enabled = "Yes" if port.pfc else "No"
+            active = "Yes" if port.pfc and device.up(name) else "No"
+            numbers = " ".join(map(str, port.no_drop))
+            rows.append((name, enabled, numbers, active, "DCBX disabled"))
+    return _table(rows)
+
+
+def pfc_counters(device: Device) -> str:
+    """`show priority-flow-control counters`: the lab sends no pause frames."""
+    rows = [("Port", "RxPfc", "TxPfc")]
+    rows += [(short(name), "0", "0") for name in device.running.ports]
+    return _table(rows)
+
+
+def ecn(device: Device, name: str) -> str:
+    """`show qos interfaces X ecn`."""
+    rows = [("Tx-Queue", "Threshold", "ECN Min", "ECN Max")]
+    rows += [("", "Unit", "Threshold", "Threshold"), ("-" * 8, "-" * 9, "-" * 9, "-" * 9)]
+    for number, queue in device.running.ports[name].queues.items():
+        found = queue.marking
+        if found is not None:
+            rows.append((str(number), found.unit, str(found.minimum), str(found.maximum)))
+    return _table(rows)
+
+
+def qos_maps(device: Device) -> str:
+    """`show qos maps`: its layout is a guess; nothing depends on it."""
+    rows = [(str(dscp), str(class_of(device.running, dscp))) for dscp in range(64)]
+    return _table([("dscp", "traffic-class"), *rows])
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows)
+    return "".join(f"{line.rstrip()}\n" for line in lines)

@@ -1,0 +1,81 @@
+"""An emulated EOS switch without SSH, and the plan of the example site with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from components.fabric.drivers.eos import EosDriver
+from components.fabric.exchange import Exchange
+from components.model.cluster import ClusterSpec
+from lab.switches.eos.cli import Session
+from lab.switches.eos.server import EosSwitch
+from lab.views import SwitchConfig
+
+SITE = Path(__file__).parents[2] / "examples" / "dgx-roce" / "site.yaml"
+MODEL = "DCS-7060DX5-64S"
+CABLES = {f"Ethernet{number}/1": (f"gpu0{number}", "0000:05:00.0") for number in range(1, 7)}
+
+
+@dataclass
+class DirectSession:
+    """A session with an emulator in this process."""
+
+    session: Session
+    where: str = "leaf-01 (in process)"
+
+    def run(self, command: str) -> str:
+        return self.session.run(command)
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def make_switch(folder: Path, clock: Callable[[], float] | None = None) -> EosSwitch:
+    config = SwitchConfig(
+        name="leaf-01",
+        os="eos",
+        model=MODEL,
+        address="127.209.0.7",
+        port=0,
+        user="admin",
+        password="eos-lab",
+        host_key_seed="test/leaf-01",
+        cables=CABLES,
+    )
+    path = folder / "leaf-01.json"
+    return EosSwitch(config, path) if clock is None else EosSwitch(config, path, clock)
+
+
+def talk(switch: EosSwitch, serial: int = 1) -> Exchange:
+    exchange = Exchange(DirectSession(switch.session()), EosDriver(), serial)
+    exchange.enter(configure=True)
+    return exchange
+
+
+def with_eos(data: dict[str, Any]) -> ClusterSpec:
+    """The same site with an EOS switch: its ports, and its largest MTU."""
+    switch = data["switches"][0]
+    plugged = enumerate(switch["ports"].values(), start=1)
+    ports = {f"Ethernet{number}/1": to for number, to in plugged}
+    switch |= {"os": "eos", "model": MODEL, "release": "4.32.1F", "ports": ports}
+    data["rdma"].setdefault("port_mtu_bytes", 9214)
+    data["rdma"]["port_mtu_bytes"] = min(data["rdma"]["port_mtu_bytes"], 9214)
+    return ClusterSpec.model_validate(data)
+
+
+def load_spec(**rdma: object) -> ClusterSpec:
+    data = YAML(typ="safe").load(SITE.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
+    data["rdma"].update({"port_mtu_bytes": 9214} | rdma)
+    return with_eos(data)

@@ -1,0 +1,297 @@
+"""What the EOS driver reads: lines and answers of public configurations, captures and clients.
+
+`AVD` are lines as aristanetworks/avd's `eos_cli_config_gen` renders them in its own tests, in
+Arista's order; names and numbers are ours. The shapes of the JSON are those that napalm, ANTA and
+amd/node-scraper read (docs/explanation/sources.md#eos).
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pydantic import JsonValue
+
+from components.fabric.drivers.base import Occupied, Unreadable
+from components.fabric.drivers.eos import INTERFACES, MAPS, VLANS, EosDriver
+from components.fabric.drivers.eos_config import parse_maps, parse_sections
+from components.fabric.drivers.eos_parse import (
+    find_stale,
+    parse_discards,
+    parse_marked,
+    parse_port_names,
+    parse_sent,
+    parse_total,
+    parse_vlans,
+)
+from components.fabric.state import EcnState, PortState, SwitchState
+
+_SHORT = """\
+interface Port-Channel3
+   description bundle
+   switchport trunk allowed vlan 2-4094
+   switchport mode trunk
+   qos trust cos
+interface Ethernet1/1
+   description routed to a spine
+   mtu 1500
+   l2 mtu 8000
+   l2 mru 8000
+   no switchport
+   ip address 172.31.255.1/31
+   priority-flow-control on
+   priority-flow-control priority 5 drop
+interface Ethernet2/1
+   description rail
+   switchport trunk allowed vlan 110-111,210-211
+   switchport mode trunk
+   switchport
+   qos trust dscp
+   priority-flow-control on
+   priority-flow-control priority 3 no-drop
+   service-profile test
+   spanning-tree portfast
+   !
+   uc-tx-queue 1
+      bandwidth percent 5
+      no priority
+   !
+   uc-tx-queue 3
+      random-detect ecn MARKED max-mark-probability 100 weight 0
+      random-detect ecn count
+   !
+   uc-tx-queue 4
+      random-detect ecn SEGMENTS max-mark-probability 20 weight 0
+interface Ethernet3/1
+   description bundled
+   channel-group 3 mode active
+interface Ethernet4/1
+   shutdown
+   switchport access vlan 200
+   no qos trust
+   no priority-flow-control
+   !
+   tx-queue 3
+      random-detect ecn SPINE max-mark-probability 100
+interface Ethernet5/1
+   switchport mode dot1q-tunnel
+interface Ethernet6/1
+interface Vlan111
+   ip address 192.0.2.1/24
+"""
+AVD = (
+    _SHORT.replace("MARKED", "minimum-threshold 150 kbytes maximum-threshold 1500 kbytes")
+    .replace("SEGMENTS", "minimum-threshold 2000 segments maximum-threshold 10000 segments")
+    .replace("SPINE", "minimum-threshold 512 kbytes maximum-threshold 768 kbytes")
+)
+MAP_LINES = """\
+qos map cos 3 to traffic-class 3
+qos map dscp 8 9 10 24 25 27-29 to traffic-class 1
+qos map dscp 18 20 26 to traffic-class 4 drop-precedence 2
+qos map traffic-class 1 to dscp 56
+qos map traffic-class 6 to tx-queue 2
+"""
+VLAN_JSON = json.dumps(
+    {
+        "vlans": {
+            "1": {"name": "default", "dynamic": False, "status": "active", "interfaces": {}},
+            "111": {"name": "rail-0", "status": "active", "interfaces": {"Ethernet2/1": {}}},
+            "1006": {"name": "VLAN1006", "dynamic": True, "status": "active", "interfaces": {}},
+        },
+        "sourceDetail": "",
+    }
+)
+QUEUED: dict[str, JsonValue] = {
+    "egressQueueCounters": {
+        "interfaces": {
+            "Ethernet1/1": {
+                "ucastQueues": {
+                    "trafficClasses": {
+                        "TC3": {
+                            "dropPrecedences": {
+                                "DP0": {"enqueuedBytes": 40, "droppedPackets": 0},
+                                "DP1": {"enqueuedBytes": 2, "droppedPackets": 0},
+                            }
+                        },
+                        "TC6": {"dropPrecedences": {"DP0": {"enqueuedBytes": 7}}},
+                    }
+                },
+                "mcastQueues": {"trafficClasses": {}},
+            }
+        }
+    }
+}
+
+
+def _read(wanted: SwitchState) -> SwitchState:
+    answers = {INTERFACES: AVD, MAPS: "", VLANS: VLAN_JSON}
+    return EosDriver().parse(answers, wanted).state
+
+
+def _all_of(*names: str) -> SwitchState:
+    return SwitchState(ports=dict.fromkeys(names, PortState()))
+
+
+def test_a_port_as_it_stands_in_the_configuration() -> None:
+    port = _read(_all_of("Ethernet2/1")).ports["Ethernet2/1"]
+    assert (port.mode, port.trunk_vlans, port.access_vlan) == ("trunk", (110, 111, 210, 211), 1)
+    assert (port.trust, port.pfc, port.no_drop) == ("L3", True, (3,))
+    assert port.ecn[3] == EcnState(min_kib=150, max_kib=1500)
+    assert str(port.ecn[4]) == (
+        "minimum-threshold 2000 segments maximum-threshold 10000 segments "
+        "max-mark-probability 20 weight 0"
+    )
+    assert (port.ecn[1], port.strict_classes) == (None, (0, 2, 3, 4, 5, 6, 7))
+    assert (port.mtu_bytes, port.admin_up, port.implied) == (9214, True, ("mtu_bytes",))
+
+
+def test_what_stands_nowhere_is_the_default() -> None:
+    port = _read(_all_of("Ethernet6/1")).ports["Ethernet6/1"]
+    factory = EosDriver().factory_state(["Ethernet6/1"]).ports["Ethernet6/1"]
+    assert port == factory.model_copy(update={"ecn": dict.fromkeys(range(8))})
+
+
+def test_a_routed_port_trusts_dscp_until_it_is_none() -> None:
+    port = _read(_all_of("Ethernet1/1")).ports["Ethernet1/1"]
+    assert (port.mode, port.trust, port.mtu_bytes, port.no_drop) == ("routed", "L3", 8000, ())
+    assert port.implied == ("trust", "mode")
+
+
+def test_what_others_wrote_is_read_too() -> None:
+    port = _read(_all_of("Ethernet4/1")).ports["Ethernet4/1"]
+    assert (port.admin_up, port.access_vlan, port.trust, port.pfc) == (False, 200, "port", False)
+    assert port.ecn[3] == EcnState(min_kib=512, max_kib=768), "`weight` may be left out"
+
+
+def test_a_member_of_a_bundle_and_a_tunnel_are_no_plain_ports() -> None:
+    assert [*_read(_all_of("Ethernet3/1", "Ethernet5/1", "Ethernet6/1")).ports] == ["Ethernet6/1"]
+
+
+def test_vlans_that_others_use() -> None:
+    answers = {INTERFACES: AVD, MAPS: "", VLANS: VLAN_JSON}
+    reading = EosDriver().parse(answers, _all_of("Ethernet2/1"))
+    assert reading.state.vlans == (1, 111), "1006 is EOS' own"
+    assert reading.vlan_holders[111] == ("Port-Channel3", "Vlan111")
+    assert reading.vlan_holders[200] == ("Port-Channel3", "Ethernet4/1")
+    assert reading.vlan_holders.get(1) is None
+
+
+def test_the_maps() -> None:
+    maps = parse_maps(MAP_LINES)
+    assert [maps.dscp_classes[dscp] for dscp in (0, 8, 15, 24, 26, 28, 30, 48)] == [
+        1,
+        1,
+        0,
+        1,
+        4,
+        1,
+        3,
+        6,
+    ]
+    assert maps.queues == {6: 2}
+    wanted = SwitchState(dscp_classes={26: 3, 48: 6})
+    state = EosDriver().parse({INTERFACES: AVD, MAPS: MAP_LINES, VLANS: VLAN_JSON}, wanted).state
+    assert state.dscp_classes == {26: 4, 48: 6}
+
+
+def test_a_class_in_another_queue_is_named() -> None:
+    wanted = SwitchState(ports={"Ethernet6/1": PortState(strict_classes=(6,))})
+    with pytest.raises(Unreadable, match="traffic class 6 into queue 2"):
+        EosDriver().parse({INTERFACES: AVD, MAPS: MAP_LINES, VLANS: VLAN_JSON}, wanted)
+
+
+@pytest.mark.parametrize("text", ["", "!\n", "vlan 5\n"])
+def test_a_configuration_without_interfaces_is_no_answer(text: str) -> None:
+    with pytest.raises(Unreadable, match="no interface"):
+        parse_sections(INTERFACES, text)
+
+
+def test_json_of_other_clients() -> None:
+    names = ("Management1", "Ethernet10/1", "Ethernet2/1")
+    statuses = {"interfaceStatuses": {key: {"linkStatus": "connected"} for key in names}}
+    assert parse_port_names("c", json.dumps(statuses)) == ("Ethernet2/1", "Ethernet10/1")
+    assert parse_vlans("c", VLAN_JSON) == (1, 111)
+    port = "Ethernet1/1"
+    assert parse_total("c", json.dumps({"interfaces": {port: {"inOctets": 9}}}), port) == 9
+    lost = {"interfaces": {port: {"inDiscards": 4, "outDiscards": 0}}, "inDiscardsTotal": 4}
+    assert parse_discards("c", json.dumps(lost), port) == 4
+    assert parse_sent("c", json.dumps(QUEUED), port) == {
+        **dict.fromkeys(range(8), 0),
+        3: 42,
+        6: 7,
+    }
+    marked = {"intfQueueCounters": {port: {"queueCounters": {"1": "-", "3": "12", "4": 3}}}}
+    assert parse_marked("c", json.dumps(marked), port) == 15
+    assert parse_marked("c", json.dumps({"intfQueueCounters": {}}), port) == 0
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"interfaces": {}}', "% Invalid input"])
+def test_other_shapes_are_told_with_their_text(text: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        parse_total("show interfaces Ethernet1/1 counters | json", text, "Ethernet1/1")
+    assert (caught.value.command, caught.value.text) == (
+        "show interfaces Ethernet1/1 counters | json",
+        text,
+    )
+
+
+def _sessions(waiting: str = "", **states: str) -> str:
+    table = {name.replace("_", "-"): {"state": state} for name, state in states.items()}
+    newer = {"commitTimerSessionName": waiting, "commitTimerExpireTime": 1.0} if waiting else {}
+    return json.dumps({"sessions": table, "maxOpenSessions": 5} | newer)
+
+
+@pytest.mark.parametrize(
+    ("text", "stale"),
+    [
+        (_sessions(), ()),
+        (_sessions(railyard_1="completed", theirs="pending"), ()),
+        (
+            _sessions(railyard_1="pending", railyard_2="pendingCommitTimer"),
+            ("railyard-1", "railyard-2"),
+        ),
+        (_sessions(waiting="railyard-2", railyard_2="committed"), ("railyard-2",)),
+    ],
+)
+def test_what_a_killed_run_left(text: str, stale: tuple[str, ...]) -> None:
+    assert find_stale(text) == stale
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _sessions(theirs="pendingCommitTimer"),
+        _sessions(waiting="theirs", theirs="committed"),
+        json.dumps({"sessions": {"railyard-1": {"state": "pending", "instances": {"40": {}}}}}),
+    ],
+)
+def test_what_is_in_the_way(text: str) -> None:
+    with pytest.raises(Occupied, match="end it with `configure session"):
+        find_stale(text)
+
+
+@pytest.mark.parametrize(
+    ("output", "refusal"),
+    [
+        ("", None),
+        ("Copy completed successfully.\n", None),
+        ("--- system:/running-config\n+++ session:/x-session-config\n@@ -1 +1 @@\n", None),
+        ("! Interface does not exist. The configuration will not take effect\n", None),
+        ("   description 50 % done\n", None),
+        ("% Invalid input\n", "% Invalid input"),
+        (
+            "> frob\n% Invalid input (at token 0: 'frob') at line 4\n",
+            "% Invalid input (at token 0: 'frob') at line 4",
+        ),
+        (
+            "% Internal error\n% To see the details of this error, run 'show error 0'\n",
+            "% Internal error",
+        ),
+        (
+            "% Unavailable command (not supported on this hardware platform)\n",
+            "% Unavailable command (not supported on this hardware platform)",
+        ),
+    ],
+)
+def test_refusals_start_with_a_percent_sign(output: str, refusal: str | None) -> None:
+    assert EosDriver().find_refusal(output) == refusal

@@ -1,0 +1,252 @@
+"""The plan of a site with an EOS switch, its lines in both modes, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.errors import SpecError
+from components.fabric.drivers.base import Change, Unsettable
+from components.fabric.drivers.eos import EosDriver
+from components.fabric.models.switch_model import parse_release, with_article
+from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.model.cluster import ClusterSpec
+from components.remote.difference import Difference
+from tests.fabric.eos_lab import load_spec
+
+ECN = (
+    "random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes "
+    "max-mark-probability 100 weight 0"
+)
+BEFORE = ("enable", "configure session railyard-1", "vlan 111", "exit", "vlan 112", "exit")
+AFTER = (
+    "show session-config diffs",
+    "commit timer 00:05:00",
+    "configure session railyard-1 commit",
+    "write memory",
+)
+PFC = ("priority-flow-control on", "priority-flow-control priority 3 no-drop")
+
+
+def _block(port: int, *pfc: str) -> tuple[str, ...]:
+    return (
+        f"interface Ethernet{port}/1",
+        "switchport mode trunk",
+        f"switchport trunk allowed vlan {112 - port % 2}",
+        "qos trust dscp",
+        *pfc,
+        "uc-tx-queue 3",
+        ECN,
+        "exit",
+        "exit",
+    )
+
+
+def _with(**switch: object) -> ClusterSpec:
+    spec = load_spec()
+    changed = spec.switches[0].model_copy(update=switch)
+    return spec.model_copy(update={"switches": (changed,)})
+
+
+@pytest.mark.parametrize(("mode", "pfc"), [("lossy_ecn", ()), ("lossless", PFC)])
+def test_the_lines_from_factory_settings(mode: str, pfc: tuple[str, ...]) -> None:
+    ports = (line for port in range(1, 5) for line in _block(port, *pfc))
+    assert plan_fabric(load_spec(mode=mode))[0].commands_from_factory == (*BEFORE, *ports, *AFTER)
+
+
+def test_the_example_site() -> None:
+    plan = plan_fabric(load_spec())[0]
+    assert (plan.os, plan.desired.vlans, plan.desired.roce) == ("eos", (111, 112), None)
+    assert plan.desired.dscp_classes == {26: 3, 48: 6}
+    port = plan.desired.ports["Ethernet2/1"]
+    assert (port.mode, port.trunk_vlans, port.mtu_bytes, port.trust) == (
+        "trunk",
+        (112,),
+        9214,
+        "L3",
+    )
+    assert port.ecn == {3: EcnState(min_kib=150, max_kib=1500)}
+    assert (port.strict_classes, port.pfc, port.no_drop) == ((6,), None, None)
+    assert SwitchPlan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_any_priority_can_be_lossless() -> None:
+    spec = load_spec(mode="lossless", priority=4, traffic_class=4, dscp=34)
+    port = plan_fabric(spec)[0].desired.ports["Ethernet1/1"]
+    assert (port.no_drop, [*port.ecn]) == ((4,), [4])
+
+
+def test_a_class_that_is_not_the_default_of_its_dscp_is_mapped() -> None:
+    spec = load_spec(priority=1, traffic_class=1, dscp=8)
+    lines = plan_fabric(spec)[0].commands_from_factory
+    assert "qos map dscp 8 to traffic-class 1" in lines, "EOS has it in class 0"
+    assert not any("dscp 48" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (_with(release="4.15.0F"), r"needs at least 4\.28\.0"),
+        (load_spec(port_mtu_bytes=9214).model_copy(), None),
+        (_with(os="onyx"), "no model 'DCS-7060DX5-64S' with onyx"),
+        (_with(model="SN2700"), "no model 'SN2700' with eos"),
+    ],
+)
+def test_what_the_switch_cannot_do_is_refused(spec: ClusterSpec, words: str | None) -> None:
+    if words is None:
+        plan_fabric(spec)
+        return
+    with pytest.raises(SpecError, match=words):
+        plan_fabric(spec)
+
+
+def test_too_large_an_mtu_is_refused() -> None:
+    spec = load_spec()
+    rdma = spec.rdma.model_copy(update={"port_mtu_bytes": 9216})
+    with pytest.raises(SpecError, match="MTU 9216 is outside 68-9214"):
+        plan_fabric(spec.model_copy(update={"rdma": rdma}))
+
+
+@pytest.mark.parametrize("name", ["Ethernet65/1", "Ethernet1/9", "Ethernet1", "1/1"])
+def test_a_port_that_is_not_there_is_refused(name: str) -> None:
+    spec = load_spec()
+    switch = spec.switches[0]
+    changed = switch.model_copy(update={"ports": {name: switch.ports["Ethernet1/1"]}})
+    with pytest.raises(SpecError, match=f"a DCS-7060DX5-64S has no port {name}"):
+        plan_fabric(spec.model_copy(update={"switches": (changed,)}))
+
+
+def test_a_lane_of_a_split_port_is_a_port() -> None:
+    spec = load_spec()
+    switch = spec.switches[0]
+    changed = switch.model_copy(update={"ports": {"Ethernet1/5": switch.ports["Ethernet1/1"]}})
+    plan = plan_fabric(spec.model_copy(update={"switches": (changed,)}))[0]
+    assert "interface Ethernet1/5" in plan.commands_from_factory
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        ("4.32.1F", (4, 32, 1)),
+        ("4.33.1.1F", (4, 33, 1)),
+        ("4.28.10.1M", (4, 28, 10)),
+        ("4.30.0F-INT", (4, 30, 0)),
+        ("3.9.2504", (3, 9, 2504)),
+        ("strange", (0, 0, 0)),
+    ],
+)
+def test_releases_parse(text: str, release: tuple[int, int, int]) -> None:
+    assert parse_release(text) == release
+
+
+def test_articles() -> None:
+    assert [with_article(name) for name in ("SN2700", "DCS-7060DX5-64S", "QFX5230")] == [
+        "an SN2700",
+        "a DCS-7060DX5-64S",
+        "a QFX5230",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "interrupts"),
+    [("mtu_bytes", True), ("pfc", True), ("no_drop", True), ("trust", False), ("mode", False)],
+)
+def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noqa: FBT001 - a table
+    change = Difference("port Ethernet1/1", setting, "a", "b")
+    assert EosDriver().interrupts(change) is interrupts
+
+
+@pytest.mark.parametrize(
+    ("was", "target", "lines", "interrupts"),
+    [
+        ({"admin_up": True}, {"admin_up": False}, ("shutdown",), "port Ethernet1/1 goes down"),
+        ({"admin_up": False}, {"admin_up": True}, ("no shutdown",), None),
+        (
+            {"mtu_bytes": 9000},
+            {"mtu_bytes": 9214, "implied": ("mtu_bytes",)},
+            ("no l2 mtu",),
+            "the MTU of Ethernet1/1 changes",
+        ),
+        (
+            {"mode": "routed", "implied": ("trust", "mode"), "trust": "L3"},
+            {"mode": "access", "access_vlan": 111, "trust": "L3"},
+            (
+                "switchport",
+                "switchport mode access",
+                "switchport access vlan 111",
+                "qos trust dscp",
+            ),
+            None,
+        ),
+        (
+            {"mode": "trunk", "trust": "L3"},
+            {"mode": "routed", "trust": "L3", "implied": ("trust", "mode")},
+            ("switchport mode access", "no switchport", "default qos trust"),
+            None,
+        ),
+        (
+            {"mode": "access"},
+            {"mode": "routed", "implied": ()},
+            ("switchport mode trunk", "no switchport"),
+            None,
+        ),
+        (
+            {"mode": "trunk", "trunk_vlans": (10, 20)},
+            {"mode": "trunk", "trunk_vlans": (10, 111)},
+            ("switchport trunk allowed vlan add 111", "switchport trunk allowed vlan remove 20"),
+            None,
+        ),
+        (
+            {"mode": "trunk", "trunk_vlans": (10,)},
+            {"trunk_vlans": ()},
+            ("switchport trunk allowed vlan none",),
+            None,
+        ),
+        (
+            {"pfc": True, "no_drop": (3,)},
+            {"pfc": False, "no_drop": (3, 5)},
+            (
+                "no priority-flow-control",
+                "priority-flow-control priority 3 no-drop",
+                "priority-flow-control priority 5 no-drop",
+            ),
+            "port Ethernet1/1 gets new buffers",
+        ),
+        (
+            {"strict_classes": (7,)},
+            {"strict_classes": (6, 7)},
+            ("uc-tx-queue 6", "priority strict", "exit"),
+            None,
+        ),
+        (
+            {"ecn": {3: EcnState(min_kib=1, max_kib=2)}},
+            {"ecn": {3: None}},
+            ("uc-tx-queue 3", "no random-detect ecn minimum-threshold", "exit"),
+            None,
+        ),
+        (
+            {"ecn": {3: None}},
+            {"ecn": {3: EcnState(min_kib=0, max_kib=0, native="minimum-threshold 9 segments")}},
+            ("uc-tx-queue 3", "random-detect ecn minimum-threshold 9 segments", "exit"),
+            None,
+        ),
+    ],
+)
+def test_the_way_from_one_port_state_to_another(
+    was: dict[str, object],
+    target: dict[str, object],
+    lines: tuple[str, ...],
+    interrupts: str | None,
+) -> None:
+    actual, wanted = (
+        SwitchState(ports={"Ethernet1/1": PortState.model_validate(port)}) for port in (was, target)
+    )
+    block = ("interface Ethernet1/1", *lines, "exit")
+    assert EosDriver().plan_changes(actual, wanted) == (Change(block, interrupts=interrupts),)
+    assert EosDriver().plan_changes(wanted, wanted) == ()
+
+
+def test_a_port_that_the_switch_does_not_have_is_no_work() -> None:
+    wanted = SwitchState(ports={"Ethernet1/1": PortState(admin_up=True)})
+    with pytest.raises(Unsettable, match="Ethernet1/1: there is no such port"):
+        EosDriver().plan_changes(SwitchState(), wanted)
