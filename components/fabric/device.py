@@ -18,6 +18,7 @@ from components.errors import UsageError
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.base import PortCounters
 from components.fabric.exchange import Exchange, Outcome
+from components.fabric.ib_state import IbState
 from components.fabric.state import PortState, SwitchState
 from components.fabric.targets import (
     dropped,
@@ -220,8 +221,25 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
         admin_up=True, mtu_bytes=0, mode="access", trust="L2", ecn={0: None}, strict_classes=()
     )
     return SwitchState(
-        pfc_priorities=(), pfc_enabled=False, roce=desired.roce, ports=dict.fromkeys(ports, port)
+        pfc_priorities=(),
+        pfc_enabled=False,
+        roce=desired.roce,
+        ports=dict.fromkeys(ports, port),
+        ib=_every_ib_key(desired.ib),
     )
+
+
+def _every_ib_key(desired: IbState | None) -> IbState | None:
+    """All of InfiniBand."""
+    if desired is None:
+        return None
+    manager = {
+        "sm_function": False,
+        "sm_enabled": False,
+        "sm_priority": 0,
+        "routing_engine": "",
+    }
+    return desired.model_copy(update=manager)
 
 
 def _previous(environ: Mapping[str, str]) -> SwitchState | None:

@@ -63,5 +63,14 @@ def _cumulus(rdma: Rdma) -> Intent:
     )
 
 
-INTENTS: Final[dict[str, Callable[[Rdma], Intent]]] = {"onyx": _onyx, "cumulus": _cumulus}
+def _mlnxos(_: Rdma) -> Intent:
+    """InfiniBand has no RoCE: `ib_plan.py` says what such a switch shall have."""
+    return Intent(SwitchState(), PortState())
+
+
+INTENTS: Final[dict[str, Callable[[Rdma], Intent]]] = {
+    "onyx": _onyx,
+    "cumulus": _cumulus,
+    "mlnxos": _mlnxos,
+}
 """By switch system."""

@@ -10,6 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from components.fabric.ib_targets import (
+    ib_dropped,
+    ib_overlay,
+    ib_target_of_apply,
+    ib_target_of_restore,
+)
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 
 Vlans = tuple[int, ...]
@@ -21,6 +27,7 @@ def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
     return desired.model_copy(
         update={
             "vlans": _union(actual.vlans, desired.vlans),
+            "ib": ib_target_of_apply(actual.ib, desired.ib),
             "ports": {
                 name: _apply_port(actual.ports.get(name, PortState()), port)
                 for name, port in desired.ports.items()
@@ -64,6 +71,7 @@ def target_of_restore(
         # A baseline without it was taken before the file first asked for the one-shot.
         roce=None if owned.roce is None else baseline.roce or "none",
         implied=baseline.implied,
+        ib=ib_target_of_restore(actual.ib, owned.ib, baseline.ib),
         ports={
             name: _restore_port(actual.ports.get(name, PortState()), port, baseline.ports[name])
             for name, port in owned.ports.items()
@@ -143,6 +151,7 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
         pfc_priorities=previous.pfc_priorities if desired.pfc_priorities is None else None,
         pfc_enabled=previous.pfc_enabled if desired.pfc_enabled is None else None,
         roce=previous.roce if desired.roce is None else None,
+        ib=ib_dropped(previous.ib, desired.ib),
         ports={name: port for name, port in ports.items() if port != PortState()},
     )
 
@@ -174,6 +183,7 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         pfc_enabled=_first(top.pfc_enabled, base.pfc_enabled),
         roce=_first(top.roce, base.roce),
         implied=_first(top.implied, base.implied),
+        ib=ib_overlay(base.ib, top.ib),
         ports=ports,
     )
 

@@ -20,10 +20,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def _config(system: str) -> SwitchConfig:
+    fitting = (name for name, model in MODELS.items() if system in model.ports)
     return SwitchConfig(
         name="leaf-01",
         os=system,
-        model="SN2700",
+        model=next(fitting, "SN2700"),
         address="127.209.0.6",
         port=0,
         user="admin",

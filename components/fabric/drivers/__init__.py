@@ -5,9 +5,14 @@ from __future__ import annotations
 from components.errors import SpecError
 from components.fabric.drivers.base import Driver
 from components.fabric.drivers.cumulus import CumulusDriver
+from components.fabric.drivers.mlnxos import MlnxosDriver
 from components.fabric.drivers.onyx import OnyxDriver
 
-DRIVERS: dict[str, Driver] = {"onyx": OnyxDriver(), "cumulus": CumulusDriver()}
+DRIVERS: dict[str, Driver] = {
+    "onyx": OnyxDriver(),
+    "cumulus": CumulusDriver(),
+    "mlnxos": MlnxosDriver(),
+}
 
 
 def driver_of(system: str) -> Driver:
