@@ -19,6 +19,7 @@ from components.fabric.drivers.cumulus_profile import (
     MTU_RANGE_BYTES,
     ROCE_PRIORITY,
 )
+from components.fabric.models import MODELS
 from components.model.cluster import ClusterSpec
 from components.model.wording import did_you_mean
 
@@ -62,12 +63,12 @@ _CAPABILITIES: Final = {
 
 
 def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each switch is of a model that is known here, so that its ports can be checked."""
+    """Each switch is of a model that is known here with its system, so that its ports are known."""
     for s, switch in enumerate(spec.switches):
-        if switch.model not in _CAPABILITIES:
-            known = sorted(_CAPABILITIES)
+        known = sorted(name for name, model in MODELS.items() if switch.os in model.ports)
+        if switch.model not in known:
             yield Finding(
-                f"nothing is known of the switch model {switch.model}."
+                f"nothing is known of the switch model {switch.model} with {switch.os}."
                 f"{did_you_mean(switch.model, known)}",
                 (at(("switches", s, "model"), switch.model),),
                 f"use one of: {', '.join(known)}.",
