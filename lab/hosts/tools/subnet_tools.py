@@ -107,8 +107,8 @@ def _report(subnet: Subnet, *, routing: bool) -> Iterator[str]:
     errors = {stage: list[str]() for stage in _STAGES}
     if subnet.master is None:
         errors["Subnet Manager"].append("-E- Missing master SM in the discover fabric")
-    down = [port for port in subnet.ports if port.link_up and not subnet.is_active(port.guid)]
-    for port in down:
+    idle = [port for port in subnet.ports if subnet.has_link(port)]
+    for port in idle if subnet.master is None else ():
         errors["Links Check"].append(
             f"-E- Link: {port.host}/{port.name}/P1 - link was not activated by the SM"  # guess
         )
