@@ -54,6 +54,8 @@ class HcaConfig:
     numa: int
     guid: str = ""
     """Port GUID, 16 hexadecimal digits; empty for one that follows from host and address."""
+    bare: bool = False
+    """It is in a bare machine, whose PCIe tree no hypervisor hides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class HcaView:
     memlock_unlimited: bool
     topology_file: str | None
     """NCCL's topology file on the host; None where there is none."""
+    bare: bool = False
+    """The machine is bare: no hypervisor hides its PCIe tree."""
 
 
 @dataclass(frozen=True, slots=True)

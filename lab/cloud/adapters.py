@@ -51,6 +51,7 @@ def own_adapters(host: Host, rate_gbit_s: int) -> tuple[HcaConfig, ...]:
             link_layer="InfiniBand",
             numa=number * 2 // host.hcas,
             guid=guids[number],
+            bare=True,
         )
         for number in range(host.hcas)
     )

@@ -329,6 +329,7 @@ class LabHost:
                     peermem="nvidia_peermem" in self.model.modules,
                     memlock_unlimited=self.supervisor.running_memlock_unlimited(),
                     topology_file=path if there else None,
+                    bare=hca.bare,
                 )
                 for hca in self.config.hcas
             ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from components.errors import Bug, DeviceError
 from components.fabric.device import every_key
 from components.fabric.drivers.mlnxos import MlnxosDriver
 from components.fabric.exchange import Exchange
-from components.fabric.ib_state import IbState, PartitionState
+from components.fabric.ib_state import IbState, MemberKind, PartitionState
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import (
@@ -29,9 +30,9 @@ from tests.fabric.ib_lab import load_spec, make_switch, talk
 
 NODE = "ib-leaf-01"
 DESIRED = plan_fabric(load_spec())[0].desired
-GUIDS = ("ALL", "a088c20300011000", "a088c20300011010", "0c42a10300b4db20")
+GUIDS: tuple[str, ...] = ("ALL", "a088c20300011000", "a088c20300011010", "0c42a10300b4db20")
 NAMES = ("training", "storage", "others")
-KINDS = st.sampled_from(["full", "limited", "both"])
+KINDS: st.SearchStrategy[MemberKind] = st.sampled_from(get_args(MemberKind))
 MEMBERS = st.dictionaries(st.sampled_from(GUIDS), KINDS, max_size=3)
 KEYS = {"training": (0x101, 0x111), "storage": (0x201, 0x211), "others": (0x301, 0x311)}
 

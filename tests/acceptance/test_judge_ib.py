@@ -1,28 +1,20 @@
-"""What hosts see of InfiniBand: parsed from public forms, and judged against the file.
-
-The forms are those of docs/explanation/sources.md#infiniband-diagnostics.
-"""
+"""What hosts see of InfiniBand, judged against the file."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.acceptance import ib_limits
 from components.acceptance.evidence import Evidence
-from components.acceptance.ib_facts import IbFacts, SubnetManager, parse_ib_look
+from components.acceptance.ib_facts import IbFacts
 from components.acceptance.ib_limits import (
     IbLimits,
     look_at_fabric,
     plan_ib_limits,
     plan_ib_looks,
 )
-from components.acceptance.ibdiagnet_log import Diagnosis, Links, Stage, parse_ibdiagnet
 from components.acceptance.judge import judge_evidence
 from components.acceptance.judge_ib import FABRIC, judge_ib, warn_ib
 from components.acceptance.plan import plan_acceptance
@@ -30,103 +22,16 @@ from components.acceptance.verdict import Finding
 from components.errors import UnreachableError
 from components.jobs.plan import plan_jobs
 from components.remote.host_session import HostAnswer
-from tests.fabric.ib_lab import load_spec
-
-SPEC = load_spec()
-LIMITS = plan_ib_limits(SPEC)
-assert LIMITS is not None
-HOSTS = ("gpu01", "gpu02")
-MASTER_GUID = "b8599f0300aaaaaa"
-SMINFO = (
-    f"sminfo: sm lid 1 sm guid 0x{MASTER_GUID}, activity count 4484381 priority 14"
-    " state 3 SMINFO_MASTER\nstatus: 0\n"
+from tests.acceptance.ib_texts import (
+    HOSTS,
+    IBDIAGNET,
+    LIMITS,
+    MASTER_GUID,
+    SMINFO,
+    SPEC,
+    look,
+    record,
 )
-"""A public transcript's line with another GUID."""
-IBDIAGNET = """---------------------------------------------
-Speed / Width checks
--I- Link Width Check (Compare to supported link width)
--E- Links Width Check finished with errors
--E- Link: leaf/U1/P24<-->S900a840300308e40/N900a840300308e40/P49 - Unexpected width, actual \
-link width is 2x
----------------------------------------------
-Fabric Summary
-
-Total Nodes             : 42
-IB Switches             : 6
-IB Channel Adapters     : 31
-
-Adaptive Routing is enabled on 3 switches
-
-Total number of links   : 58
-Links at 4x2.5          : 4
-Links at 4x100          : 6
-
-Master SM: Port=1 LID=10 GUID=0x98039b0300952b30 devid=4123 Priority:15 Node_Type=CA \
-Node_Description=smg-ib-svr43 mlx5_0
-Standby SM : No Standby SM
-
----------------------------------------------
-Summary
--I- Stage                               Warnings   Errors     Comment
--I- Discovery                           3          0
--I- Subnet Manager                      0          0
--I- Port Counters                       0          2
--I- Speed / Width checks                0          15
--I- Partition Keys                      0          0          checked
-
--I- You can find detailed errors/warnings in: /var/tmp/ibdiagnet2/ibdiagnet2.log
--I- Database                            : /var/tmp/ibdiagnet2/ibdiagnet2.db_csv
-"""
-"""The parts that are read, in the layout of a capture of 2.7.0 and of public guides (AR line)."""
-
-
-def record(number: int, priority: int, state: int) -> str:
-    """As saquery.c prints it."""
-    return (
-        f"SMInfoRecord dump:\n\t\tRID\n\t\tLID...................{number}\n\t\tSMInfo dump:\n"
-        f"\t\tGUID..................0x{int(MASTER_GUID, 16) + number - 1:016x}\n"
-        f"\t\tSM_Key................0x0000000000000000\n\t\tActCount..............4711\n"
-        f"\t\tPriority..............{priority}\n\t\tSMState...............{state}\n"
-    )
-
-
-SAQUERY = record(1, 14, 3) + record(2, 13, 2) + "status: 0\n"
-
-
-def port(host: str, number: int, **changes: str) -> str:
-    guid = SPEC.host(host).hca_guids[number]  # pyright: ignore[reportOptionalMemberAccess] - both are in the file
-    groups = ":".join(guid[i : i + 4] for i in range(0, 16, 4))
-    storage = "0x8201" if host == "gpu01" else "0x0201"
-    values = {
-        "state": "4: ACTIVE",
-        "phys_state": "5: LinkUp",
-        "rate": "400 Gb/sec (4X NDR)",
-        "lid": "0x10",
-        "sm_lid": "0x1",
-        "gid": f"fe80:0000:0000:0000:{groups}",
-        "pkeys": f"0xffff 0x8101 {storage}",
-        "active_mtu": "4096 (5)",
-    } | changes
-    lines = [
-        f"{key}: {value}" for key, value in values.items() if key not in {"pkeys", "active_mtu"}
-    ]
-    lines += [f"pkey: {key}" for key in values["pkeys"].split()]
-    lines += [f"\t\t\tactive_mtu:\t\t{values['active_mtu']}"] if values["active_mtu"] else []
-    return f"=== port mlx5_{number}\n" + "\n".join(lines) + "\n"
-
-
-def look(
-    host: str = "gpu01",
-    *,
-    sminfo: str = SMINFO,
-    saquery: str = SAQUERY,
-    ibdiagnet: str = "",
-    **changes: str,
-) -> IbFacts:
-    """A host whose first port is changed."""
-    ports = port(host, 0, **changes) + "".join(port(host, number) for number in range(1, 8))
-    tail = f"=== ibdiagnet\n{ibdiagnet}" if ibdiagnet else ""
-    return parse_ib_look(f"{ports}=== sminfo\n{sminfo}=== saquery\n{saquery}{tail}")
 
 
 def rows(
@@ -138,68 +43,6 @@ def rows(
 
 def failed(found: dict[tuple[str, str], Finding]) -> dict[tuple[str, str], str]:
     return {key: row.actual for key, row in found.items() if row.verdict == "failed"}
-
-
-def test_a_port_is_read() -> None:
-    first = look().ports[0]
-    assert (first.name, first.state, first.rate_gbit_s) == ("mlx5_0", "4: ACTIVE", 400)
-    assert first.pkeys == (0x8101, 0x8201, 0xFFFF)
-    assert (first.guid, first.active_mtu_bytes) == ("a088c20300011000", 4096)
-    assert (first.lid, first.sm_lid) == (16, 1)
-
-
-def test_subnet_managers_are_read() -> None:
-    seen = look()
-    assert seen.manager == SubnetManager(lid=1, guid=MASTER_GUID, priority=14, state=3)
-    assert [(each.lid, each.priority, each.state) for each in seen.managers] == [
-        (1, 14, 3),
-        (2, 13, 2),
-    ]
-
-
-def test_a_guid_without_its_leading_zeros_is_the_same() -> None:
-    line = (
-        "sminfo: sm lid 25 sm guid 0x21283a8620b0f0, activity count 25950 priority 15 state 3 X\n"
-    )
-    manager = look(sminfo=line).manager
-    assert manager is not None
-    assert manager.guid == "0021283a8620b0f0"
-
-
-def test_ibdiagnet_is_read() -> None:
-    found = parse_ibdiagnet(IBDIAGNET)
-    assert found is not None
-    assert found.stages == (
-        Stage(name="Discovery", warnings=3, errors=0),
-        Stage(name="Subnet Manager", warnings=0, errors=0),
-        Stage(name="Port Counters", warnings=0, errors=2),
-        Stage(name="Speed / Width checks", warnings=0, errors=15),
-        Stage(name="Partition Keys", warnings=0, errors=0, comment="checked"),
-    )
-    assert len(found.errors) == 1
-    assert found.errors[0].startswith("Link: leaf/U1/P24<-->S900a840300308e40")
-    assert (found.master_guid, found.master_priority) == ("98039b0300952b30", 15)
-    assert (found.switches, found.adaptive_switches) == (6, 3)
-    assert found.links[1] == Links(lanes=4, lane_gbit_s=100, count=6)
-    assert found.links[1].rate_gbit_s == 400
-
-
-def test_a_narrow_table_is_read_too() -> None:
-    text = "Summary\n-I- Stage                     Warnings   Errors     Comment\n"
-    found = parse_ibdiagnet(f"{text}-I- Routing                   0          0\n")
-    assert found == Diagnosis(stages=(Stage(name="Routing", warnings=0, errors=0),), errors=())
-
-
-@pytest.mark.parametrize("text", ["", "Running version: x\n-I- Discovery\n", "-E- Failed\n"])
-def test_a_run_without_its_table_says_nothing(text: str) -> None:
-    assert parse_ibdiagnet(text) is None
-
-
-@given(st.text(max_size=400))
-def test_no_text_breaks_the_parsers(text: str) -> None:
-    assert isinstance(parse_ib_look(text), IbFacts)
-    assert isinstance(parse_ib_look(f"=== port x\n{text}\n=== sminfo\n{text}"), IbFacts)
-    parse_ibdiagnet(text)
 
 
 def test_a_fabric_as_planned_passes() -> None:
@@ -378,41 +221,6 @@ def test_the_first_worker_alone_diagnoses() -> None:
     fabric = SPEC.infiniband.model_copy(update={"adaptive_routing": True})  # pyright: ignore[reportOptionalMemberAccess] - the example has it
     asked = plan_ib_looks(SPEC.model_copy(update={"infiniband": fabric}))
     assert asked[0].script.startswith("diagnose=--routing\n")
-
-
-def test_the_script_reads_infiniband_ports_only(tmp_path: Path) -> None:
-    for name, layer in (("mlx5_0", "InfiniBand"), ("mlx5_1", "Ethernet")):
-        folder = tmp_path / name / "ports" / "1"
-        for file, text in (
-            ("link_layer", layer),
-            ("state", "4: ACTIVE"),
-            ("phys_state", "5: LinkUp"),
-            ("rate", "400 Gb/sec (4X NDR)"),
-            ("lid", "0x10"),
-            ("sm_lid", "0x1"),
-            ("gids/0", "fe80:0000:0000:0000:a088:c203:0001:1000"),
-            ("pkeys/0", "0xffff"),
-            ("pkeys/1", "0x8101"),
-            ("pkeys/2", "0x0000"),
-        ):
-            path = folder / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{text}\n")
-    script = plan_ib_looks(SPEC)[0].script.replace("/sys/class/infiniband", str(tmp_path))
-    done = subprocess.run(
-        ["/bin/sh", "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-        env={"PATH": "/usr/bin:/bin"},
-    )
-    seen = parse_ib_look(done.stdout)
-    assert done.stderr == ""
-    assert [(each.name, each.pkeys) for each in seen.ports] == [("mlx5_0", (0x8101, 0xFFFF))]
-    assert seen.why_no_manager == "sminfo is not installed"
-    assert seen.why_no_managers == "saquery is not installed"
-    assert seen.why_no_diagnosis == "ibdiagnet is not installed"
 
 
 def test_rows_are_part_of_the_report() -> None:
