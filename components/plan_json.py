@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from enum import Enum
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic import BaseModel
+
+OMIT_EMPTY: Final = {"omit_empty": True}
+"""Metadata of a field that came later: while it is empty, plans and their digests stay as they
+were, and nothing is proven again for its sake."""
+
+
+def _shown(value: object, each: Field[Any]) -> bool:
+    return bool(getattr(value, each.name)) or not each.metadata.get("omit_empty")
 
 
 def to_json(value: object) -> Any:  # noqa: ANN401 - any JSON value
@@ -24,7 +32,10 @@ def to_json(value: object) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+        found = {
+            each.name: getattr(value, each.name) for each in fields(value) if _shown(value, each)
+        }
+        return {name: to_json(item) for name, item in found.items()}
     if isinstance(value, Mapping):
         items = cast("Mapping[object, object]", value)
         return {str(key): to_json(item) for key, item in items.items()}

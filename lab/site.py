@@ -23,7 +23,7 @@ from components.model.hosts import Host, Nic
 from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.model.instances import crusoe_of
 from components.remote.placeholder import has_placeholder
-from lab.cloud.adapters import adapters
+from lab.cloud.adapters import adapters, own_adapters
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hosts.lab_file import CloudLab, LabFile
 from lab.hypervisors.config import (
@@ -35,7 +35,7 @@ from lab.hypervisors.config import (
     nic_device,
 )
 from lab.keys import client_key, host_key
-from lab.views import HostConfig, NicConfig, SwitchConfig
+from lab.views import HcaConfig, HostConfig, NicConfig, SwitchConfig
 
 Document = dict[str, object]
 
@@ -184,6 +184,9 @@ def _cables(spec: ClusterSpec, switch: int) -> dict[str, tuple[str, str]]:
     for port, plugged in spec.switches[switch].ports.items():
         name, _, rail = plugged.to.partition("/")
         host = spec.host(name)
+        hcas = {f"hca-{n}": hca for n, hca in enumerate(own_adapters(host, 0))} if host else {}
+        if rail in hcas:
+            cables[port] = (name, hcas[rail].pci)
         for nic in host.nics if host else ():
             if nic.rail == rail:
                 cables[port] = (name, nic.pci)
@@ -209,7 +212,6 @@ def _switches(spec: ClusterSpec, stack: str) -> tuple[SwitchConfig, ...]:
 
 def _hosts(spec: ClusterSpec, stack: str) -> tuple[HostConfig, ...]:
     guests = {vm.name for item in spec.hypervisors for vm in item.vms}
-    rate = spec.cloud.fabric.rate_gbit_s if spec.cloud else 0
     return tuple(
         HostConfig(
             name=host.name,
@@ -220,13 +222,18 @@ def _hosts(spec: ClusterSpec, stack: str) -> tuple[HostConfig, ...]:
             host_key_seed=f"{stack}/{host.name}",
             gpus=host.gpus,
             nics=tuple(_nic(number, nic) for number, nic in enumerate(host.nics)),
-            hcas=adapters(host.hcas, rate),
+            hcas=_adapters(spec, host),
             topology_file=_topology_file(spec, host),
             guest=host.name in guests,
         )
         for host in spec.hosts
         if not has_placeholder(host.ssh.address)
     )
+
+
+def _adapters(spec: ClusterSpec, host: Host) -> tuple[HcaConfig, ...]:
+    rate = spec.ib_fabric.rate_gbit_s if spec.ib_fabric else 0
+    return adapters(host.hcas, rate) if spec.cloud else own_adapters(host, rate)
 
 
 def _topology_file(spec: ClusterSpec, host: Host) -> str | None:

@@ -44,7 +44,7 @@ class NicConfig:
 
 @dataclass(frozen=True, slots=True)
 class HcaConfig:
-    """One InfiniBand adapter that an emulated cloud hands to an instance: a VF without a PF."""
+    """One InfiniBand adapter of a lab host, or a VF that an emulated cloud hands to an instance."""
 
     name: str
     """Name of the RDMA device, for example `mlx5_0`."""
@@ -52,6 +52,10 @@ class HcaConfig:
     rate_gbit_s: int
     link_layer: Literal["InfiniBand", "Ethernet"]
     numa: int
+    guid: str = ""
+    """Port GUID, 16 hexadecimal digits; empty for one that follows from host and address."""
+    bare: bool = False
+    """It is in a bare machine, whose PCIe tree no hypervisor hides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class HcaView:
     memlock_unlimited: bool
     topology_file: str | None
     """NCCL's topology file on the host; None where there is none."""
+    bare: bool = False
+    """The machine is bare: no hypervisor hides its PCIe tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +145,28 @@ class NicView:
     gdr_allowed: bool = True
     """Peer to peer between card and GPU is possible: always on bare metal; in a virtual machine
     only with ATS in hypervisor and firmware, and the peer-to-peer keys of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition of a switch's subnet manager."""
+
+    name: str
+    pkey: int
+    members: dict[str, str]
+    """Port GUID or `ALL` to `full`, `limited` or `both`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubnetView:
+    """What one InfiniBand switch does for its subnet."""
+
+    switch: str
+    guid: str
+    """Node GUID, 16 hexadecimal digits: of equal priorities, the lowest becomes master."""
+    model: str
+    sm_runs: bool
+    sm_priority: int
+    partitions: tuple[PartitionView, ...]
+    ports: dict[tuple[str, str], bool]
+    """(Host, PCI address of the HCA) at the other end to whether the port is up."""

@@ -15,6 +15,8 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from components.acceptance.deepspeed_log import parse_deepspeed_log
+from components.acceptance.ib_facts import IbFacts
+from components.acceptance.ib_limits import IbLimits
 from components.acceptance.log_model import (
     DeepSpeedLog,
     MpiLog,
@@ -90,6 +92,8 @@ class Limits(Frozen):
     """Rows that DeepSpeed's scan must print."""
     allocatable: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     """Worker to what it must offer to pods, by extended resource."""
+    ib: IbLimits | None = Field(default=None, exclude_if=lambda value: value is None)
+    """What is expected of a fabric of own InfiniBand switches."""
 
 
 class Probe(Frozen):
@@ -185,6 +189,8 @@ class Evidence(Frozen):
     """Worker to what `ulimit -l` printed in a pod there."""
     allocatable: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     """Worker to what it offered to pods, by extended resource; a worker is absent if not read."""
+    ib: dict[str, IbFacts] = Field(default_factory=dict[str, IbFacts])
+    """Worker to what it saw of a fabric of own InfiniBand switches."""
     facts: dict[str, str] = Field(default_factory=dict[str, str])
     """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from components.acceptance.evidence import Evidence, Limits, ProbeEvidence
 from components.acceptance.judge_fabric import judge_fabric
+from components.acceptance.judge_ib import judge_ib, warn_ib
 from components.acceptance.judge_nccl import judge_nccl, warn_nccl
 from components.acceptance.judge_path import judge_losses, judge_path
 from components.acceptance.judge_perftest import judge_perftest
@@ -70,6 +71,8 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         _judge_allocatable(node, wanted, evidence.allocatable.get(node))
         for node, wanted in sorted(expected.allocatable.items())
     ]
+    findings += judge_ib(evidence.ib, expected.ib)
+    warnings += warn_ib(evidence.ib, expected.ib)
     for device in evidence.unreachable:
         findings.append(
             Finding(

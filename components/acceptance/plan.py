@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict
 
 from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
 from components.acceptance.host_jobs import HostProbe, plan_payload_probes
+from components.acceptance.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.fabric.plan import switch_endpoint
 from components.hosts.endpoint import host_endpoint
 from components.jobs.plan import JobsPlan, ProbeJob
@@ -15,6 +16,7 @@ from components.model.acceptance import Acceptance
 from components.model.cloud import InfiniBandFabric
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
+from components.plan_json import OMIT_EMPTY
 from components.pod_network.plan import expected_allocatable
 from components.remote.step import Endpoint
 
@@ -75,14 +77,18 @@ class AcceptancePlan:
     memlock: tuple[Body, ...]
     """In a cluster one Job per worker, in the same order: it prints a pod's locked-memory limit."""
     timeout_s: float
+    ib: tuple[IbLook, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """Hosts that are asked what they see of a fabric of own InfiniBand switches."""
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Every device that it reaches by itself: counters, and commands on hosts."""
         hosts = [probe.host for probe in self.probes if probe.host is not None]
         ends = [end for host in hosts for end in (host.client, host.server) if end is not None]
-        return tuple(source.endpoint for source in self.sources) + tuple(
-            end.endpoint for end in ends
+        return (
+            *(source.endpoint for source in self.sources),
+            *(end.endpoint for end in ends),
+            *(look.endpoint for look in self.ib),
         )
 
 
@@ -101,6 +107,7 @@ def plan_acceptance(spec: ClusterSpec, jobs: JobsPlan) -> AcceptancePlan:
         workers=tuple(host.name for host in spec.workers),
         memlock=jobs.memlock,
         timeout_s=spec.acceptance.timeout_s,
+        ib=plan_ib_looks(spec),
     )
 
 
@@ -129,7 +136,8 @@ def _limits(spec: ClusterSpec) -> Limits:
         allocatable=expected_allocatable(spec),
         topology_file=spec.jobs.topology_file.mount_path if spec.jobs.topology_file else "",
         **_asked(spec.acceptance),
-        **_adapters(spec.cloud.fabric if infiniband and spec.cloud else None),
+        ib=plan_ib_limits(spec),
+        **_adapters(spec.ib_fabric if infiniband else None),
     )
 
 

@@ -27,6 +27,8 @@ from components.acceptance.evidence import (
     digest_log,
 )
 from components.acceptance.host_jobs import run_host_probe
+from components.acceptance.ib_facts import IbFacts
+from components.acceptance.ib_limits import look_at_fabric
 from components.acceptance.plan import AcceptancePlan, ProbePlan
 from components.errors import Bug, DeviceError
 from components.jobs.plan import number_objects
@@ -80,6 +82,7 @@ def collect_evidence(
     started = _now()
     kubeconfig = secrets.get("kubeconfig")
     api = KubernetesApi(kubeconfig) if kubeconfig else None
+    seen = asyncio.run(_look(request.acceptance, secrets))
     probes, unreachable = asyncio.run(_run_all(api, request.acceptance, run, secrets, folder))
     memlock = _read_memlock(api, request.acceptance, run) if api else {}
     allocatable = _read_allocatable(api, request.acceptance) if api else {}
@@ -95,7 +98,15 @@ def collect_evidence(
         unreachable=unreachable,
         memlock=memlock,
         allocatable=allocatable,
+        ib=seen,
     )
+
+
+async def _look(plan: AcceptancePlan, secrets: Mapping[str, str]) -> dict[str, IbFacts]:
+    """What each worker sees of InfiniBand, before the first probe."""
+    seen = await asyncio.gather(*(look_at_fabric(look, secrets) for look in plan.ib))
+    names = (look.endpoint.device for look in plan.ib)
+    return dict(zip(names, seen, strict=True))
 
 
 def _read_allocatable(api: Api, plan: AcceptancePlan) -> dict[str, dict[str, int]]:

@@ -20,6 +20,7 @@ from components.fabric.drivers.cumulus_profile import (
     ROCE_PRIORITY,
 )
 from components.fabric.drivers.eos_defaults import MTU_RANGE_BYTES as EOS_MTU_RANGE_BYTES
+from components.fabric.models import MODELS
 from components.fabric.models.switch_model import with_article
 from components.model.cluster import ClusterSpec
 from components.model.wording import did_you_mean
@@ -73,29 +74,25 @@ _CAPABILITIES: Final = {
 
 
 def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each switch is of a model that is known here, so that its ports can be checked.
-
-    The model also runs the switch system that the file names for it.
-    """
+    """Each switch is of a model that is known here with its system, so that its ports are known."""
     for s, switch in enumerate(spec.switches):
-        model = _CAPABILITIES.get(switch.model)
+        model = MODELS.get(switch.model)
+        known = sorted(name for name, each in MODELS.items() if switch.os in each.ports)
         if model is None:
-            known = sorted(_CAPABILITIES)
             yield Finding(
-                f"nothing is known of the switch model {switch.model}."
+                f"nothing is known of the switch model {switch.model} with {switch.os}."
                 f"{did_you_mean(switch.model, known)}",
                 (at(("switches", s, "model"), switch.model),),
                 f"use one of: {', '.join(known)}.",
             )
-        elif switch.os not in model.mtu_range_bytes:
-            runs = [name for name, each in _CAPABILITIES.items() if switch.os in each.sources]
+        elif switch.os not in model.ports:
             yield Finding(
-                f"{with_article(switch.model)} does not run {switch.os}.",
+                f"{model.described} does not run {switch.os}.",
                 (
                     at(("switches", s, "model"), switch.model),
                     at(("switches", s, "os"), switch.os),
                 ),
-                f"set os to {' or '.join(model.mtu_range_bytes)}, or model to {', '.join(runs)}.",
+                f"set os to {' or '.join(model.ports)}, or model to {', '.join(known)}.",
             )
 
 

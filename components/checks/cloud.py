@@ -283,18 +283,34 @@ def check_cloud_hosts(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_fabric_transport(spec: ClusterSpec) -> Iterator[Finding]:
-    """A cloud with InfiniBand has the transport infiniband, and no other site has it.
+    """A cloud with InfiniBand, and a site with `infiniband`, have that transport; no other has it.
 
     Priorities, DSCP and GID index mean nothing on InfiniBand; on Ethernet RoCE needs them.
     """
     transport = spec.rdma.transport
-    if (spec.cloud is not None) == (transport == "infiniband"):
+    if (spec.ib_fabric is not None) == (transport == "infiniband"):
+        if spec.cloud is not None and spec.infiniband is not None:
+            yield Finding(
+                "the cloud owns the InfiniBand fabric, and infiniband describes one of ours.",
+                (at(("infiniband",)), at(("environment", "kind"), spec.environment.kind)),
+                "remove infiniband; environment.fabric says what the cloud's is to be.",
+            )
         return
-    wanted = "infiniband" if spec.cloud else "roce"
+    kind = at(("environment", "kind"), spec.environment.kind)
+    if transport == "infiniband":
+        yield Finding(
+            f"the environment is {spec.environment.kind}, the transport is infiniband, and there "
+            "is no infiniband that describes the fabric.",
+            (at(("rdma", "transport"), transport), kind),
+            "set rdma: {transport: roce}, or describe the fabric under infiniband.",
+        )
+        return
+    owner = "the cloud's fabric" if spec.cloud else "infiniband"
+    place = kind if spec.cloud else at(("infiniband",))
     yield Finding(
-        f"the environment is {spec.environment.kind}, and the transport is {transport}.",
-        (at(("rdma", "transport"), transport), at(("environment", "kind"), spec.environment.kind)),
-        f"set rdma: {{transport: {wanted}}}.",
+        f"{owner} is InfiniBand, and the transport is {transport}.",
+        (at(("rdma", "transport"), transport), place),
+        "set rdma: {transport: infiniband}.",
     )
 
 

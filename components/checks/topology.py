@@ -58,10 +58,11 @@ def list_nics(spec: ClusterSpec) -> tuple[PlacedNic, ...]:
 
 
 def list_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
-    """List all switch ports in the order of the file."""
+    """List all ports on rails, in the order of the file; InfiniBand has no rails of ours."""
     return tuple(
         PlacedPort(switch, name, port, ("switches", s, "ports", name))
         for s, switch in enumerate(spec.switches)
+        if switch.carries == "roce"
         for name, port in switch.ports.items()
     )
 

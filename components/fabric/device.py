@@ -19,6 +19,7 @@ from components.errors import UsageError
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.base import PortCounters
 from components.fabric.exchange import Exchange, Outcome
+from components.fabric.ib_state import IbState
 from components.fabric.state import PortState, SwitchState
 from components.fabric.targets import (
     dropped,
@@ -234,7 +235,21 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
         dscp_classes=dict.fromkeys(range(DSCP_COUNT), 0),
         roce=desired.roce,
         ports=dict.fromkeys(ports, port),
+        ib=_every_ib_key(desired.ib),
     )
+
+
+def _every_ib_key(desired: IbState | None) -> IbState | None:
+    """All of InfiniBand."""
+    if desired is None:
+        return None
+    manager = {
+        "sm_function": False,
+        "sm_enabled": False,
+        "sm_priority": 0,
+        "routing_engine": "",
+    }
+    return desired.model_copy(update=manager)
 
 
 def _previous(environ: Mapping[str, str]) -> SwitchState | None:

@@ -250,12 +250,15 @@ def _lost(error: UnreachableError, taken: Sequence[str], candidate: Candidate) -
     )
 
 
+_APART: Final = ("ports", "vlans", "implied", "ib")
+
+
 def describe(state: SwitchState) -> str:
     """A state for people: one indented line for the switch and each port."""
-    lines = [
-        f"    switch: vlans={_numbers(state.vlans)} {_pairs(state, ('ports', 'vlans', 'implied'))}"
-    ]
+    lines = [f"    switch: vlans={_numbers(state.vlans)} {_pairs(state, _APART)}"]
     lines += [f"    port {name}: {_port_text(port)}" for name, port in state.ports.items()]
+    for (where, setting), value in (state.ib.settings() if state.ib else {}).items():
+        lines.append(f"    {where}: {setting}={value}")
     return "\n".join(line.rstrip() for line in lines)
 
 

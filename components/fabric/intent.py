@@ -78,9 +78,15 @@ def _eos(rdma: Rdma) -> Intent:
     )
 
 
+def _mlnxos(_: Rdma) -> Intent:
+    """InfiniBand has no RoCE: `ib_plan.py` says what such a switch shall have."""
+    return Intent(SwitchState(), PortState())
+
+
 INTENTS: Final[dict[str, Callable[[Rdma], Intent]]] = {
     "onyx": _onyx,
     "cumulus": _cumulus,
     "eos": _eos,
+    "mlnxos": _mlnxos,
 }
 """By switch system."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from pydantic import BaseModel, ConfigDict
 
 from components.errors import SpecError
 from components.fabric.candidate import guarded
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.onyx_actions import flatten, port_key
+from components.fabric.ib_plan import plan_subnet
 from components.fabric.intent import INTENTS
 from components.fabric.models import MODELS, find_model
 from components.fabric.models.switch_model import SwitchModel, parse_release
@@ -58,13 +62,7 @@ def render_first_commands(plan: SwitchPlan) -> tuple[str, ...]:
 
 def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
     _require_capable(spec.rdma, switch)
-    intent = INTENTS[switch.os](spec.rdma)
-    ports = {
-        name: _plan_port(spec, switch.ports[name], intent.port)
-        for name in sorted(switch.ports, key=port_key)
-    }
-    vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
-    desired = intent.switch.model_copy(update={"vlans": tuple(sorted(vlans)), "ports": ports})
+    desired = _DESIRED[switch.carries](spec, switch)
     return SwitchPlan(
         name=switch.name,
         os=switch.os,
@@ -73,6 +71,23 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         desired=desired,
         commands_from_factory=_commands_from_factory(switch, desired),
     )
+
+
+def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
+    intent = INTENTS[switch.os](spec.rdma)
+    ports = {
+        name: _plan_port(spec, switch.ports[name], intent.port)
+        for name in sorted(switch.ports, key=port_key)
+    }
+    vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
+    return intent.switch.model_copy(update={"vlans": tuple(sorted(vlans)), "ports": ports})
+
+
+_DESIRED: Final[dict[str, Callable[[ClusterSpec, Switch], SwitchState]]] = {
+    "roce": _plan_ethernet,
+    "infiniband": plan_subnet,
+}
+"""Transport of a switch to what decides its state."""
 
 
 def _plan_port(spec: ClusterSpec, port: SwitchPort, intent: PortState) -> PortState:
@@ -137,7 +152,8 @@ def _require_capable(rdma: Rdma, switch: Switch) -> None:
     for name, port in switch.ports.items():
         if not model.has_port(switch.os, name):
             raise SpecError(f"switch {switch.name}: {model.described} has no port {name}")
-        _require_mtu(switch, name, port.mtu_bytes or rdma.port_mtu_bytes, model)
+        if switch.carries == "roce":
+            _require_mtu(switch, name, port.mtu_bytes or rdma.port_mtu_bytes, model)
     _require_release(rdma, switch, model)
 
 
@@ -150,11 +166,12 @@ def _require_mtu(switch: Switch, name: str, mtu_bytes: int, model: SwitchModel) 
 
 
 def _require_release(rdma: Rdma, switch: Switch, model: SwitchModel) -> None:
-    lossless = rdma.mode == "lossless"
+    lossless = switch.carries == "roce" and rdma.mode == "lossless"
     least = (model.min_release_lossless if lossless else model.min_release)[switch.os]
     if parse_release(switch.release) < least:
+        what = f"mode {rdma.mode}" if switch.carries == "roce" else "InfiniBand partitions"
         raise SpecError(
-            f"switch {switch.name}: release {switch.release} is too old for mode {rdma.mode}; "
+            f"switch {switch.name}: release {switch.release} is too old for {what}; "
             f"needs at least {'.'.join(map(str, least))}"
         )
     if (switch.os, rdma.mode) in _ONE_SHOTS and rdma.priority != ONE_SHOT_PRIORITY:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from components.fabric.ib_state import IbState
 from components.remote.difference import Difference, diff_settings
 
 
@@ -104,6 +105,11 @@ class SwitchState(_Frozen):
     implied: tuple[str, ...] | None = None
     """`bridge` where no bridge stands in the configuration, `rest` where nothing of it but VLANs
     does: as a port's `implied`."""
+    ib: IbState | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Subnet manager and partitions of an InfiniBand switch; None: not ours, or an Ethernet one.
+
+    Left out where there is none, so that the requests of Ethernet switches are what they were.
+    """
 
     def settings(self) -> dict[tuple[str, str], str]:
         """Flat (where, setting) to text, for diffs that people read."""
@@ -118,7 +124,7 @@ class SwitchState(_Frozen):
             flat["switch", "roce"] = self.roce
         for name, port in self.ports.items():
             flat |= {(f"port {name}", key): text for key, text in _port_settings(port).items()}
-        return flat
+        return flat | (self.ib.settings() if self.ib else {})
 
 
 def _port_settings(port: PortState) -> dict[str, str]:

@@ -10,6 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from components.fabric.ib_targets import (
+    ib_dropped,
+    ib_overlay,
+    ib_target_of_apply,
+    ib_target_of_restore,
+)
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 
 Vlans = tuple[int, ...]
@@ -21,6 +27,7 @@ def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
     return desired.model_copy(
         update={
             "vlans": _union(actual.vlans, desired.vlans),
+            "ib": ib_target_of_apply(actual.ib, desired.ib),
             "ports": {
                 name: _apply_port(actual.ports.get(name, PortState()), port)
                 for name, port in desired.ports.items()
@@ -65,6 +72,7 @@ def target_of_restore(
         # A baseline without it was taken before the file first asked for the one-shot.
         roce=None if owned.roce is None else baseline.roce or "none",
         implied=baseline.implied,
+        ib=ib_target_of_restore(actual.ib, owned.ib, baseline.ib),
         ports={
             name: _restore_port(actual.ports.get(name, PortState()), port, baseline.ports[name])
             for name, port in owned.ports.items()
@@ -156,6 +164,7 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
         }
         or None,
         roce=previous.roce if desired.roce is None else None,
+        ib=ib_dropped(previous.ib, desired.ib),
         ports={name: port for name, port in ports.items() if port != PortState()},
     )
 
@@ -188,6 +197,7 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         dscp_classes={**(base.dscp_classes or {}), **(top.dscp_classes or {})} or None,
         roce=_first(top.roce, base.roce),
         implied=_first(top.implied, base.implied),
+        ib=ib_overlay(base.ib, top.ib),
         ports=ports,
     )
 

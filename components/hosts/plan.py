@@ -213,6 +213,9 @@ def _boot_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
     settings: dict[str, str] = {}
     if host.nics:
         settings["module.rdma_cm"] = "loaded"
+    if host.hcas and spec.infiniband is not None:
+        # Without it no program of the host reaches the subnet manager: sminfo, saquery, ibdiagnet.
+        settings["module.ib_umad"] = "loaded"
     if host.gpus and (host.nics or host.hcas) and spec.host_defaults.peermem:
         settings["module.nvidia_peermem"] = "loaded"
     for nic in host.nics:

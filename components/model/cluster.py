@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from components.model.acceptance import Acceptance
+from components.model.cloud import InfiniBandFabric
 from components.model.containers import Containers
 from components.model.environments import CloudIb, Environment, Esxi
 from components.model.fabric import Rail, Rdma, Switch
 from components.model.hosts import Host, HostDefaults
 from components.model.hypervisors import Hypervisor
+from components.model.infiniband import InfiniBand
 from components.model.jobs import Jobs
 from components.model.kubernetes import K3sPlane, Kubernetes
 from components.model.operators import Operators
@@ -41,6 +43,8 @@ class ClusterSpec(Frozen):
     """The networks for RDMA, one for each NIC of a worker; none where a cloud owns the fabric."""
     switches: tuple[Switch, ...] = ()
     """The switches that carry the rails."""
+    infiniband: InfiniBand | None = None
+    """The InfiniBand fabric of own switches; only with `rdma: {transport: infiniband}`."""
     hosts: tuple[Host, ...] = ()
     """Control plane and workers; a cloud that makes instances makes them from its pools."""
     host_defaults: HostDefaults = HostDefaults()
@@ -97,3 +101,14 @@ class ClusterSpec(Frozen):
     def cloud(self) -> CloudIb | None:
         """The cloud, or None on own machines."""
         return self.environment if isinstance(self.environment, CloudIb) else None
+
+    @property
+    def ib_fabric(self) -> InfiniBandFabric | None:
+        """What every worker must find of InfiniBand, whoever owns the switches; None with RoCE."""
+        return self.cloud.fabric if self.cloud else self.infiniband
+
+    @property
+    def sm_switches(self) -> tuple[Switch, ...]:
+        """The switches that run a subnet manager, the one that is to be master first."""
+        running = (switch for switch in self.switches if switch.sm_priority is not None)
+        return tuple(sorted(running, key=lambda switch: -(switch.sm_priority or 0)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -24,7 +24,7 @@ class Rdma(Frozen):
     """What a RoCE packet carries, and how every hop treats it. Decided once, here."""
 
     transport: Literal["roce", "infiniband"] = "roce"
-    """RDMA over Converged Ethernet, version 2; or InfiniBand, whose fabric a cloud owns."""
+    """RDMA over Converged Ethernet, version 2; or InfiniBand, of a cloud or of own switches."""
     mode: Literal["lossy_ecn", "lossless"] = "lossy_ecn"
     """`lossy_ecn` marks congestion and never pauses; `lossless` adds PFC on `priority`."""
     priority: Priority = 3
@@ -83,7 +83,7 @@ class SwitchPort(Frozen):
     """What is plugged into one switch port: `gpu01/rail-0`, or an object with exceptions."""
 
     to: Annotated[str, Field(pattern=r"^[^/\s]+/[^/\s]+$")]
-    """`<host>/<rail>`"""
+    """`<host>/<rail>`; on an InfiniBand switch `<host>/hca-<n>`, n from 0 in `hca_guids`."""
     mode: Literal["trunk", "access"] = "trunk"
     """`trunk` carries the rail's VLAN tagged, as the SR-IOV attachment sends it."""
     vlan: VlanId | None = None
@@ -94,11 +94,21 @@ class SwitchPort(Frozen):
     """A port of a link bundle. Refused on an RDMA rail, as in the DeepOps guide."""
 
 
+CARRIES: Final[dict[str, Literal["roce", "infiniband"]]] = {
+    "onyx": "roce",
+    "cumulus": "roce",
+    "eos": "roce",
+    "mlnxos": "infiniband",
+}
+"""Switch system to the transport of its ports."""
+
+
 class Switch(Frozen):
     """One managed switch."""
 
     name: DnsLabel
-    os: Literal["onyx", "cumulus", "eos"]
+    """Name of the switch; with `mlnxos` its host name, by which its subnet manager is set."""
+    os: Literal["onyx", "cumulus", "eos", "mlnxos"]
     model: str
     """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; `components/fabric/models/` lists
     the known ones."""
@@ -107,7 +117,14 @@ class Switch(Frozen):
     ssh: Ssh
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
     """What is plugged in where: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
-    `Ethernet1/1: gpu01/rail-0` on EOS.
+    `Ethernet1/1: gpu01/rail-0` on EOS, `"1/1/1": gpu01/hca-0` on MLNX-OS.
 
     Other ports are left alone.
     """
+    sm_priority: Annotated[int, Field(ge=0, le=15)] | None = None
+    """MLNX-OS: this switch runs the subnet manager; of several, the highest number is master."""
+
+    @property
+    def carries(self) -> Literal["roce", "infiniband"]:
+        """The transport of its ports."""
+        return CARRIES[self.os]

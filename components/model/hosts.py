@@ -11,6 +11,7 @@ from components.model.units import (
     Frozen,
     MtuBytes,
     PciAddress,
+    PortGuid,
     ReleaseText,
     Sha256,
     Ssh,
@@ -78,7 +79,12 @@ class Host(Frozen):
     nics: tuple[Nic, ...] = ()
     """RDMA cards; a worker has one on each rail."""
     hcas: Annotated[int, Field(ge=0, le=16)] = 0
-    """InfiniBand HCAs that a cloud hands in; their names are discovered, and nothing is set."""
+    """InfiniBand HCAs; their names are discovered, and nothing is set on them."""
+    hca_guids: tuple[PortGuid, ...] = ()
+    """Port GUIDs of the HCAs, in the order in which switch ports count them; partitions need them.
+
+    `cat /sys/class/infiniband/*/ports/1/gids/0` shows them in its last four groups.
+    """
 
     @property
     def address(self) -> str:

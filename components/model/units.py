@@ -22,6 +22,7 @@ IMAGE = (
 )
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
+_GUID = re.compile(r"[0-9a-f]{16}")
 _PORT = re.compile(
     r"[1-9][0-9]*/[1-9][0-9]*(/[1-9][0-9]*)?|swp[1-9][0-9]*(s[0-9])?"
     r"|Ethernet[1-9][0-9]*(/[1-9][0-9]*){0,2}"
@@ -50,6 +51,18 @@ def _port(value: str) -> str:
     return value
 
 
+def _port_guid(value: object) -> object:
+    if not isinstance(value, str):
+        return value  # YAML reads 0x… and a GUID of digits alone as a number
+    digits = value.lower().removeprefix("0x").replace(":", "")
+    if not _GUID.fullmatch(digits):
+        raise ValueError(
+            f"{value!r} is not a port GUID; expected for example '0c42:a103:00b4:db20', as ibstat "
+            "or /sys/class/infiniband/*/ports/1/gids/0 shows it"
+        )
+    return digits
+
+
 def _network(value: object) -> object:
     return IPv4Network(value) if isinstance(value, str) else value
 
@@ -61,6 +74,8 @@ PciAddress = Annotated[str, AfterValidator(_pci)]
 PortName = Annotated[str, AfterValidator(_port)]
 """A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus,
 `Ethernet1/1` on EOS, where the second number is the lane."""
+PortGuid = Annotated[str, BeforeValidator(_port_guid)]
+"""GUID of an InfiniBand port: 16 hexadecimal digits, kept in lower case without separators."""
 MtuBytes = Annotated[int, Field(ge=576, le=9978)]
 """An interface MTU in bytes, without the Ethernet header."""
 VlanId = Annotated[int, Field(ge=1, le=4094)]

@@ -131,6 +131,8 @@ class _System:
 
 _SYSTEMS: Final[dict[str, _System]] = {
     "onyx": _System(_Onyx, ONYX_PROMPT, has_status=False),
+    # MLNX-OS is the same command line on InfiniBand switches.
+    "mlnxos": _System(_Onyx, ONYX_PROMPT, has_status=False),
     "cumulus": _System(_Bash, BASH_PROMPT, has_status=True),
     "eos": _System(_Eos, EOS_PROMPT, has_status=False),
 }

@@ -37,6 +37,10 @@ async def cause_fault(host: LabHost, args: Sequence[str]) -> str:
             return f"SSH is {'refused' if state == 'on' else 'open'}"
         case ["unit-stopped", unit]:
             return await _stop(host, unit)
+        case ["link-down", name, "on" | "off" as state] if _has_hca(host, name):
+            down = host.model.down_hcas
+            (down.add if state == "on" else down.discard)(name)
+            return f"the cable of {name} is {'out' if state == 'on' else 'in'}"
         case ["link-down", netdev, "on" | "off" as state]:
             return _link(host, _card(host, netdev), down=state == "on")
         case [name, *words] if len(words) == WORDS.get(name):
@@ -129,6 +133,10 @@ def _add_line(path: Path, text: str) -> str:
     with path.open("a") as file:
         file.write(f"{text}\n")
     return f"{path.name} has a line more"
+
+
+def _has_hca(host: LabHost, name: str) -> bool:
+    return any(hca.name == name for hca in host.config.hcas)
 
 
 def _card(host: LabHost, netdev: str) -> Nic:

@@ -13,6 +13,7 @@ from lab.cluster.artefact import LabPlaces, publish
 from lab.hosts import accounts
 from lab.hosts.accounts import Account
 from lab.hosts.containers import ContainerHost
+from lab.hosts.hca_sysfs import is_active
 from lab.hosts.lab_file import LabFile
 from lab.hosts.model import HostModel
 from lab.hosts.namespace import (
@@ -324,10 +325,11 @@ class LabHost:
                     rate_gbit_s=hca.rate_gbit_s,
                     link_layer=hca.link_layer,
                     numa=hca.numa,
-                    active=hca.name not in self.model.down_hcas,
+                    active=is_active(self.model, hca),
                     peermem="nvidia_peermem" in self.model.modules,
                     memlock_unlimited=self.supervisor.running_memlock_unlimited(),
                     topology_file=path if there else None,
+                    bare=hca.bare,
                 )
                 for hca in self.config.hcas
             ]

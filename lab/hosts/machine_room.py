@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pydantic import TypeAdapter
 
@@ -27,7 +27,8 @@ from lab.hosts.tool_server import TOOL_NAMES
 from lab.hypervisors.guests import Hypervisors
 from lab.physics.probe import run as run_probe
 from lab.physics.request import NicDelta, PortDelta, dump_result, parse_request
-from lab.views import HostConfig, NicView, PortView, SwitchConfig
+from lab.physics.subnet import Subnet
+from lab.views import HostConfig, NicView, PortView, SubnetView, SwitchConfig
 
 MOUNT_DEADLINE_S = 10.0
 MOUNT_POLL_S = 0.02
@@ -63,6 +64,11 @@ class Switch(Protocol):
         """The whole state in canonical form."""
         ...
 
+
+@runtime_checkable
+class EthernetSwitch(Protocol):
+    """What the physics needs of a switch that carries RoCE."""
+
     def port_view(self, port: str) -> PortView:
         """What the physics may know of a port."""
         ...
@@ -75,6 +81,15 @@ class Switch(Protocol):
 
     def add_discards(self, port: str, rx_discards: int) -> None:
         """Move a port's discard counter."""
+        ...
+
+
+@runtime_checkable
+class SubnetSwitch(Protocol):
+    """What the physics needs of an InfiniBand switch."""
+
+    def subnet_view(self) -> SubnetView:
+        """Its subnet manager, partitions and links."""
         ...
 
 
@@ -98,6 +113,10 @@ def make_switch(config: SwitchConfig, state: Path) -> Switch:
             from lab.switches.eos.server import EosSwitch  # noqa: PLC0415 - see above
 
             return EosSwitch(config, state)
+        case "mlnxos":
+            from lab.switches.mlnxos.server import MlnxosSwitch  # noqa: PLC0415 - see above
+
+            return MlnxosSwitch(config, state)
         case other:
             raise UsageError(f"{config.name}: the lab plays no switch with {other!r}")
 
@@ -126,6 +145,9 @@ class Lab:
         state = lab.root / "switches"
         state.mkdir(parents=True, exist_ok=True)
         self.switches = {s.name: make_switch(s, state / f"{s.name}.json") for s in lab.switches}
+        if any(isinstance(switch, SubnetSwitch) for switch in self.switches.values()):
+            for model in self.models.values():
+                model.subnet = self.subnet
         self._operations: dict[str, Callable[[Mapping[str, object]], Answer]] = {
             "status": lambda _: self.status(),
             "snapshot": lambda _: {"snapshot": self.snapshot()},
@@ -262,15 +284,23 @@ class Lab:
         host_name, pci = config.cables[port]
         host = self.host(host_name)
         nic = host.model.nic_by_pci(pci)
+        # An InfiniBand port asks its subnet whether the other end is up.
         if nic is not None:
             await cause_fault(host, ["link-down", nic.config.netdev, state])
 
+    def subnet(self) -> Subnet:
+        """The InfiniBand subnet of the lab's switches, as it is now."""
+        found = (switch for switch in self.switches.values() if isinstance(switch, SubnetSwitch))
+        hosts = tuple(host.model.ports_on_fabric() for host in self.hosts.values())
+        return Subnet.of((switch.subnet_view() for switch in found), hosts)
+
     def _port_views(self) -> list[PortView]:
-        return [
-            self.switches[config.name].port_view(port)
-            for config in self.file.switches
-            for port in config.cables
-        ]
+        views: list[PortView] = []
+        for config in self.file.switches:
+            switch = self.switches[config.name]
+            if isinstance(switch, EthernetSwitch):
+                views += [switch.port_view(port) for port in config.cables]
+        return views
 
     async def _run_probe(self, request: Mapping[str, object]) -> Answer:
         asked = parse_request(dict(request))
@@ -303,6 +333,8 @@ class Lab:
 
     def _count_port(self, delta: PortDelta) -> None:
         switch = self.switches[delta.switch]
+        if not isinstance(switch, EthernetSwitch):
+            raise UsageError(f"{delta.switch} counts nothing by class")
         for tc in sorted({*delta.rx_bytes, *delta.tx_bytes, *delta.ecn_marked}):
             switch.add_counters(
                 delta.port,

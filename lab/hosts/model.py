@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.hosts.nic import DeviceRefusal, Nic, QosState, Vf, parse_kernel_uint
-from lab.views import HostConfig, NicConfig
+from lab.hosts.nic import DeviceRefusal, Nic, QosState, Vf, parse_kernel_uint, stable_mac
+from lab.physics.subnet import FabricPort, Subnet
+from lab.views import HcaConfig, HostConfig, NicConfig
 
 BOOT_MODULES = (
     "mlx5_core",
@@ -111,6 +112,8 @@ class HostModel:
     """Commands and options that no emulated tool knows; a test fails when one is recorded."""
     on_hostname: Callable[[str], None] = lambda _: None
     """Told the new name when the running host name changes."""
+    subnet: Callable[[], Subnet | None] = lambda: None
+    """The InfiniBand subnet of the lab's switches; None where a cloud owns it, or nobody."""
     unplugged: set[str] = field(default_factory=set[str])
     """PFs whose cable a fault took out; that outlives a reboot."""
     down_hcas: set[str] = field(default_factory=set[str])
@@ -183,6 +186,26 @@ class HostModel:
     def gdr_allowed(self, pci: str) -> bool:
         """Card and GPU reach each other at full speed: in a guest that takes ATS and placement."""
         return not self.config.guest or (self.placed and self.ats_active(pci))
+
+    def hca_guid(self, hca: HcaConfig) -> str:
+        """The port's GUID, 16 hex digits, the same at each start."""
+        mac = stable_mac(f"{self.config.name}/{hca.pci}").replace(":", "")
+        return hca.guid or f"{mac[:6]}0300{mac[6:]}"
+
+    def ports_on_fabric(self) -> tuple[FabricPort, ...]:
+        """The InfiniBand ports, as their subnet sees them."""
+        return tuple(
+            FabricPort(
+                host=self.config.name,
+                name=hca.name,
+                pci=hca.pci,
+                guid=self.hca_guid(hca),
+                rate_gbit_s=hca.rate_gbit_s,
+                link_up=hca.name not in self.down_hcas,
+            )
+            for hca in self.config.hcas
+            if hca.link_layer == "InfiniBand"
+        )
 
     def count_hca(self, pci: str, rx_bytes: int, tx_bytes: int) -> bool:
         """Move the counters of an InfiniBand adapter; False where there is none at that address.

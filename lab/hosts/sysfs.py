@@ -67,7 +67,7 @@ def make_sys_table(model: HostModel) -> Table:
 
 
 def add_hcas(table: Table, model: HostModel) -> None:
-    """The InfiniBand adapters of a cloud instance, with the files that discovery reads."""
+    """The InfiniBand adapters, with the files that discovery and acceptance read."""
     for number, hca in enumerate(model.config.hcas):
         base = device_path(hca.pci, hca.numa)
         # 15b3:101e is the VF of ConnectX-6 Dx and later, class 0207 an InfiniBand controller.
@@ -89,16 +89,18 @@ def _colons(guid: str) -> str:
 def _add_hca_port(table: Table, port: str, model: HostModel, number: int) -> None:
     hca = model.config.hcas[number]
 
-    def live(up: str, down: str) -> SysFile:
-        return SysFile(lambda: f"{up if hca_sysfs.is_active(model, hca) else down}\n")
-
     table[f"{port}/link_layer"] = constant(hca.link_layer)
-    table[f"{port}/state"] = live("4: ACTIVE", "1: DOWN")
-    table[f"{port}/phys_state"] = live("5: LinkUp", "2: Polling")
+    table[f"{port}/state"] = SysFile(lambda: f"{hca_sysfs.state_text(model, hca)}\n")
+    table[f"{port}/phys_state"] = SysFile(
+        lambda: "5: LinkUp\n" if hca_sysfs.has_link(model, hca) else "2: Polling\n"
+    )
     table[f"{port}/rate"] = constant(hca_sysfs.rate_text(hca))
-    table[f"{port}/lid"] = constant(f"0x{16 + number:x}")
-    table[f"{port}/sm_lid"] = constant("0x1")
-    table[f"{port}/pkeys/0"] = constant("0xffff")
+    table[f"{port}/lid"] = SysFile(lambda: f"0x{hca_sysfs.lid_of(model, hca):x}\n")
+    table[f"{port}/sm_lid"] = SysFile(lambda: f"0x{hca_sysfs.sm_lid_of(model):x}\n")
+    for index in range(hca_sysfs.PKEY_TABLE if model.subnet() else 1):
+        table[f"{port}/pkeys/{index}"] = SysFile(
+            lambda index=index: f"{hca_sysfs.pkey_text(model, hca, index)}\n"
+        )
     table[f"{port}/gids/0"] = constant(hca_sysfs.gid_text(model, hca))
     for name in HCA_COUNTERS:
         table[f"{port}/counters/{name}"] = SysFile(

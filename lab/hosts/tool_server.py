@@ -15,7 +15,17 @@ from pydantic.dataclasses import dataclass
 
 from lab.hosts.model import HostModel
 from lab.hosts.stream_tools import Relay, RunOnStreams, Streams
-from lab.hosts.tools import devices, firmware, gpus, ip_tool, modules, names, packages, qos
+from lab.hosts.tools import (
+    devices,
+    firmware,
+    gpus,
+    ip_tool,
+    modules,
+    names,
+    packages,
+    qos,
+    subnet_tools,
+)
 from lab.hosts.tools.call import AsyncTool, Tool, ToolCall, ToolResult
 
 HEADER = struct.Struct("!I")
@@ -45,6 +55,9 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "ibdev2netdev": devices.ibdev2netdev,
     "ibstat": devices.ibstat,
     "ibv_devinfo": devices.ibv_devinfo,
+    "sminfo": subnet_tools.sminfo,
+    "saquery": subnet_tools.saquery,
+    "ibdiagnet": subnet_tools.ibdiagnet,
     "nvidia-smi": gpus.nvidia_smi,
     "dpkg": packages.dpkg_query,
     "dpkg-query": packages.dpkg_query,

@@ -62,7 +62,12 @@ class HcaEndpoint:
         return self.hca.peermem
 
     def can_read(self, topology_file: str) -> bool:
-        """The file is there for the pod, or on the machine whose network and files are used."""
+        """The file is there for the pod, or on the machine whose network and files are used.
+
+        On a bare machine NCCL reads the PCIe tree itself, and needs no file.
+        """
+        if self.hca.bare and not topology_file:
+            return True
         own = self.hca.topology_file if self.pod.host_network else None
         return topology_file in self.pod.files or topology_file == own
 

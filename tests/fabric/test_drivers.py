@@ -19,11 +19,12 @@ from lab.views import SwitchConfig
 ROOT = Path(__file__).parents[2]
 
 
-def _config(system: str, model: str = "SN2700") -> SwitchConfig:
+def _config(system: str) -> SwitchConfig:
+    fitting = (name for name, model in MODELS.items() if system in model.ports)
     return SwitchConfig(
         name="leaf-01",
         os=system,
-        model=model,
+        model=next(fitting, "SN2700"),
         address="127.209.0.6",
         port=0,
         user="admin",
@@ -40,8 +41,7 @@ def test_the_model_offers_what_there_is() -> None:
 def test_a_system_is_whole(system: str, tmp_path: Path) -> None:
     assert DRIVERS[system].system == system
     assert system in switch_session._SYSTEMS  # pyright: ignore[reportPrivateUsage] - is it there
-    models = [model.name for model in MODELS.values() if system in model.ports]
-    emulator = make_switch(_config(system, models[0]), tmp_path / "leaf-01.json")
+    emulator = make_switch(_config(system), tmp_path / "leaf-01.json")
     assert emulator.unmodelled == ()
     for page in ("components/fabric/WHY.md", "docs/explanation/sources.md"):
         assert f"\n## {DRIVERS[system].title}" in (ROOT / page).read_text()

@@ -101,7 +101,7 @@ def test_the_site_in_the_lab_has_no_problems() -> None:
 
 
 def test_every_stack_has_addresses_and_keys_of_its_own() -> None:
-    stacks = ["dev", "dgx-roce", "esxi-roce", "shared-rdma", "crusoe-k3s"]
+    stacks = ["dev", "dgx-roce", "esxi-roce", "shared-rdma", "crusoe-k3s", "quantum-ib"]
     assert len({block_of(stack) for stack in stacks}) == len(stacks)
     assert block_of("dev") == "127.41.0"
     dev, other = dev_spec("dev"), dev_spec("dgx-roce")

@@ -63,7 +63,7 @@ def nic_views(spec: ClusterSpec) -> dict[tuple[str, str], NicView]:
 def port_views(spec: ClusterSpec) -> dict[tuple[str, str], PortView]:
     rails = {rail.name: rail.vlan for rail in spec.rails}
     found: dict[tuple[str, str], PortView] = {}
-    for switch in spec.switches:
+    for switch in spec.switches if spec.rails else ():
         for name, port in switch.ports.items():
             vlan = rails[port.to.split("/")[1]]
             access = port.mode == "access"
@@ -87,9 +87,11 @@ def port_views(spec: ClusterSpec) -> dict[tuple[str, str], PortView]:
 
 
 def hca_views(spec: ClusterSpec) -> dict[tuple[str, str], HcaView]:
-    if spec.cloud is None:
+    if spec.ib_fabric is None:
         return {}
     names = [*((name, "InfiniBand", 400) for name in HCAS), ("mlx5_4", "Ethernet", 100)]
+    if spec.cloud is None:
+        names = [(f"mlx5_{number}", "InfiniBand", 400) for number in range(spec.ib_fabric.hcas)]
     return {
         (host.name, name): HcaView(
             host=host.name,
@@ -102,6 +104,7 @@ def hca_views(spec: ClusterSpec) -> dict[tuple[str, str], HcaView]:
             peermem=True,
             memlock_unlimited=True,
             topology_file="/etc/crusoe/nccl_topo/h100-80gb-sxm-ib-cloud-hypervisor.xml",
+            bare=spec.cloud is None,
         )
         for host in spec.workers
         for index, (name, layer, rate) in enumerate(names)
@@ -145,6 +148,7 @@ class Played:
             for switch in self.spec.switches
             for name, port in switch.ports.items()
             for host, rail in [port.to.split("/")]
+            if switch.carries == "roce"
         }
         return run(request, self.nics.values(), self.ports.values(), cables, self.hcas.values())
 

@@ -170,3 +170,23 @@ def test_a_node_that_offers_less_is_named() -> None:
     assert found["crusoe-k3s-worker-0"].verdict == "failed"
     assert found["crusoe-k3s-worker-0"].actual == "nvidia.com/gpu: 8, nvidia.com/hostdev: 7"
     assert found["crusoe-k3s-worker-1"].verdict == "error"
+
+
+def test_own_infiniband_passes_its_collective_through_all_adapters() -> None:
+    report = Played(example("quantum-ib")).report("nccl-all-reduce")
+    assert report.verdict_of("nccl-all-reduce") == "passed", failed(report)
+
+
+def test_an_adapter_of_own_infiniband_that_is_down_is_missed() -> None:
+    played = Played(example("quantum-ib"))
+    played.break_hcas(("mlx5_3",), active=False)
+    assert played.report("nccl-all-reduce").verdict_of("nccl-all-reduce") == "failed"
+
+
+def test_a_fabric_that_nobody_looked_at_is_not_proven() -> None:
+    report = Played(example("quantum-ib")).report("nccl-all-reduce")
+    assert report.verdict == "error", failed(report)
+    assert {item.check for item in report.findings if item.verdict == "error"} == {
+        "one master",
+        "ibdiagnet",
+    }

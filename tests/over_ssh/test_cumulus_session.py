@@ -21,6 +21,7 @@ from components.model.cluster import ClusterSpec
 from components.remote.step import Endpoint
 from components.remote.switch_session import open_session
 from lab import keys
+from lab.hosts.machine_room import EthernetSwitch
 from lab.hosts.machine_room import make_switch as make_lab_switch
 from lab.site import lab_file, load_document, overlay, secrets_of
 from lab.switches.cumulus.server import CumulusSwitch
@@ -214,6 +215,7 @@ def test_the_lab_plays_the_example(tmp_path: Path, loop: asyncio.AbstractEventLo
     secret = {"RAILYARD_SECRET_SWITCH_PASSWORD": secrets_of(stack)["switch_password"]}
     try:
         assert json.loads(device.run_apply(request, secret))["saved"]
+        assert isinstance(switch, EthernetSwitch)
         for port, (host, _pci) in config.cables.items():
             view = switch.port_view(port)
             assert (view.oper_up, view.access_vlan, view.pfc_priorities) == (True, 111, {3}), host

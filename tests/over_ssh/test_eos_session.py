@@ -20,6 +20,7 @@ from components.fabric.state import SwitchState, diff_states
 from components.remote.step import Endpoint
 from components.remote.switch_session import open_session
 from lab import keys
+from lab.hosts.machine_room import EthernetSwitch
 from lab.hosts.machine_room import make_switch as make_lab_switch
 from lab.site import lab_file, load_document, overlay, secrets_of
 from lab.switches.eos.server import EosSwitch
@@ -334,6 +335,7 @@ def test_the_lab_plays_a_site_with_it(tmp_path: Path, loop: asyncio.AbstractEven
     try:
         assert json.loads(device.run_apply(request, secret))["saved"]
         assert len(config.cables) == 4
+        assert isinstance(switch, EthernetSwitch)
         for port, (host, _pci) in config.cables.items():
             view = switch.port_view(port)
             assert (view.oper_up, view.trust, view.ecn_kib) == (True, "L3", {3: (150, 1500)}), host

@@ -6,12 +6,14 @@ from components.errors import SpecError
 from components.fabric.drivers.base import Driver
 from components.fabric.drivers.cumulus import CumulusDriver
 from components.fabric.drivers.eos import EosDriver
+from components.fabric.drivers.mlnxos import MlnxosDriver
 from components.fabric.drivers.onyx import OnyxDriver
 
 DRIVERS: dict[str, Driver] = {
     "onyx": OnyxDriver(),
     "cumulus": CumulusDriver(),
     "eos": EosDriver(),
+    "mlnxos": MlnxosDriver(),
 }
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from components.fabric.drivers import onyx_actions, onyx_parse
+from components.fabric.drivers import onyx_actions, onyx_parse, onyx_session
 from components.fabric.drivers.base import Change, Guard, PortCounters, PriorityCounters, Reading
 from components.fabric.drivers.onyx_parse import Pfc, Switchport
 from components.fabric.state import PortState, SwitchState
@@ -27,20 +26,17 @@ PRIORITIES: Final = range(8)
 FACTORY_MTU_BYTES: Final = 1500
 """Below release 3.9.2110 (the ESXi guide, sources.md#onyx)."""
 
-_REFUSAL = re.compile(r"^\r?(%.*(?:\n(?!\s*$)[^%\n].*)*)", re.MULTILINE)
-"""A line that starts with `%`, and the hint under it (Ansible's terminal_stderr_re)."""
-
 
 class OnyxDriver:
     """See `components.fabric.drivers.base.Driver`."""
 
     system = "onyx"
     title = "Onyx"
-    enter: Sequence[str] = ("enable",)
-    configure: Sequence[str] = ("configure terminal",)
+    enter: Sequence[str] = onyx_session.ENTER
+    configure: Sequence[str] = onyx_session.CONFIGURE
     discard: Sequence[str] = ()
     guard: Guard | None = None
-    save = "configuration write"
+    save = onyx_session.SAVE
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """The switchport table names every port."""
@@ -87,8 +83,7 @@ class OnyxDriver:
 
     def find_refusal(self, output: str) -> str | None:
         """Onyx reports by lines that start with `%`; its exit statuses mean nothing."""
-        found = _REFUSAL.search(output)
-        return found.group(1).strip() if found else None
+        return onyx_session.find_refusal(output)
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from components.fabric.models.dcs_7060dx5_64s import DCS_7060DX5_64S
+from components.fabric.models.qm8700 import QM8700
+from components.fabric.models.qm9700 import QM9700
 from components.fabric.models.sn2700 import SN2700
 from components.fabric.models.switch_model import SwitchModel
 
-MODELS: dict[str, SwitchModel] = {model.name: model for model in (SN2700, DCS_7060DX5_64S)}
+MODELS: dict[str, SwitchModel] = {
+    model.name: model for model in (SN2700, DCS_7060DX5_64S, QM8700, QM9700)
+}
 
 
 def find_model(name: str) -> SwitchModel | None:

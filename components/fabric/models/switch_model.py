@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+IB_MTU_RANGE_BYTES: Final = (256, 4096)
+"""The least and the largest MTU of the InfiniBand specification."""
 _PORT: Final = re.compile(r"(\d+/\d+|swp\d+)(?:/\d+|s\d)?")
 """`1/31`, `swp31`, and their parts `1/31/2` and `swp31s1`."""
 _VOWELS: Final = frozenset("AEFHILMNORSX8")
@@ -26,14 +28,22 @@ class SwitchModel:
     mtu_range_bytes: Mapping[str, tuple[int, int]]
     """Switch system to the least and the largest MTU of a port."""
     traffic_classes: int
+    """0 on InfiniBand, which has none."""
     max_lossless_priorities: int
     min_release: Mapping[str, Release]
     """Switch system to its oldest release that has the commands we send."""
     min_release_lossless: Mapping[str, Release]
     """The same for mode lossless, which on Onyx takes the one-shot `roce`."""
+    split: bool = True
+    """A port may be split into parts; else `ports` names all that there can be."""
 
     def has_port(self, system: str, name: str) -> bool:
-        """Whether a port, or the port that was split into it, is on the front panel."""
+        """Whether a port, or the port that was split into it, is on the front panel.
+
+        What another system calls its ports is not.
+        """
+        if not self.split:
+            return name in self.ports[system]
         found = _PORT.fullmatch(name)
         return (found[1] if found else name) in self.ports[system]
 

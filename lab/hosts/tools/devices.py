@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.hosts.cards import firmware_release, gpu_of
-from lab.hosts.hca_sysfs import FIRMWARE, is_active, port_guid
+from lab.hosts.hca_sysfs import FIRMWARE, is_active, lid_of, port_guid
 from lab.hosts.model import HostModel
 from lab.hosts.sysfs import gpu_addresses
 from lab.hosts.tools.call import ToolCall, ToolResult
@@ -126,13 +126,13 @@ def rdma_devices(model: HostModel) -> list[RdmaDevice]:
                 "Ethernet", nic.config.speed_gbit_s, f"{guid[:6]}0300{guid[6:]}",
             )
         )  # fmt: skip
-    for number, hca in enumerate(model.config.hcas):
-        found.append(
-            RdmaDevice(
-                hca.name, "", is_active(model, hca), FIRMWARE, 0x101E,
-                hca.link_layer, hca.rate_gbit_s, port_guid(model, hca), 16 + number,
-            )
-        )  # fmt: skip
+    found += [
+        RdmaDevice(
+            hca.name, "", is_active(model, hca), FIRMWARE, 0x101E,
+            hca.link_layer, hca.rate_gbit_s, port_guid(model, hca), lid_of(model, hca),
+        )
+        for hca in model.config.hcas
+    ]  # fmt: skip
     return sorted(found, key=lambda device: (len(device.name), device.name))
 
 

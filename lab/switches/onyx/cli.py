@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from lab.switches.onyx.config import Stored
-from lab.switches.onyx.configure import COMMANDS
 from lab.switches.onyx.grammar import (
     CliError,
     Command,
@@ -22,20 +20,32 @@ from lab.switches.onyx.grammar import (
     match_command,
     split_words,
 )
-from lab.switches.onyx.show import SHOW_COMMANDS, Answer, Device
+from lab.switches.onyx.show import Answer
 
 
 class Switch(Protocol):
     """What a session needs of its switch."""
 
-    stored: Stored
-
-    def device(self) -> Device:
-        """The view that show commands get."""
+    @property
+    def hostname(self) -> str:
+        """As the prompt shows it."""
         ...
 
-    def commit(self) -> None:
-        """Write the state to disk after a change."""
+    @property
+    def port_names(self) -> Iterable[str]:
+        """Ethernet ports, whose mode may be entered."""
+        ...
+
+    def show(self, words: list[str]) -> Answer:
+        """Answer a show command."""
+        ...
+
+    def change(self, words: list[str]) -> None:
+        """Run a configuration line, whole or not at all, and write the state to disk."""
+        ...
+
+    def note_unmodelled(self, line: str) -> None:
+        """Record a line that nobody knows."""
         ...
 
     def save_configuration(self) -> None:
@@ -74,7 +84,7 @@ class Session:
 
     def prompt(self) -> str:
         """The prompt, which tells the mode."""
-        head = f"{self.switch.stored.running.hostname} [standalone: master] "
+        head = f"{self.switch.hostname} [standalone: master] "
         if self.mode is Mode.STANDARD:
             return f"{head}> "
         if self.mode is Mode.ENABLE:
@@ -89,8 +99,7 @@ class Session:
         try:
             return self._run(text)
         except UnknownCommandError as error:
-            self.switch.stored.unmodelled.append(text)
-            self.switch.commit()
+            self.switch.note_unmodelled(text)
             return f"{error}\n"
         except CliError as error:
             return f"{error}\n"
@@ -102,7 +111,7 @@ class Session:
         body, *filters = [part.strip() for part in text.split(" | ")]
         words = split_words(body)
         if _abbreviates(words[0], "show"):
-            return _filtered(self._show(words), filters)
+            return _filtered(self.switch.show(words), filters)
         tables = _SESSION_COMMANDS[self.mode]
         try:
             handler, values = match_command(tables, words)
@@ -112,31 +121,18 @@ class Session:
             return self._configure(words)
         return handler(self, values)
 
-    def _show(self, words: list[str]) -> Answer:
-        # `show interface` is taken for `show interfaces` by the abbreviation rule.
-        handler, values = match_command(SHOW_COMMANDS, words)
-        return handler(self.switch.device(), values)
-
     def _configure(self, words: list[str]) -> str:
         """Run a configuration line: first within the context, then as a global one."""
-        stored = self.switch.stored
-        before = stored.running.model_copy(deep=True)
         attempts = [_in_context(self.context, words), words] if self.context else [words]
         for attempt in attempts:
             try:
-                handler, values = match_command(COMMANDS, _move_no(attempt))
+                self.switch.change(_move_no(attempt))
             except UnknownCommandError:
                 if attempt is attempts[-1]:
                     raise
                 continue
-            try:
-                handler(stored, values)
-            except CliError:
-                stored.running = before
-                raise
             break
         self.changes += 1
-        self.switch.commit()
         # `vlan 111` also enters that VLAN (onyx_vlan.py).
         if len(words) == 2 and words[0] == "vlan":  # noqa: PLR2004 - `vlan N`
             self.context = f"vlan {words[1]}"
@@ -144,7 +140,7 @@ class Session:
 
     def enter_ports(self, values: list[str]) -> str:
         """`interface ethernet …` alone: enter that mode."""
-        expand_ports(values[0], self.switch.stored.running.ports)
+        expand_ports(values[0], self.switch.port_names)
         self.context = f"interface ethernet {values[0]}"
         return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, cast
 
@@ -20,9 +20,11 @@ from lab.switches.onyx.config import (
     apply_roce,
     factory_config,
 )
-from lab.switches.onyx.grammar import CliError
+from lab.switches.onyx.configure import COMMANDS
+from lab.switches.onyx.grammar import CliError, match_command
+from lab.switches.onyx.login import KeyboardLogin
 from lab.switches.onyx.running_config import render_running_config
-from lab.switches.onyx.show import Device
+from lab.switches.onyx.show import SHOW_COMMANDS, Answer, Device
 from lab.switches.onyx.show_ports import oper_up
 from lab.switches.onyx.terminal import serve
 from lab.switches.ssh_switch import Process, SshSwitch
@@ -37,41 +39,6 @@ FAULT_HELP = (
     "reject TEXT…|off | drop LINES|off | slow SECONDS | sessions COUNT|off | disk-full on|off | "
     "exit-status NUMBER|missing | roce MODE"
 )
-
-
-class _Login(asyncssh.SSHServer):
-    """The authentication methods of capture C15, of which the lab's user has a password only."""
-
-    def __init__(self, config: SwitchConfig) -> None:
-        self._config = config
-        self._connection: asyncssh.SSHServerConnection | None = None
-
-    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-        self._connection = conn
-
-    def begin_auth(self, username: str) -> bool:
-        del username
-        if self._connection is not None:
-            self._connection.send_auth_banner(BANNER)
-        return True
-
-    def password_auth_supported(self) -> bool:
-        return False
-
-    def public_key_auth_supported(self) -> bool:
-        return False
-
-    def kbdint_auth_supported(self) -> bool:
-        return True
-
-    def get_kbdint_challenge(
-        self, username: str, lang: str, submethods: str
-    ) -> tuple[str, str, str, Sequence[tuple[str, bool]]]:
-        del username, lang, submethods
-        return "", "", "", [("Password: ", False)]
-
-    def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
-        return username == self._config.user and list(responses) == [self._config.password]
 
 
 def _load(config: SwitchConfig, path: Path) -> Stored:
@@ -94,7 +61,7 @@ class OnyxSwitch(SshSwitch[Stored]):
 
     def login(self) -> asyncssh.SSHServer:
         """The one user's password."""
-        return _Login(self._config)
+        return KeyboardLogin(self._config, BANNER)
 
     async def serve(self, process: Process) -> None:
         """A shell, or one command."""
@@ -129,6 +96,38 @@ class OnyxSwitch(SshSwitch[Stored]):
         if any(text in line for text in self.faults.reject):
             return "% Internal error: the command failed"  # planted, not modelled
         return None
+
+    @property
+    def hostname(self) -> str:
+        """As the prompt shows it."""
+        return self.stored.running.hostname
+
+    @property
+    def port_names(self) -> Iterable[str]:
+        """The Ethernet ports."""
+        return self.stored.running.ports
+
+    def show(self, words: list[str]) -> Answer:
+        """Answer a show command."""
+        # `show interface` is taken for `show interfaces` by the abbreviation rule.
+        handler, values = match_command(SHOW_COMMANDS, words)
+        return handler(self.device(), values)
+
+    def change(self, words: list[str]) -> None:
+        """Run a configuration line, whole or not at all."""
+        handler, values = match_command(COMMANDS, words)
+        before = self.stored.running.model_copy(deep=True)
+        try:
+            handler(self.stored, values)
+        except CliError:
+            self.stored.running = before
+            raise
+        self.commit()
+
+    def note_unmodelled(self, line: str) -> None:
+        """Record a line that nobody knows."""
+        self.stored.unmodelled.append(line)
+        self.commit()
 
     def device(self) -> Device:
         """The view that show commands get."""

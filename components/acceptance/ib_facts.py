@@ -1,0 +1,174 @@
+"""What one host sees of its InfiniBand fabric: the answers of `ib_look.sh`, as plain values.
+
+Forms: docs/explanation/sources.md#infiniband-diagnostics. Nothing here says good or bad.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from components.acceptance.ibdiagnet_log import Diagnosis, parse_ibdiagnet
+from components.model.units import Frozen
+
+MASTER: Final = 3
+STANDBY: Final = 2
+SM_STATES: Final = {0: "not active", 1: "discovering", STANDBY: "standby", MASTER: "master"}
+"""InfiniBand's SMInfo, as sminfo.c names it."""
+FULL_MEMBER: Final = 0x8000
+"""The bit that tells full members; the other fifteen are the key."""
+
+_KEY: Final = re.compile(r"^\s*([a-z_]+):\s*(.*?)\s*$")
+_RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
+_SMINFO: Final = re.compile(
+    r"sm lid (\d+) sm guid (0x[0-9a-f]+), activity count \d+ priority (\d+) state (\d+)"
+)
+_RECORD: Final = re.compile(r"^\s*(LID|GUID|Priority|SMState)\.+\s*(\S+)\s*$", re.MULTILINE)
+
+
+class IbPort(Frozen):
+    """One HCA's port."""
+
+    name: str
+    state: str
+    """As the kernel words it: `4: ACTIVE`."""
+    phys_state: str
+    rate_gbit_s: float | None
+    lid: int
+    sm_lid: int
+    guid: str
+    """16 hexadecimal digits."""
+    pkeys: tuple[int, ...]
+    """All entries of the key table but empty ones, with the bit of full members; ascending."""
+    active_mtu_bytes: int | None
+    """None where `ibv_devinfo` does not say it."""
+
+
+class SubnetManager(Frozen):
+    """One subnet manager as it is known to the fabric."""
+
+    lid: int
+    guid: str
+    priority: int
+    state: int
+
+
+class IbFacts(Frozen):
+    """What one host saw; a `why_no_…` says in words what could not be seen."""
+
+    ports: tuple[IbPort, ...] = ()
+    manager: SubnetManager | None = None
+    """Of `sminfo`: the one that this host's first port was set up by."""
+    why_no_manager: str = ""
+    managers: tuple[SubnetManager, ...] = ()
+    """Of `saquery`: all that the master knows, itself included."""
+    why_no_managers: str = ""
+    diagnosis: Diagnosis | None = None
+    why_no_diagnosis: str = ""
+    """Empty, with no diagnosis, on hosts that were not asked for one."""
+    why_nothing: str = ""
+    """The host could not be asked at all."""
+
+
+def parse_ib_look(text: str) -> IbFacts:
+    """Read the answer of `ib_look.sh`; a section that is missing or odd is said in words."""
+    sections = dict(_sections(text))
+    ports = tuple(
+        _port(name.removeprefix("port "), body)
+        for name, body in sections.items()
+        if name.startswith("port ")
+    )
+    manager, why_no_manager = _manager(sections.get("sminfo"))
+    managers, why_no_managers = _managers(sections.get("saquery"))
+    diagnosis, why_no_diagnosis = _diagnosis(sections.get("ibdiagnet"))
+    return IbFacts(
+        ports=ports,
+        manager=manager,
+        why_no_manager=why_no_manager,
+        managers=managers,
+        why_no_managers=why_no_managers,
+        diagnosis=diagnosis,
+        why_no_diagnosis=why_no_diagnosis,
+    )
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:]:
+        name, _, body = block.partition("\n")
+        yield name.strip(), body
+
+
+def _port(name: str, body: str) -> IbPort:
+    found = [(match[1], match[2]) for line in body.splitlines() if (match := _KEY.match(line))]
+    values = dict(found)
+    rate = _RATE.search(values.get("rate", ""))
+    mtu = re.match(r"(\d+)", values.get("active_mtu", ""))
+    keys = {_hexadecimal(value) for key, value in found if key == "pkey"}
+    return IbPort(
+        name=name,
+        state=values.get("state", ""),
+        phys_state=values.get("phys_state", ""),
+        rate_gbit_s=float(rate[1]) if rate else None,
+        lid=_hexadecimal(values.get("lid", "")),
+        sm_lid=_hexadecimal(values.get("sm_lid", "")),
+        guid=values.get("gid", "").replace(":", "")[-16:],
+        pkeys=tuple(sorted(keys - {0})),
+        active_mtu_bytes=int(mtu[1]) if mtu else None,
+    )
+
+
+def _hexadecimal(text: str) -> int:
+    return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", text) else 0
+
+
+def _why_not(body: str | None, tool: str) -> str:
+    """Why a tool's answer cannot be used; empty where nothing speaks against it."""
+    if body is None:
+        return f"{tool} was not run: the answer ends before it"
+    if body.startswith("missing: "):
+        return f"{tool} is not installed"
+    lines = body.strip().splitlines() or ["status: unknown"]
+    if lines[-1] == "status: 0":
+        return ""
+    said = next((line for line in reversed(lines[:-1]) if line.strip()), "it printed nothing")
+    return f"{said} ({lines[-1]})"
+
+
+def _manager(body: str | None) -> tuple[SubnetManager | None, str]:
+    found = _SMINFO.search(body or "")
+    if found is None:
+        return None, _why_not(body, "sminfo") or "sminfo answered in another form"
+    lid, guid, priority, state = found.groups()
+    manager = SubnetManager(
+        lid=int(lid), guid=f"{int(guid, 16):016x}", priority=int(priority), state=int(state)
+    )
+    return manager, ""
+
+
+def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
+    why = _why_not(body, "saquery")
+    if why or body is None:
+        return (), why
+    managers: list[SubnetManager] = []
+    for record in body.split("SMInfoRecord dump:")[1:]:
+        values = dict(_RECORD.findall(record))
+        if not {"LID", "GUID", "Priority", "SMState"} <= {*values}:
+            return (), "saquery answered in another form"
+        managers.append(
+            SubnetManager(
+                lid=int(values["LID"]),
+                guid=f"{int(values['GUID'], 16):016x}",
+                priority=int(values["Priority"]),
+                state=int(values["SMState"]),
+            )
+        )
+    return tuple(managers), "" if managers else "saquery knows no subnet manager"
+
+
+def _diagnosis(body: str | None) -> tuple[Diagnosis | None, str]:
+    if body is None:
+        return None, ""
+    found = parse_ibdiagnet(body)
+    # It ends with another status than 0 when it finds errors, so its table counts, not its status.
+    return found, "" if found else _why_not(body, "ibdiagnet") or "it printed no summary"

@@ -1,0 +1,154 @@
+"""What is expected of an InfiniBand fabric, and who is asked: from the file, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+from pydantic import Field
+
+from components.acceptance.ib_facts import IbFacts, parse_ib_look
+from components.errors import DeviceError
+from components.fabric.ib_state import DEFAULT_PARTITION
+from components.hosts.endpoint import host_endpoint
+from components.model.cluster import ClusterSpec
+from components.model.infiniband import IbPartition, InfiniBand, Membership
+from components.model.units import Frozen
+from components.remote.host_session import run_on_host
+from components.remote.script import KILL_AFTER_S, render_remote_command
+from components.remote.step import Endpoint
+
+LOOK_DEADLINE_S: Final = 60.0
+"""Seconds for files of /sys and two questions to the subnet manager."""
+DIAGNOSE_DEADLINE_S: Final = 600.0
+"""Seconds with ibdiagnet: it asks every node of the fabric, some thousand in a large one."""
+
+
+class PartitionLimit(Frozen):
+    """One partition, and who must be in it."""
+
+    name: str
+    pkey: int
+    members: dict[str, Membership]
+    """Host to membership; every HCA port of it."""
+    ports: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
+    """Host to the GUIDs of those ports; a host that is absent has all of its ports in it."""
+    exclusive: bool = False
+    """Hosts that are not named must not have the key."""
+
+
+class IbLimits(Frozen):
+    """What the plan expects of the fabric."""
+
+    hcas: int
+    """HCA ports that must be active on each worker."""
+    rate_gbit_s: float
+    mtu_bytes: int
+    partitions: tuple[PartitionLimit, ...] = ()
+    master_priority: int | None = None
+    """Priority of the master; None where somebody else runs it."""
+    standbys: int | None = None
+    """Subnet managers that stand by; None where somebody else runs them."""
+    adaptive_routing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IbLook:
+    """One host that is asked: one connection, one script."""
+
+    endpoint: Endpoint
+    script: str
+    deadline_s: float
+
+
+def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
+    """What is expected; None without InfiniBand switches of our own."""
+    fabric = spec.infiniband
+    if fabric is None:
+        return None
+    own = spec.sm_switches if fabric.subnet_manager == "switch" else ()
+    return IbLimits(
+        hcas=fabric.hcas,
+        rate_gbit_s=fabric.rate_gbit_s,
+        mtu_bytes=fabric.mtu_bytes,
+        partitions=(_default(spec), *_partitions(spec, fabric)),
+        master_priority=own[0].sm_priority if own else None,
+        standbys=len(own) - 1 if own else None,
+        adaptive_routing=fabric.adaptive_routing,
+    )
+
+
+def _default(spec: ClusterSpec) -> PartitionLimit:
+    """Every port is in Default, of either kind: without it no port reaches the subnet manager."""
+    members: dict[str, Membership] = {host.name: "limited" for host in spec.workers}
+    return PartitionLimit(name=DEFAULT_PARTITION, pkey=0x7FFF, members=members)
+
+
+def _partitions(spec: ClusterSpec, fabric: InfiniBand) -> tuple[PartitionLimit, ...]:
+    return tuple(
+        PartitionLimit(
+            name=partition.name,
+            pkey=partition.pkey,
+            members=_members(spec, partition),
+            ports={
+                host.name: host.hca_guids
+                for host in spec.workers
+                if host.hca_guids and partition.membership_of(host.name)
+            },
+            exclusive=partition.members != "all",
+        )
+        for partition in fabric.partitions
+    )
+
+
+def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, Membership]:
+    found: dict[str, Membership] = {}
+    for host in spec.workers:
+        kind = partition.membership_of(host.name)
+        if kind is not None:
+            found[host.name] = kind
+    return found
+
+
+@cache
+def _script() -> str:
+    text = resources.files("components.acceptance").joinpath("scripts", "ib_look.sh")
+    lines = text.read_text("utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.lstrip().startswith("#"))
+
+
+def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
+    """Every worker is asked, the first one also with ibdiagnet."""
+    fabric = spec.infiniband
+    if fabric is None:
+        return ()
+    options = "--routing" if fabric.adaptive_routing else "''"
+    return tuple(
+        IbLook(
+            endpoint=host_endpoint(host),
+            script=f"diagnose={options if first else 'no'}\n{_script()}",
+            deadline_s=DIAGNOSE_DEADLINE_S if first else LOOK_DEADLINE_S,
+        )
+        for host, first in ((host, host is spec.workers[0]) for host in spec.workers)
+    )
+
+
+async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
+    """Ask one host; one that does not answer is told as such."""
+    endpoint = look.endpoint
+    try:
+        answer = await run_on_host(
+            endpoint,
+            secrets.get(endpoint.private_key_secret or "", ""),
+            render_remote_command(look.script, look.deadline_s),
+            deadline_s=look.deadline_s + 2 * KILL_AFTER_S,
+        )
+    except DeviceError as error:
+        return IbFacts(why_nothing=str(error).splitlines()[0])
+    if answer.exit_status != 0 and not answer.stdout:
+        last = (answer.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        return IbFacts(why_nothing=f"the look ended with status {answer.exit_status}: {last}")
+    return parse_ib_look(answer.stdout)

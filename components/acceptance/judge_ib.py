@@ -1,0 +1,296 @@
+"""Judges what the workers saw of their InfiniBand fabric. Pure.
+
+One row per host and question, and one per question to the whole fabric. What was not seen is an
+error, what was not asked is skipped; neither is a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from components.acceptance.ib_facts import (
+    FULL_MEMBER,
+    MASTER,
+    SM_STATES,
+    STANDBY,
+    IbFacts,
+    IbPort,
+    SubnetManager,
+)
+from components.acceptance.ib_limits import IbLimits, PartitionLimit
+from components.acceptance.ibdiagnet_log import Diagnosis
+from components.acceptance.verdict import Finding, Verdict, verdict_for
+
+FABRIC: Final = "fabric"
+"""Subject of the rows that are about no single host."""
+_ACTIVE: Final = "4: ACTIVE"
+_FIX_STATE: Final = {
+    "2: INIT": "no subnet manager sets it up: `show ib sm` on the switches, or UFM",
+    "1: DOWN": "look at its cable, and at `show interfaces ib` of its switch port",
+}
+_INSTALL: Final = "install infiniband-diags on that host, and run acceptance again"
+_MATTERS: Final = (
+    "Discovery",
+    "Lids Check",
+    "Links Check",
+    "Subnet Manager",
+    "Speed / Width checks",
+    "Partition Keys",
+    "Routing",
+)
+"""Stages whose errors make a job slow or impossible; others, as counters, are warned of."""
+
+
+def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
+    """All rows of a fabric of own switches; none where there is no such fabric."""
+    if limits is None:
+        return []
+    found: list[Finding] = []
+    for host, seen in sorted(facts.items()):
+        found += _judge_host(host, seen, limits)
+    return [*found, *_judge_managers(facts, limits), *_judge_diagnosis(facts, limits)]
+
+
+def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Finding]:
+    """What ibdiagnet warns of, and errors that no job feels."""
+    diagnosis = _diagnosis_of(facts)
+    if limits is None or diagnosis is None:
+        return []
+    return [
+        Finding(
+            check=f"ibdiagnet {stage.name}",
+            subject=FABRIC,
+            verdict="failed",
+            expected="no warnings",
+            actual=f"{stage.warnings} warnings, {stage.errors} errors",
+            detail=stage.comment,
+            next_step="read ibdiagnet2.log of a run by hand",
+        )
+        for stage in diagnosis.stages
+        if stage.warnings or (stage.errors and stage.name not in _MATTERS)
+    ]
+
+
+def _row(
+    check: str, subject: str, verdict: Verdict, expected: str, actual: str, next_step: str
+) -> Finding:
+    step = "" if verdict == "passed" else next_step
+    return Finding(
+        check=check,
+        subject=subject,
+        verdict=verdict,
+        expected=expected,
+        actual=actual,
+        next_step=step,
+    )
+
+
+def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]:
+    if seen.why_nothing:
+        step = "make the host reachable and run acceptance again"
+        yield _row("ib ports", host, "error", "an answer", seen.why_nothing, step)
+        return
+    yield _judge_ports(host, seen.ports, limits)
+    yield _judge_rate(host, seen.ports, limits)
+    yield _judge_mtu(host, seen.ports, limits)
+    for partition in limits.partitions:
+        row = _judge_partition(host, seen.ports, partition)
+        if row is not None:
+            yield row
+    yield _judge_manager(host, seen)
+
+
+def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
+    down = [port for port in ports if port.state != _ACTIVE]
+    active = len(ports) - len(down)
+    states = ", ".join(f"{port.name} {port.state}" for port in down)
+    steps = {_FIX_STATE.get(port.state, "look at ibstat on that host") for port in down}
+    return _row(
+        "ib ports",
+        host,
+        verdict_for(active >= limits.hcas),
+        f"{limits.hcas} active InfiniBand ports",
+        f"{active} of {len(ports)} active" + (f"; {states}" if states else ""),
+        "; ".join(sorted(steps)) or "compare `hcas` of the file with ibstat on that host",
+    )
+
+
+def _judge_rate(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
+    slow = [port for port in ports if port.rate_gbit_s != limits.rate_gbit_s]
+    shown = ", ".join(f"{port.name} {_number(port.rate_gbit_s)}" for port in slow)
+    right = bool(ports) and not slow
+    return _row(
+        "ib rate",
+        host,
+        verdict_for(right) if ports else "error",
+        f"every port at {limits.rate_gbit_s:g} Gbit/s",
+        "so they are" if right else shown or "no port was seen",
+        "a link that trained to less has a bad cable or transceiver: `mlxlink -d <hca> -m`",
+    )
+
+
+def _judge_mtu(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
+    unknown = not ports or any(port.active_mtu_bytes is None for port in ports)
+    other = [port for port in ports if port.active_mtu_bytes != limits.mtu_bytes]
+    shown = ", ".join(f"{port.name} {_number(port.active_mtu_bytes)}" for port in other)
+    right = bool(ports) and not other
+    return _row(
+        "ib mtu",
+        host,
+        "error" if unknown else verdict_for(right),
+        f"active MTU of {limits.mtu_bytes} on every port",
+        "so it is" if right else shown or "no port was seen",
+        "install ibverbs-utils on that host"
+        if unknown
+        else "look at `show interfaces ib` of its switch port: the smaller end wins",
+    )
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:g}"
+
+
+def _judge_partition(
+    host: str, ports: tuple[IbPort, ...], partition: PartitionLimit
+) -> Finding | None:
+    kind = partition.members.get(host)
+    if kind is None and not partition.exclusive:
+        return None
+    guids = partition.ports.get(host, tuple(port.guid for port in ports))
+    wrong = _wrong_keys(ports, guids, partition, kind)
+    name, key = f"partition {partition.name}", f"0x{partition.pkey:04x}"
+    expected = f"{key} on no port" if kind is None else f"{key} on every port, {kind} or more"
+    if kind == "full":
+        expected = f"{key} on every port, full"
+    step = f"compare `show ib partition` of the switch that is master with the file: {key}"
+    good = (bool(guids) or kind is None) and not wrong
+    return _row(name, host, verdict_for(good), expected, ", ".join(wrong) or _seen(kind), step)
+
+
+def _seen(kind: str | None) -> str:
+    return "none has it" if kind is None else "all have it"
+
+
+def _wrong_keys(
+    ports: tuple[IbPort, ...], guids: tuple[str, ...], partition: PartitionLimit, kind: str | None
+) -> list[str]:
+    """The ports that lack a key, have it with another membership, or have it without right."""
+    wrong: list[str] = []
+    by_guid = {port.guid: port for port in ports}
+    for guid in guids:
+        port = by_guid.get(guid)
+        if port is None:
+            wrong.append(f"no port {guid} on this host")
+            continue
+        held = {key & FULL_MEMBER for key in port.pkeys if key & ~FULL_MEMBER == partition.pkey}
+        if kind is None and held:
+            wrong.append(f"{port.name} has it")
+        elif kind is not None and not held:
+            wrong.append(f"{port.name} lacks it")
+        elif kind == "full" and FULL_MEMBER not in held:
+            wrong.append(f"{port.name} is limited")
+        elif kind == "limited" and held == {FULL_MEMBER} and partition.exclusive:
+            wrong.append(f"{port.name} is full")
+    return wrong
+
+
+def _judge_manager(host: str, seen: IbFacts) -> Finding:
+    manager = seen.manager
+    if manager is None:
+        missing = "not installed" in seen.why_no_manager
+        return _row(
+            "subnet manager",
+            host,
+            "error" if missing else "failed",
+            "a master that answers",
+            seen.why_no_manager,
+            _INSTALL
+            if missing
+            else "start it: `show ib sm` on the switches, or UFM; and is "
+            "the module ib_umad loaded on that host?",
+        )
+    return _row(
+        "subnet manager",
+        host,
+        verdict_for(manager.state == MASTER),
+        "a master that answers",
+        _show(manager),
+        "the one that this host knows is not master: look at `saquery SMIR`",
+    )
+
+
+def _show(manager: SubnetManager) -> str:
+    state = SM_STATES.get(manager.state, f"in state {manager.state}")
+    return f"0x{manager.guid} at LID {manager.lid}, priority {manager.priority}, {state}"
+
+
+def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[Finding]:
+    """Exactly one master, the one that was planned, and the same for every host."""
+    known = {seen.manager.guid for seen in facts.values() if seen.manager is not None}
+    if len(known) > 1:
+        guids = ", ".join(f"0x{guid}" for guid in sorted(known))
+        step = "cable the switches into one subnet, or describe two sites"
+        yield _row("one subnet", FABRIC, "failed", "one subnet manager for all hosts", guids, step)
+    asked = next((seen for seen in facts.values() if seen.managers), None)
+    expected = _expected(limits)
+    if asked is None:
+        whys = sorted({seen.why_no_managers or seen.why_nothing for seen in facts.values()})
+        yield _row("one master", FABRIC, "error", expected, "; ".join(whys), _INSTALL)
+        return
+    masters = [each for each in asked.managers if each.state == MASTER]
+    standbys = [each for each in asked.managers if each.state == STANDBY]
+    right = len(masters) == 1 and limits.master_priority in {None, masters[0].priority}
+    if limits.standbys is not None:
+        right = right and len(standbys) == limits.standbys
+    yield _row(
+        "one master",
+        FABRIC,
+        verdict_for(right),
+        expected,
+        "; ".join(map(_show, asked.managers)),
+        "stop the one that nobody planned, or correct sm_priority: equal ones decide by GUID",
+    )
+
+
+def _expected(limits: IbLimits) -> str:
+    if limits.master_priority is None:
+        return "one master"
+    return f"one master of priority {limits.master_priority}, {limits.standbys} standing by"
+
+
+def _diagnosis_of(facts: Mapping[str, IbFacts]) -> Diagnosis | None:
+    return next((seen.diagnosis for seen in facts.values() if seen.diagnosis is not None), None)
+
+
+def _judge_diagnosis(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[Finding]:
+    diagnosis = _diagnosis_of(facts)
+    if diagnosis is None:
+        whys = [seen.why_no_diagnosis for seen in facts.values() if seen.why_no_diagnosis]
+        why = "; ".join(whys) or "no host was asked"
+        absent = "not installed" in why
+        step = "install ibutils2, of DOCA-OFED, on the first worker"
+        verdict: Verdict = "skipped" if absent and not limits.adaptive_routing else "error"
+        yield _row("ibdiagnet", FABRIC, verdict, "a look at every node and link", why, step)
+        return
+    for stage in diagnosis.stages:
+        if stage.name not in _MATTERS:
+            continue
+        yield _row(
+            f"ibdiagnet {stage.name}",
+            FABRIC,
+            verdict_for(stage.errors == 0),
+            "no errors",
+            f"{stage.errors} errors",
+            diagnosis.errors[0] if diagnosis.errors else "read ibdiagnet2.log of a run by hand",
+        )
+    if limits.adaptive_routing:
+        on, total = diagnosis.adaptive_switches, diagnosis.switches
+        yield _row(
+            "adaptive routing",
+            FABRIC,
+            "error" if on is None else verdict_for(on > 0 and on == total),
+            f"on, on all {total or 'switches'}",
+            "not said" if on is None else f"on {on}",
+            "set routing_engine ar_updn or ar_ftree where the subnet manager runs",
+        )

@@ -1,0 +1,337 @@
+"""Rules on an InfiniBand fabric of own switches: who manages it, who is in which partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from components.checks.problem import Place, SpecPath
+from components.checks.rule import Finding, at
+from components.fabric.ib_state import DEFAULT_PARTITION, show_pkey
+from components.fabric.models import find_model
+from components.model.cluster import ClusterSpec
+from components.model.infiniband import IbPartition, InfiniBand
+from components.model.wording import did_you_mean
+
+_DEFAULT_PKEY: Final = 0x7FFF
+_MEMBERSHIP_BIT: Final = 0x8000
+_BLOCK: SpecPath = ("infiniband",)
+
+
+def _partitions(fabric: InfiniBand) -> Iterator[tuple[IbPartition, SpecPath]]:
+    for p, partition in enumerate(fabric.partitions):
+        yield partition, (*_BLOCK, "partitions", p)
+
+
+def _manager(value: str) -> Place:
+    return at((*_BLOCK, "subnet_manager"), value)
+
+
+def check_switch_transport(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each switch carries the transport of the site: MLNX-OS InfiniBand, Onyx and Cumulus RoCE."""
+    for s, switch in enumerate(spec.switches):
+        if switch.carries != spec.rdma.transport:
+            fitting = "mlnxos" if spec.rdma.transport == "infiniband" else "onyx or cumulus"
+            yield Finding(
+                f"{switch.name} runs {switch.os}, which carries {switch.carries}, and the "
+                f"transport is {spec.rdma.transport}.",
+                (
+                    at(("switches", s, "os"), switch.os),
+                    at(("rdma", "transport"), spec.rdma.transport),
+                ),
+                f"set rdma.transport to {switch.carries}, or use a switch with {fitting}.",
+            )
+
+
+def check_subnet_manager(spec: ClusterSpec) -> Iterator[Finding]:
+    """The fabric has a subnet manager, and it is known which one is master.
+
+    Without one no port becomes active. Two of equal priority are both taken, and the lower GUID
+    wins: which switch that is changes with a replacement. Where UFM or opensm on a host manages the
+    subnet, a switch that runs one too may take over with other partitions.
+    """
+    fabric = spec.infiniband
+    if fabric is None:
+        return
+    running = [(s, each) for s, each in enumerate(spec.switches) if each.sm_priority is not None]
+    if fabric.subnet_manager == "switch" and not running:
+        yield Finding(
+            "no switch runs the subnet manager, so no port of the fabric becomes active.",
+            (_manager("switch"), at(("switches",))),
+            "give one switch sm_priority: 14, or set subnet_manager to external.",
+        )
+    if fabric.subnet_manager == "external":
+        for s, switch in running:
+            yield Finding(
+                f"the subnet manager is external, and {switch.name} runs one too.",
+                (at(("switches", s, "sm_priority"), switch.sm_priority), _manager("external")),
+                "remove sm_priority, or set subnet_manager to switch.",
+            )
+    first: dict[int, int] = {}
+    for s, switch in running:
+        other = first.setdefault(switch.sm_priority or 0, s)
+        if other != s:
+            yield Finding(
+                f"{switch.name} and {spec.switches[other].name} run the subnet manager with "
+                f"priority {switch.sm_priority}: which one is master is then decided by GUID.",
+                (
+                    at(("switches", s, "sm_priority"), switch.sm_priority),
+                    at(("switches", other, "sm_priority"), switch.sm_priority),
+                ),
+                "give the one that is to be master the higher number, for example 14 and 13.",
+            )
+
+
+def check_sm_switch(spec: ClusterSpec) -> Iterator[Finding]:
+    """Only a switch with MLNX-OS has `sm_priority`."""
+    for s, switch in enumerate(spec.switches):
+        if switch.sm_priority is not None and switch.carries != "infiniband":
+            yield Finding(
+                f"{switch.name} runs {switch.os}, which has no subnet manager.",
+                (at(("switches", s, "sm_priority"), switch.sm_priority),),
+                "remove sm_priority.",
+            )
+
+
+def check_adaptive_routing(spec: ClusterSpec) -> Iterator[Finding]:
+    """Adaptive routing is asked of an external subnet manager only.
+
+    The one that runs on MLNX-OS switches does not support it (the vendor's manual, 3.11).
+    """
+    fabric = spec.infiniband
+    if fabric is not None and fabric.adaptive_routing and fabric.subnet_manager == "switch":
+        yield Finding(
+            "adaptive routing is on, and the subnet manager of the switches has none.",
+            (at((*_BLOCK, "adaptive_routing"), value=True), _manager("switch")),
+            "turn adaptive_routing off, or run UFM or opensm with ar_updn and set subnet_manager "
+            "to external.",
+        )
+
+
+def check_external_partition(spec: ClusterSpec) -> Iterator[Finding]:
+    """With an external subnet manager, partitions and routing engine are known to be set there.
+
+    Railyard does not set them then; acceptance proves the keys on every member.
+    """
+    fabric = spec.infiniband
+    if fabric is None or fabric.subnet_manager == "switch":
+        return
+    if fabric.routing_engine is not None:
+        yield Finding(
+            "a routing engine is named, and the subnet manager is not ours to set.",
+            (at((*_BLOCK, "routing_engine"), fabric.routing_engine), _manager("external")),
+            "remove routing_engine, and set it where the subnet manager runs.",
+        )
+    for partition, path in _partitions(fabric):
+        yield Finding(
+            f"partition {partition.name} is only looked for: the subnet manager is external.",
+            (at((*path, "name"), partition.name), _manager("external")),
+            f"make {show_pkey(partition.pkey)} in UFM or in opensm's partitions.conf.",
+            "warning",
+        )
+
+
+def check_partition_key(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each partition has a key and a name of its own; the key is 0x0001 to 0x7ffe.
+
+    Bit 15 tells full from limited members and is no part of the key. 0x7fff is Default's, by which
+    the subnet manager itself is reached: Railyard never changes that partition.
+    """
+    fabric = spec.infiniband
+    if fabric is None:
+        return
+    first: dict[tuple[str, str], SpecPath] = {}
+    for partition, path in _partitions(fabric):
+        yield from _wrong_key(partition, path)
+        if partition.name.lower() == DEFAULT_PARTITION.lower():
+            yield Finding(
+                "the partition Default belongs to the subnet manager.",
+                (at((*path, "name"), partition.name),),
+                "choose another name; what Default is to have is set by hand.",
+            )
+        for field, shown in (("pkey", show_pkey(partition.pkey)), ("name", partition.name)):
+            other = first.setdefault((field, shown), path)
+            if other != path:
+                yield Finding(
+                    f"two partitions have the {field} {shown}.",
+                    (at((*path, field), shown), at((*other, field), shown)),
+                    f"give each partition a {field} of its own.",
+                )
+
+
+def _wrong_key(partition: IbPartition, path: SpecPath) -> Iterator[Finding]:
+    pkey, shown = partition.pkey, show_pkey(max(partition.pkey, 0))
+    where = (at((*path, "pkey"), shown),)
+    if pkey == _DEFAULT_PKEY:
+        what, fix = f"{shown} is the key of the partition Default.", "choose 0x0001 to 0x7ffe."
+    elif _MEMBERSHIP_BIT < pkey < 2 * _MEMBERSHIP_BIT:
+        what = f"{shown} has the bit of full members, which is no part of a key."
+        fix = f"write {show_pkey(pkey - _MEMBERSHIP_BIT)}, and membership: full."
+    elif not 1 <= pkey < _DEFAULT_PKEY:
+        what, fix = f"{shown} is no partition key.", "choose 0x0001 to 0x7ffe."
+    else:
+        return
+    yield Finding(f"partition {partition.name}: {what}", where, fix)
+
+
+def check_partition_member(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each member of a partition is a host of the file whose port GUIDs are known.
+
+    A subnet manager knows ports, not hosts. At least one member is full: limited ones do not reach
+    each other.
+    """
+    fabric = spec.infiniband
+    if fabric is None:
+        return
+    for partition, path in _partitions(fabric):
+        if partition.members == "all":
+            continue
+        kinds = {partition.membership_of(member.host) for member in partition.members}
+        if kinds == {"limited"}:
+            yield Finding(
+                f"all members of partition {partition.name} are limited, so none reaches another.",
+                (at((*path, "members")),),
+                "make one of them full.",
+            )
+        yield from _wrong_members(spec, partition, path)
+
+
+def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) -> Iterator[Finding]:
+    members = () if partition.members == "all" else partition.members
+    seen: set[str] = set()
+    for m, member in enumerate(members):
+        host, where = spec.host(member.host), at((*path, "members", m), member.host)
+        if host is None:
+            names = [each.name for each in spec.hosts]
+            hint = did_you_mean(member.host, names)
+            what, fix = f"there is no host {member.host!r}.{hint}", "name a host, or remove it."
+        elif not host.hca_guids:
+            what = f"the port GUIDs of {member.host} are not known."
+            fix = "list them as hca_guids of the host; ibstat prints them as Port GUID."
+        elif member.host in seen:
+            what, fix = f"{member.host} is in it twice.", "name it once."
+        else:
+            seen.add(member.host)
+            continue
+        yield Finding(f"partition {partition.name}: {what}", (where,), fix)
+
+
+def check_partition_limit(spec: ClusterSpec) -> Iterator[Finding]:
+    """No partition asks for a larger MTU or a higher rate than the fabric has.
+
+    The multicast group of IPoIB is then made by nobody, or joined by nobody.
+    """
+    fabric = spec.infiniband
+    if fabric is None:
+        return
+    for partition, path in _partitions(fabric):
+        for name, value, most in (
+            ("mtu_bytes", partition.mtu_bytes, fabric.mtu_bytes),
+            ("rate_gbit_s", partition.rate_gbit_s, fabric.rate_gbit_s),
+        ):
+            if value is not None and value > most:
+                yield Finding(
+                    f"{name} of partition {partition.name} is {value}, and the fabric has {most}.",
+                    (at((*path, name), value), at((*_BLOCK, name), most)),
+                    f"choose {most} or less.",
+                )
+
+
+def check_hca_guid(spec: ClusterSpec) -> Iterator[Finding]:
+    """`hca_guids` lists each HCA of a host once, and no GUID stands at two hosts."""
+    first: dict[str, SpecPath] = {}
+    for h, host in enumerate(spec.hosts):
+        path: SpecPath = ("hosts", h, "hca_guids")
+        if host.hca_guids and len(host.hca_guids) != host.hcas:
+            yield Finding(
+                f"{host.name} has {host.hcas} HCAs, and {len(host.hca_guids)} port GUIDs.",
+                (at(path), at(("hosts", h, "hcas"), host.hcas)),
+                "list the Port GUID of every HCA, and of no Ethernet card.",
+            )
+        for g, guid in enumerate(host.hca_guids):
+            other = first.setdefault(guid, (*path, g))
+            if other != (*path, g):
+                yield Finding(
+                    f"the port GUID {guid} is listed twice.",
+                    (at((*path, g), guid), at(other, guid)),
+                    "read both hosts again: a GUID is unique in the world.",
+                )
+
+
+def check_ib_hcas(spec: ClusterSpec) -> Iterator[Finding]:
+    """Every worker has as many HCAs as `infiniband` says, and RoCE cards nowhere."""
+    fabric = spec.infiniband
+    if fabric is None:
+        return
+    for h, host in enumerate(spec.hosts):
+        if host.role == "worker" and host.hcas != fabric.hcas:
+            yield Finding(
+                f"{host.name} has {host.hcas} HCAs, and the fabric has {fabric.hcas} on each "
+                "worker.",
+                (at(("hosts", h, "hcas"), host.hcas), at((*_BLOCK, "hcas"), fabric.hcas)),
+                "correct the number that is wrong.",
+            )
+        if host.nics:
+            yield Finding(
+                f"{host.name} has NICs on rails, and the fabric is InfiniBand.",
+                (at(("hosts", h, "nics")),),
+                "describe InfiniBand cards by hcas and hca_guids.",
+            )
+
+
+def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
+    """The fabric's rate is one that every switch's ports have."""
+    fabric = spec.infiniband
+    if fabric is None:
+        return
+    for s, switch in enumerate(spec.switches):
+        model = find_model(switch.model)
+        if model is None or switch.os not in model.ports or switch.carries != "infiniband":
+            continue
+        if fabric.rate_gbit_s not in model.port_speeds_gbit_s:
+            rates = ", ".join(map(str, model.port_speeds_gbit_s))
+            yield Finding(
+                f"links shall run at {fabric.rate_gbit_s} Gbit/s, and a port of a {model.name} "
+                f"has {rates}.",
+                (
+                    at((*_BLOCK, "rate_gbit_s"), fabric.rate_gbit_s),
+                    at(("switches", s, "model"), switch.model),
+                ),
+                "write the rate at which links really run: bandwidth is judged by it.",
+            )
+
+
+def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each port of an InfiniBand switch is on its model, and leads to an HCA of a host, once."""
+    first: dict[str, SpecPath] = {}
+    for s, switch in enumerate(spec.switches):
+        model = find_model(switch.model)
+        if switch.carries != "infiniband" or model is None or switch.os not in model.ports:
+            continue
+        for name, port in switch.ports.items():
+            path: SpecPath = ("switches", s, "ports", name)
+            known = model.ports[switch.os]
+            if not model.has_port(switch.os, name):
+                yield Finding(
+                    f"a {model.name} has no port {name}.",
+                    (at(path, port.to),),
+                    f"its ports are {known[0]} to {known[-1]}.",
+                )
+            if not _leads_to_hca(spec, port.to):
+                yield Finding(
+                    f"port {name} of {switch.name} leads to {port.to}, which is no HCA of a host.",
+                    (at(path, port.to),),
+                    "write <host>/hca-<n>, with n from 0 to one less than the host's hcas.",
+                )
+            elif first.setdefault(port.to, path) != path:
+                yield Finding(
+                    f"{port.to} is plugged into two ports.",
+                    (at(path, port.to), at(first[port.to], port.to)),
+                    "keep the port into which the cable really goes.",
+                )
+
+
+def _leads_to_hca(spec: ClusterSpec, target: str) -> bool:
+    name, _, hca = target.partition("/hca-")
+    host = spec.host(name)
+    return host is not None and hca.isdigit() and int(hca) < host.hcas

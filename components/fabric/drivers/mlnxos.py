@@ -1,0 +1,132 @@
+"""The driver of NVIDIA (Mellanox) MLNX-OS on InfiniBand switches: subnet manager and partitions.
+
+Ports have no settings of ours: a link trains by itself to what both ends can do, and the subnet
+manager sets its MTU. What they came to is read on the hosts, and judged by acceptance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from components.errors import Bug
+from components.fabric.drivers import mlnxos_actions, mlnxos_parse, onyx_session
+from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
+from components.fabric.ib_state import (
+    ALL_PORTS,
+    DEFAULT_PARTITION,
+    IbState,
+    PartitionState,
+)
+from components.fabric.state import SwitchState
+from components.remote.difference import ABSENT, Difference
+
+PARTITIONS: Final = "show ib partition"
+FUNCTION: Final = "show ib sm"
+STATE: Final = "show ib smnode {node} sm-state"
+PRIORITY: Final = "show ib sm priority"
+ROUTING: Final = "show running-config | include routing-engines"
+
+
+class MlnxosDriver:
+    """See `components.fabric.drivers.base.Driver`."""
+
+    system = "mlnxos"
+    title = "MLNX-OS"
+    enter: Sequence[str] = onyx_session.ENTER
+    configure: Sequence[str] = onyx_session.CONFIGURE
+    discard: Sequence[str] = ()
+    guard: Guard | None = None
+    save = onyx_session.SAVE
+
+    def list_ports_commands(self) -> tuple[str, ...]:
+        """Nothing: no port is ever ours."""
+        return ()
+
+    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
+        """None of them."""
+        del answers
+        return ()
+
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """Partitions always, since those of others decide what may be removed."""
+        ib = wanted.ib
+        if ib is None:
+            return ()
+        asked = (
+            (FUNCTION, ib.sm_function),
+            (STATE.format(node=ib.node), ib.sm_enabled),
+            (PRIORITY, ib.sm_priority),
+            (ROUTING, ib.routing_engine),
+        )
+        return (PARTITIONS, *(command for command, value in asked if value is not None))
+
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+        """Read what `read_commands` asked for."""
+        ib = wanted.ib
+        if ib is None:
+            return Reading(SwitchState())
+        state = STATE.format(node=ib.node)
+        found = IbState(
+            node=ib.node,
+            sm_function=mlnxos_parse.parse_switch(FUNCTION, answers[FUNCTION])
+            if FUNCTION in answers
+            else None,
+            sm_enabled=mlnxos_parse.parse_switch(state, answers[state])
+            if state in answers
+            else None,
+            sm_priority=mlnxos_parse.parse_priority(PRIORITY, answers[PRIORITY])
+            if PRIORITY in answers
+            else None,
+            routing_engine=mlnxos_parse.parse_routing_engine(ROUTING, answers[ROUTING])
+            if ROUTING in answers
+            else None,
+            partitions=mlnxos_parse.parse_partitions(PARTITIONS, answers[PARTITIONS]),
+        )
+        return Reading(SwitchState(ib=found))
+
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """See `mlnxos_actions`."""
+        return mlnxos_actions.plan_changes(actual.ib, target.ib)
+
+    def interrupts(self, change: Difference) -> bool:
+        """Another key or membership than before breaks connections; a manager that stops, too."""
+        if change.actual == ABSENT:
+            return False
+        stops = (change.where, change.desired) == ("subnet manager", "off")
+        return stops or change.setting == "pkey" or change.setting.startswith("member ")
+
+    def find_refusal(self, output: str) -> str | None:
+        """MLNX-OS reports by lines that start with `%`; its exit statuses mean nothing."""
+        return onyx_session.find_refusal(output)
+
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """No subnet manager, priority 0, and the partition Default with every port in it."""
+        del ports
+        default = PartitionState(pkey=0x7FFF, ipoib=True, members={ALL_PORTS: "full"})
+        return SwitchState(
+            ib=IbState(
+                node="",
+                sm_function=False,
+                sm_enabled=False,
+                sm_priority=0,
+                routing_engine=mlnxos_parse.DEFAULT_ENGINE,
+                partitions={DEFAULT_PARTITION: default},
+            )
+        )
+
+    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+        """Nothing: on InfiniBand the adapters count, and there are no classes to tell apart."""
+        del ports
+        return ()
+
+    def parse_counters(
+        self, answers: Mapping[str, str], ports: Sequence[str]
+    ) -> dict[str, PortCounters]:
+        """Never asked for.
+
+        Raises:
+            Bug: It was.
+        """
+        del answers
+        raise Bug(f"no counters of InfiniBand ports are read: {', '.join(ports)}")

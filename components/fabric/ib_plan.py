@@ -1,0 +1,63 @@
+"""From the site to the subnet manager and the partitions of one InfiniBand switch: pure."""
+
+from __future__ import annotations
+
+from components.errors import SpecError
+from components.fabric.ib_state import ALL_PORTS, IbState, MemberKind, PartitionState
+from components.fabric.state import SwitchState
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
+from components.model.infiniband import IbPartition
+
+
+def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
+    """What one InfiniBand switch shall have.
+
+    A switch without `sm_priority` runs no subnet manager: a second one that nobody planned may
+    become master. Every switch that runs one has all partitions, so that a standby which takes
+    over keeps them.
+
+    Raises:
+        SpecError: The site has no InfiniBand fabric, or a member's ports are not known.
+    """
+    fabric = spec.infiniband
+    if fabric is None:
+        raise SpecError(f"switch {switch.name}: the site has no `infiniband`")
+    if switch.sm_priority is None:
+        return SwitchState(ib=IbState(node=switch.name, sm_enabled=False))
+    return SwitchState(
+        ib=IbState(
+            node=switch.name,
+            sm_function=True,
+            sm_enabled=True,
+            sm_priority=switch.sm_priority,
+            routing_engine=fabric.routing_engine,
+            partitions={each.name: _partition(spec, each) for each in fabric.partitions},
+        )
+    )
+
+
+def _partition(spec: ClusterSpec, partition: IbPartition) -> PartitionState:
+    return PartitionState(
+        pkey=partition.pkey,
+        ipoib=partition.ipoib,
+        mtu_bytes=partition.mtu_bytes,
+        rate_gbit_s=partition.rate_gbit_s,
+        members=_members(spec, partition),
+    )
+
+
+def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, MemberKind]:
+    if partition.members == "all":
+        return {ALL_PORTS: partition.membership}
+    found: dict[str, MemberKind] = {}
+    for member in partition.members:
+        host = spec.host(member.host)
+        if host is None or not host.hca_guids:
+            raise SpecError(
+                f"partition {partition.name}: the port GUIDs of {member.host} are not known; "
+                "list them as hca_guids of the host"
+            )
+        kind = member.membership or partition.membership
+        found |= dict.fromkeys(host.hca_guids, kind)
+    return found

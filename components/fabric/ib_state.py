@@ -1,0 +1,91 @@
+"""The InfiniBand part of a switch's state: subnet manager and partitions, vendor-neutral.
+
+Partition keys are numbers without the membership bit; members are port GUIDs of 16 hexadecimal
+digits, or `ALL`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+ALL_PORTS: Final = "ALL"
+"""The member that stands for every port of the subnet."""
+DEFAULT_PARTITION: Final = "Default"
+"""The partition of the subnet manager itself, 0x7fff: never ours."""
+MemberKind = Literal["full", "limited", "both"]
+"""`both` is found on switches (for virtual ports) and put back, never wanted."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PartitionState(_Frozen):
+    """One partition. None means: not ours (desired), or the manager's default (actual)."""
+
+    pkey: int
+    ipoib: bool | None = None
+    mtu_bytes: int | None = None
+    rate_gbit_s: int | None = None
+    members: dict[str, MemberKind] = {}
+    """Port GUID or `ALL` to membership: those that we own; others stay."""
+
+
+class IbState(_Frozen):
+    """Subnet manager and partitions of one switch."""
+
+    node: str
+    """The host name under which the switch keeps the settings of its own subnet manager."""
+    sm_function: bool | None = None
+    """The function as such is switched on; None: not ours. Off, no node runs one."""
+    sm_enabled: bool | None = None
+    """This switch's subnet manager is enabled; None: not ours."""
+    sm_priority: int | None = None
+    """0 to 15; of several, the highest becomes master."""
+    routing_engine: str | None = None
+    """How paths are found, for example `updn`, or `default`; None: not ours."""
+    partitions: dict[str, PartitionState] = {}
+    """Partitions that are ours, by name (actual: all that there are)."""
+
+    def settings(self) -> dict[tuple[str, str], str]:
+        """Flat (where, setting) to text, for diffs that people read."""
+        flat: dict[tuple[str, str], str] = {}
+        for setting, value in (
+            ("function", self.sm_function),
+            ("state", self.sm_enabled),
+            ("priority", self.sm_priority),
+            ("routing_engine", self.routing_engine),
+        ):
+            if value is not None:
+                flat["subnet manager", setting] = _words(value)
+        for name, partition in self.partitions.items():
+            where = f"partition {name}"
+            flat |= {(where, key): text for key, text in _partition_settings(partition).items()}
+        return flat
+
+
+def show_pkey(pkey: int) -> str:
+    """A partition key as every tool writes it: `0x0123`."""
+    return f"0x{pkey:04x}"
+
+
+def _words(value: bool | int | str) -> str:  # noqa: FBT001 - a value of any setting
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def _partition_settings(partition: PartitionState) -> dict[str, str]:
+    flat = {"pkey": show_pkey(partition.pkey)}
+    flat |= {
+        key: _words(value)
+        for key, value in (
+            ("ipoib", partition.ipoib),
+            ("mtu_bytes", partition.mtu_bytes),
+            ("rate_gbit_s", partition.rate_gbit_s),
+        )
+        if value is not None
+    }
+    return flat | {f"member {guid}": kind for guid, kind in sorted(partition.members.items())}

@@ -1,0 +1,77 @@
+"""The InfiniBand fabric of a site with own switches: subnet manager, partitions, what links run at.
+
+One file is one subnet: its InfiniBand switches are cabled with each other.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from components.model.cloud import InfiniBandFabric
+from components.model.units import DnsLabel, Frozen
+
+Membership = Literal["full", "limited"]
+"""`limited` members reach full members only, and not each other (InfiniBand specification)."""
+IbMtuBytes = Literal[256, 512, 1024, 2048, 4096]
+"""The five MTUs of the InfiniBand specification, in bytes of payload."""
+PartitionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
+"""What the command line of MLNX-OS takes as one word."""
+
+
+def _member_from_text(value: object) -> object:
+    return {"host": value} if isinstance(value, str) else value
+
+
+class IbMember(Frozen):
+    """One member of a partition: a host's name, or an object with an exception."""
+
+    host: DnsLabel
+    """A host of the file: every port of its `hca_guids` becomes a member."""
+    membership: Membership | None = None
+    """Its kind of membership; default the partition's."""
+
+
+class IbPartition(Frozen):
+    """One partition: which ports may talk to each other under one partition key."""
+
+    name: PartitionName
+    """`Default` belongs to the subnet manager and cannot be written here."""
+    pkey: int
+    """Partition key without the membership bit, 0x0001 to 0x7ffe; 0x7fff is Default's."""
+    members: (
+        Literal["all"] | tuple[Annotated[IbMember, BeforeValidator(_member_from_text)], ...]
+    ) = "all"
+    """Hosts of the file, or `all` ports of the subnet."""
+    membership: Membership = "full"
+    """Membership of the members that say no other."""
+    ipoib: bool = False
+    """IP over InfiniBand may run in it. RDMA does not need it."""
+    mtu_bytes: IbMtuBytes | None = None
+    """MTU of its IPoIB multicast group; default what the subnet manager has (2048)."""
+    rate_gbit_s: Annotated[int, Field(gt=0)] | None = None
+    """Rate of its IPoIB multicast group in Gbit/s; default what the subnet manager has (10)."""
+
+    def membership_of(self, host: str) -> Membership | None:
+        """How a host is a member, or None where it is none."""
+        if self.members == "all":
+            return self.membership
+        found = next((member for member in self.members if member.host == host), None)
+        return (found.membership or self.membership) if found else None
+
+
+class InfiniBand(InfiniBandFabric):
+    """The InfiniBand fabric; `hcas` and `rate_gbit_s` are those of every worker."""
+
+    mtu_bytes: IbMtuBytes = 4096
+    """Active MTU that every port must have; 4096 is the largest that there is."""
+    subnet_manager: Literal["switch", "external"] = "switch"
+    """`switch`: those switches run it that have `sm_priority`. `external`: UFM or opensm on a host,
+    which Railyard looks at and does not set; then no switch may run one."""
+    adaptive_routing: bool = False
+    """Switches choose among equal paths packet by packet. Only an external subnet manager can."""
+    routing_engine: Literal["minhop", "updn", "ftree", "dor"] | None = None
+    """Routing engine of the switches' subnet manager; default what they have (minhop)."""
+    partitions: tuple[IbPartition, ...] = ()
+    """Partitions beside Default, on every switch that runs a subnet manager."""

@@ -1,0 +1,1 @@
+"""An emulated InfiniBand switch with MLNX-OS."""

@@ -1,0 +1,84 @@
+"""What an emulated MLNX-OS switch holds: subnet manager and partitions, saved and running.
+
+Factory: no subnet manager runs (the vendor's manual), its priority is 0 (public notes), and there
+is one partition, Default, with every port in it (a capture): docs/explanation/sources.md#mlnx-os.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from components.errors import UsageError
+
+MemberKind = Literal["full", "limited", "both"]
+DEFAULT = "Default"
+DEFAULT_PKEY = 0x7FFF
+FACTORY_ENGINE = "minhop"
+PORTS_BY_MODEL = {
+    "QM8700": (tuple(f"1/{port}" for port in range(1, 41)), 200, "hdr"),
+    "QM9700": (tuple(f"1/{cage}/{part}" for cage in range(1, 33) for part in (1, 2)), 400, "ndr"),
+}
+"""Model to its ports, their rate in Gbit/s and the word for it (NVIDIA's data sheets)."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+
+class Partition(_Part):
+    """One partition, as configured."""
+
+    pkey: int
+    ipoib: bool = False
+    mtu: str | None = None
+    rate: int | None = None
+    members: dict[str, MemberKind] = {}
+    """GUID of 16 digits or `ALL` to membership."""
+
+
+class Config(_Part):
+    """A whole configuration: what is running, or what the next boot will load."""
+
+    hostname: str
+    sm: bool = False
+    """`ib sm`: the function as such."""
+    nodes: dict[str, bool] = {}
+    """`ib smnode NAME enable`: node to whether its subnet manager is enabled."""
+    sm_priority: int = 0
+    routing_engine: str | None = None
+    partitions: dict[str, Partition] = {
+        DEFAULT: Partition(pkey=DEFAULT_PKEY, ipoib=True, members={"ALL": "full"})
+    }
+    shut: list[str] = []
+    """Ports that are shut."""
+    paging: bool = True
+
+    @property
+    def sm_runs(self) -> bool:
+        """Both settings must be on (a report of an SX6036 whose `ib sm` alone started nothing)."""
+        return self.sm and self.nodes.get(self.hostname, False)
+
+
+class Stored(_Part):
+    """What one switch keeps on its disk in the lab."""
+
+    running: Config
+    saved: Config
+    link_down: list[str] = []
+    """Ports whose cable is pulled (a fault)."""
+    unmodelled: list[str] = []
+    """Commands that somebody sent and that this emulator does not know."""
+
+
+def factory_config(hostname: str, model: str) -> Config:
+    """The configuration of a switch that nobody has touched.
+
+    Raises:
+        UsageError: The lab does not know this model.
+    """
+    if model not in PORTS_BY_MODEL:
+        known = sorted(PORTS_BY_MODEL)
+        raise UsageError(f"the lab has no InfiniBand switch model {model!r}; it has {known}")
+    return Config(hostname=hostname, nodes={hostname: False})

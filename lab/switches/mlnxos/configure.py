@@ -1,0 +1,169 @@
+"""The configuration commands of MLNX-OS: what each line does to the running configuration.
+
+Forms: the vendor's manual, Stacki's driver and a report of an SX6036 (docs/explanation/
+sources.md#mlnx-os). Refusal texts that no capture shows are marked `guess`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, cast
+
+from lab.switches.mlnxos.config import DEFAULT, Config, MemberKind, Partition
+from lab.switches.onyx.grammar import CliError, Command
+
+Change = Callable[[Config, list[str]], None]
+
+_GUID: Final = re.compile(r"([0-9a-f]{2}:){7}[0-9a-f]{2}", re.IGNORECASE)
+_ENGINES: Final = ("minhop", "updn", "ftree", "dor", "lash")
+_MTUS: Final = ("256", "512", "1K", "2K", "4K")
+_MAX_PRIORITY: Final = 15
+_QUESTION: Final = "% Changing the Default partition needs an answer that nobody gives here"
+"""`no ib partition Default …` asks for a `yes` (Stacki); Railyard never sends it."""
+
+
+def _partition(config: Config, name: str) -> Partition:
+    if name not in config.partitions:
+        raise CliError(f"% Partition {name} does not exist")  # guess
+    return config.partitions[name]
+
+
+def _set_pkey(config: Config, values: list[str]) -> None:
+    name = values[0]
+    if not re.fullmatch(r"0x[0-9a-fA-F]{1,4}", values[1]) or not 1 <= int(values[1], 16) <= 0x7FFF:  # noqa: PLR2004 - 15 bits
+        raise CliError("% Invalid pkey")  # guess
+    pkey = int(values[1], 16)
+    if any(other.pkey == pkey for key, other in config.partitions.items() if key != name):
+        raise CliError(f"% PKey {values[1]} is in use by another partition")  # guess
+    if name in config.partitions:
+        config.partitions[name].pkey = pkey
+    else:
+        config.partitions = {**config.partitions, name: Partition(pkey=pkey)}
+
+
+def _remove(config: Config, values: list[str]) -> None:
+    _partition(config, values[0])
+    if values[0] == DEFAULT:
+        raise CliError(_QUESTION)
+    config.partitions = {n: p for n, p in config.partitions.items() if n != values[0]}
+
+
+def _ipoib(*, on: bool) -> Change:
+    def change(config: Config, values: list[str]) -> None:
+        _partition(config, values[0]).ipoib = on
+
+    return change
+
+
+def _set_mtu(config: Config, values: list[str]) -> None:
+    if values[1].upper() not in _MTUS:
+        raise CliError("% Invalid mtu")  # guess
+    _partition(config, values[0]).mtu = values[1].upper()
+
+
+def _set_rate(config: Config, values: list[str]) -> None:
+    _partition(config, values[0]).rate = int(values[1])
+
+
+def _unset(field: str) -> Change:
+    def change(config: Config, values: list[str]) -> None:
+        setattr(_partition(config, values[0]), field, None)
+
+    return change
+
+
+def _port(text: str) -> str:
+    if text.upper() == "ALL":
+        return "ALL"
+    if not _GUID.fullmatch(text):
+        raise CliError("% Invalid port GUID")  # captured on 3.6.8012
+    return text.replace(":", "").lower()
+
+
+def _add_member(config: Config, values: list[str]) -> None:
+    partition, port = _partition(config, values[0]), _port(values[1])
+    if values[2] not in {"full", "limited", "both"}:
+        raise CliError("% Invalid membership type")  # guess
+    partition.members = {**partition.members, port: cast("MemberKind", values[2])}
+
+
+def _drop_member(config: Config, values: list[str]) -> None:
+    partition, port = _partition(config, values[0]), _port(values[1])
+    if values[0] == DEFAULT:
+        raise CliError(_QUESTION)
+    if port not in partition.members:
+        raise CliError("% Member does not exist")  # guess
+    partition.members = {each: kind for each, kind in partition.members.items() if each != port}
+
+
+def _sm(*, on: bool) -> Change:
+    def change(config: Config, _: list[str]) -> None:
+        config.sm = on
+
+    return change
+
+
+def _node(*, on: bool) -> Change:
+    def change(config: Config, values: list[str]) -> None:
+        config.nodes = {**config.nodes, values[0]: on}
+
+    return change
+
+
+def _priority(config: Config, values: list[str]) -> None:
+    if int(values[0]) > _MAX_PRIORITY:
+        raise CliError("% Please enter an integer between 0 and 15.")  # guess, as Onyx words it
+    config.sm_priority = int(values[0])
+
+
+def _engines(config: Config, values: list[str]) -> None:
+    if values[0] not in _ENGINES:
+        raise CliError("% Invalid routing engine")  # guess
+    config.routing_engine = values[0]
+
+
+def _no_engines(config: Config, _: list[str]) -> None:
+    config.routing_engine = None
+
+
+def _shut(*, on: bool) -> Change:
+    def change(config: Config, values: list[str]) -> None:
+        ports = {*config.shut} | {values[0]} if on else {*config.shut} - {values[0]}
+        config.shut = sorted(ports)
+
+    return change
+
+
+def _forced(forms: dict[str, Change]) -> dict[str, Change]:
+    """Each line with and without `force`, which answers a question (Stacki; the report)."""
+    return forms | {f"{pattern} force": change for pattern, change in forms.items()}
+
+
+_FORMS: Final[dict[str, Change]] = _forced(
+    {
+        "ib partition <word> pkey <word>": _set_pkey,
+        "ib partition <word> ipoib": _ipoib(on=True),
+        "ib partition <word> mtu <word>": _set_mtu,
+        "ib partition <word> rate <int>": _set_rate,
+        "ib partition <word> member <word> type <word>": _add_member,
+    }
+) | {
+    "no ib partition <word>": _remove,
+    "no ib partition <word> ipoib": _ipoib(on=False),
+    "no ib partition <word> mtu": _unset("mtu"),
+    "no ib partition <word> rate": _unset("rate"),
+    "no ib partition <word> member <word>": _drop_member,
+    "ib sm": _sm(on=True),
+    "no ib sm": _sm(on=False),
+    "ib sm sm-priority <int>": _priority,
+    "ib sm routing-engines <word>": _engines,
+    "no ib sm routing-engines": _no_engines,
+    "ib smnode <word> enable": _node(on=True),
+    "ib smnode <word> disable": _node(on=False),
+    "interface ib <ports> shutdown": _shut(on=True),
+    "interface ib <ports> no shutdown": _shut(on=False),
+}
+COMMANDS: Final = tuple(
+    Command(tuple(pattern.split()), change) for pattern, change in _FORMS.items()
+)

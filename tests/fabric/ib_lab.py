@@ -1,0 +1,53 @@
+"""An InfiniBand switch of the lab in this process, and the site that asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from components.fabric.drivers.mlnxos import MlnxosDriver
+from components.fabric.exchange import Exchange
+from components.model.cluster import ClusterSpec
+from lab.switches.mlnxos.server import MlnxosSwitch
+from lab.switches.onyx.cli import Session
+from lab.views import SwitchConfig
+
+SITE = Path(__file__).parents[2] / "examples" / "quantum-ib" / "site.yaml"
+CONFIG = SwitchConfig(
+    name="ib-leaf-01",
+    os="mlnxos",
+    model="QM9700",
+    address="127.209.0.7",
+    port=0,
+    user="admin",
+    password="mlnxos-lab",
+    host_key_seed="test/ib-leaf-01",
+    cables={"1/1/1": ("gpu01", "0000:18:00.0")},
+)
+
+
+def load_spec() -> ClusterSpec:
+    return ClusterSpec.model_validate(yaml.safe_load(SITE.read_text()))
+
+
+def make_switch(folder: Path, name: str = "ib-leaf-01") -> MlnxosSwitch:
+    return MlnxosSwitch(replace(CONFIG, name=name), folder / f"{name}.json")
+
+
+@dataclass
+class Console:
+    """A session without SSH in between."""
+
+    session: Session
+    where: str = "ib-leaf-01 (admin@127.209.0.7:22)"
+
+    def run(self, command: str) -> str:
+        return self.session.run(command)
+
+
+def talk(switch: MlnxosSwitch) -> Exchange:
+    exchange = Exchange(Console(Session(switch, paging=False)), MlnxosDriver())
+    exchange.enter(configure=True)
+    return exchange
