@@ -79,7 +79,8 @@ def test_settings_of_the_cards_outlive_a_reboot(lab: HostLab, gpu01: HostPlan) -
         ("modprobe -r nvidia_peermem", "nvidia_peermem of module is absent"),
         ("rm /etc/systemd/system/k3s-agent.service.d/*", "limit_memlock of unit.k3s-agent"),
         (
-            "cd /etc/systemd/system/k3s-agent.service.d; echo LimitMEMLOCK=65536 | tee -a 10-*.conf",
+            "echo LimitMEMLOCK=65536 >>"
+            "/etc/systemd/system/k3s-agent.service.d/10-railyard-memlock.conf",
             "limit_memlock of unit.k3s-agent",
         ),
         ("echo x >>/etc/railyard/nics.conf", "files of unit.railyard-nics"),
