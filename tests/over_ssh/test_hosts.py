@@ -12,6 +12,7 @@ from tests.over_ssh.host_lab import HostLab, running_hosts
 
 pytestmark = pytest.mark.lab
 CARD = "nic.0000:05:00.0"
+MEMLOCK = "/etc/systemd/system/k3s-agent.service.d/10-railyard-memlock.conf"
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,7 @@ def test_settings_of_the_cards_outlive_a_reboot(lab: HostLab, gpu01: HostPlan) -
         ("echo 0 >/sys/class/net/enp5s0/ecn/roce_np/enable/3", "ecn_priority_3 of nic"),
         ("modprobe -r nvidia_peermem", "nvidia_peermem of module is absent"),
         ("rm /etc/systemd/system/k3s-agent.service.d/*", "limit_memlock of unit.k3s-agent"),
+        (f"echo LimitMEMLOCK=65536 >>{MEMLOCK}", "limit_memlock of unit.k3s-agent"),
         ("echo x >>/etc/railyard/nics.conf", "files of unit.railyard-nics"),
         ("systemctl disable railyard-nics", "enabled of unit.railyard-nics is disabled"),
         ("sed -i 's/ gpu02$/ gpu03/' /etc/hosts", "gpu02 of hosts is absent"),

@@ -129,9 +129,12 @@ def test_a_host_that_lets_us_in_and_does_not_answer(how: str) -> None:
             authorized_client_keys=asyncssh.import_authorized_keys(_public(CLIENT_KEY)),
             process_factory=serve,
         )
-        async with server:
+        try:
             endpoint = _endpoint(server.get_port())
             return await run_on_host(endpoint, _private(CLIENT_KEY), "true", deadline_s=1.5)
+        finally:
+            server.close()
+            await server.wait_closed()
 
     words = {
         "slow": "let us in, and did not finish within 1.5 s",

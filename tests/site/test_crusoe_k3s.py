@@ -164,7 +164,7 @@ def _all_layers_drift(site: Playground) -> None:
         f"{NAME}-lb-0 haproxy: drift: ",
     ):
         assert part in said, preview.done.text
-    assert preview.changes[f"{second}-instance"] == "replace"
+    assert preview.changes[f"{second}-instance"] == "create-replacement"
     assert preview.changes[f"{NAME}-ssh-rule"] == "update"
     assert any("nicclusterpolicy" in name for name in preview.changes)
     report = site.railyard("drift", NAME).must(3)

@@ -28,7 +28,8 @@ read_one() {
       ;;
     unit.*.limit_memlock)
       drop_in=$(memlock_file "$1")
-      if [ -e "$drop_in" ]; then sed -n 's/^LimitMEMLOCK=//p' "$drop_in"; else echo absent; fi
+      # Of several lines systemd takes the last one.
+      if [ -e "$drop_in" ]; then sed -n 's/^LimitMEMLOCK=//p' "$drop_in" | tail -n 1; else echo absent; fi
       ;;
     nic.*)
       split_nic "$1"
