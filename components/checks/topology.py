@@ -58,6 +58,16 @@ def list_nics(spec: ClusterSpec) -> tuple[PlacedNic, ...]:
 
 
 def list_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
+    """List the switch ports that lead to hosts, in the order of the file."""
+    return tuple(port for port in list_all_ports(spec) if port.port.peer is None)
+
+
+def list_link_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
+    """List the switch ports that lead to other switches, in the order of the file."""
+    return tuple(port for port in list_all_ports(spec) if port.port.peer is not None)
+
+
+def list_all_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
     """List all switch ports in the order of the file."""
     return tuple(
         PlacedPort(switch, name, port, ("switches", s, "ports", name))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.checks.rule import Finding, at
+from components.checks.topology import list_all_ports
 from components.model.cluster import ClusterSpec
 
 _DSCP_PER_PRIORITY: Final = 8
@@ -133,6 +134,17 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
             ),
             "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports.",
         )
+    for port in list_all_ports(spec):
+        low = port.port.ecn_min_kib or rdma.ecn_min_kib
+        high = port.port.ecn_max_kib or rdma.ecn_max_kib
+        if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
+            key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"
+            yield Finding(
+                f"on port {port.name} of {port.switch.name} ECN marking would begin at {low} KiB, "
+                f"not below its maximum of {high} KiB.",
+                (at((*port.path, key), low if key == "ecn_min_kib" else high),),
+                "give the port both thresholds, the smaller one first.",
+            )
 
 
 def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
@@ -143,14 +155,14 @@ def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
     lossless by its one-shot `roce`, which knows priority 3 only.
     """
     rdma = spec.rdma
-    if rdma.mode == "lossless" and rdma.priority in {0, 7}:
+    if rdma.host_pfc and rdma.priority in {0, 7}:
         content = "all unmarked traffic" if rdma.priority == 0 else "network control traffic"
         yield Finding(
             f"PFC on priority {rdma.priority} would pause {content}.",
             (at(("rdma", "priority"), rdma.priority), at(("rdma", "mode"), rdma.mode)),
             "use priority 3 with DSCP 26, or mode lossy_ecn.",
         )
-    elif rdma.mode == "lossless" and rdma.priority != _ONYX_LOSSLESS and spec.switches:
+    elif rdma.host_pfc and rdma.priority != _ONYX_LOSSLESS and spec.switches:
         yield Finding(
             f"{spec.switches[0].name} can make only priority {_ONYX_LOSSLESS} lossless, not "
             f"{rdma.priority}.",

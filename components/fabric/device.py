@@ -18,7 +18,7 @@ from components.errors import UsageError
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.base import PortCounters
 from components.fabric.exchange import Exchange, Outcome
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import BgpState, PortState, SwitchState
 from components.fabric.targets import (
     dropped,
     overlay,
@@ -173,7 +173,7 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
 def observe_switch(
     endpoint: Endpoint, system: str, desired: SwitchState, secret: str
 ) -> SwitchState:
-    """Read the settings that `desired` names, over one connection.
+    """Read the settings that `desired` names, and the neighbours, over one connection.
 
     Raises:
         UnreachableError: No session.
@@ -182,7 +182,8 @@ def observe_switch(
     with open_session(endpoint, system, secret, READ_DEADLINE_S) as session:
         exchange = Exchange(session, driver_of(system))
         exchange.enter(configure=False)
-        return exchange.read(desired).state
+        found = exchange.read(desired).state
+        return found.model_copy(update={"neighbours": exchange.read_neighbours()})
 
 
 def read_counters(
@@ -220,7 +221,12 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
         admin_up=True, mtu_bytes=0, mode="access", trust="L2", ecn={0: None}, strict_classes=()
     )
     return SwitchState(
-        pfc_priorities=(), pfc_enabled=False, roce=desired.roce, ports=dict.fromkeys(ports, port)
+        pfc_priorities=(),
+        pfc_enabled=False,
+        roce=desired.roce,
+        addresses={},
+        bgp=BgpState(),
+        ports=dict.fromkeys(ports, port),
     )
 
 

@@ -14,12 +14,13 @@ from components.errors import DeviceError, UnreachableError
 from components.fabric.drivers.base import (
     Change,
     Driver,
+    NeighbourReader,
     PortCounters,
     Reading,
     Unreadable,
     Unsettable,
 )
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import Neighbour, PortState, SwitchState
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
@@ -98,6 +99,22 @@ class Exchange:
             return self.driver.parse_counters(answers, ports)
         except Unreadable as error:
             raise self._unreadable(error) from error
+
+    def read_neighbours(self) -> dict[str, Neighbour]:
+        """Read who LLDP says is plugged in.
+
+        It is optional on every switch, so a switch that refuses to tell, because LLDP is off or of
+        an older form, hears nothing.
+        """
+        if not isinstance(self.driver, NeighbourReader):
+            return {}
+        answers = {line: self.session.run(line) for line in self.driver.neighbour_commands()}
+        if any(self.driver.find_refusal(answer) is not None for answer in answers.values()):
+            return {}
+        try:
+            return self.driver.parse_neighbours(answers)
+        except Unreadable:
+            return {}
 
     def converge(self, wanted: SwitchState, aim: Aim) -> Outcome:
         """Bring the switch to its aim and save.
@@ -209,11 +226,12 @@ def _lost(error: UnreachableError, taken: Sequence[str]) -> UnreachableError:
     )
 
 
+_NO_PAIRS: Final = ("ports", "vlans", "implied", "neighbours")
+
+
 def describe(state: SwitchState) -> str:
     """A state for people: one indented line for the switch and each port."""
-    lines = [
-        f"    switch: vlans={_numbers(state.vlans)} {_pairs(state, ('ports', 'vlans', 'implied'))}"
-    ]
+    lines = [f"    switch: vlans={_numbers(state.vlans)} {_pairs(state, _NO_PAIRS)}"]
     lines += [f"    port {name}: {_port_text(port)}" for name, port in state.ports.items()]
     return "\n".join(line.rstrip() for line in lines)
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from components.errors import SpecError
+from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.drivers import driver_of
-from components.fabric.drivers.cumulus_profile import MIN_RELEASE
 from components.fabric.drivers.onyx_actions import flatten, port_key
 from components.fabric.intent import INTENTS
+from components.fabric.lacks import lacks
+from components.fabric.links import rails_on_link, switches_of_rails
 from components.fabric.models import MODELS, find_model
 from components.fabric.models.switch_model import SwitchModel, parse_release
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import BgpState, EcnState, PortState, SwitchState
+from components.fabric.systems import ONE_SHOT_PRIORITY, system_of
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
 from components.remote.step import Endpoint
-
-ONE_SHOT_PRIORITY = 3
-"""The priority of the one-shot `roce`, on Onyx and on Cumulus; the vendor offers no other."""
 
 
 class SwitchPlan(BaseModel):
@@ -33,6 +33,8 @@ class SwitchPlan(BaseModel):
     desired: SwitchState
     commands_from_factory: tuple[str, ...]
     """The lines that a switch which nobody has touched would get, for people."""
+    cables: dict[str, CableEnd] = {}
+    """Port to what the file says is plugged in there, for the comparison with LLDP."""
 
     @property
     def step(self) -> str:
@@ -62,7 +64,14 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         for name in sorted(switch.ports, key=port_key)
     }
     vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
-    desired = intent.switch.model_copy(update={"vlans": tuple(sorted(vlans)), "ports": ports})
+    desired = intent.switch.model_copy(
+        update={
+            "vlans": tuple(sorted(vlans)),
+            "roce_cable_m": _longest_cable(switch),
+            **_plan_routing(spec, switch),
+            "ports": ports,
+        }
+    )
     return SwitchPlan(
         name=switch.name,
         os=switch.os,
@@ -70,25 +79,87 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         endpoint=switch_endpoint(switch),
         desired=desired,
         commands_from_factory=_commands_from_factory(switch, desired),
+        cables=plan_cables(spec, switch),
     )
 
 
+def _longest_cable(switch: Switch) -> int | None:
+    lengths = [port.cable_length_m for port in switch.ports.values() if port.cable_length_m]
+    return max(lengths, default=None)
+
+
+def _plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
+    """Addresses and BGP of a routed switch; nothing on others."""
+    routing = switch.routing
+    if routing is None:
+        return {}
+    loopback = f"{routing.router_id}/32"
+    holders = switches_of_rails(spec)
+    own = [rail for rail in spec.rails if rail.gateway and switch.name in holders[rail.name]]
+    addresses = {"lo": (loopback,)}
+    for rail in own:
+        addresses[f"vlan{rail.vlan}"] = (f"{rail.gateway}/{rail.subnet.prefixlen}",)
+    return {
+        "addresses": addresses,
+        "bgp": BgpState(
+            asn=routing.asn,
+            router_id=str(routing.router_id),
+            neighbors=tuple(
+                name
+                for name in sorted(switch.ports, key=port_key)
+                if switch.ports[name].mode == "routed"
+            ),
+            networks=(loopback, *(str(rail.subnet) for rail in own)),
+        ),
+    }
+
+
 def _plan_port(spec: ClusterSpec, port: SwitchPort, intent: PortState) -> PortState:
+    return intent.model_copy(
+        update={
+            "admin_up": True,
+            "mtu_bytes": port.mtu_bytes or spec.rdma.port_mtu_bytes,
+            **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, port)),
+            **_port_exceptions(spec.rdma, port, intent),
+        }
+    )
+
+
+def _host_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
     _, _, rail_name = port.to.partition("/")
     rail = spec.rail(rail_name)
     vlan = port.vlan or (rail.vlan if rail else None)
     if vlan is None:
         raise SpecError(f"port to {port.to}: no rail is called {rail_name!r}, and no vlan is set")
     access = port.mode == "access"
-    return intent.model_copy(
-        update={
-            "admin_up": True,
-            "mtu_bytes": port.mtu_bytes or spec.rdma.port_mtu_bytes,
-            "mode": port.mode,
-            "access_vlan": vlan if access else None,
-            "trunk_vlans": None if access else (vlan,),
-        }
-    )
+    return {
+        "mode": port.mode,
+        "access_vlan": vlan if access else None,
+        "trunk_vlans": None if access else (vlan,),
+    }
+
+
+def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
+    """A trunk carries its rails; a routed link is in no VLAN."""
+    if port.mode == "routed":
+        return {"mode": "routed"}
+    vlans = tuple(sorted(rail.vlan for rail in rails_on_link(spec, port)))
+    return {"mode": "trunk", "trunk_vlans": vlans}
+
+
+def _port_exceptions(rdma: Rdma, port: SwitchPort, intent: PortState) -> dict[str, object]:
+    """Thresholds and watchdog of this port; the watchdog is ours only where somebody wants it."""
+    found: dict[str, object] = {}
+    if port.ecn_min_kib or port.ecn_max_kib:
+        own = EcnState(
+            min_kib=port.ecn_min_kib or rdma.ecn_min_kib,
+            max_kib=port.ecn_max_kib or rdma.ecn_max_kib,
+        )
+        found["ecn"] = dict.fromkeys(intent.ecn, own)
+    watched = rdma.pfc_watchdog if port.pfc_watchdog is None else port.pfc_watchdog
+    if watched:
+        found["pfc_watchdog"] = True
+    return found
 
 
 def _vlans_of(port: PortState) -> tuple[int, ...]:
@@ -137,6 +208,8 @@ def _require_capable(rdma: Rdma, switch: Switch) -> None:
             raise SpecError(f"switch {switch.name}: an {model.name} has no port {name}")
         _require_mtu(switch, name, port.mtu_bytes or rdma.port_mtu_bytes, model)
     _require_release(rdma, switch, model)
+    for lack in lacks(rdma, switch):
+        raise SpecError(f"switch {switch.name}: {lack.what}: {lack.why}")
 
 
 def _require_mtu(switch: Switch, name: str, mtu_bytes: int, model: SwitchModel) -> None:
@@ -148,18 +221,16 @@ def _require_mtu(switch: Switch, name: str, mtu_bytes: int, model: SwitchModel) 
 
 
 def _require_release(rdma: Rdma, switch: Switch, model: SwitchModel) -> None:
-    lossless = rdma.mode == "lossless"
-    if switch.os == "cumulus":
-        least = (*MIN_RELEASE, 0)
-    else:
-        least = model.min_release_one_shot if lossless else model.min_release
+    system = system_of(switch.os)
+    one_shot = rdma.mode in system.one_shot_modes
+    least = system.min_release or (model.min_release_one_shot if one_shot else model.min_release)
     if parse_release(switch.release) < least:
         raise SpecError(
             f"switch {switch.name}: release {switch.release} is too old for mode {rdma.mode}; "
             f"needs at least {'.'.join(map(str, least))}"
         )
-    if (lossless or switch.os == "cumulus") and rdma.priority != ONE_SHOT_PRIORITY:
+    if one_shot and rdma.priority != ONE_SHOT_PRIORITY:
         raise SpecError(
-            f"switch {switch.name}: {rdma.mode} on {switch.os.title()} is priority "
+            f"switch {switch.name}: {rdma.mode} on {system.title} is priority "
             f"{ONE_SHOT_PRIORITY} only, rdma.priority is {rdma.priority}"
         )

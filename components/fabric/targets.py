@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
+from components.fabric.state import BgpState, EcnState, PortState, SwitchState, list_vlans
 
 Vlans = tuple[int, ...]
+Addresses = dict[str, tuple[str, ...]]
 ValueT = TypeVar("ValueT")
 
 
@@ -21,10 +22,32 @@ def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
     return desired.model_copy(
         update={
             "vlans": _union(actual.vlans, desired.vlans),
+            "addresses": _joined_addresses(actual.addresses, desired.addresses),
+            "bgp": _joined_bgp(actual.bgp, desired.bgp),
             "ports": {
                 name: _apply_port(actual.ports.get(name, PortState()), port)
                 for name, port in desired.ports.items()
             },
+        }
+    )
+
+
+def _joined_addresses(actual: Addresses | None, desired: Addresses | None) -> Addresses | None:
+    """The wanted addresses, and on the same interfaces those of others."""
+    if desired is None:
+        return None
+    held = actual or {}
+    return {name: _merge(held.get(name, ()), wanted) for name, wanted in desired.items()}
+
+
+def _joined_bgp(actual: BgpState | None, desired: BgpState | None) -> BgpState | None:
+    if desired is None:
+        return None
+    held = actual or BgpState()
+    return desired.model_copy(
+        update={
+            "neighbors": _merge(held.neighbors, desired.neighbors),
+            "networks": _merge(held.networks, desired.networks),
         }
     )
 
@@ -63,6 +86,9 @@ def target_of_restore(
         pfc_enabled=None if owned.pfc_enabled is None else baseline.pfc_enabled,
         # A baseline without it was taken before the file first asked for the one-shot.
         roce=None if owned.roce is None else baseline.roce or "none",
+        roce_cable_m=None if owned.roce_cable_m is None else baseline.roce_cable_m or 0,
+        addresses=_restored_addresses(actual.addresses, owned.addresses, baseline.addresses),
+        bgp=_restored_bgp(actual.bgp, owned.bgp, baseline.bgp),
         implied=baseline.implied,
         ports={
             name: _restore_port(actual.ports.get(name, PortState()), port, baseline.ports[name])
@@ -70,6 +96,37 @@ def target_of_restore(
             if name in baseline.ports
         },
     )
+
+
+def _restored_addresses(
+    actual: Addresses | None, owned: Addresses | None, baseline: Addresses | None
+) -> Addresses | None:
+    if owned is None:
+        return None
+    held, before = actual or {}, baseline or {}
+    return {
+        name: _left(held.get(name, ()), ours, before.get(name, ())) for name, ours in owned.items()
+    }
+
+
+def _restored_bgp(
+    actual: BgpState | None, owned: BgpState | None, baseline: BgpState | None
+) -> BgpState | None:
+    if owned is None:
+        return None
+    held, before = actual or BgpState(), baseline or BgpState()
+    return BgpState(
+        asn=before.asn if owned.asn is not None else held.asn,
+        router_id=before.router_id if owned.router_id is not None else held.router_id,
+        neighbors=_left(held.neighbors, owned.neighbors, before.neighbors),
+        networks=_left(held.networks, owned.networks, before.networks),
+    )
+
+
+def _left(held: tuple[str, ...], ours: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
+    """What is there without what only we brought."""
+    gone = {*ours} - {*before}
+    return tuple(each for each in held if each not in gone)
 
 
 def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
@@ -86,7 +143,7 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 
 
 def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> PortState:
-    simple = ("admin_up", "mtu_bytes", "mode", "trust", "pfc")
+    simple = ("admin_up", "mtu_bytes", "mode", "trust", "pfc", "pfc_watchdog")
     changes: dict[str, object] = {
         key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
     }
@@ -143,14 +200,35 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
         pfc_priorities=previous.pfc_priorities if desired.pfc_priorities is None else None,
         pfc_enabled=previous.pfc_enabled if desired.pfc_enabled is None else None,
         roce=previous.roce if desired.roce is None else None,
+        roce_cable_m=previous.roce_cable_m if desired.roce_cable_m is None else None,
+        addresses=_dropped_addresses(previous.addresses or {}, desired.addresses or {}),
+        bgp=_dropped_bgp(previous.bgp, desired.bgp),
         ports={name: port for name, port in ports.items() if port != PortState()},
     )
+
+
+def _dropped_addresses(previous: Addresses, desired: Addresses) -> Addresses | None:
+    gone = {
+        name: tuple(each for each in held if each not in desired.get(name, ()))
+        for name, held in previous.items()
+    }
+    return {name: held for name, held in gone.items() if held} or None
+
+
+def _dropped_bgp(previous: BgpState | None, desired: BgpState | None) -> BgpState | None:
+    if previous is None or desired is None:
+        return previous
+    gone = BgpState(
+        neighbors=tuple(each for each in previous.neighbors if each not in desired.neighbors),
+        networks=tuple(each for each in previous.networks if each not in desired.networks),
+    )
+    return gone if gone != BgpState() else None
 
 
 def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
     if desired is None:
         return previous
-    simple = ("admin_up", "mtu_bytes", "mode", "access_vlan", "trust", "pfc")
+    simple = ("admin_up", "mtu_bytes", "mode", "access_vlan", "trust", "pfc", "pfc_watchdog")
     changes: dict[str, object] = {
         key: getattr(previous, key) for key in simple if getattr(desired, key) is None
     }
@@ -173,8 +251,29 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         pfc_priorities=_first(top.pfc_priorities, base.pfc_priorities),
         pfc_enabled=_first(top.pfc_enabled, base.pfc_enabled),
         roce=_first(top.roce, base.roce),
+        roce_cable_m=_first(top.roce_cable_m, base.roce_cable_m),
+        addresses=_overlay_addresses(base.addresses, top.addresses),
+        bgp=_overlay_bgp(base.bgp, top.bgp),
         implied=_first(top.implied, base.implied),
         ports=ports,
+    )
+
+
+def _overlay_addresses(base: Addresses | None, top: Addresses | None) -> Addresses | None:
+    if base is None or top is None:
+        return _first(top, base)
+    return {**base, **top}
+
+
+def _overlay_bgp(base: BgpState | None, top: BgpState | None) -> BgpState | None:
+    """What `top` says wins; its lists are all there are."""
+    if base is None or top is None:
+        return _first(top, base)
+    return top.model_copy(
+        update={
+            "asn": _first(top.asn, base.asn),
+            "router_id": _first(top.router_id, base.router_id),
+        }
     )
 
 
@@ -191,3 +290,7 @@ def _first(one: ValueT | None, other: ValueT | None) -> ValueT | None:
 
 def _union(one: Vlans, other: Vlans) -> Vlans:
     return tuple(sorted({*one, *other}))
+
+
+def _merge(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return (*one, *(each for each in other if each not in one))

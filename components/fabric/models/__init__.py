@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from components.fabric.models.sn2700 import SN2700
+from components.fabric.models.sn3700 import SN3700
+from components.fabric.models.sn4600c import SN4600C
+from components.fabric.models.sn5600 import SN5600
 from components.fabric.models.switch_model import SwitchModel
 
-MODELS: dict[str, SwitchModel] = {model.name: model for model in (SN2700,)}
+MODELS: dict[str, SwitchModel] = {model.name: model for model in (SN2700, SN3700, SN4600C, SN5600)}
 
 
 def find_model(name: str) -> SwitchModel | None:

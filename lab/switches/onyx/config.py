@@ -22,8 +22,13 @@ FACTORY_MTU_BYTES = 1500
 FACTORY_VLAN = 1
 FACTORY_ETS_WEIGHT = 12
 TRAFFIC_CLASSES = range(8)
-PORTS_BY_MODEL = {"SN2700": (32, 100)}
-"""Model to number of ports and their speed in Gbit/s (NVIDIA's data sheet of the SN2700)."""
+PORTS_BY_MODEL = {
+    "SN2700": (32, 100),
+    "SN3700": (32, 200),
+    "SN4600C": (64, 100),
+    "SN5600": (64, 800),
+}
+"""Model to number of ports and their speed in Gbit/s (sources.md#switch-models)."""
 
 
 class _Part(BaseModel):

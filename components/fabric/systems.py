@@ -1,0 +1,84 @@
+"""What each switch system can do at all, on any model: data for the plan and the rules.
+
+A system that is not named here can do what every system can: lossless and lossy RoCE on trunks and
+access ports, and nothing of what is optional.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from components.fabric.drivers.cumulus_profile import MIN_RELEASE
+from components.fabric.models.switch_model import Release
+
+Mode = Literal["lossy_ecn", "lossless", "semi_lossless"]
+ONE_SHOT_PRIORITY: Final = 3
+"""The priority of the one-shot `roce`, on Onyx and on Cumulus; the vendor offers no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchSystem:
+    """One switch system. Where a text stands in place of a release, it says why there is none."""
+
+    title: str
+    """As the vendor writes it."""
+    one_shot_modes: frozenset[Mode] = frozenset()
+    """Modes that are one command for the whole switch, on priority 3 only."""
+    one_shot_flaps: bool = False
+    """Such a command may flap every port."""
+    min_release: Release | None = None
+    """Oldest release, on any model and in any mode; None: the model says it."""
+    semi_lossless: str | None = "it has no documented mode that pauses one way only"
+    """Why there is no such mode; None: there is."""
+    pfc_watchdog: Release | str = "no command of it is known here"
+    """First release with a PFC watchdog per port."""
+    cable_length: Release | str = "no command of it is known here"
+    """First release in which the headroom of the lossless buffer follows the length of a cable."""
+    port_ecn: str | None = "its ECN thresholds are one setting for the whole switch"
+    """Why a port cannot have thresholds of its own; None: it can."""
+    routing: Release | str = "its driver sets no routed ports and no BGP"
+    """First release that is routed between switches."""
+    reserved_vlans: range = range(0)
+    """VLANs that the switching chip uses itself."""
+    management_vrf: str = "mgmt"
+    """The VRF of the management port, which no file may touch."""
+
+
+SYSTEMS: Final[dict[str, SwitchSystem]] = {
+    "onyx": SwitchSystem(
+        title="Onyx",
+        one_shot_modes=frozenset({"lossless", "semi_lossless"}),
+        one_shot_flaps=True,  # manual "RoCE Commands": interfaces may toggle
+        semi_lossless=None,
+        # `interface ethernet 1/1 pfc-wd` stands in one public transcript, with no release and no
+        # show command that tells whether it is on.
+        pfc_watchdog="no published command shows whether its `pfc-wd` is on, so that it could be "
+        "set and never read back",
+        cable_length="its lossless pool sizes the headroom itself, and no command for the length "
+        "of a cable is documented",
+        port_ecn=None,
+    ),
+    "cumulus": SwitchSystem(
+        title="Cumulus",
+        one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
+        min_release=(*MIN_RELEASE, 0),
+        semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
+        "lossy-multi-tc; none of them pauses one way only",
+        # NVUE reference: `nv set interface <interface-id> qos pfc-watchdog state`, 5.6.0.
+        pfc_watchdog=(5, 6, 0),
+        # NVUE reference: `nv set qos roce cable-length`, 5.0.0.
+        cable_length=(5, 0, 0),
+        port_ecn="its RoCE profile gives one pair of thresholds to every port",
+        # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
+        routing=(5, 0, 0),
+        # Page "VLAN-aware Bridge Mode": the default of 4.4 and 5.x.
+        reserved_vlans=range(3725, 4000),
+    ),
+}
+"""By the name that the site file uses."""
+
+
+def system_of(name: str) -> SwitchSystem:
+    """What a system can do; one that is not in the registry can do nothing that is optional."""
+    return SYSTEMS.get(name, SwitchSystem(title=name))
