@@ -63,6 +63,11 @@ class Switch(Protocol):
         """The whole state in canonical form."""
         ...
 
+    @property
+    def recabled(self) -> Mapping[str, tuple[str, str]]:
+        """Port to the (host, network device) that is plugged in by mistake."""
+        ...
+
     def port_view(self, port: str) -> PortView:
         """What the physics may know of a port."""
         ...
@@ -265,16 +270,30 @@ class Lab:
         return [
             self.switches[config.name].port_view(port)
             for config in self.file.switches
-            for port in config.cables
+            for port in (*config.cables, *config.links)
         ]
+
+    def _cables(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """(Switch, port) to (host, PCI address), with what somebody has plugged elsewhere."""
+        cables = {(s.name, port): far for s in self.file.switches for port, far in s.cables.items()}
+        for name, switch in self.switches.items():
+            for port, (host, device) in switch.recabled.items():
+                nics = self.host(host).nic_views()
+                far = next((nic.pci for nic in nics if device in {nic.netdev, nic.pci}), None)
+                if far is not None:
+                    cables[name, port] = (host, far)
+        return cables
+
+    def _links(self) -> dict[tuple[str, str], tuple[str, str]]:
+        return {(s.name, port): far for s in self.file.switches for port, far in s.links.items()}
 
     async def _run_probe(self, request: Mapping[str, object]) -> Answer:
         asked = parse_request(dict(request))
         nics = [view for host in self.hosts.values() for view in host.nic_views()]
-        cables = {(s.name, port): far for s in self.file.switches for port, far in s.cables.items()}
         hcas = [view for host in self.hosts.values() for view in host.hca_views()]
         ports = self._port_views()
-        result = await asyncio.to_thread(run_probe, asked, nics, ports, cables, hcas)
+        wires = (self._cables(), hcas, self._links())
+        result = await asyncio.to_thread(run_probe, asked, nics, ports, *wires)
         for nic_delta in result.nic_deltas:
             self._count_nic(nic_delta)
         for port_delta in result.port_deltas:

@@ -50,6 +50,8 @@ class PortConfig(_Part):
     admin_up: bool = True
     mtu_bytes: int = FACTORY_MTU_BYTES
     description: str = ""
+    routed: bool = False
+    """A router port: in no VLAN (`no switchport force`)."""
     mode: Mode = "access"
     access_vlan: int = FACTORY_VLAN
     allowed_vlans: Literal["all"] | list[int] = []
@@ -63,8 +65,9 @@ class PortConfig(_Part):
 
     def set_mode(self, mode: Mode) -> None:
         """Change the switchport mode; the VLANs become that mode's defaults (a guess)."""
-        if mode == self.mode:
+        if mode == self.mode and not self.routed:
             return
+        self.routed = False
         self.mode = mode
         self.access_vlan = FACTORY_VLAN
         self.allowed_vlans = "all" if mode == "trunk" else []
