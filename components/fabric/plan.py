@@ -84,8 +84,11 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
 
 
 def _longest_cable(switch: Switch) -> int | None:
-    lengths = [port.cable_length_m for port in switch.ports.values() if port.cable_length_m]
-    return max(lengths, default=None)
+    """One length for the switch: a port that says none counts as long as the system takes it."""
+    lengths = [port.cable_length_m for port in switch.ports.values()]
+    if not any(lengths):
+        return None
+    return max(length or system_of(switch.os).default_cable_m for length in lengths)
 
 
 def _plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:

@@ -35,6 +35,8 @@ class SwitchSystem:
     """First release with a PFC watchdog per port."""
     cable_length: Release | str = "no command of it is known here"
     """First release in which the headroom of the lossless buffer follows the length of a cable."""
+    default_cable_m: int = 100
+    """Length that a system assumes of a cable of which it was told nothing (NVUE reference)."""
     port_ecn: str | None = "its ECN thresholds are one setting for the whole switch"
     """Why a port cannot have thresholds of its own; None: it can."""
     routing: Release | str = "its driver sets no routed ports and no BGP"

@@ -120,7 +120,7 @@ class SwitchPort(Frozen):
     """Length of the cable in metres: what is under way when a pause is sent needs headroom.
 
     Cumulus has one length for the switch, so the longest of its ports counts. Default: what the
-    system assumes, 100 m on Cumulus.
+    system assumes, 100 m on Cumulus; a port that says nothing counts as that.
     """
     lacp: bool = False
     """A port of a link bundle. Refused on an RDMA rail, as in the DeepOps guide."""
