@@ -107,11 +107,11 @@ def _plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
         "bgp": BgpState(
             asn=routing.asn,
             router_id=str(routing.router_id),
-            neighbors=tuple(
-                name
+            neighbors={
+                name: "external"
                 for name in sorted(switch.ports, key=port_key)
                 if switch.ports[name].mode == "routed"
-            ),
+            },
             networks=(loopback, *(str(rail.subnet) for rail in own)),
         ),
     }

@@ -39,8 +39,9 @@ class BgpState(_Frozen):
     asn: int | None = None
     """Autonomous system number."""
     router_id: str | None = None
-    neighbors: tuple[str, ...] = ()
-    """Ports on which a neighbour of another number is learnt, without an address of its own."""
+    neighbors: dict[str, str] = {}
+    """Port or address of each neighbour to its number. We want `external`, any other number than
+    ours, on ports; blank: somebody set other things of it and no number."""
     networks: tuple[str, ...] = ()
     """IPv4 networks that are told to the neighbours, such as `10.10.111.0/24`."""
 
@@ -51,7 +52,7 @@ class BgpState(_Frozen):
             for key, value in (("asn", self.asn), ("router_id", self.router_id))
             if value is not None
         }
-        flat |= {("switch", f"bgp_neighbor_{name}"): "external" for name in self.neighbors}
+        flat |= {("switch", f"bgp_neighbor_{name}"): asn for name, asn in self.neighbors.items()}
         flat |= {("switch", f"bgp_network_{name}"): "announced" for name in self.networks}
         return flat
 

@@ -46,7 +46,7 @@ def _joined_bgp(actual: BgpState | None, desired: BgpState | None) -> BgpState |
     held = actual or BgpState()
     return desired.model_copy(
         update={
-            "neighbors": _merge(held.neighbors, desired.neighbors),
+            "neighbors": {**held.neighbors, **desired.neighbors},
             "networks": _merge(held.networks, desired.networks),
         }
     )
@@ -78,7 +78,13 @@ def target_of_restore(
         baseline: What was recorded before the first apply.
         vlan_holders: VLAN to ports that are not ours and use it; such a VLAN stays.
     """
-    held = {vlan for vlan, names in vlan_holders.items() if _is_new(vlan, names, baseline)}
+    addresses = _restored_addresses(actual.addresses, owned.addresses, baseline.addresses)
+    going = {name for name, left in (addresses or {}).items() if not left}
+    held = {
+        vlan
+        for vlan, names in vlan_holders.items()
+        if _is_new(vlan, [name for name in names if name not in going], baseline)
+    }
     ours = {*owned.vlans} - {*baseline.vlans} - held
     return SwitchState(
         vlans=tuple(vlan for vlan in actual.vlans if vlan not in ours),
@@ -87,7 +93,7 @@ def target_of_restore(
         # A baseline without it was taken before the file first asked for the one-shot.
         roce=None if owned.roce is None else baseline.roce or "none",
         roce_cable_m=None if owned.roce_cable_m is None else baseline.roce_cable_m or 0,
-        addresses=_restored_addresses(actual.addresses, owned.addresses, baseline.addresses),
+        addresses=addresses,
         bgp=_restored_bgp(actual.bgp, owned.bgp, baseline.bgp),
         implied=baseline.implied,
         ports={
@@ -118,7 +124,11 @@ def _restored_bgp(
     return BgpState(
         asn=before.asn if owned.asn is not None else held.asn,
         router_id=before.router_id if owned.router_id is not None else held.router_id,
-        neighbors=_left(held.neighbors, owned.neighbors, before.neighbors),
+        neighbors={
+            name: before.neighbors[name] if name in owned.neighbors else asn
+            for name, asn in held.neighbors.items()
+            if name not in owned.neighbors or name in before.neighbors
+        },
         networks=_left(held.networks, owned.networks, before.networks),
     )
 
@@ -134,7 +144,8 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 
     On Cumulus a port may name a VLAN that the bridge has not, which is then no reason to keep it.
     """
-    before = (baseline.ports.get(name, PortState()) for name in names)
+    routed = baseline.addresses or {}
+    before = (baseline.ports.get(name, PortState()) for name in names if name not in routed)
     return any(
         vlan != port.access_vlan
         and (port.trunk_vlans in {None, "all"} or vlan not in list_vlans(port.trunk_vlans or ()))
@@ -219,7 +230,9 @@ def _dropped_bgp(previous: BgpState | None, desired: BgpState | None) -> BgpStat
     if previous is None or desired is None:
         return previous
     gone = BgpState(
-        neighbors=tuple(each for each in previous.neighbors if each not in desired.neighbors),
+        neighbors={
+            name: asn for name, asn in previous.neighbors.items() if name not in desired.neighbors
+        },
         networks=tuple(each for each in previous.networks if each not in desired.networks),
     )
     return gone if gone != BgpState() else None

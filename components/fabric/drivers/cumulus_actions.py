@@ -139,7 +139,7 @@ def _watchdog_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]
         return
     unwritten = "pfc_watchdog" in (port.implied or ())
     if unwritten:
-        if "pfc_watchdog" not in (was.implied or ("pfc_watchdog",)):
+        if was.implied is not None and "pfc_watchdog" not in was.implied:
             yield "unset", "qos pfc-watchdog"
     elif port.pfc_watchdog != (was.pfc_watchdog or False) or (
         port.implied is not None and "pfc_watchdog" in (was.implied or ())

@@ -64,21 +64,17 @@ def parse_routing(tree: Tree, interfaces: Mapping[str, Tree], expand: Expand) ->
     bgp = BgpState(
         asn=int(asn) if isinstance(asn, int | str) and str(asn).isdigit() else None,
         router_id=str(router_id) if router_id is not None else None,
-        neighbors=tuple(
-            name
+        neighbors={
+            name: str(peers[name].get("remote-as", ""))
             for name in sorted(peers, key=lambda name: (port_key(name), name))
-            if peers[name].get("remote-as") == "external"
-        ),
+        },
         networks=tuple(_child(family, "network")),
     )
     return Routing(addresses, bgp, (*stands, *bare, *_branches(common, own, family, peers)))
 
 
 def _branches(common: Tree, own: Tree, family: Tree, peers: Mapping[str, Tree]) -> Iterator[str]:
-    plain = all(
-        peer.get("remote-as") == "external" and {*peer} <= {"remote-as", "type", *_SWITCHED_ON}
-        for peer in peers.values()
-    )
+    plain = all({*peer} <= {"remote-as", "type", *_SWITCHED_ON} for peer in peers.values())
     families = _child(own, "address-family")
     bare_family = {*family} <= {"network", *_SWITCHED_ON}
     known = (
@@ -166,9 +162,15 @@ def _identity_lines(was: BgpState, wanted: BgpState) -> Iterator[Change]:
 def _peer_lines(
     was: BgpState, wanted: BgpState, actual: SwitchState, target: SwitchState
 ) -> Iterator[Change]:
-    yield from _list_lines(f"{VRF} neighbor", "remote-as external", was.neighbors, wanted.neighbors)
+    for name in was.neighbors:
+        if name not in wanted.neighbors:
+            yield Change((f"nv unset {VRF} neighbor {name}",))
+    for name, asn in wanted.neighbors.items():
+        if was.neighbors.get(name) != asn:
+            verb, value = ("set", f" {asn}") if asn else ("unset", "")
+            yield Change((f"nv {verb} {VRF} neighbor {name} remote-as{value}",))
     if not _leaves(FAMILY, actual, target, empty=not wanted.networks):
-        yield from _list_lines(f"{FAMILY} network", "", was.networks, wanted.networks)
+        yield from _list_lines(f"{FAMILY} network", was.networks, wanted.networks)
     elif was.networks:
         yield Change((f"nv unset {FAMILY}",))
 
@@ -178,12 +180,10 @@ def _leaves(branch: str, actual: SwitchState, target: SwitchState, *, empty: boo
     return empty and branch in (target.implied or ()) and f"{branch} rest" in (actual.implied or ())
 
 
-def _list_lines(
-    head: str, tail: str, held: tuple[str, ...], wanted: tuple[str, ...]
-) -> Iterator[Change]:
+def _list_lines(head: str, held: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[Change]:
     for name in held:
         if name not in wanted:
             yield Change((f"nv unset {head} {name}",))
     for name in wanted:
         if name not in held:
-            yield Change((f"nv set {head} {name} {tail}".rstrip(),))
+            yield Change((f"nv set {head} {name}",))

@@ -44,7 +44,7 @@ def grouped(tree: Tree) -> Tree:
     shown: Tree = {}
     for key, value in tree.items():
         below = grouped(value) if isinstance(value, dict) else value
-        if key in {"interface", "vlan"} and isinstance(below, dict):
+        if key in {"interface", "neighbor", "vlan"} and isinstance(below, dict):
             below = _group_keys(below, numbers=key == "vlan")
         shown[key] = below
     return shown
@@ -52,10 +52,13 @@ def grouped(tree: Tree) -> Tree:
 
 def _group_keys(table: Tree, *, numbers: bool) -> Tree:
     groups: dict[str, list[str]] = {}
-    for name, value in table.items():
-        groups.setdefault(json.dumps(value, sort_keys=True), []).append(name)
     prefix = "" if numbers else "swp"
     shown: Tree = {}
+    for name, value in table.items():
+        if name.removeprefix(prefix).isdigit() and name.startswith(prefix):
+            groups.setdefault(json.dumps(value, sort_keys=True), []).append(name)
+        else:
+            shown[name] = value
     for text, names in groups.items():
         count = sorted(int(name.removeprefix(prefix)) for name in names)
         value: JsonValue = json.loads(text)
