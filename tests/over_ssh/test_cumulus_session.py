@@ -15,6 +15,7 @@ import pytest
 
 from components.errors import DeviceError, UnreachableError
 from components.fabric import device
+from components.fabric.cabling import find_wrong_cables
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.model.cluster import ClusterSpec
@@ -140,6 +141,21 @@ def test_what_was_not_saved_is_lost_at_a_reboot_and_seen_as_drift(running: Runni
     running.wait(reboot())
     seen = device.observe_switch(running.endpoint, "cumulus", DESIRED, PASSWORD)
     assert "roce of switch is none, want lossless" in map(str, diff_states(seen, DESIRED))
+
+
+def test_neighbours_are_heard_over_ssh(running: Running) -> None:
+    device.run_apply(running.request(), ENV)
+    running.switch.fault(["cable", "swp1", "vm02", "ens224"])
+    seen = device.observe_switch(running.endpoint, "cumulus", DESIRED, PASSWORD)
+    assert seen.neighbours is not None
+    assert (seen.neighbours["swp1"].system, seen.neighbours["swp1"].description) == (
+        "vm02",
+        "ens224",
+    )
+    assert find_wrong_cables(plan_fabric(load_spec())[0].cables, seen.neighbours) == (
+        "port swp1: vm02 ens224 is plugged in, the file says vm01/rail-0",
+    )
+    assert running.switch.unmodelled == ()
 
 
 def test_a_wrong_password(running: Running) -> None:
