@@ -36,6 +36,10 @@ def _rail(number: int, **changes: object) -> Change:
     return change
 
 
+def _as_it_is(spec: ClusterSpec) -> ClusterSpec:
+    return spec
+
+
 def _routing(asn: int, router_id: str) -> Routing:
     return Routing.model_validate({"asn": asn, "router_id": router_id})
 
@@ -47,18 +51,18 @@ def _rules(spec: ClusterSpec) -> set[str]:
 @pytest.mark.parametrize(
     ("change", "rules"),
     [
-        (lambda spec: spec, set[str]()),
+        (_as_it_is, set[str]()),
         (_switch(0, routing=None), {"routing", "rail-gateway"}),
         (_switch(1, routing=_routing(65101, "10.255.0.2")), {"routing"}),
         (_switch(1, routing=_routing(65102, "10.255.0.1")), {"routing"}),
         (_switch(8, routing=_routing(65101, "10.255.1.1")), {"routing"}),
         (_switch(8, routing=_routing(65200, "10.255.1.1")), {"routing"}),
         (_rail(0, gateway=None), {"rail-gateway"}),
-        (_rail(0, vlan=3724), set()),
+        (_rail(0, vlan=3724), set[str]()),
         (_rail(0, vlan=3725), {"reserved-vlan"}),
         (_rail(0, vlan=3999), {"reserved-vlan"}),
-        (_rail(0, vlan=4000), set()),
-        (_switch(0, inband=Inband(port="swp64", vlan=10)), set()),
+        (_rail(0, vlan=4000), set[str]()),
+        (_switch(0, inband=Inband(port="swp64", vlan=10)), set[str]()),
         (_switch(0, inband=Inband(port="swp64", vlan=111)), {"management-port"}),
         (_switch(0, inband=Inband(port="swp65")), {"management-port"}),
         (_switch(0, inband=Inband(port="swp1s1")), {"management-port"}),
