@@ -63,8 +63,22 @@ def test_what_the_switch_cannot_do_is_refused(spec: ClusterSpec, words: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("setting", "interrupts"), [("roce", True), ("mtu_bytes", True), ("access_vlan", False)]
+    ("setting", "interrupts"),
+    [
+        ("roce", True),
+        ("roce_cable_m", True),
+        ("mtu_bytes", True),
+        ("bgp_asn", True),
+        ("access_vlan", False),
+        ("bgp_neighbor_swp31", False),
+        ("pfc_watchdog", False),
+    ],
 )
 def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noqa: FBT001 - a table
     change = Difference("port swp1", setting, "a", "b")
     assert CumulusDriver().interrupts(change) is interrupts
+
+
+def test_first_numbers_of_bgp_restart_nothing() -> None:
+    change = Difference("switch", "bgp_asn", "absent", "65101")
+    assert not CumulusDriver().interrupts(change)

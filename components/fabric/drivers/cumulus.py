@@ -16,7 +16,7 @@ from components.fabric.drivers.base import Change, PortCounters, Reading
 from components.fabric.drivers.cumulus_parse import PortConfig, Profile
 from components.fabric.drivers.cumulus_profile import FACTORY_MTU_BYTES
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
-from components.remote.difference import Difference
+from components.remote.difference import ABSENT, Difference
 
 CONFIG: Final = "nv config show -o json"
 ROCE: Final = "nv show qos roce"
@@ -94,7 +94,9 @@ class CumulusDriver:
         The vendor's pages do not say whether these lose packets, so they are taken to. Another
         number or identifier of BGP restarts its sessions.
         """
-        return change.setting in {"mtu_bytes", "roce", "roce_cable_m", "bgp_asn", "bgp_router_id"}
+        if change.setting in {"bgp_asn", "bgp_router_id"}:
+            return change.actual != ABSENT
+        return change.setting in {"mtu_bytes", "roce", "roce_cable_m"}
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: some releases print an error and exit 0."""
