@@ -51,6 +51,9 @@ class DeviceDrift:
     """The plan differs from what was applied."""
     differences: tuple[Difference, ...]
     last_note: str
+    cabling: tuple[str, ...] = ()
+    """Ports of a switch into which somebody else is plugged than the file says. No update mends
+    that, so it is no difference."""
 
     @property
     def note(self) -> str:
@@ -139,7 +142,7 @@ def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
     lines: list[str] = []
     for drift in drifts:
         lines.append(f"{drift.device:<12} {_verdict(drift)}")
-        lines += [f"{'':<12}   {difference}" for difference in drift.differences]
+        lines += [f"{'':<12}   {found}" for found in (*drift.differences, *drift.cabling)]
     return "\n".join(lines) + "\n"
 
 
@@ -152,6 +155,8 @@ def _verdict(drift: DeviceDrift) -> str:
         return "not observed"
     if drift.differences:
         return f"drift: {len(drift.differences)} setting(s) differ from what was applied"
+    if drift.cabling:
+        return f"cabling: {len(drift.cabling)} port(s) are not plugged as the file says"
     return "as it was left"
 
 
@@ -159,4 +164,4 @@ def drift_exit_code(drifts: tuple[DeviceDrift, ...]) -> int:
     """0 clean, 3 drift, 4 somebody could not be read (4 wins over 3)."""
     if any(drift.unreachable is not None for drift in drifts):
         return 4
-    return 3 if any(drift.differences for drift in drifts) else 0
+    return 3 if any(drift.differences or drift.cabling for drift in drifts) else 0

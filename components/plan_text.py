@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import yaml
@@ -84,13 +85,24 @@ def _manifest(manifest: Manifest) -> Iterator[str]:
 
 
 def _acceptance(plan: ClusterPlan) -> Iterator[str]:
+    """Objects of probes that differ in nodes alone are printed once."""
     yield "\n## Acceptance"
+    shown: dict[str, str] = {}
     for probe in plan.acceptance.probes:
-        yield f"# {probe.probe.name} on {', '.join(probe.probe.nodes)}:"
+        name, nodes = probe.probe.name, probe.probe.nodes
+        yield f"# {name} on {', '.join(nodes)}:"
         yield " ".join(probe.command)
-        for body in probe.job.objects if probe.job else ():
+        texts = [_yaml(body) for body in (probe.job.objects if probe.job else ())]
+        form = "\n".join(texts).replace(name, "<probe>")
+        for number, node in enumerate(nodes):
+            form = re.sub(rf"\b{re.escape(node)}\b", f"<node {number}>", form)
+        first = shown.setdefault(form, name)
+        if texts and first != name:
+            yield f"# objects: those of {first}, with the names of these nodes"
+            continue
+        for text in texts:
             yield "---"
-            yield _yaml(body)
+            yield text
     yield "# Floors:"
     yield _yaml(plan.acceptance.limits.model_dump(mode="json"))
 

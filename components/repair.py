@@ -12,6 +12,8 @@ from components.acceptance.report.text import PASSED_LINE
 from components.applied import Applied, AppliedStep
 from components.cloud.observe import cloud_drift, with_generations
 from components.drift import DeviceDrift, Facts, drift_of_step, drift_of_switch
+from components.fabric.cabling import find_wrong_cables
+from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.planes.base import NODE_SUFFIX
@@ -43,10 +45,7 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
     """Compare every device and cloud object of the plan with what was last applied to it."""
     objects = cloud_drift(plan.cloud, applied, seen.cloud) if plan.cloud else ()
     switches = tuple(
-        drift_of_switch(
-            switch.name, switch.step, switch.desired, applied, seen.devices.get(switch.name)
-        )
-        for switch in plan.switches
+        _drift_of(switch, applied, seen.devices.get(switch.name)) for switch in plan.switches
     )
     known = applied.instances
     steps = tuple(
@@ -54,6 +53,13 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
         for watched in plan.watched
     )
     return (*(each.drift for each in objects), *switches, *steps)
+
+
+def _drift_of(switch: SwitchPlan, applied: Applied, facts: Facts) -> DeviceDrift:
+    """A switch's settings against what was applied, and its cables against the file."""
+    drift = drift_of_switch(switch.name, switch.step, switch.desired, applied, facts)
+    neighbours = facts.neighbours if isinstance(facts, SwitchState) else None
+    return replace(drift, cabling=find_wrong_cables(switch.cables, neighbours))
 
 
 def intend(

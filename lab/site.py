@@ -39,6 +39,8 @@ from lab.views import HcaConfig, HostConfig, NicConfig, SwitchConfig
 
 Document = dict[str, object]
 
+FIRST_SWITCHES: Final = 5
+"""So many switches stand below the hosts in a stack's block of addresses."""
 SSH_PORT: Final = 2222
 """Every lab device listens here: port 22 may be taken, and needs root."""
 DEV_STACK: Final = "dev"
@@ -123,7 +125,9 @@ def overlay(document: Document, stack: str, artefact: Mapping[str, str]) -> Docu
     site = copy.deepcopy(document)
     block = block_of(stack)
     for number, switch in enumerate(_items(site, "switches")):
-        _relocate(switch, f"{block}.{5 + number}", stack)
+        # Hosts begin at .10; the switches of a larger fabric stand above the hypervisors.
+        place = 5 + number if number < FIRST_SWITCHES else 50 + number
+        _relocate(switch, f"{block}.{place}", stack)
     for number, host in enumerate(_items(site, "hosts")):
         _relocate(host, f"{block}.{10 + number}", stack)
     environment = cast("Document", site["environment"])
@@ -193,6 +197,26 @@ def _cables(spec: ClusterSpec, switch: int) -> dict[str, tuple[str, str]]:
     return cables
 
 
+def _neighbours(spec: ClusterSpec, switch: int) -> dict[str, tuple[str, str]]:
+    """Who tells its name by LLDP at each port."""
+    heard: dict[str, tuple[str, str]] = {}
+    for port, plugged in spec.switches[switch].ports.items():
+        if plugged.peer is not None:
+            heard[port] = plugged.peer
+            continue
+        name, _, rail = plugged.to.partition("/")
+        host = spec.host(name)
+        for nic in host.nics if host else ():
+            if nic.rail == rail:
+                heard[port] = (name, nic.netdev)
+    return heard
+
+
+def _links(spec: ClusterSpec, switch: int) -> dict[str, tuple[str, str]]:
+    ports = spec.switches[switch].ports
+    return {name: port.peer for name, port in ports.items() if port.peer is not None}
+
+
 def _switches(spec: ClusterSpec, stack: str) -> tuple[SwitchConfig, ...]:
     return tuple(
         SwitchConfig(
@@ -205,6 +229,8 @@ def _switches(spec: ClusterSpec, stack: str) -> tuple[SwitchConfig, ...]:
             password=SWITCH_PASSWORD,
             host_key_seed=f"{stack}/{switch.name}",
             cables=_cables(spec, number),
+            neighbours=_neighbours(spec, number),
+            links=_links(spec, number),
         )
         for number, switch in enumerate(spec.switches)
     )

@@ -25,6 +25,11 @@ class SwitchConfig:
     host_key_seed: str
     cables: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Switch port, for example `1/1`, to (host name, PCI address of the PF)."""
+    neighbours: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Switch port to what tells its name there by LLDP: (host, network device), or (switch, port)
+    at the other end of a link."""
+    links: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Switch port to the (switch, port) at the other end of a link."""
 
 
 @dataclass(frozen=True, slots=True)

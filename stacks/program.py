@@ -97,3 +97,5 @@ def _tell(observe: Observe, intentions: Intentions) -> None:
             pulumi.log.warn(f"{drift.device}: not observed: {drift.unreachable}")
         for difference in drift.differences:
             pulumi.log.info(f"{drift.device}: drift: {difference}")
+        for found in drift.cabling:
+            pulumi.log.warn(f"{drift.device}: cabling: {found}")

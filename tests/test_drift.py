@@ -19,10 +19,13 @@ from components.drift import (
     render_drift,
 )
 from components.fabric.plan import plan_fabric
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import Neighbour, PortState, SwitchState
 from components.hosts.plan import plan_hosts
 from components.hosts.state import HostState
+from components.planning import make_plan
 from components.remote.difference import Difference
+from components.repair import judge_drift
+from components.seen import Seen
 from tests.golden.site import load_example
 
 SWITCH = plan_fabric(load_example("dgx-roce"))[0]
@@ -192,3 +195,16 @@ def test_where_both_name_a_setting_the_applied_value_is_asked_for() -> None:
     key = next(key for key in HOST.desired.values if key.endswith(".mtu_bytes"))
     older = HOST.converge.desired.replace(f"{key}={HOST.desired.values[key]}", f"{key}=1500")
     assert asked_of_step(HOST.watched, applied_host(older)).values[key] == "1500"
+
+
+def test_a_wrong_cable_is_told_and_asks_for_no_repair() -> None:
+    heard = {"1/3": Neighbour(system="gpu01", description="enp5s0")}
+    facts = SWITCH.desired.model_copy(update={"neighbours": heard})
+    plan = make_plan(load_example("dgx-roce"), "dev")
+    drifts = judge_drift(plan, applied_switch(SWITCH.desired), Seen({SWITCH.name: facts}))
+    [drift] = [each for each in drifts if each.device == SWITCH.name]
+    assert (drift.differences, drift.note) == ((), "")
+    assert drift_exit_code((drift,)) == 3
+    text = render_drift((drift,))
+    assert "cabling: 1 port(s) are not plugged as the file says" in text
+    assert "port 1/3: gpu01 enp5s0 is plugged in, the file says gpu02/rail-0" in text

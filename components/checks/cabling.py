@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
+from components.fabric.links import reachable
 from components.model.cluster import ClusterSpec
 from components.model.wording import did_you_mean
 
@@ -134,23 +135,25 @@ def check_lacp_rail(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_rail_switch(spec: ClusterSpec) -> Iterator[Finding]:
-    """All ports of one rail are on one switch.
+    """All ports of one rail are on one switch, or on switches that a link of the file joins.
 
-    Links between switches are not managed here: whether a rail that spans two of them is
-    connected, and with which MTU and queues, cannot be said.
+    A link is part of the file when both of its ends are; then it carries the rail's VLAN, with the
+    MTU and the queues of its other ports. Over a routed link no VLAN passes. Whether switches are
+    joined by something that is not in the file, and with which queues, cannot be said.
     """
     first: dict[str, PlacedPort] = {}
     for port in list_ports(spec):
         other = first.setdefault(port.rail, port)
-        if other.switch.name != port.switch.name:
-            yield Finding(
-                f"{port.rail} has ports on {other.switch.name} and on {port.switch.name}, and the "
-                "links between switches are not managed here.",
-                (at(port.path, port.port.to), at(other.path, other.port.to)),
-                "plug NIC k of every host into leaf k, or make sure that the links between the "
-                f"two carry VLAN and queues of {port.rail}.",
-                "warning",
-            )
+        if port.switch.name in reachable(spec, port.rail, other.switch.name):
+            continue
+        yield Finding(
+            f"{port.rail} has ports on {other.switch.name} and on {port.switch.name}, and no link "
+            "of the file carries its VLAN from one to the other.",
+            (at(port.path, port.port.to), at(other.path, other.port.to)),
+            "plug NIC k of every host into leaf k, or write the link: on one switch "
+            f'"1/31": {port.switch.name}:1/31, and on the other its counterpart.',
+            "warning",
+        )
 
 
 def check_numa_leaf(spec: ClusterSpec) -> Iterator[Finding]:

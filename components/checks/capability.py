@@ -1,98 +1,75 @@
-"""Rules on what a switch model can do."""
+"""Rules on what a switch model and its system can do."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
-from components.checks.topology import list_cables, list_ports
+from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.fabric.drivers.cumulus_profile import (
     BYTES_PER_KIB,
     CNP_PRIORITY,
     ECN_MAX_BYTES,
     ECN_MIN_BYTES,
     ECN_TOLERANCE,
-    MTU_RANGE_BYTES,
     ROCE_PRIORITY,
 )
-from components.fabric.drivers.eos_defaults import MTU_RANGE_BYTES as EOS_MTU_RANGE_BYTES
-from components.fabric.models import MODELS
-from components.fabric.models.switch_model import with_article
+from components.fabric.models import MODELS, find_model
+from components.fabric.models.switch_model import parse_release, show_release
 from components.model.cluster import ClusterSpec
 from components.model.wording import did_you_mean
 
-_PORTS: Final = {
-    "onyx": re.compile(r"1/([1-9][0-9]*)(?:/([1-4]))?"),
-    "cumulus": re.compile(r"swp([1-9][0-9]*)(?:s([0-3]))?"),
-    "eos": re.compile(r"Ethernet([1-9][0-9]*)/([1-8])"),
-}
-_PORT_NAMES: Final = {
-    "onyx": "1/1 to 1/{count}, split ones 1/1/1 and so on",
-    "cumulus": "swp1 to swp{count}, split ones swp1s0 and so on",
-    "eos": "Ethernet1/1 to Ethernet{count}/1, split ones with their first lane, 1/1 to 1/8",
-}
 _USUAL_MTU_BYTES: Final = 9216
-_WHOLE: Final = re.compile(r"^(1/[0-9]+|swp[0-9]+)(?:/|s)[0-9]$")
-"""The port of which another one, such as `1/1/2` or `swp1s0`, is a part."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Capability:
-    ports: int
-    speed_gbit_s: int
-    mtu_range_bytes: Mapping[str, tuple[int, int]]
-    """By switch system."""
-    sources: Mapping[str, str]
-    """By switch system."""
-
-    def has_port(self, system: str, name: str) -> bool:
-        match = _PORTS[system].fullmatch(name)
-        return match is not None and 1 <= int(match[1]) <= self.ports
-
-
-_CAPABILITIES: Final = {
-    "SN2700": _Capability(
-        ports=32,
-        speed_gbit_s=100,
-        mtu_range_bytes={"onyx": (1500, 9612), "cumulus": MTU_RANGE_BYTES},
-        sources={
-            "onyx": "SN2700 data sheet; MTU range of the mellanox.onyx collection, onyx.py",
-            "cumulus": "SN2700 data sheet; MTU range of the NVUE reference",
-        },
-    ),
-    "DCS-7060DX5-64S": _Capability(
-        ports=64,
-        speed_gbit_s=400,
-        mtu_range_bytes={"eos": EOS_MTU_RANGE_BYTES},
-        sources={"eos": "public captures of EOS: `Ethernet MTU 9214 bytes`"},
-    ),
-}
 
 
 def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each switch is of a model that is known here with its system, so that its ports are known."""
+    """Each switch is of a model that is known here, so that its ports can be checked."""
     for s, switch in enumerate(spec.switches):
-        model = MODELS.get(switch.model)
-        known = sorted(name for name, each in MODELS.items() if switch.os in each.ports)
-        if model is None:
+        if find_model(switch.model) is None:
+            known = _models_of(switch.os)
             yield Finding(
                 f"nothing is known of the switch model {switch.model} with {switch.os}."
                 f"{did_you_mean(switch.model, known)}",
                 (at(("switches", s, "model"), switch.model),),
                 f"use one of: {', '.join(known)}.",
             )
-        elif switch.os not in model.ports:
+
+
+def _models_of(system: str) -> list[str]:
+    return sorted(name for name, model in MODELS.items() if system in model.ports)
+
+
+def check_switch_system(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each switch model runs the switch system that the file names, in that release.
+
+    The models differ in what was ever released for them: an SN5600 came years after the last
+    model of Onyx.
+    """
+    for s, switch in enumerate(spec.switches):
+        model = find_model(switch.model)
+        if model is None:
+            continue
+        where = (
+            at(("switches", s, "os"), switch.os),
+            at(("switches", s, "model"), switch.model),
+        )
+        if switch.os not in model.ports:
             yield Finding(
                 f"{model.described} does not run {switch.os}.",
-                (
-                    at(("switches", s, "model"), switch.model),
-                    at(("switches", s, "os"), switch.os),
-                ),
-                f"set os to {' or '.join(model.ports)}, or model to {', '.join(known)}.",
+                where,
+                f"set os to {' or '.join(model.ports)}, or model to "
+                f"{' or '.join(_models_of(switch.os))}. {model.capability_line()}.",
+            )
+            continue
+        first = model.first_release.get(switch.os)
+        if first is not None and parse_release(switch.release) < first:
+            yield Finding(
+                f"{switch.name} runs {switch.os} {switch.release}, and {model.described} runs it "
+                f"from {show_release(first)} on.",
+                (at(("switches", s, "release"), switch.release), *where[1:]),
+                f"write its real release. {model.capability_line()}.",
             )
 
 
@@ -101,16 +78,16 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
 
     A port that is split is gone as a whole: 1/1 and 1/1/1 cannot both be there.
     """
-    for port in list_ports(spec):
-        model = _CAPABILITIES.get(port.switch.model)
+    for port in list_all_ports(spec):
+        model = find_model(port.switch.model)
         system = port.switch.os
-        if model is None or system not in model.mtu_range_bytes:
+        if model is None or system not in model.ports:
             continue
         if not model.has_port(system, port.name):
             yield Finding(
-                f"{with_article(port.switch.model)} has no port {port.name}.",
+                f"{model.described} has no port {port.name}.",
                 (at(port.path, port.port.to),),
-                f"its ports are {_PORT_NAMES[system].format(count=model.ports)}.",
+                f"its ports are {model.describe_ports(system)}.",
             )
         own = port.port.mtu_bytes
         path: SpecPath = (*port.path, "mtu_bytes") if own else ("rdma", "port_mtu_bytes")
@@ -118,7 +95,7 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
         low, high = model.mtu_range_bytes[system]
         if not low <= mtu_bytes <= high:
             yield Finding(
-                f"a port of {with_article(port.switch.model)} cannot have MTU {mtu_bytes}.",
+                f"a port of {model.described} cannot have MTU {mtu_bytes}.",
                 (at(path, mtu_bytes),),
                 f"choose {low} to {high}; {min(_USUAL_MTU_BYTES, high)} is usual. "
                 f"Source: {model.sources[system]}.",
@@ -128,9 +105,9 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def _find_split(spec: ClusterSpec) -> Iterator[Finding]:
-    whole = {(port.switch.name, port.name): port for port in list_ports(spec)}
-    for port in list_ports(spec):
-        parent = whole.get((port.switch.name, _WHOLE.sub(r"\1", port.name)))
+    whole = {(port.switch.name, port.name): port for port in list_all_ports(spec)}
+    for port in list_all_ports(spec):
+        parent = whole.get((port.switch.name, _whole_name(port)))
         if parent is not None and parent.name != port.name:
             yield Finding(
                 f"port {port.name} of {port.switch.name} is a part of port {parent.name}, which is "
@@ -140,13 +117,18 @@ def _find_split(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
+def _whole_name(port: PlacedPort) -> str:
+    model = find_model(port.switch.model)
+    return (model.whole_port(port.switch.os, port.name) if model else None) or port.name
+
+
 def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:
     for cable in list_cables(spec):
-        model, nic = _CAPABILITIES.get(cable.port.switch.model), cable.nic.nic
+        model, nic = find_model(cable.port.switch.model), cable.nic.nic
         if model is not None and nic.speed_gbit_s > model.speed_gbit_s:
             yield Finding(
                 f"{cable.nic.host.name} {nic.netdev} has {nic.speed_gbit_s} Gbit/s, and a port of "
-                f"{with_article(cable.port.switch.model)} has {model.speed_gbit_s}.",
+                f"{model.described} has {model.speed_gbit_s}.",
                 (
                     at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
                     at(cable.port.path, cable.port.port.to),

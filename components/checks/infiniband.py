@@ -10,6 +10,7 @@ from components.checks.rule import Finding, at
 from components.fabric.ib_state import DEFAULT_PARTITION, show_pkey
 from components.fabric.models import find_model
 from components.model.cluster import ClusterSpec
+from components.model.fabric import CARRIES, Switch, SwitchPort
 from components.model.infiniband import IbPartition, InfiniBand
 from components.model.wording import did_you_mean
 
@@ -28,10 +29,10 @@ def _manager(value: str) -> Place:
 
 
 def check_switch_transport(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each switch carries the transport of the site: MLNX-OS InfiniBand, Onyx and Cumulus RoCE."""
+    """Each switch carries the transport of the site: MLNX-OS InfiniBand, the others RoCE."""
     for s, switch in enumerate(spec.switches):
         if switch.carries != spec.rdma.transport:
-            fitting = "mlnxos" if spec.rdma.transport == "infiniband" else "onyx or cumulus"
+            fitting = [name for name, carried in CARRIES.items() if carried == spec.rdma.transport]
             yield Finding(
                 f"{switch.name} runs {switch.os}, which carries {switch.carries}, and the "
                 f"transport is {spec.rdma.transport}.",
@@ -39,7 +40,8 @@ def check_switch_transport(spec: ClusterSpec) -> Iterator[Finding]:
                     at(("switches", s, "os"), switch.os),
                     at(("rdma", "transport"), spec.rdma.transport),
                 ),
-                f"set rdma.transport to {switch.carries}, or use a switch with {fitting}.",
+                f"set rdma.transport to {switch.carries}, or use a switch whose os is one of: "
+                f"{', '.join(fitting)}.",
             )
 
 
@@ -291,7 +293,7 @@ def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
         if fabric.rate_gbit_s not in model.port_speeds_gbit_s:
             rates = ", ".join(map(str, model.port_speeds_gbit_s))
             yield Finding(
-                f"links shall run at {fabric.rate_gbit_s} Gbit/s, and a port of a {model.name} "
+                f"links shall run at {fabric.rate_gbit_s} Gbit/s, and a port of {model.described} "
                 f"has {rates}.",
                 (
                     at((*_BLOCK, "rate_gbit_s"), fabric.rate_gbit_s),
@@ -302,20 +304,23 @@ def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each port of an InfiniBand switch is on its model, and leads to an HCA of a host, once."""
+    """Each port of an InfiniBand switch is on its model, and leads to an HCA of a host, once.
+
+    It has no settings: VLANs, MTU, thresholds and routes are the subnet manager's, or not there.
+    """
     first: dict[str, SpecPath] = {}
     for s, switch in enumerate(spec.switches):
         model = find_model(switch.model)
         if switch.carries != "infiniband" or model is None or switch.os not in model.ports:
             continue
+        yield from _ethernet_settings(s, switch)
         for name, port in switch.ports.items():
             path: SpecPath = ("switches", s, "ports", name)
-            known = model.ports[switch.os]
             if not model.has_port(switch.os, name):
                 yield Finding(
-                    f"a {model.name} has no port {name}.",
+                    f"{model.described} has no port {name}.",
                     (at(path, port.to),),
-                    f"its ports are {known[0]} to {known[-1]}.",
+                    f"its ports are {model.describe_ports(switch.os)}.",
                 )
             if not _leads_to_hca(spec, port.to):
                 yield Finding(
@@ -329,6 +334,24 @@ def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
                     (at(path, port.to), at(first[port.to], port.to)),
                     "keep the port into which the cable really goes.",
                 )
+
+
+def _ethernet_settings(index: int, switch: Switch) -> Iterator[Finding]:
+    if switch.routing is not None:
+        yield Finding(
+            f"{switch.name} is an InfiniBand switch, which has no BGP.",
+            (at(("switches", index, "routing", "asn"), switch.routing.asn),),
+            "remove routing.",
+        )
+    for name, port in switch.ports.items():
+        for key, field in SwitchPort.model_fields.items():
+            if key == "to" or getattr(port, key) == field.default:
+                continue
+            yield Finding(
+                f"port {name} of {switch.name} is InfiniBand, which has no {key} of a port.",
+                (at(("switches", index, "ports", name, key), getattr(port, key)),),
+                f"remove {key}.",
+            )
 
 
 def _leads_to_hca(spec: ClusterSpec, target: str) -> bool:

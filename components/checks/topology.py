@@ -58,7 +58,17 @@ def list_nics(spec: ClusterSpec) -> tuple[PlacedNic, ...]:
 
 
 def list_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
-    """List all ports on rails, in the order of the file; InfiniBand has no rails of ours."""
+    """List all ports on rails, in the order of the file."""
+    return tuple(port for port in list_all_ports(spec) if port.port.peer is None)
+
+
+def list_link_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
+    """List the switch ports that lead to other switches, in the order of the file."""
+    return tuple(port for port in list_all_ports(spec) if port.port.peer is not None)
+
+
+def list_all_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
+    """List all Ethernet ports, in the order of the file; InfiniBand has no rails of ours."""
     return tuple(
         PlacedPort(switch, name, port, ("switches", s, "ports", name))
         for s, switch in enumerate(spec.switches)

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.checks.rule import Finding, at
+from components.checks.topology import list_all_ports
+from components.fabric.systems import ONE_SHOT_PRIORITY, system_of
 from components.model.cluster import ClusterSpec
 
 _DSCP_PER_PRIORITY: Final = 8
 """NIC and switch map DSCP 8n to 8n+7 to priority n by default (mlnx_qos; Onyx `qos trust L3`)."""
-
-_ONE_SHOT_PRIORITY: Final = 3
-_ONE_SHOT_SYSTEMS: Final = frozenset({"onyx", "cumulus"})
-"""Lossless there is `roce`, which knows that priority only; EOS takes any."""
 
 
 def _range_of(priority: int) -> str:
@@ -135,17 +133,28 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
             ),
             "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports.",
         )
+    for port in list_all_ports(spec):
+        low = port.port.ecn_min_kib or rdma.ecn_min_kib
+        high = port.port.ecn_max_kib or rdma.ecn_max_kib
+        if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
+            key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"
+            yield Finding(
+                f"on port {port.name} of {port.switch.name} ECN marking would begin at {low} KiB, "
+                f"not below its maximum of {high} KiB.",
+                (at((*port.path, key), low if key == "ecn_min_kib" else high),),
+                "give the port both thresholds, the smaller one first.",
+            )
 
 
 def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
     """A lossless class is neither priority 0 nor 7.
 
     PFC pauses all that is in the priority. Priority 0 holds every packet that nobody marked, and
-    7 the network's own control traffic: pausing either stops the site. An Onyx switch is made
-    lossless by its one-shot `roce`, which knows priority 3 only.
+    7 the network's own control traffic: pausing either stops the site. A switch that is made
+    lossless by a one-shot, as by Onyx' `roce`, knows priority 3 only.
     """
     rdma = spec.rdma
-    if rdma.mode == "lossless" and rdma.priority in {0, 7}:
+    if rdma.host_pfc and rdma.priority in {0, 7}:
         content = "all unmarked traffic" if rdma.priority == 0 else "network control traffic"
         yield Finding(
             f"PFC on priority {rdma.priority} would pause {content}.",
@@ -153,10 +162,10 @@ def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
             "use priority 3 with DSCP 26, or mode lossy_ecn.",
         )
         return
-    bound = [switch for switch in spec.switches if switch.os in _ONE_SHOT_SYSTEMS]
-    if rdma.mode == "lossless" and rdma.priority != _ONE_SHOT_PRIORITY and bound:
+    bound = [s for s in spec.switches if rdma.mode in system_of(s.os).one_shot_modes]
+    if rdma.host_pfc and rdma.priority != ONE_SHOT_PRIORITY and bound:
         yield Finding(
-            f"{bound[0].name} can make only priority {_ONE_SHOT_PRIORITY} lossless, not "
+            f"{bound[0].name} can make only priority {ONE_SHOT_PRIORITY} lossless, not "
             f"{rdma.priority}.",
             (at(("rdma", "priority"), rdma.priority), at(("rdma", "mode"), rdma.mode)),
             "use priority 3 with DSCP 26, or mode lossy_ecn.",

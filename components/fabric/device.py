@@ -20,7 +20,7 @@ from components.fabric.drivers import driver_of
 from components.fabric.drivers.base import PortCounters
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.ib_state import IbState
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import BgpState, PortState, SwitchState
 from components.fabric.targets import (
     dropped,
     overlay,
@@ -177,7 +177,7 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
 def observe_switch(
     endpoint: Endpoint, system: str, desired: SwitchState, secret: str
 ) -> SwitchState:
-    """Read the settings that `desired` names, over one connection.
+    """Read the settings that `desired` names, and the neighbours, over one connection.
 
     Raises:
         UnreachableError: No session.
@@ -186,7 +186,8 @@ def observe_switch(
     with open_session(endpoint, system, secret, READ_DEADLINE_S) as session:
         exchange = Exchange(session, driver_of(system))
         exchange.enter(configure=False)
-        return exchange.read(desired).state
+        found = exchange.read(desired).state
+        return found.model_copy(update={"neighbours": exchange.read_neighbours()})
 
 
 def read_counters(
@@ -234,6 +235,8 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
         pfc_enabled=False,
         dscp_classes=dict.fromkeys(range(DSCP_COUNT), 0),
         roce=desired.roce,
+        addresses={},
+        bgp=BgpState(),
         ports=dict.fromkeys(ports, port),
         ib=_every_ib_key(desired.ib),
     )

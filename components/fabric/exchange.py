@@ -17,13 +17,14 @@ from components.fabric.candidate import Candidate
 from components.fabric.drivers.base import (
     Change,
     Driver,
+    NeighbourReader,
     Occupied,
     PortCounters,
     Reading,
     Unreadable,
     Unsettable,
 )
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import Neighbour, PortState, SwitchState
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
@@ -125,6 +126,22 @@ class Exchange:
             return self.driver.parse_counters(answers, ports)
         except Unreadable as error:
             raise self._unreadable(error) from error
+
+    def read_neighbours(self) -> dict[str, Neighbour]:
+        """Read who LLDP says is plugged in.
+
+        It is optional on every switch, so a switch that refuses to tell, because LLDP is off or of
+        an older form, hears nothing.
+        """
+        if not isinstance(self.driver, NeighbourReader):
+            return {}
+        answers = {line: self.session.run(line) for line in self.driver.neighbour_commands()}
+        if any(self.driver.find_refusal(answer) is not None for answer in answers.values()):
+            return {}
+        try:
+            return self.driver.parse_neighbours(answers)
+        except Unreadable:
+            return {}
 
     def converge(self, wanted: SwitchState, aim: Aim) -> Outcome:
         """Bring the switch to its aim and save.
@@ -250,7 +267,7 @@ def _lost(error: UnreachableError, taken: Sequence[str], candidate: Candidate) -
     )
 
 
-_APART: Final = ("ports", "vlans", "implied", "ib")
+_APART: Final = ("ports", "vlans", "implied", "ib", "neighbours")
 
 
 def describe(state: SwitchState) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from components.fabric.drivers.cumulus_profile import (
     CNP_PRIORITY,
@@ -28,14 +28,22 @@ class Intent:
     port: PortState
 
 
+_ONYX_ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"] | None]] = {
+    "lossless": "lossless",
+    "semi_lossless": "semi-lossless",
+    "lossy_ecn": None,
+}
+
+
 def _onyx(rdma: Rdma) -> Intent:
     lossless = rdma.mode == "lossless"
     return Intent(
         SwitchState(
             pfc_priorities=(rdma.priority,) if lossless else None,
             pfc_enabled=True if lossless else None,
-            # Lossless needs a buffer pool of its own: the one-shot makes it, and PFC with it.
-            roce="lossless" if lossless else None,
+            # A pause needs a buffer pool of its own: the one-shot makes it, and PFC with it. What
+            # PFC shows in semi-lossless mode is not public, so nothing is wanted of it there.
+            roce=_ONYX_ONE_SHOT[rdma.mode],
         ),
         PortState(
             trust="L3",

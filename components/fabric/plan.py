@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from components.errors import SpecError
+from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.onyx_actions import flatten, port_key
 from components.fabric.ib_plan import plan_subnet
 from components.fabric.intent import INTENTS
+from components.fabric.lacks import lacks
+from components.fabric.links import rails_on_link, switches_of_rails
 from components.fabric.models import MODELS, find_model
 from components.fabric.models.switch_model import SwitchModel, parse_release
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import BgpState, EcnState, PortState, SwitchState
+from components.fabric.systems import ONE_SHOT_PRIORITY, system_of
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
 from components.remote.step import Endpoint
-
-ONE_SHOT_PRIORITY = 3
-"""The priority of the one-shot `roce`, on Onyx and on Cumulus; the vendor offers no other."""
-_ONE_SHOTS = frozenset({("onyx", "lossless"), ("cumulus", "lossless"), ("cumulus", "lossy_ecn")})
-"""Systems and modes that are set by the one-shot; elsewhere any priority will do."""
 
 
 class SwitchPlan(BaseModel):
@@ -39,6 +38,9 @@ class SwitchPlan(BaseModel):
     desired: SwitchState
     commands_from_factory: tuple[str, ...]
     """The lines that a switch which nobody has touched would get, for people."""
+    cables: dict[str, CableEnd] = Field(default={}, exclude=True)
+    """Port to what the file says is plugged in there, for the comparison with LLDP. Nothing is set
+    by it, so it is no part of the plan's digest."""
 
     @property
     def step(self) -> str:
@@ -70,6 +72,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         endpoint=switch_endpoint(switch),
         desired=desired,
         commands_from_factory=_commands_from_factory(switch, desired),
+        cables=plan_cables(spec, switch),
     )
 
 
@@ -80,7 +83,14 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
         for name in sorted(switch.ports, key=port_key)
     }
     vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
-    return intent.switch.model_copy(update={"vlans": tuple(sorted(vlans)), "ports": ports})
+    return intent.switch.model_copy(
+        update={
+            "vlans": tuple(sorted(vlans)),
+            "roce_cable_m": _longest_cable(switch),
+            **_plan_routing(spec, switch),
+            "ports": ports,
+        }
+    )
 
 
 _DESIRED: Final[dict[str, Callable[[ClusterSpec, Switch], SwitchState]]] = {
@@ -90,22 +100,86 @@ _DESIRED: Final[dict[str, Callable[[ClusterSpec, Switch], SwitchState]]] = {
 """Transport of a switch to what decides its state."""
 
 
+def _longest_cable(switch: Switch) -> int | None:
+    """One length for the switch: a port that says none counts as long as the system takes it."""
+    lengths = [port.cable_length_m for port in switch.ports.values()]
+    if not any(lengths):
+        return None
+    return max(length or system_of(switch.os).default_cable_m for length in lengths)
+
+
+def _plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
+    """Addresses and BGP of a routed switch; nothing on others."""
+    routing = switch.routing
+    if routing is None:
+        return {}
+    loopback = f"{routing.router_id}/32"
+    holders = switches_of_rails(spec)
+    own = [rail for rail in spec.rails if rail.gateway and switch.name in holders[rail.name]]
+    addresses = {"lo": (loopback,)}
+    for rail in own:
+        addresses[f"vlan{rail.vlan}"] = (f"{rail.gateway}/{rail.subnet.prefixlen}",)
+    return {
+        "addresses": addresses,
+        "bgp": BgpState(
+            asn=routing.asn,
+            router_id=str(routing.router_id),
+            neighbors={
+                name: "external"
+                for name in sorted(switch.ports, key=port_key)
+                if switch.ports[name].mode == "routed"
+            },
+            networks=(loopback, *(str(rail.subnet) for rail in own)),
+        ),
+    }
+
+
 def _plan_port(spec: ClusterSpec, port: SwitchPort, intent: PortState) -> PortState:
+    return intent.model_copy(
+        update={
+            "admin_up": True,
+            "mtu_bytes": port.mtu_bytes or spec.rdma.port_mtu_bytes,
+            **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, port)),
+            **_port_exceptions(spec.rdma, port, intent),
+        }
+    )
+
+
+def _host_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
     _, _, rail_name = port.to.partition("/")
     rail = spec.rail(rail_name)
     vlan = port.vlan or (rail.vlan if rail else None)
     if vlan is None:
         raise SpecError(f"port to {port.to}: no rail is called {rail_name!r}, and no vlan is set")
     access = port.mode == "access"
-    return intent.model_copy(
-        update={
-            "admin_up": True,
-            "mtu_bytes": port.mtu_bytes or spec.rdma.port_mtu_bytes,
-            "mode": port.mode,
-            "access_vlan": vlan if access else None,
-            "trunk_vlans": None if access else (vlan,),
-        }
-    )
+    return {
+        "mode": port.mode,
+        "access_vlan": vlan if access else None,
+        "trunk_vlans": None if access else (vlan,),
+    }
+
+
+def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
+    """A trunk carries its rails; a routed link is in no VLAN."""
+    if port.mode == "routed":
+        return {"mode": "routed"}
+    vlans = tuple(sorted(rail.vlan for rail in rails_on_link(spec, port)))
+    return {"mode": "trunk", "trunk_vlans": vlans}
+
+
+def _port_exceptions(rdma: Rdma, port: SwitchPort, intent: PortState) -> dict[str, object]:
+    """Thresholds and watchdog of this port; the watchdog is ours only where somebody wants it."""
+    found: dict[str, object] = {}
+    if port.ecn_min_kib or port.ecn_max_kib:
+        own = EcnState(
+            min_kib=port.ecn_min_kib or rdma.ecn_min_kib,
+            max_kib=port.ecn_max_kib or rdma.ecn_max_kib,
+        )
+        found["ecn"] = dict.fromkeys(intent.ecn, own)
+    watched = rdma.pfc_watchdog if port.pfc_watchdog is None else port.pfc_watchdog
+    if watched:
+        found["pfc_watchdog"] = True
+    return found
 
 
 def _vlans_of(port: PortState) -> tuple[int, ...]:
@@ -154,7 +228,9 @@ def _require_capable(rdma: Rdma, switch: Switch) -> None:
             raise SpecError(f"switch {switch.name}: {model.described} has no port {name}")
         if switch.carries == "roce":
             _require_mtu(switch, name, port.mtu_bytes or rdma.port_mtu_bytes, model)
-    _require_release(rdma, switch, model)
+    _require_release(rdma, switch)
+    for lack in lacks(rdma, switch):
+        raise SpecError(f"switch {switch.name}: {lack.what}: {lack.why}")
 
 
 def _require_mtu(switch: Switch, name: str, mtu_bytes: int, model: SwitchModel) -> None:
@@ -165,16 +241,18 @@ def _require_mtu(switch: Switch, name: str, mtu_bytes: int, model: SwitchModel) 
         )
 
 
-def _require_release(rdma: Rdma, switch: Switch, model: SwitchModel) -> None:
-    lossless = switch.carries == "roce" and rdma.mode == "lossless"
-    least = (model.min_release_lossless if lossless else model.min_release)[switch.os]
+def _require_release(rdma: Rdma, switch: Switch) -> None:
+    system = system_of(switch.os)
+    is_roce = switch.carries == "roce"
+    one_shot = is_roce and rdma.mode in system.one_shot_modes
+    least = (system.min_release_one_shot if one_shot else None) or system.min_release
     if parse_release(switch.release) < least:
-        what = f"mode {rdma.mode}" if switch.carries == "roce" else "InfiniBand partitions"
+        what = f"mode {rdma.mode}" if is_roce else "InfiniBand partitions"
         raise SpecError(
             f"switch {switch.name}: release {switch.release} is too old for {what}; "
             f"needs at least {'.'.join(map(str, least))}"
         )
-    if (switch.os, rdma.mode) in _ONE_SHOTS and rdma.priority != ONE_SHOT_PRIORITY:
+    if one_shot and rdma.priority != ONE_SHOT_PRIORITY:
         raise SpecError(
             f"switch {switch.name}: {rdma.mode} on {driver_of(switch.os).title} is priority "
             f"{ONE_SHOT_PRIORITY} only, rdma.priority is {rdma.priority}"

@@ -48,14 +48,49 @@ class EcnState(_Frozen):
         return f"{self.min_kib}-{self.max_kib}{unit}" + ("" if self.kind == "ecn" else self.kind)
 
 
+class BgpState(_Frozen):
+    """The BGP of the default VRF; an empty one: there is none."""
+
+    asn: int | None = None
+    """Autonomous system number."""
+    router_id: str | None = None
+    neighbors: dict[str, str] = {}
+    """Port or address of each neighbour to its number. We want `external`, any other number than
+    ours, on ports; blank: somebody set other things of it and no number."""
+    networks: tuple[str, ...] = ()
+    """IPv4 networks that are told to the neighbours, such as `10.10.111.0/24`."""
+
+    def settings(self) -> dict[tuple[str, str], str]:
+        """As `SwitchState.settings`."""
+        flat = {
+            ("switch", f"bgp_{key}"): str(value)
+            for key, value in (("asn", self.asn), ("router_id", self.router_id))
+            if value is not None
+        }
+        flat |= {("switch", f"bgp_neighbor_{name}"): asn for name, asn in self.neighbors.items()}
+        flat |= {("switch", f"bgp_network_{name}"): "announced" for name in self.networks}
+        return flat
+
+
+class Neighbour(_Frozen):
+    """What LLDP says is plugged into a port."""
+
+    system: str
+    """Its host name."""
+    port: str = ""
+    """Identifier of its port: a name, or a MAC address where a host says no more."""
+    description: str = ""
+    """Description of its port: on Linux the name of the network device."""
+
+
 class PortState(_Frozen):
     """One port. None, or an absent class, means: not ours (desired) or not read (actual)."""
 
     admin_up: bool | None = None
     mtu_bytes: int | None = None
     mode: Literal["access", "trunk", "hybrid", "routed"] | None = None
-    """`routed`, as Cumulus ports are at first and EOS ports may be, is found and put back, never
-    wanted."""
+    """`routed`, in no bridge: Cumulus ports are so at first, EOS ports may be, and routed links
+    shall be."""
     access_vlan: int | None = None
     trunk_vlans: Literal["all"] | tuple[int, ...] | None = None
     """Allowed VLANs of a trunk or hybrid port that we own, ascending; others stay.
@@ -72,10 +107,12 @@ class PortState(_Frozen):
     """Traffic classes served strictly that we own (the CNP class)."""
     wrr_weights: dict[int, int] = {}
     """Weights of the classes that are not strict: found on devices, to put them back."""
+    pfc_watchdog: Annotated[bool | None, _SAID] = None
+    """The watchdog over pause storms."""
     implied: tuple[str, ...] | None = None
-    """Settings (`admin_up`, `mtu_bytes`, `trust`, `mode`) that stand nowhere in the configuration,
-    so that the system's default gives them, and `rest` where nobody wrote anything that is not
-    named here: found on Cumulus and EOS, to leave nothing behind. None: no matter.
+    """Settings (`admin_up`, `mtu_bytes`, `trust`, `mode`, `pfc_watchdog`) that stand nowhere in the
+    configuration, so that the system's default gives them, and `rest` where nobody wrote anything
+    that is not named here: found on Cumulus and EOS, to leave nothing behind. None: no matter.
     """
 
 
@@ -99,17 +136,24 @@ class SwitchState(_Frozen):
     ) = None
     """The one-shot RoCE mode where the system has one; None: not ours.
 
-    `semi-lossless` is Onyx', the last two are Cumulus': found and put back, never wanted.
+    `semi-lossless` is Onyx'; the last two are Cumulus': found and put back, never wanted.
     """
+    roce_cable_m: Annotated[int | None, _SAID] = None
+    """Length of the longest cable, which the headroom of the profile follows; 0: not said."""
+    addresses: Annotated[dict[str, tuple[str, ...]] | None, _SAID] = None
+    """Routed interface of the switch itself (`lo`, `vlan111`) to its addresses with prefix length;
+    None: not ours."""
+    bgp: Annotated[BgpState | None, _SAID] = None
+    """None: not ours."""
     ports: dict[str, PortState] = {}
     implied: tuple[str, ...] | None = None
     """`bridge` where no bridge stands in the configuration, `rest` where nothing of it but VLANs
-    does: as a port's `implied`."""
-    ib: IbState | None = Field(default=None, exclude_if=lambda value: value is None)
-    """Subnet manager and partitions of an InfiniBand switch; None: not ours, or an Ethernet one.
-
-    Left out where there is none, so that the requests of Ethernet switches are what they were.
-    """
+    does: as a port's `implied`. Likewise for other branches of the configuration: `router bgp` and
+    `router bgp rest`, and `interface lo stands` for interfaces that are there."""
+    neighbours: Annotated[dict[str, Neighbour] | None, _SAID] = None
+    """What LLDP says of each port: found, and compared with the file's cables, no setting."""
+    ib: Annotated[IbState | None, _SAID] = None
+    """Subnet manager and partitions of an InfiniBand switch; None: not ours, or an Ethernet one."""
 
     def settings(self) -> dict[tuple[str, str], str]:
         """Flat (where, setting) to text, for diffs that people read."""
@@ -122,6 +166,11 @@ class SwitchState(_Frozen):
             flat["switch", f"dscp_{dscp}_class"] = str(tc)
         if self.roce is not None:
             flat["switch", "roce"] = self.roce
+        if self.roce_cable_m:
+            flat["switch", "roce_cable_m"] = str(self.roce_cable_m)
+        for name, addresses in (self.addresses or {}).items():
+            flat |= {("switch", f"address_{name}_{address}"): "set" for address in addresses}
+        flat |= self.bgp.settings() if self.bgp else {}
         for name, port in self.ports.items():
             flat |= {(f"port {name}", key): text for key, text in _port_settings(port).items()}
         return flat | (self.ib.settings() if self.ib else {})
@@ -140,8 +189,8 @@ def _port_settings(port: PortState) -> dict[str, str]:
     }
     if port.admin_up is not None:
         flat["admin_state"] = "up" if port.admin_up else "down"
-    if port.pfc is not None:
-        flat["pfc"] = "on" if port.pfc else "off"
+    switched = (("pfc", port.pfc), ("pfc_watchdog", port.pfc_watchdog))
+    flat |= {key: "on" if value else "off" for key, value in switched if value is not None}
     if port.no_drop is not None:
         flat["no_drop"] = ",".join(map(str, port.no_drop)) or "none"
     flat |= {f"trunk_vlan_{vlan}": "allowed" for vlan in list_vlans(port.trunk_vlans or ())}

@@ -16,9 +16,10 @@ from components.fabric.ib_targets import (
     ib_target_of_apply,
     ib_target_of_restore,
 )
-from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
+from components.fabric.state import BgpState, EcnState, PortState, SwitchState, list_vlans
 
 Vlans = tuple[int, ...]
+Addresses = dict[str, tuple[str, ...]]
 ValueT = TypeVar("ValueT")
 
 
@@ -27,11 +28,33 @@ def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
     return desired.model_copy(
         update={
             "vlans": _union(actual.vlans, desired.vlans),
+            "addresses": _joined_addresses(actual.addresses, desired.addresses),
+            "bgp": _joined_bgp(actual.bgp, desired.bgp),
             "ib": ib_target_of_apply(actual.ib, desired.ib),
             "ports": {
                 name: _apply_port(actual.ports.get(name, PortState()), port)
                 for name, port in desired.ports.items()
             },
+        }
+    )
+
+
+def _joined_addresses(actual: Addresses | None, desired: Addresses | None) -> Addresses | None:
+    """The wanted addresses, and on the same interfaces those of others."""
+    if desired is None:
+        return None
+    held = actual or {}
+    return {name: _merge(held.get(name, ()), wanted) for name, wanted in desired.items()}
+
+
+def _joined_bgp(actual: BgpState | None, desired: BgpState | None) -> BgpState | None:
+    if desired is None:
+        return None
+    held = actual or BgpState()
+    return desired.model_copy(
+        update={
+            "neighbors": {**held.neighbors, **desired.neighbors},
+            "networks": _merge(held.networks, desired.networks),
         }
     )
 
@@ -62,7 +85,13 @@ def target_of_restore(
         baseline: What was recorded before the first apply.
         vlan_holders: VLAN to ports that are not ours and use it; such a VLAN stays.
     """
-    held = {vlan for vlan, names in vlan_holders.items() if _is_new(vlan, names, baseline)}
+    addresses = _restored_addresses(actual.addresses, owned.addresses, baseline.addresses)
+    going = {name for name, left in (addresses or {}).items() if not left}
+    held = {
+        vlan
+        for vlan, names in vlan_holders.items()
+        if _is_new(vlan, [name for name in names if name not in going], baseline)
+    }
     ours = {*owned.vlans} - {*baseline.vlans} - held
     return SwitchState(
         vlans=tuple(vlan for vlan in actual.vlans if vlan not in ours),
@@ -71,6 +100,9 @@ def target_of_restore(
         dscp_classes=None if owned.dscp_classes is None else _restore_map(owned, baseline),
         # A baseline without it was taken before the file first asked for the one-shot.
         roce=None if owned.roce is None else baseline.roce or "none",
+        roce_cable_m=None if owned.roce_cable_m is None else baseline.roce_cable_m or 0,
+        addresses=addresses,
+        bgp=_restored_bgp(actual.bgp, owned.bgp, baseline.bgp),
         implied=baseline.implied,
         ib=ib_target_of_restore(actual.ib, owned.ib, baseline.ib),
         ports={
@@ -87,12 +119,48 @@ def _restore_map(owned: SwitchState, baseline: SwitchState) -> dict[int, int]:
     return {dscp: before[dscp] for dscp in ours if dscp in before}
 
 
+def _restored_addresses(
+    actual: Addresses | None, owned: Addresses | None, baseline: Addresses | None
+) -> Addresses | None:
+    if owned is None:
+        return None
+    held, before = actual or {}, baseline or {}
+    return {
+        name: _left(held.get(name, ()), ours, before.get(name, ())) for name, ours in owned.items()
+    }
+
+
+def _restored_bgp(
+    actual: BgpState | None, owned: BgpState | None, baseline: BgpState | None
+) -> BgpState | None:
+    if owned is None:
+        return None
+    held, before = actual or BgpState(), baseline or BgpState()
+    return BgpState(
+        asn=before.asn if owned.asn is not None else held.asn,
+        router_id=before.router_id if owned.router_id is not None else held.router_id,
+        neighbors={
+            name: before.neighbors[name] if name in owned.neighbors else asn
+            for name, asn in held.neighbors.items()
+            if name not in owned.neighbors or name in before.neighbors
+        },
+        networks=_left(held.networks, owned.networks, before.networks),
+    )
+
+
+def _left(held: tuple[str, ...], ours: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
+    """What is there without what only we brought."""
+    gone = {*ours} - {*before}
+    return tuple(each for each in held if each not in gone)
+
+
 def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
     """Whether a port names a VLAN that it did not name before the first apply.
 
     On Cumulus a port may name a VLAN that the bridge has not, which is then no reason to keep it.
     """
-    before = (baseline.ports.get(name, PortState()) for name in names)
+    routed = baseline.addresses or {}
+    before = (baseline.ports.get(name, PortState()) for name in names if name not in routed)
     return any(
         vlan != port.access_vlan
         and (port.trunk_vlans in {None, "all"} or vlan not in list_vlans(port.trunk_vlans or ()))
@@ -101,7 +169,7 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 
 
 def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> PortState:
-    simple = ("admin_up", "mtu_bytes", "mode", "trust", "pfc", "no_drop")
+    simple = ("admin_up", "mtu_bytes", "mode", "trust", "pfc", "pfc_watchdog", "no_drop")
     changes: dict[str, object] = {
         key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
     }
@@ -164,15 +232,41 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
         }
         or None,
         roce=previous.roce if desired.roce is None else None,
+        roce_cable_m=previous.roce_cable_m if desired.roce_cable_m is None else None,
+        addresses=_dropped_addresses(previous.addresses or {}, desired.addresses or {}),
+        bgp=_dropped_bgp(previous.bgp, desired.bgp),
         ib=ib_dropped(previous.ib, desired.ib),
         ports={name: port for name, port in ports.items() if port != PortState()},
     )
 
 
+def _dropped_addresses(previous: Addresses, desired: Addresses) -> Addresses | None:
+    gone = {
+        name: tuple(each for each in held if each not in desired.get(name, ()))
+        for name, held in previous.items()
+    }
+    return {name: held for name, held in gone.items() if held} or None
+
+
+def _dropped_bgp(previous: BgpState | None, desired: BgpState | None) -> BgpState | None:
+    if previous is None or desired is None:
+        return previous
+    gone = BgpState(
+        neighbors={
+            name: asn for name, asn in previous.neighbors.items() if name not in desired.neighbors
+        },
+        networks=tuple(each for each in previous.networks if each not in desired.networks),
+    )
+    return gone if gone != BgpState() else None
+
+
 def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
     if desired is None:
         return previous
-    simple = ("admin_up", "mtu_bytes", "mode", "access_vlan", "trust", "pfc", "no_drop")
+    simple = (
+        *("admin_up", "mtu_bytes", "mode", "access_vlan", "trust"),
+        *("pfc", "pfc_watchdog", "no_drop"),
+    )
     changes: dict[str, object] = {
         key: getattr(previous, key) for key in simple if getattr(desired, key) is None
     }
@@ -196,9 +290,30 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         pfc_enabled=_first(top.pfc_enabled, base.pfc_enabled),
         dscp_classes={**(base.dscp_classes or {}), **(top.dscp_classes or {})} or None,
         roce=_first(top.roce, base.roce),
+        roce_cable_m=_first(top.roce_cable_m, base.roce_cable_m),
+        addresses=_overlay_addresses(base.addresses, top.addresses),
+        bgp=_overlay_bgp(base.bgp, top.bgp),
         implied=_first(top.implied, base.implied),
         ib=ib_overlay(base.ib, top.ib),
         ports=ports,
+    )
+
+
+def _overlay_addresses(base: Addresses | None, top: Addresses | None) -> Addresses | None:
+    if base is None or top is None:
+        return _first(top, base)
+    return {**base, **top}
+
+
+def _overlay_bgp(base: BgpState | None, top: BgpState | None) -> BgpState | None:
+    """What `top` says wins; its lists are all there are."""
+    if base is None or top is None:
+        return _first(top, base)
+    return top.model_copy(
+        update={
+            "asn": _first(top.asn, base.asn),
+            "router_id": _first(top.router_id, base.router_id),
+        }
     )
 
 
@@ -215,3 +330,7 @@ def _first(one: ValueT | None, other: ValueT | None) -> ValueT | None:
 
 def _union(one: Vlans, other: Vlans) -> Vlans:
     return tuple(sorted({*one, *other}))
+
+
+def _merge(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return (*one, *(each for each in other if each not in one))

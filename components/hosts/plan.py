@@ -242,7 +242,7 @@ def _card(rdma: Rdma, nic: Nic) -> dict[str, str]:
         "trust": "dscp",
         f"dscp{rdma.dscp}_priority": str(rdma.priority),
         f"dscp{rdma.cnp_dscp}_priority": str(rdma.cnp_priority),
-        "pfc": str(rdma.priority) if rdma.mode == "lossless" else "none",
+        "pfc": str(rdma.priority) if rdma.host_pfc else "none",
         f"ecn_priority_{rdma.priority}": "on",
         "cnp_dscp": str(rdma.cnp_dscp),
         "cnp_priority": str(rdma.cnp_priority),

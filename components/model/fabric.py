@@ -7,9 +7,11 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field
 
 from components.model.units import (
+    PORT_TARGET,
     DnsLabel,
     Dscp,
     Frozen,
+    Ipv4,
     Ipv4Net,
     Kib,
     MtuBytes,
@@ -25,8 +27,14 @@ class Rdma(Frozen):
 
     transport: Literal["roce", "infiniband"] = "roce"
     """RDMA over Converged Ethernet, version 2; or InfiniBand, of a cloud or of own switches."""
-    mode: Literal["lossy_ecn", "lossless"] = "lossy_ecn"
-    """`lossy_ecn` marks congestion and never pauses; `lossless` adds PFC on `priority`."""
+    mode: Literal["lossy_ecn", "lossless", "semi_lossless"] = "lossy_ecn"
+    """`lossy_ecn` marks congestion and never pauses; `lossless` adds PFC on `priority`.
+
+    `semi_lossless` is PFC between host and switch only: the switch obeys a pause of a NIC and
+    passes none on. Onyx has it (`roce semi-lossless`), the other systems have not.
+    """
+    pfc_watchdog: bool = False
+    """Let each lossless port drop what a pause storm holds up. Default off, as on the switches."""
     priority: Priority = 3
     """Switch priority (and PFC priority when lossless) of RoCE packets."""
     traffic_class: Priority = 3
@@ -54,6 +62,11 @@ class Rdma(Frozen):
     """
 
     @property
+    def host_pfc(self) -> bool:
+        """Whether the cards pause, and are paused, on `priority`."""
+        return self.mode != "lossy_ecn"
+
+    @property
     def ip_traffic_class(self) -> int:
         """The IP ToS byte of RoCE packets: DSCP shifted by two, ECT(0) set (106 for DSCP 26)."""
         return self.dscp << 2 | 2
@@ -73,6 +86,11 @@ class Rail(Frozen):
     """Name of the NetworkAttachmentDefinition, for example `sriov111`."""
     dhcp_server: str | None = None
     """Address of the DHCP server on this VLAN; needed only with `ipam: dhcp`."""
+    gateway: Ipv4 | None = None
+    """Address of the leaf on this rail, by which other rails are reached over the spines.
+
+    Only where switches are routed; the leaf that carries the rail has it.
+    """
 
 
 def _port_from_text(value: object) -> object:
@@ -82,16 +100,60 @@ def _port_from_text(value: object) -> object:
 class SwitchPort(Frozen):
     """What is plugged into one switch port: `gpu01/rail-0`, or an object with exceptions."""
 
-    to: Annotated[str, Field(pattern=r"^[^/\s]+/[^/\s]+$")]
-    """`<host>/<rail>`; on an InfiniBand switch `<host>/hca-<n>`, n from 0 in `hca_guids`."""
-    mode: Literal["trunk", "access"] = "trunk"
-    """`trunk` carries the rail's VLAN tagged, as the SR-IOV attachment sends it."""
+    to: Annotated[str, Field(pattern=PORT_TARGET)]
+    """`<host>/<rail>`, or `<switch>:<port>` for a link to another switch; on an InfiniBand switch
+    `<host>/hca-<n>`, n from 0 in `hca_guids`."""
+    mode: Literal["trunk", "access", "routed"] = "trunk"
+    """`trunk` carries the rail's VLAN tagged, as the SR-IOV attachment sends it.
+
+    On a link between switches a trunk carries `rails`, and `routed` is a link of its own, on which
+    BGP learns where the rails are.
+    """
     vlan: VlanId | None = None
     """VLAN on this port; default the rail's."""
+    rails: tuple[DnsLabel, ...] | None = None
+    """Rails whose VLANs a link between switches carries; default all. Both ends name the same."""
     mtu_bytes: MtuBytes | None = None
     """MTU of this port in bytes; default `rdma.port_mtu_bytes`."""
+    ecn_min_kib: Kib | None = None
+    """Exception of this port from `rdma.ecn_min_kib`, for example where it is faster or slower."""
+    ecn_max_kib: Kib | None = None
+    """Exception of this port from `rdma.ecn_max_kib`."""
+    pfc_watchdog: bool | None = None
+    """Exception of this port from `rdma.pfc_watchdog`."""
+    cable_length_m: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Length of the cable in metres: what is under way when a pause is sent needs headroom.
+
+    Cumulus has one length for the switch, so the longest of its ports counts. Default: what the
+    system assumes, 100 m on Cumulus; a port that says nothing counts as that.
+    """
     lacp: bool = False
     """A port of a link bundle. Refused on an RDMA rail, as in the DeepOps guide."""
+
+    @property
+    def peer(self) -> tuple[str, str] | None:
+        """The switch and the port at the other end of a link; None where a host is plugged in."""
+        switch, colon, port = self.to.partition(":")
+        return (switch, port) if colon else None
+
+
+class Routing(Frozen):
+    """A switch that routes between its rails and other switches, by BGP over its routed links."""
+
+    asn: Annotated[int, Field(ge=1, le=4_294_967_294)]
+    """Autonomous system number. Each leaf has its own; all spines share one, so that the paths
+    over them are equal and all of them are used."""
+    router_id: Ipv4
+    """Address of the loopback interface, unique in the fabric."""
+
+
+class Inband(Frozen):
+    """Where the SSH session of a switch comes in, if not by its management port."""
+
+    port: PortName
+    """The front panel port that carries the session. No file may touch it."""
+    vlan: VlanId | None = None
+    """The VLAN of the session; None where the port is routed."""
 
 
 CARRIES: Final[dict[str, Literal["roce", "infiniband"]]] = {
@@ -115,11 +177,16 @@ class Switch(Frozen):
     release: str = "3.9.2504"
     """Running release of the switch system, for version rules; the default is one of Onyx."""
     ssh: Ssh
+    inband: Inband | None = None
+    """Only where the management port is not used: what carries our own session is left alone."""
+    routing: Routing | None = None
+    """BGP over the routed links; needed where a link is `routed`."""
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
     """What is plugged in where: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
     `Ethernet1/1: gpu01/rail-0` on EOS, `"1/1/1": gpu01/hca-0` on MLNX-OS.
 
-    Other ports are left alone.
+    `"1/31": leaf-02:1/31` is a link to another switch; that one names this end. Other ports are
+    left alone.
     """
     sm_priority: Annotated[int, Field(ge=0, le=15)] | None = None
     """MLNX-OS: this switch runs the subnet manager; of several, the highest number is master."""

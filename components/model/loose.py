@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Final, get_args
 
 from components.model.members import member_for, models_in
@@ -78,4 +78,5 @@ _SCALARS: Final[tuple[tuple[type, Callable[[Json], bool], str], ...]] = (
     (int, _is_whole, "a whole number"),
     (float, _is_number, "a number"),
     (IPv4Network, _is_text, "an IPv4 network such as 10.10.111.0/24"),
+    (IPv4Address, _is_text, "an IPv4 address such as 10.10.111.1"),
 )

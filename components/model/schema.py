@@ -9,12 +9,13 @@ from pydantic.json_schema import GenerateJsonSchema
 from components.errors import Bug
 from components.model.cluster import ClusterSpec
 from components.model.problem import Json
+from components.model.units import PORT_TARGET
 
 _PORT = {"$ref": "#/$defs/SwitchPort"}
 _SHORT_PORT = {
     "type": "string",
-    "pattern": r"^[^/\s]+/[^/\s]+$",
-    "description": "`<host>/<rail>`: a port without exceptions.",
+    "pattern": PORT_TARGET,
+    "description": "`<host>/<rail>` or `<switch>:<port>`: a port without exceptions.",
 }
 
 

@@ -20,6 +20,7 @@ LOGIN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$"
 IMAGE = (
     r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)*(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?$"
 )
+PORT_TARGET = r"^[^/:\s]+(/[^/:\s]+|:[^:\s]+)$"
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
 _GUID = re.compile(r"[0-9a-f]{16}")
@@ -63,6 +64,10 @@ def _port_guid(value: object) -> object:
     return digits
 
 
+def _address(value: object) -> object:
+    return IPv4Address(value) if isinstance(value, str) else value
+
+
 def _network(value: object) -> object:
     return IPv4Network(value) if isinstance(value, str) else value
 
@@ -87,7 +92,7 @@ Kib = Annotated[int, Field(ge=1, le=100_000)]
 GbitPerSecond = Annotated[float, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 TcpPort = Annotated[int, Field(ge=1, le=65535)]
-Ipv4 = IPv4Address
+Ipv4 = Annotated[IPv4Address, BeforeValidator(_address)]
 Ipv4Net = Annotated[IPv4Network, BeforeValidator(_network)]
 LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
 """A user name that SSH servers take; nothing that a shell or an option parser would read."""

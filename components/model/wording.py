@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from components.model.members import Owner, models_at, owner_of, quoted_words
 from components.model.problem import Place, Problem, SpecPath, render_path
-from components.model.units import DNS_LABEL, IMAGE, LOGIN, RELEASE, SecretRef
+from components.model.units import DNS_LABEL, IMAGE, LOGIN, PORT_TARGET, RELEASE, SecretRef
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -33,6 +33,7 @@ _KINDS: Final = {
     "model_type": "a mapping of keys to values",
     "model_attributes_type": "a mapping of keys to values",
     "ip_v4_network_error": "an IPv4 network such as 10.10.111.0/24",
+    "ip_v4_address": "an IPv4 address such as 10.10.111.1",
 }
 _BOUNDS: Final = {
     "greater_than": ("gt", "greater than"),
@@ -60,7 +61,10 @@ _PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         _as_label,
     ),
     r"^[0-9a-f]{64}$": ("a SHA-256 checksum of 64 hexadecimal digits", _no_idea),
-    r"^[^/\s]+/[^/\s]+$": ("a text of the form <host>/<rail>, for example gpu01/rail-0", _no_idea),
+    PORT_TARGET: (
+        "a text of the form <host>/<rail>, for example gpu01/rail-0, or <switch>:<port>",
+        _no_idea,
+    ),
     LOGIN: ("a login name of letters, digits, dots, hyphens and underscores", _no_idea),
     IMAGE: ("an image such as 192.168.100.10:5000/nccl-roce-test:1.0, without a scheme", _no_idea),
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),

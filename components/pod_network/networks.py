@@ -27,9 +27,10 @@ def probe_address(rail: Rail) -> IPv4Address:
 
 
 def job_addresses(rail: Rail) -> dict[str, JsonValue]:
-    """Address management of the attachment that jobs use: all of the rail but the probe's."""
-    kept: dict[str, JsonValue] = {"exclude": [f"{probe_address(rail)}/32"]}
-    return _whereabouts(rail) | kept
+    """Address management of the attachment that jobs use: all but probe and gateway."""
+    kept = [probe_address(rail), *([rail.gateway] if rail.gateway else [])]
+    exclude: dict[str, JsonValue] = {"exclude": [f"{address}/32" for address in kept]}
+    return _whereabouts(rail) | exclude
 
 
 def server_addresses(rail: Rail) -> dict[str, JsonValue]:

@@ -8,10 +8,9 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from pydantic import TypeAdapter
 
@@ -28,7 +27,8 @@ from lab.hypervisors.guests import Hypervisors
 from lab.physics.probe import run as run_probe
 from lab.physics.request import NicDelta, PortDelta, dump_result, parse_request
 from lab.physics.subnet import Subnet
-from lab.views import HostConfig, NicView, PortView, SubnetView, SwitchConfig
+from lab.switches.emulators import EthernetSwitch, SubnetSwitch, make_switch
+from lab.views import HostConfig, NicView, PortView
 
 MOUNT_DEADLINE_S = 10.0
 MOUNT_POLL_S = 0.02
@@ -38,87 +38,6 @@ PACKET_BYTES = 4096
 """RDMA path MTU: how many bytes of a probe one packet carries."""
 WORDS = TypeAdapter(list[str])
 Answer = dict[str, object]
-
-
-class Switch(Protocol):
-    """What the lab needs of an emulated switch."""
-
-    @property
-    def unmodelled(self) -> tuple[str, ...]:
-        """Command lines that the emulator does not know."""
-        ...
-
-    async def start(self) -> None:
-        """Listen."""
-        ...
-
-    async def stop(self) -> None:
-        """Stop listening."""
-        ...
-
-    def fault(self, args: Sequence[str]) -> str:
-        """Cause a fault and say in words what was done."""
-        ...
-
-    def snapshot(self) -> object:
-        """The whole state in canonical form."""
-        ...
-
-
-@runtime_checkable
-class EthernetSwitch(Protocol):
-    """What the physics needs of a switch that carries RoCE."""
-
-    def port_view(self, port: str) -> PortView:
-        """What the physics may know of a port."""
-        ...
-
-    def add_counters(
-        self, port: str, tc: int, rx_bytes: int, tx_bytes: int, ecn_marked: int
-    ) -> None:
-        """Move the counters of one traffic class."""
-        ...
-
-    def add_discards(self, port: str, rx_discards: int) -> None:
-        """Move a port's discard counter."""
-        ...
-
-
-@runtime_checkable
-class SubnetSwitch(Protocol):
-    """What the physics needs of an InfiniBand switch."""
-
-    def subnet_view(self) -> SubnetView:
-        """Its subnet manager, partitions and links."""
-        ...
-
-
-def make_switch(config: SwitchConfig, state: Path) -> Switch:
-    """The emulator of a switch's operating system.
-
-    Raises:
-        UsageError: The lab plays no switch of this system.
-    """
-    # Imported here, so that a lab of hosts alone needs no switch emulator.
-    match config.os:
-        case "onyx":
-            from lab.switches.onyx.server import OnyxSwitch  # noqa: PLC0415 - see above
-
-            return OnyxSwitch(config, state)
-        case "cumulus":
-            from lab.switches.cumulus.server import CumulusSwitch  # noqa: PLC0415 - see above
-
-            return CumulusSwitch(config, state)
-        case "eos":
-            from lab.switches.eos.server import EosSwitch  # noqa: PLC0415 - see above
-
-            return EosSwitch(config, state)
-        case "mlnxos":
-            from lab.switches.mlnxos.server import MlnxosSwitch  # noqa: PLC0415 - see above
-
-            return MlnxosSwitch(config, state)
-        case other:
-            raise UsageError(f"{config.name}: the lab plays no switch with {other!r}")
 
 
 Attend = Callable[[LabHost], Awaitable[None]]
@@ -299,16 +218,30 @@ class Lab:
         for config in self.file.switches:
             switch = self.switches[config.name]
             if isinstance(switch, EthernetSwitch):
-                views += [switch.port_view(port) for port in config.cables]
+                views += [switch.port_view(port) for port in (*config.cables, *config.links)]
         return views
+
+    def _cables(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """(Switch, port) to (host, PCI address), with what somebody has plugged elsewhere."""
+        cables = {(s.name, port): far for s in self.file.switches for port, far in s.cables.items()}
+        for name, switch in self.switches.items():
+            for port, (host, device) in switch.recabled.items():
+                nics = self.host(host).nic_views()
+                far = next((nic.pci for nic in nics if device in {nic.netdev, nic.pci}), None)
+                if far is not None:
+                    cables[name, port] = (host, far)
+        return cables
+
+    def _links(self) -> dict[tuple[str, str], tuple[str, str]]:
+        return {(s.name, port): far for s in self.file.switches for port, far in s.links.items()}
 
     async def _run_probe(self, request: Mapping[str, object]) -> Answer:
         asked = parse_request(dict(request))
         nics = [view for host in self.hosts.values() for view in host.nic_views()]
-        cables = {(s.name, port): far for s in self.file.switches for port, far in s.cables.items()}
         hcas = [view for host in self.hosts.values() for view in host.hca_views()]
         ports = self._port_views()
-        result = await asyncio.to_thread(run_probe, asked, nics, ports, cables, hcas)
+        wires = (self._cables(), hcas, self._links())
+        result = await asyncio.to_thread(run_probe, asked, nics, ports, *wires)
         for nic_delta in result.nic_deltas:
             self._count_nic(nic_delta)
         for port_delta in result.port_deltas:

@@ -70,6 +70,7 @@ def drops_of(path: RailPath) -> Deltas:
         local_ack_timeout_err=_RETRIES + 1,
     )
     narrow = [end.port for end in (one, path.receiver) if end.port]
+    narrow += [port for hop in path.hops for port in hop]
     narrow.sort(key=lambda port: port.mtu_bytes)
     ports = [PortDelta(port.switch, port.port, discards=_RETRIES + 1) for port in narrow[:1]]
     return (nic,), tuple(ports)

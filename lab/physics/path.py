@@ -26,7 +26,9 @@ WIRE_OVERHEAD_BYTES = 82
 _VLAN_TAG_BYTES = 4
 
 Cables = Mapping[tuple[str, str], tuple[str, str]]
-"""(Switch, port) to (host, PCI address of the PF)."""
+"""(Switch, port) to (host, PCI address of the PF); of links, to (switch, port)."""
+Hop = tuple[PortView, PortView]
+"""A link between switches, in the direction that is asked for: the port it leaves, and enters."""
 FaultKind = Literal["no_device", "link_down", "no_connection", "no_memory"]
 
 
@@ -38,6 +40,8 @@ class Site:
     ports: Mapping[tuple[str, str], PortView]
     cables: Cables
     hcas: tuple[HcaView, ...] = ()
+    links: tuple[Hop, ...] = ()
+    """Every link between switches, once in each direction."""
 
     @classmethod
     def of(
@@ -46,10 +50,16 @@ class Site:
         ports: Iterable[PortView],
         cables: Cables,
         hcas: Iterable[HcaView] = (),
+        links: Cables | None = None,
     ) -> Site:
         """Indexes the ports by switch and name."""
         by_name = {(port.switch, port.port): port for port in ports}
-        return cls(tuple(nics), by_name, dict(cables), tuple(hcas))
+        hops = tuple(
+            (by_name[one], by_name[other])
+            for one, other in (links or {}).items()
+            if one in by_name and other in by_name
+        )
+        return cls(tuple(nics), by_name, dict(cables), tuple(hcas), hops)
 
     def ends_of(self, pod: ProbePod) -> tuple[AnyEnd, ...]:
         """What a pod can send through: its attachments, or the node's cards in its network."""
@@ -74,7 +84,7 @@ class Site:
             hca = next((hca for hca in found if item.pf in (hca.name, hca.pci)), None)
             return None if hca is None else HcaEndpoint(pod, item, hca)
         nic = self.find_nic(pod.node, item.pf)
-        return None if nic is None else Endpoint(pod, item, nic, self.port_of(nic))
+        return None if nic is None else Endpoint(pod, item, nic, self.port_of(nic), self.links)
 
     def find_nic(self, host: str, pf: str) -> NicView | None:
         """The PF of a host by netdev, PCI address or RDMA device."""
@@ -99,6 +109,8 @@ class Endpoint:
     attachment: Attachment
     nic: NicView
     port: PortView | None
+    links: tuple[Hop, ...] = ()
+    """The links between the switches of the site."""
 
     @property
     def host(self) -> str:
@@ -183,12 +195,15 @@ class RailPath:
     ingress_priority: int
     egress_tc: int
     receiver_priority: int
+    hops: tuple[Hop, ...] = ()
+    """The links between switches that the packet passes."""
 
     @property
     def line_rate_gbit_s(self) -> int:
         """The slowest link of the path."""
         speeds = [self.sender.nic.speed_gbit_s, self.receiver.nic.speed_gbit_s]
         speeds += [end.port.speed_gbit_s for end in (self.sender, self.receiver) if end.port]
+        speeds += [port.speed_gbit_s for hop in self.hops for port in hop]
         return min(speeds)
 
     @property
@@ -243,17 +258,39 @@ def follow(sender: Endpoint, receiver: Endpoint, tclass: int) -> RailPath:
         ingress_priority=ingress,
         egress_tc=egress,
         receiver_priority=_nic_priority(receiver, dscp),
+        hops=_route(sender, receiver) or (),
     )
 
 
 def _frames_arrive(sender: Endpoint, receiver: Endpoint) -> bool:
     """True if the sender's frames reach the receiver's VF with the tag that it expects."""
-    if sender.port is None or receiver.port is None or sender.port.switch != receiver.port.switch:
+    if sender.port is None or receiver.port is None:
         return False
     vlan = _ingress_vlan(sender.port, sender.attachment.vlan)
-    if vlan is None:
+    if vlan is None or _route(sender, receiver) is None:
         return False
     return _egress_tag(receiver.port, vlan) == receiver.attachment.vlan
+
+
+def _route(sender: Endpoint, receiver: Endpoint) -> tuple[Hop, ...] | None:
+    """The links that carry the sender's VLAN to the receiver's switch; None: there is no way."""
+    if sender.port is None or receiver.port is None:
+        return None
+    vlan = _ingress_vlan(sender.port, sender.attachment.vlan)
+    ways: dict[str, tuple[Hop, ...]] = {sender.port.switch: ()}
+    waiting = [sender.port.switch]
+    while waiting:
+        here = waiting.pop(0)
+        for hop in sender.links:
+            there = hop[1].switch
+            if hop[0].switch == here and there not in ways and _carries(hop, vlan):
+                ways[there] = (*ways[here], hop)
+                waiting.append(there)
+    return ways.get(receiver.port.switch)
+
+
+def _carries(hop: Hop, vlan: int | None) -> bool:
+    return all(port.oper_up and vlan in port.allowed_vlans for port in hop)
 
 
 def _ingress_vlan(port: PortView, tag: int) -> int | None:
@@ -292,4 +329,5 @@ def _nic_priority(end: Endpoint, dscp: int) -> int:
 
 def _largest_payload(sender: Endpoint, receiver: Endpoint) -> int:
     ports = [end.port.mtu_bytes for end in (sender, receiver) if end.port]
+    ports += [port.mtu_bytes for hop in _route(sender, receiver) or () for port in hop]
     return max(min(ports, default=0) - PACKET_OVERHEAD_BYTES, 0)

@@ -20,6 +20,7 @@ def run(
     ports: Iterable[PortView],
     cables: Cables,
     hcas: Iterable[HcaView] = (),
+    links: Cables | None = None,
 ) -> ProbeResult:
     """Plays a probe on the devices as they are now.
 
@@ -29,6 +30,7 @@ def run(
         ports: The ports of all switches.
         cables: (Switch, port) to (host, PCI address of the PF).
         hcas: The InfiniBand adapters of all hosts.
+        links: (Switch, port) to (switch, port) at the other end, from both ends.
 
     Returns:
         The log as the real tool prints it, its exit code, and what to add to which counter. The
@@ -38,7 +40,7 @@ def run(
         UsageError: The request asks for something that the lab does not play.
     """
     asked = request if isinstance(request, ProbeRequest) else parse_request(request)
-    site = Site.of(nics, ports, cables, hcas)
+    site = Site.of(nics, ports, cables, hcas, links)
     if asked.kind == "perftest":
         return run_perftest(asked, site)
     launcher = asked.launcher or asked.pods[0]

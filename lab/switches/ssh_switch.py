@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
@@ -40,6 +41,8 @@ class SshSwitch(ABC, Generic[StoredT]):
         self._server: asyncssh.SSHAcceptor | None = None
         self._open: dict[Process, asyncio.Task[None] | None] = {}
         self.stored = stored
+        self.recabled: dict[str, tuple[str, str]] = {}
+        """Port to the (host, network device) that somebody has plugged in by mistake (a fault)."""
 
     @abstractmethod
     def login(self) -> asyncssh.SSHServer:
@@ -48,6 +51,34 @@ class SshSwitch(ABC, Generic[StoredT]):
     @abstractmethod
     async def serve(self, process: Process) -> None:
         """One session, from its greeting to its end."""
+
+    @property
+    def cabled(self) -> frozenset[str]:
+        """The ports with a cable to a host or another switch."""
+        config = self._config
+        return frozenset({*config.cables, *config.neighbours, *config.links, *self.recabled})
+
+    @property
+    def plugged(self) -> dict[str, tuple[str, str]]:
+        """Port to who tells its name there by LLDP, and by which of its ports."""
+        return {**self._config.neighbours, **self.recabled}
+
+    def recable(self, port: str, ends: Sequence[str]) -> str:
+        """Plug a host's card into a port, or with `off` what the lab file has there again.
+
+        Args:
+            port: Port of this switch.
+            ends: Host and network device, or `off`.
+
+        Raises:
+            ValueError: It is neither.
+        """
+        if list(ends) == ["off"]:
+            self.recabled.pop(port, None)
+            return f"{port} is cabled as the lab file says"
+        host, device = ends
+        self.recabled[port] = (host, device)
+        return f"{device} of {host} is plugged into {port}"
 
     @property
     def ssh_port(self) -> int:

@@ -53,6 +53,7 @@ def make_switch(folder: Path, clock: Callable[[], float] | None = None) -> EosSw
         password="eos-lab",
         host_key_seed="test/leaf-01",
         cables=CABLES,
+        neighbours={port: (host, "enp5s0") for port, (host, _) in CABLES.items()},
     )
     path = folder / "leaf-01.json"
     return EosSwitch(config, path) if clock is None else EosSwitch(config, path, clock)

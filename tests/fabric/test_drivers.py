@@ -13,7 +13,7 @@ from components.fabric.intent import INTENTS
 from components.fabric.models import MODELS
 from components.model.fabric import Switch
 from components.remote import switch_session
-from lab.hosts.machine_room import make_switch
+from lab.switches.emulators import make_switch
 from lab.views import SwitchConfig
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pytest
 from components.errors import SpecError
 from components.fabric.drivers.base import Change, Unsettable
 from components.fabric.drivers.eos import EosDriver
-from components.fabric.models.switch_model import parse_release, with_article
+from components.fabric.models.switch_model import parse_release
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.model.cluster import ClusterSpec
@@ -67,7 +67,8 @@ def test_the_example_site() -> None:
     )
     assert port.ecn == {3: EcnState(min_kib=150, max_kib=1500)}
     assert (port.strict_classes, port.pfc, port.no_drop) == ((6,), None, None)
-    assert SwitchPlan.model_validate_json(plan.model_dump_json()) == plan
+    bare = plan.model_copy(update={"cables": {}})
+    assert SwitchPlan.model_validate_json(plan.model_dump_json()) == bare
 
 
 def test_any_priority_can_be_lossless() -> None:
@@ -137,14 +138,6 @@ def test_a_lane_of_a_split_port_is_a_port() -> None:
 )
 def test_releases_parse(text: str, release: tuple[int, int, int]) -> None:
     assert parse_release(text) == release
-
-
-def test_articles() -> None:
-    assert [with_article(name) for name in ("SN2700", "DCS-7060DX5-64S", "QFX5230")] == [
-        "an SN2700",
-        "a DCS-7060DX5-64S",
-        "a QFX5230",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -268,3 +268,23 @@ def test_an_empty_wish_changes_nothing(switch: OnyxSwitch) -> None:
     first = switch.snapshot()
     assert apply(talk(switch), SwitchState(ports={"1/1": PortState()})) == ()
     assert switch.snapshot() == first
+
+
+def test_a_router_port_is_named_and_left_alone(switch: OnyxSwitch) -> None:
+    switch.run_line("interface ethernet 1/3 no switchport force")
+    first = switch.snapshot()
+    with pytest.raises(DeviceError, match="port 1/3 is no switchport: "):
+        apply(talk(switch), DESIRED)
+    assert switch.snapshot() == first
+
+
+def test_semi_lossless_settles_and_undo_is_exact(switch: OnyxSwitch) -> None:
+    desired = plan_fabric(load_spec(mode="semi_lossless"))[0].desired
+    first = switch.snapshot()
+    exchange = talk(switch)
+    baseline = baseline_of(exchange, desired)
+    assert apply(exchange, desired)[0] == "roce semi-lossless"
+    assert switch.port_view("1/1").pfc_priorities == frozenset(), "the switch itself pauses nobody"
+    assert apply(exchange, desired) == ()
+    restore(exchange, desired, baseline)
+    assert switch.snapshot() == first

@@ -78,7 +78,7 @@ def test_a_port_that_a_killed_run_left_shut_comes_up_again() -> None:
         (
             PortState(mode="trunk", trunk_vlans=(111,)),
             PortState(mode="access", access_vlan=1),
-            ["no switchport force"],
+            ["switchport mode access"],
         ),
         (
             PortState(mode="access", access_vlan=1),

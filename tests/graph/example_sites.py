@@ -17,7 +17,10 @@ from tests.golden.site import EXAMPLES, load_example
 from tests.graph.dev_site import EVIDENCE, kubeconfig
 from tests.graph.harness import Run
 
-NAMES: Final = ("esxi-roce", "shared-rdma", "crusoe-k3s", "quantum-ib")
+NAMES: Final = (
+    *("esxi-roce", "shared-rdma", "crusoe-k3s", "quantum-ib"),
+    *("rail-optimised", "spine-leaf"),
+)
 
 
 def example_spec(name: str) -> ClusterSpec:

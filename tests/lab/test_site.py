@@ -162,3 +162,21 @@ def test_a_missing_example_is_a_users_mistake(tmp_path: Path) -> None:
 )
 def test_what_site_names(argument: str, stack: str, file: str) -> None:
     assert name_site(argument) == (stack, Path(file))
+
+
+@pytest.mark.parametrize("name", ["rail-optimised", "spine-leaf"])
+def test_a_fabric_has_addresses_and_both_ends_of_each_link(name: str) -> None:
+    document = load_document(EXAMPLES / name / "site.yaml")
+    artefact = {"k3s": "0" * 64, "install.sh": "0" * 64}
+    spec = ClusterSpec.model_validate(overlay(document, name, artefact))
+    addresses = [device.ssh.address for device in (*spec.switches, *spec.hosts)]
+    assert len({*addresses}) == len(addresses)
+    lab = lab_file(spec, name, PLACES)
+    links = {
+        (switch.name, port): far for switch in lab.switches for port, far in switch.links.items()
+    }
+    assert links
+    assert all(links[far] == end for end, far in links.items())
+    leaf = lab.switches[0]
+    assert leaf.neighbours["swp1"] == ("gpu01", "rdma0")
+    assert leaf.neighbours.keys() == {*leaf.cables, *leaf.links}

@@ -188,3 +188,56 @@ def test_the_view_follows_hand_made_faults(switch: CumulusSwitch) -> None:
 def test_a_wrong_fault_is_told(switch: CumulusSwitch, fault: list[str]) -> None:
     with pytest.raises(UsageError):
         switch.fault(fault)
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("nv set qos roce cable-length 100001", "Error: Invalid parameter\n  '100001' is not in"),
+        ("nv set interface swp1 qos pfc-watchdog state on", "Error: Invalid parameter"),
+        ("nv set interface lo ip address 10.0.0.1/33", "Error: Invalid parameter"),
+        ("nv set interface br0 ip address 10.0.0.1/32", "Error: br0 is not a physical interface"),
+        ("nv set router bgp autonomous-system leaf", "Error: Invalid parameter"),
+    ],
+)
+def test_refusals_of_routing(switch: CumulusSwitch, shell: Session, line: str, answer: str) -> None:
+    assert shell.run(line).startswith(answer)
+    assert (shell.status, switch.stored.pending, switch.unmodelled) == (1, None, ())
+
+
+def test_routing_is_stored_as_in_the_vendors_file(switch: CumulusSwitch, shell: Session) -> None:
+    for line in (
+        "nv set interface lo ip address 10.10.10.1/32",
+        "nv set interface vlan10 ip address 10.1.10.2/24",
+        "nv set router bgp autonomous-system 65101",
+        "nv set router bgp router-id 10.10.10.1",
+        "nv set vrf default router bgp neighbor swp31 remote-as external",
+        "nv set vrf default router bgp neighbor swp32 remote-as external",
+        "nv set vrf default router bgp address-family ipv4-unicast network 10.10.10.1/32",
+    ):
+        assert shell.run(line) == ""
+    shell.run("nv config apply -y")
+    tree = json.loads(shell.run("nv config show -o json"))[1]["set"]
+    address: object = {"ip": {"address": {"10.10.10.1/32": {}}}, "type": "loopback"}
+    assert tree["interface"]["lo"] == address
+    assert tree["interface"]["vlan10"]["type"] == "svi"
+    assert tree["router"]["bgp"] == {
+        "autonomous-system": 65101,
+        "enable": "on",
+        "router-id": "10.10.10.1",
+    }
+    bgp = tree["vrf"]["default"]["router"]["bgp"]
+    assert bgp["neighbor"] == {"swp31-32": {"remote-as": "external", "type": "unnumbered"}}
+    assert bgp["address-family"]["ipv4-unicast"]["enable"] == "on"
+    shell.run("nv unset vrf default router bgp; nv unset router bgp")
+    shell.run("nv unset interface lo; nv unset interface vlan10; nv config apply -y")
+    assert switch.stored.applied == {}
+
+
+def test_only_a_port_with_link_hears_somebody(switch: CumulusSwitch, shell: Session) -> None:
+    assert [*json.loads(shell.run("nv show interface lldp -o json"))] == ["eth0"]
+    switch.run_line("nv set interface swp1 link state up")
+    switch.fault(["cable", "swp1", "vm01", "ens224"])
+    heard = json.loads(shell.run("nv show interface lldp -o json"))["swp1"]["lldp"]["neighbor"]
+    assert heard["vm01"]["chassis"] == {"system-name": "vm01"}
+    assert heard["vm01"]["port"]["description"] == "ens224"

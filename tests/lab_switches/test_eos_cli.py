@@ -282,9 +282,12 @@ def test_what_a_packet_meets(switch: EosSwitch) -> None:
 
 
 def test_neighbours_and_other_tables(switch: EosSwitch, cli: Session) -> None:
-    assert "Et2/1        gpu02                            0000:05:00.0           120\n" in cli.run(
+    assert "Et2/1        gpu02                            2488.0700.0001         120\n" in cli.run(
         "show lldp neighbors"
     )
+    detail = json.loads(cli.run("show lldp neighbors detail | json"))["lldpNeighbors"]
+    [heard] = detail["Ethernet2/1"]["lldpNeighborInfo"]
+    assert heard["neighborInterfaceInfo"]["interfaceDescription"] == "enp5s0"
     switch.fault(["link-down", "Ethernet2/1", "on"])
     assert "gpu02" not in cli.run("show lldp neighbors")
     switch.run_line(f"{PORT};priority-flow-control on;priority-flow-control priority 3 no-drop")

@@ -191,3 +191,32 @@ def test_the_view_follows_hand_made_faults(switch: OnyxSwitch) -> None:
 def test_a_wrong_fault_is_told(switch: OnyxSwitch, fault: list[str]) -> None:
     with pytest.raises(UsageError):
         switch.fault(fault)
+
+
+def test_a_router_port_is_in_no_vlan_until_it_is_a_switchport_again(
+    switch: OnyxSwitch, config: Session
+) -> None:
+    head = "interface ethernet 1/3"
+    config.run("vlan 10")
+    config.run(f"{head} switchport access vlan 10")
+    assert config.run(f"{head} no switchport force") == ""
+    table = json.loads(config.run("show interfaces switchport | json-print"))
+    assert ("Eth1/3" in table, "Eth1/4" in table) == (False, True)
+    assert "interface ethernet 1/3 no switchport force" in config.run("show running-config")
+    assert "configured as a router port" in config.run(f"{head} switchport mode trunk")
+    assert config.run(f"{head} switchport force") == ""
+    assert config.run(f"{head} switchport mode trunk") == ""
+    assert switch.port_view("1/3").mode == "trunk"
+    assert switch.unmodelled == ()
+
+
+def test_lldp_tells_a_host_by_its_device_once_it_is_on(switch: OnyxSwitch, config: Session) -> None:
+    switch.fault(["cable", "1/3", "gpu02", "enp5s0"])
+    assert config.run("show lldp interfaces ethernet remote") == ""
+    config.run("lldp")
+    lines = config.run("show lldp interfaces ethernet remote").splitlines()
+    assert lines[0] == "Eth1/3"
+    assert "  Remote system name          : gpu02" in lines
+    assert "  Remote port description     : enp5s0" in lines
+    config.run("interface ethernet 1/3 shutdown")
+    assert config.run("show lldp interfaces ethernet remote") == ""

@@ -15,16 +15,17 @@ import pytest
 
 from components.errors import DeviceError, UnreachableError
 from components.fabric import device
+from components.fabric.cabling import find_wrong_cables
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.model.cluster import ClusterSpec
 from components.remote.step import Endpoint
 from components.remote.switch_session import open_session
 from lab import keys
-from lab.hosts.machine_room import EthernetSwitch
-from lab.hosts.machine_room import make_switch as make_lab_switch
 from lab.site import lab_file, load_document, overlay, secrets_of
 from lab.switches.cumulus.server import CumulusSwitch
+from lab.switches.emulators import EthernetSwitch
+from lab.switches.emulators import make_switch as make_lab_switch
 from tests.fabric.cumulus_lab import SITE, load_spec, make_switch
 
 pytestmark = pytest.mark.lab
@@ -141,6 +142,21 @@ def test_what_was_not_saved_is_lost_at_a_reboot_and_seen_as_drift(running: Runni
     running.wait(reboot())
     seen = device.observe_switch(running.endpoint, "cumulus", DESIRED, PASSWORD)
     assert "roce of switch is none, want lossless" in map(str, diff_states(seen, DESIRED))
+
+
+def test_neighbours_are_heard_over_ssh(running: Running) -> None:
+    device.run_apply(running.request(), ENV)
+    running.switch.fault(["cable", "swp1", "vm02", "ens224"])
+    seen = device.observe_switch(running.endpoint, "cumulus", DESIRED, PASSWORD)
+    assert seen.neighbours is not None
+    assert (seen.neighbours["swp1"].system, seen.neighbours["swp1"].description) == (
+        "vm02",
+        "ens224",
+    )
+    assert find_wrong_cables(plan_fabric(load_spec())[0].cables, seen.neighbours) == (
+        "port swp1: vm02 ens224 is plugged in, the file says vm01/rail-0",
+    )
+    assert running.switch.unmodelled == ()
 
 
 def test_a_wrong_password(running: Running) -> None:

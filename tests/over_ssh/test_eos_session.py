@@ -20,9 +20,9 @@ from components.fabric.state import SwitchState, diff_states
 from components.remote.step import Endpoint
 from components.remote.switch_session import open_session
 from lab import keys
-from lab.hosts.machine_room import EthernetSwitch
-from lab.hosts.machine_room import make_switch as make_lab_switch
 from lab.site import lab_file, load_document, overlay, secrets_of
+from lab.switches.emulators import EthernetSwitch
+from lab.switches.emulators import make_switch as make_lab_switch
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import SITE, Clock, load_spec, make_switch, with_eos
 

@@ -150,3 +150,18 @@ def test_dhcp_is_refused_with_the_way_out(spec: ClusterSpec) -> None:
     dhcp = spec.pod_network.model_copy(update={"ipam": "dhcp"})
     with pytest.raises(SpecError, match="Write ipam: whereabouts"):
         plan_pod_network(changed_spec(spec, pod_network=dhcp))
+
+
+def test_no_pod_gets_the_address_of_the_gateway(spec: ClusterSpec) -> None:
+    first = spec.rails[0].subnet.network_address + 1
+    rails = (spec.rails[0].model_copy(update={"gateway": first}), spec.rails[1])
+    routed = changed_spec(spec, rails=rails)
+    bodies = {b["metadata"]["name"]: b for b in of_kind(routed, "NetworkAttachmentDefinition")}
+    kept = {
+        rail.name: json.loads(bodies[rail.network]["spec"]["config"])["ipam"]["exclude"]
+        for rail in rails
+    }
+    assert kept == {
+        "rail-0": [f"{probe_address(rails[0])}/32", f"{first}/32"],
+        "rail-1": [f"{probe_address(rails[1])}/32"],
+    }

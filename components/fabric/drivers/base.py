@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
-from components.fabric.state import SwitchState
+from components.fabric.state import Neighbour, SwitchState
 from components.remote.difference import Difference
 
 CANDIDATE_PREFIX: Final = "railyard-"
@@ -169,6 +169,23 @@ class Driver(Protocol):
         self, answers: Mapping[str, str], ports: Sequence[str]
     ) -> dict[str, PortCounters]:
         """Read the counters.
+
+        Raises:
+            Unreadable: An answer has another form than expected.
+        """
+        ...
+
+
+@runtime_checkable
+class NeighbourReader(Protocol):
+    """What a driver may have beside: LLDP. A driver without it is one that hears nothing."""
+
+    def neighbour_commands(self) -> tuple[str, ...]:
+        """What to ask for the neighbours of all ports."""
+        ...
+
+    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
+        """Read the answers: port to neighbour; a port that heard nothing is left out.
 
         Raises:
             Unreadable: An answer has another form than expected.

@@ -15,12 +15,13 @@ from components.fabric.drivers import cumulus_actions, cumulus_parse
 from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
 from components.fabric.drivers.cumulus_parse import PortConfig, Profile
 from components.fabric.drivers.cumulus_profile import FACTORY_MTU_BYTES
-from components.fabric.state import PortState, SwitchState
-from components.remote.difference import Difference
+from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
+from components.remote.difference import ABSENT, Difference
 
 CONFIG: Final = "nv config show -o json"
 ROCE: Final = "nv show qos roce"
 INTERFACES: Final = "nv show interface -o json"
+NEIGHBOURS: Final = "nv show interface lldp -o json"
 ROCE_COUNTERS: Final = "nv show interface {port} qos roce counters -o json"
 QUEUE_COUNTERS: Final = "nv show interface {port} counters qos -o json"
 
@@ -71,7 +72,10 @@ class CumulusDriver:
             pfc_priorities=profile.pfc_priorities if profile else None,
             pfc_enabled=bool(profile.pfc_priorities) if profile else None,
             roce=profile.mode if profile else None,
-            implied=config.implied,
+            roce_cable_m=config.cable_m,
+            addresses=config.routing.addresses,
+            bgp=config.routing.bgp,
+            implied=(*config.implied, *config.routing.implied),
             ports={
                 name: _port(config.ports.get(name, PortConfig()), profile) for name in wanted.ports
             },
@@ -87,11 +91,14 @@ class CumulusDriver:
         return cumulus_actions.plan_changes(actual, target)
 
     def interrupts(self, change: Difference) -> bool:
-        """A new profile rebuilds every port's buffers; a new MTU is set on a port that is up.
+        """A new profile or cable length rebuilds buffers; a new MTU is set on a port that is up.
 
-        The vendor's pages do not say whether either loses packets, so both are taken to.
+        The vendor's pages do not say whether these lose packets, so they are taken to. Another
+        number or identifier of BGP restarts its sessions.
         """
-        return change.setting in {"mtu_bytes", "roce"}
+        if change.setting in {"bgp_asn", "bgp_router_id"}:
+            return change.actual != ABSENT
+        return change.setting in {"mtu_bytes", "roce", "roce_cable_m"}
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: some releases print an error and exit 0."""
@@ -108,15 +115,27 @@ class CumulusDriver:
             mtu_bytes=FACTORY_MTU_BYTES,
             mode="routed",
             trunk_vlans=(),
-            implied=("admin_up", "mtu_bytes"),
+            pfc_watchdog=False,
+            implied=("admin_up", "mtu_bytes", "pfc_watchdog"),
         )
         return SwitchState(
             pfc_priorities=(),
             pfc_enabled=False,
             roce="none",
+            roce_cable_m=0,
+            addresses={},
+            bgp=BgpState(),
             implied=("bridge", "rest"),
             ports=dict.fromkeys(ports, port),
         )
+
+    def neighbour_commands(self) -> tuple[str, ...]:
+        """What lldpd heard on every port."""
+        return (NEIGHBOURS,)
+
+    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
+        """Read what `neighbour_commands` asked for."""
+        return cumulus_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received as RoCE or not, sent per class, marked and discarded packets."""
@@ -146,6 +165,7 @@ def _wants_profile(wanted: SwitchState) -> bool:
 def _port(port: PortConfig, profile: Profile | None) -> PortState:
     implied = [] if port.admin_written else ["admin_up"]
     implied += [] if port.mtu_bytes is not None else ["mtu_bytes"]
+    implied += [] if port.pfc_watchdog is not None else ["pfc_watchdog"]
     implied += [] if port.others_wrote else ["rest"]
     return PortState(
         admin_up=port.admin_up,
@@ -156,5 +176,6 @@ def _port(port: PortConfig, profile: Profile | None) -> PortState:
         trust=port.trust or (profile.trust if profile else None),
         ecn=dict(profile.ecn) if profile else {},
         strict_classes=profile.strict_classes if profile else None,
+        pfc_watchdog=port.pfc_watchdog or False,
         implied=tuple(implied),
     )

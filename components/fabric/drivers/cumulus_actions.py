@@ -12,6 +12,7 @@ from typing import Final
 
 from components.fabric.drivers.base import Change, Unsettable
 from components.fabric.drivers.cumulus_parse import BRIDGE
+from components.fabric.drivers.cumulus_routing import routing_changes
 from components.fabric.drivers.onyx_actions import collapse_vlans, port_key
 from components.fabric.state import PortState, SwitchState
 
@@ -25,7 +26,12 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     Raises:
         Unsettable: The profile is the wanted one and does not give what it should.
     """
-    changes = [*_vlan_lines(actual, target), *_port_changes(actual, target)]
+    changes = [
+        *_vlan_lines(actual, target),
+        *_port_changes(actual, target),
+        *routing_changes(actual, target),
+        *_cable_lines(actual, target),
+    ]
     if target.roce is not None and target.roce != actual.roce:
         unset = target.roce == "none"
         line = "nv unset qos roce" if unset else f"nv set qos roce mode {target.roce}"
@@ -33,6 +39,15 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     else:
         _require_profile(actual, target)
     return (*changes, Change(APPLY)) if changes else ()
+
+
+def _cable_lines(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    """The headroom of the lossless buffer; what leaves with the profile needs no line."""
+    wanted = target.roce_cable_m
+    if wanted is None or wanted == (actual.roce_cable_m or 0) or target.roce == "none":
+        return
+    line = f"nv set qos roce cable-length {wanted}" if wanted else "nv unset qos roce cable-length"
+    yield Change((line,), interrupts="every port gets new buffers")
 
 
 def _require_profile(actual: SwitchState, target: SwitchState) -> None:
@@ -81,7 +96,8 @@ def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     groups: dict[tuple[str, str], list[str]] = {}
     for name, port in target.ports.items():
         was = actual.ports.get(name, PortState())
-        for verb, tail in (*_l2_lines(was, port), *_mtu_lines(was, port), *_admin_lines(was, port)):
+        lines = (_l2_lines, _mtu_lines, _admin_lines, _watchdog_lines)
+        for verb, tail in (line for lines_of in lines for line in lines_of(was, port)):
             groups.setdefault((verb, tail), []).append(name)
     # What goes is unset first on every port: a VLAN is either the access one or in the list.
     for (verb, tail), names in sorted(groups.items(), key=lambda item: item[0][0] == "set"):
@@ -116,6 +132,19 @@ def _admin_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
         yield "unset", ""
     else:
         yield "set", f"link state {'up' if port.admin_up else 'down'}"
+
+
+def _watchdog_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
+    if port.pfc_watchdog is None:
+        return
+    unwritten = "pfc_watchdog" in (port.implied or ())
+    if unwritten:
+        if was.implied is not None and "pfc_watchdog" not in was.implied:
+            yield "unset", "qos pfc-watchdog"
+    elif port.pfc_watchdog != (was.pfc_watchdog or False) or (
+        port.implied is not None and "pfc_watchdog" in (was.implied or ())
+    ):
+        yield "set", f"qos pfc-watchdog state {'enable' if port.pfc_watchdog else 'disable'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.drivers.base import PortCounters, PriorityCounters, Unreadable
 from components.fabric.drivers.cumulus_profile import BYTES_PER_KIB, ROCE_PRIORITY
+from components.fabric.drivers.cumulus_routing import Routing, parse_routing
 from components.fabric.drivers.onyx_actions import port_key
-from components.fabric.state import EcnState
+from components.fabric.state import EcnState, Neighbour
 
 Tree = dict[str, JsonValue]
 Mode = Literal["access", "trunk", "hybrid", "routed"]
@@ -61,6 +62,8 @@ class PortConfig:
     mode: Mode = "routed"
     access_vlan: int | None = None
     trunk_vlans: Literal["all"] | tuple[int, ...] = ()
+    pfc_watchdog: bool | None = None
+    """None: nothing is written, and the watchdog is off (NVUE reference)."""
     trust: Trust | None = None
     """From a mapping profile of the port's own, which wins over the RoCE profile."""
     others_wrote: bool = False
@@ -77,6 +80,9 @@ class Config:
     ports: Mapping[str, PortConfig]
     holders: Mapping[int, tuple[str, ...]]
     """VLAN to every interface, ports and others, that names it."""
+    routing: Routing
+    cable_m: int
+    """Length of the longest cable that the RoCE profile was told; 0: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +120,15 @@ def parse_config(command: str, text: str) -> Config:
         svi = _SVI.fullmatch(name)
         if svi is not None:
             holders[int(svi[1])] = (*holders.get(int(svi[1]), ()), name)
-    return Config(vlans, _bridge_implied(tree), ports, holders)
+    cable = _child(tree, "qos", "roce").get("cable-length")
+    return Config(
+        vlans=vlans,
+        implied=_bridge_implied(tree),
+        ports=ports,
+        holders=holders,
+        routing=parse_routing(tree, interfaces, expand_names),
+        cable_m=int(cable) if isinstance(cable, int | str) and str(cable).isdigit() else 0,
+    )
 
 
 def _bridge_implied(tree: Tree) -> tuple[str, ...]:
@@ -187,6 +201,7 @@ def _port(entry: Tree, tree: Tree) -> PortConfig:
         mode=mode,
         access_vlan=access,
         trunk_vlans=trunk,
+        pfc_watchdog=_watchdog(entry),
         trust=_own_trust(entry, tree),
         others_wrote=_has_others(entry),
     )
@@ -207,7 +222,13 @@ def _membership(entry: Tree) -> tuple[Mode, int | None, Literal["all"] | tuple[i
     return "hybrid", None if untagged == "none" else int(str(untagged)), trunk
 
 
-_OURS: Final = ({"link", "bridge", "type"}, {"mtu", "state"}, {"access", "untagged", "vlan"})
+def _watchdog(entry: Tree) -> bool | None:
+    """`state enable` is documented; later releases say `enabled` for such values."""
+    state = _child(entry, "qos", "pfc-watchdog").get("state")
+    return None if state is None else str(state) in {"enable", "enabled"}
+
+
+_OURS: Final = ({"link", "bridge", "type", "qos"}, {"mtu", "state"}, {"access", "untagged", "vlan"})
 
 
 def _has_others(entry: Tree) -> bool:
@@ -218,6 +239,7 @@ def _has_others(entry: Tree) -> bool:
         or not {*_child(entry, "link")} <= _OURS[1]
         or not {*_child(domains, BRIDGE)} <= _OURS[2]
         or bool({*bridge} - {"domain"} or {*domains} - {BRIDGE})
+        or bool({*_child(entry, "qos")} - {"pfc-watchdog"})
     )
 
 
@@ -279,6 +301,24 @@ def parse_port_names(command: str, text: str) -> tuple[str, ...]:
     if not ports:
         raise Unreadable(command, text, "there is no port in the answer")
     return tuple(ports)
+
+
+def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
+    """`nv show interface lldp -o json`: the keys that a public client reads; front panel only."""
+    value = _load(command, text)
+    table: Tree = value if isinstance(value, dict) else {}
+    found: dict[str, Neighbour] = {}
+    for name in filter(_SWP.fullmatch, table):
+        heard = _child(table, name, "lldp", "neighbor")
+        for key in heard:
+            system = _child(heard, key, "chassis").get("system-name", key)
+            port = _child(heard, key, "port")
+            found[name] = Neighbour(
+                system=str(system),
+                port=str(port.get("name", "")),
+                description=str(port.get("description", "")),
+            )
+    return found
 
 
 def parse_counters(roce_command: str, roce: str, queue_command: str, queues: str) -> PortCounters:

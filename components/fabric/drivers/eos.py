@@ -20,7 +20,7 @@ from components.fabric.drivers.eos_defaults import (
     ROLLBACK_S,
     default_class,
 )
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import Neighbour, PortState, SwitchState
 from components.remote.difference import Difference
 
 VLANS: Final = "show vlan | json"
@@ -28,6 +28,7 @@ STATUS: Final = "show interfaces status | json"
 INTERFACES: Final = "show running-config sanitized | section ^interface"
 """`sanitized`: no key of a routing protocol may come into an error message of ours."""
 MAPS: Final = "show running-config sanitized | include ^qos map"
+NEIGHBOURS: Final = "show lldp neighbors detail | json"
 TOTALS: Final = "show interfaces {port} counters | json"
 DISCARDS: Final = "show interfaces {port} counters discards | json"
 SENT: Final = "show interfaces {port} counters queue detail | json"
@@ -122,6 +123,14 @@ class EosDriver:
             dscp_classes={dscp: default_class(dscp) for dscp in range(64)},
             ports=dict.fromkeys(ports, port),
         )
+
+    def neighbour_commands(self) -> tuple[str, ...]:
+        """What every port heard; LLDP is on by default."""
+        return (NEIGHBOURS,)
+
+    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
+        """Read what `neighbour_commands` asked for."""
+        return eos_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received in all, sent per class, marked and discarded packets."""

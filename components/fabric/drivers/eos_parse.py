@@ -16,6 +16,7 @@ from components.fabric.drivers.base import (
 )
 from components.fabric.drivers.eos_defaults import QUEUES
 from components.fabric.drivers.onyx_actions import port_key
+from components.fabric.state import Neighbour
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 SESSIONS: Final = "show configuration sessions detail | json"
@@ -100,6 +101,26 @@ class _Marked(_Shape):
     ports: dict[str, _MarkedPort] = Field(alias="intfQueueCounters")
 
 
+class _FarPort(_Shape):
+    name: str = Field(default="", alias="interfaceId_v2")
+    quoted: str = Field(default="", alias="interfaceId")
+    """The same between quotation marks, in releases that have no other."""
+    description: str = Field(default="", alias="interfaceDescription")
+
+
+class _Heard(_Shape):
+    system: str = Field(default="", alias="systemName")
+    port: _FarPort = Field(default=_FarPort(), alias="neighborInterfaceInfo")
+
+
+class _HeardOnPort(_Shape):
+    heard: tuple[_Heard, ...] = Field(default=(), alias="lldpNeighborInfo")
+
+
+class _Lldp(_Shape):
+    ports: dict[str, _HeardOnPort] = Field(alias="lldpNeighbors")
+
+
 def _read(shape: type[ModelT], command: str, text: str) -> ModelT:
     try:
         return TypeAdapter(shape).validate_json(text.strip())
@@ -119,6 +140,19 @@ def parse_port_names(command: str, text: str) -> tuple[str, ...]:
     """`show interfaces status | json`, front panel ports only."""
     found = _read(_Statuses, command, text).interfaces
     return tuple(sorted((name for name in found if name.startswith("Ethernet")), key=port_key))
+
+
+def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
+    """`show lldp neighbors detail | json`; of several on one port the last one is taken."""
+    return {
+        name: Neighbour(
+            system=heard.system,
+            port=heard.port.name or heard.port.quoted.strip('"'),
+            description=heard.port.description,
+        )
+        for name, port in _read(_Lldp, command, text).ports.items()
+        for heard in port.heard
+    }
 
 
 def find_stale(text: str) -> tuple[str, ...]:

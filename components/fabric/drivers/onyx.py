@@ -6,9 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.fabric.drivers import onyx_actions, onyx_parse, onyx_session
-from components.fabric.drivers.base import Change, Guard, PortCounters, PriorityCounters, Reading
+from components.fabric.drivers.base import (
+    Change,
+    Guard,
+    PortCounters,
+    PriorityCounters,
+    Reading,
+    Unreadable,
+)
 from components.fabric.drivers.onyx_parse import Pfc, Switchport
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import Neighbour, PortState, SwitchState
 from components.remote.difference import Difference
 
 VLANS: Final = "show vlan | json-print"
@@ -21,6 +28,7 @@ CONGESTION: Final = "show interfaces ethernet {port} congestion-control | json-p
 ETS: Final = "show dcb ets interface ethernet {port} | json-print"
 COUNTERS: Final = "show interfaces ethernet {port} counters"
 PRIORITY_COUNTERS: Final = "show interfaces ethernet {port} counters pfc prio {number}"
+NEIGHBOURS: Final = "show lldp interfaces ethernet remote"
 CLASS_COUNTERS: Final = "show interfaces ethernet {port} counters tc {number}"
 PRIORITIES: Final = range(8)
 FACTORY_MTU_BYTES: Final = 1500
@@ -61,15 +69,20 @@ class OnyxDriver:
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for."""
         l2 = onyx_parse.parse_switchports(SWITCHPORTS, answers[SWITCHPORTS])
+        for name in wanted.ports:
+            if name not in l2:
+                why = (
+                    f"port {name} is no switchport: it is routed (`no switchport`) or not there. "
+                    f"To make it one: interface ethernet {name} switchport force"
+                )
+                raise Unreadable(SWITCHPORTS, answers[SWITCHPORTS], why)
         pfc = onyx_parse.parse_pfc(PFC, answers[PFC]) if PFC in answers else None
         state = SwitchState(
             vlans=onyx_parse.parse_vlans(VLANS, answers[VLANS]),
             pfc_priorities=pfc.priorities if pfc else None,
             pfc_enabled=pfc.enabled if pfc else None,
             roce=onyx_parse.parse_roce_mode(ROCE, answers[ROCE]) if ROCE in answers else None,
-            ports={
-                name: _port(answers, name, l2[name], pfc) for name in wanted.ports if name in l2
-            },
+            ports={name: _port(answers, name, l2[name], pfc) for name in wanted.ports},
         )
         return Reading(state, _vlan_holders(l2, {*wanted.ports}))
 
@@ -104,6 +117,14 @@ class OnyxDriver:
             roce="none",
             ports=dict.fromkeys(ports, port),
         )
+
+    def neighbour_commands(self) -> tuple[str, ...]:
+        """What every port heard; nothing while `lldp` is off."""
+        return (NEIGHBOURS,)
+
+    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
+        """Read what `neighbour_commands` asked for."""
+        return onyx_parse.parse_neighbours(answers[NEIGHBOURS])
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received per priority, sent per class, marked and discarded packets."""

@@ -56,11 +56,8 @@ def _l2_lines(actual: PortState, target: PortState) -> Iterator[str]:
 
 
 def _new_mode(target: PortState) -> Iterator[str]:
-    if target.mode == "access":
-        # The reset leaves no allowed-VLAN list behind that access mode would hide.
-        yield "no switchport force"
-    else:
-        yield f"switchport mode {target.mode}"
+    # Not `no switchport force`, which makes a router port of it.
+    yield f"switchport mode {target.mode}"
     if target.access_vlan not in {None, FACTORY_VLAN} and target.mode != "trunk":
         yield f"switchport access vlan {target.access_vlan}"
     if target.mode in {"trunk", "hybrid"} and target.trunk_vlans is not None:

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.drivers.base import Unreadable
-from components.fabric.state import EcnState
+from components.fabric.state import EcnState, Neighbour
 
 PortMode = Literal["access", "trunk", "hybrid"]
 Trust = Literal["L2", "L3", "both", "port"]
@@ -25,6 +25,17 @@ _MTU = re.compile(r"^\s*MTU\s*:\s*(\d+) bytes", re.MULTILINE)
 _ADMIN = re.compile(r"^\s*Admin state\s*:\s*(Enabled|Disabled)", re.MULTILINE)
 _ROCE_MODE = re.compile(r"^RoCE mode\s*:\s*(\S+)", re.MULTILINE)
 _COUNTER = re.compile(r"^\s*(\d+)\s+(\S.*?)\s*$", re.MULTILINE)
+
+
+_LLDP_PORT = re.compile(r"^Eth([^ :]+)(?: \(.*\))?:?$")
+"""`Eth1/1`, or `Eth1/1 (Po100)` where the port is in a bundle."""
+_LLDP_ROW = re.compile(r"^(Remote (?:system name|port-id|port description)) *: *(.*)$")
+_LLDP_FIELDS = {
+    "Remote system name": "system",
+    "Remote port-id": "port",
+    "Remote port description": "description",
+}
+_NOT_TOLD = {"Not Advertised", "N\\A", ""}
 
 
 class _Shape(BaseModel):
@@ -231,6 +242,26 @@ def parse_roce_mode(command: str, text: str) -> RoceMode:
     if mode not in {"lossless", "semi-lossless", "lossy"}:
         raise Unreadable(command, text, "no RoCE mode in the answer")
     return cast("RoceMode", mode)
+
+
+def parse_neighbours(text: str) -> dict[str, Neighbour]:
+    """`show lldp interfaces ethernet remote`: the lines that five public clients look for.
+
+    The port's identifier is followed by its kind: `Eth1/31 ; port id subtype: …`.
+    """
+    found: dict[str, Neighbour] = {}
+    port = ""
+    for line in text.splitlines():
+        head = _LLDP_PORT.match(line.strip())
+        told = _LLDP_ROW.match(line.strip())
+        if head is not None:
+            port = head.group(1)
+        elif told is not None and port:
+            field = _LLDP_FIELDS[told.group(1)]
+            value = told.group(2).partition(";")[0].strip()
+            known = {} if value in _NOT_TOLD else {field: value}
+            found[port] = found.get(port, Neighbour(system="")).model_copy(update=known)
+    return found
 
 
 def parse_ecn_marked(command: str, text: str) -> int:

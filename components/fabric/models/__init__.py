@@ -6,10 +6,14 @@ from components.fabric.models.dcs_7060dx5_64s import DCS_7060DX5_64S
 from components.fabric.models.qm8700 import QM8700
 from components.fabric.models.qm9700 import QM9700
 from components.fabric.models.sn2700 import SN2700
+from components.fabric.models.sn3700 import SN3700
+from components.fabric.models.sn4600c import SN4600C
+from components.fabric.models.sn5600 import SN5600
 from components.fabric.models.switch_model import SwitchModel
 
 MODELS: dict[str, SwitchModel] = {
-    model.name: model for model in (SN2700, DCS_7060DX5_64S, QM8700, QM9700)
+    model.name: model
+    for model in (SN2700, SN3700, SN4600C, SN5600, DCS_7060DX5_64S, QM8700, QM9700)
 }
 
 

@@ -6,13 +6,13 @@ from components.fabric.models.switch_model import IB_MTU_RANGE_BYTES, SwitchMode
 
 QM8700 = SwitchModel(
     name="QM8700",
-    # A port may be split into two of HDR100: 1/2 into 1/2/1 and 1/2/2 (public capture).
+    asic="Quantum",
     ports={"mlnxos": tuple(f"1/{number}" for number in range(1, 41))},
     port_speeds_gbit_s=(40, 56, 100, 200),
+    # A port may be split into two of HDR100: 1/2 into 1/2/1 and 1/2/2 (public capture).
+    breakouts={2: 100},
     mtu_range_bytes={"mlnxos": IB_MTU_RANGE_BYTES},
     traffic_classes=0,
     max_lossless_priorities=0,
-    # `show ib partition` has the layout that we read since 3.6.8010 (Stacki's driver).
-    min_release={"mlnxos": (3, 6, 8010)},
-    min_release_lossless={"mlnxos": (3, 6, 8010)},
+    sources={"mlnxos": "QM8700 data sheet; MTU range of the InfiniBand specification"},
 )

@@ -6,14 +6,12 @@ from components.fabric.models.switch_model import IB_MTU_RANGE_BYTES, SwitchMode
 
 QM9700 = SwitchModel(
     name="QM9700",
+    asic="Quantum-2",
     # Each cage holds two ports, which the switch names 1/1/1 and 1/1/2 (a cable maker's guide).
     ports={"mlnxos": tuple(f"1/{cage}/{part}" for cage in range(1, 33) for part in (1, 2))},
     port_speeds_gbit_s=(100, 200, 400),
     mtu_range_bytes={"mlnxos": IB_MTU_RANGE_BYTES},
     traffic_classes=0,
     max_lossless_priorities=0,
-    # See QM8700; the first release that runs on Quantum-2 is not public.
-    min_release={"mlnxos": (3, 6, 8010)},
-    min_release_lossless={"mlnxos": (3, 6, 8010)},
-    split=False,
+    sources={"mlnxos": "QM9700 data sheet; MTU range of the InfiniBand specification"},
 )

@@ -1,16 +1,16 @@
-"""What one switch model can do: the facts that a plan is held against."""
+"""What one switch model can do: the facts that a plan and the rules are held against."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from components.fabric.models.port_names import PORT_NAMINGS
 
 IB_MTU_RANGE_BYTES: Final = (256, 4096)
 """The least and the largest MTU of the InfiniBand specification."""
-_PORT: Final = re.compile(r"(\d+/\d+|swp\d+)(?:/\d+|s\d)?")
-"""`1/31`, `swp31`, and their parts `1/31/2` and `swp31s1`."""
 _VOWELS: Final = frozenset("AEFHILMNORSX8")
 """Letters and digits whose names begin with a vowel, for `an SN2700`."""
 _LEADING: Final = re.compile(r"\d+")
@@ -19,7 +19,7 @@ Release = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SwitchModel:
-    """One switch model."""
+    """One switch model; `sources.md#switch-models` says where each number comes from."""
 
     name: str
     ports: Mapping[str, tuple[str, ...]]
@@ -30,32 +30,85 @@ class SwitchModel:
     traffic_classes: int
     """0 on InfiniBand, which has none."""
     max_lossless_priorities: int
-    min_release: Mapping[str, Release]
-    """Switch system to its oldest release that has the commands we send."""
-    min_release_lossless: Mapping[str, Release]
-    """The same for mode lossless, which on Onyx takes the one-shot `roce`."""
-    split: bool = True
-    """A port may be split into parts; else `ports` names all that there can be."""
+    """0 on InfiniBand, where everything is lossless."""
+    asic: str = ""
+    """Generation of the switching chip, for example `Spectrum-2`."""
+    lanes: int = 4
+    """Electrical lanes of a port, by which some systems name its parts; 4: QSFP28 and QSFP56."""
+    breakouts: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Number of parts that a port may be split into, to the speed of each in Gbit/s."""
+    buffer_mb: int | None = None
+    """Packet buffer that all ports share, in MB as the data sheet counts them."""
+    first_release: Mapping[str, Release] = field(default_factory=dict[str, Release])
+    """Switch system to the first release that runs on the model, where a page says so."""
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Switch system to who states its ports and MTU range."""
+
+    @property
+    def speed_gbit_s(self) -> int:
+        """The fastest speed of a port."""
+        return max(self.port_speeds_gbit_s)
+
+    @property
+    def described(self) -> str:
+        """The name with its article: `an SN2700`, `a DCS-7060DX5-64S`."""
+        return f"{'an' if self.name[:1].upper() in _VOWELS else 'a'} {self.name}"
 
     def has_port(self, system: str, name: str) -> bool:
         """Whether a port, or the port that was split into it, is on the front panel.
 
         What another system calls its ports is not.
         """
-        if not self.split:
-            return name in self.ports[system]
-        found = _PORT.fullmatch(name)
-        return (found[1] if found else name) in self.ports[system]
+        ports = self.ports.get(system, ())
+        if name in ports:
+            return True
+        place = PORT_NAMINGS[system].place(name, self.lanes) if ports else None
+        return (
+            place is not None
+            and place.whole in ports
+            and place.parts <= max(self.breakouts, default=1)
+        )
 
-    @property
-    def described(self) -> str:
-        """The name with its article."""
-        return with_article(self.name)
+    def whole_port(self, system: str, name: str) -> str | None:
+        """The port that is gone as a whole where this one is a part of it; None for no port's name.
 
+        A port of its own is itself, and so is a part where the first one has the whole's name: a
+        file does not say there which it means.
+        """
+        if name in self.ports.get(system, ()):
+            return name
+        naming = PORT_NAMINGS.get(system)
+        place = naming.place(name, self.lanes) if naming else None
+        if naming is None or place is None:
+            return None
+        return place.whole if naming.holds_parts else name
 
-def with_article(name: str) -> str:
-    """`an SN2700`, `a DCS-7060DX5-64S`."""
-    return f"{'an' if name[:1].upper() in _VOWELS else 'a'} {name}"
+    def describe_ports(self, system: str) -> str:
+        """The port names with one system, for people."""
+        return PORT_NAMINGS[system].describe(self.ports[system], split=bool(self.breakouts))
+
+    def capability_line(self) -> str:
+        """Everything that the rules hold a file against, on one line, for people."""
+        split = ", ".join(f"{count} of {speed}" for count, speed in sorted(self.breakouts.items()))
+        count = len(next(iter(self.ports.values())))
+        head = f"{self.name} ({self.asic})" if self.asic else self.name
+        forms = f"{self.speed_gbit_s} Gbit/s{f' or split into {split}' if split else ''}"
+        lossless = self.max_lossless_priorities
+        priorities = "priority" if lossless == 1 else "priorities"
+        parts = [
+            f"{head}: {count} ports of {forms}",
+            *([f"{self.buffer_mb} MB of buffer"] if self.buffer_mb else []),
+            *([f"{lossless} lossless {priorities}"] if lossless else []),
+        ]
+        systems = [
+            f"{system}{self._since(system)} with MTU {low}-{high}"
+            for system, (low, high) in self.mtu_range_bytes.items()
+        ]
+        return f"{'; '.join(parts)}; runs {' or '.join(systems)}"
+
+    def _since(self, system: str) -> str:
+        release = self.first_release.get(system)
+        return f" from {show_release(release)}" if release else ""
 
 
 def parse_release(text: str) -> Release:
@@ -64,3 +117,11 @@ def parse_release(text: str) -> Release:
     numbers = [int(match[0]) if match else 0 for match in found]
     first, second, third = (*numbers, 0, 0, 0)[:3]
     return first, second, third
+
+
+def show_release(release: Release) -> str:
+    """Write a release without the zeros at its end: 5.6, 3.8.2000."""
+    numbers = list(release)
+    while len(numbers) > 2 and numbers[-1] == 0:  # noqa: PLR2004 - major and minor stay
+        numbers.pop()
+    return ".".join(map(str, numbers))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import re
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -32,7 +32,12 @@ class Switch(Protocol):
 
     @property
     def cabled(self) -> Collection[str]:
-        """The ports with a cable to a host."""
+        """The ports with a cable."""
+        ...
+
+    @property
+    def plugged(self) -> Mapping[str, tuple[str, str]]:
+        """Port to who tells its name there by LLDP, and by which of its ports."""
         ...
 
     def commit(self) -> None:
@@ -195,6 +200,11 @@ def _interfaces(session: Session, _port: str) -> str:
     return show.show_interfaces(switch.stored, switch.ports, switch.cabled)
 
 
+def _lldp(session: Session, _port: str) -> str:
+    switch = session.switch
+    return show.show_lldp(switch.stored, switch.cabled, switch.plugged)
+
+
 _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"config show (?:-o|--output) json", _config),
     (r"config diff", _diff),
@@ -203,6 +213,7 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"config save", lambda session, _port: session.save()),
     (r"show qos roce", lambda session, _port: show.show_roce(session.switch.stored.applied)),
     (r"show interface (?:-o|--output) json", _interfaces),
+    (r"show interface lldp (?:-o|--output) json", _lldp),
     (
         r"show interface (\S+) qos roce counters -o json",
         lambda session, port: show.show_roce_counters(session.switch.stored, session.port(port)),

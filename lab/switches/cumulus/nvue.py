@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Final
+from ipaddress import ip_interface
+from typing import Final, cast
 
 from pydantic import JsonValue
 
@@ -22,11 +23,12 @@ SET_PATHS: Final = tuple(
         "bridge domain <name>",
         "bridge domain <name> vlan <vlans>",
         "bridge domain <name> stp priority =number",
-        "interface <ports>",
+        "interface <any>",
         "interface <ports> description =text",
         "interface <ports> link mtu =mtu",
         "interface <ports> link state <state>",
-        "interface <ports> ip address <text>",
+        "interface <any> ip address <prefix>",
+        "interface <ports> qos pfc-watchdog state =toggle",
         "interface <ports> bridge domain <name>",
         "interface <ports> bridge domain <name> access =vlan",
         "interface <ports> bridge domain <name> untagged =native",
@@ -35,7 +37,12 @@ SET_PATHS: Final = tuple(
         "qos mapping <name> trust =trust",
         "qos roce",
         "qos roce mode =roce",
-        "qos roce cable-length =number",
+        "qos roce cable-length =length",
+        "router bgp autonomous-system =number",
+        "router bgp router-id =text",
+        "vrf <name> router bgp neighbor <peer> remote-as =text",
+        "vrf <name> router bgp neighbor <peer> description =text",
+        "vrf <name> router bgp address-family ipv4-unicast network <prefix>",
     )
 )
 _VLANS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
@@ -43,6 +50,10 @@ _NAME = re.compile(r"[A-Za-z][\w-]*")
 _MAX_VLAN: Final = 4094
 _MTU_RANGE: Final = range(552, 9217)
 """NVUE reference, `nv set interface <interface-id> link mtu`."""
+
+
+_CABLE_RANGE: Final = range(1, 100_001)
+"""NVUE reference, `nv set qos roce cable-length`."""
 
 
 class NvueError(Exception):
@@ -151,9 +162,35 @@ def _one_of(word: str, choices: Collection[str]) -> list[JsonValue]:
     return [word]
 
 
+def _any_interface(word: str, ports: Collection[str]) -> list[JsonValue]:
+    """A port, the loopback, a VLAN's interface, or the management port."""
+    if re.fullmatch(r"lo|eth\d|vlan\d+", word):
+        return [word]
+    return _ports(word, ports)
+
+
+def _prefix(word: str, _ports: Collection[str]) -> list[JsonValue]:
+    try:
+        ip_interface(word)
+    except ValueError as error:
+        raise _bad(word, "an address with its prefix length") from error
+    return [word]
+
+
+def _length(word: str, ports: Collection[str]) -> list[JsonValue]:
+    if _number(word, ports)[0] not in _CABLE_RANGE:
+        raise _bad(word, f"in the range {_CABLE_RANGE.start}-{_CABLE_RANGE.stop - 1}")
+    return [int(word)]
+
+
 _Reader = Callable[[str, Collection[str]], list[JsonValue]]
 _VALUES: Final[dict[str, _Reader]] = {
     "ports": _ports,
+    "any": _any_interface,
+    "prefix": _prefix,
+    "length": _length,
+    "peer": lambda word, _ports: [word],
+    "toggle": lambda word, _ports: _one_of(word, ("enable", "disable")),
     "vlans": _vlan_list,
     "vlan": _one_vlan,
     "native": _native,
@@ -184,7 +221,7 @@ def _set(tree: Tree, steps: list[_Step]) -> None:
         if step.value is not None:
             for parent, key, _ in paths:
                 parent[key] = step.value
-            return
+            break
         paths = [_enter(here, key) for _, _, here in paths for key in step.keys]
     _settle(tree, steps)
 
@@ -199,11 +236,43 @@ def _enter(here: Tree, key: str) -> tuple[Tree, str, Tree]:
 
 
 def _settle(tree: Tree, steps: list[_Step]) -> None:
-    """`nv set qos roce` alone switches it on."""
-    if [step.keys for step in steps] == [("qos",), ("roce",)]:
-        qos = tree["qos"]
-        if isinstance(qos, dict) and isinstance(qos["roce"], dict):
-            qos["roce"]["enable"] = "on"
+    """What NVUE writes by itself beside what was set.
+
+    `nv set qos roce` alone switches it on; what belongs to BGP and to routed interfaces stands in
+    the file of the vendor's page on BGP.
+    """
+    words = [step.keys[0] for step in steps if step.keys]
+    if words == ["qos", "roce"] and steps[-1].value is None:
+        _below(tree, "qos", "roce")["enable"] = "on"
+    elif words[:1] == ["interface"]:
+        _type_interface(tree, words[1])
+    elif words[:2] == ["router", "bgp"]:
+        _below(tree, "router", "bgp")["enable"] = "on"
+    elif words[:1] == ["vrf"]:
+        _switch_on_bgp(tree, words)
+
+
+def _type_interface(tree: Tree, name: str) -> None:
+    if name == "lo":
+        _below(tree, "interface", "lo")["type"] = "loopback"
+    elif name.startswith("vlan"):
+        _below(tree, "interface", name).update({"type": "svi", "vlan": int(name[4:])})
+
+
+def _switch_on_bgp(tree: Tree, words: list[str]) -> None:
+    bgp = _below(tree, *words[:4])
+    bgp["enable"] = "on"
+    if words[4] == "neighbor" and words[5].startswith("swp"):
+        _below(bgp, "neighbor", words[5])["type"] = "unnumbered"
+    if words[4] == "address-family":
+        _below(bgp, *words[4:6])["enable"] = "on"
+
+
+def _below(tree: Tree, *path: str) -> Tree:
+    here = tree
+    for key in path:
+        here = cast("Tree", here[key])
+    return here
 
 
 def _unset(tree: Tree, steps: list[_Step]) -> None:

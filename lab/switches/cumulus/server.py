@@ -35,7 +35,7 @@ from lab.views import PortView, SwitchConfig
 FAULT_HELP = (
     "mtu PORT BYTES | trust PORT L2|L3|both|port | link-down PORT on|off | cli LINE… | "
     "reject TEXT…|off | drop LINES|off | slow SECONDS | disk-full on|off | "
-    "roce none|lossless|lossy"
+    "roce none|lossless|lossy | cable PORT HOST NIC|off"
 )
 
 
@@ -77,7 +77,6 @@ class CumulusSwitch(SshSwitch[Stored]):
         """
         super().__init__(config, state_path, _load(state_path))
         self.ports = port_names(config.model)
-        self.cabled = frozenset(config.cables)
         self.faults = Faults()
 
     def login(self) -> asyncssh.SSHServer:
@@ -314,6 +313,11 @@ def _roce(switch: CumulusSwitch, values: list[str]) -> str:
     return _by_hand("{0}")(switch, [line])
 
 
+def _cable(switch: CumulusSwitch, values: list[str]) -> str:
+    switch.port_view(values[0])
+    return switch.recable(values[0], values[1:])
+
+
 _FAULTS: Final[dict[str, Callable[[CumulusSwitch, list[str]], str]]] = {
     "mtu": _by_hand("nv set interface {0} link mtu {1}"),
     "trust": _trust,
@@ -324,4 +328,5 @@ _FAULTS: Final[dict[str, Callable[[CumulusSwitch, list[str]], str]]] = {
     "slow": _slow,
     "disk-full": _disk_full,
     "roce": _roce,
+    "cable": _cable,
 }

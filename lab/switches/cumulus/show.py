@@ -44,7 +44,7 @@ def grouped(tree: Tree) -> Tree:
     shown: Tree = {}
     for key, value in tree.items():
         below = grouped(value) if isinstance(value, dict) else value
-        if key in {"interface", "vlan"} and isinstance(below, dict):
+        if key in {"interface", "neighbor", "vlan"} and isinstance(below, dict):
             below = _group_keys(below, numbers=key == "vlan")
         shown[key] = below
     return shown
@@ -52,10 +52,13 @@ def grouped(tree: Tree) -> Tree:
 
 def _group_keys(table: Tree, *, numbers: bool) -> Tree:
     groups: dict[str, list[str]] = {}
-    for name, value in table.items():
-        groups.setdefault(json.dumps(value, sort_keys=True), []).append(name)
     prefix = "" if numbers else "swp"
     shown: Tree = {}
+    for name, value in table.items():
+        if name.removeprefix(prefix).isdigit() and name.startswith(prefix):
+            groups.setdefault(json.dumps(value, sort_keys=True), []).append(name)
+        else:
+            shown[name] = value
     for text, names in groups.items():
         count = sorted(int(name.removeprefix(prefix)) for name in names)
         value: JsonValue = json.loads(text)
@@ -73,11 +76,16 @@ def _spans(prefix: str, numbers: list[int]) -> list[str]:
     return [f"{prefix}{run[0]}" + (f"-{run[-1]}" if run[1:] else "") for run in runs]
 
 
+def port_up(stored: Stored, cabled: Collection[str], port: str) -> bool:
+    """Whether a port has link: not shut, cabled, and its cable not pulled."""
+    return admin_up(stored.applied, port) and port in cabled and port not in stored.link_down
+
+
 def show_interfaces(stored: Stored, ports: Collection[str], cabled: Collection[str]) -> str:
     """`nv show interface -o json`."""
     table: Tree = {"eth0": {"link": {"mtu": 1500, "state": {"up": {}}}, "type": "eth"}}
     for port in ports:
-        up = admin_up(stored.applied, port) and port in cabled and port not in stored.link_down
+        up = port_up(stored, cabled, port)
         state: Tree = {"up" if up else "down": {}}
         table[port] = {
             "link": {"mtu": mtu_bytes(stored.applied, port), "state": state},
@@ -86,6 +94,30 @@ def show_interfaces(stored: Stored, ports: Collection[str], cabled: Collection[s
     return json.dumps(table, indent=2) + "\n"
 
 
+def show_lldp(
+    stored: Stored, cabled: Collection[str], plugged: Mapping[str, tuple[str, str]]
+) -> str:
+    """`nv show interface lldp -o json`: the keys that a public client reads.
+
+    A Linux host tells a MAC address as its port and the device as its description, as lldpd does
+    by default and as the vendor's NVUE reference shows; a switch tells its port.
+    """
+    table: Tree = {"eth0": {"link": {"speed": "1G"}, "type": "eth"}}
+    for port, (system, name) in plugged.items():
+        if not port_up(stored, cabled, port):
+            continue
+        told: Tree = {"name": name, "description": name}
+        if "/" in name:
+            told["name"] = f"Eth{name}"  # so an Onyx switch calls its port
+        elif not name.startswith("swp"):
+            told["name"] = _MAC
+        chassis: Tree = {"system-name": system}
+        neighbor: Tree = {system: {"chassis": chassis, "port": told}}
+        table[port] = {"link": {"speed": "100G"}, "lldp": {"neighbor": neighbor}, "type": "swp"}
+    return json.dumps(table, indent=2) + "\n"
+
+
+_MAC: Final = "48:b0:2d:76:ee:8e"
 _OFF: Final = """\
                     operational  applied
 ------------------  -----------  -------

@@ -261,6 +261,7 @@ _SHOWS: Final = (
     ("show vlan", _tree(show.vlans)),
     ("show interfaces status", _tree(show.statuses)),
     ("show lldp neighbors", _plain(show.lldp)),
+    ("show lldp neighbors detail", _tree(show.lldp_detail)),
     ("show interfaces <port>", _plain(show.interface)),
     ("show interfaces <port> counters", _tree(show.totals)),
     ("show interfaces <port> counters discards", _tree(show.discards)),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 FAULT_HELP = (
     "mtu PORT BYTES | trust PORT L2|L3|port | link-down PORT on|off | cli LINE… | "
     "reject TEXT…|off | drop LINES|off | slow SECONDS | disk-full on|off | sessions COUNT|off | "
-    "lock USER|off | commit-timer"
+    "lock USER|off | commit-timer | cable PORT HOST NIC|off"
 )
 _TRUST_LINE: Final = {"L2": "qos trust cos", "L3": "qos trust dscp", "port": "no qos trust"}
 
@@ -82,6 +82,11 @@ def _commit_timer(switch: EosSwitch, values: list[str]) -> str:
     return "the commit timer ran out" if ran else "no commit timer is running"
 
 
+def _cable(switch: EosSwitch, values: list[str]) -> str:
+    switch.port_view(values[0])
+    return switch.recable(values[0], values[1:])
+
+
 FAULTS: Final[dict[str, Callable[[EosSwitch, list[str]], str]]] = {
     "mtu": _by_hand("interface {0};l2 mtu {1}"),
     "trust": _trust,
@@ -94,4 +99,5 @@ FAULTS: Final[dict[str, Callable[[EosSwitch, list[str]], str]]] = {
     "sessions": _sessions,
     "lock": _lock,
     "commit-timer": _commit_timer,
+    "cable": _cable,
 }

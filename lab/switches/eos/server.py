@@ -79,7 +79,7 @@ def _load(config: SwitchConfig, path: Path) -> Stored:
         if stored.unconfirmed is not None:  # nobody can confirm it any more
             stored.running, stored.unconfirmed = stored.unconfirmed, None
         return stored
-    factory = factory_config(config.name, config.model, tuple(config.cables))
+    factory = factory_config(config.name, config.model, (*config.cables, *config.links))
     return Stored(running=factory, startup=factory.model_copy(deep=True))
 
 
@@ -212,7 +212,7 @@ class EosSwitch(SshSwitch[Stored]):
     def device(self) -> Device:
         """The view that show commands get."""
         speed = PORTS_BY_MODEL[self._config.model][1]
-        return Device(self.stored, self._config.model, speed, dict(self._config.cables))
+        return Device(self.stored, self._config.model, speed, self.cabled, self.plugged)
 
     def run_line(self, line: str) -> str:
         """Run configuration lines, `;` between them, as if by hand; nothing is saved."""

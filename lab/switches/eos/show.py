@@ -33,8 +33,10 @@ class Device:
     stored: Stored
     model: str
     speed_gbit_s: int
-    cables: Mapping[str, tuple[str, str]]
-    """Port to (host, PCI address of the card)."""
+    cabled: frozenset[str]
+    """Ports with a cable."""
+    plugged: Mapping[str, tuple[str, str]]
+    """Port to who tells its name there by LLDP, and by which of its ports."""
 
     @property
     def running(self) -> Config:
@@ -44,7 +46,7 @@ class Device:
     def up(self, name: str) -> bool:
         """Whether a port has a link."""
         shut = self.running.ports[name].shutdown
-        return not shut and name in self.cables and name not in self.stored.link_down
+        return not shut and name in self.cabled and name not in self.stored.link_down
 
     def counters(self, name: str) -> PortCounters:
         """What a port has counted."""
@@ -144,12 +146,46 @@ def interface(device: Device, name: str) -> str:
     )
 
 
+_HOST_MAC = "2488.0700.0001"
+
+
+def _told(device: Device) -> dict[str, tuple[str, str, str]]:
+    """Port to system, port and description that its neighbour tells.
+
+    A Linux host tells a MAC address as its port and the device as its description, as lldpd does
+    by default; a switch tells its port, Onyx with `Eth` before the number.
+    """
+    found: dict[str, tuple[str, str, str]] = {}
+    for port, (system, name) in device.plugged.items():
+        if port not in device.running.ports or not device.up(port):
+            continue
+        is_switch = "/" in name or name.startswith(("swp", "Ethernet"))
+        told = f"Eth{name}" if name[:1].isdigit() else name
+        found[port] = (system, told, told) if is_switch else (system, _HOST_MAC, name)
+    return found
+
+
+def lldp_detail(device: Device) -> Tree:
+    """`show lldp neighbors detail | json`: the keys that three public clients read."""
+    table: Tree = {
+        port: {"lldpNeighborInfo": []} for port in device.running.ports if device.up(port)
+    }
+    for port, (system, name, description) in _told(device).items():
+        far: Tree = {
+            "interfaceId": f'"{name}"',
+            "interfaceId_v2": name,
+            "interfaceDescription": description,
+        }
+        neighbour: Tree = {"systemName": system, "neighborInterfaceInfo": far}
+        table[port] = {"lldpNeighborInfo": [neighbour]}
+    return {"lldpNeighbors": table}
+
+
 def lldp(device: Device) -> str:
-    """`show lldp neighbors`: what the lab's cables lead to."""
+    """`show lldp neighbors`."""
     rows = [
-        f"{short(port):<12} {host:<32} {pci:<22} 120"
-        for port, (host, pci) in device.cables.items()
-        if device.up(port)
+        f"{short(port):<12} {system:<32} {name:<22} 120"
+        for port, (system, name, _) in _told(device).items()
     ]
     head = [
         "Last table change time   : 0:09:20 ago",

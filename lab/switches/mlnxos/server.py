@@ -71,7 +71,7 @@ class MlnxosSwitch(SshSwitch[Stored]):
 
     def device(self) -> Device:
         """The view that show commands get."""
-        return Device(self.stored, self._config.model, frozenset(self._config.cables))
+        return Device(self.stored, self._config.model, self.cabled)
 
     def show(self, words: list[str]) -> Answer:
         """Answer a show command."""

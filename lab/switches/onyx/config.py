@@ -22,8 +22,13 @@ FACTORY_MTU_BYTES = 1500
 FACTORY_VLAN = 1
 FACTORY_ETS_WEIGHT = 12
 TRAFFIC_CLASSES = range(8)
-PORTS_BY_MODEL = {"SN2700": (32, 100)}
-"""Model to number of ports and their speed in Gbit/s (NVIDIA's data sheet of the SN2700)."""
+PORTS_BY_MODEL = {
+    "SN2700": (32, 100),
+    "SN3700": (32, 200),
+    "SN4600C": (64, 100),
+    "SN5600": (64, 800),
+}
+"""Model to number of ports and their speed in Gbit/s (sources.md#switch-models)."""
 
 
 class _Part(BaseModel):
@@ -45,6 +50,8 @@ class PortConfig(_Part):
     admin_up: bool = True
     mtu_bytes: int = FACTORY_MTU_BYTES
     description: str = ""
+    routed: bool = False
+    """A router port: in no VLAN (`no switchport force`)."""
     mode: Mode = "access"
     access_vlan: int = FACTORY_VLAN
     allowed_vlans: Literal["all"] | list[int] = []
@@ -58,8 +65,9 @@ class PortConfig(_Part):
 
     def set_mode(self, mode: Mode) -> None:
         """Change the switchport mode; the VLANs become that mode's defaults (a guess)."""
-        if mode == self.mode:
+        if mode == self.mode and not self.routed:
             return
+        self.routed = False
         self.mode = mode
         self.access_vlan = FACTORY_VLAN
         self.allowed_vlans = "all" if mode == "trunk" else []

@@ -81,12 +81,23 @@ def _describe(port: PortConfig, values: list[str]) -> None:
 
 
 def _mode(mode: Mode) -> PortChange:
-    return lambda port, _: port.set_mode(mode)
+    def change(port: PortConfig, _: list[str]) -> None:
+        if port.routed:  # C17: such a port is first made a switchport again
+            raise CliError("% Configuration error, interface configured as a router port")
+        port.set_mode(mode)
+
+    return change
 
 
-def _reset_l2(port: PortConfig, _: list[str]) -> None:
+def _routed(port: PortConfig, _: list[str]) -> None:
+    """A router port is in no VLAN (collection, `onyx_l3_interface.py`; capture C17)."""
     port.set_mode("access")
     port.access_vlan = FACTORY_VLAN
+    port.routed = True
+
+
+def _switched(port: PortConfig, _: list[str]) -> None:
+    port.set_mode("access")
 
 
 def _set_access(port: PortConfig, values: list[str]) -> None:
@@ -254,7 +265,8 @@ def _port_forms() -> dict[str, OnPorts]:
         "switchport access vlan <int>": OnPorts(_set_access, names_vlans=True),
         "no switchport access vlan": OnPorts(_no_access),
         "no switchport mode": OnPorts(_mode("access")),
-        "no switchport force": OnPorts(_reset_l2),
+        "no switchport force": OnPorts(_routed),
+        "switchport force": OnPorts(_switched),
         # onyx_traffic_class.py, the DeepOps guide, oxidized simulation
         "no traffic-class <int> congestion-control": OnPorts(_no_congestion),
         "traffic-class <int> dcb ets strict": OnPorts(_strict),

@@ -46,6 +46,8 @@ def _qos_lines(port: PortConfig) -> list[str]:
 
 
 def _vlan_lines(port: PortConfig) -> list[str]:
+    if port.routed:
+        return ["no switchport force"]
     lines = [f"switchport mode {port.mode}"] if port.mode != "access" else []
     if port.mode != "trunk" and port.access_vlan != FACTORY_VLAN:
         lines.append(f"switchport access vlan {port.access_vlan}")

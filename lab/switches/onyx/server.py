@@ -37,7 +37,7 @@ KIB_PER_KB = 1
 FAULT_HELP = (
     "mtu PORT BYTES | trust PORT L2|L3|both|port | link-down PORT on|off | cli LINE… | "
     "reject TEXT…|off | drop LINES|off | slow SECONDS | sessions COUNT|off | disk-full on|off | "
-    "exit-status NUMBER|missing | roce MODE"
+    "exit-status NUMBER|missing | roce MODE | cable PORT HOST NIC|off"
 )
 
 
@@ -131,7 +131,7 @@ class OnyxSwitch(SshSwitch[Stored]):
 
     def device(self) -> Device:
         """The view that show commands get."""
-        return Device(self.stored, self._config.model, frozenset(self._config.cables))
+        return Device(self.stored, self._config.model, self.cabled, self.plugged)
 
     def run_line(self, line: str) -> str:
         """Run a configuration line as somebody at the console would; nothing is saved."""
@@ -187,7 +187,7 @@ class OnyxSwitch(SshSwitch[Stored]):
             switch=self._config.name,
             port=port,
             admin_up=held.admin_up,
-            oper_up=oper_up(self.stored, self._config.cables, port),
+            oper_up=oper_up(self.stored, self.cabled, port),
             speed_gbit_s=PORTS_BY_MODEL[self._config.model][1],
             mtu_bytes=held.mtu_bytes,
             mode=held.mode,
@@ -302,6 +302,11 @@ def _roce(switch: OnyxSwitch, values: list[str]) -> str:
     return f"roce {values[0]} was typed by hand and not saved"
 
 
+def _cable(switch: OnyxSwitch, values: list[str]) -> str:
+    switch.port_view(values[0])
+    return switch.recable(values[0], values[1:])
+
+
 _FAULTS: Final[dict[str, Callable[[OnyxSwitch, list[str]], str]]] = {
     "mtu": _by_hand("interface ethernet {0} mtu {1} force"),
     "trust": _by_hand("interface ethernet {0} qos trust {1}"),
@@ -314,4 +319,5 @@ _FAULTS: Final[dict[str, Callable[[OnyxSwitch, list[str]], str]]] = {
     "disk-full": _disk_full,
     "exit-status": _exit_status,
     "roce": _roce,
+    "cable": _cable,
 }

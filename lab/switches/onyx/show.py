@@ -7,8 +7,8 @@ none of those.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -28,6 +28,8 @@ class Device:
     model: str
     cabled: frozenset[str]
     """Ports with a cable to a host that has power."""
+    plugged: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Port to who tells its name there by LLDP, and by which of its ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ def _switchport(device: Device, _values: list[str]) -> Answer:
     """JSON: fixture onyx_l2_interface_show.cfg; `N/A` of a trunk: capture C9; `all` is a guess."""
     table: dict[str, JsonValue] = {}
     for name, port in device.stored.running.ports.items():
+        if port.routed:  # the fixture of a routed port has no `Switchport mode`
+            continue
         allowed = port.allowed_vlans
         table[f"Eth{name}"] = {
             "Access vlan": "N/A" if port.mode == "trunk" else str(port.access_vlan),
@@ -150,6 +154,10 @@ def _pfc(device: Device, _values: list[str]) -> Answer:
     return Answer(*show_qos.pfc(device.stored, device.cabled))
 
 
+def _lldp(device: Device, _values: list[str]) -> Answer:
+    return Answer(show_ports.lldp(device.stored, device.cabled, device.plugged))
+
+
 def _roce(device: Device, _values: list[str]) -> Answer:
     return Answer(show_qos.roce(device.stored))
 
@@ -173,5 +181,6 @@ SHOW_COMMANDS: Final[tuple[Command[Show], ...]] = tuple(
         ("show dcb ets interface ethernet <ports>", _port(_ets)),
         ("show dcb priority-flow-control", _pfc),
         ("show roce", _roce),
+        ("show lldp interfaces ethernet remote", _lldp),
     )
 )

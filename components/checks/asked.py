@@ -1,0 +1,124 @@
+"""Rules on what the file asks of a switch system that has no such thing, or not in that release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.fabric.drivers import driver_of
+from components.fabric.lacks import Topic, lacks
+from components.fabric.models import find_model
+from components.fabric.systems import system_of
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
+
+_FIXES: Final[dict[Topic, str]] = {
+    "roce-mode": "use mode lossless or lossy_ecn",
+    "pfc-watchdog": "remove pfc_watchdog",
+    "cable-length": "remove cable_length_m",
+    "port-ecn": "remove the thresholds of the port, so that it follows rdma",
+    "routed-link": "make the links trunks without routing, or use a switch system that is routed "
+    "here",
+}
+
+
+def _find(spec: ClusterSpec, topic: Topic) -> Iterator[Finding]:
+    if spec.rdma.transport != "roce":
+        return
+    for s, switch in enumerate(spec.switches):
+        for lack in lacks(spec.rdma, switch):
+            if lack.topic != topic:
+                continue
+            path = _path(s, lack.place)
+            yield Finding(
+                f"{lack.what}: {lack.why}.",
+                (at(path, _value(spec, switch, lack.place)), at(("switches", s, "os"), switch.os)),
+                f"{_FIXES[topic]}.{_capability(switch)}",
+            )
+
+
+def _path(index: int, place: tuple[str, ...]) -> SpecPath:
+    return place if place[0] == "rdma" else ("switches", index, *place)
+
+
+def _value(spec: ClusterSpec, switch: Switch, place: tuple[str, ...]) -> object:
+    if place[0] == "rdma":
+        return getattr(spec.rdma, place[1])
+    if place[0] == "routing":
+        return getattr(switch.routing, place[1])
+    return getattr(switch.ports[place[1]], place[2])
+
+
+def _capability(switch: Switch) -> str:
+    model = find_model(switch.model)
+    return f" {model.capability_line()}." if model else ""
+
+
+def check_roce_mode(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each switch has the mode of RoCE that the file asks for.
+
+    `semi_lossless` lets a card pause its switch port and passes no pause on, so that a burst is
+    held without a pause storm in the fabric. Onyx has it as `roce semi-lossless`.
+    """
+    return _find(spec, "roce-mode")
+
+
+def check_pfc_watchdog(spec: ClusterSpec) -> Iterator[Finding]:
+    """A PFC watchdog is asked for only where there is one, and a class that it could watch.
+
+    It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on.
+    """
+    return _find(spec, "pfc-watchdog")
+
+
+def check_cable_length(spec: ClusterSpec) -> Iterator[Finding]:
+    """The length of a cable is written only where headroom is computed from it.
+
+    What is under way when a pause is sent has to fit into the buffer: light needs about 5 ns a
+    metre, which is 62 bytes each way at 100 Gbit/s. Cumulus has one length for the whole switch.
+    """
+    return _find(spec, "cable-length")
+
+
+def check_port_ecn(spec: ClusterSpec) -> Iterator[Finding]:
+    """A port has ECN thresholds of its own only where the switch system sets them by port."""
+    return _find(spec, "port-ecn")
+
+
+def check_routed_link(spec: ClusterSpec) -> Iterator[Finding]:
+    """A link is routed only between switches whose driver sets routed ports and BGP."""
+    return _find(spec, "routed-link")
+
+
+def check_reserved_vlan(spec: ClusterSpec) -> Iterator[Finding]:
+    """No rail has a VLAN that the switching chip uses itself.
+
+    Cumulus Linux keeps 3725 to 3999 by default, and refuses or silently loses a bridge VLAN there.
+    """
+    for r, rail in enumerate(spec.rails):
+        for s, switch in enumerate(spec.switches):
+            kept = system_of(switch.os).reserved_vlans
+            if rail.vlan in kept:
+                yield Finding(
+                    f"{rail.name} is VLAN {rail.vlan}, and {driver_of(switch.os).title} on "
+                    f"{switch.name} keeps {kept.start} to {kept.stop - 1} for itself.",
+                    (at(("rails", r, "vlan"), rail.vlan), at(("switches", s, "os"), switch.os)),
+                    "choose a VLAN outside of that range.",
+                )
+                break
+
+
+def check_dscp_twice(spec: ClusterSpec) -> Iterator[Finding]:
+    """One DSCP is not mapped twice: RoCE packets and their notifications have different ones.
+
+    Equal ones would be one queue, in which the notification waits behind what it is to slow down.
+    """
+    rdma = spec.rdma
+    if rdma.dscp == rdma.cnp_dscp:
+        yield Finding(
+            f"DSCP {rdma.dscp} is mapped twice: to RoCE packets and to their notifications.",
+            (at(("rdma", "dscp"), rdma.dscp), at(("rdma", "cnp_dscp"), rdma.cnp_dscp)),
+            "use 26 for RoCE packets and 48 for notifications.",
+        )

@@ -1,0 +1,149 @@
+"""Rules on the links between switches: both ends say the same, and no frame goes in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from components.checks.rule import Finding, at
+from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
+from components.model.cluster import ClusterSpec
+from components.model.wording import did_you_mean
+
+
+def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each end of a link between switches is named by the other end.
+
+    A link of which the file has one end only would get VLANs, MTU and queues on one side. A port
+    that two others name is plugged twice.
+    """
+    ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
+    switches = [switch.name for switch in spec.switches]
+    for port in ends.values():
+        peer = port.port.peer or ("", "")
+        other = ends.get(peer)
+        if other is not None and other.port.peer == (port.switch.name, port.name):
+            continue
+        yield Finding(
+            f"port {port.name} of {port.switch.name} is a link to {port.port.to}, and "
+            f"{_why_no_end(spec, port, switches)}",
+            (at(port.path, port.port.to), *([at(other.path, other.port.to)] if other else [])),
+            f"write both ends: on {peer[0]} the port {peer[1]} as {port.switch.name}:{port.name}.",
+        )
+
+
+def _why_no_end(spec: ClusterSpec, port: PlacedPort, switches: list[str]) -> str:
+    name, far = port.port.peer or ("", "")
+    switch = next((each for each in spec.switches if each.name == name), None)
+    if name == port.switch.name:
+        return "that is the switch itself."
+    if switch is None:
+        return f"there is no switch {name!r}.{did_you_mean(name, switches)}"
+    if far not in switch.ports:
+        return f"{name} has no port {far} in the file."
+    return f"{name} says that {switch.ports[far].to} is plugged in there."
+
+
+def check_link_form(spec: ClusterSpec) -> Iterator[Finding]:
+    """A link between switches is a trunk of rails or routed; a port to a host is neither.
+
+    `vlan` is one host's exception, `rails` are those of a trunk, and `routed` is for links.
+    """
+    rails = [rail.name for rail in spec.rails]
+    for port in list_all_ports(spec):
+        is_link = port.port.peer is not None
+        named = f"port {port.name} of {port.switch.name}"
+        if is_link and port.port.mode == "access":
+            yield _misplaced(
+                port, "mode", f"{named} is a link, and an access port carries one rail"
+            )
+        if is_link and port.port.vlan is not None:
+            yield _misplaced(port, "vlan", f"{named} is a link, which carries rails, not a VLAN")
+        if not is_link and port.port.mode == "routed":
+            yield _misplaced(port, "mode", f"{named} leads to a host, and only links are routed")
+        if port.port.rails is not None and (not is_link or port.port.mode == "routed"):
+            kind = "is routed" if is_link else "leads to a host"
+            yield _misplaced(port, "rails", f"{named} {kind}, and rails are those of a trunk")
+        for rail in port.port.rails or ():
+            if rail not in rails:
+                hint = did_you_mean(rail, rails)
+                yield _misplaced(port, "rails", f"{named} carries {rail!r}, which is no rail", hint)
+
+
+def _misplaced(port: PlacedPort, key: str, what: str, hint: str = "") -> Finding:
+    return Finding(
+        f"{what}.{hint}",
+        (at((*port.path, key), getattr(port.port, key)),),
+        f"write {{to: {port.port.to}, mode: trunk}}, with rails if it is not to carry all of them, "
+        "or mode: routed on a link."
+        if port.port.peer
+        else f"remove {key}.",
+    )
+
+
+def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
+    """Both ends of a link have the same mode, MTU and rails.
+
+    A trunk against a routed port carries nothing. The smaller MTU drops the large packets of the
+    other side silently, and a rail that one end does not carry ends there.
+    """
+    for one, other in _pairs(spec):
+        default = spec.rdma.port_mtu_bytes
+        for key, ours, theirs in (
+            ("mode", one.port.mode, other.port.mode),
+            ("mtu_bytes", one.port.mtu_bytes or default, other.port.mtu_bytes or default),
+            ("rails", one.port.rails, other.port.rails),
+        ):
+            if ours == theirs:
+                continue
+            yield Finding(
+                f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} "
+                f"has {key} {_shown(ours)} at one end and {_shown(theirs)} at the other.",
+                (at((*one.path, key), ours), at((*other.path, key), theirs)),
+                f"write the same {key} at both ends.",
+            )
+
+
+def _shown(value: str | int | tuple[str, ...] | None) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    return "all" if value is None else str(value)
+
+
+def check_link_loop(spec: ClusterSpec) -> Iterator[Finding]:
+    """The trunks between switches form no loop.
+
+    Spanning tree would block one link of each loop: its bandwidth is lost, and which one it is
+    changes with the root. Several paths at once are what routed links are for.
+    """
+    group = {switch.name: switch.name for switch in spec.switches}
+
+    def root(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    for one, other in _pairs(spec):
+        if "routed" in {one.port.mode, other.port.mode}:
+            continue
+        first, second = root(one.switch.name), root(other.switch.name)
+        if first != second:
+            group[second] = first
+            continue
+        yield Finding(
+            f"the trunk from {one.switch.name} {one.name} to {other.switch.name} {other.name} "
+            "closes a loop, and spanning tree would block a link of it.",
+            (at(one.path, one.port.to), at(other.path, other.port.to)),
+            "remove one link of the loop, or make the links routed: mode: routed at both ends.",
+        )
+
+
+def _pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:
+    """Every pair of ends that name each other, once, in the order of the file."""
+    ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
+    seen: set[tuple[str, str]] = set()
+    for key, port in ends.items():
+        other = ends.get(port.port.peer or ("", ""))
+        if other is None or other.port.peer != key or key in seen or other is port:
+            continue
+        seen.add((other.switch.name, other.name))
+        yield port, other

@@ -1,0 +1,147 @@
+"""Rules on routed switches: numbers and addresses, without which BGP comes up and loses routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+from components.checks.rule import Finding, at
+from components.checks.topology import list_nics
+from components.fabric.links import LinkEnd, list_links, switches_of_rails
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail, Switch
+from components.pod_network.networks import probe_address
+
+
+def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
+    """A switch with routed links has `routing`, and numbers that let every path be used.
+
+    Each leaf has a number of its own: BGP refuses a route that has passed the same number before.
+    All spines above a leaf share one: several paths are used at once only if they come from the
+    same neighbouring number. A router's identifier is unique.
+    """
+    numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
+    for index, switch in enumerate(spec.switches):
+        routed = [name for name, port in switch.ports.items() if port.mode == "routed"]
+        if routed and switch.routing is None:
+            yield Finding(
+                f"port {routed[0]} of {switch.name} is routed, and {switch.name} has no routing.",
+                (at(("switches", index, "ports", routed[0], "mode"), "routed"),),
+                "add routing: {asn: 65101, router_id: 10.255.0.1} with numbers of its own.",
+            )
+    first: dict[IPv4Address, str] = {}
+    for name, (index, routing) in numbered.items():
+        other = first.setdefault(routing.router_id, name)
+        if other != name:
+            yield Finding(
+                f"{other} and {name} have the same router_id {routing.router_id}.",
+                (at(("switches", index, "routing", "router_id"), routing.router_id),),
+                "give each switch an address of its own.",
+            )
+    yield from _same_number(spec)
+    yield from _uneven_paths(spec)
+
+
+def _asn(spec: ClusterSpec, name: str) -> tuple[int, int] | None:
+    """Index and number of a switch."""
+    for index, switch in enumerate(spec.switches):
+        if switch.name == name and switch.routing:
+            return index, switch.routing.asn
+    return None
+
+
+def _same_number(spec: ClusterSpec) -> Iterator[Finding]:
+    leaves = {name for names in switches_of_rails(spec).values() for name in names}
+    first: dict[int, str] = {}
+    for index, switch in enumerate(spec.switches):
+        if switch.routing is None or switch.name not in leaves:
+            continue
+        other = first.setdefault(switch.routing.asn, switch.name)
+        if other != switch.name:
+            yield Finding(
+                f"the leaves {other} and {switch.name} have the same asn {switch.routing.asn}, and "
+                "would refuse each other's routes.",
+                (at(("switches", index, "routing", "asn"), switch.routing.asn),),
+                "give each leaf a number of its own, for example 65101, 65102 and so on.",
+            )
+    for link in list_links(spec):
+        one, other = (_asn(spec, end.switch.name) for end in (link.one, link.other))
+        if link.one.port.mode == "routed" and one and other and one[1] == other[1]:
+            yield Finding(
+                f"{link.one.switch.name} and {link.other.switch.name} are joined by a routed link "
+                f"and have the same asn {one[1]}; the session is one between different numbers.",
+                tuple(at(("switches", i, "routing", "asn"), asn) for i, asn in (one, other)),
+                "give the two sides of a routed link different numbers.",
+            )
+
+
+def _uneven_paths(spec: ClusterSpec) -> Iterator[Finding]:
+    above: dict[str, dict[str, LinkEnd]] = {}
+    leaves = {name for names in switches_of_rails(spec).values() for name in names}
+    for link in list_links(spec):
+        for end, far in ((link.one, link.other), (link.other, link.one)):
+            if end.port.mode == "routed" and end.switch.name in leaves:
+                above.setdefault(end.switch.name, {})[far.switch.name] = far
+    told: set[tuple[str, str]] = set()
+    for leaf, spines in above.items():
+        known = [(name, found) for name in spines if (found := _asn(spec, name)) is not None]
+        for name, (index, asn) in known[1:]:
+            base, (first_index, first_asn) = known[0]
+            if asn == first_asn or (base, name) in told or name in leaves:
+                continue
+            told.add((base, name))
+            yield Finding(
+                f"{leaf} reaches the fabric over {base} with asn {first_asn} and over {name} with "
+                f"asn {asn}: paths of different numbers are not used together.",
+                (
+                    at(("switches", first_index, "routing", "asn"), first_asn),
+                    at(("switches", index, "routing", "asn"), asn),
+                ),
+                "give all spines the same asn.",
+            )
+
+
+def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
+    """A rail that is reached over the spines has a gateway: a free address of its subnet, once.
+
+    The leaf that carries the rail has it. On two leaves it would be one address on two machines;
+    on a leaf that is not routed nobody would have it.
+    """
+    holders = switches_of_rails(spec)
+    switches = {switch.name: switch for switch in spec.switches}
+    for r, rail in enumerate(spec.rails):
+        routed = [name for name in holders[rail.name] if switches[name].routing is not None]
+        where = (at(("rails", r, "gateway"), rail.gateway),)
+        if rail.gateway is None:
+            if routed:
+                yield Finding(
+                    f"{routed[0]} is routed, and {rail.name} on it has no gateway, so that nothing "
+                    "leads to it.",
+                    where,
+                    f"set gateway to a free address of {rail.subnet}, for example "
+                    f"{rail.subnet.network_address + 1}.",
+                )
+            continue
+        why = _why_no_gateway(spec, rail, [switches[name] for name in holders[rail.name]])
+        if why is not None:
+            yield Finding(
+                f"the gateway of {rail.name}, {rail.gateway}, {why}.",
+                where,
+                "use the first address of the rail's subnet on one routed leaf, or remove gateway.",
+            )
+
+
+def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str | None:
+    address, subnet = rail.gateway, rail.subnet
+    cards = {nic.nic.address: f"{nic.host.name} {nic.nic.netdev}" for nic in list_nics(spec)}
+    if address not in subnet or address in {subnet.network_address, subnet.broadcast_address}:
+        return f"is no address of a machine in {subnet}"
+    if address == probe_address(rail):
+        return "is kept for the server of the bandwidth test, the last one of the subnet"
+    if str(address) in cards:
+        return f"is the address of {cards[str(address)]}"
+    if not any(switch.routing for switch in holders):
+        return "is on no routed switch"
+    if len(holders) > 1:
+        return f"would be on {' and '.join(switch.name for switch in holders)}"
+    return None

@@ -1,0 +1,94 @@
+"""Who is really plugged where: LLDP's neighbours against the cables of the file. Pure.
+
+Silence is no finding: LLDP may be off at either end, and many cards send none. Only a neighbour
+that is somebody else than the file says is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from components.fabric.state import Neighbour
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
+
+_MAC: Final = re.compile(r"(?:[0-9a-f]{2}[:.-]?){5}[0-9a-f]{2}", re.IGNORECASE)
+_PORT_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
+"""Onyx calls its port 1/31 `Eth1/31` to others (a public client's fixture)."""
+
+
+class CableEnd(BaseModel):
+    """What the file says is plugged into a port."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str
+    """As the file has it: `gpu01/rail-0`, `leaf-02:1/31`."""
+    system: str
+    """Name of the host or switch."""
+    ports: tuple[str, ...] = ()
+    """Names of its port: a network device, or the port of a switch."""
+
+
+def plan_cables(spec: ClusterSpec, switch: Switch) -> dict[str, CableEnd]:
+    """The cables of one switch, by port."""
+    found: dict[str, CableEnd] = {}
+    for name, port in switch.ports.items():
+        if port.peer is not None:
+            system, far = port.peer
+            found[name] = CableEnd(text=port.to, system=system, ports=(far,))
+            continue
+        system, _, rail = port.to.partition("/")
+        host = spec.host(system)
+        devices = tuple(nic.netdev for nic in host.nics if nic.rail == rail) if host else ()
+        found[name] = CableEnd(text=port.to, system=system, ports=devices)
+    return found
+
+
+def find_wrong_cables(
+    cables: Mapping[str, CableEnd], neighbours: Mapping[str, Neighbour] | None
+) -> tuple[str, ...]:
+    """Each port into which somebody else is plugged than the file says, in words."""
+    return tuple(_wrong_cables(cables, neighbours or {}))
+
+
+def _wrong_cables(
+    cables: Mapping[str, CableEnd], neighbours: Mapping[str, Neighbour]
+) -> Iterator[str]:
+    for port, cable in cables.items():
+        seen = neighbours.get(port)
+        if seen is None or not seen.system or _fits(cable, seen):
+            continue
+        name = _told_port(seen)
+        there = f"{_short(seen.system)} {name}".strip()
+        yield f"port {port}: {there} is plugged in, the file says {cable.text}"
+
+
+def _fits(cable: CableEnd, seen: Neighbour) -> bool:
+    if _short(seen.system) != _short(cable.system):
+        return False
+    told = {name for name in (_plain_port(seen.port), _plain_port(seen.description)) if name}
+    # A host that tells a MAC address alone has said which machine it is, and no more.
+    return not told or not cable.ports or not told.isdisjoint(map(_plain_port, cable.ports))
+
+
+def _short(system: str) -> str:
+    return system.partition(".")[0].lower()
+
+
+def _plain_port(text: str) -> str:
+    """A port's name without what systems put before it; blank for a MAC address or a sentence."""
+    name = text.strip()
+    if _MAC.fullmatch(name) or " " in name:
+        return ""
+    return _PORT_PREFIX.sub("", name)
+
+
+def _told_port(seen: Neighbour) -> str:
+    """The port's name for people; lldpd on Linux has it in the description, a MAC in the port."""
+    told = (text.strip() for text in (seen.port, seen.description))
+    return next((name for name in told if _plain_port(name)), "")

@@ -1,0 +1,189 @@
+"""Routed interfaces and BGP of a Cumulus switch: reading NVUE's tree, and the lines.
+
+Paths and keys: the vendor's page "BGP, Configuration Example" of release 5.15, with what NVUE adds
+by itself (`enable: on`, `type: …`); docs/explanation/sources.md#cumulus. Sessions are unnumbered:
+a port names its neighbour, and no address is needed between switches. Several paths from one
+autonomous system are all used by default (page "Optional BGP Configuration", ECMP).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from components.fabric.drivers.base import Change
+from components.fabric.drivers.onyx_actions import port_key
+from components.fabric.state import BgpState, SwitchState
+
+Tree = dict[str, JsonValue]
+Expand = Callable[[str], Iterable[str]]
+GLOBAL: Final = "router bgp"
+VRF: Final = "vrf default router bgp"
+FAMILY: Final = f"{VRF} address-family ipv4-unicast"
+_ROUTED: Final = re.compile(r"lo|vlan\d+")
+_RESTART: Final = "every BGP session restarts"
+_SWITCHED_ON: Final = frozenset({"enable", "state"})
+"""What NVUE writes by itself when something below is set: `enable: on`, later `state: enabled`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """What stands in the configuration."""
+
+    addresses: dict[str, tuple[str, ...]]
+    bgp: BgpState
+    implied: tuple[str, ...]
+    """As `SwitchState.implied`: interfaces that stand there, other branches that do not, and
+    `<branch> rest` where nothing is in one but what is read here."""
+
+
+def parse_routing(tree: Tree, interfaces: Mapping[str, Tree], expand: Expand) -> Routing:
+    """Read addresses of the switch's own interfaces, and the BGP of the default VRF."""
+    routed = {name: entry for name, entry in interfaces.items() if _ROUTED.fullmatch(name)}
+    addresses = {
+        name: tuple(_child(entry, "ip", "address")) for name, entry in sorted(routed.items())
+    }
+    stands = [f"interface {name} stands" for name in routed]
+    bare = [
+        f"interface {name} rest"
+        for name, entry in routed.items()
+        if {*entry} <= {"ip", "type", "vlan"} and {*_child(entry, "ip")} <= {"address"}
+    ]
+    common, own = _child(tree, "router", "bgp"), _child(tree, "vrf", "default", "router", "bgp")
+    family = _child(own, "address-family", "ipv4-unicast")
+    peers = {
+        name: peer if isinstance(peer, dict) else {}
+        for key, peer in _child(own, "neighbor").items()
+        for name in expand(key)
+    }
+    asn, router_id = (own.get(key, common.get(key)) for key in ("autonomous-system", "router-id"))
+    bgp = BgpState(
+        asn=int(asn) if isinstance(asn, int | str) and str(asn).isdigit() else None,
+        router_id=str(router_id) if router_id is not None else None,
+        neighbors={
+            name: str(peers[name].get("remote-as", ""))
+            for name in sorted(peers, key=lambda name: (port_key(name), name))
+        },
+        networks=tuple(_child(family, "network")),
+    )
+    return Routing(addresses, bgp, (*stands, *bare, *_branches(common, own, family, peers)))
+
+
+def _branches(common: Tree, own: Tree, family: Tree, peers: Mapping[str, Tree]) -> Iterator[str]:
+    plain = all({*peer} <= {"remote-as", "type", *_SWITCHED_ON} for peer in peers.values())
+    families = _child(own, "address-family")
+    bare_family = {*family} <= {"network", *_SWITCHED_ON}
+    known = (
+        (GLOBAL, common, {*common} <= {"autonomous-system", "router-id", *_SWITCHED_ON}),
+        (FAMILY, family, bare_family),
+        (
+            VRF,
+            own,
+            plain
+            and bare_family
+            and {*families} <= {"ipv4-unicast"}
+            and {*own} <= {"neighbor", "address-family", *_SWITCHED_ON},
+        ),
+    )
+    for branch, held, bare in known:
+        if not held:
+            yield branch
+        if bare:
+            yield f"{branch} rest"
+
+
+def _child(tree: Tree, *path: str) -> Tree:
+    here: JsonValue = tree
+    for key in path:
+        here = here.get(key) if isinstance(here, dict) else None
+    return here if isinstance(here, dict) else {}
+
+
+def routing_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    """The lines from one routing to another; a branch of ours alone leaves as a whole."""
+    held = actual.addresses or {}
+    for name, wanted in (target.addresses or {}).items():
+        yield from _address_lines(name, held.get(name), wanted, actual, target)
+    if target.bgp is not None:
+        yield from _bgp_lines(actual.bgp or BgpState(), target.bgp, actual, target)
+
+
+def _address_lines(
+    name: str,
+    held: tuple[str, ...] | None,
+    wanted: tuple[str, ...],
+    actual: SwitchState,
+    target: SwitchState,
+) -> Iterator[Change]:
+    branch = f"interface {name}"
+    absent = target.implied is not None and f"{branch} stands" not in target.implied
+    bare = f"{branch} rest" in (actual.implied or ())
+    if not wanted and absent and bare:
+        if held is not None:
+            yield Change((f"nv unset {branch}",))
+        return
+    for address in held or ():
+        if address not in wanted:
+            yield Change((f"nv unset {branch} ip address {address}",))
+    for address in wanted:
+        if address not in (held or ()):
+            yield Change((f"nv set {branch} ip address {address}",))
+
+
+def _bgp_lines(
+    was: BgpState, wanted: BgpState, actual: SwitchState, target: SwitchState
+) -> Iterator[Change]:
+    no_identity = (wanted.asn, wanted.router_id) == (None, None)
+    if not _leaves(GLOBAL, actual, target, empty=no_identity):
+        yield from _identity_lines(was, wanted)
+    elif (was.asn, was.router_id) != (None, None):
+        yield Change((f"nv unset {GLOBAL}",), interrupts=_RESTART)
+    empty = not (wanted.neighbors or wanted.networks)
+    if not _leaves(VRF, actual, target, empty=empty):
+        yield from _peer_lines(was, wanted, actual, target)
+    elif was.neighbors or was.networks:
+        yield Change((f"nv unset {VRF}",))
+
+
+def _identity_lines(was: BgpState, wanted: BgpState) -> Iterator[Change]:
+    for key, held, value in (
+        ("autonomous-system", was.asn, wanted.asn),
+        ("router-id", was.router_id, wanted.router_id),
+    ):
+        if held != value:
+            line = f"unset {GLOBAL} {key}" if value is None else f"set {GLOBAL} {key} {value}"
+            yield Change((f"nv {line}",), interrupts=None if held is None else _RESTART)
+
+
+def _peer_lines(
+    was: BgpState, wanted: BgpState, actual: SwitchState, target: SwitchState
+) -> Iterator[Change]:
+    for name in was.neighbors:
+        if name not in wanted.neighbors:
+            yield Change((f"nv unset {VRF} neighbor {name}",))
+    for name, asn in wanted.neighbors.items():
+        if was.neighbors.get(name) != asn:
+            verb, value = ("set", f" {asn}") if asn else ("unset", "")
+            yield Change((f"nv {verb} {VRF} neighbor {name} remote-as{value}",))
+    if not _leaves(FAMILY, actual, target, empty=not wanted.networks):
+        yield from _list_lines(f"{FAMILY} network", was.networks, wanted.networks)
+    elif was.networks:
+        yield Change((f"nv unset {FAMILY}",))
+
+
+def _leaves(branch: str, actual: SwitchState, target: SwitchState, *, empty: bool) -> bool:
+    """Whether a branch goes as a whole: it was not there once, and all that is left is ours."""
+    return empty and branch in (target.implied or ()) and f"{branch} rest" in (actual.implied or ())
+
+
+def _list_lines(head: str, held: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[Change]:
+    for name in held:
+        if name not in wanted:
+            yield Change((f"nv unset {head} {name}",))
+    for name in wanted:
+        if name not in held:
+            yield Change((f"nv set {head} {name}",))

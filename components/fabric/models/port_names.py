@@ -1,0 +1,102 @@
+"""How each switch system calls its ports: one entry a system, and nothing else knows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Final, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class PortPlace:
+    """Where a port's name stands on the front panel."""
+
+    whole: str
+    """Name of the front panel port that it is, or is a part of."""
+    parts: int
+    """Into how many parts that port is split at least if it has this part; 1 for a whole one."""
+
+
+class PortNaming(Protocol):
+    """The names of one system."""
+
+    @property
+    def holds_parts(self) -> bool:
+        """A whole port has a name that no part of it has, so that a file says which it means."""
+        ...
+
+    def place(self, name: str, lanes: int) -> PortPlace | None:
+        """Where a name stands on a model whose ports have so many lanes; None: it is no name."""
+        ...
+
+    def describe(self, ports: Sequence[str], *, split: bool) -> str:
+        """The names of a switch with these ports, for people."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CountedParts:
+    """Parts of a split port are counted, in a name of their own: `1/31/2`, `swp31s1`."""
+
+    pattern: re.Pattern[str]
+    """Group `whole` is the port, group `part` what a split adds to it."""
+    first_part: str
+    """What the first part adds."""
+    holds_parts: bool = True
+
+    def place(self, name: str, lanes: int) -> PortPlace | None:
+        """See `PortNaming`."""
+        del lanes
+        found = self.pattern.fullmatch(name)
+        if found is None:
+            return None
+        part = found["part"]
+        return PortPlace(
+            found["whole"], int(part[1:]) - int(self.first_part[1:]) + 1 if part else 1
+        )
+
+    def describe(self, ports: Sequence[str], *, split: bool) -> str:
+        """See `PortNaming`."""
+        parts = f", split ones {ports[0]}{self.first_part} and so on" if split else ""
+        return f"{ports[0]} to {ports[-1]}{parts}"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneOfPort:
+    """A port and a part of it are called by their first lane, which is counted in each port."""
+
+    pattern: re.Pattern[str]
+    """Group `port`, and group `lane` from 1 on."""
+    holds_parts: bool = False
+
+    def place(self, name: str, lanes: int) -> PortPlace | None:
+        """See `PortNaming`."""
+        found = self.pattern.fullmatch(name)
+        if found is None or int(found["lane"]) > lanes:
+            return None
+        return PortPlace(f"{found['port']}/1", _parts(int(found["lane"]) - 1, lanes))
+
+    def describe(self, ports: Sequence[str], *, split: bool) -> str:
+        """See `PortNaming`."""
+        parts = ", split ones with their first lane, 1/1 to 1/8" if split else ""
+        return f"{ports[0]} to {ports[-1]}{parts}"
+
+
+def _parts(lane: int, lanes: int) -> int:
+    """The fewest parts of equal size of which one begins at this lane, counted from 0."""
+    return lanes // gcd(lanes, lane)
+
+
+PORT_NAMINGS: Final[dict[str, PortNaming]] = {
+    # Onyx: `1/31`, split `1/31/1`; sources.md#onyx (grammar of the collection's modules).
+    "onyx": CountedParts(re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), "/1"),
+    # Cumulus: `swp31`, split `swp31s0` to `s7` (sources.md#cumulus, page "Switch Port Attributes").
+    "cumulus": CountedParts(re.compile(r"(?P<whole>swp[1-9]\d*)(?P<part>s[0-7])?"), "s0"),
+    # EOS: `Ethernet31/1`, at half speed `Ethernet31/1` and `Ethernet31/5` (sources.md#eos).
+    "eos": LaneOfPort(re.compile(r"(?P<port>Ethernet[1-9]\d*)/(?P<lane>[1-9])")),
+    # MLNX-OS: as Onyx; on the QM9700 `1/31/1` is a port, not a part (sources.md#mlnx-os).
+    "mlnxos": CountedParts(re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), "/1"),
+}
+"""By switch system."""

@@ -1,0 +1,60 @@
+"""What NVIDIA's Spectrum switches have in common, and how one of them is written down.
+
+Numbers: docs/explanation/sources.md#switch-models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from components.fabric.drivers.cumulus_profile import MTU_RANGE_BYTES
+from components.fabric.models.switch_model import Release, SwitchModel
+
+ONYX_MTU_RANGE_BYTES: Final = (1500, 9612)
+"""What the vendor's Ansible collection accepts (module_utils/network/onyx/onyx.py)."""
+TRAFFIC_CLASSES: Final = 8
+LOSSLESS_PRIORITIES: Final = 1
+"""A second one splits the headroom of the shared buffer and may be refused; the one-shots of both
+systems have one."""
+_MTU_BYTES: Final = {"onyx": ONYX_MTU_RANGE_BYTES, "cumulus": MTU_RANGE_BYTES}
+_NAMES: Final = {"onyx": "1/{number}", "cumulus": "swp{number}"}
+_MTU_SOURCES: Final = {
+    "onyx": "MTU range of the mellanox.onyx collection, onyx.py",
+    "cumulus": "MTU range of the NVUE reference",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The front panel of a model and what runs on it."""
+
+    asic: str
+    ports: int
+    port_speeds_gbit_s: tuple[int, ...]
+    breakouts: Mapping[int, int]
+    buffer_mb: int | None
+    systems: tuple[str, ...] = ("onyx", "cumulus")
+    first_release: Mapping[str, Release] = field(default_factory=dict[str, Release])
+
+
+def make_spectrum(name: str, front: Front) -> SwitchModel:
+    """Write down one model."""
+    numbers = range(1, front.ports + 1)
+    return SwitchModel(
+        name=name,
+        asic=front.asic,
+        ports={
+            system: tuple(_NAMES[system].format(number=number) for number in numbers)
+            for system in front.systems
+        },
+        port_speeds_gbit_s=front.port_speeds_gbit_s,
+        breakouts=front.breakouts,
+        buffer_mb=front.buffer_mb,
+        mtu_range_bytes={system: _MTU_BYTES[system] for system in front.systems},
+        first_release=front.first_release,
+        traffic_classes=TRAFFIC_CLASSES,
+        max_lossless_priorities=LOSSLESS_PRIORITIES,
+        sources={system: f"{name} data sheet; {_MTU_SOURCES[system]}" for system in front.systems},
+    )

@@ -1,0 +1,98 @@
+"""What each switch system can do at all, on any model: data for the plan and the rules.
+
+A system that is not named here can do nothing of what is optional: lossless and lossy RoCE on
+trunks and access ports is what every Ethernet system has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from components.fabric.drivers import cumulus_profile, eos_defaults
+from components.fabric.models.switch_model import Release
+
+Mode = Literal["lossy_ecn", "lossless", "semi_lossless"]
+ONE_SHOT_PRIORITY: Final = 3
+"""The priority of the one-shot `roce`, on Onyx and on Cumulus; the vendor offers no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchSystem:
+    """One switch system. Where a text stands in place of a release, it says why there is none."""
+
+    min_release: Release = (0, 0, 0)
+    """Oldest release that has the commands we send, on any model."""
+    min_release_one_shot: Release | None = None
+    """The same for modes that are a one-shot, where that came later."""
+    one_shot_modes: frozenset[Mode] = frozenset()
+    """Modes that are one command for the whole switch, on priority 3 only."""
+    one_shot_flaps: bool = False
+    """Such a command may flap every port."""
+    semi_lossless: str | None = "it has no documented mode that pauses one way only"
+    """Why there is no such mode; None: there is."""
+    pfc_watchdog: Release | str = "no command of it is known here"
+    """First release with a PFC watchdog per port."""
+    cable_length: Release | str = "no command of it is known here"
+    """First release in which the headroom of the lossless buffer follows the length of a cable."""
+    default_cable_m: int = 100
+    """Length that a system assumes of a cable of which it was told nothing (NVUE reference)."""
+    port_ecn: str | None = "its ECN thresholds are one setting for the whole switch"
+    """Why a port cannot have thresholds of its own; None: it can."""
+    routing: Release | str = "its driver sets no routed ports and no BGP"
+    """First release that is routed between switches."""
+    reserved_vlans: range = range(0)
+    """VLANs that the switching chip uses itself."""
+
+
+SYSTEMS: Final[dict[str, SwitchSystem]] = {
+    "onyx": SwitchSystem(
+        # Traffic pools, which the manual way needs, came with 3.6.5000.
+        min_release=(3, 6, 5000),
+        min_release_one_shot=(3, 8, 2000),  # manual "RoCE Commands"
+        one_shot_modes=frozenset({"lossless", "semi_lossless"}),
+        one_shot_flaps=True,  # manual "RoCE Commands": interfaces may toggle
+        semi_lossless=None,
+        # `interface ethernet 1/1 pfc-wd` stands in one public transcript, with no release and no
+        # show command that tells whether it is on.
+        pfc_watchdog="no published command shows whether its `pfc-wd` is on, so that it could be "
+        "set and never read back",
+        cable_length="its lossless pool sizes the headroom itself, and no command for the length "
+        "of a cable is documented",
+        port_ecn=None,
+    ),
+    "cumulus": SwitchSystem(
+        min_release=(*cumulus_profile.MIN_RELEASE, 0),
+        one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
+        semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
+        "lossy-multi-tc; none of them pauses one way only",
+        # NVUE reference: `nv set interface <interface-id> qos pfc-watchdog state`, 5.6.0.
+        pfc_watchdog=(5, 6, 0),
+        # NVUE reference: `nv set qos roce cable-length`, 5.0.0.
+        cable_length=(5, 0, 0),
+        port_ecn="its RoCE profile gives one pair of thresholds to every port",
+        # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
+        routing=(5, 0, 0),
+        # Page "VLAN-aware Bridge Mode": the default of 4.4 and 5.x.
+        reserved_vlans=range(3725, 4000),
+    ),
+    "eos": SwitchSystem(
+        min_release=eos_defaults.MIN_RELEASE,
+        semi_lossless="its ports pause and are paused together",
+        pfc_watchdog="its driver sets none",
+        cable_length="its driver leaves the headroom as the switch has it",
+        port_ecn=None,
+    ),
+    "mlnxos": SwitchSystem(
+        # `show ib partition` has the layout that we read since 3.6.8010 (Stacki's driver).
+        min_release=(3, 6, 8010),
+        port_ecn="InfiniBand has no ECN thresholds",
+        routing="InfiniBand is no IP fabric: its subnet manager makes the routes",
+    ),
+}
+"""By the name that the site file uses."""
+
+
+def system_of(name: str) -> SwitchSystem:
+    """What a system can do; one that is not in the registry can do nothing that is optional."""
+    return SYSTEMS.get(name, SwitchSystem())

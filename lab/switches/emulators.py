@@ -1,0 +1,93 @@
+"""What the lab needs of an emulated switch, and which class plays which system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Final, Protocol, cast, runtime_checkable
+
+from components.errors import UsageError
+from lab.views import PortView, SubnetView, SwitchConfig
+
+
+class Switch(Protocol):
+    """What the lab needs of an emulated switch."""
+
+    @property
+    def unmodelled(self) -> tuple[str, ...]:
+        """Command lines that the emulator does not know."""
+        ...
+
+    async def start(self) -> None:
+        """Listen."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        ...
+
+    def fault(self, args: Sequence[str]) -> str:
+        """Cause a fault and say in words what was done."""
+        ...
+
+    def snapshot(self) -> object:
+        """The whole state in canonical form."""
+        ...
+
+    @property
+    def recabled(self) -> Mapping[str, tuple[str, str]]:
+        """Port to the (host, network device) that is plugged in by mistake."""
+        ...
+
+
+@runtime_checkable
+class EthernetSwitch(Protocol):
+    """What the physics needs of a switch that carries RoCE."""
+
+    def port_view(self, port: str) -> PortView:
+        """What the physics may know of a port."""
+        ...
+
+    def add_counters(
+        self, port: str, tc: int, rx_bytes: int, tx_bytes: int, ecn_marked: int
+    ) -> None:
+        """Move the counters of one traffic class."""
+        ...
+
+    def add_discards(self, port: str, rx_discards: int) -> None:
+        """Move a port's discard counter."""
+        ...
+
+
+@runtime_checkable
+class SubnetSwitch(Protocol):
+    """What the physics needs of an InfiniBand switch."""
+
+    def subnet_view(self) -> SubnetView:
+        """Its subnet manager, partitions and links."""
+        ...
+
+
+EMULATORS: Final = {
+    "onyx": "OnyxSwitch",
+    "cumulus": "CumulusSwitch",
+    "eos": "EosSwitch",
+    "mlnxos": "MlnxosSwitch",
+}
+"""Switch system, whose folder holds a module `server`, to the class in it."""
+
+
+def make_switch(config: SwitchConfig, state: Path) -> Switch:
+    """The emulator of a switch's operating system.
+
+    Raises:
+        UsageError: The lab plays no switch of this system.
+    """
+    name = EMULATORS.get(config.os)
+    if name is None:
+        raise UsageError(f"{config.name}: the lab plays no switch with {config.os!r}")
+    # Imported here, so that a lab of hosts alone needs no switch emulator.
+    server = import_module(f"lab.switches.{config.os}.server")
+    make = cast("Callable[[SwitchConfig, Path], Switch]", getattr(server, name))
+    return make(config, state)

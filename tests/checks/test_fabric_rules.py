@@ -1,0 +1,100 @@
+"""Where the rules on links, routing and management begin and end; reports are in tests/invalid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from components.checks.site import check_site
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Inband, Rail, Routing, Switch
+from tests.fabric.fabric_lab import chain_of, load_example
+
+Change = Callable[[ClusterSpec], ClusterSpec]
+
+
+def _spine_leaf() -> ClusterSpec:
+    return ClusterSpec.model_validate(load_example("spine-leaf"))
+
+
+def _switch(number: int, **changes: object) -> Change:
+    def change(spec: ClusterSpec) -> ClusterSpec:
+        switches: list[Switch] = list(spec.switches)
+        switches[number] = switches[number].model_copy(update=changes)
+        return spec.model_copy(update={"switches": tuple(switches)})
+
+    return change
+
+
+def _rail(number: int, **changes: object) -> Change:
+    def change(spec: ClusterSpec) -> ClusterSpec:
+        rails: list[Rail] = list(spec.rails)
+        rails[number] = rails[number].model_copy(update=changes)
+        return spec.model_copy(update={"rails": tuple(rails)})
+
+    return change
+
+
+def _as_it_is(spec: ClusterSpec) -> ClusterSpec:
+    return spec
+
+
+def _routing(asn: int, router_id: str) -> Routing:
+    return Routing.model_validate({"asn": asn, "router_id": router_id})
+
+
+def _rules(spec: ClusterSpec) -> set[str]:
+    return {each.rule for each in check_site(spec)}
+
+
+@pytest.mark.parametrize(
+    ("change", "rules"),
+    [
+        (_as_it_is, set[str]()),
+        (_switch(0, routing=None), {"routing", "rail-gateway"}),
+        (_switch(1, routing=_routing(65101, "10.255.0.2")), {"routing"}),
+        (_switch(1, routing=_routing(65102, "10.255.0.1")), {"routing"}),
+        (_switch(8, routing=_routing(65101, "10.255.1.1")), {"routing"}),
+        (_switch(8, routing=_routing(65200, "10.255.1.1")), {"routing"}),
+        (_rail(0, gateway=None), {"rail-gateway"}),
+        (_rail(0, vlan=3724), set[str]()),
+        (_rail(0, vlan=3725), {"reserved-vlan"}),
+        (_rail(0, vlan=3999), {"reserved-vlan"}),
+        (_rail(0, vlan=4000), set[str]()),
+        (_switch(0, inband=Inband(port="swp64", vlan=10)), set[str]()),
+        (_switch(0, inband=Inband(port="swp64", vlan=111)), {"management-port"}),
+        (_switch(0, inband=Inband(port="swp65")), {"management-port"}),
+        (_switch(0, inband=Inband(port="swp1s1")), {"management-port"}),
+        (_switch(0, release="5.5.9"), {"switch-system", "pfc-watchdog"}),
+    ],
+)
+def test_the_spine_leaf(change: Change, rules: set[str]) -> None:
+    assert _rules(change(_spine_leaf())) == rules
+
+
+@pytest.mark.parametrize("system", ["onyx", "cumulus"])
+def test_leaves_in_a_row_are_clean(system: str) -> None:
+    assert _rules(chain_of(system, 3)) == set(), "a rail over joined leaves needs no warning"
+
+
+def test_a_rail_over_leaves_that_no_trunk_joins_is_told() -> None:
+    spec = chain_of("onyx", 2)
+    cut = {name: port for name, port in spec.switches[0].ports.items() if port.peer is None}
+    other = {name: port for name, port in spec.switches[1].ports.items() if port.peer is None}
+    parted = _switch(1, ports=other)(_switch(0, ports=cut)(spec))
+    assert _rules(parted) == {"rail-switch"}
+
+
+def test_two_trunks_are_a_loop_and_two_routed_links_are_not() -> None:
+    spec = chain_of("cumulus", 2)
+    for one, other, number in ((0, 1, 30), (1, 0, 30)):
+        port = (
+            spec.switches[one]
+            .ports["swp1"]
+            .model_copy(update={"to": f"{spec.switches[other].name}:swp{number}"})
+        )
+        ports = {**spec.switches[one].ports, f"swp{number}": port}
+        spec = _switch(one, ports=ports)(spec)
+    assert _rules(spec) == {"link-loop"}
+    assert "link-loop" not in _rules(_spine_leaf()), "four links to each spine"

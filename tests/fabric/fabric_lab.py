@@ -1,0 +1,143 @@
+"""A whole fabric of emulated switches without SSH, from a site file's text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from components.fabric.device import every_key
+from components.fabric.exchange import Exchange
+from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.state import SwitchState
+from components.fabric.targets import target_of_apply, target_of_restore
+from components.model.cluster import ClusterSpec
+from lab.site import lab_file
+from lab.switches.cumulus.server import CumulusSwitch
+from lab.switches.emulators import make_switch
+from lab.switches.eos.server import EosSwitch
+from lab.switches.onyx.server import OnyxSwitch
+from tests.fabric import conftest as onyx_lab
+from tests.fabric import cumulus_lab, eos_lab
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+Emulator = OnyxSwitch | CumulusSwitch | EosSwitch
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a chain of one system is made of."""
+
+    model: str
+    release: str
+    port: str
+    save: tuple[str, ...]
+    talk: Callable[[Any], Exchange]
+    rdma: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+_SERIAL = itertools.count(1)
+KINDS = {
+    "onyx": Kind("SN2700", "3.10.4006", "1/{}", (), onyx_lab.talk),
+    "cumulus": Kind("SN2700", "5.9.2", "swp{}", ("nv config save",), cumulus_lab.talk),
+    "eos": Kind(
+        eos_lab.MODEL,
+        "4.32.1F",
+        "Ethernet{}/1",
+        ("enable", "write memory"),
+        lambda switch: eos_lab.talk(switch, next(_SERIAL)),
+        {"port_mtu_bytes": 9214},
+    ),
+}
+
+
+def load_example(name: str) -> dict[str, object]:
+    text = (EXAMPLES / name / "site.yaml").read_text()
+    return YAML(typ="safe").load(text)  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
+
+
+def chain_of(system: str, leaves: int, **rdma: object) -> ClusterSpec:
+    """Leaves in a row, joined by trunks; host n of rail-0 and rail-1 is on leaf n."""
+    kind = KINDS[system]
+    site = onyx_lab.load_spec(**{**kind.rdma, **rdma}).model_dump(mode="json")
+    first, template = site["switches"][0], site["hosts"][1]
+    hosts, switches = [site["hosts"][0]], list[object]()
+    for number in range(1, leaves + 1):
+        host = {**template, "name": f"gpu{number:02}"}
+        host["ssh"] = {**template["ssh"], "address": f"192.168.2.{10 + number}"}
+        hosts.append(host)
+        ports = {1: f"gpu{number:02}/rail-0", 2: f"gpu{number:02}/rail-1"}
+        if number > 1:
+            ports[31] = f"leaf-{number - 1:02}:{port_name(system, 32)}"
+        if number < leaves:
+            ports[32] = f"leaf-{number + 1:02}:{port_name(system, 31)}"
+        switches.append(
+            first
+            | {
+                "name": f"leaf-{number:02}",
+                "os": system,
+                "model": kind.model,
+                "release": kind.release,
+                "ssh": {**first["ssh"], "address": f"192.168.1.{4 + number}"},
+                "ports": {port_name(system, port): to for port, to in ports.items()},
+            }
+        )
+    return ClusterSpec.model_validate(site | {"hosts": hosts, "switches": switches})
+
+
+def port_name(system: str, number: int) -> str:
+    return KINDS[system].port.format(number)
+
+
+@dataclass
+class Room:
+    """One emulated switch, its plan, and what was there before."""
+
+    plan: SwitchPlan
+    switch: Emulator
+    baseline: SwitchState | None = None
+
+    def talk(self) -> Exchange:
+        return KINDS[self.plan.os].talk(self.switch)
+
+    def save(self) -> None:
+        if isinstance(self.switch, OnyxSwitch):
+            self.switch.run_line("configuration write")
+            return
+        session = self.switch.session()
+        for line in KINDS[self.plan.os].save:
+            session.run(line)
+
+    def record(self) -> None:
+        exchange = self.talk()
+        wanted = every_key(exchange.list_ports(), self.plan.desired)
+        self.baseline = exchange.read(wanted).state
+
+    def apply(self) -> tuple[str, ...]:
+        desired = self.plan.desired
+        return self.talk().converge(desired, lambda r: target_of_apply(r.state, desired)).lines
+
+    def restore(self) -> None:
+        owned, baseline = self.plan.desired, self.baseline
+        assert baseline is not None
+        self.talk().converge(
+            owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
+        )
+
+    def read(self) -> SwitchState:
+        return self.talk().read(self.plan.desired).state
+
+
+def rooms_of(spec: ClusterSpec, folder: Path) -> list[Room]:
+    """An emulator for every switch of a site."""
+    configs = lab_file(spec, "fabric", (folder, folder, folder)).switches
+    rooms: list[Room] = []
+    for plan, config in zip(plan_fabric(spec), configs, strict=True):
+        switch = make_switch(config, folder / f"{config.name}.json")
+        assert isinstance(switch, OnyxSwitch | CumulusSwitch | EosSwitch)
+        rooms.append(Room(plan, switch))
+    return rooms
