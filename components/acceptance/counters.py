@@ -88,10 +88,16 @@ async def _read(source: CounterSource, secrets: Mapping[str, str]) -> Mapping[st
 
 
 def flatten_port(port: PortCounters) -> dict[str, int]:
-    """A switch port's counters by name: received by priority, sent by traffic class."""
-    flat = {"ecn_marked": port.ecn_marked, "rx_discards": port.rx_discards}
+    """A switch port's counters by name: received by priority, sent by traffic class.
+
+    What a system does not count is left out.
+    """
+    flat = {"rx_discards": port.rx_discards}
+    if port.ecn_marked is not None:
+        flat["ecn_marked"] = port.ecn_marked
     for number, counted in port.by_priority.items():
-        flat[f"rx_prio{number}_bytes"] = counted.rx_bytes
+        if counted.rx_bytes is not None:
+            flat[f"rx_prio{number}_bytes"] = counted.rx_bytes
         flat[f"tx_tc{number}_bytes"] = counted.tx_bytes
     return flat
 
@@ -145,7 +151,10 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     grown = diff_counters(first, last) if first and last else {}
     if not grown:
         return base.model_copy(update={"status": "not_observed", "detail": "no counters"})
-    return base.model_copy(update=_fields(hop, grown))
+    fields = _fields(hop, grown)
+    if hop.role == "switch_ingress" and not fields.get("bytes_by_class"):
+        fields |= {"status": "uncounted", "detail": "the system counts no received priorities"}
+    return base.model_copy(update=fields)
 
 
 _CLASS_NAMES: Final = {

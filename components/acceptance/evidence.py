@@ -36,7 +36,8 @@ _TAIL_COLUMNS = 300
 """Enough of a log's end to read in a report without the file."""
 
 HopRole = Literal["sender_nic", "switch_ingress", "switch_egress", "receiver_nic"]
-HopStatus = Literal["observed", "not_observed", "unreachable"]
+HopStatus = Literal["observed", "not_observed", "uncounted", "unreachable"]
+"""`uncounted`: the switch system has no such counter (received bytes by priority on SONiC)."""
 ProbeKind = Literal["perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"]
 Outcome = Literal["completed", "failed", "timed_out", "not_run"]
 

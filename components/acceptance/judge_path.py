@@ -106,6 +106,8 @@ def show_size(count: int) -> str:
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
     hops.sort(key=lambda hop: _ROLES.index(hop.role))
     missing = [role for role in _ROLES if role not in {hop.role for hop in hops}]
+    # What a system cannot count proves nothing; the class that the bytes leave it in does.
+    hops = [hop for hop in hops if hop.status != "uncounted"] if len(hops) > 1 else hops
     blind = [hop for hop in hops if hop.status != "observed"]
     wanted = expected_bytes(item)
     for hop in hops:

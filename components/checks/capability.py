@@ -19,19 +19,24 @@ from components.fabric.drivers.cumulus_profile import (
     MTU_RANGE_BYTES,
     ROCE_PRIORITY,
 )
+from components.fabric.drivers.sonic_facts import MTU_RANGE_BYTES as SONIC_MTU_RANGE_BYTES
 from components.model.cluster import ClusterSpec
 from components.model.wording import did_you_mean
 
 _PORTS: Final = {
     "onyx": re.compile(r"1/([1-9][0-9]*)(?:/([1-4]))?"),
     "cumulus": re.compile(r"swp([1-9][0-9]*)(?:s([0-3]))?"),
+    "sonic": re.compile(r"Ethernet(0|[1-9][0-9]*)"),
 }
 _PORT_NAMES: Final = {
     "onyx": "1/1 to 1/{count}, split ones 1/1/1 and so on",
     "cumulus": "swp1 to swp{count}, split ones swp1s0 and so on",
+    "sonic": "Ethernet0, Ethernet{lanes} and so on to Ethernet{last}; a part of a split one is "
+    "called by its first lane",
 }
 _WHOLE: Final = re.compile(r"^(1/[0-9]+|swp[0-9]+)(?:/|s)[0-9]$")
-"""The port of which another one, such as `1/1/2` or `swp1s0`, is a part."""
+"""The port of which another one, such as `1/1/2` or `swp1s0`, is a part. On SONiC the first part
+has the name of the whole, so a file does not say which it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +47,20 @@ class _Capability:
     """By switch system."""
     sources: Mapping[str, str]
     """By switch system."""
+    lanes: int = 1
+    """Lanes of a port, by which SONiC counts."""
 
     def has_port(self, system: str, name: str) -> bool:
         match = _PORTS[system].fullmatch(name)
-        return match is not None and 1 <= int(match[1]) <= self.ports
+        if match is None or system not in self.mtu_range_bytes:
+            return False
+        if system == "sonic":
+            return int(match[1]) < self.ports * self.lanes
+        return 1 <= int(match[1]) <= self.ports
+
+    def name_ports(self, system: str) -> str:
+        last = (self.ports - 1) * self.lanes
+        return _PORT_NAMES[system].format(count=self.ports, lanes=self.lanes, last=last)
 
 
 _CAPABILITIES: Final = {
@@ -57,6 +72,13 @@ _CAPABILITIES: Final = {
             "onyx": "SN2700 data sheet; MTU range of the mellanox.onyx collection, onyx.py",
             "cumulus": "SN2700 data sheet; MTU range of the NVUE reference",
         },
+    ),
+    "Z9332F": _Capability(
+        ports=32,
+        speed_gbit_s=400,
+        mtu_range_bytes={"sonic": SONIC_MTU_RANGE_BYTES},
+        sources={"sonic": "sonic-buildimage, port_config.ini; MTU range of sonic-utilities"},
+        lanes=8,
     ),
 }
 
@@ -72,6 +94,14 @@ def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
                 (at(("switches", s, "model"), switch.model),),
                 f"use one of: {', '.join(known)}.",
             )
+            continue
+        systems = sorted(_CAPABILITIES[switch.model].mtu_range_bytes)
+        if switch.os not in systems:
+            yield Finding(
+                f"nothing is known of an {switch.model} with {switch.os}.",
+                (at(("switches", s, "os"), switch.os), at(("switches", s, "model"), switch.model)),
+                f"with this model, use one of: {', '.join(systems)}.",
+            )
 
 
 def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
@@ -81,14 +111,14 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
     """
     for port in list_ports(spec):
         model = _CAPABILITIES.get(port.switch.model)
-        if model is None:
+        if model is None or port.switch.os not in model.mtu_range_bytes:
             continue
         system = port.switch.os
         if not model.has_port(system, port.name):
             yield Finding(
                 f"an {port.switch.model} has no port {port.name}.",
                 (at(port.path, port.port.to),),
-                f"its ports are {_PORT_NAMES[system].format(count=model.ports)}.",
+                f"its ports are {model.name_ports(system)}.",
             )
         own = port.port.mtu_bytes
         path: SpecPath = (*port.path, "mtu_bytes") if own else ("rdma", "port_mtu_bytes")

@@ -6,11 +6,11 @@ from pydantic import BaseModel, ConfigDict
 
 from components.errors import SpecError
 from components.fabric.drivers import driver_of
-from components.fabric.drivers.cumulus_profile import MIN_RELEASE
 from components.fabric.drivers.onyx_actions import flatten, port_key
 from components.fabric.intent import INTENTS
 from components.fabric.models import MODELS, find_model
-from components.fabric.models.switch_model import SwitchModel, parse_release
+from components.fabric.models.switch_model import SwitchModel
+from components.fabric.releases import RELEASES
 from components.fabric.state import PortState, SwitchState
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
@@ -149,16 +149,14 @@ def _require_mtu(switch: Switch, name: str, mtu_bytes: int, model: SwitchModel) 
 
 def _require_release(rdma: Rdma, switch: Switch, model: SwitchModel) -> None:
     lossless = rdma.mode == "lossless"
-    if switch.os == "cumulus":
-        least = (*MIN_RELEASE, 0)
-    else:
-        least = model.min_release_one_shot if lossless else model.min_release
-    if parse_release(switch.release) < least:
+    rule = RELEASES[switch.os]
+    least = rule.least(model, lossless)
+    if rule.parse(switch.release) < least:
         raise SpecError(
             f"switch {switch.name}: release {switch.release} is too old for mode {rdma.mode}; "
-            f"needs at least {'.'.join(map(str, least))}"
+            f"needs at least {rule.show(least)}"
         )
-    if (lossless or switch.os == "cumulus") and rdma.priority != ONE_SHOT_PRIORITY:
+    if rule.one_shot(lossless) and rdma.priority != ONE_SHOT_PRIORITY:
         raise SpecError(
             f"switch {switch.name}: {rdma.mode} on {switch.os.title()} is priority "
             f"{ONE_SHOT_PRIORITY} only, rdma.priority is {rdma.priority}"

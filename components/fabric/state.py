@@ -59,6 +59,17 @@ class PortState(_Frozen):
     system's default gives them, and `rest` where nobody wrote anything that is not named here:
     found on Cumulus, to leave nothing behind. None: no matter.
     """
+    dscp_priorities: dict[int, int] = {}
+    """DSCP to switch priority, for the DSCPs that we own; SONiC's own map has other ones."""
+    priority_classes: dict[int, int] = {}
+    """Switch priority to traffic class, for the priorities that we own, on SONiC."""
+    pfc_priorities: tuple[int, ...] | None = None
+    """Priorities that this port pauses, where the system has them a port (SONiC)."""
+    lossless_buffers: tuple[int, ...] | None = None
+    """Priorities that we own with a lossless buffer on this port (SONiC)."""
+    bindings: dict[str, dict[str, str]] = {}
+    """Setting (`trust`, `ecn_3`) to the system's own words for it, as found on SONiC, where one
+    setting hangs on names of tables: found on devices, to put them back; never wanted."""
 
 
 class SwitchState(_Frozen):
@@ -84,6 +95,11 @@ class SwitchState(_Frozen):
     implied: tuple[str, ...] | None = None
     """`bridge` where no bridge stands in the configuration, `rest` where nothing of it but VLANs
     does: as a port's `implied`."""
+    rows: dict[str, dict[str, str]] | None = None
+    """Rows of tables that bear our name, or that the system makes of what we set: found on SONiC,
+    to leave none behind. None: no matter."""
+    held_rows: tuple[str, ...] = ()
+    """Those of `rows` that a port uses which was not asked for."""
 
     def settings(self) -> dict[tuple[str, str], str]:
         """Flat (where, setting) to text, for diffs that people read."""
@@ -116,6 +132,11 @@ def _port_settings(port: PortState) -> dict[str, str]:
         flat["pfc"] = "on" if port.pfc else "off"
     flat |= {f"trunk_vlan_{vlan}": "allowed" for vlan in list_vlans(port.trunk_vlans or ())}
     flat |= {f"tc{tc}_schedule": "strict" for tc in port.strict_classes or ()}
+    flat |= {f"dscp_{dscp}_priority": str(n) for dscp, n in port.dscp_priorities.items()}
+    flat |= {f"priority_{n}_class": str(tc) for n, tc in port.priority_classes.items()}
+    flat |= {f"priority_{n}_buffer": "lossless" for n in port.lossless_buffers or ()}
+    if port.pfc_priorities is not None:
+        flat["pfc_priorities"] = ",".join(map(str, port.pfc_priorities)) or "none"
     for tc, ecn in port.ecn.items():
         flat[f"tc{tc}_ecn_kib"] = str(ecn) if ecn else "off"
     return flat

@@ -7,7 +7,7 @@ actual state to a target and never has to know why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
@@ -64,6 +64,7 @@ def target_of_restore(
         # A baseline without it was taken before the file first asked for the one-shot.
         roce=None if owned.roce is None else baseline.roce or "none",
         implied=baseline.implied,
+        rows=baseline.rows,
         ports={
             name: _restore_port(actual.ports.get(name, PortState()), port, baseline.ports[name])
             for name, port in owned.ports.items()
@@ -106,7 +107,25 @@ def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> P
             tc for tc in actual.strict_classes or () if tc not in ours
         )
         changes["wrr_weights"] = baseline.wrr_weights
+    owned_words = {*_bound_settings(owned)}
+    changes["bindings"] = {
+        key: words for key, words in baseline.bindings.items() if key in owned_words
+    }
     return PortState().model_copy(update=changes)
+
+
+def _bound_settings(port: PortState) -> Iterator[str]:
+    """The settings of a port, as `PortState.bindings` names them."""
+    if port.mode is not None:
+        yield "mode"
+    if port.trust is not None or port.dscp_priorities or port.priority_classes:
+        yield "trust"
+    if port.pfc_priorities is not None:
+        yield "pfc"
+    if port.lossless_buffers is not None:
+        yield "buffers"
+    yield from (f"ecn_{tc}" for tc in port.ecn)
+    yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
 
 
 def _without(actual: PortState, owned: PortState, baseline: PortState) -> str | Vlans:
@@ -151,8 +170,9 @@ def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
     if desired is None:
         return previous
     simple = ("admin_up", "mtu_bytes", "mode", "access_vlan", "trust", "pfc")
+    by_port = ("pfc_priorities", "lossless_buffers")
     changes: dict[str, object] = {
-        key: getattr(previous, key) for key in simple if getattr(desired, key) is None
+        key: getattr(previous, key) for key in (*simple, *by_port) if getattr(desired, key) is None
     }
     if desired.mode in {None, previous.mode}:
         gone = {*list_vlans(previous.trunk_vlans or ())} - {*list_vlans(desired.trunk_vlans or ())}
@@ -174,6 +194,7 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         pfc_enabled=_first(top.pfc_enabled, base.pfc_enabled),
         roce=_first(top.roce, base.roce),
         implied=_first(top.implied, base.implied),
+        rows=_first(top.rows, base.rows),
         ports=ports,
     )
 
@@ -182,6 +203,7 @@ def _overlay_port(base: PortState, top: PortState) -> PortState:
     said = {key: getattr(top, key) for key in top.model_fields_set if getattr(top, key) is not None}
     said["ecn"] = {**base.ecn, **top.ecn}
     said["wrr_weights"] = {**base.wrr_weights, **top.wrr_weights}
+    said["bindings"] = {**base.bindings, **top.bindings}
     return base.model_copy(update=said)
 
 

@@ -94,14 +94,18 @@ class Switch(Frozen):
     """One managed switch."""
 
     name: DnsLabel
-    os: Literal["onyx", "cumulus"]
+    os: Literal["onyx", "cumulus", "sonic"]
     model: str
     """Hardware model, for example `SN2700`; `components/fabric/models/` lists the known ones."""
     release: str = "3.9.2504"
-    """Running release of the switch system, for version rules; the default is one of Onyx."""
+    """Running release of the switch system, for version rules; the default is one of Onyx.
+
+    On SONiC the branch of the image: `202405`, or `202311.1`.
+    """
     ssh: Ssh
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
-    """What is plugged in where: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus.
+    """What is plugged in where: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
+    `Ethernet0: gpu01/rail-0` on SONiC.
 
     Other ports are left alone.
     """

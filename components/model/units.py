@@ -22,7 +22,9 @@ IMAGE = (
 )
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
-_PORT = re.compile(r"[1-9][0-9]*/[1-9][0-9]*(/[1-9][0-9]*)?|swp[1-9][0-9]*(s[0-9])?")
+_PORT = re.compile(
+    r"[1-9][0-9]*/[1-9][0-9]*(/[1-9][0-9]*)?|swp[1-9][0-9]*(s[0-9])?|Ethernet(0|[1-9][0-9]*)"
+)
 
 
 class Frozen(BaseModel):
@@ -41,7 +43,8 @@ def _pci(value: str) -> str:
 def _port(value: str) -> str:
     if not _PORT.fullmatch(value):
         raise ValueError(
-            f"{value!r} is not a switch port; expected for example '1/1', '1/1/2' or 'swp1'"
+            f"{value!r} is not a switch port; expected for example '1/1', '1/1/2', 'swp1' or "
+            "'Ethernet0'"
         )
     return value
 
@@ -55,7 +58,8 @@ DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
 PciAddress = Annotated[str, AfterValidator(_pci)]
 """A PCI address in the form domain:bus:device.function, kept in lower case."""
 PortName = Annotated[str, AfterValidator(_port)]
-"""A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus."""
+"""A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus,
+`Ethernet0` on SONiC."""
 MtuBytes = Annotated[int, Field(ge=576, le=9978)]
 """An interface MTU in bytes, without the Ethernet header."""
 VlanId = Annotated[int, Field(ge=1, le=4094)]

@@ -40,7 +40,8 @@ CHUNK_BYTES: Final = 65536
 ONYX_PROMPT: Final = r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $"
 """`HOST [standalone: master] (config) # `; the host name may be empty (public captures)."""
 BASH_PROMPT: Final = r"[\w.-]+@[\w.-]+:(?:[\w-]+:)?[^\s$#]*[$#] $"
-"""`cumulus@leaf-01:mgmt:~$ `: the VRF of the login stands between host and folder."""
+"""`cumulus@leaf-01:mgmt:~$ `: the VRF of the login stands between host and folder. SONiC has none:
+`admin@leaf-01:~$ `."""
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 _STATUS: Final = re.compile(r"\[status (\d+)\]\n?$")
 
@@ -116,6 +117,7 @@ class _System:
 _SYSTEMS: Final[dict[str, _System]] = {
     "onyx": _System(_Onyx, ONYX_PROMPT, has_status=False),
     "cumulus": _System(_Bash, BASH_PROMPT, has_status=True),
+    "sonic": _System(_Bash, BASH_PROMPT, has_status=True),
 }
 
 

@@ -94,6 +94,10 @@ def make_switch(config: SwitchConfig, state: Path) -> Switch:
             from lab.switches.cumulus.server import CumulusSwitch  # noqa: PLC0415 - see above
 
             return CumulusSwitch(config, state)
+        case "sonic":
+            from lab.switches.sonic.server import SonicSwitch  # noqa: PLC0415 - see above
+
+            return SonicSwitch(config, state)
         case other:
             raise UsageError(f"{config.name}: the lab plays no switch with {other!r}")
 

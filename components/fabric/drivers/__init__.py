@@ -6,8 +6,13 @@ from components.errors import SpecError
 from components.fabric.drivers.base import Driver
 from components.fabric.drivers.cumulus import CumulusDriver
 from components.fabric.drivers.onyx import OnyxDriver
+from components.fabric.drivers.sonic import SonicDriver
 
-DRIVERS: dict[str, Driver] = {"onyx": OnyxDriver(), "cumulus": CumulusDriver()}
+DRIVERS: dict[str, Driver] = {
+    "onyx": OnyxDriver(),
+    "cumulus": CumulusDriver(),
+    "sonic": SonicDriver(),
+}
 
 
 def driver_of(system: str) -> Driver:

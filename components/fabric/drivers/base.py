@@ -38,7 +38,8 @@ class Reading:
 class PriorityCounters:
     """What one port counted for one priority (received) and traffic class (sent)."""
 
-    rx_bytes: int
+    rx_bytes: int | None
+    """None: the system counts no received bytes per priority."""
     tx_bytes: int
 
 
@@ -47,8 +48,8 @@ class PortCounters:
     """The counters of one port that tell in which class its traffic travels."""
 
     by_priority: Mapping[int, PriorityCounters]
-    ecn_marked: int
-    """Packets that the port marked, over all classes: the system counts no finer."""
+    ecn_marked: int | None
+    """Packets that the port marked, over all classes: the system counts no finer, or not at all."""
     rx_discards: int
 
 

@@ -9,6 +9,8 @@ from typing import Final
 
 _PORT: Final = re.compile(r"(\d+/\d+|swp\d+)(?:/\d+|s\d)?")
 """`1/31`, `swp31`, and their parts `1/31/2` and `swp31s1`."""
+_LANE: Final = re.compile(r"Ethernet(0|[1-9]\d*)")
+"""SONiC names a port by its first lane, and a part of it by the first lane of the part."""
 Release = tuple[int, int, int]
 
 
@@ -28,9 +30,15 @@ class SwitchModel:
     """Oldest release of Onyx that has the commands we send."""
     min_release_one_shot: Release
     """Oldest release of Onyx that has the one-shot `roce`."""
+    lanes_per_port: int = 0
+    """Of a port that SONiC names by its lanes; 0: SONiC does not run on it here."""
 
     def has_port(self, system: str, name: str) -> bool:
         """Whether a port, or the port that was split into it, is on the front panel."""
+        lane = _LANE.fullmatch(name)
+        if lane is not None and self.lanes_per_port:
+            whole = int(lane[1]) // self.lanes_per_port * self.lanes_per_port
+            return f"Ethernet{whole}" in self.ports.get(system, ())
         found = _PORT.fullmatch(name)
         return found is not None and found[1] in self.ports[system]
 

@@ -1,0 +1,319 @@
+"""What SONiC prints, read into plain values; docs/explanation/sources.md#sonic.
+
+The configuration is one JSON object: table to row to fields. It also holds secrets of the switch
+(SNMP communities, TACACS keys), so an answer that cannot be read is not shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from components.fabric.drivers.base import PortCounters, PriorityCounters, Unreadable
+from components.fabric.drivers.onyx_actions import port_key
+from components.fabric.drivers.sonic_facts import (
+    BYTES_PER_KIB,
+    DSCPS,
+    DYNAMIC_PROFILE,
+    FACTORY_MTU_BYTES,
+    LOSSLESS_POOL,
+    LOSSLESS_PROFILE,
+    OUR_NAME,
+    PRIORITIES,
+)
+from components.fabric.drivers.sonic_rows import (
+    BUFFER_FIELDS,
+    TRUST_FIELDS,
+    Cells,
+    Fields,
+    Rows,
+    qos_row,
+    write_words,
+)
+from components.fabric.state import EcnState, PortState
+
+Tables = dict[str, dict[str, Fields]]
+_TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
+_QUEUES: TypeAdapter[dict[str, dict[str, JsonValue]]] = _TREE
+_PORT: Final = re.compile(r"Ethernet\d+")
+_HIDDEN: Final = "    (not shown: it may hold secrets)"
+Mode = Literal["access", "trunk", "hybrid", "routed"]
+Trust = Literal["L2", "L3", "both", "port"]
+
+
+def parse_config(command: str, text: str) -> Tables:
+    """`sonic-cfggen -d --print-data`: the whole of CONFIG_DB.
+
+    Lists, such as the DHCP servers of a VLAN, are joined by commas: no driver reads any.
+    """
+    try:
+        tree = _TREE.validate_json(text.strip())
+    except ValidationError as error:
+        why = f"it is no table of tables: {error.errors()[0]['msg']}"
+        raise Unreadable(command, _HIDDEN, why) from error
+    tables: Tables = {}
+    for table, rows in tree.items():
+        tables[table] = {row: _fields(value) for row, value in rows.items()}
+    if not tables.get("PORT"):
+        raise Unreadable(command, _HIDDEN, "there is no port in it")
+    for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG"):
+        joined = [key for key in tables.get(table, {}) if "," in key]
+        if joined:
+            why = f"{table} has one row for several ports, which we cannot tell apart: {joined[0]}"
+            raise Unreadable(command, _HIDDEN, why)
+    return tables
+
+
+def require_ports(command: str, tables: Tables, wanted: Iterable[str]) -> None:
+    """Parts of a port are there only after a breakout, which we do not do: it ends every link."""
+    lacking = [name for name in wanted if name not in tables["PORT"]]
+    if lacking:
+        raise Unreadable(
+            command,
+            _HIDDEN,
+            f"there is no port {lacking[0]}; if it is a part of another one, that one must be "
+            "split first: `sudo config interface breakout`",
+        )
+
+
+def _fields(value: JsonValue) -> Fields:
+    if not isinstance(value, dict):
+        return {}
+    return {
+        key: ",".join(map(str, field)) if isinstance(field, list) else str(field)
+        for key, field in value.items()
+    }
+
+
+def port_names(tables: Tables) -> tuple[str, ...]:
+    """Every front panel port, by number."""
+    return tuple(sorted((name for name in tables["PORT"] if _PORT.fullmatch(name)), key=port_key))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDb:
+    """One look at a configuration."""
+
+    tables: Tables
+
+    def row(self, table: str, key: str) -> Fields:
+        """The fields of a row; none if it is not there."""
+        return self.tables.get(table, {}).get(key, {})
+
+    def port(self, name: str) -> PortState:
+        """What the configuration says of one port."""
+        row = self.row("PORT", name)
+        mode, access, trunk = self._membership(name)
+        qos = self.row("PORT_QOS_MAP", name)
+        return PortState(
+            admin_up=row.get("admin_status", "down") == "up",
+            mtu_bytes=int(row.get("mtu", FACTORY_MTU_BYTES)),
+            mode=mode,
+            access_vlan=access,
+            trunk_vlans=trunk,
+            trust=self._trust(qos),
+            ecn={tc: self._ecn(name, tc) for tc in PRIORITIES},
+            strict_classes=tuple(tc for tc in PRIORITIES if self._is_strict(name, tc)),
+            implied=tuple(
+                key
+                for field, key in (("admin_status", "admin_up"), ("mtu", "mtu_bytes"))
+                if field not in row
+            ),
+            dscp_priorities=self._numbers("DSCP_TO_TC_MAP", self._dscp_map(qos), len(DSCPS)),
+            priority_classes=self._numbers("TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", ""), 8),
+            pfc_priorities=tuple(sorted(map(int, re.findall(r"\d+", qos.get("pfc_enable", ""))))),
+            lossless_buffers=tuple(n for n in PRIORITIES if self._is_lossless(name, n, qos)),
+            bindings=dict(self._bindings(name)),
+        )
+
+    def _membership(self, name: str) -> tuple[Mode, int | None, tuple[int, ...]]:
+        untagged, tagged = None, list[int]()
+        for key, fields in self.tables.get("VLAN_MEMBER", {}).items():
+            vlan, _, member = key.partition("|")
+            if member != name:
+                continue
+            if fields.get("tagging_mode") == "untagged":
+                untagged = vlan_number(vlan)
+            else:
+                tagged.append(vlan_number(vlan))
+        if untagged is None:
+            return ("trunk" if tagged else "routed"), None, tuple(sorted(tagged))
+        return ("hybrid" if tagged else "access"), untagged, tuple(sorted(tagged))
+
+    def _dscp_map(self, qos: Fields) -> str:
+        """The port's own map, or else the one of the whole switch."""
+        return qos.get("dscp_to_tc_map") or self.row("PORT_QOS_MAP", "global").get(
+            "dscp_to_tc_map", ""
+        )
+
+    def _trust(self, qos: Fields) -> Trust:
+        dscp, dot1p = bool(self._dscp_map(qos)), "dot1p_to_tc_map" in qos
+        if dscp:
+            return "both" if dot1p else "L3"
+        return "L2" if dot1p else "port"
+
+    def _numbers(self, table: str, name: str, count: int) -> dict[int, int]:
+        found = self.row(table, name)
+        return {n: int(found[str(n)]) for n in range(count) if found.get(str(n), "").isdigit()}
+
+    def queue(self, name: str, queue: int) -> Fields:
+        """The fields of a queue, of its own row and of one that covers it with others."""
+        found: Fields = {}
+        for key, fields in self.tables.get("QUEUE", {}).items():
+            port, _, span = key.partition("|")
+            if port == name and queue in spread(span):
+                found = {**found, **fields} if span.isdigit() else {**fields, **found}
+        return found
+
+    def _ecn(self, name: str, queue: int) -> EcnState | None:
+        profile = self.row("WRED_PROFILE", self.queue(name, queue).get("wred_profile", ""))
+        low, high = profile.get("green_min_threshold", ""), profile.get("green_max_threshold", "")
+        if not (low.isdigit() and high.isdigit()):
+            return None
+        marks = profile.get("ecn", "ecn_none") in {"ecn_all", "ecn_green", "ecn_green_yellow"}
+        return EcnState(
+            min_kib=int(low) // BYTES_PER_KIB,
+            max_kib=int(high) // BYTES_PER_KIB,
+            kind="ecn" if marks else "red",
+        )
+
+    def _is_strict(self, name: str, queue: int) -> bool:
+        scheduler = self.queue(name, queue).get("scheduler", "")
+        return self.row("SCHEDULER", scheduler).get("type") == "STRICT"
+
+    def _is_lossless(self, name: str, priority: int, qos: Fields) -> bool:
+        """The priority goes to a group of its own number, which has a lossless buffer."""
+        group = self.row("TC_TO_PRIORITY_GROUP_MAP", qos.get("tc_to_pg_map", ""))
+        if group.get(str(priority)) != str(priority):
+            return False
+        return any(
+            self._is_lossless_profile(fields.get("profile", ""))
+            for span, fields in self.groups(name)
+            if priority in spread(span)
+        )
+
+    def _is_lossless_profile(self, profile: str) -> bool:
+        if profile == DYNAMIC_PROFILE:
+            return self.dynamic_buffers
+        fields = self.row("BUFFER_PROFILE", profile)
+        return fields.get("pool") == LOSSLESS_POOL and "xoff" in fields
+
+    @property
+    def dynamic_buffers(self) -> bool:
+        """The switch computes buffers itself, and a group asks for one by `NULL`."""
+        return self.row("DEVICE_METADATA", "localhost").get("buffer_model") == "dynamic"
+
+    def groups(self, name: str) -> Iterator[tuple[str, Fields]]:
+        """The priority groups of a port: `3` or `3-4`, and the fields of the row."""
+        for key, fields in self.tables.get("BUFFER_PG", {}).items():
+            port, _, span = key.partition("|")
+            if port == name:
+                yield span, fields
+
+    def _bindings(self, name: str) -> Iterator[tuple[str, dict[str, str]]]:
+        qos = self.row("PORT_QOS_MAP", name)
+
+        def words(*fields: str) -> dict[str, str]:
+            return write_words({(qos_row(name), key): qos[key] for key in fields if key in qos})
+
+        mode = self.row("PORT", name).get("mode")
+        yield "mode", {} if mode is None else {f"PORT|{name} mode": mode}
+        yield "trust", words(*TRUST_FIELDS)
+        yield "pfc", words("pfc_enable")
+        groups: Cells = {
+            (f"BUFFER_PG|{name}|{span}", "profile"): fields.get("profile", "")
+            for span, fields in self.groups(name)
+        }
+        yield "buffers", words(*BUFFER_FIELDS) | write_words(groups)
+        for queue in PRIORITIES:
+            for kind, field in (("ecn", "wred_profile"), ("schedule", "scheduler")):
+                yield f"{kind}_{queue}", write_words(self._queue_cells(name, queue, field))
+
+    def _queue_cells(self, name: str, queue: int, field: str) -> Cells:
+        return {
+            (f"QUEUE|{key}", field): fields[field]
+            for key, fields in self.tables.get("QUEUE", {}).items()
+            if key.startswith(f"{name}|")
+            and queue in spread(key.partition("|")[2])
+            and field in fields
+        }
+
+    def rows(self) -> Rows:
+        """The rows that bear our name, and the buffer profiles that buffermgrd made."""
+        return {
+            f"{table}|{key}": fields
+            for table, rows in self.tables.items()
+            for key, fields in rows.items()
+            if key == OUR_NAME or (table == "BUFFER_PROFILE" and key.startswith(LOSSLESS_PROFILE))
+        }
+
+    def holders(self, wanted: Mapping[str, object]) -> tuple[str, ...]:
+        """The rows of `rows` that a port uses which was not asked for."""
+        used = {row for row in self.rows() if any(self._users(row, wanted))}
+        return tuple(sorted(used))
+
+    def _users(self, row: str, wanted: Mapping[str, object]) -> Iterator[str]:
+        name = row.partition("|")[2]
+        for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_QUEUE"):
+            for key, fields in self.tables.get(table, {}).items():
+                if key.partition("|")[0] not in wanted and name in fields.values():
+                    yield key
+
+
+def vlan_number(name: str) -> int:
+    """`Vlan111` is 111."""
+    return int(name.removeprefix("Vlan"))
+
+
+def spread(span: str) -> range:
+    """The numbers of `3` or `3-4`."""
+    first, _, last = span.partition("-")
+    if not first.isdigit():
+        return range(0)
+    return range(int(first), int(last if last.isdigit() else first) + 1)
+
+
+def parse_counters(queues: tuple[str, str], drops: tuple[str, str], port: str) -> PortCounters:
+    """`show queue counters PORT --json` and `show priority-group drop counters`.
+
+    SONiC counts no received bytes per priority, and marked packets only where they are switched
+    on: both are None.
+
+    Args:
+        queues: The command and its answer.
+        drops: The same.
+        port: For example `Ethernet0`.
+    """
+    command, text = queues
+    try:
+        rows = _QUEUES.validate_json(text[text.find("{") :].strip()).get(port, {})
+    except ValidationError as error:
+        raise Unreadable(command, text, "it is no table of queues") from error
+    sent = {
+        int(name[2:]): _count(fields)
+        for name, fields in rows.items()
+        if re.fullmatch(r"UC[0-7]", name)
+    }
+    if not sent:
+        raise Unreadable(command, text, f"there is no unicast queue of {port} in it")
+    command, text = drops
+    found = re.search(rf"^ *{port} +(\S.*)$", text, re.MULTILINE)
+    if found is None:
+        raise Unreadable(command, text, f"there is no row of {port} in it")
+    lost = [part.replace(",", "") for part in found[1].split()]
+    return PortCounters(
+        {tc: PriorityCounters(None, count) for tc, count in sorted(sent.items())},
+        None,
+        sum(int(part) for part in lost if part.isdigit()),
+    )
+
+
+def _count(fields: JsonValue) -> int:
+    """`totalbytes`, a number in text with commas, or `N/A` before the first poll."""
+    text = str(fields.get("totalbytes", "")) if isinstance(fields, dict) else ""
+    digits = text.replace(",", "")
+    return int(digits) if digits.isdigit() else 0
