@@ -72,7 +72,7 @@ class SonicDriver:
         """Read what `read_commands` asked for."""
         tables = sonic_parse.parse_config(CONFIG, answers[CONFIG])
         sonic_parse.require_ports(CONFIG, tables, wanted.ports)
-        config = ConfigDb(tables)
+        config = ConfigDb.of(tables)
         state = SwitchState(
             vlans=tuple(sorted(vlan_number(name) for name in tables.get("VLAN", {}))),
             roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from components.fabric.drivers import sonic_lines as say
 from components.fabric.drivers.base import Change, Unsettable
+from components.fabric.drivers.sonic_facts import LOSSLESS_PROFILE
 from components.fabric.drivers.sonic_port import PortPlan, plan_port
 from components.fabric.drivers.sonic_rows import Rows, our_rows
 from components.fabric.state import PortState, SwitchState
@@ -56,6 +58,10 @@ def _require_pool(actual: SwitchState, target: SwitchState) -> None:
         )
 
 
+_MADE: Final = f"BUFFER_PROFILE|{LOSSLESS_PROFILE}"
+"""What the switch makes for PFC, and would miss while a port still has any."""
+
+
 @dataclass(slots=True)
 class _Rows:
     """What happens to the rows that bear our name, and to buffer profiles made for us."""
@@ -75,6 +81,8 @@ class _Rows:
         if target.rows is not None:
             kept = {row for plan in plans.values() for row in plan.named}
             kept |= {*actual.held_rows, *wanted}
+            if any(plan.pause_list for plan in plans.values()):
+                kept |= {row for row in held if row.startswith(_MADE)}
             found._restore(held, {r: f for r, f in target.rows.items() if r not in wanted}, kept)
         return found
 

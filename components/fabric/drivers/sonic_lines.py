@@ -15,9 +15,9 @@ from components.fabric.drivers.sonic_rows import Cell, Fields
 
 MAX_FIELDS: Final = 32
 """Of one row in one line; a map of DSCPs has 64."""
-MAX_LINE: Final = 480
-"""Characters of one line: the session's terminal has 511 columns, and bash begins to scroll
-sideways where the prompt and the line are longer."""
+MAX_LINE: Final = 450
+"""Characters of one line: the terminal of the session has 511 columns, and bash begins to scroll
+sideways where the prompt, the line and the question for its status are longer."""
 
 Tables = dict[str, dict[str, Fields]]
 

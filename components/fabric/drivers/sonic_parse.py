@@ -27,6 +27,7 @@ from components.fabric.drivers.sonic_facts import (
 )
 from components.fabric.drivers.sonic_rows import (
     BUFFER_FIELDS,
+    MAP_TABLES,
     TRUST_FIELDS,
     Cells,
     Fields,
@@ -40,6 +41,7 @@ Tables = dict[str, dict[str, Fields]]
 _TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
 _QUEUES: TypeAdapter[dict[str, dict[str, JsonValue]]] = _TREE
 _PORT: Final = re.compile(r"Ethernet\d+")
+_NAMED_TABLES: Final = {**MAP_TABLES, "profile": "BUFFER_PROFILE"}
 _HIDDEN: Final = "    (not shown: it may hold secrets)"
 Mode = Literal["access", "trunk", "hybrid", "routed"]
 Trust = Literal["L2", "L3", "both", "port"]
@@ -99,6 +101,22 @@ class ConfigDb:
     """One look at a configuration."""
 
     tables: Tables
+    queues: Tables
+    """Port to queue or range of queues to fields: the keys of QUEUE, taken apart."""
+    buffer_groups: Tables
+    """The same of BUFFER_PG."""
+    members: Tables
+    """Port to VLAN to fields: the keys of VLAN_MEMBER, taken apart."""
+
+    @classmethod
+    def of(cls, tables: Tables) -> ConfigDb:
+        """Take the keys apart once: a switch has some thousand rows."""
+        return cls(
+            tables,
+            queues=_by_port(tables.get("QUEUE", {})),
+            buffer_groups=_by_port(tables.get("BUFFER_PG", {})),
+            members=_by_port(tables.get("VLAN_MEMBER", {}), last=True),
+        )
 
     def row(self, table: str, key: str) -> Fields:
         """The fields of a row; none if it is not there."""
@@ -132,10 +150,7 @@ class ConfigDb:
 
     def _membership(self, name: str) -> tuple[Mode, int | None, tuple[int, ...]]:
         untagged, tagged = None, list[int]()
-        for key, fields in self.tables.get("VLAN_MEMBER", {}).items():
-            vlan, _, member = key.partition("|")
-            if member != name:
-                continue
+        for vlan, fields in self.members.get(name, {}).items():
             if fields.get("tagging_mode") == "untagged":
                 untagged = vlan_number(vlan)
             else:
@@ -163,9 +178,8 @@ class ConfigDb:
     def queue(self, name: str, queue: int) -> Fields:
         """The fields of a queue, of its own row and of one that covers it with others."""
         found: Fields = {}
-        for key, fields in self.tables.get("QUEUE", {}).items():
-            port, _, span = key.partition("|")
-            if port == name and queue in spread(span):
+        for span, fields in self.queues.get(name, {}).items():
+            if queue in spread(span):
                 found = {**found, **fields} if span.isdigit() else {**fields, **found}
         return found
 
@@ -192,7 +206,7 @@ class ConfigDb:
             return False
         return any(
             self._is_lossless_profile(fields.get("profile", ""))
-            for span, fields in self.groups(name)
+            for span, fields in self.buffer_groups.get(name, {}).items()
             if priority in spread(span)
         )
 
@@ -207,13 +221,6 @@ class ConfigDb:
         """The switch computes buffers itself, and a group asks for one by `NULL`."""
         return self.row("DEVICE_METADATA", "localhost").get("buffer_model") == "dynamic"
 
-    def groups(self, name: str) -> Iterator[tuple[str, Fields]]:
-        """The priority groups of a port: `3` or `3-4`, and the fields of the row."""
-        for key, fields in self.tables.get("BUFFER_PG", {}).items():
-            port, _, span = key.partition("|")
-            if port == name:
-                yield span, fields
-
     def _bindings(self, name: str) -> Iterator[tuple[str, dict[str, str]]]:
         qos = self.row("PORT_QOS_MAP", name)
 
@@ -226,7 +233,7 @@ class ConfigDb:
         yield "pfc", words("pfc_enable")
         groups: Cells = {
             (f"BUFFER_PG|{name}|{span}", "profile"): fields.get("profile", "")
-            for span, fields in self.groups(name)
+            for span, fields in self.buffer_groups.get(name, {}).items()
         }
         yield "buffers", words(*BUFFER_FIELDS) | write_words(groups)
         for queue in PRIORITIES:
@@ -235,11 +242,9 @@ class ConfigDb:
 
     def _queue_cells(self, name: str, queue: int, field: str) -> Cells:
         return {
-            (f"QUEUE|{key}", field): fields[field]
-            for key, fields in self.tables.get("QUEUE", {}).items()
-            if key.startswith(f"{name}|")
-            and queue in spread(key.partition("|")[2])
-            and field in fields
+            (f"QUEUE|{name}|{span}", field): fields[field]
+            for span, fields in self.queues.get(name, {}).items()
+            if queue in spread(span) and field in fields
         }
 
     def rows(self) -> Rows:
@@ -253,15 +258,25 @@ class ConfigDb:
 
     def holders(self, wanted: Mapping[str, object]) -> tuple[str, ...]:
         """The rows of `rows` that a port uses which was not asked for."""
-        used = {row for row in self.rows() if any(self._users(row, wanted))}
-        return tuple(sorted(used))
+        named = {
+            f"{_NAMED_TABLES[field]}|{value}"
+            for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
+            for key, fields in self.tables.get(table, {}).items()
+            if key.partition("|")[0] not in wanted
+            for field, value in fields.items()
+            if field in _NAMED_TABLES
+        }
+        return tuple(sorted(named & {*self.rows()}))
 
-    def _users(self, row: str, wanted: Mapping[str, object]) -> Iterator[str]:
-        name = row.partition("|")[2]
-        for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_QUEUE"):
-            for key, fields in self.tables.get(table, {}).items():
-                if key.partition("|")[0] not in wanted and name in fields.values():
-                    yield key
+
+def _by_port(rows: Mapping[str, Fields], *, last: bool = False) -> Tables:
+    """`Ethernet0|3` is queue 3 of Ethernet0; where the port is last, `Vlan111|Ethernet0`."""
+    found: Tables = {}
+    for key, fields in rows.items():
+        first, _, second = key.partition("|")
+        port, rest = (second, first) if last else (first, second)
+        found.setdefault(port, {})[rest] = fields
+    return found
 
 
 def vlan_number(name: str) -> int:

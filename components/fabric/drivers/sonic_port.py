@@ -37,17 +37,22 @@ class PortPlan:
     """Rows that share a group with one of those: the switch must be told of them again."""
     needed: set[str] = field(default_factory=set[str])
     """Rows of ours that a wanted setting names."""
+    recorded: set[Cell] = field(default_factory=set[Cell])
+    """Cells that are put back: what they name was there before, or is no matter of ours."""
 
     @property
     def named(self) -> set[str]:
-        """Rows that the port names afterwards."""
-        gone = {*self.deletes, *((row, "profile") for row in self.gone_groups)}
-        left = {
-            **{cell: value for cell, value in self.now.items() if cell not in gone},
-            **self.sets,
-        }
-        profiles = {f"BUFFER_PROFILE|{v}" for (_, key), v in left.items() if key == "profile"}
-        return {*named_rows(left.items())} | profiles
+        """Rows that the port names afterwards, beside what is put back."""
+        gone = {*self.deletes, *self.recorded}
+        cells = {**self.now, **self.sets}
+        left = {cell: value for cell, value in cells.items() if cell not in gone}
+        return {*named_rows(left.items())}
+
+    @property
+    def pause_list(self) -> str:
+        """`pfc_enable` afterwards, which the switch makes groups and their profile for."""
+        pause = (qos_row(self.name), "pfc_enable")
+        return "" if pause in self.deletes else self.sets.get(pause, self.now.get(pause, ""))
 
     def changes(self) -> Iterator[Change]:
         """First what takes PFC and its buffers away, then what is set, then what goes."""
@@ -158,21 +163,34 @@ def _want_groups(
 
 
 def _plan_recorded(plan: PortPlan, setting: str, recorded: Cells) -> None:
+    plan.recorded |= {*fields_of(plan.name, setting)}
     for cell in fields_of(plan.name, setting):
         _set(plan, cell, recorded.get(cell))
     if setting != "buffers":
         return
     before = {cell for cell in recorded if cell[0].startswith("BUFFER_PG|")}
-    for cell, profile in sorted(plan.now.items()):
-        made = profile.startswith(LOSSLESS_PROFILE) or profile == DYNAMIC_PROFILE
-        if cell[0].startswith("BUFFER_PG|") and cell not in before and made:
-            plan.gone_groups.append(cell[0])
+    plan.gone_groups += [row for row in _made_groups(plan) if (row, "profile") not in before]
     for cell in sorted(before):
         if any(_overlap(cell[0], row) for row in plan.gone_groups) and cell in plan.now:
             plan.renewed_groups.append(cell[0])
             plan.sets[cell] = recorded[cell]
         else:
             _set(plan, cell, recorded[cell])
+
+
+def _made_groups(plan: PortPlan) -> Iterator[str]:
+    """Groups that were made for PFC of ours; the switch makes those of the list that stays again.
+
+    It makes one row for neighbours: `3-4` for the list `3,4`.
+    """
+    listed = {int(part) for part in plan.pause_list.split(",") if part.isdigit()}
+    for (row, _), profile in sorted(plan.now.items()):
+        if not row.startswith("BUFFER_PG|"):
+            continue
+        low, high = _span(row)
+        is_run = {*range(low - 1, high + 2)} & listed == {*range(low, high + 1)}
+        if profile == DYNAMIC_PROFILE or (profile.startswith(LOSSLESS_PROFILE) and not is_run):
+            yield row
 
 
 def _overlap(one: str, other: str) -> bool:
