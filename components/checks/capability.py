@@ -83,6 +83,11 @@ _CAPABILITIES: Final = {
 }
 
 
+def _article(model: str) -> str:
+    """`an SN2700`, `a Z9332F`: by the name of the first letter."""
+    return f"{'an' if model[:1] in 'AEFHILMNORSX' else 'a'} {model}"
+
+
 def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
     """Each switch is of a model that is known here, so that its ports can be checked."""
     for s, switch in enumerate(spec.switches):
@@ -98,7 +103,7 @@ def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
         systems = sorted(_CAPABILITIES[switch.model].mtu_range_bytes)
         if switch.os not in systems:
             yield Finding(
-                f"nothing is known of an {switch.model} with {switch.os}.",
+                f"nothing is known of {_article(switch.model)} with {switch.os}.",
                 (at(("switches", s, "os"), switch.os), at(("switches", s, "model"), switch.model)),
                 f"with this model, use one of: {', '.join(systems)}.",
             )
@@ -116,7 +121,7 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
         system = port.switch.os
         if not model.has_port(system, port.name):
             yield Finding(
-                f"an {port.switch.model} has no port {port.name}.",
+                f"{_article(port.switch.model)} has no port {port.name}.",
                 (at(port.path, port.port.to),),
                 f"its ports are {model.name_ports(system)}.",
             )
@@ -126,7 +131,7 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
         low, high = model.mtu_range_bytes[system]
         if not low <= mtu_bytes <= high:
             yield Finding(
-                f"a port of an {port.switch.model} cannot have MTU {mtu_bytes}.",
+                f"a port of {_article(port.switch.model)} cannot have MTU {mtu_bytes}.",
                 (at(path, mtu_bytes),),
                 f"choose {low} to {high}; 9216 is usual. Source: {model.sources[system]}.",
             )
@@ -153,7 +158,7 @@ def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:
         if model is not None and nic.speed_gbit_s > model.speed_gbit_s:
             yield Finding(
                 f"{cable.nic.host.name} {nic.netdev} has {nic.speed_gbit_s} Gbit/s, and a port of "
-                f"an {cable.port.switch.model} has {model.speed_gbit_s}.",
+                f"{_article(cable.port.switch.model)} has {model.speed_gbit_s}.",
                 (
                     at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
                     at(cable.port.path, cable.port.port.to),

@@ -134,7 +134,7 @@ def _require_capable(rdma: Rdma, switch: Switch) -> None:
         )
     for name, port in switch.ports.items():
         if not model.has_port(switch.os, name):
-            raise SpecError(f"switch {switch.name}: an {model.name} has no port {name}")
+            raise SpecError(f"switch {switch.name}: the {model.name} has no port {name}")
         _require_mtu(switch, name, port.mtu_bytes or rdma.port_mtu_bytes, model)
     _require_release(rdma, switch, model)
 

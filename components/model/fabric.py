@@ -90,6 +90,12 @@ class SwitchPort(Frozen):
     """A port of a link bundle. Refused on an RDMA rail, as in the DeepOps guide."""
 
 
+def _release_from_number(value: object) -> object:
+    """SONiC's branches are whole numbers; a number with a dot would lose its last zeros."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if whole else value
+
+
 class Switch(Frozen):
     """One managed switch."""
 
@@ -97,10 +103,10 @@ class Switch(Frozen):
     os: Literal["onyx", "cumulus", "sonic"]
     model: str
     """Hardware model, for example `SN2700`; `components/fabric/models/` lists the known ones."""
-    release: str = "3.9.2504"
+    release: Annotated[str, BeforeValidator(_release_from_number)] = "3.9.2504"
     """Running release of the switch system, for version rules; the default is one of Onyx.
 
-    On SONiC the branch of the image: `202405`, or `202311.1`.
+    On SONiC the branch of the image: `202405`, or `"202311.1"` in quotes.
     """
     ssh: Ssh
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -57,11 +58,17 @@ def talk(switch: SonicSwitch) -> Exchange:
     return exchange
 
 
-def load_spec(**rdma: object) -> ClusterSpec:
+def load_document() -> dict[str, Any]:
+    """The ESXi example, with a SONiC switch in place of its own."""
     data = YAML(typ="safe").load(SITE.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
-    data["rdma"].update(rdma)
     switch = data["switches"][0]
     switch |= {"os": "sonic", "model": "Z9332F", "release": "202405"}
     switch["ssh"]["user"] = "admin"
     switch["ports"] = dict(zip(PORTS, switch["ports"].values(), strict=True))
+    return data
+
+
+def load_spec(**rdma: object) -> ClusterSpec:
+    data = load_document()
+    data["rdma"].update(rdma)
     return ClusterSpec.model_validate(data)

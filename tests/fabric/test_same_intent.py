@@ -1,9 +1,10 @@
-"""One file, two switch systems: after an apply both emulators have the same intent."""
+"""One file, several switch systems: after an apply all emulators have the same intent."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,13 +17,24 @@ from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from lab.views import PortView
 from tests.fabric import conftest as onyx_lab
-from tests.fabric import cumulus_lab
+from tests.fabric import cumulus_lab, sonic_lab
 
 SITES = {"onyx": cumulus_lab.SITE.with_name("site.yaml"), "cumulus": cumulus_lab.SITE}
+PORTS = {
+    "onyx": tuple(f"1/{number}" for number in range(1, 5)),
+    "cumulus": tuple(f"swp{number}" for number in range(1, 5)),
+    "sonic": sonic_lab.PORTS,
+}
+
+
+def _document(system: str) -> dict[str, Any]:
+    if system == "sonic":
+        return sonic_lab.load_document()
+    return YAML(typ="safe").load(SITES[system].read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
 
 
 def _spec(system: str, mode: str, vlan: int, ports: list[tuple[str, int]]) -> ClusterSpec:
-    data = YAML(typ="safe").load(SITES[system].read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
+    data = _document(system)
     data["rdma"]["mode"] = mode
     data["rails"][0]["vlan"] = vlan
     for entry, (port_mode, mtu_bytes) in zip(
@@ -66,20 +78,27 @@ PORT = st.tuples(st.sampled_from(["access", "trunk"]), st.sampled_from([1500, 90
     vlan=st.integers(2, 4000),
     ports=st.lists(PORT, min_size=4, max_size=4),
 )
-def test_onyx_and_cumulus_render_the_same_intent(
+def test_every_system_renders_the_same_intent(
     mode: str, vlan: int, ports: list[tuple[str, int]]
 ) -> None:
-    onyx_plan, cumulus_plan = (
-        plan_fabric(_spec(system, mode, vlan, ports))[0] for system in ("onyx", "cumulus")
-    )
+    plans = {system: plan_fabric(_spec(system, mode, vlan, ports))[0].desired for system in PORTS}
     with TemporaryDirectory() as folder:
         onyx = onyx_lab.make_switch(Path(folder) / "onyx")
         cumulus = cumulus_lab.make_switch(Path(folder) / "cumulus")
-        one = _converged(onyx_lab.talk(onyx), onyx_plan.desired)
-        other = _converged(cumulus_lab.talk(cumulus), cumulus_plan.desired)
-        assert {vlan} <= {*one.vlans} & {*other.vlans}
-        for number in range(1, 5):
-            names = f"1/{number}", f"swp{number}"
-            assert _shape(one.ports[names[0]]) == _shape(other.ports[names[1]])
-            assert _fate(onyx.port_view(names[0])) == _fate(cumulus.port_view(names[1]))
-        assert (onyx.unmodelled, cumulus.unmodelled) == ((), ())
+        sonic = sonic_lab.make_switch(Path(folder) / "sonic")
+        states = {
+            "onyx": _converged(onyx_lab.talk(onyx), plans["onyx"]),
+            "cumulus": _converged(cumulus_lab.talk(cumulus), plans["cumulus"]),
+            "sonic": _converged(sonic_lab.talk(sonic), plans["sonic"]),
+        }
+        switches = {"onyx": onyx, "cumulus": cumulus, "sonic": sonic}
+        for number in range(4):
+            names = {system: found[number] for system, found in PORTS.items()}
+            first = names["onyx"]
+            for system in ("cumulus", "sonic"):
+                name = names[system]
+                assert _shape(states[system].ports[name]) == _shape(states["onyx"].ports[first])
+                assert _fate(switches[system].port_view(name)) == _fate(onyx.port_view(first))
+        for system, switch in switches.items():
+            assert vlan in states[system].vlans
+            assert switch.unmodelled == (), system

@@ -121,8 +121,14 @@ def _member_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
     mode = _switchport(name, was, port, after)
     if mode is not None:
         yield say.set_switchport(mode, name)
+    word = mode or was.bindings.get("mode", {}).get(f"PORT|{name} mode")
     for vlan, untagged in sorted(after.items()):
-        if before.get(vlan) != untagged:
+        if before.get(vlan) == untagged:
+            continue
+        if word == "routed" or (word == "access" and not untagged):
+            # It was so before us, though the command line forbids it.
+            yield say.write_member(vlan, name, untagged=untagged)
+        else:
             yield say.add_member(vlan, name, untagged=untagged)
 
 

@@ -86,6 +86,12 @@ def add_member(vlan: int, port: str, *, untagged: bool) -> str:
     return f"sudo config vlan member add {'-u ' if untagged else ''}{vlan} {port}"
 
 
+def write_member(vlan: int, port: str, *, untagged: bool) -> str:
+    """The same, without the checks of the command line."""
+    fields = {"tagging_mode": "untagged" if untagged else "tagged"}
+    return _merge({"VLAN_MEMBER": {f"Vlan{vlan}|{port}": fields}})
+
+
 def delete_member(vlan: int, port: str) -> str:
     """Take a port out of a VLAN."""
     return f"sudo config vlan member del {vlan} {port}"
