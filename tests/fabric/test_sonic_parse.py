@@ -186,7 +186,7 @@ Ethernet8    100    101    102    103    104    105    106    N/A
 
 
 def test_counters_of_the_unicast_queues() -> None:
-    found = parse_counters(("q", QUEUES), ("d", DROPS), "Ethernet8")
+    found = parse_counters(("q", QUEUES), ("d", DROPS), ["Ethernet8"])["Ethernet8"]
     counted = {tc: (c.rx_bytes, c.tx_bytes) for tc, c in found.by_priority.items()}
     assert counted == {0: (None, 0), 3: (None, 7_000_097)}
     assert (found.rx_discards, found.ecn_marked) == (721, None)
@@ -202,7 +202,7 @@ def test_counters_of_the_unicast_queues() -> None:
 )
 def test_counters_of_another_form_are_shown_raw(queues: str, drops: str, why: str) -> None:
     with pytest.raises(Unreadable, match=why) as caught:
-        parse_counters(("q", queues), ("d", drops), "Ethernet8")
+        parse_counters(("q", queues), ("d", drops), ["Ethernet8"])
     assert caught.value.text in (queues, drops)
 
 

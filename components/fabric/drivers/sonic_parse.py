@@ -7,7 +7,7 @@ The configuration is one JSON object: table to row to fields. It also holds secr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -39,7 +39,6 @@ from components.fabric.state import EcnState, PortState
 
 Tables = dict[str, dict[str, Fields]]
 _TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
-_QUEUES: TypeAdapter[dict[str, dict[str, JsonValue]]] = _TREE
 _PORT: Final = re.compile(r"Ethernet\d+")
 _NAMED_TABLES: Final = {**MAP_TABLES, "profile": "BUFFER_PROFILE"}
 _HIDDEN: Final = "    (not shown: it may hold secrets)"
@@ -292,8 +291,10 @@ def spread(span: str) -> range:
     return range(int(first), int(last if last.isdigit() else first) + 1)
 
 
-def parse_counters(queues: tuple[str, str], drops: tuple[str, str], port: str) -> PortCounters:
-    """`show queue counters PORT --json` and `show priority-group drop counters`.
+def parse_counters(
+    queues: tuple[str, str], drops: tuple[str, str], ports: Sequence[str]
+) -> dict[str, PortCounters]:
+    """`show queue counters --json` and `show priority-group drop counters`.
 
     SONiC counts no received bytes per priority, and marked packets only where they are switched
     on: both are None.
@@ -301,30 +302,33 @@ def parse_counters(queues: tuple[str, str], drops: tuple[str, str], port: str) -
     Args:
         queues: The command and its answer.
         drops: The same.
-        port: For example `Ethernet0`.
+        ports: For example `Ethernet0`.
     """
     command, text = queues
     try:
-        rows = _QUEUES.validate_json(text[text.find("{") :].strip()).get(port, {})
+        table = _TREE.validate_json(text[text.find("{") :].strip())
     except ValidationError as error:
         raise Unreadable(command, text, "it is no table of queues") from error
-    sent = {
-        int(name[2:]): _count(fields)
-        for name, fields in rows.items()
-        if re.fullmatch(r"UC[0-7]", name)
-    }
-    if not sent:
-        raise Unreadable(command, text, f"there is no unicast queue of {port} in it")
+    found: dict[str, PortCounters] = {}
+    for port in ports:
+        sent = {
+            int(name[2:]): PriorityCounters(None, _count(fields))
+            for name, fields in sorted(table.get(port, {}).items())
+            if re.fullmatch(r"UC[0-7]", name)
+        }
+        if not sent:
+            raise Unreadable(command, text, f"there is no unicast queue of {port} in it")
+        found[port] = PortCounters(sent, None, _drops(drops, port))
+    return found
+
+
+def _drops(drops: tuple[str, str], port: str) -> int:
     command, text = drops
     found = re.search(rf"^ *{port} +(\S.*)$", text, re.MULTILINE)
     if found is None:
         raise Unreadable(command, text, f"there is no row of {port} in it")
     lost = [part.replace(",", "") for part in found[1].split()]
-    return PortCounters(
-        {tc: PriorityCounters(None, count) for tc, count in sorted(sent.items())},
-        None,
-        sum(int(part) for part in lost if part.isdigit()),
-    )
+    return sum(int(part) for part in lost if part.isdigit())
 
 
 def _count(fields: JsonValue) -> int:

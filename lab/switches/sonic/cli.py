@@ -209,6 +209,8 @@ def _found(texts: Collection[str], line: str) -> str | None:
 
 _BUILTINS: Final[dict[str, Callable[[Session, list[str]], tuple[str, int]]]] = {
     "echo": lambda session, words: session.echo(words),
+    # The lab's counters move at once: nothing has to be waited for.
+    "sleep": lambda _session, _words: ("", 0),
     "true": lambda _session, _words: ("", 0),
     "false": lambda _session, _words: ("", 1),
     "export": lambda _session, _words: ("", 0),

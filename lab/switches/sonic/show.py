@@ -187,13 +187,17 @@ def _queue_counters(switch: Switch, port: str) -> str:
 
 
 def _queue_json(switch: Switch, port: str) -> str:
-    sent = _counters(switch.stored, port).tx_bytes
-    rows: dict[str, dict[str, str] | str] = {
-        f"UC{n}": _queue_row(str(sent.get(n, 0))) for n in UNICAST_QUEUES
-    }
-    rows |= {f"MC{n}": _queue_row("0") for n in MULTICAST_QUEUES}
-    rows |= {"ALL20": dict.fromkeys(_queue_row(""), "N/A"), "time": "2026-01-01T00:00:00"}
-    return json.dumps({port: rows}, indent=4, sort_keys=True) + "\n"
+    names = [port] if port else [*switch.database.db["PORT"]]
+    found: dict[str, dict[str, dict[str, str] | str]] = {}
+    for name in names:
+        sent = _counters(switch.stored, name).tx_bytes
+        rows: dict[str, dict[str, str] | str] = {
+            f"UC{n}": _queue_row(str(sent.get(n, 0))) for n in UNICAST_QUEUES
+        }
+        rows |= {f"MC{n}": _queue_row("0") for n in MULTICAST_QUEUES}
+        rows |= {"ALL20": dict.fromkeys(_queue_row(""), "N/A"), "time": "2026-01-01T00:00:00"}
+        found[name] = rows
+    return json.dumps(found, indent=4, sort_keys=True) + "\n"
 
 
 def _queue_row(sent: str) -> dict[str, str]:
@@ -254,7 +258,7 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"show pfc priority(?: (\S+))?", _pfc_priority),
     (r"show pfc counters", _pfc_counters),
     (r"show ecn", _ecn),
-    (r"show queue counters (\S+) (?:--json|-j)", _queue_json),
+    (r"show queue counters(?: (Ethernet\d+))? (?:--json|-j)", _queue_json),
     (r"show queue counters(?: (\S+))?", _queue_counters),
     (r"show priority-group drop counters", _drops),
     (r"show priority-group watermark shared", _watermark),
