@@ -6,15 +6,34 @@ difference between two of them into its system's commands.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from components.remote.difference import Difference, diff_settings
 
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    unsaid: ClassVar[frozenset[str]] = frozenset()
+    """Fields that most systems have no use for: written only where they say something, so that the
+    requests of the others stay short, and as they were before there was a system with them."""
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
+        fields = type(self).model_fields
+        written: dict[str, object] = write(self)
+        return {
+            key: value
+            for key, value in written.items()
+            if key not in self.unsaid or getattr(self, key) != fields[key].default
+        }
 
 
 class EcnState(_Frozen):
@@ -36,6 +55,9 @@ class EcnState(_Frozen):
 class PortState(_Frozen):
     """One port. None, or an absent class, means: not ours (desired) or not read (actual)."""
 
+    unsaid: ClassVar[frozenset[str]] = frozenset(
+        {"dscp_priorities", "priority_classes", "pfc_priorities", "lossless_buffers", "bindings"}
+    )
     admin_up: bool | None = None
     mtu_bytes: int | None = None
     mode: Literal["access", "trunk", "hybrid", "routed"] | None = None
@@ -75,6 +97,7 @@ class PortState(_Frozen):
 class SwitchState(_Frozen):
     """One switch."""
 
+    unsaid: ClassVar[frozenset[str]] = frozenset({"rows", "held_rows"})
     vlans: tuple[int, ...] = ()
     """VLANs that must exist, ascending (actual: all that exist)."""
     pfc_priorities: tuple[int, ...] | None = None

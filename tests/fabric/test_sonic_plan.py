@@ -10,7 +10,7 @@ from components.errors import SpecError
 from components.fabric.drivers.sonic import SonicDriver
 from components.fabric.models import find_model
 from components.fabric.plan import SwitchPlan, plan_fabric
-from components.fabric.state import EcnState
+from components.fabric.state import EcnState, PortState, SwitchState
 from components.model.cluster import ClusterSpec
 from components.remote.difference import Difference
 from lab.switches.sonic.config import PLATFORMS, factory_db
@@ -59,6 +59,16 @@ def test_the_desired_state() -> None:
     assert (port.dscp_priorities, port.priority_classes) == ({26: 3, 48: 6}, {3: 3, 6: 6})
     assert (plan.desired.rows, port.bindings, port.pfc) == (None, {}, None)
     assert SwitchPlan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_requests_of_other_systems_are_as_they_were() -> None:
+    port = PortState(mtu_bytes=9216)
+    written = SwitchState(ports={"1/1": port}).model_dump(mode="json")
+    assert not {"rows", "held_rows"} & {*written}
+    assert not PortState.unsaid & {*written["ports"]["1/1"]}
+    said = PortState(pfc_priorities=(), bindings={"pfc": {}})
+    assert {"pfc_priorities", "bindings"} <= {*said.model_dump(mode="json")}
+    assert PortState.model_validate_json(said.model_dump_json()) == said
 
 
 def test_lossy_says_that_nothing_is_paused() -> None:
