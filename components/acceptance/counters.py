@@ -88,8 +88,13 @@ async def _read(source: CounterSource, secrets: Mapping[str, str]) -> Mapping[st
 
 
 def flatten_port(port: PortCounters) -> dict[str, int]:
-    """A switch port's counters by name: received by priority, sent by traffic class."""
-    flat = {"ecn_marked": port.ecn_marked, "rx_discards": port.rx_discards}
+    """A switch port's counters by name: received by priority, sent by traffic class.
+
+    What a system does not count is left out.
+    """
+    flat = {"rx_discards": port.rx_discards}
+    if port.ecn_marked is not None:
+        flat["ecn_marked"] = port.ecn_marked
     if port.rx_bytes is not None:
         flat["rx_bytes"] = port.rx_bytes
     for number, counted in port.by_priority.items():
@@ -148,7 +153,15 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     grown = diff_counters(first, last) if first and last else {}
     if not grown:
         return base.model_copy(update={"status": "not_observed", "detail": "no counters"})
-    return base.model_copy(update=_fields(hop, grown))
+    fields = _fields(hop, grown)
+    if hop.role == "switch_ingress" and not fields.get("bytes_by_class"):
+        fields |= {
+            "status": "uncounted",
+            "detail": "the system counts no received priorities",
+            # EOS counts how many bytes came, SONiC nothing of a probe's.
+            "total_bytes": grown.get("rx_bytes"),
+        }
+    return base.model_copy(update=fields)
 
 
 _CLASS_NAMES: Final = {
@@ -177,11 +190,9 @@ def _fields(hop: HopPlan, grown: Counters) -> dict[str, object]:
         for name, value in grown.items()
         if (match := pattern.fullmatch(name)) is not None
     }
-    # EOS counts received bytes over all priorities: how many there were, and not in which.
-    uncounted = hop.role == "switch_ingress" and not classes
     return {
         "bytes_by_class": classes,
-        "total_bytes": grown.get("rx_bytes", 0) if uncounted else sum(classes.values()),
+        "total_bytes": sum(classes.values()),
         "pause_frames": _sum(grown, r"[rt]x_prio\d_pause"),
         "discards": _sum(grown, r"(rx_out_of_buffer|rx_discards_phy|rx_discards)"),
         "out_of_sequence": _sum(grown, r"out_of_sequence"),

@@ -38,7 +38,9 @@ _TAIL_COLUMNS = 300
 """Enough of a log's end to read in a report without the file."""
 
 HopRole = Literal["sender_nic", "switch_ingress", "switch_egress", "receiver_nic"]
-HopStatus = Literal["observed", "not_observed", "unreachable"]
+HopStatus = Literal["observed", "not_observed", "uncounted", "unreachable"]
+"""`uncounted`: the switch system does not count received bytes by priority (EOS, SONiC); the class
+is proven where they leave."""
 ProbeKind = Literal["perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"]
 Outcome = Literal["completed", "failed", "timed_out", "not_run"]
 
@@ -124,7 +126,8 @@ class Hop(Frozen):
     status: HopStatus = "observed"
     detail: str = ""
     """Why it was not observed."""
-    total_bytes: int = 0
+    total_bytes: int | None = 0
+    """None: the system counts none of it (`uncounted`)."""
     bytes_by_class: dict[int, int] = Field(default_factory=dict[int, int])
     """Priorities at NICs and switch ingress, traffic classes at switch egress."""
     pause_frames: int | None = None

@@ -35,9 +35,9 @@ def _judge_direction(
     blind = next((hop for hop in hops if hop.status != "observed"), None)
     if blind is not None:
         return _unproven(item, where, f"{blind.device}: {blind.detail or 'not observed'}")
-    total = sum(hop.total_bytes for hop in hops)
+    total = sum(hop.total_bytes or 0 for hop in hops)
     share = max(total, wanted) / max(limits.hcas, 1) * _IDLE_SHARE
-    busy = [hop for hop in hops if hop.total_bytes >= share and hop.total_bytes > 0]
+    busy = [hop for hop in hops if (hop.total_bytes or 0) >= max(share, 1)]
     enough = total >= wanted * LEAST_SHARE_SEEN and total > 0
     right = enough and len(busy) >= limits.hcas
     lazy = ", ".join(hop.interface for hop in hops if hop not in busy)

@@ -12,6 +12,7 @@ from components.acceptance.log_model import NcclLog
 from components.acceptance.nccl_factor import bus_factor
 from components.acceptance.verdict import Finding
 
+_READ = ("observed", "uncounted")
 _ROLES = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
 LEAST_SHARE_SEEN = 0.9
 """Of the bytes that the log says were sent: counters read some seconds apart miss none of them."""
@@ -106,10 +107,10 @@ def show_size(count: int) -> str:
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
     hops.sort(key=lambda hop: _ROLES.index(hop.role))
     missing = [role for role in _ROLES if role not in {hop.role for hop in hops}]
-    blind = [hop for hop in hops if hop.status != "observed"]
+    blind = [hop for hop in hops if hop.status not in _READ]
     wanted = expected_bytes(item)
     for hop in hops:
-        if hop.status == "observed":
+        if hop.status in _READ:
             wrong = _wrong_class(item, where, hop, limits) or _absent(item, where, hop, wanted)
             if wrong is not None:
                 return wrong
@@ -119,20 +120,22 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         return _unproven(item, where, f"{hop.place} {what}: {hop.detail}".rstrip(": "))
     if missing:
         return _unproven(item, where, f"no counter of {missing[0].replace('_', ' ')}")
-    least = min(_share(hop, limits) for hop in hops if hop.bytes_by_class)
+    # What a system cannot count proves nothing; the class that the bytes leave it in does.
+    proven = [hop for hop in hops if hop.status == "observed"]
+    least = min(_share(hop, limits) for hop in proven)
     return Finding(
         check="traffic class",
         subject=item.probe.name,
         verdict="passed",
-        expected=f"{where}: {_classes(limits)} at {len(hops)} hops",
-        actual=f"at least {least * 100:.0f} % of {show_size(hops[0].total_bytes)}",
+        expected=f"{where}: {_classes(limits)} at {len(proven)} hops",
+        actual=f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}",
         detail=" -> ".join(hop.place for hop in hops),
     )
 
 
 def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
-    if hop.total_bytes == 0 or not hop.bytes_by_class:
-        return None  # a switch that counts no classes on the way in tells them on the way out
+    if not hop.total_bytes or hop.status == "uncounted":
+        return None
     if _share(hop, limits) >= limits.class_fraction:
         return None
     name, wanted = _class_of(hop, limits)
@@ -160,7 +163,7 @@ def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> F
 
 
 def _absent(item: ProbeEvidence, where: str, hop: Hop, wanted: int) -> Finding | None:
-    if hop.total_bytes >= wanted * LEAST_SHARE_SEEN and hop.total_bytes > 0:
+    if hop.total_bytes is None or hop.total_bytes >= max(wanted * LEAST_SHARE_SEEN, 1):
         return None
     return Finding(
         check="traffic class",

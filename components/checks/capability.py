@@ -17,7 +17,7 @@ from components.fabric.drivers.cumulus_profile import (
     ROCE_PRIORITY,
 )
 from components.fabric.models import MODELS, find_model
-from components.fabric.models.switch_model import parse_release, show_release
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from components.model.wording import did_you_mean
 
@@ -63,11 +63,11 @@ def check_switch_system(spec: ClusterSpec) -> Iterator[Finding]:
                 f"{' or '.join(_models_of(switch.os))}. {model.capability_line()}.",
             )
             continue
-        first = model.first_release.get(switch.os)
-        if first is not None and parse_release(switch.release) < first:
+        first, system = model.first_release.get(switch.os), system_of(switch.os)
+        if first is not None and system.parse_release(switch.release) < first:
             yield Finding(
                 f"{switch.name} runs {switch.os} {switch.release}, and {model.described} runs it "
-                f"from {show_release(first)} on.",
+                f"from {system.show_release(first)} on.",
                 (at(("switches", s, "release"), switch.release), *where[1:]),
                 f"write its real release. {model.capability_line()}.",
             )

@@ -137,6 +137,7 @@ RULES: Final = tuple(
         software.check_onyx_release,
         software.check_cumulus_release,
         software.check_eos_release,
+        software.check_sonic_release,
         software.check_pinned_source,
         software.check_chart_version,
         software.check_registry_mirror,

@@ -10,6 +10,8 @@ from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.fabric.drivers.cumulus_profile import MIN_RELEASE as CUMULUS_NVUE
 from components.fabric.drivers.eos_defaults import MIN_RELEASE as EOS_LEAST
+from components.fabric.drivers.sonic_facts import MIN_RELEASE as SONIC_LEAST
+from components.fabric.drivers.sonic_facts import parse_branch
 from components.model.cluster import ClusterSpec
 from components.model.operators import ChartSource
 from components.operators.versions import (
@@ -166,6 +168,29 @@ def check_eos_release(spec: ClusterSpec) -> Iterator[Finding]:
                 f"upgrade it to {show_version(EOS_LEAST)} or later, and write its release, for "
                 "example 4.32.1F.",
             )
+
+
+def check_sonic_release(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each SONiC switch runs the branch 202205 or a later one.
+
+    From there on the switch makes lossless buffers for the priorities that PFC is enabled on; in
+    202106 and 202111 it makes them for 3 and 4, whatever is enabled (cfgmgr/buffermgr.cpp). The
+    editions of vendors count otherwise, and have other commands.
+    """
+    for s, switch in enumerate(spec.switches):
+        branch = parse_branch(switch.release)
+        if switch.os != "sonic" or branch >= SONIC_LEAST:
+            continue
+        what = (
+            f"runs SONiC {switch.release}, which makes lossless buffers for priorities 3 and 4 only"
+            if branch
+            else f"has the release {switch.release}, which is no branch of community SONiC"
+        )
+        yield Finding(
+            f"{switch.name} {what}.",
+            (at(("switches", s, "release"), switch.release),),
+            f"upgrade it to {SONIC_LEAST} or later, and write its release as 202405 or 202311.1.",
+        )
 
 
 def check_pinned_source(spec: ClusterSpec) -> Iterator[Finding]:

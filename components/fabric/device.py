@@ -227,7 +227,7 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
         mode="access",
         trust="L2",
         ecn={0: None},
-        no_drop=(),
+        pfc_priorities=(),
         strict_classes=(),
     )
     return SwitchState(

@@ -267,12 +267,20 @@ def _lost(error: UnreachableError, taken: Sequence[str], candidate: Candidate) -
     )
 
 
-_APART: Final = ("ports", "vlans", "implied", "ib", "neighbours")
+_LONG_OF_SWITCH: Final = (
+    *("ports", "vlans", "implied", "ib", "neighbours"),
+    *("rows", "held_rows"),
+)
+_LONG_OF_PORT: Final = (
+    *("trunk_vlans", "ecn", "strict_classes", "wrr_weights", "implied"),
+    *("dscp_priorities", "priority_classes", "bindings"),
+)
+"""What a description of one line has no room for, or says in other words."""
 
 
 def describe(state: SwitchState) -> str:
     """A state for people: one indented line for the switch and each port."""
-    lines = [f"    switch: vlans={_numbers(state.vlans)} {_pairs(state, _APART)}"]
+    lines = [f"    switch: vlans={_numbers(state.vlans)} {_pairs(state, _LONG_OF_SWITCH)}"]
     lines += [f"    port {name}: {_port_text(port)}" for name, port in state.ports.items()]
     for (where, setting), value in (state.ib.settings() if state.ib else {}).items():
         lines.append(f"    {where}: {setting}={value}")
@@ -289,7 +297,7 @@ def _port_text(port: PortState) -> str:
     vlans = "" if trunk is None else f" trunk_vlans={trunk if trunk == 'all' else _numbers(trunk)}"
     ecn = "".join(f" tc{tc}_ecn_kib={value}" for tc, value in port.ecn.items() if value)
     strict = f" strict={_numbers(port.strict_classes)}" if port.strict_classes is not None else ""
-    rest = _pairs(port, ("trunk_vlans", "ecn", "strict_classes", "wrr_weights", "implied"))
+    rest = _pairs(port, _LONG_OF_PORT)
     return f"{rest}{vlans}{ecn}{strict}"
 
 

@@ -1,7 +1,8 @@
 """The one RoCE intent of a file, as each switch system can have it: pure.
 
-Onyx and EOS set every part on its own. Cumulus has it as one profile of the whole switch, of which
-the parts are wanted as the profile gives them: a check refuses a file that asks for others.
+Onyx, EOS and SONiC set every part on its own; on SONiC that includes which DSCP and which class
+belong to a priority. Cumulus has it as one profile of the whole switch, of which the parts are
+wanted as the profile gives them: a check refuses a file that asks for others.
 """
 
 from __future__ import annotations
@@ -80,8 +81,29 @@ def _eos(rdma: Rdma) -> Intent:
             trust="L3",
             ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
             pfc=True if lossless else None,
-            no_drop=(rdma.priority,) if lossless else None,
+            pfc_priorities=(rdma.priority,) if lossless else None,
             strict_classes=(rdma.cnp_priority,),
+        ),
+    )
+
+
+def _sonic(rdma: Rdma) -> Intent:
+    lossless = rdma.mode == "lossless"
+    return Intent(
+        # The pools of the platform's template, which lossless buffers are taken from.
+        SwitchState(roce="lossless" if lossless else None),
+        PortState(
+            trust="L3",
+            ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
+            strict_classes=(rdma.cnp_priority,),
+            dscp_priorities={rdma.dscp: rdma.priority, rdma.cnp_dscp: rdma.cnp_priority},
+            priority_classes={
+                rdma.priority: rdma.traffic_class,
+                rdma.cnp_priority: rdma.cnp_priority,
+            },
+            # The platform's template pauses 3 and 4 on every port, so "none" must be said.
+            pfc_priorities=(rdma.priority,) if lossless else (),
+            lossless_buffers=(rdma.priority,) if lossless else None,
         ),
     )
 
@@ -95,6 +117,7 @@ INTENTS: Final[dict[str, Callable[[Rdma], Intent]]] = {
     "onyx": _onyx,
     "cumulus": _cumulus,
     "eos": _eos,
+    "sonic": _sonic,
     "mlnxos": _mlnxos,
 }
 """By switch system."""

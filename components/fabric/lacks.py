@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.fabric.drivers import driver_of
-from components.fabric.models.switch_model import Release, parse_release, show_release
+from components.fabric.models.switch_model import Release
 from components.fabric.systems import SwitchSystem, system_of
 from components.model.fabric import Rdma, Switch
 
@@ -101,6 +101,7 @@ def _missing(since: Release | str, switch: Switch) -> str | None:
     """Why this switch lacks it; None: it has it."""
     if isinstance(since, str):
         return since
-    if parse_release(switch.release) >= since:
+    system = system_of(switch.os)
+    if system.parse_release(switch.release) >= since:
         return None
-    return f"it came with release {show_release(since)}"
+    return f"it came with release {system.show_release(since)}"

@@ -17,7 +17,7 @@ from components.fabric.intent import INTENTS
 from components.fabric.lacks import lacks
 from components.fabric.links import rails_on_link, switches_of_rails
 from components.fabric.models import MODELS, find_model
-from components.fabric.models.switch_model import SwitchModel, parse_release
+from components.fabric.models.switch_model import SwitchModel
 from components.fabric.state import BgpState, EcnState, PortState, SwitchState
 from components.fabric.systems import ONE_SHOT_PRIORITY, system_of
 from components.fabric.targets import target_of_apply
@@ -246,11 +246,11 @@ def _require_release(rdma: Rdma, switch: Switch) -> None:
     is_roce = switch.carries == "roce"
     one_shot = is_roce and rdma.mode in system.one_shot_modes
     least = (system.min_release_one_shot if one_shot else None) or system.min_release
-    if parse_release(switch.release) < least:
+    if system.parse_release(switch.release) < least:
         what = f"mode {rdma.mode}" if is_roce else "InfiniBand partitions"
         raise SpecError(
             f"switch {switch.name}: release {switch.release} is too old for {what}; "
-            f"needs at least {'.'.join(map(str, least))}"
+            f"needs at least {system.show_release(least)}"
         )
     if one_shot and rdma.priority != ONE_SHOT_PRIORITY:
         raise SpecError(

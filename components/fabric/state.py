@@ -18,9 +18,15 @@ def _is_none(value: object) -> bool:
     return value is None
 
 
+def _is_empty(value: object) -> bool:
+    return not value
+
+
 _SAID = Field(exclude_if=_is_none)
 """A key that only some systems have: where it says nothing it is not written, so that the inputs of
 the steps of other switches stay as they are."""
+_FILLED = Field(exclude_if=_is_empty)
+"""The same of a key that says nothing where it is empty."""
 
 
 class _Frozen(BaseModel):
@@ -101,8 +107,9 @@ class PortState(_Frozen):
     ecn: dict[int, EcnState | None] = {}
     """Traffic class to thresholds; None: ECN is off there."""
     pfc: bool | None = None
-    no_drop: Annotated[tuple[int, ...] | None, _SAID] = None
-    """Priorities that PFC keeps from being dropped, where each port has its own list (EOS)."""
+    pfc_priorities: Annotated[tuple[int, ...] | None, _SAID] = None
+    """Priorities that PFC keeps from being dropped, where each port has its own list (EOS, SONiC).
+    """
     strict_classes: tuple[int, ...] | None = None
     """Traffic classes served strictly that we own (the CNP class)."""
     wrr_weights: dict[int, int] = {}
@@ -114,6 +121,15 @@ class PortState(_Frozen):
     configuration, so that the system's default gives them, and `rest` where nobody wrote anything
     that is not named here: found on Cumulus and EOS, to leave nothing behind. None: no matter.
     """
+    dscp_priorities: Annotated[dict[int, int], _FILLED] = {}
+    """DSCP to switch priority, for the DSCPs that we own; SONiC's own map has other ones."""
+    priority_classes: Annotated[dict[int, int], _FILLED] = {}
+    """Switch priority to traffic class, for the priorities that we own, on SONiC."""
+    lossless_buffers: Annotated[tuple[int, ...] | None, _SAID] = None
+    """Priorities that we own with a lossless buffer on this port (SONiC)."""
+    bindings: Annotated[dict[str, dict[str, str]], _FILLED] = {}
+    """Setting (`trust`, `ecn_3`) to the system's own words for it, as found on SONiC, where one
+    setting hangs on names of tables: found on devices, to put them back; never wanted."""
 
 
 class SwitchState(_Frozen):
@@ -154,6 +170,11 @@ class SwitchState(_Frozen):
     """What LLDP says of each port: found, and compared with the file's cables, no setting."""
     ib: Annotated[IbState | None, _SAID] = None
     """Subnet manager and partitions of an InfiniBand switch; None: not ours, or an Ethernet one."""
+    rows: Annotated[dict[str, dict[str, str]] | None, _SAID] = None
+    """Rows of tables that bear our name, or that the system makes of what we set: found on SONiC,
+    to leave none behind. None: no matter."""
+    held_rows: Annotated[tuple[str, ...], _FILLED] = ()
+    """Those of `rows` that a port uses which was not asked for."""
 
     def settings(self) -> dict[tuple[str, str], str]:
         """Flat (where, setting) to text, for diffs that people read."""
@@ -191,10 +212,13 @@ def _port_settings(port: PortState) -> dict[str, str]:
         flat["admin_state"] = "up" if port.admin_up else "down"
     switched = (("pfc", port.pfc), ("pfc_watchdog", port.pfc_watchdog))
     flat |= {key: "on" if value else "off" for key, value in switched if value is not None}
-    if port.no_drop is not None:
-        flat["no_drop"] = ",".join(map(str, port.no_drop)) or "none"
     flat |= {f"trunk_vlan_{vlan}": "allowed" for vlan in list_vlans(port.trunk_vlans or ())}
     flat |= {f"tc{tc}_schedule": "strict" for tc in port.strict_classes or ()}
+    flat |= {f"dscp_{dscp}_priority": str(n) for dscp, n in port.dscp_priorities.items()}
+    flat |= {f"priority_{n}_class": str(tc) for n, tc in port.priority_classes.items()}
+    flat |= {f"priority_{n}_buffer": "lossless" for n in port.lossless_buffers or ()}
+    if port.pfc_priorities is not None:
+        flat["pfc_priorities"] = ",".join(map(str, port.pfc_priorities)) or "none"
     for tc, ecn in port.ecn.items():
         flat[f"tc{tc}_ecn_kib"] = str(ecn) if ecn else "off"
     return flat

@@ -6,11 +6,12 @@ trunks and access ports is what every Ethernet system has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from components.fabric.drivers import cumulus_profile, eos_defaults
-from components.fabric.models.switch_model import Release
+from components.fabric.drivers import cumulus_profile, eos_defaults, sonic_facts
+from components.fabric.models.switch_model import Release, parse_release, show_release
 
 Mode = Literal["lossy_ecn", "lossless", "semi_lossless"]
 ONE_SHOT_PRIORITY: Final = 3
@@ -25,6 +26,10 @@ class SwitchSystem:
     """Oldest release that has the commands we send, on any model."""
     min_release_one_shot: Release | None = None
     """The same for modes that are a one-shot, where that came later."""
+    parse_release: Callable[[str], Release] = parse_release
+    """How the system counts its releases."""
+    show_release: Callable[[Release], str] = show_release
+    """A release as the system writes it."""
     one_shot_modes: frozenset[Mode] = frozenset()
     """Modes that are one command for the whole switch, on priority 3 only."""
     one_shot_flaps: bool = False
@@ -82,6 +87,15 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
         pfc_watchdog="its driver sets none",
         cable_length="its driver leaves the headroom as the switch has it",
         port_ecn=None,
+    ),
+    "sonic": SwitchSystem(
+        min_release=(sonic_facts.MIN_RELEASE, 0, 0),
+        parse_release=lambda text: (sonic_facts.parse_branch(text), 0, 0),
+        show_release=lambda release: str(release[0]),
+        semi_lossless="its ports pause and are paused together",
+        pfc_watchdog="its driver sets none: `pfcwd` is the operator's",
+        cable_length="its driver leaves the lengths as the platform's template has them",
+        port_ecn="its driver has one profile of thresholds for the whole switch",
     ),
     "mlnxos": SwitchSystem(
         # `show ib partition` has the layout that we read since 3.6.8010 (Stacki's driver).

@@ -7,7 +7,7 @@ actual state to a target and never has to know why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from components.fabric.ib_targets import (
@@ -105,6 +105,7 @@ def target_of_restore(
         bgp=_restored_bgp(actual.bgp, owned.bgp, baseline.bgp),
         implied=baseline.implied,
         ib=ib_target_of_restore(actual.ib, owned.ib, baseline.ib),
+        rows=baseline.rows,
         ports={
             name: _restore_port(actual.ports.get(name, PortState()), port, baseline.ports[name])
             for name, port in owned.ports.items()
@@ -169,7 +170,7 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 
 
 def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> PortState:
-    simple = ("admin_up", "mtu_bytes", "mode", "trust", "pfc", "pfc_watchdog", "no_drop")
+    simple = ("admin_up", "mtu_bytes", "mode", "trust", "pfc", "pfc_watchdog", "pfc_priorities")
     changes: dict[str, object] = {
         key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
     }
@@ -189,7 +190,25 @@ def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> P
             tc for tc in actual.strict_classes or () if tc not in ours
         )
         changes["wrr_weights"] = baseline.wrr_weights
+    owned_words = {*_bound_settings(owned)}
+    changes["bindings"] = {
+        key: words for key, words in baseline.bindings.items() if key in owned_words
+    }
     return PortState().model_copy(update=changes)
+
+
+def _bound_settings(port: PortState) -> Iterator[str]:
+    """The settings of a port, as `PortState.bindings` names them."""
+    if port.mode is not None:
+        yield "mode"
+    if port.trust is not None or port.dscp_priorities or port.priority_classes:
+        yield "trust"
+    if port.pfc_priorities is not None:
+        yield "pfc"
+    if port.lossless_buffers is not None:
+        yield "buffers"
+    yield from (f"ecn_{tc}" for tc in port.ecn)
+    yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
 
 
 def _without(actual: PortState, owned: PortState, baseline: PortState) -> str | Vlans:
@@ -265,7 +284,7 @@ def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
         return previous
     simple = (
         *("admin_up", "mtu_bytes", "mode", "access_vlan", "trust"),
-        *("pfc", "pfc_watchdog", "no_drop"),
+        *("pfc", "pfc_watchdog", "pfc_priorities", "lossless_buffers"),
     )
     changes: dict[str, object] = {
         key: getattr(previous, key) for key in simple if getattr(desired, key) is None
@@ -295,6 +314,7 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         bgp=_overlay_bgp(base.bgp, top.bgp),
         implied=_first(top.implied, base.implied),
         ib=ib_overlay(base.ib, top.ib),
+        rows=_first(top.rows, base.rows),
         ports=ports,
     )
 
@@ -321,6 +341,7 @@ def _overlay_port(base: PortState, top: PortState) -> PortState:
     said = {key: getattr(top, key) for key in top.model_fields_set if getattr(top, key) is not None}
     said["ecn"] = {**base.ecn, **top.ecn}
     said["wrr_weights"] = {**base.wrr_weights, **top.wrr_weights}
+    said["bindings"] = {**base.bindings, **top.bindings}
     return base.model_copy(update=said)
 
 

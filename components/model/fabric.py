@@ -160,9 +160,16 @@ CARRIES: Final[dict[str, Literal["roce", "infiniband"]]] = {
     "onyx": "roce",
     "cumulus": "roce",
     "eos": "roce",
+    "sonic": "roce",
     "mlnxos": "infiniband",
 }
 """Switch system to the transport of its ports."""
+
+
+def _release_from_number(value: object) -> object:
+    """SONiC's branches are whole numbers; a number with a dot would lose its last zeros."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if whole else value
 
 
 class Switch(Frozen):
@@ -170,12 +177,15 @@ class Switch(Frozen):
 
     name: DnsLabel
     """Name of the switch; with `mlnxos` its host name, by which its subnet manager is set."""
-    os: Literal["onyx", "cumulus", "eos", "mlnxos"]
+    os: Literal["onyx", "cumulus", "eos", "sonic", "mlnxos"]
     model: str
     """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; `components/fabric/models/` lists
     the known ones."""
-    release: str = "3.9.2504"
-    """Running release of the switch system, for version rules; the default is one of Onyx."""
+    release: Annotated[str, BeforeValidator(_release_from_number)] = "3.9.2504"
+    """Running release of the switch system, for version rules; the default is one of Onyx.
+
+    On SONiC the branch of the image: `202405`, or `"202311.1"` in quotes.
+    """
     ssh: Ssh
     inband: Inband | None = None
     """Only where the management port is not used: what carries our own session is left alone."""
@@ -183,7 +193,8 @@ class Switch(Frozen):
     """BGP over the routed links; needed where a link is `routed`."""
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
     """What is plugged in where: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
-    `Ethernet1/1: gpu01/rail-0` on EOS, `"1/1/1": gpu01/hca-0` on MLNX-OS.
+    `Ethernet1/1: gpu01/rail-0` on EOS, `Ethernet0: gpu01/rail-0` on SONiC, `"1/1/1": gpu01/hca-0`
+    on MLNX-OS.
 
     `"1/31": leaf-02:1/31` is a link to another switch; that one names this end. Other ports are
     left alone.

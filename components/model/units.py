@@ -26,7 +26,7 @@ _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
 _GUID = re.compile(r"[0-9a-f]{16}")
 _PORT = re.compile(
     r"[1-9][0-9]*/[1-9][0-9]*(/[1-9][0-9]*)?|swp[1-9][0-9]*(s[0-9])?"
-    r"|Ethernet[1-9][0-9]*(/[1-9][0-9]*){0,2}"
+    r"|Ethernet(0|[1-9][0-9]*(/[1-9][0-9]*){0,2})"
 )
 
 
@@ -78,7 +78,8 @@ PciAddress = Annotated[str, AfterValidator(_pci)]
 """A PCI address in the form domain:bus:device.function, kept in lower case."""
 PortName = Annotated[str, AfterValidator(_port)]
 """A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus,
-`Ethernet1/1` on EOS, where the second number is the lane."""
+`Ethernet1/1` on EOS, where the second number is the lane, and `Ethernet8` on SONiC, which counts
+lanes throughout."""
 PortGuid = Annotated[str, BeforeValidator(_port_guid)]
 """GUID of an InfiniBand port: 16 hexadecimal digits, kept in lower case without separators."""
 MtuBytes = Annotated[int, Field(ge=576, le=9978)]

@@ -41,7 +41,8 @@ CHUNK_BYTES: Final = 65536
 ONYX_PROMPT: Final = r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $"
 """`HOST [standalone: master] (config) # `; the host name may be empty (public captures)."""
 BASH_PROMPT: Final = r"[\w.-]+@[\w.-]+:(?:[\w-]+:)?[^\s$#]*[$#] $"
-"""`cumulus@leaf-01:mgmt:~$ `: the VRF of the login stands between host and folder."""
+"""`cumulus@leaf-01:mgmt:~$ `: the VRF of the login stands between host and folder. SONiC has none:
+`admin@leaf-01:~$ `."""
 EOS_PROMPT: Final = r"(?<![^\r\n])[\w.-]+(?:\([^)\r\n]*\))*[>#]\Z"
 """`leaf-01(config-s-railya-if-Et1/1)#`, at the start of a line and without a blank after it; there
 may be a supervisor too, `leaf-01(s1)#` (netmiko)."""
@@ -135,6 +136,7 @@ _SYSTEMS: Final[dict[str, _System]] = {
     "mlnxos": _System(_Onyx, ONYX_PROMPT, has_status=False),
     "cumulus": _System(_Bash, BASH_PROMPT, has_status=True),
     "eos": _System(_Eos, EOS_PROMPT, has_status=False),
+    "sonic": _System(_Bash, BASH_PROMPT, has_status=True),
 }
 
 

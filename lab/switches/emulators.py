@@ -73,6 +73,7 @@ EMULATORS: Final = {
     "onyx": "OnyxSwitch",
     "cumulus": "CumulusSwitch",
     "eos": "EosSwitch",
+    "sonic": "SonicSwitch",
     "mlnxos": "MlnxosSwitch",
 }
 """Switch system, whose folder holds a module `server`, to the class in it."""

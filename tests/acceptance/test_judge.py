@@ -100,16 +100,18 @@ def test_wrong_class_without_the_other_classes(evidence: Evidence) -> None:
 
 
 def test_a_way_in_without_classes_is_proven_by_the_way_out(evidence: Evidence) -> None:
-    unclassed = change_hop(evidence, "switch_ingress", bytes_by_class={})
+    uncounted: dict[str, object] = {"status": "uncounted", "bytes_by_class": {}}
+    unclassed = change_hop(evidence, "switch_ingress", **uncounted)
     assert judge_evidence(unclassed).verdict == "passed"
     wrong = change_hop(unclassed, "switch_egress", total_bytes=400_000_000, bytes_by_class={3: 0})
     assert judge_evidence(wrong).verdict == "failed"
-    little = change_hop(evidence, "switch_ingress", total_bytes=9, bytes_by_class={})
+    little = change_hop(unclassed, "switch_ingress", total_bytes=9)
     assert "did not pass leaf-01" in render_table(judge_evidence(little))
 
 
 def test_a_little_other_traffic_is_allowed(evidence: Evidence) -> None:
     hop = evidence.probes[0].hops[0]
+    assert hop.total_bytes is not None
     mixed = {0: hop.total_bytes // 50, 3: hop.total_bytes}
     more = change_hop(evidence, "sender_nic", bytes_by_class=mixed, total_bytes=sum(mixed.values()))
     assert judge_evidence(more).verdict == "passed"

@@ -21,11 +21,12 @@ from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.emulators import make_switch
 from lab.switches.eos.server import EosSwitch
 from lab.switches.onyx.server import OnyxSwitch
+from lab.switches.sonic.server import SonicSwitch
 from tests.fabric import conftest as onyx_lab
-from tests.fabric import cumulus_lab, eos_lab
+from tests.fabric import cumulus_lab, eos_lab, sonic_lab
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-Emulator = OnyxSwitch | CumulusSwitch | EosSwitch
+Emulator = OnyxSwitch | CumulusSwitch | EosSwitch | SonicSwitch
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class Kind:
     save: tuple[str, ...]
     talk: Callable[[Any], Exchange]
     rdma: Mapping[str, object] = field(default_factory=dict[str, object])
+    lanes: int = 0
+    """Where ports are called by their first lane: how many a port has."""
+    first: tuple[str, ...] = ()
+    """What an operator does once before lossless: pools, on SONiC."""
 
 
 _SERIAL = itertools.count(1)
@@ -51,6 +56,15 @@ KINDS = {
         ("enable", "write memory"),
         lambda switch: eos_lab.talk(switch, next(_SERIAL)),
         {"port_mtu_bytes": 9214},
+    ),
+    "sonic": Kind(
+        "Z9332F",
+        "202405",
+        "Ethernet{}",
+        ("sudo config save -y",),
+        sonic_lab.talk,
+        lanes=8,
+        first=("sudo config qos reload", "sudo config save -y"),
     ),
 }
 
@@ -90,7 +104,8 @@ def chain_of(system: str, leaves: int, **rdma: object) -> ClusterSpec:
 
 
 def port_name(system: str, number: int) -> str:
-    return KINDS[system].port.format(number)
+    kind = KINDS[system]
+    return kind.port.format(kind.lanes * (number - 1) if kind.lanes else number)
 
 
 @dataclass
@@ -138,6 +153,8 @@ def rooms_of(spec: ClusterSpec, folder: Path) -> list[Room]:
     rooms: list[Room] = []
     for plan, config in zip(plan_fabric(spec), configs, strict=True):
         switch = make_switch(config, folder / f"{config.name}.json")
-        assert isinstance(switch, OnyxSwitch | CumulusSwitch | EosSwitch)
+        assert isinstance(switch, OnyxSwitch | CumulusSwitch | EosSwitch | SonicSwitch)
+        for line in KINDS[plan.os].first:
+            switch.run_line(line)
         rooms.append(Room(plan, switch))
     return rooms

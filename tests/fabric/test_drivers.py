@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -24,7 +25,7 @@ def _config(system: str) -> SwitchConfig:
     return SwitchConfig(
         name="leaf-01",
         os=system,
-        model=next(fitting, "SN2700"),
+        model=next(fitting),
         address="127.209.0.6",
         port=0,
         user="admin",
@@ -48,5 +49,6 @@ def test_a_system_is_whole(system: str, tmp_path: Path) -> None:
 
 
 def test_a_system_that_nobody_plays_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="plays no switch with 'sonic'"):
-        make_switch(_config("sonic"), tmp_path / "leaf-01.json")
+    config = replace(_config("sonic"), os="ios")
+    with pytest.raises(UsageError, match="plays no switch with 'ios'"):
+        make_switch(config, tmp_path / "leaf-01.json")

@@ -314,7 +314,7 @@ def test_drift_is_told_in_words_and_repaired(switch: EosSwitch) -> None:
     assert sorted(found) == [
         "dscp_26_class of switch is 1, want 3",
         "mtu_bytes of port Ethernet2/1 is 1500, want 9214",
-        "no_drop of port Ethernet4/1 is 3,4, want 3",
+        "pfc_priorities of port Ethernet4/1 is 3,4, want 3",
         "trust of port Ethernet3/1 is L2, want L3",
     ]
     assert apply(exchange, LOSSLESS) == (

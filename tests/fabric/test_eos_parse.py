@@ -135,7 +135,7 @@ def _all_of(*names: str) -> SwitchState:
 def test_a_port_as_it_stands_in_the_configuration() -> None:
     port = _read(_all_of("Ethernet2/1")).ports["Ethernet2/1"]
     assert (port.mode, port.trunk_vlans, port.access_vlan) == ("trunk", (110, 111, 210, 211), 1)
-    assert (port.trust, port.pfc, port.no_drop) == ("L3", True, (3,))
+    assert (port.trust, port.pfc, port.pfc_priorities) == ("L3", True, (3,))
     assert port.ecn[3] == EcnState(min_kib=150, max_kib=1500)
     assert str(port.ecn[4]) == (
         "minimum-threshold 2000 segments maximum-threshold 10000 segments "
@@ -153,7 +153,12 @@ def test_what_stands_nowhere_is_the_default() -> None:
 
 def test_a_routed_port_trusts_dscp_until_it_is_none() -> None:
     port = _read(_all_of("Ethernet1/1")).ports["Ethernet1/1"]
-    assert (port.mode, port.trust, port.mtu_bytes, port.no_drop) == ("routed", "L3", 8000, ())
+    assert (port.mode, port.trust, port.mtu_bytes, port.pfc_priorities) == (
+        "routed",
+        "L3",
+        8000,
+        (),
+    )
     assert port.implied == ("trust", "mode")
 
 

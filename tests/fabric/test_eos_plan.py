@@ -66,7 +66,7 @@ def test_the_example_site() -> None:
         "L3",
     )
     assert port.ecn == {3: EcnState(min_kib=150, max_kib=1500)}
-    assert (port.strict_classes, port.pfc, port.no_drop) == ((6,), None, None)
+    assert (port.strict_classes, port.pfc, port.pfc_priorities) == ((6,), None, None)
     bare = plan.model_copy(update={"cables": {}})
     assert SwitchPlan.model_validate_json(plan.model_dump_json()) == bare
 
@@ -74,7 +74,7 @@ def test_the_example_site() -> None:
 def test_any_priority_can_be_lossless() -> None:
     spec = load_spec(mode="lossless", priority=4, traffic_class=4, dscp=34)
     port = plan_fabric(spec)[0].desired.ports["Ethernet1/1"]
-    assert (port.no_drop, [*port.ecn]) == ((4,), [4])
+    assert (port.pfc_priorities, [*port.ecn]) == ((4,), [4])
 
 
 def test_a_class_that_is_not_the_default_of_its_dscp_is_mapped() -> None:
@@ -87,7 +87,7 @@ def test_a_class_that_is_not_the_default_of_its_dscp_is_mapped() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (_with(release="4.15.0F"), r"needs at least 4\.28\.0"),
+        (_with(release="4.15.0F"), r"needs at least 4\.28"),
         (load_spec(port_mtu_bytes=9214).model_copy(), None),
         (_with(os="onyx"), "no model 'DCS-7060DX5-64S' with onyx"),
         (_with(model="SN2700"), "no model 'SN2700' with eos"),
@@ -142,7 +142,13 @@ def test_releases_parse(text: str, release: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "interrupts"),
-    [("mtu_bytes", True), ("pfc", True), ("no_drop", True), ("trust", False), ("mode", False)],
+    [
+        ("mtu_bytes", True),
+        ("pfc", True),
+        ("pfc_priorities", True),
+        ("trust", False),
+        ("mode", False),
+    ],
 )
 def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noqa: FBT001 - a table
     change = Difference("port Ethernet1/1", setting, "a", "b")
@@ -196,8 +202,8 @@ def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noq
             None,
         ),
         (
-            {"pfc": True, "no_drop": (3,)},
-            {"pfc": False, "no_drop": (3, 5)},
+            {"pfc": True, "pfc_priorities": (3,)},
+            {"pfc": False, "pfc_priorities": (3, 5)},
             (
                 "no priority-flow-control",
                 "priority-flow-control priority 3 no-drop",

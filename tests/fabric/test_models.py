@@ -17,6 +17,7 @@ from components.model.fabric import Routing
 from lab.switches.eos import config as eos
 from lab.switches.mlnxos import config as mlnxos
 from lab.switches.onyx import config as onyx
+from lab.switches.sonic import config as sonic
 from tests.fabric import conftest as onyx_lab
 from tests.fabric import cumulus_lab
 from tests.fabric.fabric_lab import chain_of, port_name
@@ -24,6 +25,10 @@ from tests.fabric.fabric_lab import chain_of, port_name
 LAB = {
     **onyx.PORTS_BY_MODEL,
     **eos.PORTS_BY_MODEL,
+    **{
+        name: (len(platform.first_lanes), platform.speed_gbit_s)
+        for name, platform in sonic.PLATFORMS.items()
+    },
     **{name: (len(ports), rate) for name, (ports, rate, _) in mlnxos.PORTS_BY_MODEL.items()},
 }
 
@@ -60,6 +65,10 @@ def test_a_model_agrees_with_the_lab_and_with_itself(name: str) -> None:
         ("SN5600", "cumulus", "swp64s3", True),
         ("SN5600", "cumulus", "swp65", False),
         ("SN3700", "sonic", "Ethernet0", False),
+        ("Z9332F", "sonic", "Ethernet248", True),
+        ("Z9332F", "sonic", "Ethernet255", True),
+        ("Z9332F", "sonic", "Ethernet256", False),
+        ("Z9332F", "eos", "Ethernet1/1", False),
         ("DCS-7060DX5-64S", "eos", "Ethernet64/1", True),
         ("DCS-7060DX5-64S", "eos", "Ethernet64/8", True),
         ("DCS-7060DX5-64S", "eos", "Ethernet64/9", False),
@@ -85,6 +94,8 @@ def test_the_ports_of_a_model(model: str, system: str, name: str, there: bool) -
 )
 def test_a_lane_tells_into_how_many_parts_its_port_is_split(name: str, parts: int) -> None:
     assert PORT_NAMINGS["eos"].place(name, 8) == PortPlace("Ethernet3/1", parts)
+    lane = 16 + int(name[-1]) - 1
+    assert PORT_NAMINGS["sonic"].place(f"Ethernet{lane}", 8) == PortPlace("Ethernet16", parts)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +106,7 @@ def test_a_lane_tells_into_how_many_parts_its_port_is_split(name: str, parts: in
         ("SN2700", "cumulus", "1/3", None),
         # The first part has the name of the whole, so one lane does not rule out another.
         ("DCS-7060DX5-64S", "eos", "Ethernet3/5", "Ethernet3/5"),
+        ("Z9332F", "sonic", "Ethernet12", "Ethernet12"),
         ("QM8700", "mlnxos", "1/3/2", "1/3"),
         ("QM9700", "mlnxos", "1/3/2", "1/3/2"),
     ],
@@ -110,6 +122,7 @@ def test_ports_and_names_in_words() -> None:
     assert words["SN2700"] == "1/1 to 1/32, split ones 1/1/1 and so on"
     assert words["SN5600"] == "swp1 to swp64, split ones swp1s0 and so on"
     assert words["DCS-7060DX5-64S"].endswith("split ones with their first lane, 1/1 to 1/8")
+    assert words["Z9332F"].startswith("Ethernet0, Ethernet8 and so on to Ethernet248; a part")
     assert words["QM9700"] == "1/1/1 to 1/32/2"
     assert MODELS["QM9700"].capability_line() == (
         "QM9700 (Quantum-2): 64 ports of 400 Gbit/s; runs mlnxos with MTU 256-4096"
@@ -185,6 +198,12 @@ def test_a_port_of_eos_has_thresholds_of_its_own() -> None:
         assert f"minimum-threshold {low} kbytes maximum-threshold {high} kbytes" in lines
 
 
+def test_a_port_of_sonic_has_the_thresholds_of_the_switch() -> None:
+    spec = _changed_port(chain_of("sonic", 1), "Ethernet8", ecn_min_kib=300)
+    with pytest.raises(SpecError, match="one profile of thresholds for the whole switch"):
+        plan_fabric(spec)
+
+
 def test_a_trunk_carries_every_rail_or_those_it_names() -> None:
     spec = chain_of("onyx", 2)
     assert plan_fabric(spec)[0].desired.ports["1/32"].trunk_vlans == (111, 112)
@@ -200,7 +219,7 @@ def test_a_trunk_carries_every_rail_or_those_it_names() -> None:
         ({"pfc_watchdog": True}, "PFC watchdog"),
     ],
 )
-@pytest.mark.parametrize("system", ["onyx", "eos"])
+@pytest.mark.parametrize("system", ["onyx", "eos", "sonic"])
 def test_what_a_system_lacks_is_refused_by_the_plan_too(
     system: str, changes: dict[str, object], words: str
 ) -> None:

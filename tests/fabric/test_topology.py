@@ -16,7 +16,15 @@ from lab.switches.cumulus.config import child
 from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.eos.server import EosSwitch
 from lab.switches.onyx.server import OnyxSwitch
-from tests.fabric import fabric_lab, test_cumulus_exchange, test_eos_exchange, test_exchange
+from lab.switches.sonic.config import Db
+from lab.switches.sonic.server import SonicSwitch
+from tests.fabric import (
+    fabric_lab,
+    test_cumulus_exchange,
+    test_eos_exchange,
+    test_exchange,
+    test_sonic_exchange,
+)
 from tests.fabric.fabric_lab import Room, chain_of, load_example, rooms_of
 
 QUICK = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
@@ -25,6 +33,7 @@ MODES = {
     "onyx": ("lossy_ecn", "lossless", "semi_lossless"),
     "cumulus": ("lossy_ecn", "lossless"),
     "eos": ("lossy_ecn", "lossless"),
+    "sonic": ("lossy_ecn", "lossless"),
 }
 ROUTED = st.sampled_from(
     [
@@ -95,10 +104,23 @@ def _unowned(room: Room) -> object:
         ports = copy.deepcopy(switch.stored.running.ports)
         texts = {name: ports[name].description for name in ours.ports}
         return texts, {name: port for name, port in ports.items() if name not in ours.ports}
+    if isinstance(switch, SonicSwitch):
+        return _foreign(switch.stored.running, {*ours.ports})
     tree = copy.deepcopy(switch.stored.applied)
     named = {*ours.ports, *(ours.addresses or {})}
     interfaces = child(tree, "interface")
     return {name: each for name, each in interfaces.items() if name not in named}, tree.get("acl")
+
+
+def _foreign(db: Db, ours: set[str]) -> Db:
+    """Rows that neither name a port of the file nor bear our name, nor are a rail's VLAN."""
+    ours = ours | {"RAILYARD", "Vlan111", "Vlan112"}
+    kept: Db = {}
+    for table, rows in db.items():
+        for key, fields in rows.items():
+            if not ours & {key, *key.split("|")} and not key.startswith("pg_lossless_"):
+                kept.setdefault(table, {})[key] = dict(fields)
+    return kept
 
 
 def _agree(room: Room, spec: ClusterSpec) -> None:
@@ -161,6 +183,19 @@ def test_trunks_between_eos_leaves(history: list[str], mode: str, leaves: int) -
     # A class that somebody put into another queue is refused before a change (WHY.md).
     lines = [line for line in history if "to tx-queue" not in line]
     _life(chain_of("eos", leaves, mode=mode), lines)
+
+
+@QUICK
+@given(
+    history=test_sonic_exchange.HISTORIES,
+    mode=st.sampled_from(MODES["sonic"]),
+    leaves=st.integers(1, 3),
+)
+def test_trunks_between_sonic_leaves(history: list[str], mode: str, leaves: int) -> None:
+    # What takes the room for lossless buffers is refused before a change (test_sonic_refusals.py).
+    takes = ("qos clear", "CABLE_LENGTH", "buffer_model")
+    lines = [line for line in history if not any(word in line for word in takes)]
+    _life(chain_of("sonic", leaves, mode=mode), lines)
 
 
 @QUICK

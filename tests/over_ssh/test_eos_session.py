@@ -89,7 +89,7 @@ def test_the_whole_life(running: Running) -> None:
     evidence = json.loads(device.run_apply(request, ENV))
     assert (evidence["device"], evidence["saved"]) == ("leaf-01", True)
     assert "mode of port Ethernet1/1: access -> trunk" in evidence["changed"]
-    assert "no_drop of port Ethernet1/1: none -> 3" in evidence["changed"]
+    assert "pfc_priorities of port Ethernet1/1: none -> 3" in evidence["changed"]
     assert evidence["interrupted"] == [
         f"port Ethernet{number}/1 gets new buffers" for number in range(1, 5)
     ]

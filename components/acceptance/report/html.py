@@ -168,7 +168,7 @@ def _hop_row(item: ProbeEvidence, hop: Hop) -> str:
     place = f"{escape(hop.place)}<br><small>{hop.role.replace('_', ' ')}</small>"
     where = f"{escape(hop.rail)}<br><small>{escape(hop.direction)}</small>"
     start = f"<tr><td>{escape(item.probe.name)}</td><td>{where}</td><td>{place}</td>"
-    if hop.status != "observed":
+    if hop.status not in {"observed", "uncounted"} or hop.total_bytes is None:
         what = f"{hop.status.replace('_', ' ')}: {hop.detail}".rstrip(": ")
         return f"{start}<td colspan=3>{escape(what)}</td></tr>"
     unit = "tc" if hop.role == "switch_egress" else "p"
@@ -177,8 +177,9 @@ def _hop_row(item: ProbeEvidence, hop: Hop) -> str:
         for number, size in sorted(hop.bytes_by_class.items())
         if size
     )
+    told = classes or escape(hop.detail) or "-"
     return (
-        f"{start}<td class=number>{show_size(hop.total_bytes)}</td><td>{classes or '-'}</td>"
+        f"{start}<td class=number>{show_size(hop.total_bytes)}</td><td>{told}</td>"
         f"<td>{_lost(hop)}</td></tr>"
     )
 

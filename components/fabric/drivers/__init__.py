@@ -8,12 +8,14 @@ from components.fabric.drivers.cumulus import CumulusDriver
 from components.fabric.drivers.eos import EosDriver
 from components.fabric.drivers.mlnxos import MlnxosDriver
 from components.fabric.drivers.onyx import OnyxDriver
+from components.fabric.drivers.sonic import SonicDriver
 
 DRIVERS: dict[str, Driver] = {
     "onyx": OnyxDriver(),
     "cumulus": CumulusDriver(),
     "eos": EosDriver(),
     "mlnxos": MlnxosDriver(),
+    "sonic": SonicDriver(),
 }
 
 

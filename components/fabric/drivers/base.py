@@ -51,8 +51,8 @@ class PortCounters:
     """The counters of one port that tell in which class its traffic travels."""
 
     by_priority: Mapping[int, PriorityCounters]
-    ecn_marked: int
-    """Packets that the port marked, over all classes: the system counts no finer."""
+    ecn_marked: int | None
+    """Packets that the port marked, over all classes: the system counts no finer, or not at all."""
     rx_discards: int
     rx_bytes: int | None = None
     """Received in all priorities together, where the system counts no finer."""

@@ -97,7 +97,7 @@ class EosDriver:
 
         No text that was found says whether either loses packets, so both are taken to.
         """
-        return change.setting in {"mtu_bytes", "pfc", "no_drop"}
+        return change.setting in {"mtu_bytes", "pfc", "pfc_priorities"}
 
     def find_refusal(self, output: str) -> str | None:
         """EOS reports by lines that start with `%`; a terminal session has no exit status."""
@@ -114,7 +114,7 @@ class EosDriver:
             trunk_vlans="all",
             trust="L2",
             pfc=False,
-            no_drop=(),
+            pfc_priorities=(),
             strict_classes=tuple(QUEUES),
             implied=("mtu_bytes", "trust", "mode"),
         )
@@ -188,7 +188,7 @@ def _port(section: Section) -> PortState:
         trust=trust or ("L3" if mode == "routed" else "L2"),
         ecn=section.ecn,
         pfc=section.pfc,
-        no_drop=section.no_drop,
+        pfc_priorities=section.no_drop,
         strict_classes=section.strict_classes,
         implied=tuple(implied),
     )

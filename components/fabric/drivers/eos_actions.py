@@ -129,13 +129,13 @@ def _trust_lines(was: PortState, port: PortState) -> Iterator[str]:
 
 def _pfc_lines(was: PortState, port: PortState) -> Iterator[str]:
     head = "priority-flow-control"
-    held, wanted = {*(was.no_drop or ())}, {*(port.no_drop or ())}
+    held, wanted = {*(was.pfc_priorities or ())}, {*(port.pfc_priorities or ())}
     if port.pfc is not None and port.pfc != was.pfc:
         yield f"{head} on" if port.pfc else f"no {head}"
-        if not port.pfc and port.no_drop is not None:
+        if not port.pfc and port.pfc_priorities is not None:
             # Whether that line also clears the list is not documented, so the list is said again.
             held -= wanted
-    if port.no_drop is None:
+    if port.pfc_priorities is None:
         return
     for priority in sorted(held - wanted):
         yield f"no {head} priority {priority} no-drop"

@@ -10,10 +10,11 @@ from components.fabric.models.sn3700 import SN3700
 from components.fabric.models.sn4600c import SN4600C
 from components.fabric.models.sn5600 import SN5600
 from components.fabric.models.switch_model import SwitchModel
+from components.fabric.models.z9332f import Z9332F
 
 MODELS: dict[str, SwitchModel] = {
     model.name: model
-    for model in (SN2700, SN3700, SN4600C, SN5600, DCS_7060DX5_64S, QM8700, QM9700)
+    for model in (SN2700, SN3700, SN4600C, SN5600, DCS_7060DX5_64S, Z9332F, QM8700, QM9700)
 }
 
 

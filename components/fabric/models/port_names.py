@@ -84,6 +84,28 @@ class LaneOfPort:
         return f"{ports[0]} to {ports[-1]}{parts}"
 
 
+@dataclass(frozen=True, slots=True)
+class LaneOfSwitch:
+    """The same, and lanes are counted through the whole switch: `Ethernet0`, `Ethernet8`."""
+
+    pattern: re.Pattern[str]
+    """Group `head`, and group `lane` from 0 on."""
+    holds_parts: bool = False
+
+    def place(self, name: str, lanes: int) -> PortPlace | None:
+        """See `PortNaming`."""
+        found = self.pattern.fullmatch(name)
+        if found is None:
+            return None
+        lane = int(found["lane"])
+        return PortPlace(f"{found['head']}{lane - lane % lanes}", _parts(lane % lanes, lanes))
+
+    def describe(self, ports: Sequence[str], *, split: bool) -> str:
+        """See `PortNaming`."""
+        parts = "; a part of a split one is called by its first lane" if split else ""
+        return f"{ports[0]}, {ports[1]} and so on to {ports[-1]}{parts}"
+
+
 def _parts(lane: int, lanes: int) -> int:
     """The fewest parts of equal size of which one begins at this lane, counted from 0."""
     return lanes // gcd(lanes, lane)
@@ -96,6 +118,9 @@ PORT_NAMINGS: Final[dict[str, PortNaming]] = {
     "cumulus": CountedParts(re.compile(r"(?P<whole>swp[1-9]\d*)(?P<part>s[0-7])?"), "s0"),
     # EOS: `Ethernet31/1`, at half speed `Ethernet31/1` and `Ethernet31/5` (sources.md#eos).
     "eos": LaneOfPort(re.compile(r"(?P<port>Ethernet[1-9]\d*)/(?P<lane>[1-9])")),
+    # SONiC: `Ethernet8` for the second port of eight lanes, at half speed `Ethernet8` and
+    # `Ethernet12` (sources.md#sonic, port_config.ini).
+    "sonic": LaneOfSwitch(re.compile(r"(?P<head>Ethernet)(?P<lane>0|[1-9]\d*)")),
     # MLNX-OS: as Onyx; on the QM9700 `1/31/1` is a port, not a part (sources.md#mlnx-os).
     "mlnxos": CountedParts(re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), "/1"),
 }

@@ -21,6 +21,7 @@ from lab.switches.cumulus.config import (
     mtu_bytes,
     roce_mode,
 )
+from lab.switches.lldp import tell
 from lab.switches.onyx.config import PortCounters
 
 RELEASE: Final = "5.9.2"
@@ -97,20 +98,13 @@ def show_interfaces(stored: Stored, ports: Collection[str], cabled: Collection[s
 def show_lldp(
     stored: Stored, cabled: Collection[str], plugged: Mapping[str, tuple[str, str]]
 ) -> str:
-    """`nv show interface lldp -o json`: the keys that a public client reads.
-
-    A Linux host tells a MAC address as its port and the device as its description, as lldpd does
-    by default and as the vendor's NVUE reference shows; a switch tells its port.
-    """
+    """`nv show interface lldp -o json`: the keys that a public client reads."""
     table: Tree = {"eth0": {"link": {"speed": "1G"}, "type": "eth"}}
     for port, (system, name) in plugged.items():
         if not port_up(stored, cabled, port):
             continue
-        told: Tree = {"name": name, "description": name}
-        if "/" in name:
-            told["name"] = f"Eth{name}"  # so an Onyx switch calls its port
-        elif not name.startswith("swp"):
-            told["name"] = _MAC
+        far = tell(name, _MAC)
+        told: Tree = {"name": far.port, "description": far.description}
         chassis: Tree = {"system-name": system}
         neighbor: Tree = {system: {"chassis": chassis, "port": told}}
         table[port] = {"link": {"speed": "100G"}, "lldp": {"neighbor": neighbor}, "type": "swp"}

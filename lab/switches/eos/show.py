@@ -21,6 +21,7 @@ from lab.switches.eos.config import (
     Stored,
     class_of,
 )
+from lab.switches.lldp import Told, tell
 from lab.switches.onyx.config import PortCounters
 
 Tree = dict[str, JsonValue]
@@ -149,20 +150,13 @@ def interface(device: Device, name: str) -> str:
 _HOST_MAC = "2488.0700.0001"
 
 
-def _told(device: Device) -> dict[str, tuple[str, str, str]]:
-    """Port to system, port and description that its neighbour tells.
-
-    A Linux host tells a MAC address as its port and the device as its description, as lldpd does
-    by default; a switch tells its port, Onyx with `Eth` before the number.
-    """
-    found: dict[str, tuple[str, str, str]] = {}
-    for port, (system, name) in device.plugged.items():
-        if port not in device.running.ports or not device.up(port):
-            continue
-        is_switch = "/" in name or name.startswith(("swp", "Ethernet"))
-        told = f"Eth{name}" if name[:1].isdigit() else name
-        found[port] = (system, told, told) if is_switch else (system, _HOST_MAC, name)
-    return found
+def _told(device: Device) -> dict[str, tuple[str, Told]]:
+    """Port to the system that is plugged in there, and what it tells."""
+    return {
+        port: (system, tell(name, _HOST_MAC))
+        for port, (system, name) in device.plugged.items()
+        if port in device.running.ports and device.up(port)
+    }
 
 
 def lldp_detail(device: Device) -> Tree:
@@ -170,11 +164,11 @@ def lldp_detail(device: Device) -> Tree:
     table: Tree = {
         port: {"lldpNeighborInfo": []} for port in device.running.ports if device.up(port)
     }
-    for port, (system, name, description) in _told(device).items():
+    for port, (system, told) in _told(device).items():
         far: Tree = {
-            "interfaceId": f'"{name}"',
-            "interfaceId_v2": name,
-            "interfaceDescription": description,
+            "interfaceId": f'"{told.port}"',
+            "interfaceId_v2": told.port,
+            "interfaceDescription": told.description,
         }
         neighbour: Tree = {"systemName": system, "neighborInterfaceInfo": far}
         table[port] = {"lldpNeighborInfo": [neighbour]}
@@ -184,8 +178,8 @@ def lldp_detail(device: Device) -> Tree:
 def lldp(device: Device) -> str:
     """`show lldp neighbors`."""
     rows = [
-        f"{short(port):<12} {system:<32} {name:<22} 120"
-        for port, (system, name, _) in _told(device).items()
+        f"{short(port):<12} {system:<32} {told.port:<22} 120"
+        for port, (system, told) in _told(device).items()
     ]
     head = [
         "Last table change time   : 0:09:20 ago",

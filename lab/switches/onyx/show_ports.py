@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from pydantic import JsonValue
 
+from lab.switches.lldp import tell
 from lab.switches.onyx.config import PORTS_BY_MODEL, PortCounters, Stored
 from lab.switches.onyx.grammar import CliError, expand_ports
 
@@ -77,8 +78,7 @@ _HOST_MAC = "24:8a:07:00:00:01"
 def lldp(stored: Stored, cabled: Collection[str], plugged: Mapping[str, tuple[str, str]]) -> str:
     """`show lldp interfaces ethernet remote`: the lines that five public clients look for.
 
-    A Linux host tells a MAC address as its port and the device as its description, as lldpd does
-    by default. That nothing is printed while LLDP is off is a guess.
+    That nothing is printed while LLDP is off is a guess.
     """
     if not stored.running.lldp:
         return ""
@@ -86,15 +86,13 @@ def lldp(stored: Stored, cabled: Collection[str], plugged: Mapping[str, tuple[st
     for port, (system, name) in plugged.items():
         if port not in stored.running.ports or not oper_up(stored, cabled, port):
             continue
-        is_switch = "/" in name or name.startswith("swp")
-        told = f"Eth{name}" if "/" in name else name
-        identity = f"{told} ; port id subtype: Interface Name (5)"
-        mac = f"{_HOST_MAC} ; port id subtype: MAC Address (3)"
+        told = tell(name, _HOST_MAC)
+        kind = "Interface Name (5)" if told.is_switch else "MAC Address (3)"
         rows = {
             "Remote Index": "1",
             "Remote chassis id": f"{_HOST_MAC} ; chassis id subtype: MAC Address (4)",
-            "Remote port-id": identity if is_switch else mac,
-            "Remote port description": told if is_switch else name,
+            "Remote port-id": f"{told.port} ; port id subtype: {kind}",
+            "Remote port description": told.description,
             "Remote system name": system,
             "Remote system description": "Not Advertised",
         }

@@ -1,0 +1,161 @@
+"""The driver of community SONiC: which commands, in which order, read how.
+
+Each line acts at once. Everything is read from CONFIG_DB, which is what `config save` writes and
+the next boot loads; rows of maps and profiles that we need bear our name, so that ports which are
+not in the file keep theirs (docs/explanation/sources.md#sonic).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from components.fabric.drivers import sonic_actions, sonic_parse
+from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
+from components.fabric.drivers.sonic_facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
+from components.fabric.drivers.sonic_parse import ConfigDb, Tables, vlan_number
+from components.fabric.state import Neighbour, PortState, SwitchState
+from components.remote.difference import Difference
+
+CONFIG: Final = "sudo sonic-cfggen -d --print-data"
+POLL: Final = "sleep 11"
+"""Queues and groups are polled every 10 s (sonic-utilities, counterpoll/main.py): until then a
+reading does not hold what a probe has just sent."""
+QUEUES: Final = "show queue counters --json"
+DROPS: Final = "show priority-group drop counters"
+NEIGHBOURS: Final = "show lldp table"
+SCRATCH: Final = "/etc/sonic/railyard.json"
+"""On the same disk as the saved configuration, for the length of one command."""
+RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
+"""Held by `config reload` and `config load_minigraph` (sonic-utilities, config/main.py)."""
+
+_STATUS: Final = re.compile(r"^\[status (?!0\])[^\]]*\]$", re.MULTILINE)
+"""What the session appends for an exit status other than 0."""
+_ERRORS: Final = (
+    "Cannot find interface",
+    "doesn't exist",
+    "Failed to acquire lock",
+    "(error)",
+    "command not found",
+)
+"""Texts of failures that exit with status 0: `pfc config` and `config load` of sonic-utilities,
+and Redis' own."""
+_CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
+"""The last part of a refusal of click, after two lines of usage."""
+
+
+class SonicDriver:
+    """See `components.fabric.drivers.base.Driver`."""
+
+    system = "sonic"
+    title = "SONiC"
+    enter: Sequence[str] = ("sudo -n true",)
+    """Members of group sudo need no password on SONiC; if somebody changed that, say so."""
+    # Somebody who reloads the configuration right now would take our lines away again.
+    configure: Sequence[str] = (
+        f'sudo flock -n {RELOAD_LOCK} true || {{ echo "a config reload is running"; false; }}',
+    )
+    discard: Sequence[str] = ()
+    guard: Guard | None = None
+    # A full disk cuts the saved configuration short: a copy that fits is proof that there is room.
+    save = f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y"
+
+    def list_ports_commands(self) -> tuple[str, ...]:
+        """The configuration names every port."""
+        return (CONFIG,)
+
+    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
+        """Every front panel port, by number."""
+        return sonic_parse.port_names(sonic_parse.parse_config(CONFIG, answers[CONFIG]))
+
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """The whole configuration, whatever is wanted."""
+        del wanted
+        return (CONFIG,)
+
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+        """Read what `read_commands` asked for."""
+        tables = sonic_parse.parse_config(CONFIG, answers[CONFIG])
+        sonic_parse.require_ports(CONFIG, tables, wanted.ports)
+        config = ConfigDb.of(tables)
+        state = SwitchState(
+            vlans=tuple(sorted(vlan_number(name) for name in tables.get("VLAN", {}))),
+            roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",
+            implied=("dynamic",) if config.dynamic_buffers else (),
+            rows=config.rows(),
+            held_rows=config.holders(wanted.ports),
+            ports={name: config.port(name) for name in wanted.ports},
+        )
+        return Reading(state, _vlan_holders(tables, wanted))
+
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """See `sonic_actions`."""
+        return sonic_actions.plan_changes(actual, target)
+
+    def interrupts(self, change: Difference) -> bool:
+        """A new MTU, or new PFC and its buffers, are set on a port that is up.
+
+        No page says whether either loses packets, so both are taken to.
+        """
+        return change.setting in {"mtu_bytes", "pfc_priorities"} or "_buffer" in change.setting
+
+    def find_refusal(self, output: str) -> str | None:
+        """Exit status or text: a few commands print an error and exit 0."""
+        failed = _STATUS.search(output)
+        if failed is None and not any(text in output for text in _ERRORS):
+            return None
+        text = _STATUS.sub("", output)
+        said = _CLICK.search(text)
+        found = " ".join((said[1] if said else text).split())
+        return found or (failed.group(0) if failed else output)
+
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
+
+        Those are there after `config qos reload`, which the first boot does not run everywhere.
+        """
+        port = PortState(
+            admin_up=True,
+            mtu_bytes=FACTORY_MTU_BYTES,
+            mode="routed",
+            trunk_vlans=(),
+            trust="port",
+            strict_classes=(),
+            pfc_priorities=(),
+            lossless_buffers=(),
+        )
+        return SwitchState(roce="lossless", rows={}, ports=dict.fromkeys(ports, port))
+
+    def neighbour_commands(self) -> tuple[str, ...]:
+        """What every port heard; the container lldp runs by default."""
+        return (NEIGHBOURS,)
+
+    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
+        """Read what `neighbour_commands` asked for."""
+        return sonic_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
+
+    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+        """Sent bytes per queue and discards, of all ports in one answer each."""
+        del ports
+        return (POLL, QUEUES, DROPS)
+
+    def parse_counters(
+        self, answers: Mapping[str, str], ports: Sequence[str]
+    ) -> dict[str, PortCounters]:
+        """Read what `counter_commands` asked for."""
+        return sonic_parse.parse_counters((QUEUES, answers[QUEUES]), (DROPS, answers[DROPS]), ports)
+
+
+def _vlan_holders(tables: Tables, wanted: SwitchState) -> dict[int, tuple[str, ...]]:
+    """Ports outside those that were asked for, and interfaces, that use a VLAN."""
+    holders: dict[int, tuple[str, ...]] = {}
+    for key in tables.get("VLAN_MEMBER", {}):
+        vlan, _, port = key.partition("|")
+        if port not in wanted.ports:
+            holders[vlan_number(vlan)] = (*holders.get(vlan_number(vlan), ()), port)
+    for key in tables.get("VLAN_INTERFACE", {}):
+        vlan = key.partition("|")[0]
+        if vlan not in holders.get(vlan_number(vlan), ()):
+            holders[vlan_number(vlan)] = (*holders.get(vlan_number(vlan), ()), vlan)
+    return holders

@@ -1,0 +1,210 @@
+"""From one state of a SONiC switch to another: an ordered list of changes.
+
+Rows of maps and profiles come before the ports that name them, and go after them. A port is asked
+for settings by name (apply), or for the cells that were recorded (undo); components/fabric/WHY.md
+says what each line is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from components.fabric.drivers import sonic_lines as say
+from components.fabric.drivers.base import Change, Unsettable
+from components.fabric.drivers.sonic_facts import LOSSLESS_PROFILE
+from components.fabric.drivers.sonic_port import PortPlan, plan_port
+from components.fabric.drivers.sonic_rows import Rows, our_rows
+from components.fabric.state import PortState, SwitchState
+
+
+def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    """The ordered way from `actual` to `target`; empty when they agree.
+
+    Raises:
+        Unsettable: No line of ours leads there.
+    """
+    _require_pool(actual, target)
+    ports = {**dict.fromkeys(actual.ports, PortState()), **target.ports}
+    plans = {
+        name: plan_port(name, actual.ports.get(name, PortState()), port, actual)
+        for name, port in ports.items()
+    }
+    rows = _Rows.of(actual, target, plans)
+    return (
+        *(Change((say.add_vlan(vlan),)) for vlan in _only(target.vlans, actual.vlans)),
+        *_member_changes(actual, target),
+        *(Change((line,)) for line in say.write_rows(rows.written)),
+        *(change for plan in plans.values() for change in plan.changes()),
+        *_link_changes(actual, target),
+        *(Change((say.delete_field(*cell),)) for cell in rows.stripped),
+        *(Change((say.delete_row(row),)) for row in rows.deleted),
+        *(Change((say.delete_vlan(vlan),)) for vlan in _only(actual.vlans, target.vlans)),
+    )
+
+
+def _only(these: tuple[int, ...], those: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(vlan for vlan in these if vlan not in those)
+
+
+def _require_pool(actual: SwitchState, target: SwitchState) -> None:
+    wanted = any(port.lossless_buffers for port in target.ports.values())
+    if target.roce == "lossless" and actual.roce == "none" and wanted:
+        raise Unsettable(
+            "lossless needs the buffer pool ingress_lossless_pool, which the switch has not. "
+            "`sudo config qos reload` makes it from the platform's template, and sets the QoS of "
+            "every port, so we do not run it: do so once, save, and run this again"
+        )
+
+
+_MADE: Final = f"BUFFER_PROFILE|{LOSSLESS_PROFILE}"
+"""What the switch makes for PFC, and would miss while a port still has any."""
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What happens to the rows that bear our name, and to buffer profiles made for us."""
+
+    written: Rows = field(default_factory=dict[str, dict[str, str]])
+    stripped: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    deleted: list[str] = field(default_factory=list[str])
+
+    @classmethod
+    def of(cls, actual: SwitchState, target: SwitchState, plans: Mapping[str, PortPlan]) -> _Rows:
+        found, held = cls(), actual.rows or {}
+        wanted: Rows = {}
+        for name, plan in plans.items():
+            content = our_rows(target.ports.get(name, PortState()))
+            wanted |= {row: content[row] for row in plan.needed if row in content}
+        found._write(held, wanted)
+        if target.rows is not None:
+            kept = {row for plan in plans.values() for row in plan.named}
+            kept |= {*actual.held_rows, *wanted}
+            if any(plan.pause_list for plan in plans.values()):
+                kept |= {row for row in held if row.startswith(_MADE)}
+            found._restore(held, {r: f for r, f in target.rows.items() if r not in wanted}, kept)
+        return found
+
+    def _write(self, held: Rows, wanted: Rows) -> None:
+        for row, fields in sorted(wanted.items()):
+            now = held.get(row, {})
+            if any(now.get(key) != value for key, value in fields.items()):
+                self.written[row] = fields
+
+    def _restore(self, held: Rows, before: Rows, kept: set[str]) -> None:
+        self._write(held, before)
+        for row, fields in sorted(held.items()):
+            if row in before:
+                extra = sorted({*fields} - {*before[row]})
+                self.stripped += [(row, key) for key in extra]
+            elif row not in kept:
+                self.deleted.append(row)
+
+
+def _member_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    for name, port in target.ports.items():
+        was = actual.ports.get(name, PortState())
+        lines = tuple(_member_lines(name, was, port))
+        if lines:
+            yield Change(lines)
+
+
+def _member_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
+    before = _members(was)
+    after = (
+        before if port.mode is None and port.trunk_vlans is None else _members(_filled(was, port))
+    )
+    for vlan, untagged in sorted(before.items()):
+        if after.get(vlan) != untagged:
+            yield say.delete_member(vlan, name)
+    mode = _switchport(name, was, port, after)
+    if mode is not None:
+        yield say.set_switchport(mode, name)
+    word = mode or was.bindings.get("mode", {}).get(f"PORT|{name} mode")
+    for vlan, untagged in sorted(after.items()):
+        if before.get(vlan) == untagged:
+            continue
+        if word == "routed" or (word == "access" and not untagged):
+            # It was so before us, though the command line forbids it.
+            yield say.write_member(vlan, name, untagged=untagged)
+        else:
+            yield say.add_member(vlan, name, untagged=untagged)
+
+
+def _members(port: PortState) -> dict[int, bool]:
+    """VLAN to whether it is untagged."""
+    trunk = () if port.trunk_vlans in {None, "all"} else port.trunk_vlans
+    tagged = [vlan for vlan in trunk or () if isinstance(vlan, int)]
+    if port.mode in {None, "routed"}:
+        return {}
+    members = dict.fromkeys(tagged if port.mode in {"trunk", "hybrid"} else (), False)
+    if port.mode in {"access", "hybrid"} and port.access_vlan is not None:
+        members[port.access_vlan] = True
+    return members
+
+
+def _filled(was: PortState, port: PortState) -> PortState:
+    """A target of which only some keys are ours: the rest stays as it is."""
+    if port.mode is not None and port.mode != was.mode:
+        return port
+    changes: dict[str, object] = {"mode": was.mode}
+    if port.access_vlan is None:
+        changes["access_vlan"] = was.access_vlan
+    if port.trunk_vlans is None:
+        changes["trunk_vlans"] = was.trunk_vlans
+    return port.model_copy(update=changes)
+
+
+def _switchport(
+    name: str, was: PortState, port: PortState, after: Mapping[int, bool]
+) -> str | None:
+    """The mode that releases from 202405 on may have recorded: it limits what a port may join."""
+    word = f"PORT|{name} mode"
+    now = was.bindings.get("mode", {}).get(word)
+    recorded = port.bindings.get("mode", {}).get(word)
+    if now is None or port.mode is None:
+        return None
+    wanted = recorded or now
+    if recorded is None and False in after.values() and now != "trunk":
+        wanted = "trunk"
+    elif recorded is None and after and now == "routed":
+        wanted = "access"
+    return None if wanted == now else wanted
+
+
+def _link_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    for name, port in target.ports.items():
+        was = actual.ports.get(name, PortState())
+        mtu = tuple(_mtu_lines(name, was, port))
+        if mtu:
+            yield Change(mtu, interrupts=f"the MTU of {name} changes")
+        admin = tuple(_admin_lines(name, was, port))
+        if admin:
+            yield Change(admin, interrupts=None if port.admin_up else f"port {name} goes down")
+
+
+def _mtu_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
+    if port.mtu_bytes is None:
+        return
+    if port.mtu_bytes != was.mtu_bytes:
+        yield say.set_mtu(name, port.mtu_bytes)
+    unwritten, written = _unwritten("mtu_bytes", was, port)
+    if unwritten and (written or port.mtu_bytes != was.mtu_bytes):
+        # After the default is set: a field that vanishes changes nothing until the next boot.
+        yield say.delete_field(f"PORT|{name}", "mtu")
+
+
+def _admin_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
+    if port.admin_up is None:
+        return
+    if port.admin_up != was.admin_up:
+        yield say.set_admin(name, up=port.admin_up)
+    unwritten, written = _unwritten("admin_up", was, port)
+    if unwritten and (written or port.admin_up != was.admin_up):
+        yield say.delete_field(f"PORT|{name}", "admin_status")
+
+
+def _unwritten(key: str, was: PortState, port: PortState) -> tuple[bool, bool]:
+    """Whether the target has a setting by default only, and whether it is written now."""
+    return key in (port.implied or ()), key not in (was.implied or ())

@@ -1,0 +1,112 @@
+"""How SONiC is told: the lines for rows, fields, VLANs and ports.
+
+Rows are merged into CONFIG_DB by `sonic-cfggen`, as `config load` does with a file, and fields are
+deleted by `sonic-db-cli`: the generic updater (`config apply-patch`) refuses both for QoS on most
+releases (components/fabric/WHY.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from components.fabric.drivers.sonic_rows import Cell, Fields
+
+MAX_FIELDS: Final = 32
+"""Of one row in one line; a map of DSCPs has 64."""
+MAX_LINE: Final = 450
+"""Characters of one line: the terminal of the session has 511 columns, and bash begins to scroll
+sideways where the prompt, the line and the question for its status are longer."""
+
+Tables = dict[str, dict[str, Fields]]
+
+
+def write_rows(rows: Mapping[str, Fields]) -> Iterator[str]:
+    """The lines that merge some rows, in their order; large ones come in parts."""
+    tables: Tables = {}
+    for row, fields in rows.items():
+        table, _, key = row.partition("|")
+        for part in _parts(fields):
+            fuller = _joined(tables, table, key, part)
+            if tables and len(_merge(fuller)) > MAX_LINE:
+                yield _merge(tables)
+                fuller = _joined({}, table, key, part)
+            tables = fuller
+    if tables:
+        yield _merge(tables)
+
+
+def _parts(fields: Fields) -> Iterator[Fields]:
+    items = [*fields.items()]
+    for start in range(0, len(items), MAX_FIELDS):
+        yield dict(items[start : start + MAX_FIELDS])
+
+
+def _joined(tables: Tables, table: str, key: str, fields: Fields) -> Tables:
+    held = tables.get(table, {})
+    return {**tables, table: {**held, key: {**held.get(key, {}), **fields}}}
+
+
+def _merge(tables: Tables) -> str:
+    text = json.dumps(tables, separators=(",", ":"))
+    return f"sudo sonic-cfggen -a '{text}' --write-to-db"
+
+
+def write_cells(cells: Iterable[tuple[Cell, str]]) -> Iterator[str]:
+    """The lines that set some cells of a port."""
+    rows: dict[str, Fields] = {}
+    for (row, field), value in cells:
+        rows.setdefault(row, {})[field] = value
+    yield from write_rows(rows)
+
+
+def delete_field(row: str, field: str) -> str:
+    """A row whose last field goes is gone as well."""
+    return f"sudo sonic-db-cli CONFIG_DB HDEL '{row}' {field}"
+
+
+def delete_row(row: str) -> str:
+    """Delete a row with all of its fields."""
+    return f"sudo sonic-db-cli CONFIG_DB DEL '{row}'"
+
+
+def add_vlan(vlan: int) -> str:
+    """Make a VLAN."""
+    return f"sudo config vlan add {vlan}"
+
+
+def delete_vlan(vlan: int) -> str:
+    """Remove a VLAN, which must have no members."""
+    return f"sudo config vlan del {vlan}"
+
+
+def add_member(vlan: int, port: str, *, untagged: bool) -> str:
+    """Put a port into a VLAN."""
+    return f"sudo config vlan member add {'-u ' if untagged else ''}{vlan} {port}"
+
+
+def write_member(vlan: int, port: str, *, untagged: bool) -> str:
+    """The same, without the checks of the command line."""
+    fields = {"tagging_mode": "untagged" if untagged else "tagged"}
+    return _merge({"VLAN_MEMBER": {f"Vlan{vlan}|{port}": fields}})
+
+
+def delete_member(vlan: int, port: str) -> str:
+    """Take a port out of a VLAN."""
+    return f"sudo config vlan member del {vlan} {port}"
+
+
+def set_switchport(mode: str, port: str) -> str:
+    """Change what a port may be member of; only where releases from 202405 on have recorded one."""
+    return f"sudo config switchport mode {mode} {port}"
+
+
+def set_mtu(port: str, mtu_bytes: int) -> str:
+    """Set the MTU of a port."""
+    return f"sudo config interface mtu {port} {mtu_bytes}"
+
+
+def set_admin(port: str, *, up: bool) -> str:
+    """Open or shut a port."""
+    return f"sudo config interface {'startup' if up else 'shutdown'} {port}"

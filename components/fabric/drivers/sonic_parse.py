@@ -1,0 +1,364 @@
+"""What SONiC prints, read into plain values; docs/explanation/sources.md#sonic.
+
+The configuration is one JSON object: table to row to fields. It also holds secrets of the switch
+(SNMP communities, TACACS keys), so an answer that cannot be read is not shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from components.fabric.drivers.base import PortCounters, PriorityCounters, Unreadable
+from components.fabric.drivers.onyx_actions import port_key
+from components.fabric.drivers.sonic_facts import (
+    BYTES_PER_KIB,
+    DSCPS,
+    DYNAMIC_PROFILE,
+    FACTORY_MTU_BYTES,
+    LOSSLESS_POOL,
+    LOSSLESS_PROFILE,
+    OUR_NAME,
+    PRIORITIES,
+)
+from components.fabric.drivers.sonic_rows import (
+    BUFFER_FIELDS,
+    MAP_TABLES,
+    TRUST_FIELDS,
+    Cells,
+    Fields,
+    Rows,
+    qos_row,
+    write_words,
+)
+from components.fabric.state import EcnState, Neighbour, PortState
+
+Tables = dict[str, dict[str, Fields]]
+_TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
+_PORT: Final = re.compile(r"Ethernet\d+")
+_NAMED_TABLES: Final = {**MAP_TABLES, "profile": "BUFFER_PROFILE"}
+_HIDDEN: Final = "    (not shown: it may hold secrets)"
+Mode = Literal["access", "trunk", "hybrid", "routed"]
+Trust = Literal["L2", "L3", "both", "port"]
+
+
+def parse_config(command: str, text: str) -> Tables:
+    """`sonic-cfggen -d --print-data`: the whole of CONFIG_DB.
+
+    Lists, such as the DHCP servers of a VLAN, are joined by commas: no driver reads any.
+    """
+    try:
+        tree = _TREE.validate_json(text.strip())
+    except ValidationError as error:
+        why = f"it is no table of tables: {error.errors()[0]['msg']}"
+        raise Unreadable(command, _HIDDEN, why) from error
+    tables: Tables = {}
+    for table, rows in tree.items():
+        tables[table] = {row: _fields(value) for row, value in rows.items()}
+    if not tables.get("PORT"):
+        raise Unreadable(command, _HIDDEN, "there is no port in it")
+    for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG"):
+        joined = [key for key in tables.get(table, {}) if "," in key]
+        if joined:
+            why = f"{table} has one row for several ports, which we cannot tell apart: {joined[0]}"
+            raise Unreadable(command, _HIDDEN, why)
+    return tables
+
+
+def require_ports(command: str, tables: Tables, wanted: Iterable[str]) -> None:
+    """Parts of a port are there only after a breakout, which we do not do: it ends every link."""
+    lacking = [name for name in wanted if name not in tables["PORT"]]
+    if lacking:
+        raise Unreadable(
+            command,
+            _HIDDEN,
+            f"there is no port {lacking[0]}; if it is a part of another one, that one must be "
+            "split first: `sudo config interface breakout`",
+        )
+
+
+def _fields(value: JsonValue) -> Fields:
+    if not isinstance(value, dict):
+        return {}
+    return {
+        key: ",".join(map(str, field)) if isinstance(field, list) else str(field)
+        for key, field in value.items()
+    }
+
+
+def port_names(tables: Tables) -> tuple[str, ...]:
+    """Every front panel port, by number."""
+    return tuple(sorted((name for name in tables["PORT"] if _PORT.fullmatch(name)), key=port_key))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDb:
+    """One look at a configuration."""
+
+    tables: Tables
+    queues: Tables
+    """Port to queue or range of queues to fields: the keys of QUEUE, taken apart."""
+    buffer_groups: Tables
+    """The same of BUFFER_PG."""
+    members: Tables
+    """Port to VLAN to fields: the keys of VLAN_MEMBER, taken apart."""
+
+    @classmethod
+    def of(cls, tables: Tables) -> ConfigDb:
+        """Take the keys apart once: a switch has some thousand rows."""
+        return cls(
+            tables,
+            queues=_by_port(tables.get("QUEUE", {})),
+            buffer_groups=_by_port(tables.get("BUFFER_PG", {})),
+            members=_by_port(tables.get("VLAN_MEMBER", {}), last=True),
+        )
+
+    def row(self, table: str, key: str) -> Fields:
+        """The fields of a row; none if it is not there."""
+        return self.tables.get(table, {}).get(key, {})
+
+    def port(self, name: str) -> PortState:
+        """What the configuration says of one port."""
+        row = self.row("PORT", name)
+        mode, access, trunk = self._membership(name)
+        qos = self.row("PORT_QOS_MAP", name)
+        return PortState(
+            admin_up=row.get("admin_status", "down") == "up",
+            mtu_bytes=int(row.get("mtu", FACTORY_MTU_BYTES)),
+            mode=mode,
+            access_vlan=access,
+            trunk_vlans=trunk,
+            trust=self._trust(qos),
+            ecn={tc: self._ecn(name, tc) for tc in PRIORITIES},
+            strict_classes=tuple(tc for tc in PRIORITIES if self._is_strict(name, tc)),
+            implied=tuple(
+                key
+                for field, key in (("admin_status", "admin_up"), ("mtu", "mtu_bytes"))
+                if field not in row
+            ),
+            dscp_priorities=self._numbers("DSCP_TO_TC_MAP", self._dscp_map(qos), len(DSCPS)),
+            priority_classes=self._numbers("TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", ""), 8),
+            pfc_priorities=tuple(sorted(map(int, re.findall(r"\d+", qos.get("pfc_enable", ""))))),
+            lossless_buffers=tuple(n for n in PRIORITIES if self._is_lossless(name, n, qos)),
+            bindings=dict(self._bindings(name)),
+        )
+
+    def _membership(self, name: str) -> tuple[Mode, int | None, tuple[int, ...]]:
+        untagged, tagged = None, list[int]()
+        for vlan, fields in self.members.get(name, {}).items():
+            if fields.get("tagging_mode") == "untagged":
+                untagged = vlan_number(vlan)
+            else:
+                tagged.append(vlan_number(vlan))
+        if untagged is None:
+            return ("trunk" if tagged else "routed"), None, tuple(sorted(tagged))
+        return ("hybrid" if tagged else "access"), untagged, tuple(sorted(tagged))
+
+    def _dscp_map(self, qos: Fields) -> str:
+        """The port's own map, or else the one of the whole switch."""
+        return qos.get("dscp_to_tc_map") or self.row("PORT_QOS_MAP", "global").get(
+            "dscp_to_tc_map", ""
+        )
+
+    def _trust(self, qos: Fields) -> Trust:
+        dscp, dot1p = bool(self._dscp_map(qos)), "dot1p_to_tc_map" in qos
+        if dscp:
+            return "both" if dot1p else "L3"
+        return "L2" if dot1p else "port"
+
+    def _numbers(self, table: str, name: str, count: int) -> dict[int, int]:
+        found = self.row(table, name)
+        return {n: int(found[str(n)]) for n in range(count) if found.get(str(n), "").isdigit()}
+
+    def queue(self, name: str, queue: int) -> Fields:
+        """The fields of a queue, of its own row and of one that covers it with others."""
+        found: Fields = {}
+        for span, fields in self.queues.get(name, {}).items():
+            if queue in spread(span):
+                found = {**found, **fields} if span.isdigit() else {**fields, **found}
+        return found
+
+    def _ecn(self, name: str, queue: int) -> EcnState | None:
+        profile = self.row("WRED_PROFILE", self.queue(name, queue).get("wred_profile", ""))
+        low, high = profile.get("green_min_threshold", ""), profile.get("green_max_threshold", "")
+        if not (low.isdigit() and high.isdigit()):
+            return None
+        marks = profile.get("ecn", "ecn_none") in {"ecn_all", "ecn_green", "ecn_green_yellow"}
+        return EcnState(
+            min_kib=int(low) // BYTES_PER_KIB,
+            max_kib=int(high) // BYTES_PER_KIB,
+            kind="ecn" if marks else "red",
+        )
+
+    def _is_strict(self, name: str, queue: int) -> bool:
+        scheduler = self.queue(name, queue).get("scheduler", "")
+        return self.row("SCHEDULER", scheduler).get("type") == "STRICT"
+
+    def _is_lossless(self, name: str, priority: int, qos: Fields) -> bool:
+        """The priority goes to a group of its own number, which has a lossless buffer."""
+        group = self.row("TC_TO_PRIORITY_GROUP_MAP", qos.get("tc_to_pg_map", ""))
+        if group.get(str(priority)) != str(priority):
+            return False
+        return any(
+            self._is_lossless_profile(fields.get("profile", ""))
+            for span, fields in self.buffer_groups.get(name, {}).items()
+            if priority in spread(span)
+        )
+
+    def _is_lossless_profile(self, profile: str) -> bool:
+        if profile == DYNAMIC_PROFILE:
+            return self.dynamic_buffers
+        fields = self.row("BUFFER_PROFILE", profile)
+        return fields.get("pool") == LOSSLESS_POOL and "xoff" in fields
+
+    @property
+    def dynamic_buffers(self) -> bool:
+        """The switch computes buffers itself, and a group asks for one by `NULL`."""
+        return self.row("DEVICE_METADATA", "localhost").get("buffer_model") == "dynamic"
+
+    def _bindings(self, name: str) -> Iterator[tuple[str, dict[str, str]]]:
+        qos = self.row("PORT_QOS_MAP", name)
+
+        def words(*fields: str) -> dict[str, str]:
+            return write_words({(qos_row(name), key): qos[key] for key in fields if key in qos})
+
+        mode = self.row("PORT", name).get("mode")
+        yield "mode", {} if mode is None else {f"PORT|{name} mode": mode}
+        yield "trust", words(*TRUST_FIELDS)
+        yield "pfc", words("pfc_enable")
+        groups: Cells = {
+            (f"BUFFER_PG|{name}|{span}", "profile"): fields.get("profile", "")
+            for span, fields in self.buffer_groups.get(name, {}).items()
+        }
+        yield "buffers", words(*BUFFER_FIELDS) | write_words(groups)
+        for queue in PRIORITIES:
+            for kind, field in (("ecn", "wred_profile"), ("schedule", "scheduler")):
+                yield f"{kind}_{queue}", write_words(self._queue_cells(name, queue, field))
+
+    def _queue_cells(self, name: str, queue: int, field: str) -> Cells:
+        return {
+            (f"QUEUE|{name}|{span}", field): fields[field]
+            for span, fields in self.queues.get(name, {}).items()
+            if queue in spread(span) and field in fields
+        }
+
+    def rows(self) -> Rows:
+        """The rows that bear our name, and the buffer profiles that buffermgrd made."""
+        return {
+            f"{table}|{key}": fields
+            for table, rows in self.tables.items()
+            for key, fields in rows.items()
+            if key == OUR_NAME or (table == "BUFFER_PROFILE" and key.startswith(LOSSLESS_PROFILE))
+        }
+
+    def holders(self, wanted: Mapping[str, object]) -> tuple[str, ...]:
+        """The rows of `rows` that a port uses which was not asked for."""
+        named = {
+            f"{_NAMED_TABLES[field]}|{value}"
+            for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
+            for key, fields in self.tables.get(table, {}).items()
+            if key.partition("|")[0] not in wanted
+            for field, value in fields.items()
+            if field in _NAMED_TABLES
+        }
+        return tuple(sorted(named & {*self.rows()}))
+
+
+def _by_port(rows: Mapping[str, Fields], *, last: bool = False) -> Tables:
+    """`Ethernet0|3` is queue 3 of Ethernet0; where the port is last, `Vlan111|Ethernet0`."""
+    found: Tables = {}
+    for key, fields in rows.items():
+        first, _, second = key.partition("|")
+        port, rest = (second, first) if last else (first, second)
+        found.setdefault(port, {})[rest] = fields
+    return found
+
+
+def vlan_number(name: str) -> int:
+    """`Vlan111` is 111."""
+    return int(name.removeprefix("Vlan"))
+
+
+def spread(span: str) -> range:
+    """The numbers of `3` or `3-4`."""
+    first, _, last = span.partition("-")
+    if not first.isdigit():
+        return range(0)
+    return range(int(first), int(last if last.isdigit() else first) + 1)
+
+
+def parse_counters(
+    queues: tuple[str, str], drops: tuple[str, str], ports: Sequence[str]
+) -> dict[str, PortCounters]:
+    """`show queue counters --json` and `show priority-group drop counters`.
+
+    SONiC counts no received bytes per priority, and marked packets only where they are switched
+    on: both are None.
+
+    Args:
+        queues: The command and its answer.
+        drops: The same.
+        ports: For example `Ethernet0`.
+    """
+    command, text = queues
+    try:
+        table = _TREE.validate_json(text[text.find("{") :].strip())
+    except ValidationError as error:
+        raise Unreadable(command, text, "it is no table of queues") from error
+    found: dict[str, PortCounters] = {}
+    for port in ports:
+        sent = {
+            int(name[2:]): PriorityCounters(None, _count(fields))
+            for name, fields in sorted(table.get(port, {}).items())
+            if re.fullmatch(r"UC[0-7]", name)
+        }
+        if not sent:
+            raise Unreadable(command, text, f"there is no unicast queue of {port} in it")
+        found[port] = PortCounters(sent, None, _drops(drops, port))
+    return found
+
+
+def _drops(drops: tuple[str, str], port: str) -> int:
+    command, text = drops
+    found = re.search(rf"^ *{port} +(\S.*)$", text, re.MULTILINE)
+    if found is None:
+        raise Unreadable(command, text, f"there is no row of {port} in it")
+    lost = [part.replace(",", "") for part in found[1].split()]
+    return sum(int(part) for part in lost if part.isdigit())
+
+
+def _count(fields: JsonValue) -> int:
+    """`totalbytes`, a number in text with commas, or `N/A` before the first poll."""
+    text = str(fields.get("totalbytes", "")) if isinstance(fields, dict) else ""
+    digits = text.replace(",", "")
+    return int(digits) if digits.isdigit() else 0
+
+
+_RULE = re.compile(r"^-+(?: +-+)+ *$")
+"""The line below the head of a table, which tells where its columns are."""
+
+
+def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
+    """`show lldp table`: port, system, and the port's identifier and description.
+
+    A SONiC switch tells its alias as the identifier, and its name as the description.
+
+    Raises:
+        Unreadable: It is no table of five columns.
+    """
+    lines = text.splitlines()
+    rules = [number for number, line in enumerate(lines) if _RULE.match(line)]
+    columns = [found.span() for found in re.finditer(r"-+", lines[rules[0]])] if rules else []
+    if len(columns) != len(("port", "system", "identifier", "capability", "description")):
+        raise Unreadable(command, text, "it is no table of neighbours")
+    found: dict[str, Neighbour] = {}
+    for line in lines[rules[0] + 1 :]:
+        cells = [line[start:end].strip() for start, end in columns[:-1]]
+        if re.fullmatch(r"Ethernet\d+", cells[0]):
+            described = line[columns[-1][0] :].strip()
+            found[cells[0]] = Neighbour(system=cells[1], port=cells[2], description=described)
+    return found

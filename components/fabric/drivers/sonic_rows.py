@@ -1,0 +1,140 @@
+"""The rows and fields of CONFIG_DB that stand for one setting: pure.
+
+A `Cell` is one field of one row, `PORT_QOS_MAP|Ethernet0 pfc_enable`. What a setting of a port
+wants is some cells, which name rows of maps and profiles; those that we need bear our name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from components.fabric.drivers.sonic_facts import (
+    BYTES_PER_KIB,
+    DSCP_PER_PRIORITY,
+    DSCPS,
+    MARK_PERCENT,
+    OUR_NAME,
+    PRIORITIES,
+)
+from components.fabric.state import EcnState, PortState
+
+Cell = tuple[str, str]
+"""Row and field."""
+Cells = dict[Cell, str]
+Fields = dict[str, str]
+Rows = dict[str, Fields]
+
+TRUST_FIELDS: Final = ("dscp_to_tc_map", "dot1p_to_tc_map", "tc_to_queue_map")
+BUFFER_FIELDS: Final = ("tc_to_pg_map", "pfc_to_queue_map")
+MAP_TABLES: Final[Mapping[str, str]] = {
+    "dscp_to_tc_map": "DSCP_TO_TC_MAP",
+    "tc_to_queue_map": "TC_TO_QUEUE_MAP",
+    "tc_to_pg_map": "TC_TO_PRIORITY_GROUP_MAP",
+    "pfc_to_queue_map": "MAP_PFC_PRIORITY_TO_QUEUE",
+    "wred_profile": "WRED_PROFILE",
+    "scheduler": "SCHEDULER",
+}
+"""Field to the table whose row it names (sonic-port-qos-map.yang, sonic-queue.yang)."""
+
+
+def qos_row(port: str) -> str:
+    """The row that binds maps and PFC to a port."""
+    return f"PORT_QOS_MAP|{port}"
+
+
+def queue_row(port: str, queue: int) -> str:
+    """The row of one egress queue; traffic class n is queue n here."""
+    return f"QUEUE|{port}|{queue}"
+
+
+def group_row(port: str, group: int) -> str:
+    """The row of one ingress priority group."""
+    return f"BUFFER_PG|{port}|{group}"
+
+
+def settings_of(port: PortState) -> Iterator[str]:
+    """The settings that a wanted port names, as `PortState.bindings` calls them."""
+    if port.trust is not None or port.dscp_priorities or port.priority_classes:
+        yield "trust"
+    if port.pfc_priorities is not None:
+        yield "pfc"
+    if port.lossless_buffers is not None:
+        yield "buffers"
+    yield from (f"ecn_{tc}" for tc, ecn in port.ecn.items() if ecn is not None)
+    yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
+
+
+def fields_of(name: str, setting: str) -> tuple[Cell, ...]:
+    """The cells that a setting of a port owns; buffer groups come on top."""
+    kind, _, number = setting.partition("_")
+    if kind == "trust":
+        return tuple((qos_row(name), field) for field in TRUST_FIELDS)
+    if kind == "pfc":
+        return ((qos_row(name), "pfc_enable"),)
+    if kind == "buffers":
+        return tuple((qos_row(name), field) for field in BUFFER_FIELDS)
+    field = "wred_profile" if kind == "ecn" else "scheduler"
+    return ((queue_row(name, int(number)), field),)
+
+
+def wanted_cells(name: str, port: PortState, setting: str) -> Cells:
+    """What the cells of a setting shall hold; one that is not there shall not be."""
+    if setting == "trust":
+        fields = ("dscp_to_tc_map", "tc_to_queue_map")
+        return {(qos_row(name), field): OUR_NAME for field in fields}
+    if setting == "pfc":
+        return {(qos_row(name), "pfc_enable"): ",".join(map(str, port.pfc_priorities or ()))}
+    return dict.fromkeys(fields_of(name, setting), OUR_NAME)
+
+
+def our_rows(port: PortState) -> Rows:
+    """The content of each row that a wanted port may name; only what the port says is there."""
+    classes = {str(n): str(port.priority_classes.get(n, n)) for n in PRIORITIES}
+    priorities = {
+        str(dscp): str(port.dscp_priorities.get(dscp, dscp // DSCP_PER_PRIORITY)) for dscp in DSCPS
+    }
+    lossless = port.lossless_buffers or ()
+    rows = {
+        "DSCP_TO_TC_MAP": priorities,
+        "TC_TO_QUEUE_MAP": classes,
+        # Everything that is not paused shares group 0, as in the platform's own map.
+        "TC_TO_PRIORITY_GROUP_MAP": {str(n): str(n if n in lossless else 0) for n in PRIORITIES},
+        "MAP_PFC_PRIORITY_TO_QUEUE": classes,
+        "SCHEDULER": {"type": "STRICT"},
+    }
+    for ecn in port.ecn.values():
+        if ecn is not None:
+            rows["WRED_PROFILE"] = _wred(ecn)
+    return {f"{table}|{OUR_NAME}": fields for table, fields in rows.items()}
+
+
+def _wred(ecn: EcnState) -> Fields:
+    """A profile that marks every colour alike: nothing here depends on RoCE being green."""
+    fields = {"ecn": "ecn_all"}
+    for colour in ("green", "yellow", "red"):
+        fields |= {
+            f"wred_{colour}_enable": "true",
+            f"{colour}_min_threshold": str(ecn.min_kib * BYTES_PER_KIB),
+            f"{colour}_max_threshold": str(ecn.max_kib * BYTES_PER_KIB),
+            f"{colour}_drop_probability": MARK_PERCENT,
+        }
+    return fields
+
+
+def named_rows(cells: Iterable[tuple[Cell, str]]) -> Iterator[str]:
+    """The rows of ours that some cells name."""
+    for (_, field), value in cells:
+        if value == OUR_NAME and field in MAP_TABLES:
+            yield f"{MAP_TABLES[field]}|{OUR_NAME}"
+
+
+def write_words(cells: Mapping[Cell, str]) -> dict[str, str]:
+    """Cells as `PortState.bindings` holds them."""
+    return {f"{row} {field}": value for (row, field), value in cells.items()}
+
+
+def read_words(words: Mapping[str, str]) -> Cells:
+    """The other way."""
+    split = ((key.rpartition(" "), value) for key, value in words.items())
+    return {(row, field): value for (row, _, field), value in split}

@@ -1,0 +1,226 @@
+"""One login: bash, the tools of sonic-utilities, and what one line prints.
+
+Sources: docs/explanation/sources.md#sonic. The session knows nothing of SSH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from lab.switches.sonic import show
+from lab.switches.sonic.config import RELOAD_LOCK, Db, Platform, Stored
+from lab.switches.sonic.config_commands import run_config
+from lab.switches.sonic.database import Database
+from lab.switches.sonic.shell import Shell, ShellError
+from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
+
+NOT_FOUND: Final = 127
+"""bash's exit status for a command that there is not."""
+_CHANGES: Final = ("config", "sonic-db-cli", "sonic-cfggen")
+
+
+@dataclass(slots=True)
+class Faults:
+    """What a test or a person plants; nothing of it survives a restart of the lab."""
+
+    reject: list[str] = field(default_factory=list[str])
+    """A line that changes something and holds one of these is refused."""
+    ignore: list[str] = field(default_factory=list[str])
+    """A line that holds one of these is taken and does nothing."""
+    drop_after: int | None = None
+    """Close the session after this many accepted lines that change something."""
+    slow_s: float = 0.0
+    """Delay before every answer, in seconds."""
+    disk_full: bool = False
+    sudo_password: bool = False
+    """Somebody took the right to sudo without a password away."""
+
+
+class Switch(Protocol):
+    """What a session needs of its switch."""
+
+    stored: Stored
+    faults: Faults
+
+    @property
+    def name(self) -> str:
+        """Host name."""
+        ...
+
+    @property
+    def platform(self) -> Platform:
+        """The hardware."""
+        ...
+
+    @property
+    def database(self) -> Database:
+        """The running configuration and its daemons."""
+        ...
+
+    @property
+    def cabled(self) -> Collection[str]:
+        """The ports with a cable."""
+        ...
+
+    @property
+    def plugged(self) -> Mapping[str, tuple[str, str]]:
+        """Port to who tells its name there by LLDP, and by which of its ports."""
+        ...
+
+    def commit(self) -> None:
+        """Write the state to disk after a change."""
+        ...
+
+    def save_configuration(self, path: str) -> None:
+        """Write the running configuration to a file; may refuse (disk full)."""
+        ...
+
+    def load_configuration(self, db: Db) -> None:
+        """Start anew with this configuration, as `config reload` does."""
+        ...
+
+
+@dataclass(slots=True)
+class Session:
+    """The state of one login."""
+
+    switch: Switch
+    host: str
+    user: str = "admin"
+    open: bool = True
+    changes: int = 0
+    shell: Shell = field(init=False)
+    _line: str = ""
+
+    def __post_init__(self) -> None:
+        """Give the shell its commands."""
+        self.shell = Shell(self._run, self._write_file)
+
+    @property
+    def status(self) -> int:
+        """Exit status of the last command."""
+        return self.shell.status
+
+    def prompt(self) -> str:
+        """The prompt of bash on SONiC."""
+        return f"{self.user}@{self.host}:~$ "
+
+    def run(self, line: str) -> str:
+        """Run one line of commands and return what they print."""
+        if not line.strip():
+            return ""
+        self._line = line.strip()
+        try:
+            return self.shell.run(self._line)
+        except ShellError as error:
+            self.shell.status = 2
+            return f"-bash: syntax error: {error}\n"
+
+    def _write_file(self, path: str, text: str) -> None:
+        self.switch.stored.files[path] = text
+
+    def _run(self, words: list[str]) -> tuple[str, int]:
+        root = words[0] == "sudo"
+        if root:
+            words = [word for word in words[1:] if word != "-n"]
+            if self.switch.faults.sudo_password:
+                return "sudo: a password is required", 1
+        builtin = _BUILTINS.get(words[0])
+        if builtin is not None:
+            return builtin(self, words[1:])
+        try:
+            return self._tool(words, root=root), 0
+        except CommandError as error:
+            return str(error), error.status
+
+    def _tool(self, words: list[str], *, root: bool) -> str:
+        changing = words[0] in _CHANGES and "--print-data" not in words
+        refused = _found(self.switch.faults.reject, self._line)
+        if refused is not None:
+            raise CommandError(f"Error: refused: {refused}", 2)  # planted, not modelled
+        if changing and _found(self.switch.faults.ignore, self._line) is not None:
+            return ""
+        printed = self._dispatch(words, root=root)
+        if changing:
+            self.changes += 1
+            self.switch.commit()
+        return printed
+
+    def _dispatch(self, words: list[str], *, root: bool) -> str:
+        match words[0]:
+            case "config":
+                if not root:
+                    raise CommandError("Root privileges are required for this operation", 1)
+                return run_config(self, words)
+            case "sonic-cfggen":
+                return run_cfggen(self.switch.database, words[1:])
+            case "sonic-db-cli":
+                return run_db_cli(self.switch.database, words[1:])
+            case "show":
+                return show.run_show(self, words)
+            case other:
+                self.note(" ".join(words))
+                raise CommandError(f"-bash: {other}: command not found", NOT_FOUND)
+
+    def note(self, text: str) -> None:
+        """Keep a command that this emulator does not know."""
+        self.switch.stored.unmodelled.append(text)
+        self.switch.commit()
+
+    def echo(self, words: list[str]) -> tuple[str, int]:
+        """Print words."""
+        return " ".join(words) + "\n", 0
+
+    def leave(self) -> tuple[str, int]:
+        """End the shell."""
+        self.open = False
+        return "", 0
+
+    def flock(self, words: list[str]) -> tuple[str, int]:
+        """`flock -n FILE true`: 1 while somebody else holds the lock."""
+        held = RELOAD_LOCK in words and self.switch.stored.lock_owner
+        return "", 1 if held else 0
+
+    def cat(self, words: list[str]) -> tuple[str, int]:
+        """Print a file that somebody wrote."""
+        found = self.switch.stored.files.get(words[0])
+        return (found, 0) if found is not None else (_no_file("cat", words[0]), 1)
+
+    def remove(self, words: list[str]) -> tuple[str, int]:
+        """Delete a file that somebody wrote."""
+        names = [word for word in words if word != "-f"]
+        gone = [self.switch.stored.files.pop(name, None) for name in names]
+        failed = None in gone and "-f" not in words
+        return (
+            (f"rm: cannot remove '{names[0]}': No such file or directory", 1)
+            if failed
+            else (
+                "",
+                0,
+            )
+        )
+
+
+def _no_file(tool: str, path: str) -> str:
+    return f"{tool}: {path}: No such file or directory"
+
+
+def _found(texts: Collection[str], line: str) -> str | None:
+    return next((text for text in texts if text in line), None)
+
+
+_BUILTINS: Final[dict[str, Callable[[Session, list[str]], tuple[str, int]]]] = {
+    "echo": lambda session, words: session.echo(words),
+    # The lab's counters move at once: nothing has to be waited for.
+    "sleep": lambda _session, _words: ("", 0),
+    "true": lambda _session, _words: ("", 0),
+    "false": lambda _session, _words: ("", 1),
+    "export": lambda _session, _words: ("", 0),
+    "exit": lambda session, _words: session.leave(),
+    "logout": lambda session, _words: session.leave(),
+    "flock": lambda session, words: session.flock(words),
+    "cat": lambda session, words: session.cat(words),
+    "rm": lambda session, words: session.remove(words),
+}

@@ -1,0 +1,169 @@
+"""What an emulated SONiC switch holds: CONFIG_DB running and saved, checkpoints, and counters.
+
+Factory: the ports of `port_config.ini` with MTU 9100, up, in no VLAN, and no QoS at all, as the
+preset `l1` of config_samples.py leaves it. Many platforms come with addresses on every port instead
+(the preset `t1`), where a VLAN is refused until they are gone. Sources:
+docs/explanation/sources.md#sonic.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from components.errors import UsageError
+from lab.switches.onyx.config import PortCounters
+
+Fields = dict[str, str]
+Table = dict[str, Fields]
+Db = dict[str, Table]
+
+FACTORY_MTU: Final = "9100"
+RELEASE: Final = "SONiC.202405.1-3f2b7c1e0"
+SAVED_FILE: Final = "/etc/sonic/config_db.json"
+RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """One hardware model, as its folder in sonic-buildimage has it."""
+
+    platform: str
+    hwsku: str
+    alias: str
+    first_lanes: tuple[int, ...]
+    """First lane of each port, in the order of the front panel."""
+    speed_gbit_s: int
+    lanes: int
+    groups: tuple[tuple[str, str, str, str], ...]
+    """`pg_profile_lookup.ini` of that speed: cable, size, xon, xoff."""
+    threshold: str
+    pools: Db
+
+
+_BLOCKS: Final = (33, 41, 49, 57, 65, 73, 81, 89, 1, 9, 17, 25, 97, 105, 113, 121)
+_BLOCKS_2: Final = (129, 137, 145, 153, 225, 233, 241, 249, 161, 169, 177, 185, 193, 201, 209, 217)
+PLATFORMS: Final = {
+    "Z9332F": Platform(
+        platform="x86_64-dellemc_z9332f_d1508-r0",
+        hwsku="DellEMC-Z9332f-O32",
+        alias="fourhundredGigE1/{number}",
+        first_lanes=_BLOCKS + _BLOCKS_2,
+        speed_gbit_s=400,
+        lanes=8,
+        groups=(
+            ("5m", "2540", "2540", "178562"),
+            ("40m", "2540", "2540", "201930"),
+            ("300m", "2540", "2540", "373888"),
+        ),
+        threshold="-2",
+        pools={
+            "BUFFER_POOL": {
+                "ingress_lossless_pool": {
+                    "size": "66394076",
+                    "type": "ingress",
+                    "mode": "dynamic",
+                    "xoff": "27200352",
+                },
+                "egress_lossless_pool": {"size": "38462204", "type": "egress", "mode": "static"},
+            },
+            "BUFFER_PROFILE": {
+                "ingress_lossy_profile": {
+                    "pool": "ingress_lossless_pool",
+                    "size": "0",
+                    "static_th": "66394076",
+                },
+                "egress_lossless_profile": {
+                    "pool": "egress_lossless_pool",
+                    "size": "0",
+                    "static_th": "67117468",
+                },
+                "egress_lossy_profile": {
+                    "pool": "egress_lossless_pool",
+                    "size": "1778",
+                    "dynamic_th": "1",
+                },
+            },
+        },
+    )
+}
+
+
+class Stored(BaseModel):
+    """What one switch keeps on its disk in the lab."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+    running: Db
+    saved: Db
+    """`/etc/sonic/config_db.json`."""
+    checkpoints: dict[str, Db] = {}
+    files: dict[str, str] = {}
+    """What somebody wrote to a path, for `config load` and `config apply-patch`."""
+    pfc_lists: dict[str, str] = {}
+    """Port to the `pfc_enable` that buffermgrd remembers; a list that vanishes stays there."""
+    groups: dict[str, dict[int, str]] = {}
+    """Port and priority group to the buffer profile that the chip has."""
+    counters: dict[str, PortCounters] = {}
+    link_down: list[str] = []
+    """Ports whose cable is pulled (a fault)."""
+    lock_owner: str = ""
+    """Who reloads the configuration, and holds the lock (a fault)."""
+    unmodelled: list[str] = []
+    """Commands that somebody sent and that this emulator does not know."""
+
+
+def platform_of(model: str) -> Platform:
+    """What is known of a model.
+
+    Raises:
+        UsageError: The lab does not know it with SONiC.
+    """
+    if model not in PLATFORMS:
+        known = sorted(PLATFORMS)
+        raise UsageError(f"the lab has no switch model {model!r} with SONiC; it has {known}")
+    return PLATFORMS[model]
+
+
+def factory_stored(hostname: str, model: str) -> Stored:
+    """A switch that nobody has touched."""
+    db = factory_db(hostname, platform_of(model))
+    return Stored(running=db, saved=copy.deepcopy(db))
+
+
+def factory_db(hostname: str, platform: Platform) -> Db:
+    """`sonic-cfggen -H -k <hwsku> --preset l1`."""
+    ports: Table = {}
+    for number, first in enumerate(platform.first_lanes):
+        ports[f"Ethernet{number * platform.lanes}"] = {
+            "admin_status": "up",
+            "alias": platform.alias.format(number=number + 1),
+            "index": str(number + 1),
+            "lanes": ",".join(str(first + lane) for lane in range(platform.lanes)),
+            "mtu": FACTORY_MTU,
+            "speed": str(platform.speed_gbit_s * 1000),
+        }
+    metadata = {
+        "buffer_model": "traditional",
+        "default_bgp_status": "up",
+        "hostname": hostname,
+        "hwsku": platform.hwsku,
+        "mac": "50:6b:4b:00:00:01",
+        "platform": platform.platform,
+        "type": "LeafRouter",
+    }
+    return {"DEVICE_METADATA": {"localhost": metadata}, "PORT": ports}
+
+
+def row(db: Db, table: str, key: str) -> Fields:
+    """The fields of a row; none if it is not there."""
+    return db.get(table, {}).get(key, {})
+
+
+def spread(span: str) -> range:
+    """The numbers of `3` or `3-4`."""
+    first, _, last = span.partition("-")
+    return range(int(first), int(last or first) + 1)

@@ -1,0 +1,133 @@
+"""CONFIG_DB as the daemons see it: what follows when a row changes.
+
+Modelled on sonic-swss: buffermgrd makes lossless profiles and priority groups of `pfc_enable`, the
+speed and the cable length (cfgmgr/buffermgr.cpp), and orchagent tells the chip of each group's row
+once (orchagent/bufferorch.cpp). Of the dynamic buffer model only the rows are.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+
+from lab.switches.sonic.config import Db, Fields, Platform, Stored, row, spread
+
+POOL = "ingress_lossless_pool"
+
+
+class Database:
+    """The running configuration of one switch, and the daemons that watch it."""
+
+    def __init__(self, stored: Stored, platform: Platform) -> None:
+        """Watch `stored.running`."""
+        self._stored = stored
+        self._platform = platform
+
+    @property
+    def db(self) -> Db:
+        """The running configuration."""
+        return self._stored.running
+
+    def merge(self, table: str, key: str, fields: Mapping[str, str]) -> None:
+        """Set fields of a row, and leave its others."""
+        held = self.db.setdefault(table, {}).setdefault(key, {})
+        held.update(fields)
+        self._set(table, key)
+
+    def put(self, table: str, key: str, fields: Fields | None) -> None:
+        """Set a whole row; None deletes it."""
+        if fields is None:
+            self.delete(table, key)
+            return
+        self.db.setdefault(table, {})[key] = dict(fields)
+        self._set(table, key)
+
+    def delete(self, table: str, key: str) -> int:
+        """Delete a row; returns how many there were."""
+        rows = self.db.get(table, {})
+        found = rows.pop(key, None)
+        if not rows:
+            self.db.pop(table, None)
+        if found is None:
+            return 0
+        if table == "BUFFER_PG":
+            port, _, span = key.partition("|")
+            for group in spread(span):
+                self._groups(port).pop(group, None)
+        return 1
+
+    def delete_field(self, table: str, key: str, field: str) -> int:
+        """Delete a field; a row whose last field goes is gone as well, as in Redis."""
+        held = row(self.db, table, key)
+        if field not in held:
+            return 0
+        del held[field]
+        if not held:
+            return self.delete(table, key)
+        self._set(table, key)
+        return 1
+
+    def load(self, db: Db) -> None:
+        """Boot, or `config reload`: everything anew."""
+        self._stored.running = {}
+        self._stored.pfc_lists, self._stored.groups = {}, {}
+        for table, rows in copy.deepcopy(db).items():
+            for key, fields in rows.items():
+                self.put(table, key, fields)
+
+    def _groups(self, port: str) -> dict[int, str]:
+        return self._stored.groups.setdefault(port, {})
+
+    def _set(self, table: str, key: str) -> None:
+        fields = row(self.db, table, key)
+        if table == "BUFFER_PG":
+            port, _, span = key.partition("|")
+            for group in spread(span):
+                self._groups(port)[group] = fields.get("profile", "")
+        elif table == "PORT_QOS_MAP" and "pfc_enable" in fields:
+            if self._stored.pfc_lists.get(key) != fields["pfc_enable"]:
+                self._stored.pfc_lists[key] = fields["pfc_enable"]
+                self._make_groups(key)
+        elif table == "PORT":
+            self._make_groups(key)
+
+    def _make_groups(self, port: str) -> None:
+        """Lossless groups for the remembered list; a row that is as it should be stays unsent."""
+        if row(self.db, "DEVICE_METADATA", "localhost").get("buffer_model") == "dynamic":
+            return
+        name = self._profile(port)
+        listed = self._stored.pfc_lists.get(port, "")
+        if name is None or not listed:
+            return
+        for span in _spans(sorted({int(part) for part in listed.split(",")})):
+            key = f"{port}|{span}"
+            if row(self.db, "BUFFER_PG", key).get("profile") != name:
+                self.put("BUFFER_PG", key, {"profile": name})
+
+    def _profile(self, port: str) -> str | None:
+        """The lossless profile of a port, made if need be; None where there can be none."""
+        cable = row(self.db, "CABLE_LENGTH", "AZURE").get(port)
+        found = [line for line in self._platform.groups if line[0] == cable]
+        pool = row(self.db, "BUFFER_POOL", POOL)
+        if not found or not pool:
+            return None
+        speed = row(self.db, "PORT", port).get("speed", "")
+        name = f"pg_lossless_{speed}_{cable}_profile"
+        if not row(self.db, "BUFFER_PROFILE", name):
+            _, size, xon, xoff = found[0]
+            threshold = {f"{pool['mode']}_th": self._platform.threshold}
+            fields = {"pool": POOL, "size": size, "xon": xon, "xoff": xoff, "xon_offset": xon}
+            self.put("BUFFER_PROFILE", name, fields | threshold)
+        return name
+
+
+def _spans(numbers: list[int]) -> Iterator[str]:
+    """Neighbours as one key: 3 and 4 are `3-4`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    for run in runs:
+        yield str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"

@@ -1,0 +1,273 @@
+"""What `show …` prints: the tables of sonic-utilities, and their JSON where a driver asks for it.
+
+Layouts: doc/Command-Reference.md and the expected outputs of sonic-utilities' own tests.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from lab.switches.lldp import tell
+from lab.switches.onyx.config import PortCounters
+from lab.switches.sonic.config import RELEASE, Fields, Stored, row
+from lab.switches.sonic.tools import CommandError, dump
+
+if TYPE_CHECKING:
+    from lab.switches.sonic.cli import Session, Switch
+
+UNICAST_QUEUES: Final = range(8)
+MULTICAST_QUEUES: Final = range(10, 20)
+"""Queues of the chip beside the unicast ones; nothing of RoCE is in them."""
+
+
+def run_show(session: Session, words: list[str]) -> str:
+    """Run one `show` command.
+
+    Raises:
+        CommandError: It is unknown.
+    """
+    text = " ".join(words)
+    for pattern, handler in _COMMANDS:
+        found = re.fullmatch(pattern, text)
+        if found is not None:
+            return handler(session.switch, found[1] or "" if found.re.groups else "")
+    session.note(text)
+    usage = 'Usage: show [OPTIONS] COMMAND [ARGS]...\nTry "show -h" for help.'
+    raise CommandError(f'{usage}\n\nError: No such command "{" ".join(words[1:])}".', 2)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: int = 0) -> str:
+    """A table as `tabulate` prints it; the first `right` columns, or all if negative, are right."""
+    lines = [header, *rows]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(header))]
+    count = len(header) if right < 0 else right
+
+    def line(cells: Sequence[str]) -> str:
+        parts = [
+            cell.rjust(width) if n < count else cell.ljust(width)
+            for n, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return "  ".join(parts).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([line(header), rule, *(line(cells) for cells in rows)]) + "\n"
+
+
+def oper_up(switch: Switch, port: str) -> bool:
+    """Whether a port is open, cabled, and its cable is plugged."""
+    fields = row(switch.database.db, "PORT", port)
+    plugged = port in switch.cabled and port not in switch.stored.link_down
+    return fields.get("admin_status", "down") == "up" and plugged
+
+
+def port_mode(db_rows: dict[str, Fields], port: str) -> str:
+    """The column `Vlan` of the status: routed, access or trunk."""
+    kinds = [
+        fields.get("tagging_mode") for key, fields in db_rows.items() if key.endswith(f"|{port}")
+    ]
+    if not kinds:
+        return "routed"
+    return "trunk" if "tagged" in kinds else "access"
+
+
+def _status(switch: Switch, _: str) -> str:
+    db = switch.database.db
+    rows = [
+        (
+            port,
+            fields.get("lanes", "N/A"),
+            f"{int(fields.get('speed', '0')) // 1000}G",
+            fields.get("mtu", "N/A"),
+            fields.get("fec", "N/A"),
+            fields.get("alias", "N/A"),
+            port_mode(db.get("VLAN_MEMBER", {}), port),
+            "up" if oper_up(switch, port) else "down",
+            fields.get("admin_status", "down"),
+            "N/A",
+            fields.get("pfc_asym", "N/A"),
+        )
+        for port, fields in db["PORT"].items()
+    ]
+    header = ("Interface", "Lanes", "Speed", "MTU", "FEC", "Alias", "Vlan", "Oper", "Admin")
+    return table((*header, "Type", "Asym PFC"), rows, right=-1)
+
+
+def _vlan_brief(switch: Switch, _: str) -> str:
+    db = switch.database.db
+    names = sorted(db.get("VLAN", {}), key=lambda name: int(name.removeprefix("Vlan")))
+    header = ("VLAN ID", "IP Address", "Ports", "Port Tagging", "Proxy ARP", "DHCP Helper Address")
+    blocks: list[list[tuple[str, ...]]] = []
+    for name in names:
+        members = [
+            (key.partition("|")[2], fields.get("tagging_mode", ""))
+            for key, fields in db.get("VLAN_MEMBER", {}).items()
+            if key.startswith(f"{name}|")
+        ] or [("", "")]
+        vlan = name.removeprefix("Vlan")
+        blocks.append(
+            [
+                (vlan if n == 0 else "", "", port, kind, "disabled" if n == 0 else "", "")
+                for n, (port, kind) in enumerate(members)
+            ]
+        )
+    return _grid(header, blocks)
+
+
+def _grid(header: tuple[str, ...], blocks: list[list[tuple[str, ...]]]) -> str:
+    lines = [header, *(line for block in blocks for line in block)]
+    widths = [max(len(line[n]) for line in lines) + 2 for n in range(len(header))]
+    rule = "+" + "+".join("-" * width for width in widths) + "+"
+
+    def line(cells: tuple[str, ...]) -> str:
+        parts = [
+            f" {cell.rjust(width - 2) if n == 0 else cell.ljust(width - 2)} "
+            for n, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return "|" + "|".join(parts) + "|"
+
+    text = [rule, line(header), rule.replace("-", "=")]
+    for block in blocks:
+        text += [*(line(cells) for cells in block), rule]
+    return "\n".join(text) + "\n"
+
+
+def _pfc_priority(switch: Switch, port: str) -> str:
+    maps = switch.database.db.get("PORT_QOS_MAP", {})
+    if port and port not in maps:
+        return f"Cannot find interface {port}\n"
+    names = [port] if port else sorted(maps, key=_number)
+    rows = [(name, maps[name].get("pfc_enable", "N/A")) for name in names]
+    return "\n" + table(("Interface", "Lossless priorities"), rows) + "\n"
+
+
+def _number(name: str) -> int:
+    digits = re.sub(r"\D", "", name)
+    return int(digits) if digits else -1
+
+
+def _pfc_counters(switch: Switch, _: str) -> str:
+    """No pause frame is ever sent in the lab: its probes find an idle fabric."""
+    names = [*switch.database.db["PORT"]]
+    text = ""
+    for direction in ("Rx", "Tx"):
+        header = (f"Port {direction}", *(f"PFC{n}" for n in range(8)))
+        text += table(header, [(name, *("0" for _ in range(8))) for name in names], right=-1) + "\n"
+    return text
+
+
+def _ecn(switch: Switch, _: str) -> str:
+    text = ""
+    for name, fields in switch.database.db.get("WRED_PROFILE", {}).items():
+        width = max(map(len, fields), default=0)
+        value = max(map(len, fields.values()), default=0)
+        rule = f"{'-' * width}  {'-' * value}"
+        lines = [f"{key.ljust(width)}  {held}".rstrip() for key, held in fields.items()]
+        text += "\n".join([f"Profile: {name}", rule, *lines, rule]) + "\n\n"
+    return text
+
+
+def _counters(stored: Stored, port: str) -> PortCounters:
+    return stored.counters.get(port, PortCounters())
+
+
+def _queue_counters(switch: Switch, port: str) -> str:
+    names = [port] if port else [*switch.database.db["PORT"]]
+    if port and port not in switch.database.db["PORT"]:
+        raise CommandError(f"Port doesn't exist! {port}", 1)
+    header = ("Port", "TxQ", "Counter/pkts", "Counter/bytes", "Drop/pkts", "Drop/bytes")
+    text = ""
+    for name in names:
+        sent = _counters(switch.stored, name).tx_bytes
+        rows = [(name, f"UC{n}", "0", str(sent.get(n, 0)), "0", "0") for n in UNICAST_QUEUES]
+        rows += [(name, f"MC{n}", "0", "0", "0", "0") for n in MULTICAST_QUEUES]
+        text += "For namespace :\n" + table(header, rows, right=-1) + "\n"
+    return text
+
+
+def _queue_json(switch: Switch, port: str) -> str:
+    names = [port] if port else [*switch.database.db["PORT"]]
+    found: dict[str, dict[str, dict[str, str] | str]] = {}
+    for name in names:
+        sent = _counters(switch.stored, name).tx_bytes
+        rows: dict[str, dict[str, str] | str] = {
+            f"UC{n}": _queue_row(str(sent.get(n, 0))) for n in UNICAST_QUEUES
+        }
+        rows |= {f"MC{n}": _queue_row("0") for n in MULTICAST_QUEUES}
+        rows |= {"ALL20": dict.fromkeys(_queue_row(""), "N/A"), "time": "2026-01-01T00:00:00"}
+        found[name] = rows
+    return json.dumps(found, indent=4, sort_keys=True) + "\n"
+
+
+def _queue_row(sent: str) -> dict[str, str]:
+    return {"dropbytes": "0", "droppacket": "0", "totalbytes": sent, "totalpacket": "0"}
+
+
+def _drops(switch: Switch, _: str) -> str:
+    rows = [
+        (name, str(_counters(switch.stored, name).rx_discards), *("0" for _ in range(7)))
+        for name in switch.database.db["PORT"]
+    ]
+    header = ("Port", *(f"PG{n}" for n in range(8)))
+    return "Ingress PG dropped packets:\n" + table(header, rows, right=-1)
+
+
+def _watermark(switch: Switch, _: str) -> str:
+    header = ("Port", *(f"PG{n}" for n in range(8)))
+    rows = [(name, *("0" for _ in range(8))) for name in switch.database.db["PORT"]]
+    return "Ingress shared pool occupancy per PG:\n" + table(header, rows, right=-1)
+
+
+_HOST_MAC: Final = "24:8a:07:00:00:01"
+
+
+def _lldp(switch: Switch, _: str) -> str:
+    rows: list[tuple[str, ...]] = []
+    for port, (system, name) in switch.plugged.items():
+        if oper_up(switch, port):
+            told = tell(name, _HOST_MAC)
+            rows.append(
+                (port, system, told.port, "BR" if told.is_switch else "O", told.description)
+            )
+    header = ("LocalPort", "RemoteDevice", "RemotePortID", "Capability", "RemotePortDescr")
+    body = table(header, rows)
+    return (
+        "Capability codes: (R) Router, (B) Bridge, (O) Other\n"
+        f"{body}{'-' * 50}\nTotal entries displayed:  {len(rows)}\n"
+    )
+
+
+def _version(switch: Switch, _: str) -> str:
+    return f"""
+SONiC Software Version: {RELEASE}
+SONiC OS Version: 12
+Distribution: Debian 12.6
+Kernel: 6.1.0-11-2-amd64
+Build commit: 3f2b7c1e0
+Build date: Mon Jul  1 00:00:00 UTC 2024
+Built by: lab
+
+Platform: {switch.platform.platform}
+HwSKU: {switch.platform.hwsku}
+ASIC: broadcom
+ASIC Count: 1
+"""
+
+
+Handler = Callable[["Switch", str], str]
+_COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
+    (r"show version", _version),
+    (r"show interfaces status", _status),
+    (r"show vlan brief", _vlan_brief),
+    (r"show pfc priority(?: (\S+))?", _pfc_priority),
+    (r"show pfc counters", _pfc_counters),
+    (r"show ecn", _ecn),
+    (r"show queue counters(?: (Ethernet\d+))? (?:--json|-j)", _queue_json),
+    (r"show queue counters(?: (\S+))?", _queue_counters),
+    (r"show priority-group drop counters", _drops),
+    (r"show priority-group watermark shared", _watermark),
+    (r"show lldp table", _lldp),
+    (r"show runningconfiguration all", lambda switch, _: dump(switch.database.db)),
+)

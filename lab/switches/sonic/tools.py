@@ -1,0 +1,109 @@
+"""`sonic-cfggen` and `sonic-db-cli`, as far as CONFIG_DB is concerned.
+
+Sources: sonic-buildimage, src/sonic-config-engine/sonic-cfggen; sonic-swss-common, sonic-db-cli.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from lab.switches.sonic.config import Db, row
+from lab.switches.sonic.database import Database
+
+_DATA: Final[TypeAdapter[dict[str, dict[str, dict[str, JsonValue]]]]] = TypeAdapter(
+    dict[str, dict[str, dict[str, JsonValue]]]
+)
+
+
+class CommandError(Exception):
+    """A command that fails, with what it prints and its exit status."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def parse_data(text: str) -> Db:
+    """Tables as JSON.
+
+    Raises:
+        CommandError: It is no JSON of tables; the end of Python's traceback.
+    """
+    try:
+        data = _DATA.validate_json(text)
+    except ValidationError as error:
+        what = error.errors()[0]["msg"]
+        raise CommandError(f"json.decoder.JSONDecodeError: {what}", 1) from error
+    return {
+        table: {
+            key: {name: str(value) for name, value in fields.items()}
+            for key, fields in rows.items()
+        }
+        for table, rows in data.items()
+    }
+
+
+def merge_data(database: Database, data: Db) -> None:
+    """`mod_config`: what is there and not in the data stays."""
+    for table, rows in data.items():
+        for key, fields in rows.items():
+            database.merge(table, key, fields)
+
+
+def dump(db: Mapping[str, object]) -> str:
+    """`sonic-cfggen -d --print-data`: JSON with four spaces; a row without fields is `{}`."""
+    return json.dumps(db, indent=4) + "\n"
+
+
+def run_cfggen(database: Database, words: list[str]) -> str:
+    """The three uses that people and drivers make of it."""
+    match words:
+        case ["-d", "--print-data"]:
+            return dump(database.db)
+        case ["-d", "--var-json", table]:
+            return dump(database.db[table]) if table in database.db else ""
+        case ["-a", text, "--write-to-db" | "-w"]:
+            merge_data(database, parse_data(text))
+            return ""
+        case _:
+            usage = "usage: sonic-cfggen [-h] [-m [MINIGRAPH] | -Y [YANG] | -M DEVICE_DESCRIPTION]"
+            wrong = " ".join(words)
+            raise CommandError(f"{usage}\nsonic-cfggen: error: unrecognized arguments: {wrong}", 2)
+
+
+def run_db_cli(database: Database, words: list[str]) -> str:
+    """Redis commands on CONFIG_DB; the answers are Redis' own."""
+    match words:
+        case ["CONFIG_DB", verb, key, *more]:
+            table, _, name = key.partition("|")
+            return _answer(database, verb.upper(), (table, name), more)
+        case [other, *_] if other != "CONFIG_DB":
+            raise CommandError(f"Invalid database name input : '{other}'", 1)
+        case _:
+            raise CommandError("(error) ERR wrong number of arguments", 1)
+
+
+def _answer(database: Database, verb: str, place: tuple[str, str], more: list[str]) -> str:
+    table, name = place
+    fields = row(database.db, table, name)
+    match verb:
+        case "DEL":
+            return str(database.delete(table, name))
+        case "HDEL" if more:
+            return str(sum(database.delete_field(table, name, field) for field in more))
+        case "HGETALL":
+            return str(fields)
+        case "HGET" if more:
+            return fields.get(more[0], "")
+        case "HSET" if more and len(more) % 2 == 0:
+            new = len({*more[::2]} - {*fields})
+            database.merge(table, name, dict(zip(more[::2], more[1::2], strict=True)))
+            return str(new)
+        case "EXISTS":
+            return str(int(bool(fields)))
+        case _:
+            raise CommandError(f"(error) ERR unknown command or wrong arguments '{verb}'", 1)

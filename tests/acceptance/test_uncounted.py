@@ -1,0 +1,47 @@
+"""A switch system that counts no received bytes per priority, as SONiC."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.acceptance.counters import Snapshot, flatten_port, measure_hop
+from components.acceptance.evidence import Evidence
+from components.acceptance.judge import judge_evidence
+from components.acceptance.plan import HopPlan
+from components.fabric.drivers.base import PortCounters, PriorityCounters
+from tests.acceptance.test_judge import change_hop
+from tests.lab_physics.site import Site, take_evidence
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    return take_evidence(Site())
+
+
+def _port(sent: int) -> Snapshot:
+    counted = PortCounters({3: PriorityCounters(None, sent)}, None, 0)
+    return Snapshot({("leaf-01", "Ethernet0"): flatten_port(counted)})
+
+
+def test_what_is_not_counted_is_left_out() -> None:
+    counted = PortCounters({3: PriorityCounters(None, 7)}, None, 2)
+    assert flatten_port(counted) == {"rx_discards": 2, "tx_tc3_bytes": 7}
+
+
+def test_the_arrival_is_uncounted_and_the_departure_is_not() -> None:
+    before, after = _port(0), _port(900)
+    plan = HopPlan("rail-0", "gpu01 -> gpu02", "switch_ingress", "leaf-01", "Ethernet0")
+    arrival = measure_hop(plan, before, after)
+    assert (arrival.status, arrival.ecn_marked, arrival.discards) == ("uncounted", None, 0)
+    assert arrival.total_bytes is None
+    plan = HopPlan("rail-0", "gpu01 -> gpu02", "switch_egress", "leaf-01", "Ethernet0")
+    departure = measure_hop(plan, before, after)
+    assert (departure.status, departure.bytes_by_class) == ("observed", {3: 900})
+
+
+def test_an_uncounted_arrival_is_judged_by_the_departure(evidence: Evidence) -> None:
+    changes: dict[str, object] = {"status": "uncounted", "total_bytes": None, "bytes_by_class": {}}
+    blind = change_hop(evidence, "switch_ingress", **changes)
+    assert judge_evidence(blind).verdict_of("perftest-rail-0") == "passed"
+    wrong = change_hop(blind, "switch_egress", bytes_by_class={0: 10**9}, total_bytes=10**9)
+    assert judge_evidence(wrong).verdict_of("perftest-rail-0") == "failed"

@@ -1,0 +1,65 @@
+"""Where the rules on SONiC switches begin and end; the reports are in tests/invalid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.checks.site import load_checked_site
+from components.fabric.plan import plan_fabric
+from tests.checks.invalid_files import FOLDER
+
+SONIC = (
+    ("    os: onyx", "    os: sonic"),
+    ("model: SN2700", "model: Z9332F"),
+    ("release: 3.9.2504", 'release: "202405"'),
+    *((f'"1/{number + 1}"', f"Ethernet{8 * number}") for number in range(4)),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules"),
+    [
+        ((), set[str]()),
+        ((("lossy_ecn", "lossless"),), set[str]()),
+        ((('"202405"', "202205"),), set[str]()),
+        ((('"202405"', '"202311.1"'),), set[str]()),
+        ((('"202405"', "202311.1"),), None),
+        ((('"202405"', '"202111"'),), {"sonic-release"}),
+        ((('"202405"', "3.9.2504"),), {"sonic-release"}),
+        ((("Ethernet24", "Ethernet248"),), set[str]()),
+        ((("Ethernet24", "Ethernet255"),), set[str]()),
+        ((("Ethernet24", "Ethernet256"),), {"port-capability"}),
+        ((("Ethernet24", "swp4"),), {"port-capability"}),
+        ((("model: Z9332F", "model: SN2700"),), {"switch-system"}),
+        ((("os: sonic", "os: onyx"),), {"switch-system"}),
+        ((("model: Z9332F", "model: Z9999"),), {"switch-model"}),
+        ((("mtu_bytes: 9000", "port_mtu_bytes: 9216, mtu_bytes: 9000"),), set[str]()),
+        ((("mtu_bytes: 9000", "port_mtu_bytes: 9217, mtu_bytes: 9000"),), {"port-capability"}),
+        (
+            (
+                ("dscp: 26", "dscp: 34, cnp_dscp: 40, cnp_priority: 5"),
+                ("priority: 3", "priority: 4"),
+            ),
+            None,
+        ),
+    ],
+)
+def test_boundaries(
+    tmp_path: Path, changes: tuple[tuple[str, str], ...], rules: set[str] | None
+) -> None:
+    text = (FOLDER / "clean.yaml").read_text()
+    for old, new in (*SONIC, *changes):
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = tmp_path / "site.yaml"
+    path.write_text(text)
+    checked = load_checked_site(path)
+    found = {problem.rule for problem in checked.problems}
+    if rules is not None:
+        assert found == rules
+    else:
+        assert not {rule for rule in found if "sonic" in rule or "cumulus" in rule}
+    if not found and checked.spec is not None:
+        assert plan_fabric(checked.spec)[0].os == "sonic"

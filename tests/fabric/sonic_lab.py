@@ -1,0 +1,75 @@
+"""An emulated SONiC switch without SSH, and the plan of the ESXi example with one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from components.fabric.drivers.sonic import SonicDriver
+from components.fabric.exchange import Exchange
+from components.model.cluster import ClusterSpec
+from lab.switches.sonic.cli import Session
+from lab.switches.sonic.server import SonicSwitch
+from lab.views import SwitchConfig
+from tests.fabric.cumulus_lab import SITE
+
+PORTS = tuple(f"Ethernet{8 * number}" for number in range(4))
+CABLES = {f"Ethernet{8 * n}": (f"vm0{n + 1}", "0000:0b:00.0") for n in range(6)}
+
+
+@dataclass
+class DirectSession:
+    """A session with an emulator in this process; a bad exit status is told as over SSH."""
+
+    session: Session
+    where: str = "leaf-01 (in process)"
+
+    def run(self, command: str) -> str:
+        output = self.session.run(command)
+        return f"{output}[status {self.session.status}]\n" if self.session.status else output
+
+
+def make_switch(folder: Path, *, qos: bool = True) -> SonicSwitch:
+    """A switch; with `qos` as `config qos reload` leaves it, saved."""
+    config = SwitchConfig(
+        name="leaf-01",
+        os="sonic",
+        model="Z9332F",
+        address="127.209.0.7",
+        port=0,
+        user="admin",
+        password="sonic-lab",
+        host_key_seed="test/leaf-01",
+        cables=CABLES,
+        neighbours={port: (host, "ens224") for port, (host, _) in CABLES.items()},
+    )
+    switch = SonicSwitch(config, folder / "leaf-01.json")
+    if qos:
+        switch.run_line("sudo config qos reload")
+    switch.run_line("sudo config save -y")
+    return switch
+
+
+def talk(switch: SonicSwitch) -> Exchange:
+    exchange = Exchange(DirectSession(switch.session()), SonicDriver())
+    exchange.enter(configure=True)
+    return exchange
+
+
+def load_document() -> dict[str, Any]:
+    """The ESXi example, with a SONiC switch in place of its own."""
+    data = YAML(typ="safe").load(SITE.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
+    switch = data["switches"][0]
+    switch |= {"os": "sonic", "model": "Z9332F", "release": "202405"}
+    switch["ssh"]["user"] = "admin"
+    switch["ports"] = dict(zip(PORTS, switch["ports"].values(), strict=True))
+    return data
+
+
+def load_spec(**rdma: object) -> ClusterSpec:
+    data = load_document()
+    data["rdma"].update(rdma)
+    return ClusterSpec.model_validate(data)

@@ -1,0 +1,251 @@
+"""What the SONiC driver reads: rows as sonic-buildimage and sonic-utilities have them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from components.fabric.drivers.base import Unreadable
+from components.fabric.drivers.sonic import CONFIG, SonicDriver
+from components.fabric.drivers.sonic_facts import NO_BRANCH, parse_branch
+from components.fabric.drivers.sonic_parse import ConfigDb, parse_config, parse_counters, port_names
+from components.fabric.state import EcnState, PortState, SwitchState
+
+AZURE_WRED = {
+    "ecn": "ecn_all",
+    "green_drop_probability": "5",
+    "green_max_threshold": "2097152",
+    "green_min_threshold": "1048576",
+    "wred_green_enable": "true",
+}
+"""sonic-buildimage, files/build_templates/qos_config.j2, the green third."""
+TABLES: dict[str, dict[str, object]] = {
+    "BUFFER_PG": {
+        "Ethernet0|0": {"profile": "ingress_lossy_profile"},
+        "Ethernet0|3-4": {"profile": "pg_lossless_400000_300m_profile"},
+        "Ethernet8|3": {"profile": "NULL"},
+    },
+    "BUFFER_POOL": {"ingress_lossless_pool": {"mode": "dynamic", "type": "ingress"}},
+    "BUFFER_PROFILE": {
+        "ingress_lossy_profile": {"pool": "ingress_lossless_pool", "size": "0", "static_th": "66"},
+        "pg_lossless_400000_300m_profile": {
+            "pool": "ingress_lossless_pool",
+            "xoff": "373888",
+            "xon": "2540",
+        },
+    },
+    "DEVICE_METADATA": {"localhost": {"hwsku": "DellEMC-Z9332f-O32"}},
+    "DSCP_TO_TC_MAP": {"AZURE": {"3": "3", "26": "1", "48": "6"}, "OURS": {"26": "3"}},
+    "PORT": {
+        "Ethernet0": {"admin_status": "up", "lanes": "33,34", "mtu": "9100", "speed": "400000"},
+        "Ethernet8": {"lanes": "41,42", "speed": "400000"},
+        "Ethernet16": {"admin_status": "down", "mode": "routed", "mtu": "9216"},
+    },
+    "PORT_QOS_MAP": {
+        "Ethernet0": {
+            "dscp_to_tc_map": "AZURE",
+            "pfc_enable": "3,4",
+            "pfc_to_queue_map": "AZURE",
+            "pfcwd_sw_enable": "3,4",
+            "tc_to_pg_map": "AZURE",
+            "tc_to_queue_map": "AZURE",
+        },
+        "Ethernet8": {"dot1p_to_tc_map": "AZURE", "pfc_enable": "", "tc_to_pg_map": "AZURE"},
+        "global": {"dscp_to_tc_map": "OURS"},
+    },
+    "QUEUE": {
+        "Ethernet0|3": {"scheduler": "scheduler.1", "wred_profile": "AZURE_LOSSLESS"},
+        "Ethernet0|5-6": {"scheduler": "scheduler.7"},
+    },
+    "SCHEDULER": {
+        "scheduler.1": {"type": "DWRR", "weight": "15"},
+        "scheduler.7": {"type": "STRICT"},
+    },
+    "TC_TO_PRIORITY_GROUP_MAP": {"AZURE": {"0": "0", "3": "3", "4": "4", "7": "7"}},
+    "TC_TO_QUEUE_MAP": {"AZURE": {"3": "3", "6": "6"}},
+    "VLAN": {
+        "Vlan10": {"vlanid": "10"},
+        "Vlan111": {"dhcp_servers": ["192.0.2.1"], "vlanid": "111"},
+    },
+    "VLAN_MEMBER": {
+        "Vlan10|Ethernet0": {"tagging_mode": "untagged"},
+        "Vlan111|Ethernet0": {"tagging_mode": "tagged"},
+        "Vlan111|Ethernet8": {"tagging_mode": "tagged"},
+    },
+    "VLAN_INTERFACE": {"Vlan10": {}, "Vlan10|192.0.2.254/24": {}},
+    "WRED_PROFILE": {"AZURE_LOSSLESS": AZURE_WRED},
+}
+TEXT = json.dumps(TABLES, indent=4)
+
+
+def _read(text: str = TEXT) -> ConfigDb:
+    return ConfigDb.of(parse_config(CONFIG, text))
+
+
+def test_a_port_of_the_platforms_template() -> None:
+    port = _read().port("Ethernet0")
+    assert (port.mode, port.access_vlan, port.trunk_vlans) == ("hybrid", 10, (111,))
+    assert (port.admin_up, port.mtu_bytes, port.trust, port.implied) == (True, 9100, "L3", ())
+    assert (port.pfc_priorities, port.lossless_buffers) == ((3, 4), (3, 4))
+    assert {26: 1, 48: 6}.items() <= port.dscp_priorities.items()
+    assert port.priority_classes == {3: 3, 6: 6}
+    assert {tc: ecn for tc, ecn in port.ecn.items() if ecn} == {
+        3: EcnState(min_kib=1024, max_kib=2048)
+    }
+    assert port.strict_classes == (5, 6)
+    assert port.bindings["pfc"] == {"PORT_QOS_MAP|Ethernet0 pfc_enable": "3,4"}
+    assert port.bindings["schedule_6"] == {"QUEUE|Ethernet0|5-6 scheduler": "scheduler.7"}
+
+
+def test_a_port_with_little_written() -> None:
+    port = _read().port("Ethernet8")
+    assert (port.admin_up, port.mtu_bytes, port.implied) == (False, 9100, ("admin_up", "mtu_bytes"))
+    assert (port.mode, port.trunk_vlans, port.trust) == ("trunk", (111,), "both")
+    assert port.dscp_priorities == {26: 3}, "the map of the whole switch"
+    assert (port.pfc_priorities, port.lossless_buffers) == ((), ()), "NULL means nothing here"
+    assert _read().port("Ethernet16").bindings["mode"] == {"PORT|Ethernet16 mode": "routed"}
+
+
+def test_in_the_dynamic_model_null_is_a_buffer() -> None:
+    tables = {**TABLES, "DEVICE_METADATA": {"localhost": {"buffer_model": "dynamic"}}}
+    config = _read(json.dumps(tables))
+    assert config.port("Ethernet8").lossless_buffers == (3,)
+
+
+def test_the_switch_and_who_else_uses_it() -> None:
+    wanted = SwitchState(ports={"Ethernet0": PortState()})
+    tables = json.loads(TEXT)
+    tables["DSCP_TO_TC_MAP"]["RAILYARD"] = {"26": "3"}
+    tables["TC_TO_QUEUE_MAP"]["RAILYARD"] = {"3": "3"}
+    tables["PORT_QOS_MAP"]["Ethernet8"]["dscp_to_tc_map"] = "RAILYARD"
+    reading = SonicDriver().parse({CONFIG: json.dumps(tables)}, wanted)
+    state = reading.state
+    assert (state.vlans, state.roce, state.implied) == ((10, 111), "lossless", ())
+    assert state.held_rows == ("DSCP_TO_TC_MAP|RAILYARD",)
+    assert {*(state.rows or {})} == {
+        "BUFFER_PROFILE|pg_lossless_400000_300m_profile",
+        "DSCP_TO_TC_MAP|RAILYARD",
+        "TC_TO_QUEUE_MAP|RAILYARD",
+    }
+    assert reading.vlan_holders == {111: ("Ethernet8",), 10: ("Vlan10",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Traceback (most recent call last):", "no table of tables"),
+        ('["PORT"]', "no table of tables"),
+        ('{"VLAN": {}}', "no port in it"),
+        (
+            json.dumps({"PORT": {"Ethernet0": {}}, "PORT_QOS_MAP": {"Ethernet0,Ethernet8": {}}}),
+            "one row for several ports",
+        ),
+    ],
+)
+def test_another_form_is_named_and_hidden(text: str, why: str) -> None:
+    with pytest.raises(Unreadable, match=why) as caught:
+        parse_config(CONFIG, text)
+    assert "secrets" in caught.value.text
+    assert "Traceback" not in caught.value.text
+
+
+def test_a_part_of_a_port_that_was_not_split() -> None:
+    wanted = SwitchState(ports={"Ethernet2": PortState()})
+    with pytest.raises(Unreadable, match="config interface breakout"):
+        SonicDriver().parse({CONFIG: TEXT}, wanted)
+
+
+def test_ports_are_in_the_order_of_the_panel() -> None:
+    tables = parse_config(CONFIG, json.dumps({"PORT": {"Ethernet16": {}, "Ethernet8": {}}}))
+    assert port_names(tables) == ("Ethernet8", "Ethernet16")
+    rest = parse_config(CONFIG, json.dumps({"PORT": {"Ethernet-Rec0": {}, "Ethernet0": {}}}))
+    assert port_names(rest) == ("Ethernet0",)
+
+
+QUEUES = """{
+  "Ethernet8": {
+    "ALL20": {"dropbytes": "N/A", "droppacket": "N/A", "totalbytes": "N/A", "totalpacket": "N/A"},
+    "MC10": {"dropbytes": "73", "droppacket": "76", "totalbytes": "63", "totalpacket": "81"},
+    "UC0": {"dropbytes": "0", "droppacket": "0", "totalbytes": "N/A", "totalpacket": "0"},
+    "UC3": {"dropbytes": "88", "droppacket": "29", "totalbytes": "7,000,097", "totalpacket": "11"},
+    "UC8": {"dropbytes": "43", "droppacket": "93", "totalbytes": "82", "totalpacket": "0"},
+    "time": "2026-01-01"
+  }
+}
+"""
+"""Shape of sonic-utilities, tests/queue_counter_test.py, show_queue_counters_port_json."""
+DROPS = """\
+Ingress PG dropped packets:
+     Port    PG0    PG1    PG2    PG3    PG4    PG5    PG6    PG7
+---------  -----  -----  -----  -----  -----  -----  -----  -----
+Ethernet0    800    801    802    803    804    805    806    807
+Ethernet8    100    101    102    103    104    105    106    N/A
+"""
+"""sonic-utilities, tests/pgdropstat_test.py."""
+
+
+def test_counters_of_the_unicast_queues() -> None:
+    found = parse_counters(("q", QUEUES), ("d", DROPS), ["Ethernet8"])["Ethernet8"]
+    counted = {tc: (c.rx_bytes, c.tx_bytes) for tc, c in found.by_priority.items()}
+    assert counted == {0: (None, 0), 3: (None, 7_000_097)}
+    assert (found.rx_discards, found.ecn_marked) == (721, None)
+
+
+@pytest.mark.parametrize(
+    ("queues", "drops", "why"),
+    [
+        ("Port doesn't exist! Ethernet8", DROPS, "no table of queues"),
+        ("{}", DROPS, "no unicast queue of Ethernet8"),
+        (QUEUES, "COUNTERS_PORT_NAME_MAP is empty!", "no row of Ethernet8"),
+    ],
+)
+def test_counters_of_another_form_are_shown_raw(queues: str, drops: str, why: str) -> None:
+    with pytest.raises(Unreadable, match=why) as caught:
+        parse_counters(("q", queues), ("d", drops), ["Ethernet8"])
+    assert caught.value.text in (queues, drops)
+
+
+CLICK = """\
+Usage: config vlan add [OPTIONS] <vid>
+Try "config vlan add -h" for help.
+
+Error: Vlan111 already exists.
+[status 2]
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"),
+    [
+        ("", None),
+        ("1\n", None),
+        ("Running command: /usr/local/bin/sonic-cfggen -d --print-data > x\n", None),
+        (CLICK, "Vlan111 already exists."),
+        ("sudo: a password is required\n[status 1]\n", "sudo: a password is required"),
+        ("Cannot find interface Ethernet101\n", "Cannot find interface Ethernet101"),
+        ("The config_db file x doesn't exist\n", "The config_db file x doesn't exist"),
+        ("(error) ERR unknown command\n", "(error) ERR unknown command"),
+        ("[status 1]\n", "[status 1]"),
+        ("\n[status unknown]\n", "[status unknown]"),
+    ],
+)
+def test_refusals_are_found_by_status_and_by_text(output: str, refused: str | None) -> None:
+    assert SonicDriver().find_refusal(output) == refused
+
+
+@pytest.mark.parametrize(
+    ("text", "branch"),
+    [
+        ("202405", 202405),
+        ("202311.1", 202311),
+        ("SONiC.202205.3-0f1e2d3c4", 202205),
+        ("20230531.12", 202305),
+        ("master.1234-abcdef", NO_BRANCH),
+        ("4.1.1-Enterprise_Base", 0),
+        ("3.9.2504", 0),
+        ("", 0),
+    ],
+)
+def test_releases(text: str, branch: int) -> None:
+    assert parse_branch(text) == branch

@@ -1,0 +1,176 @@
+"""The plan of a site with a SONiC switch, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from components.errors import SpecError
+from components.fabric.drivers.sonic import SonicDriver
+from components.fabric.models import find_model
+from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.model.cluster import ClusterSpec
+from components.remote.difference import Difference
+from lab.switches.sonic.config import PLATFORMS, factory_db
+from tests.fabric.sonic_lab import load_spec
+
+ENTER = (
+    "sudo -n true",
+    'sudo flock -n /etc/sonic/reload.lock true || { echo "a config reload is running"; false; }',
+)
+SAVE = (
+    "sudo config save -y /etc/sonic/railyard.json && sudo rm /etc/sonic/railyard.json && "
+    "sudo config save -y"
+)
+MEMBERS = (
+    "sudo config vlan add 111",
+    "sudo config vlan member add -u 111 Ethernet0",
+    "sudo config vlan member add -u 111 Ethernet8",
+    "sudo config vlan member add -u 111 Ethernet16",
+    "sudo config vlan member add -u 111 Ethernet24",
+)
+
+
+def _with(**switch: object) -> ClusterSpec:
+    spec = load_spec()
+    changed = spec.switches[0].model_copy(update=switch)
+    return spec.model_copy(update={"switches": (changed,)})
+
+
+def _rows(lines: tuple[str, ...]) -> dict[str, dict[str, dict[str, str]]]:
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for line in lines:
+        if "sonic-cfggen" in line:
+            for table, rows in json.loads(line.split("'")[1]).items():
+                for key, fields in rows.items():
+                    found.setdefault(table, {}).setdefault(key, {}).update(fields)
+    return found
+
+
+def test_the_desired_state() -> None:
+    plan = plan_fabric(load_spec())[0]
+    assert (plan.os, plan.desired.vlans, plan.desired.roce) == ("sonic", (111,), "lossless")
+    port = plan.desired.ports["Ethernet8"]
+    assert (port.mode, port.access_vlan, port.mtu_bytes, port.trust) == ("access", 111, 9216, "L3")
+    assert port.ecn == {3: EcnState(min_kib=150, max_kib=1500)}
+    assert (port.pfc_priorities, port.lossless_buffers) == ((3,), (3,))
+    assert (port.dscp_priorities, port.priority_classes) == ({26: 3, 48: 6}, {3: 3, 6: 6})
+    assert (plan.desired.rows, port.bindings, port.pfc) == (None, {}, None)
+    bare = plan.model_copy(update={"cables": {}})
+    assert SwitchPlan.model_validate_json(plan.model_dump_json()) == bare
+
+
+def test_requests_of_other_systems_are_as_they_were() -> None:
+    port = PortState(mtu_bytes=9216)
+    written = SwitchState(ports={"1/1": port}).model_dump(mode="json")
+    assert not {"rows", "held_rows"} & {*written}
+    theirs = (
+        "dscp_priorities",
+        "priority_classes",
+        "pfc_priorities",
+        "lossless_buffers",
+        "bindings",
+    )
+    assert not {*theirs} & {*written["ports"]["1/1"]}
+    said = PortState(pfc_priorities=(), bindings={"pfc": {}})
+    assert {"pfc_priorities", "bindings"} <= {*said.model_dump(mode="json")}
+    assert PortState.model_validate_json(said.model_dump_json()) == said
+
+
+def test_lossy_says_that_nothing_is_paused() -> None:
+    plan = plan_fabric(load_spec(mode="lossy_ecn"))[0]
+    port = plan.desired.ports["Ethernet0"]
+    assert (plan.desired.roce, port.pfc_priorities, port.lossless_buffers) == (None, (), None)
+
+
+@pytest.mark.parametrize("mode", ["lossless", "lossy_ecn"])
+def test_the_commands_that_a_person_sees(mode: str) -> None:
+    lines = plan_fabric(load_spec(mode=mode))[0].commands_from_factory
+    assert lines[:7] == (*ENTER, *MEMBERS)
+    assert lines[-5:] == (
+        *(f"sudo config interface mtu Ethernet{number} 9216" for number in (0, 8, 16, 24)),
+        SAVE,
+    )
+    assert max(map(len, lines)) <= 470, "bash scrolls sideways beyond"
+    rows = _rows(lines)
+    assert rows["DSCP_TO_TC_MAP"]["RAILYARD"] == {str(n): str(n // 8) for n in range(64)}
+    assert rows["TC_TO_QUEUE_MAP"]["RAILYARD"] == {str(n): str(n) for n in range(8)}
+    assert rows["SCHEDULER"] == {"RAILYARD": {"type": "STRICT"}}
+    wred = rows["WRED_PROFILE"]["RAILYARD"]
+    assert (wred["green_min_threshold"], wred["green_max_threshold"]) == ("153600", "1536000")
+    assert (wred["ecn"], wred["wred_green_enable"]) == ("ecn_all", "true")
+    assert rows["QUEUE"]["Ethernet0|3"] == {"wred_profile": "RAILYARD"}
+    assert rows["QUEUE"]["Ethernet24|6"] == {"scheduler": "RAILYARD"}
+    qos = {"dscp_to_tc_map": "RAILYARD", "tc_to_queue_map": "RAILYARD"}
+    if mode == "lossless":
+        paused = {"pfc_enable": "3", "pfc_to_queue_map": "RAILYARD", "tc_to_pg_map": "RAILYARD"}
+        assert rows["PORT_QOS_MAP"]["Ethernet16"] == qos | paused
+        groups = rows["TC_TO_PRIORITY_GROUP_MAP"]["RAILYARD"]
+        assert {key for key, value in groups.items() if value != "0"} == {"3"}
+    else:
+        assert rows["PORT_QOS_MAP"]["Ethernet16"] == qos
+        assert "TC_TO_PRIORITY_GROUP_MAP" not in rows
+
+
+def test_another_priority_and_class() -> None:
+    spec = load_spec(priority=4, traffic_class=5, dscp=34, ecn_min_kib=200, ecn_max_kib=900)
+    rows = _rows(plan_fabric(spec)[0].commands_from_factory)
+    assert rows["TC_TO_QUEUE_MAP"]["RAILYARD"]["4"] == "5"
+    assert rows["MAP_PFC_PRIORITY_TO_QUEUE"]["RAILYARD"]["4"] == "5"
+    assert rows["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] == "4"
+    assert rows["QUEUE"]["Ethernet0|5"] == {"wred_profile": "RAILYARD"}
+    assert rows["WRED_PROFILE"]["RAILYARD"]["green_min_threshold"] == str(200 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (_with(release="202111"), "needs at least 202205"),
+        (_with(release="20191130.83"), "needs at least 202205"),
+        (_with(release="4.1.1-Enterprise_Base"), "needs at least 202205"),
+        (load_spec(port_mtu_bytes=9217), "outside 68-9216"),
+        (_with(model="SN2700"), "no model 'SN2700' with sonic"),
+        (_with(os="cumulus"), "no model 'Z9332F' with cumulus"),
+    ],
+)
+def test_what_the_switch_cannot_do_is_refused(spec: ClusterSpec, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        plan_fabric(spec)
+
+
+@pytest.mark.parametrize("release", ["202205", "202311.1", "202405", "master.900000-abc"])
+def test_releases_that_are_new_enough(release: str) -> None:
+    assert plan_fabric(_with(release=release))
+
+
+def test_the_model_and_the_lab_have_the_same_ports() -> None:
+    model = find_model("Z9332F")
+    assert model is not None
+    ports = factory_db("leaf-01", PLATFORMS["Z9332F"])["PORT"]
+    assert model.ports["sonic"] == tuple(ports)
+    assert ports["Ethernet160"]["lanes"] == "225,226,227,228,229,230,231,232"
+    assert (ports["Ethernet8"]["alias"], ports["Ethernet8"]["speed"]) == (
+        "fourhundredGigE1/2",
+        "400000",
+    )
+    for name, there in (("Ethernet2", True), ("Ethernet255", True), ("Ethernet256", False)):
+        assert model.has_port("sonic", name) is there
+    assert not model.has_port("sonic", "swp1")
+    assert not model.has_port("onyx", "Ethernet0")
+
+
+@pytest.mark.parametrize(
+    ("setting", "interrupts"),
+    [
+        ("mtu_bytes", True),
+        ("pfc_priorities", True),
+        ("priority_3_buffer", True),
+        ("access_vlan", False),
+        ("tc3_ecn_kib", False),
+    ],
+)
+def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noqa: FBT001 - a table
+    change = Difference("port Ethernet0", setting, "a", "b")
+    assert SonicDriver().interrupts(change) is interrupts
