@@ -24,8 +24,9 @@ MEMLOCK: Final = "/etc/systemd/system/k3s-agent.service.d/10-railyard-memlock.co
 HAPROXY: Final = "/etc/railyard/haproxy/haproxy.cfg"
 POLICY: Final = ("nicclusterpolicies.mellanox.com", "nic-cluster-policy")
 PROVEN_AGAIN: Final = frozenset({"acceptance-evidence", "acceptance-gate"})
-BOOKKEEPING: Final = frozenset({"cloud-preflight", "cloud-instance-claims"})
-"""Steps that only read the cloud: they ask whether there is room for what the file counts now."""
+BOOKKEEPING: Final = frozenset({"cloud-preflight", "cloud-instance-claims", "cloud", "hosts"})
+"""Steps that only read the cloud: they ask whether there is room for what the file counts now; and
+the components that say how many they hold."""
 SERVERS: Final = 3
 NEW: Final = (f"{NAME}-worker-2", f"{NAME}-worker-3")
 SIX: Final = [
