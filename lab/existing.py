@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from components.errors import Bug, DeviceError
@@ -24,6 +25,11 @@ from components.remote.step import RemoteStep
 from lab.keys import host_key
 
 OWNER: Final = "owner01"
+MEMLOCK: Final = """
+mkdir -p /etc/systemd/system/k3s-agent.service.d
+printf '[Service]\\nLimitMEMLOCK=infinity\\n' >/etc/systemd/system/k3s-agent.service.d/10-owner.conf
+"""
+"""What an owner whose pods use RDMA has set, before the unit starts for the first time."""
 OWNER_NUMBER: Final = 9
 """Last part of the owner's address: below those of the site's hosts."""
 
@@ -64,6 +70,8 @@ def install(plan: KubernetesPlan, secrets: Mapping[str, str]) -> str:
     Raises:
         DeviceError: A lab host refused a step.
     """
+    for step in plan.agents:
+        _run(replace(step, name=f"{step.name}-memlock", apply=MEMLOCK), secrets)
     for step in plan.steps:
         answer = _run(step, secrets)
         if step == plan.access:

@@ -18,6 +18,16 @@ QUIET_S: Final = 10.0
 """Seconds without a finished resource after which the running ones are named."""
 POLL_S: Final = 0.1
 UPDATE_DEADLINE_S: Final = 3600.0
+STUCK_S: Final = 60.0
+"""Seconds in which nothing runs and nothing is said, after a step has failed.
+
+Before it deletes anything the engine then looks for what the failed step depends on. It walks every
+path of the graph for that (pulumi 3.250, `markAsDependency`), which on a site never ends.
+"""
+_STUCK: Final = (
+    "the engine did not come to its end after the failed step: that is a fault of its own, and it"
+    " was ended. Nothing was running, what was done is recorded, and only deletions are left to do"
+)
 _STAGE: Final = re.compile(r"::railyard:([a-z_]+):|\$railyard:([a-z_]+):|railyard:([a-z_]+):")
 _VERBS: Final = {
     "create": "created",
@@ -61,9 +71,18 @@ class Update:
 class _Screen:
     """Prints what finishes, and says what is running when nothing finishes for a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, stuck_s: float) -> None:
         self.running: dict[str, float] = {}
-        self.last_word = time.monotonic()
+        self.last_word = self.last_event = time.monotonic()
+        self.failed = False
+        self._stuck_s = stuck_s
+
+    @property
+    def is_stuck(self) -> bool:
+        """A step failed, nothing runs, and the engine has been silent for too long."""
+        works = any(not _is_component(urn) for urn in self.running)
+        silent_s = time.monotonic() - self.last_event
+        return self.failed and not works and silent_s > self._stuck_s
 
     def say(self, text: str) -> None:
         print(text, flush=True)
@@ -83,6 +102,10 @@ def name_of(urn: str) -> str:
     return urn.rsplit("::", 1)[-1]
 
 
+def _is_component(urn: str) -> bool:
+    return urn.split("::")[2].rsplit("$", 1)[-1].startswith(("pulumi:", "railyard:"))
+
+
 def stage_of(urn: str) -> str:
     """The room that a resource belongs to, or `stack`."""
     match = _STAGE.search(urn)
@@ -90,7 +113,11 @@ def stage_of(urn: str) -> str:
 
 
 def follow_update(
-    command: Sequence[str], project: Path, environment: Mapping[str, str], folder: Path
+    command: Sequence[str],
+    project: Path,
+    environment: Mapping[str, str],
+    folder: Path,
+    stuck_s: float = STUCK_S,
 ) -> Update:
     """Run an update and print its progress.
 
@@ -99,10 +126,11 @@ def follow_update(
         project: Where it runs.
         environment: Its environment.
         folder: Where the event log and the full output go.
+        stuck_s: Seconds after which an engine that hangs behind a failed step is ended.
     """
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
-    update, screen = Update(), _Screen()
+    update, screen = Update(), _Screen(stuck_s)
     begun = time.monotonic()
     with (folder / "pulumi.log").open("w") as log:
         child = subprocess.Popen(
@@ -138,9 +166,14 @@ def _tail(child: subprocess.Popen[bytes], path: Path, update: Update, screen: _S
                 position = file.tell()
             *lines, rest = rest.split("\n")
             for line in lines:
+                screen.last_event = time.monotonic()
                 _take(cast("Event", json.loads(line)), update, screen)
         if ended:
             return
+        if screen.is_stuck and not ended:
+            update.messages.append(_STUCK)
+            child.kill()
+            child.wait(timeout=UPDATE_DEADLINE_S)
         if time.monotonic() > deadline:
             child.terminate()
             child.wait(timeout=UPDATE_DEADLINE_S)
@@ -178,8 +211,7 @@ def _finished(body: Event, update: Update, screen: _Screen) -> None:
         return
     since = screen.running.pop(urn, None)
     stage = update.changes.setdefault(stage_of(urn), Counter())
-    own_type = urn.split("::")[2].rsplit("$", 1)[-1]
-    if own_type.startswith(("pulumi:", "railyard:")):
+    if _is_component(urn):
         return
     verb = _VERBS.get(operation, operation)
     stage[verb] += 1
@@ -191,6 +223,7 @@ def _finished(body: Event, update: Update, screen: _Screen) -> None:
 def _failed(body: Event, update: Update, screen: _Screen) -> None:
     urn, _ = _metadata(body)
     screen.running.pop(urn, None)
+    screen.failed = True
     update.changes.setdefault(stage_of(urn), Counter())["failed"] += 1
     screen.say(f"  {stage_of(urn):<12} {name_of(urn):<40} FAILED")
 

@@ -103,7 +103,8 @@ def _judge_memlock(node: str, limit: str) -> Finding:
         actual=limit,
         next_step=""
         if good
-        else "the K3s unit runs without its LimitMEMLOCK drop-in: run pulumi up, or restart it",
+        else "the unit that starts pods runs without LimitMEMLOCK=infinity: with our K3s run pulumi"
+        " up, or restart it; of another cluster ask its owner",
     )
 
 

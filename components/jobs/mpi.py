@@ -26,6 +26,7 @@ from components.pod_network.attachment import PodAttachment, pod_attachment
 SHM_SIZE: Final = "16Gi"
 """Shared memory of a worker: NCCL's intra-node buffers outgrow the 64 MiB default."""
 SSH_PORT: Final = 22
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TOPOLOGY: Final = "nccl-topology"
 
 
@@ -122,7 +123,8 @@ def _worker(spec: ClusterSpec, job: str, workers: MpiWorkers) -> JsonObject:
     ]
     pod: JsonObject = {
         "affinity": {
-            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_apart(job)]}
+            "nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_on_workers(spec)]}},
+            "podAntiAffinity": {_REQUIRED: [_apart(job)]},
         },
         "containers": [_worker_container(spec, workers)],
         "volumes": volumes,
@@ -136,6 +138,13 @@ def _worker(spec: ClusterSpec, job: str, workers: MpiWorkers) -> JsonObject:
     if workers.attachment.annotations:
         template["metadata"] = {"annotations": {**workers.attachment.annotations}}
     return template
+
+
+def _on_workers(spec: ClusterSpec) -> JsonObject:
+    """The workers of the file alone: in an update that removes some, those still are nodes."""
+    names: list[JsonValue] = [host.name for host in spec.workers]
+    here: JsonObject = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
+    return {"matchExpressions": [here]}
 
 
 def _worker_container(spec: ClusterSpec, workers: MpiWorkers) -> JsonObject:

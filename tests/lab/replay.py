@@ -1,7 +1,11 @@
-"""Stands in for `pulumi up`: writes a recorded event log in pieces, as the engine does."""
+"""Stands in for `pulumi up`: writes a recorded event log in pieces, as the engine does.
+
+With the status `hang` it does not end by itself.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +20,8 @@ def main(recorded: str, status: str, pieces: str, arguments: list[str]) -> int:
             file.write(text[start : start + size])
             file.flush()
     print("what the engine prints")  # noqa: T201 - the engine prints, too
+    if status == "hang":
+        signal.pause()
     return int(status)
 
 

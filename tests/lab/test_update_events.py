@@ -14,10 +14,12 @@ URN = (
 )
 
 
-def follow(recorded: str, status: int, folder: Path, pieces: int = 7) -> Update:
+def follow(
+    recorded: str, status: int | str, folder: Path, pieces: int = 7, stuck_s: float = 60.0
+) -> Update:
     log = HERE / "recorded" / f"{recorded}.jsonl"
     command = [sys.executable, str(HERE / "replay.py"), str(log), str(status), str(pieces)]
-    return follow_update(command, folder, os.environ, folder)
+    return follow_update(command, folder, os.environ, folder, stuck_s)
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 500])
@@ -95,3 +97,10 @@ def test_the_log_of_an_earlier_update_is_not_read(tmp_path: Path) -> None:
 def test_stages_come_from_the_components(urn: str, stage: str) -> None:
     assert stage_of(urn) == stage
     assert name_of(URN) == "multus"
+
+
+def test_an_engine_that_hangs_behind_a_failed_step_is_ended(tmp_path: Path) -> None:
+    update = follow("step_fails", "hang", tmp_path, stuck_s=0.5)
+    assert not update.succeeded
+    assert "the engine did not come to its end after the failed step" in update.messages[-1]
+    assert "only deletions are left to do" in update.messages[-1]
