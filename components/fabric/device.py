@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -44,6 +44,15 @@ PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """What a judge is asked about: which text, and whether it applied or saved."""
+
+    text: str
+    """Digest of the exec request."""
+    kind: Literal["apply", "save"]
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchRequest:
     """What stands on stdin."""
 
@@ -53,6 +62,8 @@ class SwitchRequest:
     baseline: SwitchState | None = None
     repair: str = ""
     """Why this apply runs although the plan is the same; only shown."""
+    judges: Judged | None = None
+    """Of a plain exec: see `components/fabric/judge.py`."""
 
 
 _REQUEST = TypeAdapter(SwitchRequest)
@@ -248,6 +259,11 @@ def _previous(environ: Mapping[str, str]) -> SwitchState | None:
         return None
 
 
+def dump_evidence(evidence: SwitchEvidence) -> str:
+    """The evidence as indented JSON."""
+    return json.dumps(_EVIDENCE.dump_python(evidence, mode="json"), indent=2) + "\n"
+
+
 def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str:
     before, after = outcome.before.settings(), outcome.after.settings()
     ours = request.desired.settings()
@@ -265,7 +281,7 @@ def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str
         saved=True,
         desired=owned,
     )
-    return json.dumps(_EVIDENCE.dump_python(evidence, mode="json"), indent=2) + "\n"
+    return dump_evidence(evidence)
 
 
 def _lock(endpoint: Endpoint) -> AbstractContextManager[None]:

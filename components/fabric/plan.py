@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from components.errors import SpecError
 from components.fabric.candidate import guarded
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.onyx_actions import flatten, port_key
+from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.intent import INTENTS
 from components.fabric.models import MODELS, find_model
 from components.fabric.models.switch_model import SwitchModel, parse_release
@@ -35,11 +38,33 @@ class SwitchPlan(BaseModel):
     desired: SwitchState
     commands_from_factory: tuple[str, ...]
     """The lines that a switch which nobody has touched would get, for people."""
+    exec: Annotated[ExecPlan | None, Field(exclude_if=lambda plan: plan is None)] = None
+    """The texts, where the whole configuration goes as one exec; None: `railyard device` does it.
+
+    It is not written where there is none, so that the plans of other switches stay as they are."""
 
     @property
     def step(self) -> str:
-        """Name of the apply step: it becomes the resource name, so it is an API."""
+        """Name of the apply step: it becomes the resource name, so it is an API.
+
+        With `exec` it judges what the exec printed; its input is the same watched state.
+        """
         return f"{self.name}-apply"
+
+    @property
+    def exec_step(self) -> str:
+        """Name of the one exec that brings the whole configuration."""
+        return f"{self.name}-exec"
+
+    @property
+    def save_step(self) -> str:
+        """Name of the one exec that saves it."""
+        return f"{self.name}-save"
+
+    @property
+    def saved_step(self) -> str:
+        """Name of the step that judges what saving printed."""
+        return f"{self.name}-saved"
 
 
 def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
@@ -72,6 +97,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         endpoint=switch_endpoint(switch),
         desired=desired,
         commands_from_factory=_commands_from_factory(switch, desired),
+        exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,
     )
 
 

@@ -22,6 +22,10 @@ NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
 
 
+_COMMENT: Final = re.compile(r"^\s*#.*\n?", re.MULTILINE)
+_PARTS: Final = re.compile(r"((?:(?!;|&&|\n).)+)(\s*(?:;|&&)\s*|\n|$)")
+
+
 class Switch(Protocol):
     """What a session needs of its switch."""
 
@@ -83,11 +87,14 @@ class Session:
         return f"{self.user}@{self.host}:mgmt:~$ "
 
     def run(self, line: str) -> str:
-        """Run one line of commands and return what they print."""
-        printed = ""
-        for part in re.split(r"\s*;\s*", line.strip()):
-            if part and self.open:
-                output = self._run(part)
+        """Run commands and return what they print: `;`, `&&`, new lines and comments are known."""
+        printed, last = "", ""
+        text = _COMMENT.sub("", line.strip())
+        for part, ending in _PARTS.findall(text):
+            skipped = last == "&&" and self.status != 0
+            last = ending.strip()
+            if part.strip() and self.open and not skipped:
+                output = self._run(part.strip())
                 printed += output if not output or output.endswith("\n") else f"{output}\n"
         return printed
 
