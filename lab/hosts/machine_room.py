@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from pydantic import TypeAdapter
 
@@ -78,28 +79,24 @@ class Switch(Protocol):
         ...
 
 
+EMULATORS: dict[str, str] = {
+    "onyx": "lab.switches.onyx.server:OnyxSwitch",
+    "cumulus": "lab.switches.cumulus.server:CumulusSwitch",
+    "eos": "lab.switches.eos.server:EosSwitch",
+}
+"""Switch system to its emulator: by name, so that a lab of hosts alone loads none."""
+
+
 def make_switch(config: SwitchConfig, state: Path) -> Switch:
     """The emulator of a switch's operating system.
 
     Raises:
         UsageError: The lab plays no switch of this system.
     """
-    # Imported here, so that a lab of hosts alone needs no switch emulator.
-    match config.os:
-        case "onyx":
-            from lab.switches.onyx.server import OnyxSwitch  # noqa: PLC0415 - see above
-
-            return OnyxSwitch(config, state)
-        case "cumulus":
-            from lab.switches.cumulus.server import CumulusSwitch  # noqa: PLC0415 - see above
-
-            return CumulusSwitch(config, state)
-        case "eos":
-            from lab.switches.eos.server import EosSwitch  # noqa: PLC0415 - see above
-
-            return EosSwitch(config, state)
-        case other:
-            raise UsageError(f"{config.name}: the lab plays no switch with {other!r}")
+    if config.os not in EMULATORS:
+        raise UsageError(f"{config.name}: the lab plays no switch with {config.os!r}")
+    module, _, name = EMULATORS[config.os].partition(":")
+    return cast("Switch", getattr(importlib.import_module(module), name)(config, state))
 
 
 Attend = Callable[[LabHost], Awaitable[None]]
