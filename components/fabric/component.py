@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pulumi
 
-from components.fabric.device import BASELINE_VARIABLE
+from components.fabric.device import BASELINE_VARIABLE, pack_baseline
 from components.fabric.exec_plan import ExecPlan, numbered
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request
 from components.fabric.plan import SwitchPlan
@@ -58,9 +57,7 @@ class Fabric(pulumi.ComponentResource):
             ),
             pulumi.ResourceOptions(parent=self, ignore_changes=["*"]),
         )
-        recorded = join_text(
-            baseline.stdout, lambda text: json.dumps(json.loads(text), separators=(",", ":"))
-        )
+        recorded = join_text(baseline.stdout, pack_baseline)
         note = remote.note(plan.step)
         return local_call(
             LocalCall(
