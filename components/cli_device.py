@@ -18,6 +18,7 @@ from components.fabric.device import (
     run_observe,
     run_restore,
 )
+from components.fabric.judge import run_judge
 from components.hypervisor.reboot import run_reboot
 
 app = typer.Typer(no_args_is_help=True, help="Inner commands of an update: one device each.")
@@ -26,6 +27,7 @@ _VERBS: Final[dict[str, Callable[[str, Mapping[str, str]], str]]] = {
     "apply": run_apply,
     "restore": run_restore,
     "observe": run_observe,
+    "judge": run_judge,
     "reboot": run_reboot,
 }
 

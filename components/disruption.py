@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from components.drift import DeviceDrift, Facts
 from components.fabric.drivers import DRIVERS
+from components.fabric.exec_plan import describe_interrupts
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.state import HostState
 from components.hypervisor.refusals import reboots_refused
@@ -40,11 +41,24 @@ def _flapping(
     changing = {drift.device for drift in drifts if drift.edited or drift.differences}
     for switch in plan.switches:
         seen = facts.get(switch.name)
+        if switch.name in changing and switch.exec is not None and switch.exec.interrupts:
+            yield _exec_refusal(switch.name, switch.exec.interrupts)
+            continue
         if switch.name not in changing or not isinstance(seen, SwitchState):
             continue
         pending = diff_states(seen, switch.desired)
         flapping = [change for change in pending if DRIVERS[switch.os].interrupts(change)]
         yield from (_refusal(switch.name, change) for change in flapping)
+
+
+def _exec_refusal(device: str, interrupts: tuple[str, ...]) -> str:
+    return (
+        f"disruption: an exec sends all lines of {device}, needed or not, and among them:"
+        f" {describe_interrupts(interrupts)}\n"
+        "  where  disruption.ports = deny\n"
+        "  fix    plan a window and set disruption.ports to allow, or executor to device, which"
+        " sends only what differs"
+    )
 
 
 def _refusal(device: str, change: Difference) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import yaml
 
 from components.cloud.calls import list_calls
+from components.fabric.exec_plan import ExecPlan, describe_interrupts
 from components.fabric.plan import render_first_commands
 from components.kubernetes.manifest import Manifest
 from components.plan_json import to_json
@@ -49,10 +50,26 @@ def _cloud(plan: ClusterPlan) -> Iterator[str]:
 def _switches(plan: ClusterPlan) -> Iterator[str]:
     for switch in plan.switches:
         yield f"\n## Switch {switch.name} ({switch.os}, {switch.model}), {switch.endpoint.where}"
-        yield "# From factory settings these commands lead there; an update sends what differs."
-        yield from render_first_commands(switch)
+        if switch.exec is not None:
+            yield from _exec(switch.exec)
+        else:
+            yield "# From factory settings these commands lead there; an update sends what differs."
+            yield from render_first_commands(switch)
         yield "# Wanted state:"
         yield _yaml(switch.desired.model_dump(mode="json", exclude_none=True))
+
+
+def _exec(texts: ExecPlan) -> Iterator[str]:
+    """The texts of a plain exec, whole: nothing is left out of them at a run."""
+    yield "# One exec; an update that changes it sends all of it, without reading the switch first."
+    yield f"# It interrupts: {describe_interrupts(texts.interrupts) or 'nothing'}"
+    for title, text in (
+        ("exec", texts.apply),
+        ("then, if the switch refused nothing", texts.save),
+        ("destroy, to the factory's values and not to those of before", texts.undo),
+    ):
+        yield f"# {title}:"
+        yield text
 
 
 def _step(step: RemoteStep, shown: set[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from components.acceptance.report.text import PASSED_LINE
 from components.applied import Applied, AppliedStep
 from components.cloud.observe import cloud_drift, with_generations
 from components.drift import DeviceDrift, Facts, drift_of_step, drift_of_switch
+from components.exec_runs import exec_notes, left_by_exec
 from components.fabric.cabling import find_wrong_cables
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
@@ -74,6 +75,7 @@ def intend(
         plan = replace(plan, cloud=with_generations(plan.cloud, objects))
     drifts = judge_drift(plan, applied, seen)
     notes = {drift.step: drift.note for drift in drifts if drift.note}
+    notes |= exec_notes(plan.switches, applied, drifts)
     access = plan.kubernetes.access if plan.kubernetes else None
     if access is not None and (note := _access_note(applied.step(access.name))):
         notes[access.name] = note
@@ -130,6 +132,7 @@ def strangers_to_undo(
         f" leave it so. If this stack's state was lost: railyard baseline import {plan.stack} FILE"
         for switch in plan.switches
         if switch.name in new
+        and switch.exec is None
         and isinstance(found := facts.get(switch.name), SwitchState)
         and not diff_states(found, switch.desired)
     )
@@ -150,7 +153,8 @@ def refusals(
         if drift.unreachable is not None
         and (drift.edited or drift.stranger or drift.device in pending)
     )
-    return (*unreachable, *_stranded(plan, applied, drifts))
+    executors = left_by_exec(plan.switches, applied)
+    return (*unreachable, *executors, *_stranded(plan, applied, drifts))
 
 
 def _stranded(

@@ -1,4 +1,4 @@
-"""The candidate configuration of one exchange, where the system has named ones: pure.
+"""The candidate configuration of one exchange, where the system has one: pure.
 
 It knows in which stage the changes are, and so which line takes them back: before they are in
 force, after it, or none.
@@ -16,6 +16,8 @@ Stage = Literal["none", "open", "forced"]
 """Nothing is held back; lines are held back; they are in force and not confirmed."""
 EXAMPLE: Final = f"{CANDIDATE_PREFIX}1"
 """The name that a plan shows to people."""
+EXAMPLE_ID: Final = "<revision>"
+"""What a plan shows to people where the switch itself names the candidate."""
 
 
 @dataclass(slots=True)
@@ -27,6 +29,10 @@ class Candidate:
     """Makes the names unique: a switch remembers those that were committed."""
     count: int = 0
     stage: Stage = "none"
+    has_timer: bool = True
+    """False: this release has none, and what is in force stays."""
+    given: str | None = None
+    """What the switch calls it; empty: it did not say. None: our name."""
 
     @property
     def name(self) -> str:
@@ -36,17 +42,18 @@ class Candidate:
 
     def steps(self, changes: Iterable[Change]) -> Iterator[tuple[str, Stage]]:
         """Every line to send, and the stage that it leads to when it was taken."""
+        lines = tuple(line for change in changes for line in change.lines)
         if self.guard is None:
-            for change in changes:
-                for line in change.lines:
-                    yield line, "none"
+            for line in lines:
+                yield line, "none"
             return
         self.count += 1
-        yield self._named(self.guard.open), "open"
-        *before, last = self.guard.force
-        for line in (*(line for change in changes for line in change.lines), *before):
+        self.given = None
+        opened = (self._named(self.guard.open),) if self.guard.open else ()
+        *before, last = self.guard.force if self.has_timer else self.guard.plain
+        for line in (*opened, *lines, *map(self._named, before)):
             yield line, "open"
-        yield last, "forced"
+        yield self._named(last), "forced" if self.has_timer else "none"
 
     def confirm(self) -> tuple[str, ...]:
         """What makes changes in force stay."""
@@ -61,7 +68,9 @@ class Candidate:
         return (self._named(line),)
 
     def _named(self, line: str) -> str:
-        return line.format(name=self.name)
+        given = self.name if self.given is None else self.given
+        # Without what the switch calls it, the line is the one that names none.
+        return line.format(name=self.name, id=given).replace("  ", " ")
 
 
 def guarded(guard: Guard | None, lines: Iterable[str]) -> tuple[str, ...]:
@@ -69,5 +78,11 @@ def guarded(guard: Guard | None, lines: Iterable[str]) -> tuple[str, ...]:
     plain = tuple(lines)
     if guard is None or not plain:
         return plain
-    opened, confirmed = (text.format(name=EXAMPLE) for text in (guard.open, guard.confirm))
-    return (opened, *plain, *guard.force, confirmed)
+    shown = EXAMPLE_ID if guard.find_id else EXAMPLE
+    opened = (guard.open,) if guard.open else ()
+    around = (
+        tuple(line.format(name=EXAMPLE, id=shown) for line in part)
+        for part in (opened, guard.force, (guard.confirm,))
+    )
+    before, force, confirm = around
+    return (*before, *plain, *force, *confirm)

@@ -1,16 +1,18 @@
-"""The switches as Pulumi resources: a baseline and an apply step each."""
+"""The switches as Pulumi resources: a baseline and an apply step each, or one plain exec."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pulumi
 
-from components.fabric.device import BASELINE_VARIABLE
+from components.fabric.device import BASELINE_VARIABLE, pack_baseline
+from components.fabric.exec_plan import ExecPlan, numbered
+from components.fabric.judge import OUTPUT_VARIABLE, judge_request
 from components.fabric.plan import SwitchPlan
 from components.handoffs import FabricReady, gate
 from components.remote.component import LocalCall, Remote, join_text, local_call
+from components.remote.objects import Sent, SwitchExec, printed, switch_exec
 from components.remote.step import render_request
 
 
@@ -34,7 +36,10 @@ class Fabric(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:fabric:Fabric", name, {"switches": len(plans)}, opts)
-        applied = [self._switch(plan, remote) for plan in plans]
+        applied = [
+            self._exec(plan, plan.exec, remote) if plan.exec else self._switch(plan, remote)
+            for plan in plans
+        ]
         self.ready = FabricReady(gate(name, self, applied))
         self.register_outputs({})
 
@@ -52,9 +57,7 @@ class Fabric(pulumi.ComponentResource):
             ),
             pulumi.ResourceOptions(parent=self, ignore_changes=["*"]),
         )
-        recorded = join_text(
-            baseline.stdout, lambda text: json.dumps(json.loads(text), separators=(",", ":"))
-        )
+        recorded = join_text(baseline.stdout, pack_baseline)
         note = remote.note(plan.step)
         return local_call(
             LocalCall(
@@ -66,4 +69,28 @@ class Fabric(pulumi.ComponentResource):
                 previous_output=True,
             ),
             pulumi.ResourceOptions(parent=self, depends_on=[baseline]),
+        )
+
+    def _exec(self, plan: SwitchPlan, texts: ExecPlan, remote: Remote) -> pulumi.Resource:
+        """Send, judge what was printed, and only then save and judge that."""
+        run = remote.note(plan.exec_step)
+        apply, save = (numbered(plan.os, text, run) for text in (texts.apply, texts.save))
+        sent = switch_exec(
+            remote,
+            SwitchExec(plan.exec_step, plan.endpoint, apply, texts.undo),
+            pulumi.ResourceOptions(parent=self),
+        )
+        note = remote.note(plan.step)
+        judged = self._judge(plan.step, judge_request(plan, "apply", apply, note), sent)
+        saved = switch_exec(
+            remote,
+            SwitchExec(plan.save_step, plan.endpoint, save),
+            pulumi.ResourceOptions(parent=self, depends_on=[judged]),
+        )
+        return self._judge(plan.saved_step, judge_request(plan, "save", save, ""), saved)
+
+    def _judge(self, step: str, request: str, sent: Sent) -> pulumi.Resource:
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[sent])
+        return local_call(
+            LocalCall(step, "device judge", request, {OUTPUT_VARIABLE: printed(sent)}), opts
         )

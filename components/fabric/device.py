@@ -5,19 +5,22 @@ The desired state comes in clear on stdin; secrets come by name through the envi
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import time
-from collections.abc import Generator, Mapping, Sequence
+import zlib
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from components.errors import UsageError
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.base import PortCounters
+from components.fabric.drivers.onyx_actions import collapse_vlans
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.ib_state import IbState
 from components.fabric.state import BgpState, PortState, SwitchState
@@ -40,8 +43,20 @@ LOCK_DEADLINE_S: Final = 30.0
 """A run that was killed may still be at work on the switch for as long as one command takes."""
 BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
 """The values from before the first apply, as JSON on one line."""
+PACK_ABOVE: Final = 100_000
+"""Characters of a baseline; Linux takes 131,072 in one variable, which some 400 ports fill."""
+PACKED: Final = "zlib:"
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Where the command provider puts this step's evidence of last time, if it is asked to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a judge is asked about: which text, and whether it applied or saved."""
+
+    text: str
+    """Digest of the exec request."""
+    kind: Literal["apply", "save"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +69,8 @@ class SwitchRequest:
     baseline: SwitchState | None = None
     repair: str = ""
     """Why this apply runs although the plan is the same; only shown."""
+    judges: Judged | None = None
+    """Of a plain exec: see `components/fabric/judge.py`."""
 
 
 _REQUEST = TypeAdapter(SwitchRequest)
@@ -89,7 +106,9 @@ def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
         recorded = environ.get(BASELINE_VARIABLE, "")
         if request.baseline is not None or not recorded:
             return request
-        return replace(request, baseline=SwitchState.model_validate_json(recorded))
+        return replace(
+            request, baseline=SwitchState.model_validate_json(_unpack_baseline(recorded))
+        )
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -266,14 +285,19 @@ def _previous(environ: Mapping[str, str]) -> SwitchState | None:
         return None
 
 
+def dump_evidence(evidence: SwitchEvidence) -> str:
+    """The evidence as indented JSON."""
+    return json.dumps(_EVIDENCE.dump_python(evidence, mode="json"), indent=2) + "\n"
+
+
 def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str:
     before, after = outcome.before.settings(), outcome.after.settings()
     ours = request.desired.settings()
     moved = sorted(key for key in {*before, *after} if before.get(key, "") != after.get(key, ""))
-    changed = tuple(
-        f"{setting} of {where}: {before.get((where, setting), 'absent')} -> "
-        f"{after.get((where, setting), 'absent')}"
-        for where, setting in moved
+    changed = _describe_moves(
+        (where, setting, f"{before.get(key, 'absent')} -> {after.get(key, 'absent')}")
+        for key in moved
+        for where, setting in (key,)
     )
     evidence = SwitchEvidence(
         device=request.endpoint.device,
@@ -283,7 +307,37 @@ def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str
         saved=True,
         desired=owned,
     )
-    return json.dumps(_EVIDENCE.dump_python(evidence, mode="json"), indent=2) + "\n"
+    return dump_evidence(evidence)
+
+
+def _describe_moves(moves: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
+    """A line a setting, and one for all VLANs of a port that moved alike.
+
+    A trunk that carried every VLAN would else bring 4,093 lines, and the engine hands the evidence
+    on in one environment variable, of which the kernel takes 128 KiB.
+    """
+    vlans: dict[tuple[str, str, str], list[int]] = {}
+    for where, setting, move in moves:
+        kind, _, number = setting.rpartition("_")
+        key = (where, kind, move) if kind.endswith("vlan") else (where, setting, move)
+        vlans.setdefault(key, []).extend([int(number)] if kind.endswith("vlan") else [])
+    return tuple(
+        f"{setting}{f'_{collapse_vlans(numbers)}' if numbers else ''} of {where}: {move}"
+        for (where, setting, move), numbers in vlans.items()
+    )
+
+
+def pack_baseline(text: str) -> str:
+    """A recorded baseline for the environment: one line, and packed where it would be too long."""
+    line = json.dumps(json.loads(text), separators=(",", ":"))
+    if len(line) <= PACK_ABOVE:
+        return line
+    return PACKED + base64.b64encode(zlib.compress(line.encode(), 9)).decode()
+
+
+def _unpack_baseline(text: str) -> str:
+    packed = text.removeprefix(PACKED)
+    return text if packed == text else zlib.decompress(base64.b64decode(packed)).decode()
 
 
 def _lock(endpoint: Endpoint) -> AbstractContextManager[None]:

@@ -91,9 +91,15 @@ class Exchange:
         guard = self.driver.guard
         if guard is None:
             return
-        answer = self._ask((guard.list_command,))[guard.list_command]
+        answer = self.session.run(guard.list_command)
+        text = self.driver.find_refusal(answer)
+        if text is not None and guard.plain:
+            self._candidate.has_timer = False
+            return
+        if text is not None:
+            raise DeviceError(f"{self.session.where}: `{guard.list_command}` was refused: {text}")
         try:
-            lines = [guard.revert.format(name=name) for name in guard.find_stale(answer)]
+            lines = [guard.revert.format(name=each, id=each) for each in guard.find_stale(answer)]
         except Unreadable as error:
             raise self._unreadable(error) from error
         except Occupied as error:
@@ -196,6 +202,16 @@ class Exchange:
         for line, stage in self._candidate.steps(changes):
             self._send_line(line, taken)
             self._candidate.stage = stage
+        guard = self.driver.guard
+        if guard is not None and guard.find_id is not None and self._candidate.stage == "forced":
+            self._candidate.given = self._find_id(guard.list_command, guard.find_id)
+
+    def _find_id(self, command: str, find_id: Callable[[str, str], str]) -> str:
+        """What the switch calls the candidate in force; empty where it does not say."""
+        try:
+            return find_id(self.session.run(command), self._candidate.name)
+        except Unreadable:
+            return ""
 
     def _keep(self, taken: list[str]) -> None:
         for line in self._candidate.confirm():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +12,7 @@ from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.onyx_actions import flatten, port_key
+from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.ib_plan import plan_subnet
 from components.fabric.intent import INTENTS
 from components.fabric.lacks import lacks
@@ -41,11 +42,33 @@ class SwitchPlan(BaseModel):
     cables: dict[str, CableEnd] = Field(default={}, exclude=True)
     """Port to what the file says is plugged in there, for the comparison with LLDP. Nothing is set
     by it, so it is no part of the plan's digest."""
+    exec: Annotated[ExecPlan | None, Field(exclude_if=lambda plan: plan is None)] = None
+    """The texts, where the whole configuration goes as one exec; None: `railyard device` does it.
+
+    It is not written where there is none, so that the plans of other switches stay as they are."""
 
     @property
     def step(self) -> str:
-        """Name of the apply step: it becomes the resource name, so it is an API."""
+        """Name of the apply step: it becomes the resource name, so it is an API.
+
+        With `exec` it judges what the exec printed; its input is the same watched state.
+        """
         return f"{self.name}-apply"
+
+    @property
+    def exec_step(self) -> str:
+        """Name of the one exec that brings the whole configuration."""
+        return f"{self.name}-exec"
+
+    @property
+    def save_step(self) -> str:
+        """Name of the one exec that saves it."""
+        return f"{self.name}-save"
+
+    @property
+    def saved_step(self) -> str:
+        """Name of the step that judges what saving printed."""
+        return f"{self.name}-saved"
 
 
 def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
@@ -73,6 +96,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         desired=desired,
         commands_from_factory=_commands_from_factory(switch, desired),
         cables=plan_cables(spec, switch),
+        exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,
     )
 
 

@@ -191,6 +191,13 @@ class Switch(Frozen):
     """Only where the management port is not used: what carries our own session is left alone."""
     routing: Routing | None = None
     """BGP over the routed links; needed where a link is `routed`."""
+    executor: Literal["device", "exec"] = "device"
+    """`device` reads, compares and verifies by `railyard device`. `exec` sends the whole
+    configuration as one SSH exec of Pulumi's own, without reading it first."""
+    exec_disruptive: Literal["refuse", "allow-interruptions"] = "refuse"
+    """With `executor: exec`, lines that interrupt traffic are sent at every change of the file,
+    needed or not: a new MTU shuts its port, the one-shot RoCE touches every port. They are refused
+    unless this says `allow-interruptions`."""
     ports: dict[PortName, Annotated[SwitchPort, BeforeValidator(_port_from_text)]]
     """What is plugged in where: `"1/1": gpu01/rail-0` on Onyx, `swp1: gpu01/rail-0` on Cumulus,
     `Ethernet1/1: gpu01/rail-0` on EOS, `Ethernet0: gpu01/rail-0` on SONiC, `"1/1/1": gpu01/hca-0`

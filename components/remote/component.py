@@ -77,7 +77,7 @@ def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) ->
         opts = Options.merge(opts, SEALED)
     return remote.Command(
         step.name,
-        connection=_connection(shared, step.endpoint),
+        connection=connection_of(shared, step.endpoint),
         create=render_step_command(step, step.apply),
         delete=render_step_command(step, step.undo) if step.undo else None,
         stdin=stdin,
@@ -91,7 +91,8 @@ def _with_note(desired: str, note: str) -> str:
     return f"{desired}{REPAIR_LINE}{note}\n" if note else desired
 
 
-def _connection(shared: Remote, endpoint: Endpoint) -> remote.ConnectionArgs:
+def connection_of(shared: Remote, endpoint: Endpoint) -> remote.ConnectionArgs:
+    """How the command provider reaches a device: the host key is always pinned."""
     secret = shared.secrets.require_secret
     return remote.ConnectionArgs(
         host=shared.filled(endpoint.address),

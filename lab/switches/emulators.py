@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Final, Protocol, cast, runtime_checkable
@@ -69,14 +69,14 @@ class SubnetSwitch(Protocol):
         ...
 
 
-EMULATORS: Final = {
-    "onyx": "OnyxSwitch",
-    "cumulus": "CumulusSwitch",
-    "eos": "EosSwitch",
-    "sonic": "SonicSwitch",
-    "mlnxos": "MlnxosSwitch",
+EMULATORS: Final[dict[str, str]] = {
+    "onyx": "lab.switches.onyx.server:OnyxSwitch",
+    "cumulus": "lab.switches.cumulus.server:CumulusSwitch",
+    "eos": "lab.switches.eos.server:EosSwitch",
+    "sonic": "lab.switches.sonic.server:SonicSwitch",
+    "mlnxos": "lab.switches.mlnxos.server:MlnxosSwitch",
 }
-"""Switch system, whose folder holds a module `server`, to the class in it."""
+"""Switch system to its emulator: by name, so that a lab of hosts alone loads none."""
 
 
 def make_switch(config: SwitchConfig, state: Path) -> Switch:
@@ -85,10 +85,7 @@ def make_switch(config: SwitchConfig, state: Path) -> Switch:
     Raises:
         UsageError: The lab plays no switch of this system.
     """
-    name = EMULATORS.get(config.os)
-    if name is None:
+    if config.os not in EMULATORS:
         raise UsageError(f"{config.name}: the lab plays no switch with {config.os!r}")
-    # Imported here, so that a lab of hosts alone needs no switch emulator.
-    server = import_module(f"lab.switches.{config.os}.server")
-    make = cast("Callable[[SwitchConfig, Path], Switch]", getattr(server, name))
-    return make(config, state)
+    module, _, name = EMULATORS[config.os].partition(":")
+    return cast("Switch", getattr(import_module(module), name)(config, state))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +32,7 @@ class DirectSession:
         return f"{output}[status {self.session.status}]\n" if self.session.status else output
 
 
-def make_switch(folder: Path) -> CumulusSwitch:
+def make_switch(folder: Path, clock: Callable[[], float] = time.monotonic) -> CumulusSwitch:
     config = SwitchConfig(
         name="leaf-01",
         os="cumulus",
@@ -42,11 +44,11 @@ def make_switch(folder: Path) -> CumulusSwitch:
         host_key_seed="test/leaf-01",
         cables=CABLES,
     )
-    return CumulusSwitch(config, folder / "leaf-01.json")
+    return CumulusSwitch(config, folder / "leaf-01.json", clock)
 
 
-def talk(switch: CumulusSwitch) -> Exchange:
-    exchange = Exchange(DirectSession(switch.session()), CumulusDriver())
+def talk(switch: CumulusSwitch, serial: int = 1) -> Exchange:
+    exchange = Exchange(DirectSession(switch.session()), CumulusDriver(), serial)
     exchange.enter(configure=True)
     return exchange
 

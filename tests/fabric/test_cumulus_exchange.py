@@ -161,8 +161,6 @@ def test_all_is_one_revision(switch: CumulusSwitch) -> None:
         "nv set interface swp1-4 bridge domain br_default access 111",
         "nv set interface swp1-4 link state up",
         "nv set qos roce mode lossless",
-        "nv config diff",
-        "nv config apply -y",
     )
     assert switch.stored.startup == switch.stored.applied
     view = switch.port_view("swp1")
@@ -260,8 +258,6 @@ def test_drift_is_told_in_words_and_repaired(switch: CumulusSwitch) -> None:
     assert apply(exchange, DESIRED) == (
         "nv set interface swp2 link mtu 9216",
         "nv set qos roce mode lossless",
-        "nv config diff",
-        "nv config apply -y",
     )
 
 

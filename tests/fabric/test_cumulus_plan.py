@@ -44,7 +44,12 @@ def test_lossy_is_a_profile_too() -> None:
 def test_the_commands_that_a_person_sees() -> None:
     lines = plan_fabric(load_spec())[0].commands_from_factory
     assert lines[0] == "nv config detach"
-    assert lines[-3:] == ("nv config diff", "nv config apply -y", "nv config save")
+    assert lines[-4:] == (
+        "nv config diff",
+        "nv config apply --confirm 300s -y -m railyard-1",
+        "nv config apply <revision> --confirm-yes",
+        "nv config save",
+    )
     assert not any("mtu" in line for line in lines), "9216 is the default"
 
 

@@ -1,10 +1,10 @@
-"""Every switch system has all of its parts: driver, intent, model, session, emulator, page."""
+"""Every switch system has all of its parts, and its driver keeps the laws of one."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -12,12 +12,15 @@ from components.errors import UsageError
 from components.fabric.drivers import DRIVERS
 from components.fabric.intent import INTENTS
 from components.fabric.models import MODELS
-from components.model.fabric import Switch
-from components.remote import switch_session
-from lab.switches.emulators import make_switch
+from lab.switches.emulators import EMULATORS, make_switch
 from lab.views import SwitchConfig
+from tests.fabric.completeness import PARTS, ROOT, golden_of, missing_parts, offered
+from tests.fabric.laws import check_laws
+from tests.fabric.switch_labs import LABS
+from tests.golden.files import check_golden
+from tests.over_ssh.test_switch_faults import TRAITS
 
-ROOT = Path(__file__).parents[2]
+HOWTO = ROOT / "docs" / "howto" / "add-a-switch-os.md"
 
 
 def _config(system: str) -> SwitchConfig:
@@ -34,18 +37,31 @@ def _config(system: str) -> SwitchConfig:
     )
 
 
-def test_the_model_offers_what_there_is() -> None:
-    assert {*get_args(Switch.model_fields["os"].annotation)} == {*DRIVERS} == {*INTENTS}
+def test_every_registry_has_the_same_systems() -> None:
+    for registry in (offered(), {*INTENTS}, {*EMULATORS}, {*LABS}, {*TRAITS}):
+        assert registry == {*DRIVERS}
+
+
+@pytest.mark.parametrize("system", DRIVERS)
+def test_the_lines_of_a_first_apply(system: str) -> None:
+    check_golden(f"switches/{system}.txt", golden_of(system))
 
 
 @pytest.mark.parametrize("system", DRIVERS)
 def test_a_system_is_whole(system: str, tmp_path: Path) -> None:
-    assert DRIVERS[system].system == system
-    assert system in switch_session._SYSTEMS  # pyright: ignore[reportPrivateUsage] - is it there
+    assert missing_parts(system) == []
     emulator = make_switch(_config(system), tmp_path / "leaf-01.json")
     assert emulator.unmodelled == ()
-    for page in ("components/fabric/WHY.md", "docs/explanation/sources.md"):
-        assert f"\n## {DRIVERS[system].title}" in (ROOT / page).read_text()
+
+
+@pytest.mark.parametrize("system", DRIVERS)
+def test_a_driver_keeps_the_laws(system: str, tmp_path: Path) -> None:
+    check_laws(LABS[system], tmp_path)
+
+
+def test_the_page_walks_through_the_parts_that_are_checked() -> None:
+    steps = re.findall(r"^\| `([a-z]+)` \|", HOWTO.read_text(), re.MULTILINE)
+    assert steps == [*PARTS]
 
 
 def test_a_system_that_nobody_plays_is_named(tmp_path: Path) -> None:

@@ -136,3 +136,17 @@ def test_ranges() -> None:
         "1/9-1/10",
     ]
     assert collapse_vlans([112, 10, 111]) == "10,111-112"
+
+
+def test_a_port_that_leaves_a_lossless_file_keeps_the_pfc_of_the_one_shot() -> None:
+    held = PortState(pfc=True, mtu_bytes=9216, admin_up=True)
+    given_back = PortState(pfc=False, mtu_bytes=1500, admin_up=True)
+    on = SwitchState(roce="lossless", ports={"1/1": held})
+    assert not any(
+        "priority-flow-control" in line
+        for target in (SwitchState(ports={"1/1": given_back}),)
+        for line in flatten(plan_changes(on, target))
+    )
+    off = on.model_copy(update={"roce": "none"})
+    lines = flatten(plan_changes(off, SwitchState(ports={"1/1": given_back})))
+    assert "interface ethernet 1/1 no dcb priority-flow-control mode force" in lines

@@ -11,6 +11,7 @@ from components.errors import UsageError
 from lab.switches.cumulus.cli import Session
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.cumulus_lab import make_switch
+from tests.fabric.eos_lab import Clock
 
 MEMBER = "interface swp1 bridge domain br_default"
 
@@ -241,3 +242,59 @@ def test_only_a_port_with_link_hears_somebody(switch: CumulusSwitch, shell: Sess
     heard = json.loads(shell.run("nv show interface lldp -o json"))["swp1"]["lldp"]["neighbor"]
     assert heard["vm01"]["chassis"] == {"system-name": "vm01"}
     assert heard["vm01"]["port"]["description"] == "ens224"
+
+
+SHUT = "nv set interface swp1 link mtu 1500"
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"), [("", 600), ("60", 3600), ("90s", 90), ("5m", 300), ("1h", 3600)]
+)
+def test_what_nobody_confirms_is_taken_back(tmp_path: Path, time: str, seconds: int) -> None:
+    clock = Clock()
+    switch = make_switch(tmp_path, clock)
+    shell = switch.session()
+    assert shell.run(f"{SHUT}; nv config apply --confirm {time} -y") == "applied [rev_id: 2]\n"
+    assert shell.run("nv config apply --confirm-status") == f"{seconds} s\n"
+    clock.now_s = seconds - 1
+    assert switch.port_view("swp1").mtu_bytes == 1500
+    clock.now_s = seconds
+    assert switch.port_view("swp1").mtu_bytes == 9216
+    rows = json.loads(shell.run("nv config revision -o json"))
+    assert rows["2"]["state"] == "confirm_fail"
+    assert shell.run("nv config apply 2 --confirm-yes") == "Error: Unknown state: 'applied'\n"
+
+
+@pytest.mark.parametrize(("number", "answer", "mtu_bytes"), [("2 ", "yes", 1500), ("", "no", 9216)])
+def test_an_answer_ends_the_wait(
+    switch: CumulusSwitch, shell: Session, number: str, answer: str, mtu_bytes: int
+) -> None:
+    shell.run(f"{SHUT}; nv config apply --confirm 5m -y -m 'a change'")
+    row = json.loads(shell.run("nv config revision -o json"))["2"]
+    assert row == {"state": "confirm", "message": "a change"}
+    shell.run("nv set interface swp2 link mtu 1500")
+    assert "waiting for confirmation" in shell.run("nv config apply -y")
+    shell.run(f"nv config apply {number}--confirm-{answer}")
+    assert shell.status == 0
+    assert switch.fault(["commit-timer"]).endswith("no confirm timer is running")
+    assert switch.port_view("swp1").mtu_bytes == mtu_bytes
+
+
+def test_a_lab_that_was_stopped_keeps_no_timer(switch: CumulusSwitch, tmp_path: Path) -> None:
+    switch.session().run(f"{SHUT}; nv config apply --confirm -y")
+    again = make_switch(tmp_path)
+    assert again.port_view("swp1").mtu_bytes == 9216
+    assert again.stored.unconfirmed is None
+
+
+def test_a_reboot_forgets_what_was_not_confirmed(switch: CumulusSwitch, shell: Session) -> None:
+    shell.run(f"{SHUT}; nv config apply --confirm -y")
+    switch.reload()
+    assert switch.port_view("swp1").mtu_bytes == 9216
+    assert switch.stored.unconfirmed is None
+
+
+def test_an_apply_that_nobody_answers_is_not_done(switch: CumulusSwitch, shell: Session) -> None:
+    assert "Are you sure?" in shell.run(f"{SHUT}; nv config apply")
+    assert switch.port_view("swp1").mtu_bytes == 9216
+    assert "is no option of apply" in shell.run("nv config apply --soon")

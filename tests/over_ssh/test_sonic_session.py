@@ -20,7 +20,7 @@ from components.fabric.state import SwitchState, diff_states
 from components.remote.step import Endpoint
 from components.remote.switch_session import open_session
 from lab import keys
-from lab.hosts.machine_room import make_switch as make_lab_switch
+from lab.switches.emulators import make_switch as make_lab_switch
 from lab.switches.sonic.server import SonicSwitch
 from lab.views import SwitchConfig
 from tests.fabric.sonic_lab import CABLES, PORTS, load_spec, make_switch

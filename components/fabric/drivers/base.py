@@ -80,11 +80,12 @@ class Occupied(Exception):  # noqa: N818 - a finding about a switch; the exchang
 class Guard:
     """How a system takes changes as a candidate, and takes them back unless they are confirmed.
 
-    `{name}` in a line stands for the candidate's name.
+    In a line `{name}` stands for the name that we give the candidate, `{id}` for what the system
+    itself calls it.
     """
 
-    open: str
-    """Begins a candidate: lines after it are held back."""
+    open: str | None
+    """Begins a candidate: lines after it are held back. None: the first line begins one."""
     force: Sequence[str]
     """Puts the candidate into force, at its last line, for `rollback_s` seconds only."""
     confirm: str
@@ -98,10 +99,16 @@ class Guard:
     list_command: str
     """What to ask for the candidates that there are."""
     find_stale: Callable[[str], tuple[str, ...]]
-    """From the answer to that: names of candidates that a run of ours left behind.
+    """From the answer to that: candidates that a run of ours left behind, as `{id}`.
 
     Raises `Unreadable`, and `Occupied` where a change of somebody else is in the way.
     """
+    find_id: Callable[[str, str], str] | None = None
+    """From the answer to that and our name: what the system calls a candidate in force, or an
+    empty text. None: it is our name."""
+    plain: Sequence[str] = ()
+    """Puts a candidate into force for good: for releases that refuse `list_command`, since they
+    have no timer. Empty: every supported release has one."""
 
 
 class Driver(Protocol):

@@ -1,8 +1,9 @@
 """The driver of NVIDIA Cumulus Linux (NVUE): which commands, in which order, read how.
 
 Lines collect in a pending revision and act together at `nv config apply`: what is refused before
-leaves the switch as it was. RoCE is a profile of the whole switch: trust, ECN, PFC and scheduler
-come with it, so they are read and compared, not set (docs/explanation/sources.md#cumulus).
+leaves the switch as it was, and what is not confirmed after it is taken back by the switch. RoCE is
+a profile of the whole switch: trust, ECN, PFC and scheduler come with it, so they are read and
+compared, not set (docs/explanation/sources.md#cumulus).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from components.fabric.drivers import cumulus_actions, cumulus_parse
 from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
 from components.fabric.drivers.cumulus_parse import PortConfig, Profile
 from components.fabric.drivers.cumulus_profile import FACTORY_MTU_BYTES
+from components.fabric.drivers.cumulus_revisions import GUARD
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.remote.difference import ABSENT, Difference
 
@@ -47,8 +49,8 @@ class CumulusDriver:
     enter: Sequence[str] = ()
     # A run that was killed may have left lines pending: an apply would take them as well.
     configure: Sequence[str] = ("nv config detach",)
-    discard: Sequence[str] = ("nv config detach",)
-    guard: Guard | None = None
+    discard: Sequence[str] = ()
+    guard: Guard | None = GUARD
     save = "nv config save"
 
     def list_ports_commands(self) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from components.fabric.drivers.base import Change, Unsettable
 from components.fabric.drivers.cumulus_parse import BRIDGE
@@ -16,12 +15,9 @@ from components.fabric.drivers.cumulus_routing import routing_changes
 from components.fabric.drivers.onyx_actions import collapse_vlans, port_key
 from components.fabric.state import PortState, SwitchState
 
-APPLY: Final = ("nv config diff", "nv config apply -y")
-"""The diff changes nothing: it puts what is about to happen into the session's record."""
-
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-    """The lines from `actual` to `target` and the apply; empty when they agree.
+    """The lines from `actual` to `target`, for one revision; empty when they agree.
 
     Raises:
         Unsettable: The profile is the wanted one and does not give what it should.
@@ -38,7 +34,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         changes.append(Change((line,), interrupts="every port gets new buffers"))
     else:
         _require_profile(actual, target)
-    return (*changes, Change(APPLY)) if changes else ()
+    return tuple(changes)
 
 
 def _cable_lines(actual: SwitchState, target: SwitchState) -> Iterator[Change]:

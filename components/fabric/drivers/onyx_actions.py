@@ -28,7 +28,19 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     if target.roce is not None and actual.roce != target.roce:
         line = "no roce" if target.roce == "none" else f"roce {target.roce}"
         return (Change((line,), interrupts="every port may flap", settles=True),)
+    target = _without_bound_pfc(actual, target)
     return tuple(change for stage in _ORDER for change in stage(actual, target))
+
+
+def _without_bound_pfc(actual: SwitchState, target: SwitchState) -> SwitchState:
+    """No line takes PFC off a port while the lossless one-shot stays on: it has every port's."""
+    if (target.roce or actual.roce) != "lossless":
+        return target
+    ports = {
+        name: port.model_copy(update={"pfc": None}) if port.pfc is False else port
+        for name, port in target.ports.items()
+    }
+    return target.model_copy(update={"ports": ports})
 
 
 def _add_vlans(actual: SwitchState, target: SwitchState) -> Iterator[Change]:

@@ -6,6 +6,7 @@ Sources: docs/explanation/sources.md#cumulus. The session knows nothing of SSH.
 from __future__ import annotations
 
 import copy
+import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
@@ -14,16 +15,22 @@ from typing import Final, Protocol
 
 from lab.switches.cumulus import show
 from lab.switches.cumulus.config import Stored
-from lab.switches.cumulus.nvue import NvueError, change_tree, find_conflict
+from lab.switches.cumulus.nvue import NvueError, change_tree
+from lab.switches.cumulus.revisions import Revisions, parse_apply
 
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
+
+
+_COMMENT: Final = re.compile(r"^\s*#.*\n?", re.MULTILINE)
+_PARTS: Final = re.compile(r"((?:(?!;|&&|\n).)+)(\s*(?:;|&&)\s*|\n|$)")
 
 
 class Switch(Protocol):
     """What a session needs of its switch."""
 
     stored: Stored
+    revisions: Revisions
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -63,6 +70,8 @@ class Faults:
     """Close the session after this many accepted lines that change something."""
     slow_s: float = 0.0
     """Delay before every answer, in seconds."""
+    sessions: int | None = None
+    """Most logins at once, as sshd's `MaxStartups` and PAM's limits set it."""
     disk_full: bool = False
 
 
@@ -83,11 +92,14 @@ class Session:
         return f"{self.user}@{self.host}:mgmt:~$ "
 
     def run(self, line: str) -> str:
-        """Run one line of commands and return what they print."""
-        printed = ""
-        for part in re.split(r"\s*;\s*", line.strip()):
-            if part and self.open:
-                output = self._run(part)
+        """Run commands and return what they print: `;`, `&&`, new lines and comments are known."""
+        printed, last = "", ""
+        text = _COMMENT.sub("", line.strip())
+        for part, ending in _PARTS.findall(text):
+            skipped = last == "&&" and self.status != 0
+            last = ending.strip()
+            if part.strip() and self.open and not skipped:
+                output = self._run(part.strip())
                 printed += output if not output or output.endswith("\n") else f"{output}\n"
         return printed
 
@@ -116,8 +128,11 @@ class Session:
         refusal = self.switch.refuse(text)
         if refusal is not None:
             raise NvueError(refusal)
+        self.switch.revisions.tick()
         if words[:1] in (["set"], ["unset"]) and words[1:]:
             return self._change(words[0], words[1:])
+        if words[:2] == ["config", "apply"]:
+            return self._apply(words[2:])
         asked = " ".join(words)
         for pattern, handler in _COMMANDS:
             found = re.fullmatch(pattern, asked)
@@ -146,20 +161,15 @@ class Session:
         self.status = 0
         return f"{text}\n"
 
-    def apply(self) -> str:
-        """`nv config apply -y`: all of the pending revision, or nothing of it."""
-        stored = self.switch.stored
-        if stored.pending is None:
-            return ""
-        stored.revision += 1
-        conflict = find_conflict(stored.pending)
-        if conflict is not None:
+    def _apply(self, words: list[str]) -> str:
+        """`nv config apply …`: all of the pending revision, or nothing of it."""
+        pending = self.switch.stored.pending
+        try:
+            printed = self.switch.revisions.run(parse_apply(words))
+        finally:
             self.switch.commit()
-            raise NvueError(f"Invalid config [rev_id: {stored.revision}]\n  {conflict}")
-        stored.applied, stored.pending = stored.pending, None
-        self.changes += 1
-        self.switch.commit()
-        return f"applied [rev_id: {stored.revision}]"
+        self.changes += pending is not None and self.switch.stored.pending is None
+        return printed
 
     def detach(self) -> str:
         """`nv config detach`; that it prints nothing without a pending revision is a guess."""
@@ -195,6 +205,10 @@ def _diff(session: Session, _port: str) -> str:
     return show.show_diff(stored.applied, stored.pending)
 
 
+def _revisions(session: Session, _port: str) -> str:
+    return json.dumps(session.switch.revisions.show(), indent=2) + "\n"
+
+
 def _interfaces(session: Session, _port: str) -> str:
     switch = session.switch
     return show.show_interfaces(switch.stored, switch.ports, switch.cabled)
@@ -208,7 +222,7 @@ def _lldp(session: Session, _port: str) -> str:
 _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"config show (?:-o|--output) json", _config),
     (r"config diff", _diff),
-    (r"config apply (?:-y|--assume-yes)", lambda session, _port: session.apply()),
+    (r"config revision -o json", _revisions),
     (r"config detach", lambda session, _port: session.detach()),
     (r"config save", lambda session, _port: session.save()),
     (r"show qos roce", lambda session, _port: show.show_roce(session.switch.stored.applied)),

@@ -25,6 +25,15 @@ ECN_KIB = (146, 1464)
 TRUST_WORDS: dict[str, Trust] = {"l2": "L2", "l3": "L3", "both": "both", "port": "port"}
 
 
+class Unconfirmed(BaseModel):
+    """What was applied for a while, and what was there before it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    revision: str
+    before: Tree
+
+
 class Stored(BaseModel):
     """What one switch keeps on its disk in the lab."""
 
@@ -37,6 +46,10 @@ class Stored(BaseModel):
     pending: Tree | None = None
     """What was set and is not applied; None: nothing was."""
     revision: int = 1
+    history: dict[str, tuple[str, str]] = {}
+    """Revision to its state and the message of its apply."""
+    unconfirmed: Unconfirmed | None = None
+    """What the switch takes back unless somebody confirms it."""
     counters: dict[str, PortCounters] = {}
     link_down: list[str] = []
     """Ports whose cable is pulled (a fault)."""

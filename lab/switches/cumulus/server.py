@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, cast
@@ -28,14 +29,15 @@ from lab.switches.cumulus.config import (
     roce_mode,
 )
 from lab.switches.cumulus.nvue import NvueError, expand
+from lab.switches.cumulus.revisions import Revisions
 from lab.switches.onyx.config import PORTS_BY_MODEL, Mode, PortCounters
 from lab.switches.ssh_switch import Process, SshSwitch, cut_connection
 from lab.views import PortView, SwitchConfig
 
 FAULT_HELP = (
     "mtu PORT BYTES | trust PORT L2|L3|both|port | link-down PORT on|off | cli LINE… | "
-    "reject TEXT…|off | drop LINES|off | slow SECONDS | disk-full on|off | "
-    "roce none|lossless|lossy | cable PORT HOST NIC|off"
+    "reject TEXT…|off | drop LINES|off | slow SECONDS | sessions COUNT|off | "
+    "disk-full on|off | commit-timer | roce none|lossless|lossy | cable PORT HOST NIC|off"
 )
 
 
@@ -69,13 +71,21 @@ def _load(path: Path) -> Stored:
 class CumulusSwitch(SshSwitch[Stored]):
     """One emulated switch: state on disk, bash over SSH, and faults on demand."""
 
-    def __init__(self, config: SwitchConfig, state_path: Path) -> None:
+    def __init__(
+        self, config: SwitchConfig, state_path: Path, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Load the state of last time, or start from the factory's.
+
+        Args:
+            config: Of the lab file.
+            state_path: Where the state is kept.
+            clock: In seconds; a test lets it jump.
 
         Raises:
             UsageError: The lab does not know the model.
         """
         super().__init__(config, state_path, _load(state_path))
+        self.revisions = Revisions(self.stored, clock)
         self.ports = port_names(config.model)
         self.faults = Faults()
 
@@ -89,6 +99,10 @@ class CumulusSwitch(SshSwitch[Stored]):
 
     async def serve(self, process: Process) -> None:
         """A shell, or one command."""
+        limit = self.faults.sessions
+        if limit is not None and self.sessions > limit:
+            cut_connection(process)
+            return
         session = self.session()
         if process.command is None:
             await self._serve_shell(process, session)
@@ -130,7 +144,7 @@ class CumulusSwitch(SshSwitch[Stored]):
     def reload(self) -> None:
         """Boot again: sessions end, and what was not saved is lost."""
         self.stored.applied = copy.deepcopy(self.stored.startup)
-        self.stored.pending = None
+        self.stored.pending, self.stored.unconfirmed = None, None
         self.commit()
         self.drop_sessions()
 
@@ -173,6 +187,7 @@ class CumulusSwitch(SshSwitch[Stored]):
 
     def snapshot(self) -> JsonValue:
         """The revisions, canonical: no counters, no clocks, no revision numbers."""
+        self.revisions.tick()
         stored = self.stored
         parts: Tree = {"applied": stored.applied, "startup": stored.startup}
         return cast("JsonValue", json.loads(json.dumps(parts, sort_keys=True)))
@@ -183,6 +198,7 @@ class CumulusSwitch(SshSwitch[Stored]):
         Raises:
             UsageError: The switch has no such port.
         """
+        self.revisions.tick()
         if port not in self.ports:
             raise UsageError(f"{self._config.name} has no port {port!r}")
         tree = self.stored.applied
@@ -308,6 +324,18 @@ def _disk_full(switch: CumulusSwitch, values: list[str]) -> str:
     return f"disk full: {values[0]}"
 
 
+def _sessions(switch: CumulusSwitch, values: list[str]) -> str:
+    switch.faults.sessions = None if values[0] == "off" else int(values[0])
+    return f"logins at once: {values[0]}"
+
+
+def _commit_timer(switch: CumulusSwitch, values: list[str]) -> str:
+    if values:
+        raise ValueError("it takes no value")
+    ran = switch.revisions.expire()
+    return "the confirm timer ran out" if ran else "no confirm timer is running"
+
+
 def _roce(switch: CumulusSwitch, values: list[str]) -> str:
     line = "nv unset qos roce" if values[0] == "none" else f"nv set qos roce mode {values[0]}"
     return _by_hand("{0}")(switch, [line])
@@ -326,7 +354,9 @@ _FAULTS: Final[dict[str, Callable[[CumulusSwitch, list[str]], str]]] = {
     "reject": _reject,
     "drop": _drop,
     "slow": _slow,
+    "sessions": _sessions,
     "disk-full": _disk_full,
+    "commit-timer": _commit_timer,
     "roce": _roce,
     "cable": _cable,
 }

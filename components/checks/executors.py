@@ -1,0 +1,75 @@
+"""What a plain exec on a switch can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from components.checks.rule import Finding, at
+from components.errors import SpecError
+from components.fabric.drivers import driver_of
+from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC, describe_interrupts
+from components.fabric.plan import plan_fabric
+from components.model.cluster import ClusterSpec
+
+ALLOWED: Final = "allow-interruptions"
+
+
+def check_exec_system(spec: ClusterSpec) -> Iterator[Finding]:
+    """A switch with `executor: exec` has a system whose exec requests can be trusted.
+
+    The whole configuration goes as one request, so what the switch does after a refused line must
+    be known, and what it prints must tell a success from a failure.
+    """
+    for s, switch in enumerate(spec.switches):
+        if switch.executor == "exec" and switch.os not in EXEC_FORMS:
+            title = driver_of(switch.os).title
+            why = NO_EXEC.get(switch.os, f"no form of it is known for {title}")
+            yield Finding(
+                f"{switch.name} cannot take its configuration as one exec: {why}.",
+                (
+                    at(("switches", s, "executor"), switch.executor),
+                    at(("switches", s, "os"), switch.os),
+                ),
+                f"remove executor; `exec` works with {', '.join(sorted(EXEC_FORMS))}.",
+            )
+
+
+def check_exec_disruptive(spec: ClusterSpec) -> Iterator[Finding]:
+    """An exec that interrupts traffic is allowed in words, and nothing else needs the word.
+
+    An exec reads nothing first, so it sends an MTU with its shutdown, and the one-shot RoCE, at
+    every change of the file, even if the switch has them already.
+    """
+    for s, switch in enumerate(spec.switches):
+        allowed = switch.exec_disruptive == ALLOWED
+        where = at(("switches", s, "exec_disruptive"), switch.exec_disruptive)
+        if switch.executor == "device" and allowed:
+            yield Finding(
+                f"{switch.name} says {ALLOWED}, and no exec is sent to it.",
+                (where,),
+                "remove exec_disruptive, or set executor to exec.",
+            )
+        elif switch.executor == "exec" and not allowed:
+            yield from _refuse_interruptions(spec, s)
+
+
+def _refuse_interruptions(spec: ClusterSpec, s: int) -> Iterator[Finding]:
+    switch = spec.switches[s]
+    if switch.os not in EXEC_FORMS:
+        return
+    try:
+        (plan,) = plan_fabric(spec.model_copy(update={"switches": (switch,)}))
+    except SpecError:
+        return  # another rule names what the switch cannot do
+    found = plan.exec.interrupts if plan.exec else ()
+    if found:
+        yield Finding(
+            f"each change of the file would interrupt {switch.name}: {describe_interrupts(found)}.",
+            (
+                at(("switches", s, "executor"), switch.executor),
+                at(("switches", s, "exec_disruptive"), switch.exec_disruptive),
+            ),
+            f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only what"
+            " differs.",
+        )

@@ -1,0 +1,64 @@
+"""Which exec requests this update sends again, and which it must not undo: plain values.
+
+The engine runs an exec when its text changed. A text that was sent and not found good must be sent
+again although nothing in the file changed, so a repeated run carries a number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import cast
+
+from components.applied import Applied, AppliedStep
+from components.drift import DeviceDrift
+from components.fabric.exec_plan import digest_of, number_of
+from components.fabric.plan import SwitchPlan
+
+
+def exec_notes(
+    switches: tuple[SwitchPlan, ...], applied: Applied, drifts: tuple[DeviceDrift, ...]
+) -> dict[str, str]:
+    """Exec step to the number of its run; a first run has none."""
+    drifted = {drift.device for drift in drifts if drift.differences}
+    notes: dict[str, str] = {}
+    for switch in switches:
+        sent = applied.step(switch.exec_step)
+        if switch.exec is None or sent is None:
+            continue
+        again = switch.name in drifted or not _was_good(switch, applied)
+        number = number_of(sent.create) + again
+        if number:
+            notes[switch.exec_step] = str(number)
+    return notes
+
+
+def _was_good(switch: SwitchPlan, applied: Applied) -> bool:
+    """Whether both texts that were last sent were judged, and found good."""
+    pairs = ((switch.exec_step, switch.step), (switch.save_step, switch.saved_step))
+    return all(_vouches(applied.step(judge), applied.step(sent)) for sent, judge in pairs)
+
+
+def _vouches(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
+    """A judge that failed leaves no state, or that of the text before."""
+    if judge is None or sent is None or not judge.stdin:
+        return False
+    request = cast("Mapping[str, object]", json.loads(judge.stdin))
+    judged = request.get("judges")
+    if not isinstance(judged, Mapping):
+        return False
+    return cast("Mapping[str, object]", judged).get("text") == digest_of(sent.create)
+
+
+def left_by_exec(switches: tuple[SwitchPlan, ...], applied: Applied) -> tuple[str, ...]:
+    """Refuse an update that would end by undoing what it did: another executor was chosen."""
+    return tuple(
+        f"executor: {switch.name} was configured by a plain exec, and the file says"
+        f" `executor: device` now.\n"
+        f"  where  the state holds {switch.exec_step}; removing it from the program would send its"
+        " undo, factory values, after this update.\n"
+        f"  fix    pulumi state delete the steps {switch.exec_step} and {switch.save_step}, which"
+        " sends nothing; the values of before the first exec are not known to anybody"
+        for switch in switches
+        if switch.exec is None and applied.step(switch.exec_step) is not None
+    )

@@ -1,0 +1,81 @@
+"""What `railyard device judge` does: read what a plain exec printed, and fail where it failed.
+
+A command of Pulumi's succeeds with the exit status, which means nothing on a switch's own command
+line. So the next step reads the output, and nothing behind it runs unless it is as expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from components.errors import DeviceError, UsageError
+from components.fabric.device import SwitchEvidence, dump_evidence, parse_request
+from components.fabric.drivers import driver_of
+from components.fabric.exec_plan import digest_of, is_expected
+from components.fabric.plan import SwitchPlan
+from components.remote.step import render_request
+
+OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"
+"""What the exec printed: not on stdin, where a preview shows the wanted state."""
+
+
+def judge_request(plan: SwitchPlan, kind: Literal["apply", "save"], text: str, note: str) -> str:
+    """The request of a judge: the same watched state as that of an apply, so that drift is seen."""
+    return render_request(
+        plan.endpoint,
+        os=plan.os,
+        desired=plan.desired.model_dump(mode="json"),
+        repair=note,
+        judges={"kind": kind, "text": digest_of(text)},
+    )
+
+
+def run_judge(text: str, environ: Mapping[str, str]) -> str:
+    """Judge what an exec printed.
+
+    Returns:
+        The evidence, as indented JSON: nothing is known of what changed.
+
+    Raises:
+        UsageError: It is no request, or there is no output to judge.
+        DeviceError: The output holds a refusal, or is not what such an exec prints.
+    """
+    request = parse_request(text, {})
+    if request.judges is None or OUTPUT_VARIABLE not in environ:
+        raise UsageError(
+            f"{request.endpoint.where}: nothing to judge: the request needs `judges`, and"
+            f" {OUTPUT_VARIABLE} what the exec printed"
+        )
+    output = environ[OUTPUT_VARIABLE]
+    saving = request.judges.kind == "save"
+    refusal = driver_of(request.os).find_refusal(output)
+    if refusal is not None:
+        raise DeviceError(
+            f"{request.endpoint.where} refused {'to save' if saving else 'a line of the exec'}\n"
+            f"  switch  {refusal}\n{_result(saving=saving)}"
+        )
+    if not saving and not is_expected(request.os, output):
+        raise DeviceError(
+            f"{request.endpoint.where} answered the exec with a text that tells no success\n"
+            f"  switch  {output.strip() or 'nothing'}\n{_result(saving=False)}"
+        )
+    evidence = SwitchEvidence(
+        device=request.endpoint.device,
+        changed=(),
+        unchanged=0,
+        interrupted=(),
+        saved=saving,
+        desired=request.desired,
+    )
+    return dump_evidence(evidence)
+
+
+def _result(*, saving: bool) -> str:
+    if saving:
+        return "  result  it is in force and not saved; the next update sends and saves it again"
+    return (
+        "  result  not saved: a reboot brings back what was there before. Lines that were taken may"
+        " be in force\n"
+        "  fix     mend what the switch names, then update again: the whole text is sent once more"
+    )

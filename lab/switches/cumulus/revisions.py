@@ -1,0 +1,166 @@
+"""NVUE's revisions: what is applied for good, or for a while, and what takes it back.
+
+Sources: docs/explanation/sources.md#cumulus. The reference and public clients name the options, the
+states and that a timer rolls back; the texts that are printed are guesses where it says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from lab.switches.cumulus.config import Stored, Unconfirmed
+from lab.switches.cumulus.nvue import NvueError, find_conflict
+
+DEFAULT_CONFIRM_S: Final = 600
+"""Ten minutes (NVUE reference)."""
+_UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "": 60}
+"""A number alone is minutes: `--confirm 60` is one hour (NVUE reference)."""
+_TIME: Final = re.compile(r"(\d+)([smh]?)")
+_HISTORY: Final = 50
+"""Revisions that the list shows; how many NVUE keeps is not public."""
+
+
+@dataclass(slots=True)
+class Apply:
+    """The options of one `nv config apply`."""
+
+    revision: str | None = None
+    yes: bool = False
+    confirm_s: int | None = None
+    answer: str | None = None
+    """`--confirm-yes`, `--confirm-no` or `--confirm-status`."""
+    message: str = ""
+
+
+def parse_apply(words: Sequence[str]) -> Apply:
+    """Read the words after `nv config apply`.
+
+    Raises:
+        NvueError: An option that there is not (its wording is a guess).
+    """
+    found = Apply()
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in {"-y", "--y", "--assume-yes"}:
+            found.yes = True
+        elif word in {"--confirm-yes", "--confirm-no", "--confirm-status"}:
+            found.answer = word.removeprefix("--confirm-")
+        elif word == "--confirm":
+            found.confirm_s = _seconds(rest)
+        elif word == "-m" and rest:
+            found.message = rest.pop(0)
+        elif word.isdigit() and found.revision is None:
+            found.revision = word
+        else:
+            raise NvueError(f"Error: Invalid parameter\n  '{word}' is no option of apply")
+    return found
+
+
+def _seconds(rest: list[str]) -> int:
+    """The time after `--confirm`, which may be missing."""
+    match = _TIME.fullmatch(rest[0]) if rest else None
+    if match is None:
+        return DEFAULT_CONFIRM_S
+    rest.pop(0)
+    return int(match[1]) * _UNIT_S[match[2]]
+
+
+class Revisions:
+    """The revisions of one switch."""
+
+    def __init__(self, stored: Stored, clock: Callable[[], float]) -> None:
+        """Take back what a lab that was stopped left unconfirmed: nobody keeps its timer."""
+        self._stored = stored
+        self._clock = clock
+        self._expires_at_s = 0.0
+        if stored.unconfirmed is not None:
+            self._take_back()
+
+    def tick(self) -> None:
+        """Take back what was not confirmed in time."""
+        if self._stored.unconfirmed is not None and self._clock() >= self._expires_at_s:
+            self._take_back()
+
+    def expire(self) -> bool:
+        """Let the timer run out now; whether there was one."""
+        waited = self._stored.unconfirmed is not None
+        if waited:
+            self._take_back()
+        return waited
+
+    def run(self, options: Apply) -> str:
+        """`nv config apply …`.
+
+        Raises:
+            NvueError: Nothing waits for this answer, or the revision is not valid.
+        """
+        if options.answer is not None:
+            return self._answer(options)
+        if self._stored.unconfirmed is not None:
+            waiting = self._stored.unconfirmed.revision
+            # No source says what NVUE does with an apply while another one waits: a guess.
+            raise NvueError(f"Error: revision {waiting} is waiting for confirmation")
+        return self._apply(options)
+
+    def _apply(self, options: Apply) -> str:
+        stored = self._stored
+        if stored.pending is None:
+            return ""
+        if not options.yes:
+            raise NvueError("Are you sure? [y/N] N\nError: aborted")  # a session cannot answer
+        stored.revision += 1
+        conflict = find_conflict(stored.pending)
+        if conflict is not None:
+            raise NvueError(f"Invalid config [rev_id: {stored.revision}]\n  {conflict}")
+        number, before = str(stored.revision), stored.applied
+        stored.applied, stored.pending = stored.pending, None
+        state = "applied"
+        if options.confirm_s is not None:
+            state = "confirm"
+            stored.unconfirmed = Unconfirmed(revision=number, before=before)
+            self._expires_at_s = self._clock() + options.confirm_s
+        self._note(number, state, options.message)
+        return f"applied [rev_id: {number}]"
+
+    def _answer(self, options: Apply) -> str:
+        waiting = self._stored.unconfirmed
+        if options.answer == "status":
+            left_s = max(0, int(self._expires_at_s - self._clock()))
+            return f"{left_s} s" if waiting else "No pending confirm"  # both are guesses
+        if waiting is None or options.revision not in {None, waiting.revision}:
+            state = "applied" if waiting is None else "confirm"
+            raise NvueError(f"Error: Unknown state: '{state}'")  # public; its state is a guess
+        if options.answer == "no":
+            self._take_back()
+            return "rolled back"  # a guess
+        self._set_state(waiting.revision, "applied")
+        self._stored.unconfirmed = None
+        return f"applied [rev_id: {waiting.revision}]"
+
+    def show(self) -> dict[str, JsonValue]:
+        """`nv config revision -o json`; that the message stands in `message` is a guess."""
+        return {
+            number: {"state": state, "message": message}
+            for number, (state, message) in self._stored.history.items()
+        }
+
+    def _take_back(self) -> None:
+        waiting = self._stored.unconfirmed
+        if waiting is None:
+            return
+        self._stored.applied, self._stored.unconfirmed = waiting.before, None
+        self._set_state(waiting.revision, "confirm_fail")
+
+    def _set_state(self, number: str, state: str) -> None:
+        message = self._stored.history[number][1]
+        self._note(number, state, message)
+
+    def _note(self, number: str, state: str, message: str) -> None:
+        history = {**self._stored.history, number: (state, message)}
+        self._stored.history = dict([*history.items()][-_HISTORY:])

@@ -1,0 +1,112 @@
+"""What a switch system consists of: one check a part, so that a missing one is named.
+
+docs/howto/add-a-switch-os.md walks through the same parts, in the same order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, get_args
+
+from components.checks.registry import RULES
+from components.errors import SpecError
+from components.fabric.drivers import DRIVERS
+from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC
+from components.fabric.intent import INTENTS
+from components.fabric.models import MODELS
+from components.fabric.models.port_names import PORT_NAMINGS
+from components.fabric.plan import plan_fabric
+from components.fabric.systems import SYSTEMS
+from components.model.fabric import CARRIES, Switch
+from components.remote import switch_session
+from lab.switches.emulators import EMULATORS
+from tests.fabric.switch_labs import LABS
+from tests.over_ssh.test_switch_faults import TRAITS
+
+ROOT: Final = Path(__file__).parents[2]
+WHY: Final = Path("components/fabric/WHY.md")
+SOURCES: Final = Path("docs/explanation/sources.md")
+
+
+def offered() -> frozenset[str]:
+    """The systems that a file may name."""
+    return frozenset(get_args(Switch.model_fields["os"].annotation))
+
+
+def _has_quiet_rules(system: str, _root: Path) -> bool:
+    """Every rule runs on a sound site with it, and says nothing of its switches."""
+    spec = LABS[system].load_spec()
+    found = [problem for rule in RULES for problem in rule.problems(spec)]
+    return not [p for p in found if p.where and p.where[0].path[:1] == ("switches",)]
+
+
+def _has_rows(system: str, root: Path) -> bool:
+    """Three tables, and every word of every line of the golden stands in them."""
+    title = DRIVERS[system].title
+    sections = re.split(r"^## ", (root / WHY).read_text(), flags=re.MULTILINE)
+    mine = [each for each in sections if each.startswith(f"{title}: ")]
+    if [each.split()[1] for each in mine] != ["reading", "the", "writing,"]:
+        return False
+    spans = " ".join(span for each in mine for span in re.findall(r"`([^`]+)`", each))
+    told = set(spans.split())
+    sent = {
+        word
+        for line in golden_of(system).splitlines()
+        for word in line.split()
+        if not line.startswith("#") and word.isalpha()
+    }
+    return sent <= told
+
+
+def _has_page(system: str, root: Path) -> bool:
+    page = (root / SOURCES).read_text()
+    title = DRIVERS[system].title
+    return f"\n## {title}\n" in page and f"\n### {title} unknown\n" in page
+
+
+def _has_golden(system: str, root: Path) -> bool:
+    path = root / "tests" / "golden" / "switches" / f"{system}.txt"
+    return path.exists() and path.read_text() == golden_of(system)
+
+
+def golden_of(system: str) -> str:
+    """The lines that an untouched switch gets, in both modes, and the exec where there is one."""
+    parts: list[str] = []
+    for mode in ("lossy_ecn", "lossless"):
+        plan = plan_fabric(LABS[system].load_spec(mode=mode))[0]
+        parts += [f"# {mode}", *plan.commands_from_factory]
+    return "\n".join(parts) + "\n"
+
+
+PARTS: Final[dict[str, Callable[[str, Path], bool]]] = {
+    "driver": lambda system, _root: DRIVERS[system].system == system,
+    "choice": lambda system, _root: system in offered() and system in CARRIES,
+    "system": lambda system, root: system in SYSTEMS and _has_quiet_rules(system, root),
+    "intent": lambda system, _root: system in INTENTS,
+    "session": lambda system, _root: system in switch_session._SYSTEMS,  # pyright: ignore[reportPrivateUsage] - is it there
+    "names": lambda system, _root: system in PORT_NAMINGS,
+    "hardware": lambda system, _root: any(system in model.ports for model in MODELS.values()),
+    "exec": lambda system, _root: (system in EXEC_FORMS) != (system in NO_EXEC),
+    "emulator": lambda system, _root: system in EMULATORS,
+    "lab": lambda system, _root: system in LABS,
+    "faults": lambda system, _root: system in TRAITS,
+    "reasons": _has_rows,
+    "sources": _has_page,
+    "golden": _has_golden,
+}
+"""Name of a part to whether a system has it; the page of the how-to has the same names."""
+
+
+def missing_parts(system: str, root: Path = ROOT) -> list[str]:
+    """The parts that a system lacks."""
+    missing: list[str] = []
+    for name, has in PARTS.items():
+        try:
+            there = has(system, root)
+        except (KeyError, OSError, SpecError):
+            there = False
+        if not there:
+            missing.append(name)
+    return missing

@@ -1,0 +1,55 @@
+"""What a step hands on in its environment stays within what the kernel takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from components.fabric.device import (
+    BASELINE_VARIABLE,
+    PACKED,
+    _describe_moves,  # pyright: ignore[reportPrivateUsage] - its words are what people read
+    every_key,
+    pack_baseline,
+    parse_request,
+)
+from components.fabric.state import PortState, SwitchState
+from components.remote.step import render_request
+from tests.fabric.eos_lab import Clock
+from tests.fabric.switch_labs import LABS, SwitchLab
+from tests.over_ssh.switch_room import switch_room
+
+ONE_VARIABLE = 131_072
+"""MAX_ARG_STRLEN of Linux."""
+
+
+def test_vlans_that_moved_alike_are_one_line() -> None:
+    gone = [("port p1", f"trunk_vlan_{vlan}", "allowed -> absent") for vlan in (1, 2, 3, 9)]
+    moves = [*gone, ("port p1", "trust", "L2 -> L3"), ("switch", "vlan_111", "absent -> present")]
+    assert _describe_moves(moves) == (
+        "trunk_vlan_1-3,9 of port p1: allowed -> absent",
+        "trust of port p1: L2 -> L3",
+        "vlan_111 of switch: absent -> present",
+    )
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("system", LABS)
+def test_the_first_apply_of_trunks_that_carried_all(system: str, tmp_path: Path) -> None:
+    with switch_room(system, tmp_path) as room:
+        assert len(json.dumps(room.apply(), indent=2)) < ONE_VARIABLE / 10
+
+
+@pytest.mark.parametrize(("ports", "packed"), [(32, False), (1024, True)])
+def test_a_baseline_of_any_size_goes_through(ports: int, packed: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a table
+    lab: SwitchLab = LABS["onyx"]
+    exchange = lab.talk(lab.make_switch(tmp_path, Clock()))
+    one: PortState = exchange.read(every_key(("1/1",), SwitchState())).state.ports["1/1"]
+    state = SwitchState(ports={f"1/{number}": one for number in range(ports)})
+    line = pack_baseline(state.model_dump_json(indent=2))
+    assert line.startswith(PACKED) is packed
+    assert len(line) < ONE_VARIABLE
+    request = render_request(lab.plan.endpoint, os="onyx", desired={})
+    assert parse_request(request, {BASELINE_VARIABLE: line}).baseline == state

@@ -1,0 +1,262 @@
+"""The whole configuration as one exec: the same plan, over whatever the switch has."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.errors import Bug, DeviceError, UsageError
+from components.fabric.device import SwitchEvidence, every_key
+from components.fabric.drivers import DRIVERS
+from components.fabric.exec_plan import (
+    EXEC_FORMS,
+    NO_EXEC,
+    VLANS_GO,
+    ExecPlan,
+    digest_of,
+    is_expected,
+    number_of,
+    numbered,
+    plan_exec,
+)
+from components.fabric.judge import OUTPUT_VARIABLE, judge_request, run_judge
+from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.state import SwitchState, diff_states
+from lab.switches.onyx.cli import Session as OnyxSession
+from tests.fabric import test_cumulus_exchange, test_exchange
+from tests.fabric.eos_lab import Clock
+from tests.fabric.switch_labs import LABS
+
+HISTORIES = {
+    "onyx": test_exchange.HISTORIES,
+    "cumulus": test_cumulus_exchange.HISTORIES,
+}
+
+
+def plan_of(system: str, mode: str = "lossless") -> SwitchPlan:
+    spec = LABS[system].load_spec(mode=mode)
+    switch = spec.switches[0].model_copy(
+        update={"executor": "exec", "exec_disruptive": "allow-interruptions"}
+    )
+    return plan_fabric(spec.model_copy(update={"switches": (switch,)}))[0]
+
+
+def texts_of(system: str, mode: str = "lossless") -> ExecPlan:
+    texts = plan_of(system, mode).exec
+    assert texts is not None
+    return texts
+
+
+class StatusError(DeviceError):
+    """The exec has a status other than 0: the command provider itself fails."""
+
+
+def send(system: str, switch: Any, text: str) -> str:  # noqa: ANN401 - any emulator
+    """What an exec prints; SSH itself is left out."""
+    if system != "onyx":
+        shell = switch.session()
+        output = shell.run(text)
+        if shell.status:
+            raise StatusError(output)
+        return output
+    word, *lines = shlex.split(text)
+    assert word == "cli"
+    session = OnyxSession(switch)
+    return "".join(session.run(line) for line in lines)
+
+
+def judge(plan: SwitchPlan, output: str, kind: Any = "apply") -> SwitchEvidence:  # noqa: ANN401 - a word
+    request = judge_request(plan, kind, "text", "")
+    return SwitchEvidence(**json.loads(run_judge(request, {OUTPUT_VARIABLE: output})))
+
+
+@pytest.fixture(params=EXEC_FORMS)
+def system(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_every_system_is_in_or_out_with_a_reason() -> None:
+    assert {*EXEC_FORMS} | {*NO_EXEC} == {*DRIVERS}
+    assert not {*EXEC_FORMS} & {*NO_EXEC}
+    assert {*EXEC_FORMS} == {*HISTORIES}, "a new form brings the histories it is tested over"
+
+
+@pytest.mark.parametrize("mode", ["lossy_ecn", "lossless"])
+def test_it_holds_the_lines_of_the_same_plan_in_their_order(system: str, mode: str) -> None:
+    plan = plan_of(system, mode)
+    assert plan.exec is not None
+    driver = DRIVERS[system]
+    around = {*driver.enter, *driver.configure, driver.save}
+    around |= {line for line in plan.commands_from_factory if line.startswith("nv config")}
+    wanted = [line for line in plan.commands_from_factory if line not in around]
+    text = plan.exec.apply
+    at = 0
+    for line in wanted:
+        assert line in text
+        if system == "onyx":  # a revision has no order
+            at = text.index(f'"{line}"', at) + 1
+    assert driver.save not in text, "saved only after it was judged"
+    assert driver.save in plan.exec.save
+    assert plan.exec.undo.count(driver.save) == 1
+
+
+def _run(system: str, history: list[str], mode: str) -> None:
+    lab, plan, texts = LABS[system], plan_of(system, mode), texts_of(system, mode)
+    with TemporaryDirectory() as folder:
+        switch = lab.make_switch(Path(folder), Clock())
+        for line in history:
+            switch.run_line(line)
+        exchange = lab.talk(switch)
+        others = tuple(p for p in exchange.list_ports()[:8] if p not in plan.desired.ports)
+        asked = every_key(others, SwitchState())
+        if mode == "lossless" or system == "cumulus":  # the one-shot is one for the whole switch
+            asked = SwitchState(
+                ports=dict.fromkeys(
+                    others,
+                    asked.ports[others[0]].model_copy(
+                        update={"trust": None, "ecn": {}, "strict_classes": None}
+                    ),
+                )
+            )
+        before = exchange.read(asked).state.ports
+        saved = lab.saved_part(switch)
+        judge(plan, send(system, switch, texts.apply))
+        assert lab.saved_part(switch) == saved, "nothing is saved before it was judged"
+        assert diff_states(exchange.read(plan.desired).state, plan.desired) == ()
+        now = switch.snapshot()
+        judge(plan, send(system, switch, numbered(system, texts.apply, "2")))
+        assert switch.snapshot() == now, "sent twice, it changes nothing"
+        after = exchange.read(asked).state.ports
+        kept = (
+            {"trust", "ecn", "strict_classes", "pfc", "wrr_weights"}
+            if (mode == "lossless" or system == "cumulus")
+            else set[str]()
+        )
+        for name in others:
+            assert after[name].model_dump(exclude=kept) == before[name].model_dump(exclude=kept)
+        assert judge(plan, send(system, switch, texts.save), "save").saved
+        assert next(iter(switch.snapshot().values())) == lab.saved_part(switch)
+        assert switch.unmodelled == ()
+
+
+@settings(max_examples=40, deadline=None)
+@given(history=HISTORIES["onyx"], mode=st.sampled_from(["lossy_ecn", "lossless"]))
+def test_whatever_onyx_has_one_exec_leads_there(history: list[str], mode: str) -> None:
+    _run("onyx", history, mode)
+
+
+@settings(max_examples=40, deadline=None)
+@given(history=HISTORIES["cumulus"], mode=st.sampled_from(["lossy_ecn", "lossless"]))
+def test_whatever_cumulus_has_one_exec_leads_there(history: list[str], mode: str) -> None:
+    _run("cumulus", history, mode)
+
+
+@pytest.mark.parametrize("mode", ["lossy_ecn", "lossless"])
+def test_undo_leads_to_the_factory(system: str, mode: str, tmp_path: Path) -> None:
+    lab, texts = LABS[system], texts_of(system, mode)
+    switch = lab.make_switch(tmp_path, Clock())
+    desired = plan_of(system, mode).desired
+    views = [switch.port_view(port) for port in desired.ports]
+    send(system, switch, texts.apply)
+    send(system, switch, texts.save)
+    assert [switch.port_view(port) for port in desired.ports] != views
+    assert DRIVERS[system].find_refusal(send(system, switch, texts.undo)) is None
+    assert [switch.port_view(port) for port in desired.ports] == views
+    assert next(iter(switch.snapshot().values())) == lab.saved_part(switch), "undo saves"
+    assert switch.unmodelled == ()
+
+
+def test_a_rejected_line_is_found_and_nothing_is_saved(system: str, tmp_path: Path) -> None:
+    lab, plan, texts = LABS[system], plan_of(system), texts_of(system)
+    switch = lab.make_switch(tmp_path, Clock())
+    first = switch.snapshot()
+    switch.fault(["reject", "mtu 9216"])
+    words = {"onyx": "refused a line of the exec(.|\n)*not saved", "cumulus": "Failure"}[system]
+    with pytest.raises(DeviceError, match=words):
+        judge(plan, send(system, switch, texts.apply))
+    assert lab.saved_part(switch) == first[lab.saved]
+    if system == "cumulus":
+        assert switch.snapshot() == first, "a chain ends at the first refusal, before the apply"
+
+
+def test_a_full_disk_is_found(system: str, tmp_path: Path) -> None:
+    switch = LABS[system].make_switch(tmp_path, Clock())
+    switch.fault(["disk-full", "on"])
+    send(system, switch, texts_of(system).apply)
+    with pytest.raises(DeviceError, match="No space left on device"):
+        judge(plan_of(system), send(system, switch, texts_of(system).save), "save")
+
+
+@pytest.mark.parametrize(
+    ("system", "output"),
+    [
+        ("onyx", "UNIX shell commands cannot be executed using this account.\n"),
+        ("onyx", "Type 'yes' to confirm: "),
+        ("cumulus", ""),
+        ("cumulus", "Are you sure? [y/N] "),
+    ],
+)
+def test_an_unknown_is_no_yes(system: str, output: str) -> None:
+    assert not is_expected(system, output)
+    with pytest.raises(DeviceError, match="tells no success"):
+        judge(plan_of(system), output)
+
+
+def test_evidence_is_of_the_form_of_an_apply(system: str) -> None:
+    output = "applied [rev_id: 5]\n" if system == "cumulus" else "\n"
+    evidence = judge(plan_of(system), output)
+    assert (evidence.device, evidence.saved, evidence.changed) == ("leaf-01", False, [])
+    assert judge(plan_of(system), "", "save").saved
+
+
+def test_nothing_to_judge_is_a_mistake() -> None:
+    request = judge_request(plan_of("onyx"), "apply", "text", "")
+    with pytest.raises(UsageError, match="nothing to judge"):
+        run_judge(request, {})
+    asks = json.loads(request)
+    del asks["judges"]
+    with pytest.raises(UsageError, match="nothing to judge"):
+        run_judge(json.dumps(asks), {OUTPUT_VARIABLE: ""})
+
+
+def test_a_repeated_run_has_a_number_that_the_switch_ignores(system: str, tmp_path: Path) -> None:
+    text = texts_of(system).apply
+    assert numbered(system, text, "") == text
+    again = numbered(system, text, "7")
+    assert (number_of(text), number_of(again)) == (0, 7)
+    assert digest_of(again) != digest_of(text)
+    switch = LABS[system].make_switch(tmp_path, Clock())
+    judge(plan_of(system), send(system, switch, again))
+
+
+def test_what_it_interrupts_is_said(system: str) -> None:
+    assert VLANS_GO in texts_of("onyx").interrupts
+    assert texts_of(system).interrupts
+
+
+def test_the_plan_of_a_switch_without_exec_is_written_as_before() -> None:
+    plain = plan_fabric(LABS["onyx"].load_spec())[0]
+    assert "exec" not in plain.model_dump(mode="json")
+    with_exec = plan_of("onyx")
+    again = SwitchPlan.model_validate_json(with_exec.model_dump_json())
+    assert again == with_exec.model_copy(update={"cables": {}}), "cables are told to people only"
+    assert with_exec.desired == plan_fabric(LABS["onyx"].load_spec(mode="lossless"))[0].desired
+
+
+@pytest.mark.parametrize("line", ['a "b"', "a\nb", "a `b`", "a $b", "a \\b"])
+def test_a_line_that_could_be_more_than_one_is_a_bug(line: str) -> None:
+    for form in EXEC_FORMS.values():
+        with pytest.raises(Bug):
+            form.render((line,))
+
+
+def test_a_system_without_a_form_has_no_plan() -> None:
+    with pytest.raises(KeyError):
+        plan_exec("eos", SwitchState())

@@ -1,0 +1,182 @@
+# pyright: reportPrivateUsage=false
+# The registries of other rooms are private to them, and this test joins them all.
+"""docs/howto/add-a-switch-os.md, tried: an invented system joins, and lacks what it lacks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.errors import DeviceError
+from components.fabric.drivers import DRIVERS
+from components.fabric.exchange import Exchange
+from components.fabric.exec_plan import NO_EXEC
+from components.fabric.intent import INTENTS
+from components.fabric.models import MODELS
+from components.fabric.models.port_names import PORT_NAMINGS, CountedParts
+from components.fabric.models.switch_model import SwitchModel
+from components.fabric.systems import SYSTEMS, SwitchSystem
+from components.fabric.targets import target_of_apply
+from components.model.cluster import ClusterSpec
+from components.model.fabric import CARRIES
+from components.remote import switch_session
+from lab.switches.emulators import EMULATORS
+from lab.views import SwitchConfig
+from tests.fabric import completeness, minimal_os
+from tests.fabric import conftest as onyx_lab
+from tests.fabric.completeness import PARTS, SOURCES, WHY, golden_of, missing_parts
+from tests.fabric.eos_lab import Clock
+from tests.fabric.laws import check_laws
+from tests.fabric.minimal_os import PORTS, MinimalDriver, MinimalSwitch
+from tests.fabric.switch_labs import LABS, SwitchLab
+from tests.over_ssh.test_switch_faults import TRAITS, Absent, Traits
+
+NAME = "minimal"
+MODEL = SwitchModel(
+    name="M8",
+    ports={NAME: PORTS},
+    port_speeds_gbit_s=(100,),
+    mtu_range_bytes={NAME: (1500, 9216)},
+    traffic_classes=8,
+    max_lossless_priorities=1,
+    sources={NAME: "invented"},
+)
+NAMING = CountedParts(re.compile(r"(?P<whole>p[1-8])(?P<part>/[1-4])?"), "/1")
+WORDS = """
+## Minimal: reading
+`show`
+## Minimal: the session
+`save`
+## Minimal: writing, at once
+`vlan add 1`, `port p1 mode trunk`, `port p1 trunk 1`, `port p1 trust L3`, `port p1 ecn 3 1 2`,
+`port p1 strict 6`, `port p1 mtu 1`, `port p1 pause 3`
+## What undo promises
+"""
+
+
+def make_switch(folder: Path, _clock: Clock | None = None) -> MinimalSwitch:
+    config = SwitchConfig("leaf-01", NAME, "M8", "127.209.0.9", 0, "admin", "admin", "test")
+    return MinimalSwitch(config, folder)
+
+
+def talk(switch: MinimalSwitch) -> Exchange:
+    return Exchange(switch, MinimalDriver())
+
+
+def load_spec(**rdma: object) -> ClusterSpec:
+    spec = onyx_lab.load_spec(**rdma)
+    leaf = spec.switches[0]
+    plugged = dict(zip(PORTS, leaf.ports.values(), strict=False))
+    update = {"os": NAME, "model": "M8", "release": "1.0", "ports": plugged}
+    return spec.model_copy(update={"switches": (leaf.model_copy(update=update),)})
+
+
+LAB = SwitchLab(
+    make_switch=make_switch,
+    talk=talk,
+    session=lambda switch: switch,
+    load_spec=load_spec,
+    address="127.209.0.9",
+    user="admin",
+    password="admin",
+    saved="saved",
+    site=onyx_lab.SITE,
+)
+Register = Callable[[pytest.MonkeyPatch, Path], None]
+
+
+def _offer(patch: pytest.MonkeyPatch, _root: Path) -> None:
+    offered = completeness.offered()
+    patch.setattr(completeness, "offered", lambda: offered | {NAME})
+    patch.setitem(CARRIES, NAME, "roce")
+
+
+def _write(root: Path, page: Path | str, text: str) -> None:
+    path = root / page
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+REGISTER: dict[str, Register] = {
+    "driver": lambda patch, _root: patch.setitem(DRIVERS, NAME, MinimalDriver()),
+    "choice": _offer,
+    "system": lambda patch, _root: patch.setitem(SYSTEMS, NAME, SwitchSystem(port_ecn=None)),
+    "intent": lambda patch, _root: patch.setitem(INTENTS, NAME, minimal_os.intent),
+    "session": lambda patch, _root: patch.setitem(
+        switch_session._SYSTEMS, NAME, switch_session._SYSTEMS["onyx"]
+    ),
+    "names": lambda patch, _root: patch.setitem(PORT_NAMINGS, NAME, NAMING),
+    "hardware": lambda patch, _root: patch.setitem(MODELS, "M8", MODEL),
+    "exec": lambda patch, _root: patch.setitem(NO_EXEC, NAME, "nobody has an SSH server for it"),
+    "emulator": lambda patch, _root: patch.setitem(
+        EMULATORS, NAME, f"{minimal_os.__name__}:MinimalSwitch"
+    ),
+    "lab": lambda patch, _root: patch.setitem(LABS, NAME, LAB),
+    "faults": lambda patch, _root: patch.setitem(
+        TRAITS, NAME, Traits("port p2 mtu 9216", Absent("every line acts at once"), at_commit=False)
+    ),
+    "reasons": lambda _patch, root: _write(root, WHY, WORDS),
+    "sources": lambda _patch, root: _write(root, SOURCES, "\n## Minimal\n\n### Minimal unknown\n"),
+    "golden": lambda _patch, root: _write(
+        root, f"tests/golden/switches/{NAME}.txt", golden_of(NAME)
+    ),
+}
+
+
+def register(patch: pytest.MonkeyPatch, root: Path, without: str = "") -> None:
+    """Register the system but for one part."""
+    for part, join in REGISTER.items():
+        if part != without and not (
+            part == "golden" and without in {"driver", "choice", "intent", "hardware", "lab"}
+        ):
+            join(patch, root)
+
+
+def test_the_parts_are_all_tried() -> None:
+    assert [*REGISTER] == [*PARTS]
+
+
+def test_nothing_is_there_before(tmp_path: Path) -> None:
+    assert missing_parts(NAME, tmp_path) == [*PARTS]
+
+
+def test_a_whole_system_lacks_nothing_and_keeps_the_laws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, tmp_path)
+    assert missing_parts(NAME, tmp_path) == []
+    check_laws(LAB, tmp_path)
+    assert NAME not in completeness.EXEC_FORMS
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_is_missing_is_named(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, tmp_path, without=part)
+    assert part in missing_parts(NAME, tmp_path)
+
+
+def test_a_line_without_a_reason_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, tmp_path)
+    _write(tmp_path, WHY, WORDS.replace("`port p1 trust L3`, ", ""))
+    assert missing_parts(NAME, tmp_path) == ["reasons"]
+
+
+def test_its_refusals_put_everything_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, tmp_path)
+    switch = make_switch(tmp_path)
+    first = switch.snapshot()
+    run = switch.run
+
+    def refuses(command: str) -> str:
+        return "! busy\n" if command == "port p2 mtu 9216" else run(command)
+
+    monkeypatch.setattr(switch, "run", refuses)
+    desired = LAB.desired
+    with pytest.raises(DeviceError, match=r"! busy\n(.|\n)*previous values were put back"):
+        talk(switch).converge(desired, lambda r: target_of_apply(r.state, desired))
+    assert switch.snapshot() == first

@@ -1,0 +1,169 @@
+"""An emulated switch of every system over real SSH: from the first look to the undo."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from components.errors import (
+    DeviceError,
+    HostKeyError,
+    RailyardError,
+    UnreachableError,
+    UsageError,
+)
+from components.fabric import device
+from components.fabric.drivers import DRIVERS
+from components.fabric.plan import plan_fabric
+from components.fabric.state import SwitchState
+from components.remote.switch_session import open_session
+from lab import keys
+from lab.site import lab_file, secrets_of
+from lab.switches.emulators import EthernetSwitch
+from lab.switches.emulators import make_switch as make_lab_switch
+from tests.fabric.eos_lab import Clock
+from tests.fabric.switch_labs import LABS
+from tests.over_ssh.switch_room import PASSWORD_VARIABLE, SwitchRoom, running_loop, switch_room
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(params=DRIVERS)
+def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchRoom]:
+    with switch_room(request.param, tmp_path) as room:
+        yield room
+
+
+def test_the_whole_life(room: SwitchRoom) -> None:
+    first = room.switch.snapshot()
+    baseline = room.baseline()
+    assert room.switch.snapshot() == first
+    request = room.request(baseline=baseline)
+    evidence = room.apply(request)
+    assert (evidence["device"], evidence["saved"]) == ("leaf-01", True)
+    assert evidence["changed"]
+    assert evidence["interrupted"]
+    parts = [*room.switch.snapshot().values()]
+    assert parts[0] == parts[1], "what runs is what boots"
+    assert room.drift() == ()
+    again = room.apply(request)
+    assert (again["changed"], again["interrupted"]) == ([], [])
+    room.switch.add_counters(room.lab.port, 3, tx_bytes=7_000_000_000)
+    counted = device.read_counters(room.endpoint, room.system, [room.lab.port], room.lab.password)
+    assert counted[room.lab.port].by_priority[3].tx_bytes == 7_000_000_000
+    device.run_restore(request, room.env)
+    assert room.switch.snapshot() == first
+    assert room.switch.unmodelled == ()
+
+
+def test_an_edit_gives_back_what_it_drops(room: SwitchRoom) -> None:
+    baseline = room.baseline()
+    evidence = device.run_apply(room.request(baseline=baseline), room.env)
+    last = [*room.desired.ports][-1]
+    before = baseline["ports"][last]
+    kept = {name: port for name, port in room.desired.ports.items() if name != last}
+    fewer = room.desired.model_copy(update={"ports": kept}).model_dump(mode="json")
+    edited = room.request(baseline=baseline, desired=fewer)
+    device.run_apply(edited, {**room.env, device.PREVIOUS_OUTPUT: evidence})
+    seen = device.observe_switch(room.endpoint, room.system, room.desired, room.lab.password)
+    assert (seen.ports[last].mode, seen.ports[last].mtu_bytes) == (
+        before["mode"],
+        before["mtu_bytes"],
+    )
+
+
+def test_drift_is_seen_and_repaired(room: SwitchRoom) -> None:
+    room.apply()
+    room.switch.fault(["mtu", room.lab.port, "1600"])
+    wanted = room.desired.ports[room.lab.port].mtu_bytes
+    found = [str(each) for each in room.drift()]
+    assert found == [f"mtu_bytes of port {room.lab.port} is 1600, want {wanted}"]
+    evidence = room.apply(room.request(repair="drift"))
+    assert evidence["changed"] == [f"mtu_bytes of port {room.lab.port}: 1600 -> {wanted}"]
+    assert room.switch.port_view(room.lab.port).mtu_bytes == wanted
+
+
+def test_what_was_not_saved_is_lost_at_a_reload_and_seen_as_drift(room: SwitchRoom) -> None:
+    room.reload()
+    assert room.drift()
+    room.apply()
+    room.switch.fault(["mtu", room.lab.port, "1600"])
+    room.reload()
+    assert room.drift() == (), "what we applied is saved, what was typed by hand is not"
+
+
+def test_a_wrong_password(room: SwitchRoom) -> None:
+    with pytest.raises(DeviceError, match=f"refuses the password of user {room.lab.user}"):
+        device.run_apply(room.request(), {PASSWORD_VARIABLE: "guess"})
+
+
+def test_a_missing_password(room: SwitchRoom) -> None:
+    with pytest.raises(UsageError, match=PASSWORD_VARIABLE):
+        device.run_apply(room.request(), {})
+
+
+def test_a_changed_host_key_sends_nothing(room: SwitchRoom) -> None:
+    other = keys.host_key("test/another").public_openssh
+    endpoint = replace(room.endpoint, host_key=other)
+    with pytest.raises(HostKeyError, match="the host key is not the pinned one") as caught:
+        open_session(endpoint, room.system, room.lab.password, 20)
+    assert not isinstance(caught.value, UnreachableError)
+    assert str(caught.value).count("SHA256:") == 2
+
+
+def test_no_pinned_key_connects_nowhere(room: SwitchRoom) -> None:
+    endpoint = replace(room.endpoint, host_key="")
+    with pytest.raises(RailyardError, match="no host key is pinned"):
+        device.observe_switch(endpoint, room.system, SwitchState(), room.lab.password)
+
+
+def test_nobody_listens(room: SwitchRoom) -> None:
+    endpoint = replace(room.endpoint, port=1)
+    with pytest.raises(UnreachableError, match="nobody listens there"):
+        device.observe_switch(endpoint, room.system, SwitchState(), room.lab.password)
+
+
+def test_the_switch_stops_while_a_session_works_whose_client_has_gone(room: SwitchRoom) -> None:
+    command = DRIVERS[room.system].read_commands(room.desired)[0]
+    with room.session(2) as session:
+        room.switch.fault(["slow", "60"])
+        with pytest.raises(UnreachableError, match="within the deadline of 2 s"):
+            session.run(command)
+    room.switch.fault(["slow", "0"])
+    with room.session():
+        pass
+    room.wait(room.switch.stop())
+    assert room.switch.sessions == 0
+
+
+@pytest.mark.parametrize("system", DRIVERS)
+def test_the_lab_plays_a_site_with_it(system: str, tmp_path: Path) -> None:
+    stack = f"{system}-over-ssh"
+    spec = LABS[system].played(stack)
+    config = lab_file(spec, stack, (tmp_path, tmp_path, tmp_path)).switches[0]
+    switch = make_lab_switch(config, tmp_path / "leaf-01.json")
+    plan = plan_fabric(spec)[0]
+    desired = plan.desired.model_dump(mode="json")
+    request = json.dumps({"endpoint": asdict(plan.endpoint), "os": plan.os, "desired": desired})
+    secret = {PASSWORD_VARIABLE: secrets_of(stack)["switch_password"]}
+    with running_loop() as loop:
+        room = SwitchRoom(system, LABS[system], switch, plan.endpoint, loop, Clock())
+        room.wait(switch.start())
+        try:
+            assert json.loads(device.run_apply(request, secret))["saved"]
+            assert len(config.cables) == len(plan.desired.ports)
+            assert isinstance(switch, EthernetSwitch)
+            for port, (host, _pci) in config.cables.items():
+                view = switch.port_view(port)
+                assert view.oper_up, host
+                assert view.trust in {"L3", "both"}, host
+                assert 3 in view.ecn_kib, host
+                rails = view.allowed_vlans | {view.access_vlan}
+                assert rails & {111, 112}, host
+            assert switch.unmodelled == ()
+        finally:
+            room.wait(switch.stop())

@@ -1,0 +1,121 @@
+"""Which exec requests are sent again, what is refused, and what a person reads of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from components.applied import Applied, AppliedStep
+from components.disruption import disruptions_refused
+from components.drift import DeviceDrift, drift_of_switch
+from components.exec_runs import exec_notes, left_by_exec
+from components.fabric.exec_plan import numbered
+from components.fabric.judge import judge_request
+from components.fabric.plan import SwitchPlan
+from components.model.cluster import ClusterSpec, Disruption
+from components.plan_text import render_plan
+from components.planning import ClusterPlan, make_plan
+from components.repair import intend, refusals, strangers_to_undo
+from components.seen import Seen
+from tests.golden.site import changed_spec, load_example
+
+DEVICE = load_example("dgx-roce")
+LEAF = DEVICE.switches[0].model_copy(
+    update={"executor": "exec", "exec_disruptive": "allow-interruptions"}
+)
+SPEC: ClusterSpec = changed_spec(DEVICE, switches=(LEAF,))
+PLAN: ClusterPlan = make_plan(SPEC, "dev")
+SWITCH: SwitchPlan = PLAN.switches[0]
+
+
+def recorded(run: str = "", judged: str | None = None, saved: str | None = None) -> Applied:
+    """The state after a run; `judged` and `saved` are the runs whose output was found good."""
+    assert SWITCH.exec is not None
+    apply, save = (numbered("onyx", text, run) for text in (SWITCH.exec.apply, SWITCH.exec.save))
+    steps = {
+        SWITCH.exec_step: AppliedStep(create=apply),
+        SWITCH.save_step: AppliedStep(create=save),
+    }
+    for step, kind, text, of in (
+        (SWITCH.step, "apply", SWITCH.exec.apply, judged),
+        (SWITCH.saved_step, "save", SWITCH.exec.save, saved),
+    ):
+        if of is not None:
+            about = numbered("onyx", text, of)
+            request = judge_request(SWITCH, "apply" if kind == "apply" else "save", about, "")
+            steps[step] = AppliedStep(stdin=request)
+    return Applied(steps)
+
+
+def drift(applied: Applied) -> DeviceDrift:
+    return drift_of_switch(SWITCH.name, SWITCH.step, SWITCH.desired, applied, SWITCH.desired)
+
+
+@pytest.mark.parametrize(
+    ("applied", "number"),
+    [
+        (Applied(), None),
+        (recorded(judged="", saved=""), None),
+        (recorded("3", judged="3", saved="3"), "3"),
+        (recorded(judged="", saved=None), "1"),
+        (recorded(judged=None), "1"),
+        (recorded("3", judged="2", saved="2"), "4"),
+        (recorded("3", judged="3", saved="2"), "4"),
+    ],
+    ids=["new", "good", "good again", "not saved", "refused", "repair refused", "save refused"],
+)
+def test_what_was_not_found_good_is_sent_again(applied: Applied, number: str | None) -> None:
+    assert exec_notes(PLAN.switches, applied, (drift(applied),)).get(SWITCH.exec_step) == number
+
+
+def test_drift_sends_it_again_and_settles() -> None:
+    good = recorded("3", judged="3", saved="3")
+    port = SWITCH.desired.ports["1/2"].model_copy(update={"mtu_bytes": 1500})
+    seen = SWITCH.desired.model_copy(update={"ports": {**SWITCH.desired.ports, "1/2": port}})
+    intended = intend(PLAN, good, Seen({SWITCH.name: seen}), "changed")
+    assert intended.notes[SWITCH.exec_step] == "4"
+    assert intended.notes[SWITCH.step] == "1: mtu_bytes of port 1/2 is 1500, want 9216"
+    repaired = recorded("4", judged="4", saved="4")
+    again = intend(PLAN, repaired, Seen({SWITCH.name: SWITCH.desired}), "changed")
+    assert again.notes[SWITCH.exec_step] == "4"
+
+
+def test_another_executor_over_an_exec_is_refused() -> None:
+    good = recorded(judged="", saved="")
+    device = make_plan(DEVICE, "dev")
+    (words,) = left_by_exec(device.switches, good)
+    assert "pulumi state delete the steps leaf-01-exec and leaf-01-save" in words
+    assert words in refusals(device, good, ())
+    assert left_by_exec(PLAN.switches, good) == ()
+    assert left_by_exec(device.switches, Applied()) == ()
+
+
+def test_no_baseline_is_asked_for() -> None:
+    found = (drift(Applied()),)
+    assert strangers_to_undo(PLAN, found, {SWITCH.name: SWITCH.desired}) == ()
+
+
+def test_deny_refuses_what_an_exec_always_interrupts() -> None:
+    spec = changed_spec(SPEC, disruption=Disruption(ports="deny"))
+    edited = replace(drift(recorded(judged="", saved="")), edited=True)
+    (words,) = disruptions_refused(spec, PLAN, (edited,), {})
+    assert "an exec sends all lines of leaf-01, needed or not" in words
+    assert "port 1/1 flaps" in words
+    quiet = replace(edited, edited=False)
+    assert disruptions_refused(spec, PLAN, (quiet,), {}) == ()
+
+
+def test_the_plan_shows_the_texts_and_the_same_state() -> None:
+    text, device = render_plan(PLAN), render_plan(make_plan(DEVICE, "dev"))
+    assert SWITCH.exec is not None
+    for part in (SWITCH.exec.apply, SWITCH.exec.save, SWITCH.exec.undo):
+        assert part in text
+    assert "to the factory's values and not to those of before" in text
+    assert "It interrupts: port 1/1 flaps; " in text
+    states = [page.split("# Wanted state:")[1].split("\n## ")[0] for page in (text, device)]
+    assert states[0] == states[1]
+    assert json.dumps(SWITCH.desired.model_dump(mode="json")) == json.dumps(
+        make_plan(DEVICE, "dev").switches[0].desired.model_dump(mode="json")
+    )
