@@ -24,6 +24,7 @@ from components.fabric.systems import ONE_SHOT_PRIORITY, system_of
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
+from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
 
 
@@ -214,17 +215,7 @@ def _vlans_of(port: PortState) -> tuple[int, ...]:
 
 def switch_endpoint(switch: Switch) -> Endpoint:
     """How a switch is reached: its address, its pinned key, the names of its secrets."""
-    ssh = switch.ssh
-    return Endpoint(
-        device=switch.name,
-        kind="switch",
-        address=ssh.address,
-        port=ssh.port,
-        user=ssh.user,
-        host_key=ssh.host_key or "",
-        password_secret=ssh.password.secret if ssh.password else None,
-        private_key_secret=ssh.private_key.secret if ssh.private_key else None,
-    )
+    return endpoint_of(switch.name, "switch", switch.ssh)
 
 
 def _commands_from_factory(switch: Switch, desired: SwitchState) -> tuple[str, ...]:

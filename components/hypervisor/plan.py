@@ -22,6 +22,7 @@ from components.hypervisor.scripts import script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.hypervisors import Hypervisor, VirtualMachine
+from components.remote.endpoint import endpoint_of
 from components.remote.host_session import OBSERVE_DEADLINE_S
 from components.remote.step import Endpoint, RemoteStep
 
@@ -175,18 +176,8 @@ def _request(
 
 
 def hypervisor_endpoint(hypervisor: Hypervisor) -> Endpoint:
-    """Address, pinned key and secret names of one hypervisor."""
-    return Endpoint(
-        device=hypervisor.name,
-        kind="host",
-        address=hypervisor.ssh.address,
-        port=hypervisor.ssh.port,
-        user=hypervisor.ssh.user,
-        host_key=hypervisor.ssh.host_key or "",
-        private_key_secret=hypervisor.ssh.private_key.secret
-        if hypervisor.ssh.private_key
-        else None,
-    )
+    """Address, pinned key and secret names of one hypervisor; root logs in by key."""
+    return endpoint_of(hypervisor.name, "host", hypervisor.ssh)
 
 
 def desired_state(hypervisor: Hypervisor) -> HostState:
