@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: stories help setup up down clean test check fast format goldens
+.PHONY: bench stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,9 @@ test: setup ## the whole suite, as CI runs it
 
 stories: setup ## the other examples, each from `make up` to `destroy`; slow, and not part of `make test`
 	@.venv/bin/pytest -q -m story tests/site
+
+bench: setup ## what several switches cost, beside a plain netmiko loop; wants an idle machine
+	@$(PY) -m bench.switches
 
 check: ## format, lint, types, import contracts, fast tests
 	@bash lab/bootstrap.sh

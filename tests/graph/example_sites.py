@@ -19,7 +19,7 @@ from tests.graph.harness import Run
 
 NAMES: Final = (
     *("esxi-roce", "shared-rdma", "crusoe-k3s", "quantum-ib"),
-    *("rail-optimised", "spine-leaf"),
+    *("rail-optimised", "spine-leaf", "mixed-fabric"),
 )
 
 
