@@ -22,6 +22,7 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.model.instances import crusoe_of
+from components.model.port_ranges import spread_document
 from components.remote.placeholder import has_placeholder
 from lab.cloud.adapters import adapters, own_adapters
 from lab.cloud.crusoe.model import CrusoeConfig
@@ -95,7 +96,7 @@ def load_document(path: Path) -> Document:
         text = path.read_text()
     except OSError as error:
         raise UsageError(f"{path}: the site file cannot be read: {error.strerror}") from error
-    return cast("Document", yaml.safe_load(text))
+    return cast("Document", spread_document(yaml.safe_load(text)))
 
 
 def block_of(stack: str) -> str:

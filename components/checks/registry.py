@@ -207,6 +207,11 @@ FILE_RULES: Final = (
     FileRule("out-of-range", "A number is within the limits of what it stands for."),
     FileRule("malformed", "A name, address, checksum or port has the form of one."),
     FileRule(
+        "port-range",
+        "A range of ports, `swp1-16: gpu[01-16]/rail-0`, runs from one whole port of the model to "
+        "a later one, overlaps no other entry, and has one end of a cable for each port.",
+    ),
+    FileRule(
         "secret-value",
         inspect.getdoc(access.check_secret_value) or "",
     ),

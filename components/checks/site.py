@@ -12,6 +12,7 @@ from components.checks.registry import RULES
 from components.checks.render import render_text
 from components.checks.stack_keys import check_stack_key
 from components.errors import SpecError
+from components.model import port_ranges
 from components.model.cluster import ClusterSpec
 from components.model.instances import written_at
 from components.model.load import Loaded, load_config_value, load_site
@@ -40,7 +41,8 @@ class CheckedSite:
 
 
 _RULES_BY_NAME: Final = frozenset({"port-target", "nic-rail", "nic-cabling", "unused-rail"})
-"""Rules that look for a name; they say nothing true while a name is wrong or missing."""
+"""Rules that look for a name; they say nothing true while a name, or a range of ports, is wrong or
+missing."""
 
 
 def check_site(spec: ClusterSpec) -> tuple[Problem, ...]:
@@ -97,6 +99,7 @@ def _check_secrets(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:
 def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
     """Whether a rule only met a value that stands in for one which was left out."""
     nameless = any(path[-1:] == ("name",) for path in loaded.left_out)
+    nameless = nameless or any(each.rule == port_ranges.RULE for each in loaded.problems)
     if nameless and problem.rule in _RULES_BY_NAME:
         return True
     return any(

@@ -203,8 +203,9 @@ class Switch(Frozen):
     `Ethernet1/1: gpu01/rail-0` on EOS, `Ethernet0: gpu01/rail-0` on SONiC, `"1/1/1": gpu01/hca-0`
     on MLNX-OS.
 
-    `"1/31": leaf-02:1/31` is a link to another switch; that one names this end. Other ports are
-    left alone.
+    `"1/31": leaf-02:1/31` is a link to another switch; that one names this end. A range is one
+    entry: `swp1-16: gpu[01-16]/rail-0`, `"1/1-1/4": gpu01/rail-[0,2,4,6]`. Other ports are left
+    alone.
     """
     sm_priority: Annotated[int, Field(ge=0, le=15)] | None = None
     """MLNX-OS: this switch runs the subnet manager; of several, the highest number is master."""

@@ -12,6 +12,7 @@ from components.errors import UsageError
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
 from components.model.loose import find_loose_types
+from components.model.port_ranges import spread_ports
 from components.model.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.run_settings import SETTINGS
 from components.model.stand_in import find_stand_in, replace_wrong
@@ -163,7 +164,8 @@ def _is_plain(value: Json) -> bool:
     return not isinstance(value, dict | list)
 
 
-def _validate(text: YamlText, secrets: StackSecrets | None) -> Loaded:
+def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
+    text = spread_ports(written)
     loose = find_loose_types(ClusterSpec, text.value)
     problems = [*text.problems, *loose]
     wrong: list[SpecPath] = [problem.where[0].path for problem in loose]

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from components.fabric.device import every_key
 from components.fabric.exchange import Exchange
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.fabric.targets import target_of_apply, target_of_restore
 from components.model.cluster import ClusterSpec
-from lab.site import lab_file
+from lab.site import lab_file, load_document
 from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.emulators import make_switch
 from lab.switches.eos.server import EosSwitch
@@ -69,9 +67,8 @@ KINDS = {
 }
 
 
-def load_example(name: str) -> dict[str, object]:
-    text = (EXAMPLES / name / "site.yaml").read_text()
-    return YAML(typ="safe").load(text)  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
+def load_example(name: str) -> dict[str, Any]:
+    return load_document(EXAMPLES / name / "site.yaml")
 
 
 def chain_of(system: str, leaves: int, **rdma: object) -> ClusterSpec:

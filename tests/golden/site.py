@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from components.model.cluster import ClusterSpec
+from components.model.port_ranges import spread_document
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -15,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @cache
 def load_example(name: str) -> ClusterSpec:
     text = (EXAMPLES / name / "site.yaml").read_text()
-    return ClusterSpec.model_validate(yaml.safe_load(text))
+    return ClusterSpec.model_validate(spread_document(yaml.safe_load(text)))
 
 
 def changed_spec(spec: ClusterSpec, **parts: object) -> ClusterSpec:

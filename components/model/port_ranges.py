@@ -1,0 +1,196 @@
+"""Ranges of ports in the file, `swp1-16: gpu[01-16]/rail-0`, to one entry a port: pure.
+
+A range is written as the switch writes it, `1/1-1/8` or `1/1-8` on Onyx, `swp1-8` on Cumulus,
+`Ethernet1/1-8/1` on EOS, and holds the whole ports of the model from the first to the last.
+Brackets count what is plugged in, as Slurm's host lists do: `gpu[01-08]/rail-0` is eight hosts,
+`gpu01/rail-[0,2]` two rails of one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from components.fabric.models import find_model
+from components.fabric.models.switch_model import SwitchModel
+from components.model.problem import Json, Lines, Place, Problem, SpecPath
+from components.model.yaml_text import YamlText
+
+RULE = "port-range"
+_BRACKETS = re.compile(r"\[([0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)\]")
+_MOST = 1024
+"""More numbers in one bracket than any switch has ports."""
+
+
+@dataclass(slots=True)
+class _Spread:
+    """One switch at work."""
+
+    path: SpecPath
+    """Of its `ports`."""
+    name: str
+    ports: dict[str, Json] = field(default_factory=dict[str, Json])
+    written: dict[str, str] = field(default_factory=dict[str, str])
+    """Port to the key that it was written as."""
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+    def refuse(self, keys: Sequence[str], what: str, fix: str) -> None:
+        places = tuple(Place((*self.path, key), key) for key in keys)
+        self.problems.append(Problem(RULE, what, places, fix))
+
+
+def spread_ports(text: YamlText) -> YamlText:
+    """Write each range of ports as one entry a port, on the line of the range.
+
+    Returns:
+        The same text where there is none. Ranges that cannot be read are left out, and each has
+        its problem.
+    """
+    if not isinstance(text.value, dict):
+        return text
+    switches = text.value.get("switches")
+    if not isinstance(switches, list):
+        return text
+    done = [_spread_switch(s, switch) for s, switch in enumerate(switches)]
+    if not any(done):
+        return text
+    merged: list[Json] = [
+        {**switch, "ports": spread.ports} if spread and isinstance(switch, dict) else switch
+        for switch, spread in zip(switches, done, strict=True)
+    ]
+    spreads = [spread for spread in done if spread]
+    return YamlText(
+        {**text.value, "switches": merged},
+        Lines(text.lines.file, {**text.lines.lines, **dict(_lines(text.lines, spreads))}),
+        (*text.problems, *(problem for spread in spreads for problem in spread.problems)),
+    )
+
+
+def _spread_switch(s: int, switch: Json) -> _Spread | None:
+    """None where the switch has no range, or nothing is known of its ports."""
+    ports = switch.get("ports") if isinstance(switch, dict) else None
+    if not isinstance(switch, dict) or not isinstance(ports, dict):
+        return None
+    model = find_model(str(switch.get("model")))
+    known = model.ports.get(str(switch.get("os")), ()) if model else ()
+    if model is None or not known or not any(map(_is_range, ports, ports.values())):
+        return None
+    spread = _Spread(("switches", s, "ports"), str(switch.get("name")))
+    for key, value in ports.items():
+        names = (key,) if "-" not in key else _ports_between(key, model, known, spread)
+        if names:
+            _place(key, value, names, spread)
+    return spread
+
+
+def _is_range(key: str, value: Json) -> bool:
+    return "-" in key or "[" in _target(value)
+
+
+def _target(value: Json) -> str:
+    to = value.get("to") if isinstance(value, dict) else value
+    return to if isinstance(to, str) else ""
+
+
+def _ports_between(
+    key: str, model: SwitchModel, known: Sequence[str], spread: _Spread
+) -> tuple[str, ...]:
+    first, _, last = (part.strip() for part in key.partition("-"))
+    end = _full_name(first, last, known)
+    for written, found in ((first, first if first in known else None), (last, end)):
+        if found is None:
+            ports = f"{known[0]} to {known[-1]}"
+            spread.refuse(
+                (key,),
+                f"the range {key} of {spread.name} ends at {written}, and {model.described} has no "
+                "such whole port.",
+                f"write the first and the last port of {ports}; name parts of a split port singly.",
+            )
+            return ()
+    begin, stop = known.index(first), known.index(end or first)
+    if begin > stop:
+        spread.refuse(
+            (key,), f"the range {key} of {spread.name} runs backwards.", f"write {end}-{first}."
+        )
+        return ()
+    return tuple(known[begin : stop + 1])
+
+
+def _full_name(first: str, last: str, known: Sequence[str]) -> str | None:
+    """`4` after `swp1` is `swp4`; `4/1` after `Ethernet1/1` is `Ethernet4/1`."""
+    ends = (m.end() for m in re.finditer(r"[^0-9]", first))
+    heads = (first[:end] for end in reversed([0, *ends]))
+    return next((name for name in (last, *(head + last for head in heads)) if name in known), None)
+
+
+def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None:
+    taken = [name for name in names if name in spread.ports]
+    if taken:
+        spread.refuse(
+            (key, spread.written[taken[0]]),
+            f"{key} and {spread.written[taken[0]]} of {spread.name} overlap in {_in_words(taken)}.",
+            "let each port stand in one entry.",
+        )
+    targets = _targets(_target(value), len(names))
+    if isinstance(targets, str):
+        spread.refuse(
+            (key,),
+            f"{key} of {spread.name} is {_count(len(names))}, and {targets}.",
+            "name as many as there are ports, for example gpu[01-04]/rail-0.",
+        )
+        return
+    for name, target in zip(names, targets, strict=True):
+        if name in taken:
+            continue
+        spread.ports[name] = {**value, "to": target} if isinstance(value, dict) else target
+        spread.written[name] = key
+
+
+def _count(ports: int) -> str:
+    return f"{ports} ports" if ports != 1 else "one port"
+
+
+def _in_words(ports: Sequence[str]) -> str:
+    return ports[0] if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
+
+
+def _targets(text: str, count: int) -> list[str] | str:
+    """What is plugged into each of so many ports, or what is wrong with it."""
+    counted = [tuple(_numbers(found)) for found in _BRACKETS.findall(text)]
+    plain = _BRACKETS.split(text)[::2]
+    for numbers in counted:
+        if len(numbers) != count:
+            return f"{text} counts {len(numbers)}"
+    if not counted and count > 1:
+        return f"{text or 'what is plugged in'} is one"
+    rows = zip(*counted, strict=True) if counted else [()]
+    return [
+        plain[0] + "".join(number + rest for number, rest in zip(row, plain[1:], strict=True))
+        for row in rows
+    ]
+
+
+def _numbers(bracket: str) -> Iterator[str]:
+    """`01-03,7` as 01, 02, 03, 7; digits keep their width."""
+    for part in bracket.split(","):
+        first, _, last = part.partition("-")
+        stop = min(int(last or first), int(first) + _MOST)
+        yield from (f"{number:0{len(first)}}" for number in range(int(first), stop + 1))
+
+
+def _lines(lines: Lines, spreads: Sequence[_Spread]) -> Iterator[tuple[SpecPath, int]]:
+    """The line of each port that stands in a range, and of what is below it."""
+    below: dict[SpecPath, list[SpecPath]] = {}
+    for path in lines.lines:
+        below.setdefault(path[:4], []).append(path)
+    for spread in spreads:
+        for name, key in spread.written.items():
+            for path in below.get((*spread.path, key), ()):
+                yield (*spread.path, name, *path[4:]), lines.lines[path]
+
+
+def spread_document(document: Mapping[str, Json]) -> dict[str, Json]:
+    """The same for a document that is known to be sound, without its lines."""
+    text = spread_ports(YamlText(dict(document), Lines(), ()))
+    return text.value if isinstance(text.value, dict) else dict(document)

@@ -1,0 +1,78 @@
+"""Ranges of ports: what is written short means what is written long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.model.load import parse_site
+from components.model.port_ranges import spread_document
+from components.model.problem import Json
+
+CLEAN = (Path(__file__).parents[1] / "invalid" / "clean.yaml").read_text()
+LONG = CLEAN[CLEAN.index('      "1/1":') : CLEAN.index("hosts:")]
+
+
+def spread(model: str, system: str, ports: dict[str, Json]) -> Json:
+    switch: Json = {"name": "leaf-01", "model": model, "os": system, "ports": ports}
+    done = spread_document({"switches": [switch]})["switches"]
+    assert isinstance(done, list)
+    assert isinstance(done[0], dict)
+    return done[0]["ports"]
+
+
+@pytest.mark.parametrize(
+    ("model", "system", "written", "ports"),
+    [
+        ("SN2700", "onyx", "1/30-1/32", ["1/30", "1/31", "1/32"]),
+        ("SN2700", "onyx", "1/30 - 32", ["1/30", "1/31", "1/32"]),
+        ("SN3700", "cumulus", "swp9-11", ["swp9", "swp10", "swp11"]),
+        ("SN3700", "cumulus", "swp9-swp11", ["swp9", "swp10", "swp11"]),
+        ("DCS-7060DX5-64S", "eos", "Ethernet9/1-11/1", [f"Ethernet{n}/1" for n in (9, 10, 11)]),
+        ("Z9332F", "sonic", "Ethernet0-16", ["Ethernet0", "Ethernet8", "Ethernet16"]),
+    ],
+)
+def test_a_range_holds_the_ports_of_the_model(
+    model: str, system: str, written: str, ports: list[str]
+) -> None:
+    got = spread(model, system, {written: "gpu[09-11]/rail-0"})
+    assert got == dict(zip(ports, ("gpu09/rail-0", "gpu10/rail-0", "gpu11/rail-0"), strict=True))
+
+
+def test_settings_are_those_of_each_port() -> None:
+    got = spread("SN2700", "onyx", {"1/1-2": {"to": "spine-[01-02]:1/[7,9]", "mode": "trunk"}})
+    assert got == {
+        "1/1": {"to": "spine-01:1/7", "mode": "trunk"},
+        "1/2": {"to": "spine-02:1/9", "mode": "trunk"},
+    }
+
+
+@given(st.integers(1, 32), st.integers(1, 32))
+def test_any_range_is_its_single_ports(one: int, other: int) -> None:
+    first, last = sorted((one, other))
+    short = {f"1/{first}-{last}": f"gpu[{first}-{last}]/rail-0"}
+    assert spread("SN2700", "onyx", dict(short)) == {
+        f"1/{number}": f"gpu{number}/rail-0" for number in range(first, last + 1)
+    }
+
+
+def test_a_site_in_short_is_the_site_in_full() -> None:
+    short = '      "1/1-2": gpu01/rail-[0-1]\n      "1/3-1/4": gpu02/rail-[0-1]\n'
+    in_short, in_full = parse_site(CLEAN.replace(LONG, short), "s"), parse_site(CLEAN, "s")
+    assert in_short.problems == in_full.problems == ()
+    assert in_short.spec == in_full.spec
+    line = CLEAN[: CLEAN.index(LONG)].count("\n") + 1
+    ports = ("switches", 0, "ports")
+    assert in_short.places.lines[*ports, "1/2"] == in_short.places.lines[*ports, "1/1"] == line
+    assert in_short.places.lines[*ports, "1/4"] == line + 1
+
+
+def test_of_an_unknown_model_nothing_is_guessed() -> None:
+    loaded = parse_site(CLEAN.replace("SN2700", "SN1").replace('"1/1":', '"1/1-1/2":'), "s")
+    assert any("1/1-1/2" in problem.what for problem in loaded.problems)
+    written: dict[str, Json] = {"1/1-1/2": "gpu[1-2]/rail-0"}
+    assert spread("SN1", "onyx", dict(written)) == written
+    assert spread_document({"switches": "none"}) == {"switches": "none"}
