@@ -20,8 +20,7 @@ _ENGINES: Final = ("minhop", "updn", "ftree", "dor", "lash")
 _MTUS: Final = ("256", "512", "1K", "2K", "4K")
 _MAX_PRIORITY: Final = 15
 _QUESTION: Final = "% Changing the Default partition needs an answer that nobody gives here"
-"""`no ib partition Default …` asks for a `yes` (Stacki: alone, or with ipoib, defmember or a member;
-the rest alike is a guess). Railyard never sends it."""
+"""`no ib partition Default …` asks for a `yes` (Stacki; of mtu and rate a guess). Never sent."""
 
 
 def _partition(config: Config, name: str) -> Partition:
