@@ -116,6 +116,8 @@ EXEC_FORMS: Final[dict[str, ExecForm]] = {
 NO_EXEC: Final[dict[str, str]] = {
     "eos": "what EOS does with the lines of one exec after it refused one of them is not "
     "documented, so that half of a configuration could be committed",
+    "mlnxos": "nobody reads which ports are in a partition, so that one which the file takes out "
+    "would stay in it, and to make the partition anew would break every connection in it",
 }
 """Systems without a sound way, and why."""
 

@@ -87,7 +87,7 @@ def make_stack(engine: EngineRunner, room: SwitchRoom, executor: str) -> Stack:
     (folder / ".venv").symlink_to(ROOT / ".venv")
     secret = ("config", "set", "--secret", "railyard:switch_password", room.lab.password)
     assert engine.call(folder, *secret, "--stack", "dev").returncode == 0
-    spec = room.lab.load_spec(mode="lossless")
+    spec = room.lab.spec
     leaf = spec.switches[0]
     ssh = leaf.ssh.model_copy(
         update={
@@ -124,7 +124,7 @@ def test_up_drift_repair_and_destroy(engine: EngineRunner, room: SwitchRoom) -> 
     assert stack.good_up().changes == DEVICE
     assert room.drift() == ()
     assert stack.good_up().changes == {}
-    check_repair(stack, {"leaf-01-apply"})
+    check_repair(stack, {f"{stack.spec.switches[0].name}-apply"})
     done = engine.destroy(stack.folder)
     assert done.rc == 0, done.errors
     assert room.switch.snapshot() == first
@@ -134,17 +134,16 @@ def test_up_drift_repair_and_destroy(engine: EngineRunner, room: SwitchRoom) -> 
 def check_repair(stack: Stack, touched: set[str]) -> None:
     """A hand on the switch is seen, shown, repaired, and then all is quiet."""
     room = stack.room
-    wanted = room.desired.ports[room.lab.port].mtu_bytes
-    room.switch.fault(["mtu", room.lab.port, "1600"])
+    hand = room.lab.carried.hand(room.desired)
+    room.switch.fault(hand.fault)
     looked = stack.engine.preview(stack.folder)
     assert {name for _operation, name in looked.steps} == touched
-    words = f"mtu_bytes of port {room.lab.port} is 1600, want {wanted}"
-    assert words in " ".join(text for _severity, text in looked.diagnostics)
+    assert hand.drift in " ".join(text for _severity, text in looked.diagnostics)
     assert {name for _operation, name in stack.good_up().steps} == touched
     assert room.drift() == ()
     assert stack.good_up().changes == {}
     state = json.dumps(stack.engine.export(stack.folder))
-    assert words in state
+    assert hand.drift in state
     if room.lab.password != room.lab.user:
         assert room.lab.password not in state
 

@@ -72,11 +72,11 @@ def _has_golden(system: str, root: Path) -> bool:
 
 
 def golden_of(system: str) -> str:
-    """The lines that an untouched switch gets, in both modes, and the exec where there is one."""
-    parts: list[str] = []
-    for mode in ("lossy_ecn", "lossless"):
-        plan = plan_fabric(LABS[system].load_spec(mode=mode))[0]
-        parts += [f"# {mode}", *plan.commands_from_factory]
+    """The lines that an untouched switch gets, for each thing that its lab asks of it."""
+    lab, parts = LABS[system], list[str]()
+    for heading, words in lab.carried.asked.items():
+        plan = plan_fabric(lab.load_spec(**words))[0]
+        parts += [f"# {heading}", *plan.commands_from_factory]
     return "\n".join(parts) + "\n"
 
 

@@ -28,8 +28,13 @@ CONFIG = SwitchConfig(
 )
 
 
-def load_spec() -> ClusterSpec:
-    return ClusterSpec.model_validate(yaml.safe_load(SITE.read_text()))
+def load_spec(**asked: object) -> ClusterSpec:
+    """The example; `sm_priority` is for its first switch, the rest for its last partition."""
+    data = yaml.safe_load(SITE.read_text())
+    if "sm_priority" in asked:
+        data["switches"][0]["sm_priority"] = asked.pop("sm_priority")
+    data["infiniband"]["partitions"][-1].update(asked)
+    return ClusterSpec.model_validate(data)
 
 
 def make_switch(folder: Path, name: str = "ib-leaf-01") -> MlnxosSwitch:

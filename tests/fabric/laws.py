@@ -25,11 +25,7 @@ def check_laws(lab: SwitchLab, folder: Path) -> None:
     assert exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines == ()
     running = next(iter(switch.snapshot().values()))
     assert running == lab.saved_part(switch)
-    for port in desired.ports:
-        view = switch.port_view(port)
-        priority = view.dscp_to_priority[26]
-        assert view.pfc_priorities == {priority}, "PFC on the priority of that DSCP, and no other"
-        assert view.trust in {"L3", "both"}
+    lab.carried.check(switch, desired)
     exchange.converge(
         desired, lambda r: target_of_restore(r.state, desired, baseline, r.vlan_holders)
     )

@@ -15,9 +15,9 @@ from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from lab.site import load_document, overlay
-from lab.views import PortView
 from tests.fabric import conftest as onyx_lab
-from tests.fabric import cumulus_lab, eos_lab
+from tests.fabric import cumulus_lab, eos_lab, ib_lab
+from tests.fabric.carried import INFINIBAND, ROCE, Carried
 from tests.fabric.eos_lab import Clock
 
 K3S: Final[dict[str, str]] = dict.fromkeys(("k3s", "install.sh"), "0" * 64)
@@ -45,10 +45,6 @@ class Emulator(Protocol):
     def reload(self) -> None: ...
     def fault(self, args: Sequence[str]) -> str: ...
     def snapshot(self) -> Any: ...  # noqa: ANN401 - any JSON
-    def port_view(self, port: str) -> PortView: ...
-    def add_counters(
-        self, port: str, tc: int, rx_bytes: int = 0, tx_bytes: int = 0, ecn_marked: int = 0
-    ) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -69,11 +65,18 @@ class SwitchLab:
     """The example that the lab plays with this system."""
     adapt: Callable[[dict[str, Any]], ClusterSpec] = ClusterSpec.model_validate
     """From that example to a site with this system."""
+    carried: Carried = ROCE
+    """What is asked of it and looked at, by what its ports carry."""
+
+    @property
+    def spec(self) -> ClusterSpec:
+        """The site that asks for the most lines."""
+        return self.load_spec(**[*self.carried.asked.values()][-1])
 
     @property
     def plan(self) -> SwitchPlan:
-        """Lossless: the mode with the most lines."""
-        return plan_fabric(self.load_spec(mode="lossless"))[0]
+        """The plan of its first switch."""
+        return plan_fabric(self.spec)[0]
 
     @property
     def desired(self) -> SwitchState:
@@ -128,6 +131,18 @@ LABS: Final[dict[str, SwitchLab]] = {
         saved="startup",
         site=eos_lab.SITE,
         adapt=eos_lab.with_eos,
+    ),
+    "mlnxos": SwitchLab(
+        make_switch=lambda folder, _clock: ib_lab.make_switch(folder),
+        talk=ib_lab.talk,
+        session=lambda switch: ib_lab.Console(ib_lab.Session(switch)),
+        load_spec=ib_lab.load_spec,
+        address="127.209.0.7",
+        user="admin",
+        password="mlnxos-lab",
+        saved="saved",
+        site=ib_lab.SITE,
+        carried=INFINIBAND,
     ),
 }
 """By switch system, as in `DRIVERS`."""

@@ -95,19 +95,25 @@ HISTORIES = st.tuples(
                 "ib sm routing-engines dor",
                 "ib partition Default member 0c:42:a1:03:00:b4:db:20 type limited force",
                 "ib partition Default mtu 4K force",
+                "ib partition Default defmember limited force",
+                "ib partition mine pkey 0x0444 force",
                 "interface ib 1/5/1 shutdown",
             ]
         ),
         max_size=5,
     ),
+    st.booleans(),
 )
-History = tuple[dict[str, PartitionState], list[str]]
+History = tuple[dict[str, PartitionState], list[str], bool]
+"""Partitions, lines of others, and whether somebody has set `defmember` of the partitions."""
 
 
 def prepared(folder: str, history: History) -> MlnxosSwitch:
     switch = make_switch(Path(folder))
-    made, lines = history
-    for line in [*(each for name, p in made.items() for each in _lines(name, p)), *lines]:
+    made, lines, defmember = history
+    lines = [*(each for name, p in made.items() for each in _lines(name, p)), *lines]
+    lines += [f"ib partition {name} defmember full force" for name in made if defmember]
+    for line in lines:
         assert switch.run_line(line) == "", line
     switch.run_line("configuration write")
     return switch

@@ -29,11 +29,12 @@ storage:
   ipoib: no
   mtu  : 4K
   rate : 100
+  defmember : limited
   members:
     GUID='a0:88:c2:03:00:01:10:00' member='full'
     GUID='A0:88:C2:03:00:02:10:00' member='limited'
 """
-"""The same with one more, members as Stacki's pattern has them; mtu and rate are a guess."""
+"""The same with one more, members and `defmember` as Stacki reads them; the rest is a guess."""
 
 
 def test_the_captured_default() -> None:

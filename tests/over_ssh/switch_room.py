@@ -65,8 +65,15 @@ class SwitchRoom:
 
     def drift(self) -> tuple[Difference, ...]:
         """What differs from the plan, as observe sees it."""
-        seen = device.observe_switch(self.endpoint, self.system, self.desired, self.lab.password)
-        return diff_states(seen, self.desired)
+        return diff_states(self.observe(), self.desired)
+
+    def observe(self) -> SwitchState:
+        """What the switch has of what the site wants."""
+        return device.observe_switch(self.endpoint, self.system, self.desired, self.lab.password)
+
+    def view(self) -> object:
+        """What the physics may know of what is ours."""
+        return self.lab.carried.view(self.switch, self.desired)
 
     def session(self, deadline_s: float = 20) -> SwitchSession:
         return open_session(self.endpoint, self.system, self.lab.password, deadline_s)
@@ -130,7 +137,7 @@ def switch_room(system: str, folder: Path) -> Generator[SwitchRoom, None, None]:
             address=lab.address,
             port=switch.ssh_port,
             user=lab.user,
-            host_key=keys.host_key("test/leaf-01").public_openssh,
+            host_key=keys.host_key(f"test/{lab.plan.name}").public_openssh,
         )
         try:
             yield room

@@ -96,6 +96,11 @@ TRAITS: Final[dict[str, Traits]] = {
         lock=_eos_lock,
         unlock=lambda room: room.switch.fault(["lock", "off"]),
     ),
+    "mlnxos": Traits(
+        middle="ib partition storage member a0:88:c2:03:00:01:10:00 type full force",
+        lock=Absent("every line acts at once, and nobody can hold the configuration"),
+        at_commit=False,
+    ),
 }
 """One entry a system: a new one without it fails here."""
 

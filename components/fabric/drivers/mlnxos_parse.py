@@ -14,7 +14,7 @@ from components.fabric.drivers.base import Unreadable
 from components.fabric.ib_state import MemberKind, PartitionState
 
 _NAME: Final = re.compile(r"^(\S+):\s*$")
-_KEY: Final = re.compile(r"^\s+(PKey|ipoib|mtu|rate)\s*:\s*(\S+)\s*$", re.IGNORECASE)
+_KEY: Final = re.compile(r"^\s+(PKey|ipoib|mtu|rate|defmember)\s*:\s*(\S+)\s*$", re.IGNORECASE)
 _MEMBER: Final = re.compile(
     r"^\s+GUID='(ALL|(?:[0-9a-f]{2}:){7}[0-9a-f]{2})'\s+member='(full|limited|both)'\s*$",
     re.IGNORECASE,
@@ -53,7 +53,8 @@ def parse_routing_engine(command: str, text: str) -> str:
 def parse_partitions(command: str, text: str) -> dict[str, PartitionState]:
     """`show ib partition`, as 3.6.8010 and later print it (a capture of 3.6.8012).
 
-    The lines `mtu` and `rate` are a guess, and read only where a switch prints them.
+    The lines `mtu` and `rate` are a guess, and read only where a switch prints them. `defmember`
+    (Stacki's driver) is how others are added who say no membership: not ours, and left alone.
     """
     found: dict[str, PartitionState] = {}
     for name, lines in _blocks(command, text):

@@ -34,6 +34,8 @@ class Partition(_Part):
     ipoib: bool = False
     mtu: str | None = None
     rate: int | None = None
+    defmember: Literal["full", "limited"] | None = None
+    """Membership of ports that are added without a word of it."""
     members: dict[str, MemberKind] = {}
     """GUID of 16 digits or `ALL` to membership."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from lab.switches.mlnxos.config import DEFAULT, Config, MemberKind, Partition
 from lab.switches.onyx.grammar import CliError, Command
@@ -20,7 +20,7 @@ _ENGINES: Final = ("minhop", "updn", "ftree", "dor", "lash")
 _MTUS: Final = ("256", "512", "1K", "2K", "4K")
 _MAX_PRIORITY: Final = 15
 _QUESTION: Final = "% Changing the Default partition needs an answer that nobody gives here"
-"""`no ib partition Default …` asks for a `yes` (Stacki); Railyard never sends it."""
+"""`no ib partition Default …` asks for a `yes` (Stacki; of mtu and rate a guess). Never sent."""
 
 
 def _partition(config: Config, name: str) -> Partition:
@@ -44,13 +44,19 @@ def _set_pkey(config: Config, values: list[str]) -> None:
 
 def _remove(config: Config, values: list[str]) -> None:
     _partition(config, values[0])
-    if values[0] == DEFAULT:
-        raise CliError(_QUESTION)
+    _ask_default(values[0])
     config.partitions = {n: p for n, p in config.partitions.items() if n != values[0]}
+
+
+def _ask_default(name: str) -> None:
+    if name == DEFAULT:
+        raise CliError(_QUESTION)
 
 
 def _ipoib(*, on: bool) -> Change:
     def change(config: Config, values: list[str]) -> None:
+        if not on:
+            _ask_default(values[0])
         _partition(config, values[0]).ipoib = on
 
     return change
@@ -66,8 +72,15 @@ def _set_rate(config: Config, values: list[str]) -> None:
     _partition(config, values[0]).rate = int(values[1])
 
 
+def _set_default(config: Config, values: list[str]) -> None:
+    if values[1] not in {"full", "limited"}:
+        raise CliError("% Invalid membership type")  # guess
+    _partition(config, values[0]).defmember = cast("Literal['full', 'limited']", values[1])
+
+
 def _unset(field: str) -> Change:
     def change(config: Config, values: list[str]) -> None:
+        _ask_default(values[0])
         setattr(_partition(config, values[0]), field, None)
 
     return change
@@ -90,8 +103,7 @@ def _add_member(config: Config, values: list[str]) -> None:
 
 def _drop_member(config: Config, values: list[str]) -> None:
     partition, port = _partition(config, values[0]), _port(values[1])
-    if values[0] == DEFAULT:
-        raise CliError(_QUESTION)
+    _ask_default(values[0])
     if port not in partition.members:
         raise CliError("% Member does not exist")  # guess
     partition.members = {each: kind for each, kind in partition.members.items() if each != port}
@@ -146,6 +158,7 @@ _FORMS: Final[dict[str, Change]] = _forced(
         "ib partition <word> ipoib": _ipoib(on=True),
         "ib partition <word> mtu <word>": _set_mtu,
         "ib partition <word> rate <int>": _set_rate,
+        "ib partition <word> defmember <word>": _set_default,
         "ib partition <word> member <word> type <word>": _add_member,
     }
 ) | {
@@ -153,6 +166,7 @@ _FORMS: Final[dict[str, Change]] = _forced(
     "no ib partition <word> ipoib": _ipoib(on=False),
     "no ib partition <word> mtu": _unset("mtu"),
     "no ib partition <word> rate": _unset("rate"),
+    "no ib partition <word> defmember": _unset("defmember"),
     "no ib partition <word> member <word>": _drop_member,
     "ib sm": _sm(on=True),
     "no ib sm": _sm(on=False),

@@ -16,6 +16,13 @@ from lab.switches.mlnxos.config import Stored, factory_config
 from lab.switches.mlnxos.configure import COMMANDS
 from lab.switches.mlnxos.show import SHOW_COMMANDS, Device, render_running_config
 from lab.switches.onyx.cli import Faults, Mode, Session
+from lab.switches.onyx.faults import (
+    SESSION_FAULT_HELP,
+    SESSION_FAULTS,
+    is_full,
+    is_on,
+    type_by_hand,
+)
 from lab.switches.onyx.grammar import CliError, match_command
 from lab.switches.onyx.login import KeyboardLogin
 from lab.switches.onyx.show import Answer
@@ -24,10 +31,7 @@ from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import PartitionView, SubnetView, SwitchConfig
 
 BANNER = "Mellanox MLNX-OS Switch Management\n"
-FAULT_HELP = (
-    "sm on|off | link-down PORT on|off | cli LINE… | reject TEXT…|off | drop LINES|off | "
-    "slow SECONDS | disk-full on|off"
-)
+FAULT_HELP = f"sm on|off | link-down PORT on|off | cli LINE… | {SESSION_FAULT_HELP}"
 
 
 def _load(config: SwitchConfig, path: Path) -> Stored:
@@ -57,6 +61,8 @@ class MlnxosSwitch(SshSwitch[Stored]):
 
     async def serve(self, process: Process) -> None:
         """A shell, or one command."""
+        if is_full(process, self.faults, self.sessions):
+            return
         await serve(process, Session(self, paging=self.stored.running.paging), self.faults)
 
     @property
@@ -136,11 +142,13 @@ class MlnxosSwitch(SshSwitch[Stored]):
             UsageError: The fault is unknown or its values are wrong.
         """
         verb, values = (args[0], list(args[1:])) if args else ("", [])
-        handler = _FAULTS.get(verb)
-        if handler is None:
+        if verb not in {*_FAULTS, *SESSION_FAULTS}:
             raise UsageError(f"{self._config.name} has no fault {verb!r}; it has: {FAULT_HELP}")
         try:
-            done = handler(self, values)
+            if verb in _FAULTS:
+                done = _FAULTS[verb](self, values)
+            else:
+                done = SESSION_FAULTS[verb](self.faults, values)
         except (IndexError, ValueError) as error:
             raise UsageError(f"fault {verb}: {error}; expected: {FAULT_HELP}") from error
         self.commit()
@@ -184,52 +192,15 @@ def node_guid(name: str) -> str:
     return f"b8599f0300{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
-def _by_hand(switch: MlnxosSwitch, line: str) -> str:
-    output = switch.run_line(line)
-    if output.startswith("%"):
-        raise ValueError(output.strip())
-    return f"`{line}` was typed by hand and not saved"
-
-
-def _on(text: str) -> bool:
-    if text not in {"on", "off"}:
-        raise ValueError(f"{text!r} is neither on nor off")
-    return text == "on"
-
-
 def _link_down(switch: MlnxosSwitch, values: list[str]) -> str:
-    port, on = values[0], _on(values[1] if len(values) > 1 else "on")
+    port, on = values[0], is_on(values[1] if len(values) > 1 else "on")
     down = {*switch.stored.link_down}
     switch.stored.link_down = sorted(down | {port} if on else down - {port})
     return f"the cable of {port} is {'pulled' if on else 'plugged'}"
 
 
-def _reject(switch: MlnxosSwitch, values: list[str]) -> str:
-    switch.faults.reject = [] if values == ["off"] else [" ".join(values)]
-    return f"lines that hold {switch.faults.reject} are refused"
-
-
-def _drop(switch: MlnxosSwitch, values: list[str]) -> str:
-    switch.faults.drop_after = None if values[0] == "off" else int(values[0])
-    return f"the session drops after {values[0]} configuration lines"
-
-
-def _slow(switch: MlnxosSwitch, values: list[str]) -> str:
-    switch.faults.slow_s = float(values[0])
-    return f"every answer waits {values[0]} s"
-
-
-def _disk_full(switch: MlnxosSwitch, values: list[str]) -> str:
-    switch.faults.disk_full = _on(values[0])
-    return f"disk full: {values[0]}"
-
-
 _FAULTS: Final[dict[str, Callable[[MlnxosSwitch, list[str]], str]]] = {
-    "sm": lambda switch, values: _by_hand(switch, "ib sm" if _on(values[0]) else "no ib sm"),
-    "cli": lambda switch, values: _by_hand(switch, " ".join(values)),
+    "sm": lambda switch, values: type_by_hand(switch, "ib sm" if is_on(values[0]) else "no ib sm"),
+    "cli": lambda switch, values: type_by_hand(switch, " ".join(values)),
     "link-down": _link_down,
-    "reject": _reject,
-    "drop": _drop,
-    "slow": _slow,
-    "disk-full": _disk_full,
 }

@@ -51,9 +51,10 @@ def show_guid(guid: str) -> str:
 
 
 def _block(name: str, partition: Partition) -> list[str]:
-    """Captured on 3.6.8012; the lines of mtu and rate are a guess."""
+    """Captured on 3.6.8012; `defmember` as Stacki reads it; mtu and rate are a guess."""
     more = [f"  mtu  : {partition.mtu}"] if partition.mtu else []
     more += [f"  rate : {partition.rate}"] if partition.rate else []
+    more += [f"  defmember : {partition.defmember}"] if partition.defmember else []
     members = [
         f"    GUID='{show_guid(guid)}' member='{kind}'" for guid, kind in partition.members.items()
     ]
@@ -122,6 +123,7 @@ def _partition_lines(name: str, partition: Partition) -> list[str]:
     lines += [f"{head} ipoib force"] if partition.ipoib else []
     lines += [f"{head} mtu {partition.mtu} force"] if partition.mtu else []
     lines += [f"{head} rate {partition.rate} force"] if partition.rate else []
+    lines += [f"{head} defmember {partition.defmember} force"] if partition.defmember else []
     return lines + [
         f"{head} member {show_guid(guid)} type {kind} force"
         for guid, kind in partition.members.items()

@@ -21,6 +21,13 @@ from lab.switches.onyx.config import (
     factory_config,
 )
 from lab.switches.onyx.configure import COMMANDS
+from lab.switches.onyx.faults import (
+    SESSION_FAULT_HELP,
+    SESSION_FAULTS,
+    is_full,
+    is_on,
+    type_by_hand,
+)
 from lab.switches.onyx.grammar import CliError, match_command
 from lab.switches.onyx.login import KeyboardLogin
 from lab.switches.onyx.running_config import render_running_config
@@ -36,8 +43,7 @@ KIB_PER_KB = 1
 """Onyx writes KB and means 1024 bytes, as its 150/1500 KB defaults of `roce` are used as KiB."""
 FAULT_HELP = (
     "mtu PORT BYTES | trust PORT L2|L3|both|port | link-down PORT on|off | cli LINE… | "
-    "reject TEXT…|off | drop LINES|off | slow SECONDS | sessions COUNT|off | disk-full on|off | "
-    "exit-status NUMBER|missing | roce MODE | cable PORT HOST NIC|off"
+    f"{SESSION_FAULT_HELP} | roce MODE | cable PORT HOST NIC|off"
 )
 
 
@@ -65,10 +71,7 @@ class OnyxSwitch(SshSwitch[Stored]):
 
     async def serve(self, process: Process) -> None:
         """A shell, or one command."""
-        limit = self.faults.sessions
-        if limit is not None and self.sessions > limit:
-            process.stdout.write("% Maximum number of sessions reached\n")  # guess
-            process.close()
+        if is_full(process, self.faults, self.sessions):
             return
         await serve(process, Session(self, paging=self.stored.running.paging), self.faults)
 
@@ -150,11 +153,13 @@ class OnyxSwitch(SshSwitch[Stored]):
             UsageError: The fault is unknown or its values are wrong.
         """
         verb, values = (args[0], list(args[1:])) if args else ("", [])
-        handler = _FAULTS.get(verb)
-        if handler is None:
+        if verb not in {*_FAULTS, *SESSION_FAULTS}:
             raise UsageError(f"{self._config.name} has no fault {verb!r}; it has: {FAULT_HELP}")
         try:
-            done = handler(self, values)
+            if verb in _FAULTS:
+                done = _FAULTS[verb](self, values)
+            else:
+                done = SESSION_FAULTS[verb](self.faults, values)
         except (IndexError, ValueError) as error:
             raise UsageError(f"fault {verb}: {error}; expected: {FAULT_HELP}") from error
         self.commit()
@@ -241,58 +246,15 @@ class OnyxSwitch(SshSwitch[Stored]):
 
 
 def _by_hand(template: str) -> Callable[[OnyxSwitch, list[str]], str]:
-    def change(switch: OnyxSwitch, values: list[str]) -> str:
-        line = template.format(*values)
-        output = switch.run_line(line)
-        if output.startswith("%"):
-            raise ValueError(output.strip())
-        return f"`{line}` was typed by hand and not saved"
-
-    return change
-
-
-def _on(text: str) -> bool:
-    if text not in {"on", "off"}:
-        raise ValueError(f"{text!r} is neither on nor off")
-    return text == "on"
+    return lambda switch, values: type_by_hand(switch, template.format(*values))
 
 
 def _link_down(switch: OnyxSwitch, values: list[str]) -> str:
-    port, on = values[0], _on(values[1] if len(values) > 1 else "on")
+    port, on = values[0], is_on(values[1] if len(values) > 1 else "on")
     switch.port_view(port)
     down = {*switch.stored.link_down}
     switch.stored.link_down = sorted(down | {port} if on else down - {port})
     return f"the cable of {port} is {'pulled' if on else 'plugged'}"
-
-
-def _reject(switch: OnyxSwitch, values: list[str]) -> str:
-    switch.faults.reject = [] if values == ["off"] else [" ".join(values)]
-    return f"lines that hold {switch.faults.reject} are refused"
-
-
-def _drop(switch: OnyxSwitch, values: list[str]) -> str:
-    switch.faults.drop_after = None if values[0] == "off" else int(values[0])
-    return f"the session drops after {values[0]} configuration lines"
-
-
-def _slow(switch: OnyxSwitch, values: list[str]) -> str:
-    switch.faults.slow_s = float(values[0])
-    return f"every answer waits {values[0]} s"
-
-
-def _sessions(switch: OnyxSwitch, values: list[str]) -> str:
-    switch.faults.sessions = None if values[0] == "off" else int(values[0])
-    return f"sessions at once: {values[0]}"
-
-
-def _disk_full(switch: OnyxSwitch, values: list[str]) -> str:
-    switch.faults.disk_full = _on(values[0])
-    return f"disk full: {values[0]}"
-
-
-def _exit_status(switch: OnyxSwitch, values: list[str]) -> str:
-    switch.faults.exit_status = None if values[0] == "missing" else int(values[0])
-    return f"exit status of an exec: {values[0]}"
 
 
 def _roce(switch: OnyxSwitch, values: list[str]) -> str:
@@ -310,14 +272,8 @@ def _cable(switch: OnyxSwitch, values: list[str]) -> str:
 _FAULTS: Final[dict[str, Callable[[OnyxSwitch, list[str]], str]]] = {
     "mtu": _by_hand("interface ethernet {0} mtu {1} force"),
     "trust": _by_hand("interface ethernet {0} qos trust {1}"),
-    "cli": lambda switch, values: _by_hand("{0}")(switch, [" ".join(values)]),
+    "cli": lambda switch, values: type_by_hand(switch, " ".join(values)),
     "link-down": _link_down,
-    "reject": _reject,
-    "drop": _drop,
-    "slow": _slow,
-    "sessions": _sessions,
-    "disk-full": _disk_full,
-    "exit-status": _exit_status,
     "roce": _roce,
     "cable": _cable,
 }
