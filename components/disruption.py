@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from components.drift import DeviceDrift, Facts
+from components.applied import Applied
+from components.drift import DeviceDrift, Facts, applied_switch
 from components.fabric.drivers import DRIVERS
 from components.fabric.exec_plan import describe_interrupts
+from components.fabric.preview import preview_switch
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.state import HostState
 from components.hypervisor.refusals import reboots_refused
@@ -49,6 +51,20 @@ def _flapping(
         pending = diff_states(seen, switch.desired)
         flapping = [change for change in pending if DRIVERS[switch.os].interrupts(change)]
         yield from (_refusal(switch.name, change) for change in flapping)
+
+
+def switch_changes(
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, facts: Mapping[str, Facts]
+) -> tuple[str, ...]:
+    """What the update will set on each switch, and what that interrupts, for people."""
+    found: list[str] = []
+    for switch in plan.switches:
+        recorded, seen = applied.step(switch.step), facts.get(switch.name)
+        was = applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
+        read = seen if isinstance(seen, SwitchState) else None
+        text = preview_switch(switch, was, read, spec.disruption.ports)
+        found += [text] if text else []
+    return tuple(found)
 
 
 def _exec_refusal(device: str, interrupts: tuple[str, ...]) -> str:

@@ -64,7 +64,8 @@ class DeviceDrift:
         return f"{number}: " + "; ".join(map(str, self.differences))
 
 
-def _applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
+def applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
+    """What was last applied to a switch, and the repair note of that run."""
     request = cast("Mapping[str, object]", json.loads(step.stdin))
     note = request.get("repair")
     return SwitchState.model_validate(request["desired"]), note if isinstance(note, str) else ""
@@ -75,7 +76,7 @@ def asked_of_switch(step: str, desired: SwitchState, applied: Applied) -> Switch
     recorded = applied.step(step)
     if recorded is None or not recorded.stdin:
         return desired
-    was, _ = _applied_switch(recorded)
+    was, _ = applied_switch(recorded)
     return overlay(desired, was).model_copy(update={"vlans": desired.vlans})
 
 
@@ -98,7 +99,7 @@ def drift_of_switch(
     recorded = applied.step(step)
     if recorded is None or not recorded.stdin:
         return _drift(device, step, facts, (), edited=True, note=None)
-    was, note = _applied_switch(recorded)
+    was, note = applied_switch(recorded)
     found = diff_switches(facts, was) if isinstance(facts, SwitchState) else ()
     return _drift(device, step, facts, found, edited=was != desired, note=note)
 

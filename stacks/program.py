@@ -10,7 +10,7 @@ import pulumi
 
 from components.checks.render import render_problem
 from components.checks.site import check_config_value
-from components.disruption import disruptions_refused
+from components.disruption import disruptions_refused, switch_changes
 from components.errors import RailyardError
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
@@ -82,6 +82,8 @@ def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intent
     for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
         pulumi.log.warn(line)
     _tell(observe, intentions)
+    for text in switch_changes(spec, plan, applied, seen.devices):
+        pulumi.log.info(text)
     return intentions
 
 

@@ -24,7 +24,9 @@ from components.fabric.drivers.base import (
     Unreadable,
     Unsettable,
 )
-from components.fabric.state import Neighbour, PortState, SwitchState
+from components.fabric.setting_text import group_settings
+from components.fabric.state import Neighbour, SwitchState
+from components.remote.difference import ABSENT
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
@@ -162,6 +164,7 @@ class Exchange:
             UnreachableError: The session was lost; the text says which lines were taken.
         """
         before = self.read(wanted)
+        target = aim(before)
         reading, sent, taken = before, list[Change](), list[str]()
         try:
             for _ in range(MAX_ROUNDS):
@@ -177,16 +180,16 @@ class Exchange:
                 reading = self.read(wanted)
         except _RefusedError as error:
             why = f"refused a line\n  line    {error.line}\n  switch  {error.text}"
-            raise self._put_back(why, before, wanted) from error
+            raise self._put_back(why, before, wanted, target) from error
         except Unsettable as error:
             why = f"has a setting that no line of ours can change\n  why     {error}"
-            raise self._put_back(why, before, wanted) from error
+            raise self._put_back(why, before, wanted, target) from error
         except UnreachableError as error:
             raise _lost(error, taken, self._candidate) from error
         left = self.driver.plan_changes(reading.state, aim(reading))
         lines = "\n          ".join(line for change in left for line in change.lines)
         why = f"took every line and still differs\n  missing {lines}"
-        raise self._put_back(why, before, wanted)
+        raise self._put_back(why, before, wanted, target)
 
     def _ask(self, commands: Iterable[str]) -> dict[str, str]:
         answers: dict[str, str] = {}
@@ -224,7 +227,9 @@ class Exchange:
             raise _RefusedError(line, text)
         taken.append(line)
 
-    def _put_back(self, why: str, before: Reading, wanted: SwitchState) -> DeviceError:
+    def _put_back(
+        self, why: str, before: Reading, wanted: SwitchState, target: SwitchState
+    ) -> DeviceError:
         """Undo what this exchange did; returns the error to raise."""
         after: Reading | None = None
         try:
@@ -236,7 +241,7 @@ class Exchange:
                 changes = self.driver.plan_changes(after.state, before.state)
                 if not changes:
                     end = "the previous values were put back; not saved"
-                    return self._failure(why, end, before, after)
+                    return self._failure(f"{why}\n  result  {end}", before, target, after)
                 self._send(changes, [])
                 self._keep([])
             end = "not all previous values could be put back; not saved"
@@ -246,14 +251,13 @@ class Exchange:
             end = f"putting back stopped: {error}; not saved"
         except UnreachableError as error:
             end = f"putting back stopped: {error}; not saved"
-        return self._failure(why, end, before, after)
+        return self._failure(f"{why}\n  result  {end}", before, target, after)
 
-    def _failure(self, why: str, end: str, before: Reading, after: Reading | None) -> DeviceError:
-        return DeviceError(
-            f"{self.session.where} {why}\n  result  {end}\n"
-            f"  before\n{describe(before.state)}\n"
-            f"  after\n{describe(after.state) if after else '    not known'}"
-        )
+    def _failure(
+        self, why: str, before: Reading, target: SwitchState, after: Reading | None
+    ) -> DeviceError:
+        values = _values(before.state, target, after.state if after else None)
+        return DeviceError(f"{self.session.where} {why}\n  values\n{values}")
 
     def _unreadable(self, error: Unreadable) -> DeviceError:
         return DeviceError(
@@ -283,39 +287,13 @@ def _lost(error: UnreachableError, taken: Sequence[str], candidate: Candidate) -
     )
 
 
-_LONG_OF_SWITCH: Final = (
-    *("ports", "vlans", "implied", "ib", "neighbours"),
-    *("rows", "held_rows"),
-)
-_LONG_OF_PORT: Final = (
-    *("trunk_vlans", "ecn", "strict_classes", "wrr_weights", "implied"),
-    *("dscp_priorities", "priority_classes", "bindings"),
-)
-"""What a description of one line has no room for, or says in other words."""
-
-
-def describe(state: SwitchState) -> str:
-    """A state for people: one indented line for the switch and each port."""
-    lines = [f"    switch: vlans={_numbers(state.vlans)} {_pairs(state, _LONG_OF_SWITCH)}"]
-    lines += [f"    port {name}: {_port_text(port)}" for name, port in state.ports.items()]
-    for (where, setting), value in (state.ib.settings() if state.ib else {}).items():
-        lines.append(f"    {where}: {setting}={value}")
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _pairs(model: SwitchState | PortState, without: Sequence[str]) -> str:
-    values = {key: getattr(model, key) for key in type(model).model_fields if key not in without}
-    return " ".join(f"{key}={value}" for key, value in values.items() if value is not None)
-
-
-def _port_text(port: PortState) -> str:
-    trunk = port.trunk_vlans
-    vlans = "" if trunk is None else f" trunk_vlans={trunk if trunk == 'all' else _numbers(trunk)}"
-    ecn = "".join(f" tc{tc}_ecn_kib={value}" for tc, value in port.ecn.items() if value)
-    strict = f" strict={_numbers(port.strict_classes)}" if port.strict_classes is not None else ""
-    rest = _pairs(port, _LONG_OF_PORT)
-    return f"{rest}{vlans}{ecn}{strict}"
-
-
-def _numbers(values: Iterable[int]) -> str:
-    return ",".join(map(str, values)) or "none"
+def _values(before: SwitchState, target: SwitchState, after: SwitchState | None) -> str:
+    """What was to change, or has changed: the value of before, the wanted one, and that of now."""
+    was, wanted = before.settings(), target.settings()
+    now = after.settings() if after else {}
+    words: dict[tuple[str, str], str] = {}
+    for key in sorted({*was, *wanted}):
+        old, end = was.get(key, ABSENT), now.get(key, ABSENT) if after else "not known"
+        if wanted.get(key, old) != old or (after and end != old):
+            words[key] = f"was {old}, shall be {wanted.get(key, old)}, is {end}"
+    return "\n".join(f"    {line}" for line in group_settings(words, {}))

@@ -269,7 +269,7 @@ def test_a_setting_over_the_profile_is_seen_and_named(switch: CumulusSwitch) -> 
     assert found == ["trust of port swp3 is L2, want both"]
     with pytest.raises(DeviceError, match="trust of swp3 is L2, want both") as caught:
         apply(exchange, DESIRED)
-    assert "nv unset interface swp1 qos mapping" in str(caught.value)
+    assert "nv unset interface swp3 qos mapping" in str(caught.value)
     switch.run_line("nv unset interface swp3 qos mapping")
     assert apply(exchange, DESIRED) == ()
 

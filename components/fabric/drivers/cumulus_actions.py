@@ -54,10 +54,11 @@ def _require_profile(actual: SwitchState, target: SwitchState) -> None:
     if target.roce in {None, "none"}:
         return
     found: list[str] = []
+    culprit = next(iter(target.ports), "swp1")
     if target.pfc_priorities not in {None, actual.pfc_priorities}:
         found.append(f"pfc_priorities are {actual.pfc_priorities}, want {target.pfc_priorities}")
     for name, port in target.ports.items():
-        was = actual.ports.get(name, PortState())
+        was, told = actual.ports.get(name, PortState()), len(found)
         if port.trust not in {None, was.trust}:
             found.append(f"trust of {name} is {was.trust}, want {port.trust}")
         found += [
@@ -67,11 +68,12 @@ def _require_profile(actual: SwitchState, target: SwitchState) -> None:
         ]
         if not {*(port.strict_classes or ())} <= {*(was.strict_classes or ())}:
             found.append(f"strict classes are {was.strict_classes}, want {port.strict_classes}")
+        culprit = name if not told and found else culprit
     if found:
         raise Unsettable(
             f"the RoCE profile {target.roce} is on, and something of the switch's own stands over "
             f"it: {'; '.join(dict.fromkeys(found))}. Look for `qos` in `nv config show`, and unset "
-            "what is there beside `roce`, for example `nv unset interface swp1 qos mapping`"
+            f"what is there beside `roce`, for example `nv unset interface {culprit} qos mapping`"
         )
 
 

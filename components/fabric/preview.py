@@ -1,0 +1,89 @@
+"""What an update would do to a switch, for people: settings by port, old and new, and what stops.
+
+Pure. Ports that change alike stand on one line, so that a switch of 64 ports is read at a glance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from components.fabric.drivers import driver_of
+from components.fabric.drivers.base import Unsettable
+from components.fabric.models import find_model
+from components.fabric.plan import SwitchPlan
+from components.fabric.setting_text import collapse, group_settings
+from components.fabric.state import SwitchState
+from components.fabric.targets import target_of_apply
+from components.remote.difference import ABSENT
+
+_OF_PORT = re.compile(r"port (\S+) (.*)")
+"""A driver's words for what a change interrupts on one port: `port 1/3 flaps`."""
+
+
+def preview_switch(
+    plan: SwitchPlan, was: SwitchState | None, seen: SwitchState | None, allowed: str
+) -> str | None:
+    """The words of a preview about one switch.
+
+    Args:
+        plan: What is wanted.
+        was: What was last applied; None: nothing.
+        seen: What observe read; None: nobody looked, so the changes are those of the file.
+        allowed: What the file's `disruption.ports` says.
+
+    Returns:
+        One line for the switch and indented ones below it; None where nothing would change.
+    """
+    has = (seen or was or SwitchState()).settings()
+    wanted = plan.desired.settings()
+    moved = {
+        key: f"{has.get(key, ABSENT)} -> {new}"
+        for key, new in wanted.items()
+        if has.get(key, ABSENT) != new
+    }
+    dropped = {key: "given back" for key in (was.settings() if was else {}) if key not in wanted}
+    if not moved and not dropped:
+        return None
+    order = _port_order(plan)
+    count = len(moved) + len(dropped)
+    head = f"{plan.name}: {count} setting{'s' if count != 1 else ''} will change"
+    lines = [head, *group_settings(moved | dropped, order)]
+    lines += _interruptions(plan, seen, order, allowed)
+    return "\n  ".join(lines)
+
+
+def _port_order(plan: SwitchPlan) -> Mapping[str, int]:
+    model = find_model(plan.model)
+    known = model.ports.get(plan.os, ()) if model else ()
+    return {name: number for number, name in enumerate(known)}
+
+
+def _interruptions(
+    plan: SwitchPlan, seen: SwitchState | None, order: Mapping[str, int], allowed: str
+) -> Iterator[str]:
+    if plan.exec is not None:
+        found: Sequence[str] = plan.exec.interrupts
+    elif seen is None:
+        yield "interrupts: not known, since the switch was not read"
+        return
+    else:
+        driver = driver_of(plan.os)
+        try:
+            changes = driver.plan_changes(seen, target_of_apply(seen, plan.desired))
+        except Unsettable as error:
+            yield f"will be refused: {error}"
+            return
+        found = [change.interrupts for change in changes if change.interrupts]
+    if found:
+        yield f"INTERRUPTS (disruption.ports: {allowed}): {'; '.join(_in_words(found, order))}"
+
+
+def _in_words(found: Iterable[str], order: Mapping[str, int]) -> Iterator[str]:
+    """`port 1/1 flaps`, `port 1/2 flaps` as one."""
+    alike: dict[str, list[str]] = {}
+    for text in dict.fromkeys(found):
+        of_port = _OF_PORT.fullmatch(text)
+        alike.setdefault(of_port[2] if of_port else text, []).append(of_port[1] if of_port else "")
+    for words, ports in alike.items():
+        yield f"{collapse(ports, order)}: {words}" if any(ports) else words

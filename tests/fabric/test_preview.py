@@ -1,0 +1,110 @@
+"""What a preview says about a switch, and what a failed change says about its values."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from components.errors import DeviceError
+from components.fabric.drivers import DRIVERS, driver_of
+from components.fabric.plan import SwitchPlan
+from components.fabric.preview import preview_switch
+from components.fabric.setting_text import collapse, group_settings
+from components.fabric.state import SwitchState
+from components.fabric.targets import target_of_apply
+from tests.fabric.eos_lab import Clock
+from tests.fabric.switch_labs import LABS
+
+ORDER = {f"swp{number}": number for number in range(1, 33)}
+
+
+def plan_of(system: str) -> SwitchPlan:
+    return LABS[system].plan
+
+
+def with_mtu(state: SwitchState, ports: tuple[str, ...], mtu_bytes: int) -> SwitchState:
+    changed = {n: state.ports[n].model_copy(update={"mtu_bytes": mtu_bytes}) for n in ports}
+    return state.model_copy(update={"ports": {**state.ports, **changed}})
+
+
+def test_an_edit_says_port_old_new_and_what_it_interrupts() -> None:
+    plan = plan_of("onyx")
+    seen = with_mtu(plan.desired, ("1/1", "1/2", "1/3"), 1500)
+    assert preview_switch(plan, plan.desired, seen, "allow") == (
+        "leaf-01: 3 settings will change\n"
+        "  ports 1/1 to 1/3\n"
+        "    mtu_bytes: 1500 -> 9216\n"
+        "  INTERRUPTS (disruption.ports: allow): ports 1/1 to 1/3: flaps"
+    )
+
+
+def test_a_change_that_interrupts_nothing_says_no_more() -> None:
+    plan = plan_of("onyx")
+    port = plan.desired.ports["1/2"].model_copy(update={"trust": "L2"})
+    seen = plan.desired.model_copy(update={"ports": {**plan.desired.ports, "1/2": port}})
+    assert preview_switch(plan, plan.desired, seen, "deny") == (
+        "leaf-01: 1 setting will change\n  port 1/2\n    trust: L2 -> L3"
+    )
+
+
+def test_what_leaves_the_file_is_given_back() -> None:
+    plan = plan_of("onyx")
+    fewer = {name: port for name, port in plan.desired.ports.items() if name != "1/4"}
+    edited = plan.model_copy(update={"desired": plan.desired.model_copy(update={"ports": fewer})})
+    text = preview_switch(edited, plan.desired, plan.desired, "allow") or ""
+    assert re.search(r"  port 1/4\n    .*mtu_bytes.*: given back", text)
+    assert "INTERRUPTS" not in text
+
+
+def test_what_cannot_be_set_is_said_before() -> None:
+    plan = plan_of("cumulus")
+    port = plan.desired.ports["swp3"].model_copy(update={"trust": "L2"})
+    seen = plan.desired.model_copy(update={"ports": {**plan.desired.ports, "swp3": port}})
+    text = preview_switch(plan, plan.desired, seen, "allow") or ""
+    assert "    trust: L2 -> both\n  will be refused: the RoCE profile lossless is on" in text
+    assert "nv unset interface swp3 qos mapping" in text
+
+
+@pytest.mark.parametrize("system", DRIVERS)
+def test_a_first_preview_names_every_setting_and_a_second_none(system: str) -> None:
+    plan = plan_of(system)
+    factory = driver_of(system).factory_state(tuple(plan.desired.ports))
+    text = preview_switch(plan, None, factory, "allow") or ""
+    wanted, had = plan.desired.settings(), factory.settings()
+    moved = [key for key, value in wanted.items() if had.get(key, "absent") != value]
+    assert text.startswith(f"{plan.name}: {len(moved)} settings will change\n")
+    assert preview_switch(plan, plan.desired, plan.desired, "allow") is None
+    assert preview_switch(plan, plan.desired, None, "allow") is None
+
+
+def test_a_switch_that_nobody_read_has_unknown_interruptions() -> None:
+    plan = plan_of("eos")
+    was = with_mtu(plan.desired, ("Ethernet1/1",), 1500)
+    text = preview_switch(plan, was, None, "allow") or ""
+    assert text.endswith("interrupts: not known, since the switch was not read")
+
+
+def test_ports_and_settings_are_collapsed() -> None:
+    assert collapse(["swp9", "swp2", "swp1", "swp3"], ORDER) == "ports swp1 to swp3, swp9"
+    assert collapse(["swp1s1"], ORDER) == "port swp1s1"
+    assert collapse(["swp2", "swp1"], ORDER) == "ports swp1, swp2"
+    words = {("switch", f"vlan_{vlan}"): "absent -> present" for vlan in (111, 112, 113, 200)}
+    assert list(group_settings({**words, ("switch", "roce"): "none -> lossy"}, ORDER)) == [
+        "switch",
+        "  roce: none -> lossy",
+        "  vlan_111-113, vlan_200: absent -> present",
+    ]
+
+
+def test_a_failed_change_shows_the_values_that_it_was_about(tmp_path: Path) -> None:
+    lab = LABS["onyx"]
+    switch = lab.make_switch(tmp_path, Clock())
+    switch.fault(["reject", "1/2 mtu"])
+    desired = lab.desired
+    with pytest.raises(DeviceError) as caught:
+        lab.talk(switch).converge(desired, lambda r: target_of_apply(r.state, desired))
+    text = str(caught.value)
+    assert re.search(r"  values\n(.|\n)*mtu_bytes: was 1500, shall be 9216, is 1500", text)
+    assert "vlan_1:" not in text, "what nobody touches is not told"
