@@ -45,6 +45,8 @@ def outline_of(spec: ClusterSpec) -> Outline:
     if not spec.switches:
         return Outline(stages, f"cloud gone {spec.hosts[0].name}")
     switch = spec.switches[0]
+    if switch.carries == "infiniband":
+        return Outline(stages, f"{switch.name} sm off")
     return Outline(stages, f"{switch.name} mtu {next(iter(switch.ports))} 1500")
 
 
@@ -81,7 +83,7 @@ def _print_next_steps(stack: str, env_file: Path, example: str) -> None:
     print(f"next:   . {env_file}")
     print(f"        pulumi preview {flags}   # quiet: nothing to do")
     print(f"        {fault} {example}   # then preview again: see the drift")
-    down = f"make down SITE=examples/{stack}" if config.exists() else "make down"
+    down = f"make down SITE={stack}" if config.exists() else "make down"
     print(f"        railyard drift {stack}; railyard report {stack}; {down}")
 
 

@@ -17,6 +17,8 @@ _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
 _LAB_NOTE = "Simulated lab: numbers are computed from the state of emulated devices."
 
 
+_OF_HOSTS = frozenset({"memlock", "allocatable", "ib ports", "ib rate", "one master"})
+"""Checks outside of probes that the short table tells even where all is well."""
 PASSED_LINE = "acceptance passed"
 """How the verdict table of a proven path ends; own state is searched for it."""
 
@@ -30,7 +32,7 @@ def render_table(report: Report) -> str:
     rows += [
         (finding.verdict.upper(), f"{finding.check} {finding.subject}", finding.actual)
         for finding in report.findings
-        if finding.check in {"memlock", "allocatable"}
+        if finding.check in _OF_HOSTS
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
