@@ -68,7 +68,8 @@ def check_roce_mode(spec: ClusterSpec) -> Iterator[Finding]:
 def check_pfc_watchdog(spec: ClusterSpec) -> Iterator[Finding]:
     """A PFC watchdog is asked for only where there is one, and a class that it could watch.
 
-    It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on.
+    It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on, EOS as
+    lines of a port.
     """
     return _find(spec, "pfc-watchdog")
 

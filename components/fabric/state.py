@@ -129,7 +129,8 @@ class PortState(_Frozen):
     """Priorities that we own with a lossless buffer on this port (SONiC)."""
     bindings: Annotated[dict[str, dict[str, str]], _FILLED] = {}
     """Setting (`trust`, `ecn_3`) to the system's own words for it, as found on SONiC, where one
-    setting hangs on names of tables: found on devices, to put them back; never wanted."""
+    setting hangs on names of tables, and `pfc_watchdog` on EOS, where it is several lines: found
+    on devices, to put them back; never wanted."""
 
 
 class SwitchState(_Frozen):

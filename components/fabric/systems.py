@@ -84,8 +84,13 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
     "eos": SwitchSystem(
         min_release=eos_defaults.MIN_RELEASE,
         semi_lossless="its ports pause and are paused together",
-        pfc_watchdog="its driver sets none",
-        cable_length="its driver leaves the headroom as the switch has it",
+        # The watchdog itself came with 4.21.1F (Arista's list of features), the lines of a port by
+        # May 2023 (aristanetworks/avd #2796). A release without them refuses the line, and then
+        # everything is taken back.
+        pfc_watchdog=eos_defaults.MIN_RELEASE,
+        # `platform trident mmu queue profile` has an `ingress headroom` (Intel's pages on Gaudi).
+        cable_length="its headroom is a number of bytes in a buffer profile of the chip, and no "
+        "published text tells how many a length needs",
         port_ecn=None,
     ),
     "sonic": SwitchSystem(

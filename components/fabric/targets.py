@@ -207,6 +207,8 @@ def _bound_settings(port: PortState) -> Iterator[str]:
         yield "pfc"
     if port.lossless_buffers is not None:
         yield "buffers"
+    if port.pfc_watchdog is not None:
+        yield "pfc_watchdog"
     yield from (f"ecn_{tc}" for tc in port.ecn)
     yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
 

@@ -34,7 +34,10 @@ class Rdma(Frozen):
     passes none on. Onyx has it (`roce semi-lossless`), the other systems have not.
     """
     pfc_watchdog: bool = False
-    """Let each lossless port drop what a pause storm holds up. Default off, as on the switches."""
+    """Let each lossless port drop what a pause storm holds up. Default off, as on the switches.
+
+    EOS drops for 0.2 s what was held up for 0.2 s, unless the port has times of its own.
+    """
     priority: Priority = 3
     """Switch priority (and PFC priority when lossless) of RoCE packets."""
     traffic_class: Priority = 3

@@ -28,6 +28,7 @@ from tests.fabric.eos_lab import load_spec, make_switch, talk
 
 LOSSY = plan_fabric(load_spec())[0].desired
 LOSSLESS = plan_fabric(load_spec(mode="lossless"))[0].desired
+WATCHED = plan_fabric(load_spec(mode="lossless", pfc_watchdog=True))[0].desired
 ACCESS = LOSSLESS.model_copy(
     update={
         "ports": {
@@ -70,9 +71,10 @@ def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tu
     ).lines
 
 
-def _line(port: int) -> st.SearchStrategy[str]:
+def line_of(port: int) -> st.SearchStrategy[str]:
     head = f"interface Ethernet{port}/1;"
     ecn = "random-detect ecn minimum-threshold"
+    watchdog = f"{head}priority-flow-control pause watchdog"
     return st.sampled_from(
         [
             f"{head}description rack-4",
@@ -95,6 +97,10 @@ def _line(port: int) -> st.SearchStrategy[str]:
             f"{head}priority-flow-control on",
             f"{head}priority-flow-control priority 3 no-drop",
             f"{head}priority-flow-control priority 5 no-drop",
+            watchdog,
+            f"{watchdog} port timer timeout 0.5 polling-interval 0.1 recovery-time 60 forced",
+            f"{watchdog} port action drop",
+            f"{watchdog} port action notify-only",
             f"{head}uc-tx-queue 3;{ecn} 10 kbytes maximum-threshold 20 kbytes",
             (
                 f"{head}uc-tx-queue 3;{ecn} 2000 segments maximum-threshold 10000 segments "
@@ -112,7 +118,7 @@ def _line(port: int) -> st.SearchStrategy[str]:
 
 HISTORIES = st.lists(
     st.one_of(
-        st.integers(1, 6).flatmap(_line),
+        st.integers(1, 6).flatmap(line_of),
         st.sampled_from(
             [
                 "vlan 10,20",
@@ -121,6 +127,9 @@ HISTORIES = st.lists(
                 "qos map dscp 26 to traffic-class 1",
                 "qos map dscp 0 8 24-31 48 to traffic-class 5",
                 "qos map traffic-class 2 to tx-queue 4",
+                "priority-flow-control pause watchdog default timeout 10.5",
+                "priority-flow-control pause watchdog default polling-interval 0.005",
+                "priority-flow-control pause watchdog action drop",
             ]
         ),
     ),
@@ -151,7 +160,7 @@ INTENTS = st.builds(
 )
 
 
-def _wrote(switch: EosSwitch, history: list[str]) -> object:
+def wrote(switch: EosSwitch, history: list[str]) -> object:
     for line in history:
         assert "%" not in switch.run_line(line)
     switch.save_configuration()
@@ -159,20 +168,28 @@ def _wrote(switch: EosSwitch, history: list[str]) -> object:
 
 
 @settings(max_examples=40, deadline=None)
-@given(history=HISTORIES, desired=st.sampled_from([LOSSY, LOSSLESS, ACCESS]))
+@given(history=HISTORIES, desired=st.sampled_from([LOSSY, LOSSLESS, WATCHED, ACCESS]))
 def test_whatever_was_there_apply_settles_and_undo_is_exact(
     history: list[str], desired: SwitchState
 ) -> None:
     with TemporaryDirectory() as folder:
         switch = make_switch(Path(folder))
-        first = _wrote(switch, history)
+        first = wrote(switch, history)
         exchange = talk(switch)
         baseline = baseline_of(exchange, desired)
         others = {
             n: switch.stored.running.ports[n].model_copy(deep=True)
             for n in ("Ethernet5/1", "Ethernet6/1")
         }
+        defaults = dict(switch.stored.running.watchdog_defaults)
+        timers = {name: port.watchdog.timer for name, port in switch.stored.running.ports.items()}
         apply(exchange, desired)
+        for name, port in switch.stored.running.ports.items():
+            said = port.watchdog
+            assert timers[name] in {None, said.timer}, "a timer that somebody set is kept"
+            if desired == WATCHED and name in desired.ports:
+                assert (said.enabled, said.timer is not None, said.action) == (True, True, "drop")
+        assert switch.stored.running.watchdog_defaults == defaults
         assert diff_states(exchange.read(desired).state, desired) == ()
         assert apply(exchange, desired) == ()
         for name, port in others.items():
@@ -190,7 +207,7 @@ def test_what_the_intent_says_is_what_a_packet_meets(history: list[str], spec: C
     with TemporaryDirectory() as folder:
         switch = make_switch(Path(folder))
         # Somebody's map of classes to queues may be in the way: that is refused, see below.
-        first = _wrote(switch, [line for line in history if "traffic-class 2" not in line])
+        first = wrote(switch, [line for line in history if "traffic-class 2" not in line])
         exchange = talk(switch)
         baseline = baseline_of(exchange, desired)
         apply(exchange, desired)

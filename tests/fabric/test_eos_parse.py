@@ -8,6 +8,7 @@ amd/node-scraper read (docs/explanation/sources.md#eos).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import pytest
 from pydantic import JsonValue
@@ -49,6 +50,10 @@ interface Ethernet2/1
    qos trust dscp
    priority-flow-control on
    priority-flow-control priority 3 no-drop
+   priority-flow-control pause watchdog
+   priority-flow-control pause watchdog port timer timeout 0.05 polling-interval auto \
+recovery-time 1.11 forced
+   priority-flow-control pause watchdog port action drop
    service-profile test
    spanning-tree portfast
    !
@@ -70,6 +75,8 @@ interface Ethernet4/1
    switchport access vlan 200
    no qos trust
    no priority-flow-control
+   priority-flow-control pause watchdog
+   priority-flow-control pause watchdog port action notify-only
    !
    tx-queue 3
       random-detect ecn SPINE max-mark-probability 100
@@ -128,6 +135,10 @@ def _read(wanted: SwitchState) -> SwitchState:
     return EosDriver().parse(answers, wanted).state
 
 
+def _indented(lines: Iterable[str]) -> str:
+    return "".join(f"   {line}\n" for line in lines)
+
+
 def _all_of(*names: str) -> SwitchState:
     return SwitchState(ports=dict.fromkeys(names, PortState()))
 
@@ -166,6 +177,39 @@ def test_what_others_wrote_is_read_too() -> None:
     port = _read(_all_of("Ethernet4/1")).ports["Ethernet4/1"]
     assert (port.admin_up, port.access_vlan, port.trust, port.pfc) == (False, 200, "port", False)
     assert port.ecn[3] == EcnState(min_kib=512, max_kib=768), "`weight` may be left out"
+
+
+def test_the_watchdog_is_on_where_the_port_itself_says_all_of_it() -> None:
+    ports = _read(_all_of("Ethernet2/1", "Ethernet4/1", "Ethernet6/1")).ports
+    assert [port.pfc_watchdog for port in ports.values()] == [True, False, False]
+    assert ports["Ethernet2/1"].bindings == {
+        "pfc_watchdog": {
+            "enable": "",
+            "timer": "timeout 0.05 polling-interval auto recovery-time 1.11 forced",
+            "action": "drop",
+        }
+    }
+    assert ports["Ethernet4/1"].bindings == {
+        "pfc_watchdog": {"enable": "", "action": "notify-only"}
+    }
+
+
+@pytest.mark.parametrize("missing", ["enable", "timer", "action"])
+def test_a_watchdog_that_lacks_a_line_is_off(missing: str) -> None:
+    head = "priority-flow-control pause watchdog"
+    lines = {
+        "enable": head,
+        "timer": f"{head} port timer timeout 1 polling-interval 0.1 recovery-time 1",
+        "action": f"{head} port action drop",
+    }
+    whole = parse_sections("c", "interface Ethernet1/1\n" + _indented(lines.values()))
+    assert [*whole["Ethernet1/1"].watchdog] == [*lines]
+    del lines[missing]
+    text = "interface Ethernet1/1\n" + _indented(lines.values())
+    answers = {INTERFACES: text, MAPS: "", VLANS: VLAN_JSON}
+    port = EosDriver().parse(answers, _all_of("Ethernet1/1")).state.ports["Ethernet1/1"]
+    assert port.pfc_watchdog is False
+    assert [*port.bindings["pfc_watchdog"]] == [*lines]
 
 
 def test_a_member_of_a_bundle_and_a_tunnel_are_no_plain_ports() -> None:

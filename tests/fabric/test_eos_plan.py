@@ -25,6 +25,14 @@ AFTER = (
     "configure session railyard-1 commit",
     "write memory",
 )
+WATCHDOG = (
+    "priority-flow-control pause watchdog",
+    (
+        "priority-flow-control pause watchdog port timer timeout 0.20 polling-interval auto "
+        "recovery-time 0.20"
+    ),
+    "priority-flow-control pause watchdog port action drop",
+)
 PFC = ("priority-flow-control on", "priority-flow-control priority 3 no-drop")
 
 
@@ -42,6 +50,11 @@ def _block(port: int, *pfc: str) -> tuple[str, ...]:
     )
 
 
+def _watched(**words: str) -> dict[str, object]:
+    """The lines of a port's watchdog, as they are found; together they are off unless said."""
+    return {"pfc_watchdog": False, "bindings": {"pfc_watchdog": words}}
+
+
 def _with(**switch: object) -> ClusterSpec:
     spec = load_spec()
     changed = spec.switches[0].model_copy(update=switch)
@@ -52,6 +65,26 @@ def _with(**switch: object) -> ClusterSpec:
 def test_the_lines_from_factory_settings(mode: str, pfc: tuple[str, ...]) -> None:
     ports = (line for port in range(1, 5) for line in _block(port, *pfc))
     assert plan_fabric(load_spec(mode=mode))[0].commands_from_factory == (*BEFORE, *ports, *AFTER)
+
+
+def test_the_watchdog_is_three_lines_of_the_ports_that_want_it() -> None:
+    spec = load_spec(mode="lossless", pfc_watchdog=True)
+    switch = spec.switches[0]
+    other = switch.ports["Ethernet2/1"].model_copy(update={"pfc_watchdog": False})
+    changed = switch.model_copy(update={"ports": {**switch.ports, "Ethernet2/1": other}})
+    plan = plan_fabric(spec.model_copy(update={"switches": (changed,)}))[0]
+    ports = (
+        line
+        for port in range(1, 5)
+        for line in _block(port, *PFC, *(WATCHDOG if port != 2 else ()))
+    )
+    assert plan.commands_from_factory == (*BEFORE, *ports, *AFTER)
+    assert [port.pfc_watchdog for port in plan.desired.ports.values()] == [True, None, True, True]
+
+
+def test_a_watchdog_has_nothing_to_watch_without_pfc() -> None:
+    with pytest.raises(SpecError, match="a PFC watchdog has nothing to watch"):
+        plan_fabric(load_spec(mode="lossy_ecn", pfc_watchdog=True))
 
 
 def test_the_example_site() -> None:
@@ -146,6 +179,7 @@ def test_releases_parse(text: str, release: tuple[int, int, int]) -> None:
         ("mtu_bytes", True),
         ("pfc", True),
         ("pfc_priorities", True),
+        ("pfc_watchdog", False),
         ("trust", False),
         ("mode", False),
     ],
@@ -210,6 +244,38 @@ def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noq
                 "priority-flow-control priority 5 no-drop",
             ),
             "port Ethernet1/1 gets new buffers",
+        ),
+        (
+            _watched(timer="timeout 1 polling-interval auto recovery-time 2 forced"),
+            {"pfc_watchdog": True},
+            (WATCHDOG[0], WATCHDOG[2]),
+            None,
+        ),
+        (
+            _watched(enable="", timer="timeout 1", action="drop") | {"pfc_watchdog": True},
+            _watched(timer="timeout 1", action="notify-only"),
+            (
+                f"no {WATCHDOG[0]}",
+                f"{WATCHDOG[0]} port timer timeout 1",
+                f"{WATCHDOG[0]} port action notify-only",
+            ),
+            None,
+        ),
+        (
+            {"pfc": True} | _watched(enable="", timer="timeout 1"),
+            {"pfc": False} | _watched(timer="timeout 1"),
+            (
+                "no priority-flow-control",
+                f"no {WATCHDOG[0]}",
+                f"{WATCHDOG[0]} port timer timeout 1",
+            ),
+            "port Ethernet1/1 gets new buffers",
+        ),
+        (
+            _watched(timer="timeout 1", action="drop"),
+            {"pfc_watchdog": False},
+            (f"no {WATCHDOG[0]} port timer", f"no {WATCHDOG[0]} port action"),
+            None,
         ),
         (
             {"strict_classes": (7,)},

@@ -219,13 +219,25 @@ def test_a_trunk_carries_every_rail_or_those_it_names() -> None:
         ({"pfc_watchdog": True}, "PFC watchdog"),
     ],
 )
-@pytest.mark.parametrize("system", ["onyx", "eos", "sonic"])
+@pytest.mark.parametrize("system", ["onyx", "sonic"])
 def test_what_a_system_lacks_is_refused_by_the_plan_too(
     system: str, changes: dict[str, object], words: str
 ) -> None:
     spec = chain_of(system, 2, mode="lossless")
     with pytest.raises(SpecError, match=words):
         plan_fabric(_changed_port(spec, port_name(system, 32), **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mode": "routed"}, "cannot be routed on"),
+        ({"cable_length_m": 5}, "how many a length needs"),
+    ],
+)
+def test_what_eos_lacks_is_refused_by_the_plan_too(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        plan_fabric(_changed_port(chain_of("eos", 2, mode="lossless"), "Ethernet32/1", **changes))
 
 
 def test_modes_and_routes_that_eos_has_not() -> None:

@@ -178,11 +178,20 @@ def test_trunks_between_cumulus_leaves(
     history=test_eos_exchange.HISTORIES,
     mode=st.sampled_from(MODES["eos"]),
     leaves=st.integers(1, 3),
+    watchdog=st.booleans(),
 )
-def test_trunks_between_eos_leaves(history: list[str], mode: str, leaves: int) -> None:
+def test_trunks_between_eos_leaves(
+    history: list[str],
+    mode: str,
+    leaves: int,
+    watchdog: bool,  # noqa: FBT001 - drawn
+) -> None:
     # A class that somebody put into another queue is refused before a change (WHY.md).
     lines = [line for line in history if "to tx-queue" not in line]
-    _life(chain_of("eos", leaves, mode=mode), lines)
+    if mode == "lossy_ecn":  # PFC is then not ours, and somebody's own stays
+        lines = [line for line in lines if "no-drop" not in line]
+    watched = watchdog and mode == "lossless"
+    _life(chain_of("eos", leaves, mode=mode, pfc_watchdog=watched), lines)
 
 
 @QUICK

@@ -14,6 +14,8 @@ from tests.fabric.eos_lab import Clock, make_switch
 
 PORT = "interface Ethernet1/1"
 ECN = "random-detect ecn minimum-threshold"
+WATCHDOG = "priority-flow-control pause watchdog"
+TIMER = "port timer timeout 0.05 polling-interval auto recovery-time"
 
 
 @pytest.fixture
@@ -97,6 +99,12 @@ def test_the_prompt_tells_the_mode(switch: EosSwitch) -> None:
             ("configure", PORT, "uc-tx-queue 3", f"{ECN} 9 kbytes maximum-threshold 5 kbytes"),
             "% Invalid input\n",
         ),
+        (("configure", f"{WATCHDOG} default timeout 60.1"), "% Invalid input\n"),
+        (("configure", f"{WATCHDOG} default polling-interval 0.004"), "% Invalid input\n"),
+        (("configure", f"{WATCHDOG} action no-drop"), "% Invalid input\n"),
+        (("configure", PORT, f"{WATCHDOG} port timer timeout 1"), "% Incomplete command\n"),
+        (("configure", PORT, f"{WATCHDOG} {TIMER} 0.001"), "% Invalid input\n"),
+        (("configure", PORT, f"{WATCHDOG} port action errdisable"), "% Invalid input\n"),
         (("configure", "qos map dscp 64 to traffic-class 3"), "% Invalid input\n"),
         (("commit timer 00:05:00",), "% Invalid input\n"),
         (("configure session gone abort",), "% Session gone does not exist\n"),
@@ -154,6 +162,46 @@ def test_an_interface_as_the_vendor_writes_it(cli: Session) -> None:
         "   uc-tx-queue 6\n"
         "      no priority\n"
     )
+
+
+def test_the_watchdog_of_a_port_and_its_defaults(switch: EosSwitch, cli: Session) -> None:
+    for key, value in (("timeout", 0.05), ("recovery-time", 1.22), ("polling-interval", 10.001)):
+        _typed(cli, "configure", f"{WATCHDOG} default {key} {value}", "end")
+    _typed(cli, "configure", f"{WATCHDOG} action drop", PORT, WATCHDOG)
+    _typed(cli, f"{WATCHDOG} port action drop", f"{WATCHDOG} {TIMER} 1.11 forced", "end")
+    assert _section(cli) == (
+        "interface Ethernet1/1\n"
+        f"   {WATCHDOG}\n"
+        f"   {WATCHDOG} {TIMER} 1.11 forced\n"
+        f"   {WATCHDOG} port action drop\n"
+    )
+    assert cli.run(f"show running-config | include ^{WATCHDOG}") == (
+        f"{WATCHDOG} default timeout 0.05\n"
+        f"{WATCHDOG} default recovery-time 1.22\n"
+        f"{WATCHDOG} default polling-interval 10.001\n"
+        f"{WATCHDOG} action drop\n"
+    )
+    _typed(cli, "configure", PORT, f"no {WATCHDOG}", f"no {WATCHDOG} port action")
+    _typed(cli, f"{WATCHDOG} port timer timeout 1 polling-interval 0.1 recovery-time 2", "end")
+    assert _section(cli).splitlines()[1:] == [
+        f"   {WATCHDOG} port timer timeout 1 polling-interval 0.1 recovery-time 2"
+    ]
+    _typed(cli, "configure", f"no {WATCHDOG} action", PORT, f"no {WATCHDOG} port timer", "end")
+    for key in ("timeout", "recovery-time", "polling-interval"):
+        _typed(cli, "configure", f"no {WATCHDOG} default {key}", "end")
+    assert WATCHDOG not in cli.run("show running-config")
+    assert switch.unmodelled == ()
+
+
+def test_a_watchdog_that_nobody_saved_is_gone_after_a_reload(switch: EosSwitch) -> None:
+    cli = switch.session()
+    _typed(cli, "enable", "configure", PORT, WATCHDOG, "end", "write memory")
+    _typed(cli, "configure", PORT, f"{WATCHDOG} port action drop", "end")
+    assert "port action drop" in _section(cli)
+    switch.reboot()
+    again = switch.session()
+    again.run("enable")
+    assert _section(again) == f"interface Ethernet1/1\n   {WATCHDOG}\n"
 
 
 def test_filters_and_maps(cli: Session) -> None:

@@ -18,6 +18,7 @@ from components.fabric.drivers.eos_defaults import (
     FACTORY_VLAN,
     QUEUES,
     ROLLBACK_S,
+    WATCHDOG_ACTION,
     default_class,
 )
 from components.fabric.state import Neighbour, PortState, SwitchState
@@ -115,6 +116,7 @@ class EosDriver:
             trust="L2",
             pfc=False,
             pfc_priorities=(),
+            pfc_watchdog=False,
             strict_classes=tuple(QUEUES),
             implied=("mtu_bytes", "trust", "mode"),
         )
@@ -178,6 +180,7 @@ def _port(section: Section) -> PortState:
     implied = [] if mtu_bytes is not None else ["mtu_bytes"]
     implied += [] if trust is not None else ["trust"]
     implied += [] if section.has_mode else ["mode"]
+    watchdog = section.watchdog
     return PortState(
         admin_up=section.admin_up,
         mtu_bytes=FACTORY_MTU_BYTES if mtu_bytes is None else mtu_bytes,
@@ -190,6 +193,10 @@ def _port(section: Section) -> PortState:
         pfc=section.pfc,
         pfc_priorities=section.no_drop,
         strict_classes=section.strict_classes,
+        # All three lines: without one of them a default of the whole switch would decide.
+        pfc_watchdog={"enable", "timer"} <= {*watchdog}
+        and watchdog.get("action") == WATCHDOG_ACTION,
+        bindings={"pfc_watchdog": watchdog} if watchdog else {},
         implied=tuple(implied),
     )
 

@@ -11,12 +11,20 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.fabric.drivers.base import Change, Unsettable
-from components.fabric.drivers.eos_defaults import ECN_WEIGHT, MAX_MARK_PERCENT
+from components.fabric.drivers.eos_defaults import (
+    ECN_WEIGHT,
+    MAX_MARK_PERCENT,
+    WATCHDOG_ACTION,
+    WATCHDOG_TIMER,
+)
 from components.fabric.drivers.onyx_actions import collapse_vlans
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 
 _MODES: Final = {"access": "switchport mode access", "trunk": "switchport mode trunk"}
 _TRUST: Final = {"L2": "qos trust cos", "L3": "qos trust dscp", "port": "no qos trust"}
+_WATCHDOG: Final = "priority-flow-control pause watchdog"
+_WATCHDOG_PARTS: Final = {"enable": "", "timer": " port timer", "action": " port action"}
+"""In the order of the vendor's own configuration."""
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -54,6 +62,7 @@ def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
             *_switchport_lines(was, port),
             *_trust_lines(was, port),
             *_pfc_lines(was, port),
+            *_watchdog_lines(was, port),
             *_admin_lines(was, port),
             *_queue_lines(was, port),
         ]
@@ -67,7 +76,7 @@ def _interruption(name: str, lines: list[str]) -> str | None:
         return f"port {name} goes down"
     if any("l2 mtu" in line for line in lines):
         return f"the MTU of {name} changes"
-    changed = any("priority-flow-control" in line for line in lines)
+    changed = any("priority-flow-control" in line and _WATCHDOG not in line for line in lines)
     return f"port {name} gets new buffers" if changed else None
 
 
@@ -141,6 +150,34 @@ def _pfc_lines(was: PortState, port: PortState) -> Iterator[str]:
         yield f"no {head} priority {priority} no-drop"
     for priority in sorted(wanted - held):
         yield f"{head} priority {priority} no-drop"
+
+
+def _watchdog_lines(was: PortState, port: PortState) -> Iterator[str]:
+    if port.pfc_watchdog is None:
+        return
+    held, wanted = was.bindings.get("pfc_watchdog", {}), _watchdog_words(was, port)
+    gone = [part for part in _WATCHDOG_PARTS if part in held and part not in wanted]
+    for part in gone:
+        yield f"no {_WATCHDOG}{_WATCHDOG_PARTS[part]}"
+    # Whether such a line, or one that ends PFC, clears the others is not documented, so what stays
+    # is said again.
+    cleared = "enable" in gone or (was.pfc is True and port.pfc is False)
+    for part, words in wanted.items():
+        if cleared or held.get(part) != words:
+            yield f"{_WATCHDOG}{_WATCHDOG_PARTS[part]} {words}".rstrip()
+
+
+def _watchdog_words(was: PortState, port: PortState) -> dict[str, str]:
+    """The three lines as they shall be; a timer that somebody set is kept."""
+    held, found = was.bindings.get("pfc_watchdog", {}), port.bindings.get("pfc_watchdog")
+    if found is not None:
+        return {part: found[part] for part in _WATCHDOG_PARTS if part in found}
+    if not port.pfc_watchdog:
+        return {}
+    if was.pfc_watchdog:
+        return held
+    timer = held.get("timer", WATCHDOG_TIMER)
+    return {"enable": "", "timer": timer, "action": WATCHDOG_ACTION}
 
 
 def _admin_lines(was: PortState, port: PortState) -> Iterator[str]:

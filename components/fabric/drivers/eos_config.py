@@ -33,6 +33,9 @@ _ECN = re.compile(
 )
 _PFC = re.compile(r"priority-flow-control (?:mode )?on")
 _NO_DROP = re.compile(r"priority-flow-control priority (\d) no-drop")
+_WATCHDOG = re.compile(
+    r"priority-flow-control pause watchdog(?: port (?P<part>timer|action) (?P<words>.+))?"
+)
 _DSCP_MAP = re.compile(r"qos map dscp ([\d ,-]+) to traffic-class (\d)")
 _QUEUE_MAP = re.compile(r"qos map traffic-class ([\d ,-]+) to (?:uc-)?tx-queue (\d)")
 _ODD = re.compile(r"channel-group \d+|switchport mode (?!trunk$|access$)|switchport monitor")
@@ -106,6 +109,15 @@ class Section:
         """Priorities that are not dropped."""
         found = (_NO_DROP.fullmatch(line) for line in self.lines)
         return tuple(sorted(int(match[1]) for match in found if match))
+
+    @property
+    def watchdog(self) -> dict[str, str]:
+        """The port's own lines on its PFC watchdog: `enable`, `timer` and `action` to their words.
+
+        Where one is missing, defaults of the whole switch are in force, which are not ours.
+        """
+        found = (_WATCHDOG.fullmatch(line) for line in self.lines)
+        return {match["part"] or "enable": match["words"] or "" for match in found if match}
 
     @property
     def ecn(self) -> dict[int, EcnState | None]:

@@ -20,6 +20,11 @@ MAX_MARK_PERCENT: Final = 100
 """`max-mark-probability`: at the upper threshold every packet is marked, as on Onyx and Cumulus."""
 ECN_WEIGHT: Final = 0
 """`weight`: the depth of the queue now, not its average; what public RoCE examples set."""
+WATCHDOG_TIMER: Final = "timeout 0.20 polling-interval auto recovery-time 0.20"
+"""Seconds until a queue counts as stuck, and for which it is then drained: those of Arista's guide
+on AI fabrics. It polls each 0.1 s; `auto` has the switch derive that from the other two."""
+WATCHDOG_ACTION: Final = "drop"
+"""What `pfc_watchdog` promises; without it EOS shuts the port (`errdisable`)."""
 ROLLBACK_S: Final = 300
 """Of `commit timer 00:05:00`: a second reading of 64 ports takes seconds, a person some minutes."""
 

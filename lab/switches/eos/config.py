@@ -40,6 +40,14 @@ class Marking(_Part):
     weight: int = 0
 
 
+class Watchdog(_Part):
+    """What a port's own lines say of its PFC watchdog."""
+
+    enabled: bool = False
+    timer: str | None = None
+    action: Literal["drop", "notify-only"] | None = None
+
+
 class Queue(_Part):
     """One unicast transmit queue."""
 
@@ -67,6 +75,7 @@ class Port(_Part):
     trust: Trust | None = None
     pfc: bool = False
     no_drop: list[int] = []
+    watchdog: Watchdog = Watchdog()
     queues: dict[int, Queue] = {}
     extra: list[str] = []
     """Lines that the lab keeps and does nothing with, such as `spanning-tree portfast`."""
@@ -82,6 +91,9 @@ class Config(_Part):
     """DSCPs that are not in their default class."""
     class_queues: dict[int, int] = {}
     """Traffic classes that are not in the queue of their own number."""
+    watchdog_defaults: dict[str, str] = {}
+    """`default timeout`, `default recovery-time`, `default polling-interval`, `action`: of every
+    port whose own lines do not say it."""
 
 
 class ConfigSession(_Part):

@@ -10,10 +10,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from lab.switches.eos.config import ALL_VLANS, Config, Marking, Port, Queue, default_class
-from lab.switches.eos.grammar import INVALID, EosError, Handler, expand, port_name, table, within
-from lab.switches.eos.render import default_name
+from lab.switches.eos.grammar import (
+    INVALID,
+    EosError,
+    Handler,
+    expand,
+    port_name,
+    table,
+    within,
+    within_seconds,
+)
+from lab.switches.eos.render import PAUSE_WATCHDOG, default_name
 
 UNITS: Final = "segments|bytes|kbytes|mbytes"
+_TIMES: Final = "timeout|recovery-time|polling-interval"
+_TIMER: Final = f"{PAUSE_WATCHDOG} port timer timeout <seconds> polling-interval"
 
 
 @dataclass(slots=True)
@@ -89,6 +100,26 @@ def _map_class(place: Place, text: str) -> str:
     return ""
 
 
+def _watchdog_time(place: Place, key: str, text: str) -> str:
+    """Ranges: notes on EOS 4.36. That decimals are kept as they were typed is a guess."""
+    low, high = (0.005, 30.0) if key == "polling-interval" else (0.01, 60.0)
+    place.config.watchdog_defaults[f"default {key}"] = within_seconds(text, low, high)
+    return ""
+
+
+def _no_watchdog_time(place: Place, key: str) -> str:
+    place.config.watchdog_defaults.pop(f"default {key}", None)
+    return ""
+
+
+def _watchdog_action(place: Place, *said: str) -> str:
+    if said == ("drop",):
+        place.config.watchdog_defaults["action"] = "drop"
+    else:  # that `errdisable`, the default, is not kept as a line is a guess
+        place.config.watchdog_defaults.pop("action", None)
+    return ""
+
+
 def _hostname(place: Place, text: str) -> str:
     place.config.hostname = text
     return ""
@@ -102,6 +133,10 @@ CONFIG: Final = table(
         ("interface ethernet <port>", _interface),
         ("qos map dscp <text>", _map_dscp),
         ("qos map traffic-class <text>", _map_class),
+        (f"{PAUSE_WATCHDOG} default {_TIMES} <seconds>", _watchdog_time),
+        (f"no {PAUSE_WATCHDOG} default {_TIMES}", _no_watchdog_time),
+        (f"{PAUSE_WATCHDOG} action drop|errdisable", _watchdog_action),
+        (f"no {PAUSE_WATCHDOG} action", _watchdog_action),
         ("hostname <word>", _hostname),
     )
 )
@@ -192,6 +227,36 @@ def _channel(place: Place, number: str, mode: str) -> str:
     return _extra(place, f"channel-group {number} mode {mode}")
 
 
+def _watch(**values: object) -> Handler:
+    """A line that sets values of the port's watchdog, and leaves the others: a guess."""
+
+    def answer(place: Place) -> str:
+        for key, value in values.items():
+            setattr(place.held().watchdog, key, value)
+        return ""
+
+    return answer
+
+
+def _watch_timer(place: Place, *times: str) -> str:
+    """Timeout, polling interval unless it is `auto`, recovery time."""
+    timeout, *said, recovery = times
+    polling = within_seconds(said[0], 0.005, 30.0) if said else "auto"
+    for text in (timeout, recovery):
+        within_seconds(text, 0.01, 60.0)
+    words = f"timeout {timeout} polling-interval {polling} recovery-time {recovery}"
+    return _watch(timer=words)(place)
+
+
+def _watch_forced(place: Place, *times: str) -> str:
+    _watch_timer(place, *times)
+    return _watch(timer=f"{place.held().watchdog.timer} forced")(place)
+
+
+def _watch_action(place: Place, action: str) -> str:
+    return _watch(action=action)(place)
+
+
 PORT: Final = table(
     (
         ("description <text>", _word("description")),
@@ -221,6 +286,15 @@ PORT: Final = table(
         ("no priority-flow-control", _assign(pfc=False)),
         ("priority-flow-control priority <int> drop|no-drop", _priority),
         ("no priority-flow-control priority <int> no-drop", _no_priority),
+        (PAUSE_WATCHDOG, _watch(enabled=True)),
+        (f"no {PAUSE_WATCHDOG}", _watch(enabled=False)),
+        (f"{_TIMER} auto recovery-time <seconds>", _watch_timer),
+        (f"{_TIMER} <seconds> recovery-time <seconds>", _watch_timer),
+        (f"{_TIMER} auto recovery-time <seconds> forced", _watch_forced),
+        (f"{_TIMER} <seconds> recovery-time <seconds> forced", _watch_forced),
+        (f"no {PAUSE_WATCHDOG} port timer", _watch(timer=None)),
+        (f"{PAUSE_WATCHDOG} port action drop|notify-only", _watch_action),
+        (f"no {PAUSE_WATCHDOG} port action", _watch(action=None)),
         ("spanning-tree portfast", _portfast),
         ("channel-group <int> mode active|on", _channel),
         ("uc-tx-queue <int>", _enter_queue),

@@ -16,6 +16,7 @@ AMBIGUOUS: Final = "% Ambiguous command"
 _MAX_VLAN: Final = 4094
 _PLACES: Final = {
     "<int>": re.compile(r"\d+"),
+    "<seconds>": re.compile(r"\d+(\.\d{1,3})?"),
     "<vlans>": re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*"),
     "<word>": re.compile(r"\S+"),
     "<time>": re.compile(r"\d{1,2}:\d{2}:\d{2}"),
@@ -121,6 +122,17 @@ def within(text: str, low: int, high: int) -> int:
     if not low <= int(text) <= high:
         raise EosError(INVALID)
     return int(text)
+
+
+def within_seconds(text: str, low: float, high: float) -> str:
+    """A time in its range, as it was typed.
+
+    Raises:
+        EosError: It is outside.
+    """
+    if not low <= float(text) <= high:
+        raise EosError(INVALID)
+    return text
 
 
 def expand(text: str, high: int = _MAX_VLAN, low: int = 1) -> list[int]:

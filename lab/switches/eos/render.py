@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from lab.switches.eos.config import EOS_RELEASE, Config, Port, Queue
 from lab.switches.eos.grammar import collapse
 
+PAUSE_WATCHDOG = "priority-flow-control pause watchdog"
+
 
 def render(config: Config, model: str) -> str:
     """`show running-config`."""
@@ -32,7 +34,7 @@ def render(config: Config, model: str) -> str:
     for name, port in config.ports.items():
         lines += [f"interface {name}", *(f"   {line}" for line in port_lines(port)), "!"]
     lines += ["interface Management1", "   ip address 192.0.2.5/24", "!"]
-    maps = list(map_lines(config))
+    maps = [*map_lines(config), *watchdog_lines(config)]
     lines += [*maps, "!"] if maps else []
     return "\n".join([*lines, "end", ""])
 
@@ -54,11 +56,23 @@ def port_lines(port: Port) -> list[str]:
     )
     lines += ["priority-flow-control on"] if port.pfc else []
     lines += [f"priority-flow-control priority {number} no-drop" for number in port.no_drop]
+    lines += list(_watchdog(port))
     lines += port.extra
     for number, queue in sorted(port.queues.items()):
         inner = list(_queue(queue))
         lines += ["!", f"uc-tx-queue {number}", *(f"   {line}" for line in inner)] if inner else []
     return lines
+
+
+def _watchdog(port: Port) -> Iterator[str]:
+    """In the order of 4.35 (aristanetworks/avd #6318)."""
+    found = port.watchdog
+    if found.enabled:
+        yield PAUSE_WATCHDOG
+    if found.timer is not None:
+        yield f"{PAUSE_WATCHDOG} port timer {found.timer}"
+    if found.action is not None:
+        yield f"{PAUSE_WATCHDOG} port action {found.action}"
 
 
 def _switchport(port: Port) -> Iterator[str]:
@@ -99,6 +113,13 @@ def map_lines(config: Config) -> Iterator[str]:
         yield f"qos map dscp {' '.join(map(str, dscps))} to traffic-class {tc}"
     for tc, queue in sorted(config.class_queues.items()):
         yield f"qos map traffic-class {tc} to tx-queue {queue}"
+
+
+def watchdog_lines(config: Config) -> Iterator[str]:
+    """The defaults of the whole switch, after the maps (4.35.1F, aristanetworks/avd #6402)."""
+    for key in ("default timeout", "default recovery-time", "default polling-interval", "action"):
+        if key in config.watchdog_defaults:
+            yield f"{PAUSE_WATCHDOG} {key} {config.watchdog_defaults[key]}"
 
 
 def section(text: str, pattern: str) -> str:
