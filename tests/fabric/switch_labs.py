@@ -17,7 +17,7 @@ from components.model.cluster import ClusterSpec
 from lab.site import load_document, overlay
 from lab.views import PortView
 from tests.fabric import conftest as onyx_lab
-from tests.fabric import cumulus_lab, eos_lab
+from tests.fabric import cumulus_lab, eos_lab, sonic_lab
 from tests.fabric.eos_lab import Clock
 
 K3S: Final[dict[str, str]] = dict.fromkeys(("k3s", "install.sh"), "0" * 64)
@@ -69,6 +69,8 @@ class SwitchLab:
     """The example that the lab plays with this system."""
     adapt: Callable[[dict[str, Any]], ClusterSpec] = ClusterSpec.model_validate
     """From that example to a site with this system."""
+    prepare: Callable[[Any], object] = lambda _switch: None
+    """What a person does once on a new switch, before it can be lossless."""
 
     @property
     def plan(self) -> SwitchPlan:
@@ -128,6 +130,19 @@ LABS: Final[dict[str, SwitchLab]] = {
         saved="startup",
         site=eos_lab.SITE,
         adapt=eos_lab.with_eos,
+    ),
+    "sonic": SwitchLab(
+        make_switch=lambda folder, _clock: sonic_lab.make_switch(folder),
+        talk=sonic_lab.talk,
+        session=lambda switch: sonic_lab.DirectSession(switch.session()),
+        load_spec=sonic_lab.load_spec,
+        address="127.209.0.7",
+        user="admin",
+        password="sonic-lab",
+        saved="saved",
+        site=sonic_lab.SITE,
+        adapt=sonic_lab.with_sonic,
+        prepare=sonic_lab.make_pools,
     ),
 }
 """By switch system, as in `DRIVERS`."""
