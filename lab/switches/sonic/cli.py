@@ -13,6 +13,7 @@ from lab.switches.sonic import show
 from lab.switches.sonic.config import RELOAD_LOCK, Db, Platform, Stored
 from lab.switches.sonic.config_commands import run_config
 from lab.switches.sonic.database import Database
+from lab.switches.sonic.filters import grep, xargs
 from lab.switches.sonic.shell import Shell, ShellError
 from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
 
@@ -125,7 +126,11 @@ class Session:
     def _write_file(self, path: str, text: str) -> None:
         self.switch.stored.files[path] = text
 
-    def _run(self, words: list[str]) -> tuple[str, int]:
+    def _run(self, words: list[str], given: str = "") -> tuple[str, int]:
+        if words[0] == "grep":
+            return grep(words[1:], given)
+        if words[0] == "xargs":
+            return xargs(words[1:], given, self._run)
         root = words[0] == "sudo"
         if root:
             words = [word for word in words[1:] if word != "-n"]
