@@ -30,6 +30,8 @@ Lines = Sequence[str]
 FACTORY_ETS_WEIGHT: Final = 12
 """Weight of every class on Onyx before anybody sets one (the collection's fixture)."""
 VLANS_GO: Final = "VLANs of ports go for a moment"
+LONGEST_ARGUMENT: Final = 131_071
+"""Characters of one argument of a Linux program, here of `bash -c` (execve's manual page)."""
 CLASSES: Final = range(8)
 _UNSAFE: Final = re.compile(r'["\\`$\n]')
 """What would end a quoted argument, or be more than text in it."""
@@ -70,6 +72,8 @@ class ExecForm:
     """Lines in front that make the others right over any state."""
     again: Callable[[str], str] = lambda line: line
     """A line of the driver in a form that is right whatever is there."""
+    longest: int | None = None
+    """Characters that one request can have; None: no limit is known."""
     back: Callable[[SwitchState], Lines] | None = None
     """The way to the factory's values; None: the driver's."""
     resets: re.Pattern[str] | None = None
@@ -119,6 +123,7 @@ EXEC_FORMS: Final[dict[str, ExecForm]] = {
         save=("nv config save",),
         expects=re.compile(r".*\bapplied(?:_and_saved)?\b.*", re.DOTALL),
         prepare=_leave_bridge,
+        longest=LONGEST_ARGUMENT,
     ),
     "sonic": ExecForm(
         render=_render_shell,
@@ -132,6 +137,7 @@ EXEC_FORMS: Final[dict[str, ExecForm]] = {
         prepare=sonic_exec.prepare,
         again=sonic_exec.again,
         back=sonic_exec.back,
+        longest=LONGEST_ARGUMENT,
     ),
 }
 """By switch system; a system stands either here or in `NO_EXEC`."""

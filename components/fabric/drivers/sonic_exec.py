@@ -171,11 +171,27 @@ def back(desired: SwitchState) -> Sequence[str]:
         applied, target_of_restore(applied, desired, _bare(desired), {})
     )
     lines = [again(line) for change in changes for line in change.lines]
+    merges = [
+        line
+        for name, port in desired.ports.items()
+        for line in say.write_cells(sorted(_template_cells(name, port).items()))
+    ]
+    if not merges:
+        return _joined(lines)
     there = _has(f"TC_TO_QUEUE_MAP|{_TEMPLATE}", "0", "0")
-    for name, port in desired.ports.items():
-        cells = sorted(_template_cells(name, port).items())
-        lines += [Script(f"{{ ! {there} || {line}; }}") for line in say.write_cells(cells)]
-    return lines
+    return (*_joined(lines), Script(f"{{ ! {there} || {{ {' && '.join(merges)}; }}; }}"))
+
+
+def _joined(lines: Sequence[str]) -> tuple[str, ...]:
+    """Fields of one row that go one after the other go in one line."""
+    joined: list[str] = []
+    for line in lines:
+        row = joined[-1].partition("' ")[0] + "' " if joined else ""
+        if row.startswith(f"{_DB} HDEL ") and line.startswith(row):
+            joined[-1] += f" {line.removeprefix(row)}"
+        else:
+            joined.append(line)
+    return tuple(joined)
 
 
 def _applied(desired: SwitchState) -> SwitchState:
