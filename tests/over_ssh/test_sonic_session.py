@@ -11,6 +11,7 @@ import pytest
 
 from components.errors import DeviceError
 from components.fabric import device
+from components.fabric.exec_plan import plan_exec
 from components.fabric.plan import plan_fabric
 from lab import keys
 from lab.switches.emulators import make_switch as make_lab_switch
@@ -42,7 +43,7 @@ def test_an_apply_says_what_the_template_of_the_platform_had(room: SwitchRoom) -
     for text in (
         "access_vlan of port Ethernet0: absent -> 111",
         "pfc_priorities of port Ethernet8: 3,4 -> 3",
-        "dscp_26_priority of port Ethernet8: 1 -> 3",
+        "dscp_24-31_priority of port Ethernet8: 1 -> 3",
     ):
         assert text in evidence["changed"]
     assert "PFC of Ethernet0 changes" in evidence["interrupted"]
@@ -85,6 +86,19 @@ def test_a_large_answer_arrives_whole(room: SwitchRoom) -> None:
 def test_an_exec_request_has_an_exit_status(room: SwitchRoom) -> None:
     told = room.exec("sudo config interface mtu Ethernet1 9000")
     assert told == ("Invalid port Ethernet1\n", 1)
+
+
+def test_the_whole_configuration_goes_as_one_exec_request(room: SwitchRoom) -> None:
+    texts = plan_exec("sonic", room.desired)
+    first = room.switch.snapshot()
+    printed, status = room.exec(texts.apply)
+    assert (printed.splitlines()[-1], status) == ("applied", 0)
+    assert room.drift() == ()
+    assert room.lab.saved_part(room.switch) == first["saved"]
+    assert room.exec(texts.save)[1] == 0
+    assert room.exec(texts.undo)[1] == 0
+    assert room.switch.snapshot() == first
+    assert room.switch.unmodelled == ()
 
 
 def test_lossy_needs_nothing_that_the_first_boot_does_not_bring(tmp_path: Path) -> None:
