@@ -8,9 +8,10 @@ from typing import Final
 from components.checks.rule import Finding, at
 from components.errors import SpecError
 from components.fabric.drivers import driver_of
-from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC, describe_interrupts
+from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC, ExecPlan, describe_interrupts
 from components.fabric.plan import plan_fabric
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
 
 ALLOWED: Final = "allow-interruptions"
 
@@ -19,7 +20,8 @@ def check_exec_system(spec: ClusterSpec) -> Iterator[Finding]:
     """A switch with `executor: exec` has a system whose exec requests can be trusted.
 
     The whole configuration goes as one request, so what the switch does after a refused line must
-    be known, and what it prints must tell a success from a failure.
+    be known, and what it prints must tell a success from a failure. The whole must fit into one
+    argument of a program, where bash takes it.
     """
     for s, switch in enumerate(spec.switches):
         if switch.executor == "exec" and switch.os not in EXEC_FORMS:
@@ -33,6 +35,28 @@ def check_exec_system(spec: ClusterSpec) -> Iterator[Finding]:
                 ),
                 f"remove executor; `exec` works with {', '.join(sorted(EXEC_FORMS))}.",
             )
+        elif switch.executor == "exec":
+            yield from _refuse_length(spec, s)
+
+
+def _refuse_length(spec: ClusterSpec, s: int) -> Iterator[Finding]:
+    switch = spec.switches[s]
+    texts, longest = _plan_texts(spec, switch), EXEC_FORMS[switch.os].longest
+    needed = max(len(texts.apply), len(texts.undo)) if texts else 0
+    if longest is not None and needed > longest:
+        yield Finding(
+            f"one exec of {switch.name} would have {needed} characters; it takes {longest}.",
+            (at(("switches", s, "executor"), switch.executor),),
+            "remove executor: `device` sends a line at a time.",
+        )
+
+
+def _plan_texts(spec: ClusterSpec, switch: Switch) -> ExecPlan | None:
+    try:
+        (plan,) = plan_fabric(spec.model_copy(update={"switches": (switch,)}))
+    except SpecError:
+        return None  # another rule names what the switch cannot do
+    return plan.exec
 
 
 def check_exec_disruptive(spec: ClusterSpec) -> Iterator[Finding]:
@@ -58,11 +82,8 @@ def _refuse_interruptions(spec: ClusterSpec, s: int) -> Iterator[Finding]:
     switch = spec.switches[s]
     if switch.os not in EXEC_FORMS:
         return
-    try:
-        (plan,) = plan_fabric(spec.model_copy(update={"switches": (switch,)}))
-    except SpecError:
-        return  # another rule names what the switch cannot do
-    found = plan.exec.interrupts if plan.exec else ()
+    texts = _plan_texts(spec, switch)
+    found = texts.interrupts if texts else ()
     if found:
         yield Finding(
             f"each change of the file would interrupt {switch.name}: {describe_interrupts(found)}.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import time
 import zlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -310,20 +311,24 @@ def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str
     return dump_evidence(evidence)
 
 
-def _describe_moves(moves: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
-    """A line a setting, and one for all VLANs of a port that moved alike.
+_NUMBERED: Final = re.compile(r"(.*vlan_|dscp_)(\d+)(.*)")
+"""Settings of which a port has thousands, or 64."""
 
-    A trunk that carried every VLAN would else bring 4,093 lines, and the engine hands the evidence
-    on in one environment variable, of which the kernel takes 128 KiB.
+
+def _describe_moves(moves: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
+    """A line a setting, and one for all VLANs, and all DSCPs, of a port that moved alike.
+
+    A trunk that carried every VLAN would else bring 4,093 lines, and a map of DSCPs 64 a port, and
+    the engine hands the evidence on in one environment variable, of which the kernel takes 128 KiB.
     """
-    vlans: dict[tuple[str, str, str], list[int]] = {}
+    alike: dict[tuple[str, str, str, str], list[int]] = {}
     for where, setting, move in moves:
-        kind, _, number = setting.rpartition("_")
-        key = (where, kind, move) if kind.endswith("vlan") else (where, setting, move)
-        vlans.setdefault(key, []).extend([int(number)] if kind.endswith("vlan") else [])
+        found = _NUMBERED.fullmatch(setting)
+        before, number, after = found.groups() if found else (setting, "", "")
+        alike.setdefault((where, before, after, move), []).extend([int(number)] if found else [])
     return tuple(
-        f"{setting}{f'_{collapse_vlans(numbers)}' if numbers else ''} of {where}: {move}"
-        for (where, setting, move), numbers in vlans.items()
+        f"{before}{collapse_vlans(numbers) if numbers else ''}{after} of {where}: {move}"
+        for (where, before, after, move), numbers in alike.items()
     )
 
 

@@ -18,8 +18,8 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from components.errors import Bug
-from components.fabric.drivers import driver_of
-from components.fabric.drivers.base import Change
+from components.fabric.drivers import driver_of, sonic_exec
+from components.fabric.drivers.base import Change, Script
 from components.fabric.drivers.cumulus_actions import collapse_ports
 from components.fabric.drivers.cumulus_parse import BRIDGE
 from components.fabric.drivers.onyx_actions import flatten, interruptions
@@ -30,6 +30,8 @@ Lines = Sequence[str]
 FACTORY_ETS_WEIGHT: Final = 12
 """Weight of every class on Onyx before anybody sets one (the collection's fixture)."""
 VLANS_GO: Final = "VLANs of ports go for a moment"
+LONGEST_ARGUMENT: Final = 131_071
+"""Characters of one argument of a Linux program, here of `bash -c` (execve's manual page)."""
 CLASSES: Final = range(8)
 _UNSAFE: Final = re.compile(r'["\\`$\n]')
 """What would end a quoted argument, or be more than text in it."""
@@ -62,8 +64,18 @@ class ExecForm:
     save: Lines
     expects: re.Pattern[str]
     """The whole output of an apply that went well; anything else is an error."""
+    save_enter: Lines = ()
+    """From login to where `save` is taken."""
+    start: Callable[[SwitchState], SwitchState] = lambda _desired: SwitchState()
+    """What a switch is taken to have of which nothing is known."""
     prepare: Callable[[SwitchState], Lines] = lambda _desired: ()
     """Lines in front that make the others right over any state."""
+    again: Callable[[str], str] = lambda line: line
+    """A line of the driver in a form that is right whatever is there."""
+    longest: int | None = None
+    """Characters that one request can have; None: no limit is known."""
+    back: Callable[[SwitchState], Lines] | None = None
+    """The way to the factory's values; None: the driver's."""
     resets: re.Pattern[str] | None = None
     """A line that takes away, for a moment, what is there and stays."""
 
@@ -79,7 +91,7 @@ def _render_cli(lines: Lines) -> str:
 def _render_shell(lines: Lines) -> str:
     """A chain that ends at the first command that fails."""
     for line in lines:
-        if shlex.join(shlex.split(line)) != line:
+        if not isinstance(line, Script) and shlex.join(shlex.split(line)) != line:
             raise Bug(f"the line {line!r} is more than plain words to a shell")
     return " &&\n".join(lines)
 
@@ -98,6 +110,7 @@ EXEC_FORMS: Final[dict[str, ExecForm]] = {
         enter=("enable", "configure terminal"),
         commit=(),
         save=("configuration write",),
+        save_enter=("enable", "configure terminal"),
         # A configuration line that is taken prints nothing.
         expects=re.compile(r"\s*"),
         resets=re.compile(r"allowed-vlan none$|no switchport force$"),
@@ -110,6 +123,21 @@ EXEC_FORMS: Final[dict[str, ExecForm]] = {
         save=("nv config save",),
         expects=re.compile(r".*\bapplied(?:_and_saved)?\b.*", re.DOTALL),
         prepare=_leave_bridge,
+        longest=LONGEST_ARGUMENT,
+    ),
+    "sonic": ExecForm(
+        render=_render_shell,
+        mark=lambda text, mark: f"# {mark}\n{text}",
+        enter=sonic_exec.ENTER,
+        commit=("echo applied",),
+        save=(Script(driver_of("sonic").save),),
+        save_enter=driver_of("sonic").enter,
+        expects=re.compile(r"(?:.*\n)?applied\s*", re.DOTALL),
+        start=sonic_exec.start,
+        prepare=sonic_exec.prepare,
+        again=sonic_exec.again,
+        back=sonic_exec.back,
+        longest=LONGEST_ARGUMENT,
     ),
 }
 """By switch system; a system stands either here or in `NO_EXEC`."""
@@ -129,14 +157,15 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan:
         KeyError: The system has no form; a check refuses that file before.
     """
     form = EXEC_FORMS[system]
-    changes = _changes(system, SwitchState(), target_of_apply(SwitchState(), desired))
-    lines = (*form.prepare(desired), *flatten(changes))
-    back = flatten(_changes(system, desired, _factory(system, desired)))
+    start = form.start(desired)
+    changes = _changes(system, start, target_of_apply(start, desired))
+    lines = (*form.prepare(desired), *map(form.again, flatten(changes)))
+    back = form.back(desired) if form.back else _way_back(system, desired)
     resets = form.resets
     cut = any(resets.search(line) for line in lines) if resets else False
     return ExecPlan(
         apply=form.render((*form.enter, *lines, *form.commit)),
-        save=form.render((*form.enter[: len(form.enter) - len(form.commit)], *form.save)),
+        save=form.render((*form.save_enter, *form.save)),
         undo=form.render((*form.enter, *back, *form.commit, *form.save)),
         interrupts=(*interruptions(changes), *((VLANS_GO,) if cut else ())),
     )
@@ -151,6 +180,10 @@ def _changes(system: str, actual: SwitchState, target: SwitchState) -> tuple[Cha
     without = {"roce": None, "pfc_priorities": None}
     rest = driver.plan_changes(actual.model_copy(update=without), target.model_copy(update=without))
     return (*changes, *rest)
+
+
+def _way_back(system: str, desired: SwitchState) -> Lines:
+    return flatten(_changes(system, desired, _factory(system, desired)))
 
 
 def _factory(system: str, desired: SwitchState) -> SwitchState:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from components.checks.executors import check_exec_system
 from components.checks.site import load_checked_site
 from components.fabric.plan import plan_fabric
 from tests.checks.invalid_files import FOLDER
+from tests.fabric.sonic_lab import load_spec
 
 SONIC = (
     ("    os: onyx", "    os: sonic"),
@@ -63,3 +65,17 @@ def test_boundaries(
         assert not {rule for rule in found if "sonic" in rule or "cumulus" in rule}
     if not found and checked.spec is not None:
         assert plan_fabric(checked.spec)[0].os == "sonic"
+
+
+@pytest.mark.parametrize(("count", "refused"), [(8, False), (32, False), (200, True)])
+def test_an_exec_that_no_shell_takes_is_refused(count: int, refused: bool) -> None:  # noqa: FBT001 - a table
+    spec = load_spec()
+    leaf = spec.switches[0]
+    port = leaf.ports["Ethernet8"]
+    ports = {f"Ethernet{number}": port for number in range(count)}
+    switch = leaf.model_copy(
+        update={"executor": "exec", "exec_disruptive": "allow-interruptions", "ports": ports}
+    )
+    found = [*check_exec_system(spec.model_copy(update={"switches": (switch,)}))]
+    assert len(found) == int(refused)
+    assert not refused or "characters; it takes 131071" in found[0].what

@@ -179,6 +179,7 @@ def test_an_exec_that_was_refused_is_sent_again(
         "Failure during apply" in failed.errors
         or "No space left" in failed.errors
         or ("refused a line of the exec" in failed.errors)
+        or ("Error: refused: mtu" in failed.errors)
     )
     assert room.lab.saved_part(room.switch) == saved, "never saved half"
     assert stack.up().rc != 0, "it is sent again, and refused again"

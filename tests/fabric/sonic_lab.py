@@ -48,8 +48,7 @@ def make_switch(folder: Path, *, qos: bool = True) -> SonicSwitch:
     )
     switch = SonicSwitch(config, folder / "leaf-01.json")
     if qos:
-        switch.run_line("sudo config qos reload")
-    switch.run_line("sudo config save -y")
+        make_pools(switch)
     return switch
 
 
@@ -62,11 +61,27 @@ def talk(switch: SonicSwitch) -> Exchange:
 def load_document() -> dict[str, Any]:
     """The ESXi example, with a SONiC switch in place of its own."""
     data = YAML(typ="safe").load(SITE.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
+    return replace_switch(data)
+
+
+def replace_switch(data: dict[str, Any]) -> dict[str, Any]:
+    """Put a SONiC switch in place of the one that is there, with ports of its own names."""
     switch = data["switches"][0]
     switch |= {"os": "sonic", "model": "Z9332F", "release": "202405"}
     switch["ssh"]["user"] = "admin"
     switch["ports"] = dict(zip(PORTS, switch["ports"].values(), strict=True))
     return data
+
+
+def with_sonic(data: dict[str, Any]) -> ClusterSpec:
+    """The same site with a SONiC switch."""
+    return ClusterSpec.model_validate(replace_switch(data))
+
+
+def make_pools(switch: SonicSwitch) -> None:
+    """What a person does once, where the first boot has not: buffers and maps of the platform."""
+    switch.run_line("sudo config qos reload")
+    switch.run_line("sudo config save -y")
 
 
 def load_spec(**rdma: object) -> ClusterSpec:

@@ -16,7 +16,7 @@ from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from lab.site import load_document, overlay
 from tests.fabric import conftest as onyx_lab
-from tests.fabric import cumulus_lab, eos_lab, ib_lab
+from tests.fabric import cumulus_lab, eos_lab, ib_lab, sonic_lab
 from tests.fabric.carried import INFINIBAND, ROCE, Carried
 from tests.fabric.eos_lab import Clock
 
@@ -65,6 +65,8 @@ class SwitchLab:
     """The example that the lab plays with this system."""
     adapt: Callable[[dict[str, Any]], ClusterSpec] = ClusterSpec.model_validate
     """From that example to a site with this system."""
+    prepare: Callable[[Any], object] = lambda _switch: None
+    """What a person does once on a new switch, before it can be lossless."""
     carried: Carried = ROCE
     """What is asked of it and looked at, by what its ports carry."""
 
@@ -143,6 +145,19 @@ LABS: Final[dict[str, SwitchLab]] = {
         saved="saved",
         site=ib_lab.SITE,
         carried=INFINIBAND,
+    ),
+    "sonic": SwitchLab(
+        make_switch=lambda folder, _clock: sonic_lab.make_switch(folder),
+        talk=sonic_lab.talk,
+        session=lambda switch: sonic_lab.DirectSession(switch.session()),
+        load_spec=sonic_lab.load_spec,
+        address="127.209.0.7",
+        user="admin",
+        password="sonic-lab",
+        saved="saved",
+        site=sonic_lab.SITE,
+        adapt=sonic_lab.with_sonic,
+        prepare=sonic_lab.make_pools,
     ),
 }
 """By switch system, as in `DRIVERS`."""

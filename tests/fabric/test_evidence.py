@@ -25,13 +25,18 @@ ONE_VARIABLE = 131_072
 """MAX_ARG_STRLEN of Linux."""
 
 
-def test_vlans_that_moved_alike_are_one_line() -> None:
+def test_vlans_and_dscps_that_moved_alike_are_one_line() -> None:
     gone = [("port p1", f"trunk_vlan_{vlan}", "allowed -> absent") for vlan in (1, 2, 3, 9)]
     moves = [*gone, ("port p1", "trust", "L2 -> L3"), ("switch", "vlan_111", "absent -> present")]
+    moves += [("port p1", f"dscp_{dscp}_priority", "1 -> 3") for dscp in (24, 25, 26, 30)]
+    moves += [("port p2", "dscp_26_priority", "1 -> 3"), ("switch", "dscp_26_class", "1 -> 3")]
     assert _describe_moves(moves) == (
         "trunk_vlan_1-3,9 of port p1: allowed -> absent",
         "trust of port p1: L2 -> L3",
         "vlan_111 of switch: absent -> present",
+        "dscp_24-26,30_priority of port p1: 1 -> 3",
+        "dscp_26_priority of port p2: 1 -> 3",
+        "dscp_26_class of switch: 1 -> 3",
     )
 
 

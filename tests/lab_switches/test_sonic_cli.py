@@ -29,34 +29,6 @@ def shell(switch: SonicSwitch) -> Session:
     return switch.session()
 
 
-def test_a_prompt_of_bash(shell: Session) -> None:
-    assert shell.prompt() == "admin@leaf-01:~$ "
-    assert shell.run('echo one; echo "[status $?]"') == "one\n[status 0]\n"
-    shell.run("exit")
-    assert not shell.open
-
-
-@pytest.mark.parametrize(
-    ("line", "printed", "status"),
-    [
-        ("false || echo two", "two\n", 0),
-        ("false && echo two", "", 1),
-        ("true && echo one && echo two", "one\ntwo\n", 0),
-        ("true || { echo no; false; }", "", 0),
-        ("false || { echo why; false; }", "why\n", 1),
-        ("false && echo a || echo b; echo c", "b\nc\n", 0),
-        ("echo 'open", "-bash: syntax error: No closing quotation\n", 2),
-        ("{ echo a", "a\n", 0),
-    ],
-)
-def test_lists_of_commands(shell: Session, line: str, printed: str, status: int) -> None:
-    output = shell.run(line)
-    if line.startswith("{"):
-        assert output.startswith("-bash: syntax error")
-        return
-    assert (output, shell.status) == (printed, status)
-
-
 @pytest.mark.parametrize(
     ("line", "message", "status"),
     [
@@ -228,6 +200,9 @@ def test_redis_answers(switch: SonicSwitch, shell: Session) -> None:
     for line, answer in (
         ("HSET 'PORT|Ethernet0' description rack4 mtu 9000", "1"),
         ("HGET 'PORT|Ethernet0' description", "rack4"),
+        ("HGET 'PORT|Ethernet0' nothing", ""),
+        ("KEYS 'PORT|Ethernet1*0'", "PORT|Ethernet120\nPORT|Ethernet160"),
+        ("KEYS 'VLAN|*'", ""),
         ("EXISTS 'PORT|Ethernet0'", "1"),
         ("HDEL 'PORT|Ethernet0' description", "1"),
         ("HDEL 'PORT|Ethernet0' description", "0"),

@@ -79,6 +79,11 @@ def _cumulus_lock(room: SwitchRoom) -> str:
     return "of somebody else awaits confirmation"
 
 
+def _sonic_lock(room: SwitchRoom) -> str:
+    room.switch.fault(["lock", "operator"])
+    return "a config reload is running"
+
+
 TRAITS: Final[dict[str, Traits]] = {
     "onyx": Traits(
         middle="interface ethernet 1/2 mtu 9216",
@@ -100,6 +105,13 @@ TRAITS: Final[dict[str, Traits]] = {
         middle="ib partition storage member a0:88:c2:03:00:01:10:00 type full force",
         lock=Absent("every line acts at once, and nobody can hold the configuration"),
         at_commit=False,
+    ),
+    "sonic": Traits(
+        middle="sudo config vlan member add -u 111 Ethernet8",
+        lock=_sonic_lock,
+        unlock=lambda room: room.switch.fault(["lock", "off"]),
+        at_commit=False,
+        pages=False,
     ),
 }
 """One entry a system: a new one without it fails here."""

@@ -155,6 +155,7 @@ def test_the_lab_plays_a_site_with_it(system: str, tmp_path: Path) -> None:
     secret = {PASSWORD_VARIABLE: secrets_of(stack)["switch_password"]}
     with running_loop() as loop:
         room = SwitchRoom(system, LABS[system], switch, plan.endpoint, loop, Clock())
+        room.lab.prepare(switch)
         room.wait(switch.start())
         try:
             assert json.loads(device.run_apply(request, secret))["saved"]

@@ -17,6 +17,12 @@ CANDIDATE_PREFIX: Final = "railyard-"
 """How the names of our candidates begin: what a killed run left behind is found by it."""
 
 
+class Script(str):
+    """Shell text that is more than plain words. It is made of our own patterns alone."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One step of the way: lines that belong together, and what they interrupt."""

@@ -13,6 +13,7 @@ from lab.switches.sonic import show
 from lab.switches.sonic.config import RELOAD_LOCK, Db, Platform, Stored
 from lab.switches.sonic.config_commands import run_config
 from lab.switches.sonic.database import Database
+from lab.switches.sonic.filters import grep, xargs
 from lab.switches.sonic.shell import Shell, ShellError
 from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
 
@@ -26,13 +27,15 @@ class Faults:
     """What a test or a person plants; nothing of it survives a restart of the lab."""
 
     reject: list[str] = field(default_factory=list[str])
-    """A line that changes something and holds one of these is refused."""
+    """A command that holds one of these is refused."""
     ignore: list[str] = field(default_factory=list[str])
-    """A line that holds one of these is taken and does nothing."""
+    """A command that changes something and holds one of these is taken and does nothing."""
     drop_after: int | None = None
     """Close the session after this many accepted lines that change something."""
     slow_s: float = 0.0
     """Delay before every answer, in seconds."""
+    sessions: int | None = None
+    """So many logins at once and no more."""
     disk_full: bool = False
     sudo_password: bool = False
     """Somebody took the right to sudo without a password away."""
@@ -81,6 +84,10 @@ class Switch(Protocol):
         """Start anew with this configuration, as `config reload` does."""
         ...
 
+    def refuse(self, line: str) -> str | None:
+        """The planted refusal of a command, or None."""
+        ...
+
 
 @dataclass(slots=True)
 class Session:
@@ -92,7 +99,6 @@ class Session:
     open: bool = True
     changes: int = 0
     shell: Shell = field(init=False)
-    _line: str = ""
 
     def __post_init__(self) -> None:
         """Give the shell its commands."""
@@ -111,9 +117,8 @@ class Session:
         """Run one line of commands and return what they print."""
         if not line.strip():
             return ""
-        self._line = line.strip()
         try:
-            return self.shell.run(self._line)
+            return self.shell.run(line.strip())
         except ShellError as error:
             self.shell.status = 2
             return f"-bash: syntax error: {error}\n"
@@ -121,7 +126,11 @@ class Session:
     def _write_file(self, path: str, text: str) -> None:
         self.switch.stored.files[path] = text
 
-    def _run(self, words: list[str]) -> tuple[str, int]:
+    def _run(self, words: list[str], given: str = "") -> tuple[str, int]:
+        if words[0] == "grep":
+            return grep(words[1:], given)
+        if words[0] == "xargs":
+            return xargs(words[1:], given, self._run)
         root = words[0] == "sudo"
         if root:
             words = [word for word in words[1:] if word != "-n"]
@@ -137,10 +146,11 @@ class Session:
 
     def _tool(self, words: list[str], *, root: bool) -> str:
         changing = words[0] in _CHANGES and "--print-data" not in words
-        refused = _found(self.switch.faults.reject, self._line)
-        if refused is not None:
-            raise CommandError(f"Error: refused: {refused}", 2)  # planted, not modelled
-        if changing and _found(self.switch.faults.ignore, self._line) is not None:
+        line = " ".join(["sudo", *words] if root else words)
+        refusal = self.switch.refuse(line)
+        if refusal is not None:
+            raise CommandError(refusal, 2)
+        if changing and any(text in line for text in self.switch.faults.ignore):
             return ""
         printed = self._dispatch(words, root=root)
         if changing:
@@ -205,10 +215,6 @@ class Session:
 
 def _no_file(tool: str, path: str) -> str:
     return f"{tool}: {path}: No such file or directory"
-
-
-def _found(texts: Collection[str], line: str) -> str | None:
-    return next((text for text in texts if text in line), None)
 
 
 _BUILTINS: Final[dict[str, Callable[[Session, list[str]], tuple[str, int]]]] = {

@@ -30,8 +30,8 @@ from lab.views import PortView, SwitchConfig
 
 FAULT_HELP = (
     "mtu PORT BYTES | trust PORT L2|L3|both|port | link-down PORT on|off | cli LINE… | "
-    "reject TEXT…|off | ignore TEXT…|off | drop LINES|off | slow SECONDS | disk-full on|off | "
-    "lock USER|off | sudo-password on|off | cable PORT HOST NIC|off"
+    "reject TEXT…|off | ignore TEXT…|off | drop LINES|off | slow SECONDS | sessions COUNT|off | "
+    "disk-full on|off | lock USER|off | sudo-password on|off | cable PORT HOST NIC|off"
 )
 
 
@@ -94,6 +94,10 @@ class SonicSwitch(SshSwitch[Stored]):
 
     async def serve(self, process: Process) -> None:
         """A shell, or one command."""
+        limit = self.faults.sessions
+        if limit is not None and self.sessions > limit:
+            cut_connection(process)
+            return
         session = self.session()
         if process.command is None:
             await self._serve_shell(process, session)
@@ -150,6 +154,11 @@ class SonicSwitch(SshSwitch[Stored]):
         self.drop_sessions()
 
     reboot = reload
+
+    def refuse(self, line: str) -> str | None:
+        """The planted refusal of a command, or None."""
+        found = next((text for text in self.faults.reject if text in line), None)
+        return None if found is None else f"Error: refused: {found}"  # planted, not modelled
 
     def run_line(self, line: str) -> str:
         """Run a line as somebody at the console would; nothing is saved."""
@@ -293,6 +302,11 @@ def _slow(switch: SonicSwitch, values: list[str]) -> str:
     return f"every answer waits {values[0]} s"
 
 
+def _sessions(switch: SonicSwitch, values: list[str]) -> str:
+    switch.faults.sessions = None if values[0] == "off" else int(values[0])
+    return f"logins at once: {values[0]}"
+
+
 def _disk_full(switch: SonicSwitch, values: list[str]) -> str:
     switch.faults.disk_full = _on(values[0])
     return f"disk full: {values[0]}"
@@ -322,6 +336,7 @@ _FAULTS: Final[dict[str, Callable[[SonicSwitch, list[str]], str]]] = {
     "ignore": _ignore,
     "drop": _drop,
     "slow": _slow,
+    "sessions": _sessions,
     "disk-full": _disk_full,
     "lock": _lock,
     "sudo-password": _sudo,

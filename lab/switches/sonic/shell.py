@@ -1,15 +1,17 @@
-"""As much of bash as people type at a switch: lists, `&&`, `||`, groups and `>`: pure."""
+"""As much of bash as people type at a switch: lists, pipes, `!`, groups and `>`: pure."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-Runner = Callable[[list[str]], tuple[str, int]]
-"""Runs one simple command; returns what it printed and its exit status."""
+Runner = Callable[[list[str], str], tuple[str, int]]
+"""Runs one simple command on what a pipe brings; returns what it printed and its exit status."""
 _OPERATORS: Final = {";", "&&", "||"}
+_COMMENT: Final = re.compile(r"^\s*#.*\n?", re.MULTILINE)
 
 
 class ShellError(Exception):
@@ -31,7 +33,8 @@ class Shell:
         Raises:
             ShellError: The quotes or the groups of the line do not match.
         """
-        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        text = _COMMENT.sub("", line)
+        lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""
         try:
             self._words = [*lexer]
@@ -45,7 +48,7 @@ class Shell:
     def _list(self, *, run: bool) -> str:
         printed, wanted = "", run
         while self._words and self._words[0] != "}":
-            printed += self._command(run=wanted)
+            printed += self._pipeline(run=wanted)
             operator = self._words.pop(0) if self._words and self._words[0] in _OPERATORS else ";"
             wanted = run and {
                 "&&": self.status == 0,
@@ -53,7 +56,22 @@ class Shell:
             }.get(operator, True)
         return printed
 
-    def _command(self, *, run: bool) -> str:
+    def _pipeline(self, *, run: bool) -> str:
+        """Commands joined by `|`; what one that fails has printed is not passed on."""
+        negated = self._words[0] == "!"
+        if negated:
+            self._words.pop(0)
+        shown, given = "", self._command("", run=run)
+        while self._words and self._words[0] == "|":
+            self._words.pop(0)
+            if self.status:
+                shown, given = shown + given, ""
+            given = self._command(given, run=run)
+        if negated and run:
+            self.status = int(self.status == 0)
+        return shown + given
+
+    def _command(self, given: str, *, run: bool) -> str:
         if self._words[0] == "{":
             self._words.pop(0)
             printed = self._list(run=run)
@@ -62,16 +80,17 @@ class Shell:
             self._words.pop(0)
             return printed
         words: list[str] = []
-        while self._words and self._words[0] not in {*_OPERATORS, "}"}:
+        while self._words and self._words[0] not in {*_OPERATORS, "|", "}"}:
             words.append(self._words.pop(0))
-        return self._simple(words) if run and words else ""
+        return self._simple(words, given) if run and words else ""
 
-    def _simple(self, words: list[str]) -> str:
+    def _simple(self, words: list[str], given: str) -> str:
         path = None
         if ">" in words:
             at = words.index(">")
             path, words = words[at + 1], words[:at]
-        printed, self.status = self.runner([part.replace("$?", str(self.status)) for part in words])
+        words = [part.replace("$?", str(self.status)) for part in words]
+        printed, self.status = self.runner(words, given)
         if printed and not printed.endswith("\n"):
             printed += "\n"
         if path is None:

@@ -6,6 +6,7 @@ Sources: sonic-buildimage, src/sonic-config-engine/sonic-cfggen; sonic-swss-comm
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -76,8 +77,14 @@ def run_cfggen(database: Database, words: list[str]) -> str:
 
 
 def run_db_cli(database: Database, words: list[str]) -> str:
-    """Redis commands on CONFIG_DB; the answers are Redis' own."""
+    """Redis commands on CONFIG_DB; the answers are those of redis-cli without a terminal.
+
+    So a value that is not there is a blank line, and a list is one key a line
+    (sonic-swss-common, sonic-db-cli/sonic-db-cli.cpp).
+    """
     match words:
+        case ["CONFIG_DB", "KEYS" | "keys", pattern]:
+            return "\n".join(_keys(database, pattern)) + "\n"
         case ["CONFIG_DB", verb, key, *more]:
             table, _, name = key.partition("|")
             return _answer(database, verb.upper(), (table, name), more)
@@ -85,6 +92,13 @@ def run_db_cli(database: Database, words: list[str]) -> str:
             raise CommandError(f"Invalid database name input : '{other}'", 1)
         case _:
             raise CommandError("(error) ERR wrong number of arguments", 1)
+
+
+def _keys(database: Database, pattern: str) -> list[str]:
+    """Keys that fit a pattern with `*`, one a line; a blank line where there is none."""
+    keys = (f"{table}|{key}" for table, rows in database.db.items() for key in rows)
+    fits = re.compile(re.escape(pattern).replace(r"\*", ".*"))
+    return [key for key in keys if fits.fullmatch(key)]
 
 
 def _answer(database: Database, verb: str, place: tuple[str, str], more: list[str]) -> str:
@@ -98,7 +112,7 @@ def _answer(database: Database, verb: str, place: tuple[str, str], more: list[st
         case "HGETALL":
             return str(fields)
         case "HGET" if more:
-            return fields.get(more[0], "")
+            return fields.get(more[0], "") + "\n"
         case "HSET" if more and len(more) % 2 == 0:
             new = len({*more[::2]} - {*fields})
             database.merge(table, name, dict(zip(more[::2], more[1::2], strict=True)))
