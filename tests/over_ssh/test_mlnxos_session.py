@@ -67,8 +67,9 @@ def test_a_rejected_line_tells_what_the_subnet_had(room: SwitchRoom) -> None:
         f"ib-leaf-01 (admin@127.209.0.7:{room.endpoint.port}) refused a line",
         "ib sm sm-priority 14",
         "the previous values were put back; not saved",
-        "    subnet manager: state=off\n",
-        "    partition Default: member ALL=full\n",
+        "    subnet manager\n",
+        "      priority: was 0, shall be 14, is 0\n",
+        "      pkey: was absent, shall be 0x0101, is absent\n",
     ):
         assert part in text
     assert room.switch.snapshot() == first
