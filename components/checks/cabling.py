@@ -17,7 +17,8 @@ def check_port_target(spec: ClusterSpec) -> Iterator[Finding]:
     """Each switch port names a host of the file and a rail on which that host has a NIC."""
     for port in list_ports(spec):
         reason = _why_nowhere(spec, port)
-        if reason is not None:
+        # On a switch of another transport than the site's, `switch-transport` tells the cause.
+        if reason is not None and port.switch.carries == spec.rdma.transport:
             yield Finding(
                 f"{port.switch.name} has a port to {reason}",
                 (at(port.path, port.port.to),),

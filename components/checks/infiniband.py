@@ -242,4 +242,8 @@ def _ethernet_settings(index: int, switch: Switch) -> Iterator[Finding]:
 def _leads_to_hca(spec: ClusterSpec, target: str) -> bool:
     name, _, hca = target.partition("/hca-")
     host = spec.host(name)
-    return host is not None and hca.isdigit() and int(hca) < host.hcas
+    if host is None or not hca.isdigit():
+        return False
+    # A worker with fewer HCAs than the fabric says is what `ib-hcas` tells.
+    fabric = spec.infiniband.hcas if spec.infiniband and host.role == "worker" else 0
+    return int(hca) < max(host.hcas, fabric)

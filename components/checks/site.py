@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -50,13 +51,14 @@ _RULES_BY_CABLE: Final = frozenset(
 """Rules that follow cables; they say nothing true while a port or a switch cannot be read."""
 _RULES_BY_PART: Final[Mapping[str, frozenset[str]]] = {
     "rails": frozenset({"port-target", "nic-rail", "unused-rail", "link-form"}),
-    "hosts": frozenset({"port-target", "unused-rail", "nic-cabling"}),
+    "hosts": frozenset({"port-target", "unused-rail", "nic-cabling", "partition-member"}),
+    "infiniband": frozenset({"fabric-transport"}),
     "switches": _RULES_BY_CABLE,
     "kubernetes": frozenset({"payload-choice"}),
     "containers": frozenset({"payload-choice"}),
 }
 """Part of the file to the rules that look for what is in it."""
-_SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routing"})
+_SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routing", "hca_guids"})
 """Keys by which things are found; of a wrong VLAN or MTU only its own rules must keep quiet."""
 
 
@@ -126,13 +128,19 @@ def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
     if nameless and problem.rule in _RULES_BY_NAME:
         return True
     lost = (*loaded.left_out, *(each.where[0].path for each in loaded.problems))
-    if any(problem.rule in _RULES_BY_PART.get(str(p[0]), ()) for p in lost if _is_shape(p)):
+    if any(problem.rule in _rules_that_need(path) for path in lost if _is_shape(path)):
         return True
     return any(
         _touches(place.path, left_out, loaded)
         for place in problem.where
         for left_out in loaded.left_out
     )
+
+
+def _rules_that_need(path: SpecPath) -> frozenset[str]:
+    """The rules that look for things in that part of the file, or in the one that was meant."""
+    part = get_close_matches(str(path[0]), _RULES_BY_PART, n=1)
+    return _RULES_BY_PART[part[0]] if part else frozenset()
 
 
 def _is_shape(path: SpecPath) -> bool:

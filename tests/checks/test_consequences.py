@@ -66,6 +66,7 @@ def _problems(folder: Path, base: str, old: str, new: str) -> list[str]:
         ("quantum-ib", "members: [gpu01, gpu02]", "members: []", "partition-member"),
         ("quantum-ib", '"a088:c203:0001:1000"', "a088", "malformed"),
         ("quantum-ib", '"a088:c203:0001:1000"', '"a088:c203:0002:1000"', "hca-guid"),
+        ("quantum-ib", "infiniband:\n", "infinband:\n", "unknown-key"),
         ("quantum-ib", "  rate_gbit_s: 400", "  rate_gbit_s: 123", "ib-rate"),
     ],
 )
@@ -83,6 +84,16 @@ def test_a_part_of_the_wrong_kind_hides_what_looks_for_it(
     tmp_path: Path, old: str, new: str
 ) -> None:
     assert _problems(tmp_path, "clean", old, new) == ["wrong-type", "unknown-key"]
+
+
+def test_fewer_hcas_than_the_fabric_has_are_told_where_they_are_counted(tmp_path: Path) -> None:
+    found = _problems(tmp_path, "quantum-ib", "    hcas: 8", "    hcas: 4")
+    assert sorted(found) == ["hca-guid", "ib-hcas"]
+
+
+def test_an_ethernet_switch_in_infiniband_says_nothing_of_its_ports(tmp_path: Path) -> None:
+    found = _problems(tmp_path, "quantum-ib", "os: mlnxos", "os: onyx")
+    assert sorted(found) == ["sm-switch", "switch-system", "switch-transport"]
 
 
 def test_two_mistakes_stay_two(tmp_path: Path) -> None:
