@@ -15,24 +15,29 @@ from components.model.wording import did_you_mean
 
 def check_port_target(spec: ClusterSpec) -> Iterator[Finding]:
     """Each switch port names a host of the file and a rail on which that host has a NIC."""
-    nics = {(nic.host.name, nic.nic.rail) for nic in list_nics(spec)}
     for port in list_ports(spec):
-        host = spec.host(port.host)
-        if host is None:
-            names = [known.name for known in spec.hosts]
-            reason = f"there is no host {port.host!r}.{did_you_mean(port.host, names)}"
-        elif spec.rail(port.rail) is None:
-            names = [rail.name for rail in spec.rails]
-            reason = f"there is no rail {port.rail!r}.{did_you_mean(port.rail, names)}"
-        elif (port.host, port.rail) not in nics:
-            reason = f"{port.host} has no NIC on {port.rail}."
-        else:
-            continue
-        yield Finding(
-            f"port {port.name} of {port.switch.name} leads to {port.port.to}, and {reason}",
-            (at(port.path, port.port.to),),
-            "name a host and a rail of its NICs, as <host>/<rail>, or remove the port.",
-        )
+        reason = _why_nowhere(spec, port)
+        # On a switch of another transport than the site's, `switch-transport` tells the cause.
+        if reason is not None and port.switch.carries == spec.rdma.transport:
+            yield Finding(
+                f"{port.switch.name} has a port to {reason}",
+                (at(port.path, port.port.to),),
+                "name a host and a rail of its NICs, as <host>/<rail>, or remove the port.",
+            )
+
+
+def _why_nowhere(spec: ClusterSpec, port: PlacedPort) -> str | None:
+    """What is missing of the place that a port names; the same words for all ports to it."""
+    host = spec.host(port.host)
+    if host is None:
+        names = [known.name for known in spec.hosts]
+        return f"host {port.host!r}, which is not there.{did_you_mean(port.host, names)}"
+    if spec.rail(port.rail) is None:
+        names = [rail.name for rail in spec.rails]
+        return f"rail {port.rail!r}, which is not there.{did_you_mean(port.rail, names)}"
+    if all(nic.rail != port.rail for nic in host.nics):
+        return f"{port.port.to}, and {port.host} has no NIC on {port.rail}."
+    return None
 
 
 def check_nic_rail(spec: ClusterSpec) -> Iterator[Finding]:
@@ -59,12 +64,14 @@ def check_nic_cabling(spec: ClusterSpec) -> Iterator[Finding]:
     for cable in list_cables(spec):
         plugged[cable.nic.path].append(cable.port)
     rails = {rail.name for rail in spec.rails}
-    for nic in list_nics(spec):
-        if nic.nic.rail not in rails:
-            continue
+    nics = [nic for nic in list_nics(spec) if nic.nic.rail in rails]
+    # As many NICs as there are ports that lead nowhere are probably those: `port-target` tells it.
+    lost = sum(_why_nowhere(spec, port) is not None for port in list_ports(spec))
+    unplugged = sum(not plugged[nic.path] for nic in nics)
+    for nic in nics:
         ports = plugged[nic.path]
         target = f"{nic.host.name}/{nic.nic.rail}"
-        if not ports:
+        if not ports and unplugged > lost:
             yield Finding(
                 f"NIC {nic.nic.netdev} of {nic.host.name} is on no switch port.",
                 (at((*nic.path, "rail"), nic.nic.rail),),
@@ -142,10 +149,12 @@ def check_rail_switch(spec: ClusterSpec) -> Iterator[Finding]:
     joined by something that is not in the file, and with which queues, cannot be said.
     """
     first: dict[str, PlacedPort] = {}
+    told: set[tuple[str, str]] = set()
     for port in list_ports(spec):
-        other = first.setdefault(port.rail, port)
-        if port.switch.name in reachable(spec, port.rail, other.switch.name):
+        other, key = first.setdefault(port.rail, port), (port.rail, port.switch.name)
+        if key in told or port.switch.name in reachable(spec, port.rail, other.switch.name):
             continue
+        told.add(key)
         yield Finding(
             f"{port.rail} has ports on {other.switch.name} and on {port.switch.name}, and no link "
             "of the file carries its VLAN from one to the other.",

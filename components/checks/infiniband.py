@@ -1,27 +1,18 @@
-"""Rules on an InfiniBand fabric of own switches: who manages it, who is in which partition."""
+"""Rules on an InfiniBand fabric of own switches: who manages it, and what is plugged into it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
+from components.checks.partitions import list_partitions
 from components.checks.problem import Place, SpecPath
 from components.checks.rule import Finding, at
-from components.fabric.ib_state import DEFAULT_PARTITION, show_pkey
+from components.fabric.ib_state import show_pkey
 from components.fabric.models import find_model
 from components.model.cluster import ClusterSpec
 from components.model.fabric import CARRIES, Switch, SwitchPort
-from components.model.infiniband import IbPartition, InfiniBand
-from components.model.wording import did_you_mean
 
-_DEFAULT_PKEY: Final = 0x7FFF
-_MEMBERSHIP_BIT: Final = 0x8000
 _BLOCK: SpecPath = ("infiniband",)
-
-
-def _partitions(fabric: InfiniBand) -> Iterator[tuple[IbPartition, SpecPath]]:
-    for p, partition in enumerate(fabric.partitions):
-        yield partition, (*_BLOCK, "partitions", p)
 
 
 def _manager(value: str) -> Place:
@@ -124,119 +115,13 @@ def check_external_partition(spec: ClusterSpec) -> Iterator[Finding]:
             (at((*_BLOCK, "routing_engine"), fabric.routing_engine), _manager("external")),
             "remove routing_engine, and set it where the subnet manager runs.",
         )
-    for partition, path in _partitions(fabric):
+    for partition, path in list_partitions(fabric):
         yield Finding(
             f"partition {partition.name} is only looked for: the subnet manager is external.",
             (at((*path, "name"), partition.name), _manager("external")),
             f"make {show_pkey(partition.pkey)} in UFM or in opensm's partitions.conf.",
             "warning",
         )
-
-
-def check_partition_key(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each partition has a key and a name of its own; the key is 0x0001 to 0x7ffe.
-
-    Bit 15 tells full from limited members and is no part of the key. 0x7fff is Default's, by which
-    the subnet manager itself is reached: Railyard never changes that partition.
-    """
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    first: dict[tuple[str, str], SpecPath] = {}
-    for partition, path in _partitions(fabric):
-        yield from _wrong_key(partition, path)
-        if partition.name.lower() == DEFAULT_PARTITION.lower():
-            yield Finding(
-                "the partition Default belongs to the subnet manager.",
-                (at((*path, "name"), partition.name),),
-                "choose another name; what Default is to have is set by hand.",
-            )
-        for field, shown in (("pkey", show_pkey(partition.pkey)), ("name", partition.name)):
-            other = first.setdefault((field, shown), path)
-            if other != path:
-                yield Finding(
-                    f"two partitions have the {field} {shown}.",
-                    (at((*path, field), shown), at((*other, field), shown)),
-                    f"give each partition a {field} of its own.",
-                )
-
-
-def _wrong_key(partition: IbPartition, path: SpecPath) -> Iterator[Finding]:
-    pkey, shown = partition.pkey, show_pkey(max(partition.pkey, 0))
-    where = (at((*path, "pkey"), shown),)
-    if pkey == _DEFAULT_PKEY:
-        what, fix = f"{shown} is the key of the partition Default.", "choose 0x0001 to 0x7ffe."
-    elif _MEMBERSHIP_BIT < pkey < 2 * _MEMBERSHIP_BIT:
-        what = f"{shown} has the bit of full members, which is no part of a key."
-        fix = f"write {show_pkey(pkey - _MEMBERSHIP_BIT)}, and membership: full."
-    elif not 1 <= pkey < _DEFAULT_PKEY:
-        what, fix = f"{shown} is no partition key.", "choose 0x0001 to 0x7ffe."
-    else:
-        return
-    yield Finding(f"partition {partition.name}: {what}", where, fix)
-
-
-def check_partition_member(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each member of a partition is a host of the file whose port GUIDs are known.
-
-    A subnet manager knows ports, not hosts. At least one member is full: limited ones do not reach
-    each other.
-    """
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    for partition, path in _partitions(fabric):
-        if partition.members == "all":
-            continue
-        kinds = {partition.membership_of(member.host) for member in partition.members}
-        if kinds == {"limited"}:
-            yield Finding(
-                f"all members of partition {partition.name} are limited, so none reaches another.",
-                (at((*path, "members")),),
-                "make one of them full.",
-            )
-        yield from _wrong_members(spec, partition, path)
-
-
-def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) -> Iterator[Finding]:
-    members = () if partition.members == "all" else partition.members
-    seen: set[str] = set()
-    for m, member in enumerate(members):
-        host, where = spec.host(member.host), at((*path, "members", m), member.host)
-        if host is None:
-            names = [each.name for each in spec.hosts]
-            hint = did_you_mean(member.host, names)
-            what, fix = f"there is no host {member.host!r}.{hint}", "name a host, or remove it."
-        elif not host.hca_guids:
-            what = f"the port GUIDs of {member.host} are not known."
-            fix = "list them as hca_guids of the host; ibstat prints them as Port GUID."
-        elif member.host in seen:
-            what, fix = f"{member.host} is in it twice.", "name it once."
-        else:
-            seen.add(member.host)
-            continue
-        yield Finding(f"partition {partition.name}: {what}", (where,), fix)
-
-
-def check_partition_limit(spec: ClusterSpec) -> Iterator[Finding]:
-    """No partition asks for a larger MTU or a higher rate than the fabric has.
-
-    The multicast group of IPoIB is then made by nobody, or joined by nobody.
-    """
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    for partition, path in _partitions(fabric):
-        for name, value, most in (
-            ("mtu_bytes", partition.mtu_bytes, fabric.mtu_bytes),
-            ("rate_gbit_s", partition.rate_gbit_s, fabric.rate_gbit_s),
-        ):
-            if value is not None and value > most:
-                yield Finding(
-                    f"{name} of partition {partition.name} is {value}, and the fabric has {most}.",
-                    (at((*path, name), value), at((*_BLOCK, name), most)),
-                    f"choose {most} or less.",
-                )
 
 
 def check_hca_guid(spec: ClusterSpec) -> Iterator[Finding]:
@@ -357,4 +242,8 @@ def _ethernet_settings(index: int, switch: Switch) -> Iterator[Finding]:
 def _leads_to_hca(spec: ClusterSpec, target: str) -> bool:
     name, _, hca = target.partition("/hca-")
     host = spec.host(name)
-    return host is not None and hca.isdigit() and int(hca) < host.hcas
+    if host is None or not hca.isdigit():
+        return False
+    # A worker with fewer HCAs than the fabric says is what `ib-hcas` tells.
+    fabric = spec.infiniband.hcas if spec.infiniband and host.role == "worker" else 0
+    return int(hca) < max(host.hcas, fabric)

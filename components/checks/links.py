@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
@@ -17,21 +17,34 @@ def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
     that two others name is plugged twice.
     """
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
-    switches = [switch.name for switch in spec.switches]
-    for port in ends.values():
-        peer = port.port.peer or ("", "")
-        other = ends.get(peer)
-        if other is not None and other.port.peer == (port.switch.name, port.name):
+    broken = {key: port for key, port in ends.items() if not _is_answered(key, port, ends)}
+    told: set[tuple[str, str]] = set()
+    # First those whose other end is not broken itself: the others may only be their far ends.
+    for key in sorted(broken, key=lambda key: broken[key].port.peer in broken):
+        port, peer = broken[key], broken[key].port.peer or ("", "")
+        if peer in told:
             continue
+        told.add(key)
+        other = ends.get(peer)
         yield Finding(
             f"port {port.name} of {port.switch.name} is a link to {port.port.to}, and "
-            f"{_why_no_end(spec, port, switches)}",
-            (at(port.path, port.port.to), *([at(other.path, other.port.to)] if other else [])),
-            f"write both ends: on {peer[0]} the port {peer[1]} as {port.switch.name}:{port.name}.",
+            f"{_why_no_end(spec, port)}",
+            tuple(dict.fromkeys(at(end.path, end.port.to) for end in (port, other) if end)),
+            f"write both ends: on {peer[0]} the port {peer[1]} as {port.switch.name}:{port.name}."
+            if peer[0] != port.switch.name
+            else "name the switch and the port at the other end of the cable.",
         )
 
 
-def _why_no_end(spec: ClusterSpec, port: PlacedPort, switches: list[str]) -> str:
+def _is_answered(
+    key: tuple[str, str], port: PlacedPort, ends: Mapping[tuple[str, str], PlacedPort]
+) -> bool:
+    other = ends.get(port.port.peer or ("", ""))
+    return other is not None and other is not port and other.port.peer == key
+
+
+def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> str:
+    switches = [switch.name for switch in spec.switches]
     name, far = port.port.peer or ("", "")
     switch = next((each for each in spec.switches if each.name == name), None)
     if name == port.switch.name:
@@ -87,7 +100,7 @@ def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
     other side silently, and a rail that one end does not carry ends there.
     """
     for one, other in _pairs(spec):
-        default = spec.rdma.port_mtu_bytes
+        default, told = spec.rdma.port_mtu_bytes, False
         for key, ours, theirs in (
             ("mode", one.port.mode, other.port.mode),
             ("mtu_bytes", one.port.mtu_bytes or default, other.port.mtu_bytes or default),
@@ -95,6 +108,9 @@ def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
         ):
             if ours == theirs:
                 continue
+            if "access" in {one.port.mode, other.port.mode} or (key == "rails" and told):
+                continue  # `link-form` tells it; rails are those of trunks
+            told = key == "mode"
             yield Finding(
                 f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} "
                 f"has {key} {_shown(ours)} at one end and {_shown(theirs)} at the other.",

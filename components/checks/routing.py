@@ -38,8 +38,26 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
                 (at(("switches", index, "routing", "router_id"), routing.router_id),),
                 "give each switch an address of its own.",
             )
+        why = _why_no_identifier(spec, routing.router_id)
+        if why is not None:
+            yield Finding(
+                f"the router_id of {name}, {routing.router_id}, {why}.",
+                (at(("switches", index, "routing", "router_id"), routing.router_id),),
+                "choose an address that nothing else has, for example 10.255.0.1.",
+            )
     yield from _same_number(spec)
     yield from _uneven_paths(spec)
+
+
+def _why_no_identifier(spec: ClusterSpec, address: IPv4Address) -> str | None:
+    """It becomes an address of the loopback interface, which BGP tells to the whole fabric."""
+    if address.is_unspecified or address.is_multicast or address.is_reserved:
+        return "is no address that a switch can have"
+    rail = next((rail for rail in spec.rails if address in rail.subnet), None)
+    if rail is not None:
+        return f"lies in the subnet of {rail.name}, {rail.subnet}"
+    host = next((host for host in spec.hosts if str(address) == host.ssh.address), None)
+    return f"is the address of {host.name}" if host else None
 
 
 def _asn(spec: ClusterSpec, name: str) -> tuple[int, int] | None:
@@ -131,6 +149,10 @@ def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
+def _is_routed(switch: Switch) -> bool:
+    return any(port.mode == "routed" for port in switch.ports.values())
+
+
 def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str | None:
     address, subnet = rail.gateway, rail.subnet
     cards = {nic.nic.address: f"{nic.host.name} {nic.nic.netdev}" for nic in list_nics(spec)}
@@ -140,7 +162,7 @@ def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str
         return "is kept for the server of the bandwidth test, the last one of the subnet"
     if str(address) in cards:
         return f"is the address of {cards[str(address)]}"
-    if not any(switch.routing for switch in holders):
+    if holders and not any(switch.routing or _is_routed(switch) for switch in holders):
         return "is on no routed switch"
     if len(holders) > 1:
         return f"would be on {' and '.join(switch.name for switch in holders)}"

@@ -47,6 +47,10 @@ class Rule:
         return inspect.getdoc(self.check) or ""
 
     def problems(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Run it; what it says twice in the same words is one problem."""
-        for found in dict.fromkeys(self.check(spec)):
-            yield Problem(self.name, found.what, found.where, found.fix, found.severity)
+        """Run it; what it says several times in the same words is one problem in several places."""
+        places: dict[tuple[str, str, Severity], dict[Place, None]] = {}
+        for found in self.check(spec):
+            said = (found.what, found.fix, found.severity)
+            places.setdefault(said, {}).update(dict.fromkeys(found.where))
+        for (what, fix, severity), where in places.items():
+            yield Problem(self.name, what, tuple(where), fix, severity)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +45,21 @@ class CheckedSite:
 _RULES_BY_NAME: Final = frozenset({"port-target", "nic-rail", "nic-cabling", "unused-rail"})
 """Rules that look for a name; they say nothing true while a name, or a range of ports, is wrong or
 missing."""
+_RULES_BY_CABLE: Final = frozenset(
+    {"nic-cabling", "numa-leaf", "rail-switch", "rail-gateway", "routing", "link-ends", "link-loop"}
+)
+"""Rules that follow cables; they say nothing true while a port or a switch cannot be read."""
+_RULES_BY_PART: Final[Mapping[str, frozenset[str]]] = {
+    "rails": frozenset({"port-target", "nic-rail", "unused-rail", "link-form"}),
+    "hosts": frozenset({"port-target", "unused-rail", "nic-cabling", "partition-member"}),
+    "infiniband": frozenset({"fabric-transport"}),
+    "switches": _RULES_BY_CABLE,
+    "kubernetes": frozenset({"payload-choice"}),
+    "containers": frozenset({"payload-choice"}),
+}
+"""Part of the file to the rules that look for what is in it."""
+_SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routing", "hca_guids"})
+"""Keys by which things are found; of a wrong VLAN or MTU only its own rules must keep quiet."""
 
 
 def check_site(spec: ClusterSpec) -> tuple[Problem, ...]:
@@ -70,13 +87,21 @@ def check_loaded(loaded: Loaded, file: str) -> CheckedSite:
     spec = loaded.spec or loaded.partial
     found: list[Problem] = list(loaded.problems)
     if spec is not None:
-        ruled = [*check_site(spec), *_check_secrets(spec, loaded)]
+        ruled = _without_twins([*check_site(spec), *_check_secrets(spec, loaded)])
         written = (_as_written(problem, spec) for problem in ruled)
         found += [p for p in dict.fromkeys(written) if not _is_consequence(p, loaded)]
     located = (loaded.places.locate_all(problem) for problem in found)
     problems = tuple(sorted(located, key=lambda p: (p.line, p.rule, p.what)))
     wrong = any(problem.severity == "error" for problem in problems)
     return CheckedSite(file, None if wrong else loaded.spec, problems)
+
+
+def _without_twins(problems: list[Problem]) -> list[Problem]:
+    """Leave out what rules say of cables while two devices have one name."""
+    if all(problem.rule != "duplicate-name" for problem in problems):
+        return problems
+    blind = _RULES_BY_NAME | _RULES_BY_CABLE
+    return [problem for problem in problems if problem.rule not in blind]
 
 
 def _as_written(problem: Problem, spec: ClusterSpec) -> Problem:
@@ -102,6 +127,9 @@ def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
     nameless = nameless or any(each.rule == port_ranges.RULE for each in loaded.problems)
     if nameless and problem.rule in _RULES_BY_NAME:
         return True
+    lost = (*loaded.left_out, *(each.where[0].path for each in loaded.problems))
+    if any(problem.rule in _rules_that_need(path) for path in lost if _is_shape(path)):
+        return True
     return any(
         _touches(place.path, left_out, loaded)
         for place in problem.where
@@ -109,8 +137,20 @@ def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
     )
 
 
+def _rules_that_need(path: SpecPath) -> frozenset[str]:
+    """The rules that look for things in that part of the file, or in the one that was meant."""
+    part = get_close_matches(str(path[0]), _RULES_BY_PART, n=1)
+    return _RULES_BY_PART[part[0]] if part else frozenset()
+
+
+def _is_shape(path: SpecPath) -> bool:
+    """Whether a thing as such is missing, and not only one of its settings."""
+    named = {str(item) for item in path[-2:]}
+    return bool(path) and (len(path) <= len(("rails", 0)) or not named.isdisjoint(_SHAPE))
+
+
 def _touches(path: SpecPath, left_out: SpecPath, loaded: Loaded) -> bool:
     parent = left_out[:-1]
     if not parent:
-        return path[:1] not in loaded.places.lines
+        return path[:1] == left_out or path[:1] not in loaded.places.lines
     return path[: len(parent)] == parent

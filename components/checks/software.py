@@ -8,11 +8,15 @@ from typing import Final
 
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
+from components.fabric.drivers import driver_of
 from components.fabric.drivers.cumulus_profile import MIN_RELEASE as CUMULUS_NVUE
 from components.fabric.drivers.eos_defaults import MIN_RELEASE as EOS_LEAST
 from components.fabric.drivers.sonic_facts import MIN_RELEASE as SONIC_LEAST
 from components.fabric.drivers.sonic_facts import parse_branch
+from components.fabric.models import find_model
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
 from components.model.operators import ChartSource
 from components.operators.versions import (
     GPU_OPERATOR,
@@ -28,6 +32,13 @@ _SOURCE: Final = re.compile(r"(/|https://)[^\s]+")
 _MIRROR: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::([0-9]{1,5}))?")
 _MAX_PORT: Final = 65535
 _EXACT: Final = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?")
+_RELEASE: Final = re.compile(r"[0-9]+(\.[0-9]+)+[A-Za-z0-9._+-]*")
+_EXAMPLES: Final = {
+    "onyx": "3.9.2504",
+    "cumulus": "5.9.2",
+    "eos": "4.32.1F",
+    "mlnxos": "3.11.2016",
+}
 _MIN_TEST_WORKERS: Final = 2
 
 
@@ -114,19 +125,44 @@ def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
+def check_switch_release(spec: ClusterSpec) -> Iterator[Finding]:
+    """The release of a switch is written in numbers, as the switch says it.
+
+    Which commands a switch has follows from it. SONiC counts by branches: `sonic-release`.
+    """
+    for s, switch in enumerate(spec.switches):
+        model = find_model(switch.model)
+        fits = model is None or switch.os in model.ports  # else `switch-system` tells the cause
+        if fits and switch.os != "sonic" and not _is_read(switch):
+            yield Finding(
+                f'the release of {switch.name}, "{switch.release}", is none of '
+                f"{driver_of(switch.os).title}.",
+                (at(("switches", s, "release"), switch.release),),
+                f"write what the switch runs, for example {_EXAMPLES[switch.os]}.",
+            )
+
+
+def _is_read(switch: Switch) -> bool:
+    return _RELEASE.fullmatch(switch.release) is not None
+
+
+def _older(spec: ClusterSpec, system: str, least: tuple[int, ...]) -> Iterator[tuple[int, Switch]]:
+    """The switches of one system whose release is readable and older."""
+    for s, switch in enumerate(spec.switches):
+        if switch.os == system and _is_read(switch) and parse_numbers(switch.release) < least:
+            yield s, switch
+
+
 def check_onyx_release(spec: ClusterSpec) -> Iterator[Finding]:
     """Each Onyx switch runs 3.8.2000 or later.
 
     `show roce`, by which the driver reads the switch, came with 3.8.2000; before 3.6.5000 trust
     and ECN per traffic class cannot be set at all.
     """
-    for s, switch in enumerate(spec.switches):
-        release = parse_numbers(switch.release)
-        if switch.os != "onyx" or release >= ONYX_ROCE:
-            continue
+    for s, switch in _older(spec, "onyx", ONYX_ROCE):
         lacks = (
             "has no `qos trust` and no ECN per traffic class"
-            if release < ONYX_QOS
+            if parse_numbers(switch.release) < ONYX_QOS
             else "has no `show roce`, by which its state is read"
         )
         yield Finding(
@@ -142,14 +178,13 @@ def check_cumulus_release(spec: ClusterSpec) -> Iterator[Finding]:
     It is set by NVUE, which 4.4 brought as early access, switched off, and which is the default
     since 5.0. The ESXi guide links 4.2, which has no NVUE at all.
     """
-    for s, switch in enumerate(spec.switches):
-        if switch.os == "cumulus" and parse_numbers(switch.release) < CUMULUS_NVUE:
-            yield Finding(
-                f"{switch.name} runs Cumulus Linux {switch.release}, where NVUE, by which it is "
-                "read and set, is not the default or not there.",
-                (at(("switches", s, "release"), switch.release),),
-                f"upgrade it to {show_version(CUMULUS_NVUE)} or later, and write its release.",
-            )
+    for s, switch in _older(spec, "cumulus", CUMULUS_NVUE):
+        yield Finding(
+            f"{switch.name} runs Cumulus Linux {switch.release}, where NVUE, by which it is "
+            "read and set, is not the default or not there.",
+            (at(("switches", s, "release"), switch.release),),
+            f"upgrade it to {show_version(CUMULUS_NVUE)} or later, and write its release.",
+        )
 
 
 def check_eos_release(spec: ClusterSpec) -> Iterator[Finding]:
@@ -159,15 +194,30 @@ def check_eos_release(spec: ClusterSpec) -> Iterator[Finding]:
     came with 4.15.0F; which release brought the timer is not public, so the oldest one is named
     whose answers the driver was written after.
     """
-    for s, switch in enumerate(spec.switches):
-        if switch.os == "eos" and parse_numbers(switch.release) < EOS_LEAST:
-            yield Finding(
-                f"{switch.name} runs EOS {switch.release}, older than what its driver was written "
-                "after.",
-                (at(("switches", s, "release"), switch.release),),
-                f"upgrade it to {show_version(EOS_LEAST)} or later, and write its release, for "
-                "example 4.32.1F.",
-            )
+    for s, switch in _older(spec, "eos", EOS_LEAST):
+        yield Finding(
+            f"{switch.name} runs EOS {switch.release}, older than what its driver was written "
+            "after.",
+            (at(("switches", s, "release"), switch.release),),
+            f"upgrade it to {show_version(EOS_LEAST)} or later, and write its release, for "
+            f"example {_EXAMPLES['eos']}.",
+        )
+
+
+def check_mlnxos_release(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each MLNX-OS switch runs 3.6.8010 or later.
+
+    Since then `show ib partition` has the layout that the driver reads: with colons where it had
+    equals signs.
+    """
+    least = system_of("mlnxos").min_release
+    for s, switch in _older(spec, "mlnxos", least):
+        yield Finding(
+            f"{switch.name} runs MLNX-OS {switch.release}, whose `show ib partition` cannot be "
+            "read here.",
+            (at(("switches", s, "release"), switch.release),),
+            f"upgrade it to {show_version(least)} or later, and write its release.",
+        )
 
 
 def check_sonic_release(spec: ClusterSpec) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from components.model.units import (
     Priority,
     Ssh,
     VlanId,
+    from_short_form,
 )
 
 
@@ -97,7 +98,7 @@ class Rail(Frozen):
 
 
 def _port_from_text(value: object) -> object:
-    return {"to": value} if isinstance(value, str) else value
+    return from_short_form(value, "to", "gpu01/rail-0, or {to: gpu01/rail-0, mode: access}")
 
 
 class SwitchPort(Frozen):
@@ -181,6 +182,7 @@ class Switch(Frozen):
     name: DnsLabel
     """Name of the switch; with `mlnxos` its host name, by which its subnet manager is set."""
     os: Literal["onyx", "cumulus", "eos", "sonic", "mlnxos"]
+    """Switch system that runs on it."""
     model: str
     """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; `components/fabric/models/` lists
     the known ones."""

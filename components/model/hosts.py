@@ -37,8 +37,8 @@ class Nic(Frozen):
     """MTU of the PF in bytes; default `rdma.mtu_bytes`."""
     vf_mtu_bytes: MtuBytes | None = None
     """MTU of the VFs in bytes; default the PF's."""
-    numa: int = 0
-    """NUMA node of the card's PCIe slot."""
+    numa: Annotated[int, Field(ge=-1)] = 0
+    """NUMA node of the card's PCIe slot; -1 is what Linux says of one that it does not know."""
     address: str | None = None
     """IPv4 address of the PF on its rail, for containers in the host's network."""
 

@@ -5,23 +5,30 @@ One file is one subnet: its InfiniBand switches are cabled with each other.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, StringConstraints
 
 from components.model.cloud import InfiniBandFabric
-from components.model.units import DnsLabel, Frozen
+from components.model.units import DnsLabel, Frozen, from_short_form, is_port_guid
 
 Membership = Literal["full", "limited"]
 """`limited` members reach full members only, and not each other (InfiniBand specification)."""
 IbMtuBytes = Literal[256, 512, 1024, 2048, 4096]
 """The five MTUs of the InfiniBand specification, in bytes of payload."""
-PartitionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
+IbRateGbitS = Literal[
+    5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800, 1200
+]
+"""The rates that a path record can have, in Gbit/s: `enum ibv_rate` of rdma-core, without 2.5."""
+PARTITION_NAME: Final = r"^[A-Za-z][A-Za-z0-9_-]{0,31}$"
+PartitionName = Annotated[str, StringConstraints(pattern=PARTITION_NAME)]
 """What the command line of MLNX-OS takes as one word."""
 
 
 def _member_from_text(value: object) -> object:
-    return {"host": value} if isinstance(value, str) else value
+    if isinstance(value, str) and is_port_guid(value):
+        raise ValueError(f"{value!r} is a port GUID, and members are hosts of the file")
+    return from_short_form(value, "host", "gpu01, or {host: gpu01, membership: limited}")
 
 
 class IbMember(Frozen):
@@ -50,7 +57,7 @@ class IbPartition(Frozen):
     """IP over InfiniBand may run in it. RDMA does not need it."""
     mtu_bytes: IbMtuBytes | None = None
     """MTU of its IPoIB multicast group; default what the subnet manager has (2048)."""
-    rate_gbit_s: Annotated[int, Field(gt=0)] | None = None
+    rate_gbit_s: IbRateGbitS | None = None
     """Rate of its IPoIB multicast group in Gbit/s; default what the subnet manager has (10)."""
 
     def membership_of(self, host: str) -> Membership | None:

@@ -16,6 +16,7 @@ from components.model.port_ranges import spread_ports
 from components.model.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.run_settings import SETTINGS
 from components.model.stand_in import find_stand_in, replace_wrong
+from components.model.unions import settle_unions
 from components.model.wording import did_you_mean, show_value, word_error
 from components.model.yaml_text import YamlText, parse_yaml
 
@@ -174,7 +175,7 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
     try:
         spec = ClusterSpec.model_validate(text.value)
     except ValidationError as error:
-        for detail in error.errors(include_url=False):
+        for detail in settle_unions(error.errors(include_url=False), ClusterSpec):
             path, problem = word_error(detail, ClusterSpec)
             if path not in wrong:
                 problems.append(problem)

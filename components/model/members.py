@@ -29,7 +29,7 @@ def owner_of(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Ow
     if detail["type"].startswith("union_tag"):
         location += quoted_words(detail.get("ctx", {}).get("discriminator"))
     for item in location:
-        if len(members) > 1 and (chosen := _tagged(members, item)):
+        if len(members) > 1 and (chosen := tagged(members, item)):
             members = chosen
             continue
         path.append(item)
@@ -52,7 +52,8 @@ def models_at(
     return otherwise
 
 
-def _tagged(members: tuple[type[BaseModel], ...], tag: object) -> tuple[type[BaseModel], ...]:
+def tagged(members: tuple[type[BaseModel], ...], tag: object) -> tuple[type[BaseModel], ...]:
+    """The members of a union that have a tag among their choices."""
     return tuple(
         member
         for member in members
@@ -70,7 +71,7 @@ def models_in(annotation: object) -> tuple[type[BaseModel], ...]:
 def member_for(members: tuple[type[BaseModel], ...], value: Json) -> Owner:
     """The member of a union that a value says it is."""
     tags = value.values() if isinstance(value, dict) else ()
-    chosen = next((found for tag in tags if (found := _tagged(members, tag))), members)
+    chosen = next((found for tag in tags if (found := tagged(members, tag))), members)
     return chosen[0] if chosen else None
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from components.fabric.models import find_model
 from components.fabric.models.switch_model import SwitchModel
 from components.model.problem import Json, Lines, Place, Problem, SpecPath
+from components.model.units import PORT_TARGET
 from components.model.yaml_text import YamlText
 
 RULE = "port-range"
@@ -132,6 +133,9 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
             f"{key} and {spread.written[taken[0]]} of {spread.name} overlap in {_in_words(taken)}.",
             "let each port stand in one entry.",
         )
+    if "-" not in key and "[" not in _target(value):
+        _keep(key, value, taken, spread)
+        return
     targets = _targets(_target(value), len(names))
     if isinstance(targets, str):
         spread.refuse(
@@ -140,11 +144,26 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
             "name as many as there are ports, for example gpu[01-04]/rail-0.",
         )
         return
+    if not re.match(PORT_TARGET, targets[0]):
+        spread.refuse(
+            (key,),
+            f"{key} of {spread.name} leads to {_target(value)}, which is neither <host>/<rail> nor "
+            "<switch>:<port>.",
+            "write for example gpu[01-04]/rail-0.",
+        )
+        return
     for name, target in zip(names, targets, strict=True):
         if name in taken:
             continue
         spread.ports[name] = {**value, "to": target} if isinstance(value, dict) else target
         spread.written[name] = key
+
+
+def _keep(key: str, value: Json, taken: Sequence[str], spread: _Spread) -> None:
+    """One port as it is written; the model says what is wrong with it."""
+    if not taken:
+        spread.ports[key] = value
+        spread.written[key] = key
 
 
 def _count(ports: int) -> str:
@@ -160,10 +179,12 @@ def _targets(text: str, count: int) -> list[str] | str:
     counted = [tuple(_numbers(found)) for found in _BRACKETS.findall(text)]
     plain = _BRACKETS.split(text)[::2]
     for numbers in counted:
+        if not numbers:
+            return f"{text} counts backwards"
         if len(numbers) != count:
             return f"{text} counts {len(numbers)}"
     if not counted and count > 1:
-        return f"{text or 'what is plugged in'} is one"
+        return f"{text} is one" if text else "nothing that can be read is plugged in"
     rows = zip(*counted, strict=True) if counted else [()]
     return [
         plain[0] + "".join(number + rest for number, rest in zip(row, plain[1:], strict=True))

@@ -36,6 +36,18 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
+def from_short_form(value: object, key: str, example: str) -> object:
+    """Read a mapping that may also be written as the text of one of its keys.
+
+    Raises:
+        ValueError: It is a number, a list or nothing.
+    """
+    if value is None or isinstance(value, bool | int | float | list):
+        kind = "a list" if isinstance(value, list) else "nothing" if value is None else str(value)
+        raise ValueError(f"{kind} stands where one of two forms belongs: {example}")
+    return {key: value} if isinstance(value, str) else value
+
+
 def _pci(value: str) -> str:
     lowered = value.lower()
     if not _PCI.fullmatch(lowered):
@@ -52,24 +64,60 @@ def _port(value: str) -> str:
     return value
 
 
+def _guid_digits(text: str) -> str:
+    return text.lower().removeprefix("0x").replace(":", "")
+
+
+def is_port_guid(text: str) -> bool:
+    """Whether a text has the form of a port GUID: 16 hexadecimal digits, with colons or without."""
+    return _GUID.fullmatch(_guid_digits(text)) is not None
+
+
 def _port_guid(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(  # noqa: TRY004 - pydantic's TypeError is no refusal
+            f"YAML reads this port GUID as the number {value}; expected in quotes, for example "
+            "'0c42:a103:00b4:db20'"
+        )
     if not isinstance(value, str):
-        return value  # YAML reads 0x… and a GUID of digits alone as a number
-    digits = value.lower().removeprefix("0x").replace(":", "")
-    if not _GUID.fullmatch(digits):
+        return value
+    if not is_port_guid(value):
         raise ValueError(
             f"{value!r} is not a port GUID; expected for example '0c42:a103:00b4:db20', as ibstat "
             "or /sys/class/infiniband/*/ports/1/gids/0 shows it"
+        )
+    digits = _guid_digits(value)
+    if not digits.strip("0") or not digits.strip("f"):
+        raise ValueError(
+            f"{value!r} is what stands in place of a port GUID where there is none; expected for "
+            "example '0c42:a103:00b4:db20'"
         )
     return digits
 
 
 def _address(value: object) -> object:
-    return IPv4Address(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return IPv4Address(value)
+    except ValueError:
+        raise ValueError(
+            f"{value!r} is not an IPv4 address; expected for example '10.10.111.1'"
+        ) from None
 
 
 def _network(value: object) -> object:
-    return IPv4Network(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        network = IPv4Network(value, strict=False)
+    except ValueError:
+        raise ValueError(
+            f"{value!r} is not an IPv4 network; expected for example '10.10.111.0/24'"
+        ) from None
+    if value.partition("/")[0] != str(network.network_address):
+        raise ValueError(f"{value} has host bits set")
+    return network
 
 
 DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import BaseModel
 
+from components.model.infiniband import PARTITION_NAME
 from components.model.members import Owner, models_at, owner_of, quoted_words
 from components.model.problem import Place, Problem, SpecPath, render_path
+from components.model.unions import NO_KIND
 from components.model.units import DNS_LABEL, IMAGE, LOGIN, PORT_TARGET, RELEASE, SecretRef
 
 if TYPE_CHECKING:
@@ -51,6 +53,10 @@ def _as_key(text: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
 
 
+def _as_partition(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:32]
+
+
 def _no_idea(_text: str) -> str:
     return ""
 
@@ -66,6 +72,10 @@ _PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         _no_idea,
     ),
     LOGIN: ("a login name of letters, digits, dots, hyphens and underscores", _no_idea),
+    PARTITION_NAME: (
+        "a name of at most 32 letters, digits, hyphens and underscores that begins with a letter",
+        _as_partition,
+    ),
     IMAGE: ("an image such as 192.168.100.10:5000/nccl-roce-test:1.0, without a scheme", _no_idea),
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
     r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
@@ -88,7 +98,11 @@ def show_value(value: object) -> str:
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """Suggest the nearest known word, as the end of a sentence; empty without one."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    by_lower = {each.lower(): each for each in reversed(known)}
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) or [
+        by_lower[each]
+        for each in difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.6)
+    ]
     return f" Did you mean `{near[0]}`?" if near else ""
 
 
@@ -162,17 +176,46 @@ def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
 
 def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     context = detail.get("ctx", {})
-    choices = quoted_words(context.get("expected", context.get("expected_tags", "")))
-    value = context.get("tag", detail["input"])
+    choices = _choices(context)
+    value = _tag(detail) if "tag" in context else detail["input"]
+    if isinstance(value, str) and value in choices and value.isdigit():
+        return wrong_type(path, value, "a number")
     return Problem(
         rule="unknown-choice",
         what=f"{render_path(path)} cannot be {show_value(value)}."
-        f"{did_you_mean(str(value), choices)}",
+        f"{did_you_mean(value, choices) if isinstance(value, str) else ''}",
         where=(Place(path, show_value(value)),),
         fix=f"choose one of: {', '.join(choices)}."
         if len(choices) > 1
         else f"write {choices[0] if choices else 'another value'}; "
         "nothing else is supported here yet.",
+    )
+
+
+def _choices(context: Mapping[str, object]) -> list[str]:
+    """The choices in pydantic's words: `'a', 'b' or 'c'`, or `1, 2 or 3`."""
+    text = str(context.get("expected", context.get("expected_tags", "")))
+    return quoted_words(text) or [each for each in re.split(r", | or ", text) if each]
+
+
+def _tag(detail: ErrorDetails) -> object:
+    """What the file has where a key says which of several mappings it is."""
+    keys = quoted_words(detail.get("ctx", {}).get("discriminator"))
+    return cast("dict[str, object]", detail["input"]).get(keys[0]) if keys else None
+
+
+def _no_kind(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
+    """A value that is none of the kinds which are allowed here."""
+    kinds: tuple[ErrorDetails, ...] = detail.get("ctx", {}).get("kinds", ())
+    choices = [word for kind in kinds for word in _choices(kind.get("ctx", {}))]
+    others = [_KINDS[kind["type"]] for kind in kinds if kind["type"] in _KINDS]
+    value, doc = detail["input"], _doc_of(owner, str(path[-1]))
+    return Problem(
+        rule="unknown-choice",
+        what=f"{render_path(path)} cannot be {show_value(value)}."
+        f"{did_you_mean(value, choices) if isinstance(value, str) else ''}",
+        where=(Place(path, show_value(value)),),
+        fix=f"write {' or '.join([*choices, *others])}{f' - {doc}' if doc else ''}.",
     )
 
 
@@ -224,25 +267,40 @@ def _enclosing(text: str) -> IPv4Network | None:
 def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     value = detail["input"]
     reason = str(detail.get("ctx", {}).get("error", detail["msg"])).rstrip(".")
-    better = _mended(str(value), reason)
     return Problem(
         rule="malformed",
         what=f"{render_path(path)}: {reason}.",
         where=(Place(path, show_value(value)),),
-        fix=f"write {better}." if better else "write it in the form shown above.",
+        fix=f"write {_mended(str(value), reason)}.",
     )
 
 
-def _mended(value: str, reason: str) -> str | None:
-    """What the user probably meant, or an example of it."""
-    if "switch port" in reason:
-        port = re.search(r"[0-9]+/[0-9]+(/[0-9]+)?\s*$", value)
-        return "/".join(str(int(part)) for part in port[0].split("/")) if port else None
-    if "PCI address" in reason:
-        short = re.fullmatch(r"[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]", value)
-        return f"0000:{value.lower()}" if short else None
-    network = _enclosing(value)
-    return f"the network itself: {network}" if network else "a network such as 10.10.111.0/24"
+def _mended(value: str, reason: str) -> str:
+    """What the user probably meant, or that the reason has an example of it."""
+    better = next((mend(value) for words, mend in _REASONS.items() if words in reason), "")
+    return better or "it in the form shown above"
+
+
+def _as_port(text: str) -> str:
+    port = re.search(r"[0-9]+/[0-9]+(/[0-9]+)?\s*$", text)
+    return "/".join(str(int(part)) for part in port[0].split("/")) if port else ""
+
+
+def _as_pci(text: str) -> str:
+    short = re.fullmatch(r"[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]", text)
+    return f"0000:{text.lower()}" if short else ""
+
+
+_REASONS: Final[dict[str, Callable[[str], str]]] = {
+    "where one of two forms belongs": lambda _: "one of the two",
+    "is not a switch port": _as_port,
+    "is not a PCI address": _as_pci,
+    "has host bits set": lambda text: f"the network itself: {_enclosing(text)}",
+    "is a port GUID, and": lambda _: "the name of the host whose hca_guids has it",
+    "in place of a port GUID": lambda _: "what ibstat prints as Port GUID on the host",
+    "YAML reads this port GUID": lambda _: "it in quotes, as ibstat prints it",
+}
+"""Words of a refusal of the model to what the user probably meant."""
 
 
 def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
@@ -257,6 +315,7 @@ _WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Problem]]] 
     "union_tag_invalid": _choice,
     "extra_forbidden": _unknown,
     "literal_error": _choice,
+    NO_KIND: _no_kind,
     "string_pattern_mismatch": _pattern,
     "value_error": _refused,
     **dict.fromkeys(_BOUNDS, _bound),

@@ -52,7 +52,7 @@ def _rules(spec: ClusterSpec) -> set[str]:
     ("change", "rules"),
     [
         (_as_it_is, set[str]()),
-        (_switch(0, routing=None), {"routing", "rail-gateway"}),
+        (_switch(0, routing=None), {"routing"}),
         (_switch(1, routing=_routing(65101, "10.255.0.2")), {"routing"}),
         (_switch(1, routing=_routing(65102, "10.255.0.1")), {"routing"}),
         (_switch(8, routing=_routing(65101, "10.255.1.1")), {"routing"}),

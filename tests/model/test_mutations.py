@@ -42,6 +42,11 @@ def _paths(value: Json, path: SpecPath = ()) -> list[SpecPath]:
 
 
 PATHS = _paths(VALUE)
+INFINIBAND = parse_yaml(
+    (EXAMPLE.parents[1] / "quantum-ib" / "site.yaml").read_text(encoding="utf-8"), "site.yaml"
+).value
+IB_PATHS = _paths(INFINIBAND)
+_INTERNALS = ("tuple[", "literal[", "function-", "Input should", "validator")
 
 
 def _change(value: Json, path: SpecPath, new: Json, how: str) -> None:
@@ -71,6 +76,7 @@ def _assert_reported(loaded: Loaded, *, lines: bool) -> None:
     assert render_text(checked.problems)
     assert render_json(checked.problems)
     for problem in checked.problems:
+        assert not any(word in problem.what + problem.fix for word in _INTERNALS), problem
         assert problem.where
         assert problem.fix
         if lines:
@@ -89,6 +95,18 @@ def test_changed_values_load_or_are_reported(edits: list[tuple[SpecPath, Json, s
     value = copy.deepcopy(VALUE)
     for path, new, how in edits:
         _change(value, path, new, how)
+    _assert_reported(load_config_value(value, None), lines=False)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from([path for path in IB_PATHS if path[0] in {"infiniband", "hosts"}]),
+    _ODD,
+    st.sampled_from(["replace", "remove", "add"]),
+)
+def test_changed_infiniband_loads_or_is_reported(path: SpecPath, new: Json, how: str) -> None:
+    value = copy.deepcopy(INFINIBAND)
+    _change(value, path, new, how)
     _assert_reported(load_config_value(value, None), lines=False)
 
 

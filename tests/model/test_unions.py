@@ -1,0 +1,95 @@
+"""A value that may be of several kinds is refused once, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+import pytest
+from pydantic import BaseModel, Field, ValidationError
+
+from components.model.cluster import ClusterSpec
+from components.model.infiniband import IbPartition
+from components.model.members import models_in
+from components.model.problem import Problem, SpecPath
+from components.model.unions import settle_unions
+from components.model.units import Frozen
+from components.model.wording import word_error
+
+
+class _Inner(Frozen):
+    size: int
+
+
+class _Outer(Frozen):
+    several: Literal["all", "none"] | int | tuple[_Inner, ...] = "all"
+    by_name: dict[str, _Inner | int | None] = Field(default_factory=dict[str, _Inner | int | None])
+    optional: _Inner | None = None
+
+
+def _words(model: type[BaseModel], value: object) -> list[tuple[SpecPath, Problem]]:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(value)
+    settled = settle_unions(caught.value.errors(include_url=False), model)
+    return [word_error(detail, model) for detail in settled]
+
+
+NOTHING: dict[str, object] = {}
+_REFUSED: tuple[tuple[object, SpecPath, str, str], ...] = (
+    ({"several": "al"}, ("several",), "unknown-choice", "write all or none or"),
+    ({"several": None}, ("several",), "unknown-choice", "a whole number or a list"),
+    ({"several": NOTHING}, ("several",), "unknown-choice", "a whole number or a list"),
+    ({"several": [NOTHING]}, ("several", 0, "size"), "missing-key", "add `size:`"),
+    ({"several": [{"size": "x"}]}, ("several", 0, "size"), "wrong-type", "a whole number"),
+    ({"several": [7]}, ("several", 0), "wrong-type", "a mapping"),
+    ({"by_name": {"x": {"size": "y"}}}, ("by_name", "x", "size"), "wrong-type", "number"),
+    ({"by_name": {"x": "y"}}, ("by_name", "x"), "unknown-choice", "a mapping of keys"),
+    ({"optional": 5}, ("optional",), "wrong-type", "a mapping"),
+)
+
+
+@pytest.mark.parametrize(("value", "path", "rule", "fix"), _REFUSED)
+def test_one_refusal_for_one_value(value: object, path: SpecPath, rule: str, fix: str) -> None:
+    ((found, problem),) = _words(_Outer, value)
+    assert (found, problem.rule) == (path, rule)
+    assert problem.where[0].path == path
+    assert fix in problem.fix
+
+
+def test_each_wrong_item_of_a_list_is_told() -> None:
+    members = ["gpu01", 5, {"host": "GPU"}, {"host": "gpu02", "kind": "full"}]
+    found = _words(IbPartition, {"name": "a", "pkey": 1, "members": members})
+    assert [path for path, _ in found] == [
+        ("members", 1),
+        ("members", 2, "host"),
+        ("members", 3, "kind"),
+    ]
+
+
+def test_other_refusals_stay_as_they_are() -> None:
+    found = _words(_Outer, {"several": "x", "optional": {}, "strange": 1})
+    assert {path for path, _ in found} == {("several",), ("optional", "size"), ("strange",)}
+
+
+def _annotations(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[object]:
+    if model in seen:
+        return
+    seen.add(model)
+    for info in model.model_fields.values():
+        yield info.annotation
+        for inner in models_in(info.annotation):
+            yield from _annotations(inner, seen)
+
+
+def _depth(annotation: object) -> int:
+    """How many unions are inside each other, apart from `X | None`."""
+    args = get_args(annotation)
+    inside = max((_depth(arg) for arg in args), default=0)
+    several = len([arg for arg in args if arg is not type(None)]) > 1
+    is_union = "Union" in str(getattr(annotation, "__origin__", type(annotation)))
+    return inside + (several and is_union)
+
+
+def test_no_union_of_the_model_is_inside_of_another() -> None:
+    depths = [_depth(annotation) for annotation in _annotations(ClusterSpec, set())]
+    assert max(depths) == 1
