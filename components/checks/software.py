@@ -33,12 +33,6 @@ _MIRROR: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::([0-9]{1,5}))?")
 _MAX_PORT: Final = 65535
 _EXACT: Final = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?")
 _RELEASE: Final = re.compile(r"[0-9]+(\.[0-9]+)+[A-Za-z0-9._+-]*")
-_EXAMPLES: Final = {
-    "onyx": "3.9.2504",
-    "cumulus": "5.9.2",
-    "eos": "4.32.1F",
-    "mlnxos": "3.11.2016",
-}
 _MIN_TEST_WORKERS: Final = 2
 
 
@@ -138,7 +132,7 @@ def check_switch_release(spec: ClusterSpec) -> Iterator[Finding]:
                 f'the release of {switch.name}, "{switch.release}", is none of '
                 f"{driver_of(switch.os).title}.",
                 (at(("switches", s, "release"), switch.release),),
-                f"write what the switch runs, for example {_EXAMPLES[switch.os]}.",
+                f"write what the switch runs, for example {system_of(switch.os).a_release}.",
             )
 
 
@@ -200,7 +194,7 @@ def check_eos_release(spec: ClusterSpec) -> Iterator[Finding]:
             "after.",
             (at(("switches", s, "release"), switch.release),),
             f"upgrade it to {show_version(EOS_LEAST)} or later, and write its release, for "
-            f"example {_EXAMPLES['eos']}.",
+            f"example {system_of('eos').a_release}.",
         )
 
 

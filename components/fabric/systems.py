@@ -24,6 +24,8 @@ class SwitchSystem:
 
     min_release: Release = (0, 0, 0)
     """Oldest release that has the commands we send, on any model."""
+    a_release: str = "1.2.3"
+    """A release as a file says it, for people."""
     min_release_one_shot: Release | None = None
     """The same for modes that are a one-shot, where that came later."""
     parse_release: Callable[[str], Release] = parse_release
@@ -54,6 +56,7 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
     "onyx": SwitchSystem(
         # Traffic pools, which the manual way needs, came with 3.6.5000.
         min_release=(3, 6, 5000),
+        a_release="3.9.2504",
         min_release_one_shot=(3, 8, 2000),  # manual "RoCE Commands"
         one_shot_modes=frozenset({"lossless", "semi_lossless"}),
         one_shot_flaps=True,  # manual "RoCE Commands": interfaces may toggle
@@ -68,6 +71,7 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
     ),
     "cumulus": SwitchSystem(
         min_release=(*cumulus_profile.MIN_RELEASE, 0),
+        a_release="5.9.2",
         one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
         semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
         "lossy-multi-tc; none of them pauses one way only",
@@ -83,6 +87,7 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
     ),
     "eos": SwitchSystem(
         min_release=eos_defaults.MIN_RELEASE,
+        a_release="4.32.1F",
         semi_lossless="its ports pause and are paused together",
         # The watchdog itself came with 4.21.1F (Arista's list of features), the lines of a port by
         # May 2023 (aristanetworks/avd #2796). A release without them refuses the line, and then
@@ -95,6 +100,7 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
     ),
     "sonic": SwitchSystem(
         min_release=(sonic_facts.MIN_RELEASE, 0, 0),
+        a_release="202405",
         parse_release=lambda text: (sonic_facts.parse_branch(text), 0, 0),
         show_release=lambda release: str(release[0]),
         semi_lossless="its ports pause and are paused together",
@@ -105,6 +111,7 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
     "mlnxos": SwitchSystem(
         # `show ib partition` has the layout that we read since 3.6.8010 (Stacki's driver).
         min_release=(3, 6, 8010),
+        a_release="3.11.2016",
         port_ecn="InfiniBand has no ECN thresholds",
         routing="InfiniBand is no IP fabric: its subnet manager makes the routes",
     ),
