@@ -38,7 +38,7 @@ class HopPlan:
 
 @dataclass(frozen=True, slots=True)
 class CounterSource:
-    """One device whose counters are read before and after each probe."""
+    """One device whose counters are read before and after the probes that cross it."""
 
     endpoint: Endpoint
     os: str

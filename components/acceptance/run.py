@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -29,7 +29,7 @@ from components.acceptance.evidence import (
 from components.acceptance.host_jobs import run_host_probe
 from components.acceptance.ib_facts import IbFacts
 from components.acceptance.ib_limits import look_at_fabric
-from components.acceptance.plan import AcceptancePlan, ProbePlan
+from components.acceptance.plan import AcceptancePlan, CounterSource, ProbePlan
 from components.errors import Bug, DeviceError
 from components.jobs.plan import number_objects
 from components.kubernetes.manifest import Body
@@ -142,14 +142,14 @@ async def _run_all(
     found: list[ProbeEvidence] = []
     before = await read_snapshot(plan.sources, secrets)
     lost = dict(before.unreachable)
-    for probe in plan.probes:
+    for probe, following in zip(plan.probes, (*plan.probes[1:], None), strict=True):
         begun = time.monotonic()
         if probe.host is not None:
             ran = await run_host_probe(probe.host, secrets)
         else:
             ran = await asyncio.to_thread(_run_one, api, probe, run, plan.timeout_s)
         took_s = time.monotonic() - begun
-        after = await read_snapshot(plan.sources, secrets)
+        after = await read_snapshot(_on_the_way(plan, probe, following), secrets)
         lost |= after.unreachable
         found.append(_evidence(probe, ran, (before, after), folder, took_s))
         before = after
@@ -162,6 +162,21 @@ async def _run_all(
         )
         for name, detail in sorted(lost.items())
     )
+
+
+def _on_the_way(plan: AcceptancePlan, *probes: ProbePlan | None) -> list[CounterSource]:
+    """What to read between two probes: the hops of both, and nothing else.
+
+    To read every device after every probe would grow with the square of the hosts.
+    """
+    hops = {(hop.device, hop.interface) for probe in probes if probe for hop in probe.hops}
+    found: list[CounterSource] = []
+    for source in plan.sources:
+        device = source.endpoint.device
+        names = tuple(name for name in source.interfaces if (device, name) in hops)
+        if names:
+            found.append(replace(source, interfaces=names))
+    return found
 
 
 def _run_one(api: Api | None, probe: ProbePlan, run: int, deadline_s: float) -> ProbeRun:

@@ -213,3 +213,24 @@ def test_the_memlock_limit_is_read_in_a_pod_of_every_worker(
     evidence = collect(monkeypatch, tmp_path, Wire())
     assert evidence.memlock["gpu01"] == "unlimited"
     assert evidence.memlock["gpu02"].startswith("no answer: pod ")
+
+
+def test_between_two_probes_only_what_they_cross_is_read(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del cluster
+    planned = make_plan(load_example("spine-leaf"), "dev").acceptance
+    wire, asked = Wire(), list[int]()
+
+    async def count(sources: Sequence[CounterSource], secrets: Mapping[str, str]) -> Snapshot:
+        asked.append(sum(len(source.interfaces) for source in sources))
+        return await wire.snapshot(sources, secrets)
+
+    monkeypatch.setattr(run, "read_snapshot", count)
+    request = AcceptRequest("0123456789abcdef", "dev", "lab", planned)
+    evidence = collect_evidence(request, 7, {"kubeconfig": "the kubeconfig"}, tmp_path)
+    pairs = sum(probe.probe.kind == "perftest" for probe in planned.probes)
+    assert (pairs, len(asked)) == (120, len(planned.probes) + 1)
+    assert max(asked[1:pairs]) == 2 * 4, "two NICs and two ports, of this probe and the next one"
+    measured = [hop.status for item in evidence.probes for hop in item.hops]
+    assert set(measured) == {"observed"}, "nothing that a probe crosses is left out"
