@@ -55,9 +55,13 @@ class CliSwitch(SshSwitch[StoredT, Faults]):
         """The one user's password."""
         return KeyboardLogin(self._config, self.banner)
 
+    def session(self) -> Session:
+        """A new login."""
+        return Session(self, paging=self.stored.running.paging)
+
     async def serve(self, process: Process) -> None:
         """A shell, or one command."""
-        await serve(process, Session(self, paging=self.stored.running.paging), self.faults)
+        await serve(process, self.session(), self.faults)
 
     def turn_away(self, process: Process) -> None:
         """Tell it (a guess)."""
