@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import asyncssh
-from pydantic import BaseModel
 
+from components.errors import UsageError
 from lab import keys
+from lab.switches.plain_faults import PLAIN_FAULTS, PlainFaults
+from lab.switches.stored import PortCounters, Stored
 from lab.views import SwitchConfig
 
 Process = asyncssh.SSHServerProcess[str]
-StoredT = TypeVar("StoredT", bound=BaseModel)
+StoredT = TypeVar("StoredT", bound=Stored)
+FaultsT = TypeVar("FaultsT", bound=PlainFaults)
+_ERROR: Final = re.compile(r"^%", re.MULTILINE)
 
 
 def cut_connection(process: Process) -> None:
@@ -28,19 +33,26 @@ def cut_connection(process: Process) -> None:
     connection.abort()
 
 
-class SshSwitch(ABC, Generic[StoredT]):
+class SshSwitch(ABC, Generic[StoredT, FaultsT]):
     """Listens and hands each session to the switch; `stop` leaves no session behind."""
 
     line_editor: ClassVar[bool] = True
     """Whether asyncssh edits lines for a session with a terminal, or the switch does it itself."""
+    own_faults: ClassVar[Mapping[str, Callable[[Any, list[str]], str]]] = {}
+    """Faults that only this system has, beside `PLAIN_FAULTS` and in its form."""
+    planted_refusal: ClassVar[str]
+    """What a line gets that the fault `reject` refuses; `{}` is the text in it."""
 
-    def __init__(self, config: SwitchConfig, state_path: Path, stored: StoredT) -> None:
+    def __init__(
+        self, config: SwitchConfig, state_path: Path, stored: StoredT, faults: FaultsT
+    ) -> None:
         """Keep `stored`, the state of last time or the factory's, at `state_path`."""
         self._config = config
         self._path = state_path
         self._server: asyncssh.SSHAcceptor | None = None
         self._open: dict[Process, asyncio.Task[None] | None] = {}
         self.stored = stored
+        self.faults = faults
         self.recabled: dict[str, tuple[str, str]] = {}
         """Port to the (host, network device) that somebody has plugged in by mistake (a fault)."""
 
@@ -51,6 +63,101 @@ class SshSwitch(ABC, Generic[StoredT]):
     @abstractmethod
     async def serve(self, process: Process) -> None:
         """One session, from its greeting to its end."""
+
+    def turn_away(self, process: Process) -> None:
+        """End a session that is one too many; sshd says nothing."""
+        cut_connection(process)
+
+    @property
+    @abstractmethod
+    def ports(self) -> Collection[str]:
+        """The ports on its front."""
+
+    @abstractmethod
+    def run_line(self, line: str) -> str:
+        """Run a line as somebody at the console would; nothing is saved."""
+
+    def refusal_of(self, line: str) -> str | None:
+        """Run a line by hand; returns what the switch refused it with, or None."""
+        output = self.run_line(line)
+        return output.strip() if _ERROR.search(output) else None
+
+    def refuse(self, line: str) -> str | None:
+        """The planted refusal of a line, or None."""
+        found = next((text for text in self.faults.reject if text in line), None)
+        return None if found is None else self.planted_refusal.format(found)
+
+    def require_port(self, port: str) -> None:
+        """Check a port's name.
+
+        Raises:
+            UsageError: The switch has no such port.
+        """
+        if port not in self.ports:
+            raise UsageError(f"{self._config.name} has no port {port!r}")
+
+    @classmethod
+    def faults_by_form(cls) -> dict[str, Callable[[Any, list[str]], str]]:
+        """Every fault by what is typed for it."""
+        return {**cls.own_faults, **PLAIN_FAULTS}
+
+    def fault(self, args: Sequence[str]) -> str:
+        """Plant a fault, or do by hand what a person might.
+
+        Args:
+            args: For example `slow 2`; see `faults_by_form`.
+
+        Returns:
+            What was done, in words.
+
+        Raises:
+            UsageError: The fault is unknown or its values are wrong.
+        """
+        verb, *values = args or ("",)
+        forms = self.faults_by_form()
+        planted = next((each for form, each in forms.items() if form.split()[0] == verb), None)
+        known = " | ".join(forms)
+        if planted is None:
+            raise UsageError(f"{self._config.name} has no fault {verb!r}; it has: {known}")
+        try:
+            done = planted(self, values)
+        except (IndexError, KeyError, ValueError) as error:
+            raise UsageError(f"fault {verb}: {error}; expected: {known}") from error
+        self.commit()
+        return f"{self._config.name}: {done}"
+
+    def add_counters(
+        self, port: str, tc: int, rx_bytes: int = 0, tx_bytes: int = 0, ecn_marked: int = 0
+    ) -> None:
+        """Move the counters of a port.
+
+        Args:
+            port: Port of this switch.
+            tc: Switch priority for `rx_bytes`, traffic class for the others.
+            rx_bytes: Bytes received in that priority.
+            tx_bytes: Bytes sent from that class.
+            ecn_marked: Packets marked in that class.
+        """
+        held = self.stored.counters.setdefault(port, PortCounters())
+        held.rx_bytes[tc] = held.rx_bytes.get(tc, 0) + rx_bytes
+        held.tx_bytes[tc] = held.tx_bytes.get(tc, 0) + tx_bytes
+        held.ecn_marked[tc] = held.ecn_marked.get(tc, 0) + ecn_marked
+        self.commit()
+
+    def add_discards(self, port: str, rx_discards: int) -> None:
+        """Count received packets that the port threw away."""
+        self.stored.counters.setdefault(port, PortCounters()).rx_discards += rx_discards
+        self.commit()
+
+    @property
+    def unmodelled(self) -> tuple[str, ...]:
+        """Lines that were sent and that this emulator does not know; a test fails on any."""
+        return tuple(self.stored.unmodelled)
+
+    def note_unmodelled(self, line: str) -> None:
+        """Record a line that nobody knows."""
+        self.stored.unmodelled.append(line)
+        self.commit()
 
     @property
     def cabled(self) -> frozenset[str]:
@@ -71,8 +178,10 @@ class SshSwitch(ABC, Generic[StoredT]):
             ends: Host and network device, or `off`.
 
         Raises:
-            ValueError: It is neither.
+            UsageError: The switch has no such port.
+            ValueError: The ends are neither.
         """
+        self.require_port(port)
         if list(ends) == ["off"]:
             self.recabled.pop(port, None)
             return f"{port} is cabled as the lab file says"
@@ -123,8 +232,12 @@ class SshSwitch(ABC, Generic[StoredT]):
 
     async def _accept(self, process: Process) -> None:
         self._open[process] = asyncio.current_task()
+        limit = self.faults.sessions
         try:
-            await self.serve(process)
+            if limit is not None and self.sessions > limit:
+                self.turn_away(process)
+            else:
+                await self.serve(process)
         except (asyncssh.TerminalSizeChanged, asyncssh.BreakReceived, asyncssh.SignalReceived):
             process.close()
         finally:

@@ -12,7 +12,7 @@ import typer.main
 
 from components.cli import COMMANDS, app
 from lab.hosts import faults as host_faults
-from lab.switches.onyx.server import FAULT_HELP
+from lab.switches.onyx.server import OnyxSwitch
 from tests.docs.markdown import ROOT, blocks, tracked
 
 PAGES = tracked("*.md")
@@ -110,7 +110,7 @@ def test_reference_has_every_fault() -> None:
         for line in _INLINE.findall(FAULTS_PAGE.read_text())
         if line.startswith(("leaf-01 ", "gpu01 "))
     }
-    switch = {part.split()[0] for part in FAULT_HELP.split(" | ")}
+    switch = {form.split()[0] for form in OnyxSwitch.faults_by_form()}
     host = {line.split()[0] for line in host_faults.FORMS.splitlines()}
     assert {verb for device, verb in shown if device == "leaf-01"} == switch
     assert {verb for device, verb in shown if device == "gpu01"} == host

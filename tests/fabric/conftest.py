@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from components.fabric.drivers.onyx import OnyxDriver
 from components.fabric.exchange import Exchange
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.model.cluster import ClusterSpec
-from lab.switches.onyx.cli import Session
 from lab.switches.onyx.server import OnyxSwitch
 from lab.views import SwitchConfig
+from tests.fabric.in_process import DirectSession, load_site
 
 SITE = Path(__file__).parents[2] / "examples" / "dgx-roce" / "site.yaml"
 CABLES = {f"1/{number}": ("gpu01", f"0000:0{number}:00.0") for number in range(1, 7)}
-
-
-@dataclass
-class DirectSession:
-    """A session with an emulator in this process."""
-
-    session: Session
-    where: str = "leaf-01 (in process)"
-
-    def run(self, command: str) -> str:
-        return self.session.run(command)
 
 
 def make_switch(folder: Path) -> OnyxSwitch:
@@ -47,15 +34,13 @@ def make_switch(folder: Path) -> OnyxSwitch:
 
 
 def talk(switch: OnyxSwitch) -> Exchange:
-    exchange = Exchange(DirectSession(Session(switch)), OnyxDriver())
+    exchange = Exchange(DirectSession(switch.session()), OnyxDriver())
     exchange.enter(configure=True)
     return exchange
 
 
 def load_spec(**rdma: object) -> ClusterSpec:
-    data = YAML(typ="safe").load(SITE.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
-    data["rdma"].update(rdma)
-    return ClusterSpec.model_validate(data)
+    return ClusterSpec.model_validate(load_site(SITE, **rdma))
 
 
 @pytest.fixture

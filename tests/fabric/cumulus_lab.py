@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-
-from ruamel.yaml import YAML
 
 from components.fabric.drivers.cumulus import CumulusDriver
 from components.fabric.exchange import Exchange
 from components.model.cluster import ClusterSpec
-from lab.switches.cumulus.cli import Session
 from lab.switches.cumulus.server import CumulusSwitch
 from lab.views import SwitchConfig
+from tests.fabric.in_process import DirectSession, load_site
 
 SITE = Path(__file__).parents[2] / "examples" / "esxi-roce" / "cumulus.yaml"
 CABLES = {f"swp{number}": (f"vm0{number}", "0000:0b:00.0") for number in range(1, 7)}
-
-
-@dataclass
-class DirectSession:
-    """A session with an emulator in this process; a bad exit status is told as over SSH."""
-
-    session: Session
-    where: str = "leaf-01 (in process)"
-
-    def run(self, command: str) -> str:
-        output = self.session.run(command)
-        return f"{output}[status {self.session.status}]\n" if self.session.status else output
 
 
 def make_switch(folder: Path, clock: Callable[[], float] = time.monotonic) -> CumulusSwitch:
@@ -54,6 +39,4 @@ def talk(switch: CumulusSwitch, serial: int = 1) -> Exchange:
 
 
 def load_spec(**rdma: object) -> ClusterSpec:
-    data = YAML(typ="safe").load(SITE.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
-    data["rdma"].update(rdma)
-    return ClusterSpec.model_validate(data)
+    return ClusterSpec.model_validate(load_site(SITE, **rdma))

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from ruamel.yaml import YAML
 
 from components.fabric.drivers.eos import EosDriver
 from components.fabric.exchange import Exchange
 from components.model.cluster import ClusterSpec
-from lab.switches.eos.cli import Session
 from lab.switches.eos.server import EosSwitch
 from lab.views import SwitchConfig
+from tests.fabric.in_process import DirectSession, load_site
 
 SITE = Path(__file__).parents[2] / "examples" / "dgx-roce" / "site.yaml"
 MODEL = "DCS-7060DX5-64S"
 CABLES = {f"Ethernet{number}/1": (f"gpu0{number}", "0000:05:00.0") for number in range(1, 7)}
-
-
-@dataclass
-class DirectSession:
-    """A session with an emulator in this process."""
-
-    session: Session
-    where: str = "leaf-01 (in process)"
-
-    def run(self, command: str) -> str:
-        return self.session.run(command)
 
 
 class Clock:
@@ -77,6 +63,4 @@ def with_eos(data: dict[str, Any]) -> ClusterSpec:
 
 
 def load_spec(**rdma: object) -> ClusterSpec:
-    data = YAML(typ="safe").load(SITE.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
-    data["rdma"].update({"port_mtu_bytes": 9214} | rdma)
-    return with_eos(data)
+    return with_eos(load_site(SITE, **{"port_mtu_bytes": 9214, **rdma}))

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.fabric.device import every_key
 from components.fabric.exchange import Exchange
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
-from components.fabric.targets import target_of_apply, target_of_restore
 from components.model.cluster import ClusterSpec
 from lab.site import lab_file, load_document
 from lab.switches.cumulus.server import CumulusSwitch
@@ -22,6 +20,7 @@ from lab.switches.onyx.server import OnyxSwitch
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric import conftest as onyx_lab
 from tests.fabric import cumulus_lab, eos_lab, sonic_lab
+from tests.fabric.in_process import apply, baseline_of, restore
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Emulator = OnyxSwitch | CumulusSwitch | EosSwitch | SonicSwitch
@@ -45,7 +44,7 @@ class Kind:
 
 _SERIAL = itertools.count(1)
 KINDS = {
-    "onyx": Kind("SN2700", "3.10.4006", "1/{}", (), onyx_lab.talk),
+    "onyx": Kind("SN2700", "3.10.4006", "1/{}", ("enable", "configuration write"), onyx_lab.talk),
     "cumulus": Kind("SN2700", "5.9.2", "swp{}", ("nv config save",), cumulus_lab.talk),
     "eos": Kind(
         eos_lab.MODEL,
@@ -117,28 +116,19 @@ class Room:
         return KINDS[self.plan.os].talk(self.switch)
 
     def save(self) -> None:
-        if isinstance(self.switch, OnyxSwitch):
-            self.switch.run_line("configuration write")
-            return
         session = self.switch.session()
         for line in KINDS[self.plan.os].save:
             session.run(line)
 
     def record(self) -> None:
-        exchange = self.talk()
-        wanted = every_key(exchange.list_ports(), self.plan.desired)
-        self.baseline = exchange.read(wanted).state
+        self.baseline = baseline_of(self.talk(), self.plan.desired)
 
     def apply(self) -> tuple[str, ...]:
-        desired = self.plan.desired
-        return self.talk().converge(desired, lambda r: target_of_apply(r.state, desired)).lines
+        return apply(self.talk(), self.plan.desired)
 
     def restore(self) -> None:
-        owned, baseline = self.plan.desired, self.baseline
-        assert baseline is not None
-        self.talk().converge(
-            owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
-        )
+        assert self.baseline is not None
+        restore(self.talk(), self.plan.desired, self.baseline)
 
     def read(self) -> SwitchState:
         return self.talk().read(self.plan.desired).state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -11,8 +11,8 @@ from components.fabric.drivers.mlnxos import MlnxosDriver
 from components.fabric.exchange import Exchange
 from components.model.cluster import ClusterSpec
 from lab.switches.mlnxos.server import MlnxosSwitch
-from lab.switches.onyx.cli import Session
 from lab.views import SwitchConfig
+from tests.fabric.in_process import DirectSession
 
 SITE = Path(__file__).parents[2] / "examples" / "quantum-ib" / "site.yaml"
 CONFIG = SwitchConfig(
@@ -41,18 +41,7 @@ def make_switch(folder: Path, name: str = "ib-leaf-01") -> MlnxosSwitch:
     return MlnxosSwitch(replace(CONFIG, name=name), folder / f"{name}.json")
 
 
-@dataclass
-class Console:
-    """A session without SSH in between."""
-
-    session: Session
-    where: str = "ib-leaf-01 (admin@127.209.0.7:22)"
-
-    def run(self, command: str) -> str:
-        return self.session.run(command)
-
-
 def talk(switch: MlnxosSwitch) -> Exchange:
-    exchange = Exchange(Console(Session(switch, paging=False)), MlnxosDriver())
+    exchange = Exchange(DirectSession(switch.session()), MlnxosDriver())
     exchange.enter(configure=True)
     return exchange

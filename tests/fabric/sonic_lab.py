@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from ruamel.yaml import YAML
 
 from components.fabric.drivers.sonic import SonicDriver
 from components.fabric.exchange import Exchange
 from components.model.cluster import ClusterSpec
-from lab.switches.sonic.cli import Session
 from lab.switches.sonic.server import SonicSwitch
 from lab.views import SwitchConfig
 from tests.fabric.cumulus_lab import SITE
+from tests.fabric.in_process import DirectSession, load_site
 
 PORTS = tuple(f"Ethernet{8 * number}" for number in range(4))
 CABLES = {f"Ethernet{8 * n}": (f"vm0{n + 1}", "0000:0b:00.0") for n in range(6)}
-
-
-@dataclass
-class DirectSession:
-    """A session with an emulator in this process; a bad exit status is told as over SSH."""
-
-    session: Session
-    where: str = "leaf-01 (in process)"
-
-    def run(self, command: str) -> str:
-        output = self.session.run(command)
-        return f"{output}[status {self.session.status}]\n" if self.session.status else output
 
 
 def make_switch(folder: Path, *, qos: bool = True) -> SonicSwitch:
@@ -58,12 +43,6 @@ def talk(switch: SonicSwitch) -> Exchange:
     return exchange
 
 
-def load_document() -> dict[str, Any]:
-    """The ESXi example, with a SONiC switch in place of its own."""
-    data = YAML(typ="safe").load(SITE.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
-    return replace_switch(data)
-
-
 def replace_switch(data: dict[str, Any]) -> dict[str, Any]:
     """Put a SONiC switch in place of the one that is there, with ports of its own names."""
     switch = data["switches"][0]
@@ -85,6 +64,4 @@ def make_pools(switch: SonicSwitch) -> None:
 
 
 def load_spec(**rdma: object) -> ClusterSpec:
-    data = load_document()
-    data["rdma"].update(rdma)
-    return ClusterSpec.model_validate(data)
+    return with_sonic(load_site(SITE, **rdma))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-from components.fabric.exchange import Exchange, Session
+from components.fabric.exchange import Exchange
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
@@ -53,8 +53,6 @@ class SwitchLab:
 
     make_switch: Callable[[Path, Clock], Any]
     talk: Callable[[Any], Exchange]
-    session: Callable[[Any], Session]
-    """An in-process login, as `Exchange` wants one."""
     load_spec: Callable[..., ClusterSpec]
     address: str
     user: str
@@ -103,7 +101,6 @@ LABS: Final[dict[str, SwitchLab]] = {
     "onyx": SwitchLab(
         make_switch=lambda folder, _clock: onyx_lab.make_switch(folder),
         talk=onyx_lab.talk,
-        session=lambda switch: onyx_lab.DirectSession(onyx_lab.Session(switch)),
         load_spec=onyx_lab.load_spec,
         address="127.41.199.5",
         user="admin",
@@ -114,7 +111,6 @@ LABS: Final[dict[str, SwitchLab]] = {
     "cumulus": SwitchLab(
         make_switch=cumulus_lab.make_switch,
         talk=cumulus_lab.talk,
-        session=lambda switch: cumulus_lab.DirectSession(switch.session()),
         load_spec=cumulus_lab.load_spec,
         address="127.209.0.5",
         user="cumulus",
@@ -125,7 +121,6 @@ LABS: Final[dict[str, SwitchLab]] = {
     "eos": SwitchLab(
         make_switch=eos_lab.make_switch,
         talk=eos_lab.talk,
-        session=lambda switch: eos_lab.DirectSession(switch.session()),
         load_spec=eos_lab.load_spec,
         address="127.209.0.7",
         user="admin",
@@ -137,7 +132,6 @@ LABS: Final[dict[str, SwitchLab]] = {
     "mlnxos": SwitchLab(
         make_switch=lambda folder, _clock: ib_lab.make_switch(folder),
         talk=ib_lab.talk,
-        session=lambda switch: ib_lab.Console(ib_lab.Session(switch)),
         load_spec=ib_lab.load_spec,
         address="127.209.0.7",
         user="admin",
@@ -149,7 +143,6 @@ LABS: Final[dict[str, SwitchLab]] = {
     "sonic": SwitchLab(
         make_switch=lambda folder, _clock: sonic_lab.make_switch(folder),
         talk=sonic_lab.talk,
-        session=lambda switch: sonic_lab.DirectSession(switch.session()),
         load_spec=sonic_lab.load_spec,
         address="127.209.0.7",
         user="admin",

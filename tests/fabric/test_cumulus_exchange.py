@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,18 +11,11 @@ from hypothesis import strategies as st
 
 from components.errors import DeviceError
 from components.fabric.device import every_key
-from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.targets import (
-    dropped,
-    overlay,
-    target_of_apply,
-    target_of_restore,
-    target_of_update,
-)
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.cumulus_lab import load_spec, make_switch, talk
+from tests.fabric.in_process import apply, baseline_of, restore
 
 DESIRED = plan_fabric(load_spec())[0].desired
 TRUNKS = DESIRED.model_copy(
@@ -50,22 +42,6 @@ TRUNKS = DESIRED.model_copy(
 @pytest.fixture
 def switch(tmp_path: Path) -> CumulusSwitch:
     return make_switch(tmp_path)
-
-
-def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:
-    ports = exchange.list_ports()
-    assert (len(ports), ports[:2], ports[-1]) == (32, ("swp1", "swp2"), "swp32")
-    return exchange.read(every_key(ports, desired)).state
-
-
-def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines
-
-
-def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(
-        owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
-    ).lines
 
 
 def _line(port: int) -> st.SearchStrategy[str]:
@@ -167,26 +143,6 @@ def test_all_is_one_revision(switch: CumulusSwitch) -> None:
     assert (view.trust, view.mtu_bytes, view.pfc_priorities) == ("both", 9216, {3})
 
 
-def test_a_port_that_leaves_the_file_gets_its_old_values_back(switch: CumulusSwitch) -> None:
-    exchange = talk(switch)
-    baseline = baseline_of(exchange, TRUNKS)
-    apply(exchange, TRUNKS)
-    fewer = TRUNKS.model_copy(
-        update={"vlans": (111,), "ports": {name: TRUNKS.ports[name] for name in ("swp1", "swp3")}}
-    )
-    gone = dropped(TRUNKS, fewer)
-    exchange.converge(
-        overlay(gone, fewer),
-        lambda r: target_of_update(
-            r.state, fewer, target_of_restore(r.state, gone, baseline, r.vlan_holders)
-        ),
-    )
-    interfaces = switch.stored.applied["interface"]
-    assert isinstance(interfaces, dict)
-    assert [*interfaces] == ["swp1", "swp3"]
-    assert diff_states(exchange.read(fewer).state, fewer) == ()
-
-
 @pytest.mark.parametrize(
     "rejected", ["vlan 111", "access 111", "link state up", "roce mode", "config apply"]
 )
@@ -217,30 +173,6 @@ def test_what_a_killed_run_left_pending_is_not_applied(switch: CumulusSwitch) ->
     session.run("nv set interface swp1-4 link mtu 1500")
     apply(talk(switch), DESIRED)
     assert switch.port_view("swp1").mtu_bytes == 9216
-
-
-def test_a_full_disk_is_no_success(switch: CumulusSwitch) -> None:
-    first = switch.snapshot()
-    switch.fault(["disk-full", "on"])
-    with pytest.raises(DeviceError, match="No space left on device"):
-        apply(talk(switch), DESIRED)
-    assert switch.snapshot() == first
-
-
-def test_a_line_that_does_nothing_is_found_by_reading_again(
-    switch: CumulusSwitch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exchange = talk(switch)
-    run: Callable[[str], str] = exchange.session.run
-
-    def deaf(line: str) -> str:
-        return "" if line.endswith("access 111") else run(line)
-
-    monkeypatch.setattr(exchange.session, "run", deaf)
-    with pytest.raises(DeviceError, match="took every line and still differs") as caught:
-        apply(exchange, DESIRED)
-    assert "nv set interface swp1-4 bridge domain br_default access 111" in str(caught.value)
-    assert "interface" not in switch.stored.applied
 
 
 def test_drift_is_told_in_words_and_repaired(switch: CumulusSwitch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -15,6 +16,7 @@ from components.fabric.models import MODELS
 from lab.switches.emulators import EMULATORS, make_switch
 from lab.views import SwitchConfig
 from tests.fabric.completeness import PARTS, ROOT, golden_of, missing_parts, offered
+from tests.fabric.eos_lab import Clock
 from tests.fabric.laws import check_laws
 from tests.fabric.switch_labs import LABS
 from tests.golden.files import check_golden
@@ -57,6 +59,22 @@ def test_a_system_is_whole(system: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("system", DRIVERS)
 def test_a_driver_keeps_the_laws(system: str, tmp_path: Path) -> None:
     check_laws(LABS[system], tmp_path)
+
+
+PORTS: Final = {
+    "onyx": (32, ["1/1", "1/2"], "1/32"),
+    "cumulus": (32, ["swp1", "swp2"], "swp32"),
+    "eos": (64, ["Ethernet1/1", "Ethernet2/1"], "Ethernet64/1"),
+    "sonic": (32, ["Ethernet0", "Ethernet8"], "Ethernet248"),
+}
+"""Number of ports, the first two and the last one; the driver of MLNX-OS asks for none."""
+
+
+@pytest.mark.parametrize("system", DRIVERS)
+def test_every_port_is_listed_in_order(system: str, tmp_path: Path) -> None:
+    lab = LABS[system]
+    ports = [*lab.talk(lab.make_switch(tmp_path, Clock())).list_ports()]
+    assert (len(ports), ports[:2], ports[-1] if ports else "") == PORTS.get(system, (0, [], ""))
 
 
 def test_the_page_walks_through_the_parts_that_are_checked() -> None:

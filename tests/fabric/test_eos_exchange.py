@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,20 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.errors import DeviceError
-from components.fabric.device import every_key
-from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
-from components.fabric.state import PortState, SwitchState, diff_states
-from components.fabric.targets import (
-    dropped,
-    overlay,
-    target_of_apply,
-    target_of_restore,
-    target_of_update,
-)
+from components.fabric.state import SwitchState, diff_states
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import load_spec, make_switch, talk
+from tests.fabric.in_process import apply, baseline_of, restore
 
 LOSSY = plan_fabric(load_spec())[0].desired
 LOSSLESS = plan_fabric(load_spec(mode="lossless"))[0].desired
@@ -49,26 +40,6 @@ ACCESS = LOSSLESS.model_copy(
 @pytest.fixture
 def switch(tmp_path: Path) -> EosSwitch:
     return make_switch(tmp_path)
-
-
-def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:
-    ports = exchange.list_ports()
-    assert (len(ports), ports[:2], ports[-1]) == (
-        64,
-        ("Ethernet1/1", "Ethernet2/1"),
-        "Ethernet64/1",
-    )
-    return exchange.read(every_key(ports, desired)).state
-
-
-def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines
-
-
-def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(
-        owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
-    ).lines
 
 
 def line_of(port: int) -> st.SearchStrategy[str]:
@@ -238,25 +209,6 @@ def test_what_somebody_adds_after_us_stays(switch: EosSwitch) -> None:
     assert sorted(running.vlans) == [1, 111]
 
 
-def test_a_port_that_leaves_the_file_gets_its_old_values_back(switch: EosSwitch) -> None:
-    exchange = talk(switch)
-    baseline = baseline_of(exchange, LOSSLESS)
-    factory = switch.stored.running.ports["Ethernet4/1"].model_copy(deep=True)
-    apply(exchange, LOSSLESS)
-    kept = {name: LOSSLESS.ports[name] for name in ("Ethernet1/1", "Ethernet3/1")}
-    fewer = LOSSLESS.model_copy(update={"vlans": (111,), "ports": kept})
-    gone = dropped(LOSSLESS, fewer)
-    exchange.converge(
-        overlay(gone, fewer),
-        lambda r: target_of_update(
-            r.state, fewer, target_of_restore(r.state, gone, baseline, r.vlan_holders)
-        ),
-    )
-    assert switch.stored.running.ports["Ethernet4/1"] == factory
-    assert sorted(switch.stored.running.vlans) == [1, 111]
-    assert diff_states(exchange.read(fewer).state, fewer) == ()
-
-
 @pytest.mark.parametrize(
     "rejected",
     ["configure session", "vlan 112", "qos trust dscp", "no-drop", "random-detect", "commit timer"],
@@ -273,33 +225,6 @@ def test_a_rejected_line_leaves_nothing(switch: EosSwitch, rejected: str) -> Non
     assert "the previous values were put back; not saved" in text
     assert switch.snapshot() == first
     assert switch.config_sessions.held == {}
-
-
-def test_a_full_disk_is_no_success(switch: EosSwitch) -> None:
-    first = switch.snapshot()
-    switch.fault(["disk-full", "on"])
-    with pytest.raises(DeviceError, match="No space left on device") as caught:
-        apply(talk(switch), LOSSLESS)
-    assert "the previous values were put back; not saved" in str(caught.value)
-    assert switch.snapshot() == first
-    assert switch.stored.unconfirmed is None
-
-
-def test_a_line_that_does_nothing_is_found_by_reading_again(
-    switch: EosSwitch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = switch.snapshot()
-    exchange = talk(switch)
-    run: Callable[[str], str] = exchange.session.run
-
-    def deaf(line: str) -> str:
-        return "" if line == "qos trust dscp" else run(line)
-
-    monkeypatch.setattr(exchange.session, "run", deaf)
-    with pytest.raises(DeviceError, match="took every line and still differs") as caught:
-        apply(exchange, LOSSLESS)
-    assert "qos trust dscp" in str(caught.value)
-    assert switch.snapshot() == first
 
 
 def test_a_class_in_another_queue_is_named_and_not_overwritten(switch: EosSwitch) -> None:
@@ -357,9 +282,3 @@ def test_counters_tell_the_class_of_what_was_sent(switch: EosSwitch) -> None:
     counted = {n: (c.rx_bytes, c.tx_bytes) for n, c in found.by_priority.items() if c.tx_bytes}
     assert counted == {0: (None, 6), 3: (None, 2000)}
     assert (found.rx_bytes, found.ecn_marked, found.rx_discards) == (1005, 4, 7)
-
-
-def test_an_empty_wish_changes_nothing(switch: EosSwitch) -> None:
-    first = switch.snapshot()
-    assert apply(talk(switch), SwitchState(ports={"Ethernet1/1": PortState()})) == ()
-    assert switch.snapshot() == first

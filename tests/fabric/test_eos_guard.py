@@ -10,10 +10,10 @@ import pytest
 from components.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
-from components.fabric.state import SwitchState, diff_states
-from components.fabric.targets import target_of_apply
+from components.fabric.state import diff_states
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import Clock, load_spec, make_switch, talk
+from tests.fabric.in_process import apply
 
 LOSSY = plan_fabric(load_spec())[0].desired
 LOSSLESS = plan_fabric(load_spec(mode="lossless"))[0].desired
@@ -22,10 +22,6 @@ LOSSLESS = plan_fabric(load_spec(mode="lossless"))[0].desired
 @pytest.fixture
 def switch(tmp_path: Path) -> EosSwitch:
     return make_switch(tmp_path)
-
-
-def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines
 
 
 def test_one_session_that_is_confirmed_after_it_was_read(switch: EosSwitch) -> None:

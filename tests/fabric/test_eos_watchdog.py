@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 
 from components.errors import DeviceError
 from components.fabric.state import diff_states
-from components.fabric.targets import dropped, overlay, target_of_restore, target_of_update
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import make_switch, talk
+from tests.fabric.in_process import apply, baseline_of, edit
 from tests.fabric.test_eos_exchange import (
     HISTORIES,
     LOSSLESS,
     WATCHED,
-    apply,
-    baseline_of,
     line_of,
     wrote,
 )
@@ -44,13 +42,7 @@ def test_a_watchdog_that_leaves_the_file_leaves_nothing(
         before = {n: p.watchdog.model_copy() for n, p in switch.stored.running.ports.items()}
         apply(exchange, WATCHED)
         wrote(switch, [line for line in between if "watchdog" in line])
-        gone = dropped(WATCHED, LOSSLESS)
-        exchange.converge(
-            overlay(gone, LOSSLESS),
-            lambda r: target_of_update(
-                r.state, LOSSLESS, target_of_restore(r.state, gone, baseline, r.vlan_holders)
-            ),
-        )
+        edit(exchange, WATCHED, LOSSLESS, baseline)
         assert {n: p.watchdog for n, p in switch.stored.running.ports.items()} == before
         assert diff_states(exchange.read(LOSSLESS).state, LOSSLESS) == ()
         assert switch.unmodelled == ()

@@ -11,37 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.errors import DeviceError, UnreachableError
-from components.fabric.device import every_key
-from components.fabric.exchange import Exchange
 from components.fabric.plan import SwitchPlan, plan_fabric
-from components.fabric.state import PortState, SwitchState, diff_states
-from components.fabric.targets import (
-    dropped,
-    overlay,
-    target_of_apply,
-    target_of_restore,
-    target_of_update,
-)
+from components.fabric.state import diff_states
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.conftest import load_spec, make_switch, talk
+from tests.fabric.in_process import apply, baseline_of, edit, restore
 
-CABLED = ("1/1", "1/2", "1/3", "1/4", "1/5", "1/6")
 DESIRED = plan_fabric(load_spec())[0].desired
-
-
-def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:
-    assert len(exchange.list_ports()) == 32
-    return exchange.read(every_key(CABLED, desired)).state
-
-
-def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines
-
-
-def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(
-        owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
-    ).lines
 
 
 def _line(port: int) -> st.SearchStrategy[str]:
@@ -129,13 +105,7 @@ def test_a_port_that_leaves_the_file_gets_its_old_values_back(switch: OnyxSwitch
             "ports": {name: DESIRED.ports[name] for name in ("1/1", "1/3")},
         }
     )
-    gone = dropped(DESIRED, fewer)
-    exchange.converge(
-        overlay(gone, fewer),
-        lambda r: target_of_update(
-            r.state, fewer, target_of_restore(r.state, gone, baseline, r.vlan_holders)
-        ),
-    )
+    edit(exchange, DESIRED, fewer, baseline)
     assert switch.stored.running.ports["1/4"] == factory
     assert sorted(switch.stored.running.vlans) == [1, 111]
     assert diff_states(exchange.read(fewer).state, fewer) == ()
@@ -193,14 +163,6 @@ def test_a_lost_session_tells_what_the_switch_had_taken(
     monkeypatch.undo()
     apply(talk(switch), DESIRED)
     assert diff_states(talk(switch).read(DESIRED).state, DESIRED) == ()
-
-
-def test_a_full_disk_is_no_success(switch: OnyxSwitch) -> None:
-    first = switch.snapshot()
-    switch.fault(["disk-full", "on"])
-    with pytest.raises(DeviceError, match="No space left on device"):
-        apply(talk(switch), DESIRED)
-    assert switch.snapshot() == first
 
 
 def test_a_line_that_does_nothing_is_found_by_reading_again(
@@ -262,12 +224,6 @@ def test_counters_tell_the_class(switch: OnyxSwitch) -> None:
         3: (1000, 2000),
     }
     assert (found.ecn_marked, found.rx_discards) == (4, 7)
-
-
-def test_an_empty_wish_changes_nothing(switch: OnyxSwitch) -> None:
-    first = switch.snapshot()
-    assert apply(talk(switch), SwitchState(ports={"1/1": PortState()})) == ()
-    assert switch.snapshot() == first
 
 
 def test_a_router_port_is_named_and_left_alone(switch: OnyxSwitch) -> None:

@@ -31,10 +31,10 @@ from components.fabric.judge import OUTPUT_VARIABLE, judge_request, run_judge
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import SYSTEMS
-from components.fabric.targets import target_of_apply
 from lab.switches.onyx.cli import Session as OnyxSession
 from tests.fabric import test_cumulus_exchange, test_exchange, test_sonic_exchange
 from tests.fabric.eos_lab import Clock
+from tests.fabric.in_process import apply
 from tests.fabric.switch_labs import LABS
 
 HISTORIES = {
@@ -183,7 +183,7 @@ def _refusal(system: str, history: list[str], desired: SwitchState) -> bool:
             switch.run_line(line)
         try:
             exchange = LABS[system].talk(switch)
-            exchange.converge(desired, lambda r: target_of_apply(r.state, desired))
+            apply(exchange, desired)
         except DeviceError:
             return True
     return False

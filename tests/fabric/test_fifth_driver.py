@@ -19,7 +19,6 @@ from components.fabric.models import MODELS
 from components.fabric.models.port_names import PORT_NAMINGS, CountedParts
 from components.fabric.models.switch_model import SwitchModel
 from components.fabric.systems import SYSTEMS, SwitchSystem
-from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import CARRIES
 from components.remote import switch_session
@@ -29,6 +28,7 @@ from tests.fabric import completeness, minimal_os
 from tests.fabric import conftest as onyx_lab
 from tests.fabric.completeness import PARTS, SOURCES, WHY, golden_of, missing_parts
 from tests.fabric.eos_lab import Clock
+from tests.fabric.in_process import apply
 from tests.fabric.laws import check_laws
 from tests.fabric.minimal_os import PORTS, MinimalDriver, MinimalSwitch
 from tests.fabric.switch_labs import LABS, SwitchLab
@@ -77,7 +77,6 @@ def load_spec(**rdma: object) -> ClusterSpec:
 LAB = SwitchLab(
     make_switch=make_switch,
     talk=talk,
-    session=lambda switch: switch,
     load_spec=load_spec,
     address="127.209.0.9",
     user="admin",
@@ -178,5 +177,5 @@ def test_its_refusals_put_everything_back(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(switch, "run", refuses)
     desired = LAB.desired
     with pytest.raises(DeviceError, match=r"! busy\n(.|\n)*previous values were put back"):
-        talk(switch).converge(desired, lambda r: target_of_apply(r.state, desired))
+        apply(talk(switch), desired)
     assert switch.snapshot() == first

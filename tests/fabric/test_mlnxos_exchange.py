@@ -11,22 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.errors import Bug, DeviceError
-from components.fabric.device import every_key
 from components.fabric.drivers.mlnxos import MlnxosDriver
-from components.fabric.exchange import Exchange
 from components.fabric.ib_state import IbState, MemberKind, PartitionState
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.targets import (
-    dropped,
-    overlay,
-    target_of_apply,
-    target_of_restore,
-    target_of_update,
-)
+from components.fabric.targets import target_of_apply
 from components.remote.difference import Difference
 from lab.switches.mlnxos.server import MlnxosSwitch
 from tests.fabric.ib_lab import load_spec, make_switch, talk
+from tests.fabric.in_process import apply, baseline_of, edit, restore
 
 NODE = "ib-leaf-01"
 DESIRED = plan_fabric(load_spec())[0].desired
@@ -117,33 +110,6 @@ def prepared(folder: str, history: History) -> MlnxosSwitch:
         assert switch.run_line(line) == "", line
     switch.run_line("configuration write")
     return switch
-
-
-def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:
-    assert exchange.list_ports() == ()
-    return exchange.read(every_key((), desired)).state
-
-
-def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines
-
-
-def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(
-        owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
-    ).lines
-
-
-def edit(
-    exchange: Exchange, previous: SwitchState, desired: SwitchState, baseline: SwitchState
-) -> None:
-    gone = dropped(previous, desired)
-    exchange.converge(
-        overlay(gone, desired),
-        lambda r: target_of_update(
-            r.state, desired, target_of_restore(r.state, gone, baseline, r.vlan_holders)
-        ),
-    )
 
 
 @settings(max_examples=150, deadline=None)

@@ -13,8 +13,8 @@ from components.fabric.plan import SwitchPlan
 from components.fabric.preview import preview_switch
 from components.fabric.setting_text import collapse, group_settings
 from components.fabric.state import SwitchState
-from components.fabric.targets import target_of_apply
 from tests.fabric.eos_lab import Clock
+from tests.fabric.in_process import apply
 from tests.fabric.switch_labs import LABS
 
 ORDER = {f"swp{number}": number for number in range(1, 33)}
@@ -104,7 +104,7 @@ def test_a_failed_change_shows_the_values_that_it_was_about(tmp_path: Path) -> N
     switch.fault(["reject", "1/2 mtu"])
     desired = lab.desired
     with pytest.raises(DeviceError) as caught:
-        lab.talk(switch).converge(desired, lambda r: target_of_apply(r.state, desired))
+        apply(lab.talk(switch), desired)
     text = str(caught.value)
     assert re.search(r"  values\n(.|\n)*mtu_bytes: was 1500, shall be 9216, is 1500", text)
     assert "vlan_1:" not in text, "what nobody touches is not told"

@@ -8,17 +8,16 @@ from typing import Any
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
 from components.fabric.state import PortState, SwitchState
-from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import CARRIES
 from lab.views import PortView
 from tests.fabric import conftest as onyx_lab
 from tests.fabric import cumulus_lab, eos_lab, sonic_lab
+from tests.fabric.in_process import apply, load_site
 
 SITES = {"onyx": cumulus_lab.SITE.with_name("site.yaml"), "cumulus": cumulus_lab.SITE}
 LABS = {"onyx": onyx_lab, "cumulus": cumulus_lab, "eos": eos_lab, "sonic": sonic_lab}
@@ -32,16 +31,14 @@ PORTS = {
 }
 
 
-def _document(system: str) -> dict[str, Any]:
+def _document(system: str, mode: str) -> dict[str, Any]:
     if system == "sonic":
-        return sonic_lab.load_document()
-    path = SITES.get(system, SITES["onyx"])
-    return YAML(typ="safe").load(path.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
+        return sonic_lab.replace_switch(load_site(sonic_lab.SITE, mode=mode))
+    return load_site(SITES.get(system, SITES["onyx"]), mode=mode)
 
 
 def _spec(system: str, mode: str, vlan: int, ports: list[tuple[str, int]]) -> ClusterSpec:
-    data = _document(system)
-    data["rdma"]["mode"] = mode
+    data = _document(system, mode)
     data["rails"][0]["vlan"] = vlan
     for entry, (port_mode, mtu_bytes) in zip(
         data["switches"][0]["ports"].values(), ports, strict=True
@@ -51,7 +48,7 @@ def _spec(system: str, mode: str, vlan: int, ports: list[tuple[str, int]]) -> Cl
 
 
 def _converged(exchange: Exchange, desired: SwitchState) -> SwitchState:
-    exchange.converge(desired, lambda r: target_of_apply(r.state, desired))
+    apply(exchange, desired)
     return exchange.read(desired).state
 
 

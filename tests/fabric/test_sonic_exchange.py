@@ -12,19 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.errors import DeviceError
-from components.fabric.device import every_key
 from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.targets import (
-    dropped,
-    overlay,
-    target_of_apply,
-    target_of_restore,
-    target_of_update,
-)
 from lab.switches.sonic.config import Db
 from lab.switches.sonic.server import SonicSwitch
+from tests.fabric.in_process import apply, baseline_of, edit, restore
 from tests.fabric.sonic_lab import PORTS, load_spec, make_switch, talk
 
 LOSSLESS = plan_fabric(load_spec())[0].desired
@@ -47,22 +40,6 @@ INTENTS = (LOSSLESS, LOSSY, _as_trunks(LOSSLESS), _as_trunks(LOSSY))
 @pytest.fixture
 def switch(tmp_path: Path) -> SonicSwitch:
     return make_switch(tmp_path)
-
-
-def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:
-    ports = exchange.list_ports()
-    assert (len(ports), ports[:2], ports[-1]) == (32, ("Ethernet0", "Ethernet8"), "Ethernet248")
-    return exchange.read(every_key(ports, desired)).state
-
-
-def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines
-
-
-def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tuple[str, ...]:
-    return exchange.converge(
-        owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
-    ).lines
 
 
 def refusal_of(exchange: Exchange, desired: SwitchState) -> str | None:
@@ -187,13 +164,7 @@ def test_an_edit_gives_back_what_it_drops(
         exchange = talk(switch)
         baseline = baseline_of(exchange, before)
         apply(exchange, before)
-        gone = dropped(before, fewer)
-        exchange.converge(
-            overlay(gone, fewer),
-            lambda r: target_of_update(
-                r.state, fewer, target_of_restore(r.state, gone, baseline, r.vlan_holders)
-            ),
-        )
+        edit(exchange, before, fewer, baseline)
         assert diff_states(exchange.read(fewer).state, fewer) == ()
         for name in PORTS[keep:]:
             assert switch.stored.running["PORT_QOS_MAP"][name]["pfc_enable"] == "3,4"

@@ -8,8 +8,9 @@ import pytest
 
 from components.errors import DeviceError
 from lab.switches.sonic.server import SonicSwitch
+from tests.fabric.in_process import apply
 from tests.fabric.sonic_lab import make_switch, talk
-from tests.fabric.test_sonic_exchange import LOSSLESS, LOSSY, apply, merge
+from tests.fabric.test_sonic_exchange import LOSSLESS, LOSSY, merge
 
 
 @pytest.fixture
@@ -55,14 +56,6 @@ def test_a_port_with_an_address_is_left_alone(switch: SonicSwitch) -> None:
     with pytest.raises(DeviceError, match="Ethernet8 is a router interface!"):
         apply(talk(switch), LOSSY)
     assert switch.snapshot() == first
-
-
-def test_a_full_disk_is_no_success_and_costs_nothing(switch: SonicSwitch) -> None:
-    first = switch.snapshot()
-    switch.fault(["disk-full", "on"])
-    with pytest.raises(DeviceError, match="No space left on device"):
-        apply(talk(switch), LOSSLESS)
-    assert switch.snapshot() == first, "the saved file was not cut short"
 
 
 def test_a_reload_by_somebody_else_is_waited_for_by_a_person(switch: SonicSwitch) -> None:

@@ -373,8 +373,6 @@ def test_a_commit_that_awaits_confirmation_does_not_outlive_the_switch(tmp_path:
 @pytest.mark.parametrize(
     "fault",
     [
-        [],
-        ["explode"],
         ["mtu", "Ethernet2/1"],
         ["mtu", "Ethernet99/1", "1500"],
         ["trust", "Ethernet1/1", "L9"],

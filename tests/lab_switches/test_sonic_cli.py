@@ -349,8 +349,6 @@ def test_the_view_follows_hand_made_faults(switch: SonicSwitch) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        [],
-        ["explode"],
         ["mtu", "Ethernet8"],
         ["mtu", "Ethernet1", "1500"],
         ["trust", "Ethernet8", "L9"],

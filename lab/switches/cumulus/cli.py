@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lab.switches.cumulus import show
@@ -58,21 +58,6 @@ class Switch(Protocol):
     def refuse(self, line: str) -> str | None:
         """The text with which a planted fault rejects this line, or None."""
         ...
-
-
-@dataclass(slots=True)
-class Faults:
-    """What a test or a person plants; nothing of it survives a restart of the lab."""
-
-    reject: list[str] = field(default_factory=list[str])
-    """An `nv` line that holds one of these is refused."""
-    drop_after: int | None = None
-    """Close the session after this many accepted lines that change something."""
-    slow_s: float = 0.0
-    """Delay before every answer, in seconds."""
-    sessions: int | None = None
-    """Most logins at once, as sshd's `MaxStartups` and PAM's limits set it."""
-    disk_full: bool = False
 
 
 @dataclass(slots=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import JsonValue
 
 from components.errors import UsageError
-from lab.switches.onyx.config import PORTS_BY_MODEL, PortCounters
+from lab.switches import stored
+from lab.switches.onyx.config import PORTS_BY_MODEL
+from lab.switches.stored import Part
 
 Tree = dict[str, JsonValue]
 RoceMode = Literal["lossless", "lossy"]
@@ -25,19 +27,15 @@ ECN_KIB = (146, 1464)
 TRUST_WORDS: dict[str, Trust] = {"l2": "L2", "l3": "L3", "both": "both", "port": "port"}
 
 
-class Unconfirmed(BaseModel):
+class Unconfirmed(Part):
     """What was applied for a while, and what was there before it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     revision: str
     before: Tree
 
 
-class Stored(BaseModel):
+class Stored(stored.Stored):
     """What one switch keeps on its disk in the lab."""
-
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
     applied: Tree = {}
     """What is in force."""
@@ -50,11 +48,6 @@ class Stored(BaseModel):
     """Revision to its state and the message of its apply."""
     unconfirmed: Unconfirmed | None = None
     """What the switch takes back unless somebody confirms it."""
-    counters: dict[str, PortCounters] = {}
-    link_down: list[str] = []
-    """Ports whose cable is pulled (a fault)."""
-    unmodelled: list[str] = []
-    """Commands that somebody sent and that this emulator does not know."""
 
 
 def port_names(model: str) -> tuple[str, ...]:

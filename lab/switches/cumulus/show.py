@@ -22,7 +22,7 @@ from lab.switches.cumulus.config import (
     roce_mode,
 )
 from lab.switches.lldp import tell
-from lab.switches.onyx.config import PortCounters
+from lab.switches.stored import PortCounters
 
 RELEASE: Final = "5.9.2"
 ROCE_PRIORITY: Final = 3

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from lab.switches.eos import show
@@ -15,6 +15,7 @@ from lab.switches.eos.commands import EXEC, IN_SESSION, LEAVING, USER, Context, 
 from lab.switches.eos.configure import CONFIG, PORT, QUEUE, VLAN, Place, tidy
 from lab.switches.eos.grammar import INVALID, Command, EosError, UnknownCommandError, run
 from lab.switches.eos.render import section
+from lab.switches.plain_faults import PlainFaults
 
 _EDITING: Final = (QUEUE, PORT, VLAN, CONFIG)
 SHOWN_NAME: Final = 6
@@ -22,18 +23,9 @@ SHOWN_NAME: Final = 6
 
 
 @dataclass(slots=True)
-class Faults:
-    """What a test or a person plants; nothing of it survives a restart of the lab."""
+class Faults(PlainFaults):
+    """What only EOS has."""
 
-    reject: list[str] = field(default_factory=list[str])
-    """A line that holds one of these is refused."""
-    drop_after: int | None = None
-    """Close the session after this many accepted configuration lines."""
-    slow_s: float = 0.0
-    """Delay before every answer, in seconds."""
-    disk_full: bool = False
-    sessions: int | None = None
-    """Logins at once; one more is cut."""
     locked_by: str | None = None
     """Who else holds the configuration lock."""
 

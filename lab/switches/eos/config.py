@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from components.errors import UsageError
-from lab.switches.onyx.config import PortCounters
+from lab.switches import stored
+from lab.switches.stored import Part
 
 Trust = Literal["cos", "dscp", "none"]
 Mode = Literal["access", "trunk"]
@@ -25,11 +24,7 @@ PORTS_BY_MODEL = {"DCS-7060DX5-64S": (64, 400)}
 EOS_RELEASE = "4.32.1F"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
-
-
-class Marking(_Part):
+class Marking(Part):
     """ECN thresholds of one queue."""
 
     minimum: int
@@ -40,7 +35,7 @@ class Marking(_Part):
     weight: int = 0
 
 
-class Watchdog(_Part):
+class Watchdog(Part):
     """What a port's own lines say of its PFC watchdog."""
 
     enabled: bool = False
@@ -48,7 +43,7 @@ class Watchdog(_Part):
     action: Literal["drop", "notify-only"] | None = None
 
 
-class Queue(_Part):
+class Queue(Part):
     """One unicast transmit queue."""
 
     marking: Marking | None = None
@@ -58,7 +53,7 @@ class Queue(_Part):
     """`no priority` takes a queue out of strict priority, which is the default."""
 
 
-class Port(_Part):
+class Port(Part):
     """One Ethernet port, as configured."""
 
     description: str | None = None
@@ -81,7 +76,7 @@ class Port(_Part):
     """Lines that the lab keeps and does nothing with, such as `spanning-tree portfast`."""
 
 
-class Config(_Part):
+class Config(Part):
     """A whole configuration."""
 
     hostname: str
@@ -96,7 +91,7 @@ class Config(_Part):
     port whose own lines do not say it."""
 
 
-class ConfigSession(_Part):
+class ConfigSession(Part):
     """One configuration session."""
 
     state: SessionState = "pending"
@@ -107,18 +102,13 @@ class ConfigSession(_Part):
     user: str = ""
 
 
-class Stored(_Part):
+class Stored(stored.Stored):
     """What one switch keeps on its disk in the lab."""
 
     running: Config
     startup: Config
     unconfirmed: Config | None = None
     """What was running before a commit that awaits its confirmation."""
-    counters: dict[str, PortCounters] = {}
-    link_down: list[str] = []
-    """Ports whose cable is pulled (a fault)."""
-    unmodelled: list[str] = []
-    """Commands that somebody sent and that this emulator does not know."""
 
 
 def factory_config(hostname: str, model: str, lanes: tuple[str, ...]) -> Config:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
 import asyncssh
 from pydantic import JsonValue
 
-from components.errors import UsageError
 from lab.switches.eos.cli import Faults, Session
 from lab.switches.eos.config import (
     PORTS_BY_MODEL,
@@ -24,13 +23,15 @@ from lab.switches.eos.config import (
     factory_config,
 )
 from lab.switches.eos.configure import Place
-from lab.switches.eos.faults import FAULT_HELP, FAULTS
+from lab.switches.eos.faults import FAULTS
 from lab.switches.eos.grammar import EosError
 from lab.switches.eos.render import render
 from lab.switches.eos.sessions import ConfigSessions
 from lab.switches.eos.show import Device, carried, l2_mtu_bytes
-from lab.switches.onyx.config import Mode, PortCounters, Trust
-from lab.switches.ssh_switch import Process, SshSwitch, cut_connection
+from lab.switches.lines import answer, serve_shell
+from lab.switches.login import KeyboardLogin
+from lab.switches.onyx.config import Mode, Trust
+from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import PortView, SwitchConfig
 
 _TRUST_VIEW: Final[dict[str | None, Trust]] = {
@@ -44,35 +45,6 @@ _KIB: Final = {"kbytes": 1024, "bytes": 1, "mbytes": 1024 * 1024}
 _MORE: Final = " --More-- "
 
 
-class _Login(asyncssh.SSHServer):
-    """EOS asks for the password by keyboard-interactive, its default."""
-
-    def __init__(self, config: SwitchConfig) -> None:
-        self._config = config
-
-    def begin_auth(self, username: str) -> bool:
-        del username
-        return True
-
-    def password_auth_supported(self) -> bool:
-        return False
-
-    def public_key_auth_supported(self) -> bool:
-        return False
-
-    def kbdint_auth_supported(self) -> bool:
-        return True
-
-    def get_kbdint_challenge(
-        self, username: str, lang: str, submethods: str
-    ) -> tuple[str, str, str, Sequence[tuple[str, bool]]]:
-        del username, lang, submethods
-        return "", "", "", [("Password: ", False)]
-
-    def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
-        return username == self._config.user and list(responses) == [self._config.password]
-
-
 def _load(config: SwitchConfig, path: Path) -> Stored:
     if path.exists():
         stored = Stored.model_validate_json(path.read_text())
@@ -83,8 +55,11 @@ def _load(config: SwitchConfig, path: Path) -> Stored:
     return Stored(running=factory, startup=factory.model_copy(deep=True))
 
 
-class EosSwitch(SshSwitch[Stored]):
+class EosSwitch(SshSwitch[Stored, Faults]):
     """One emulated switch: state on disk, a command line over SSH, and faults on demand."""
+
+    own_faults = FAULTS
+    planted_refusal = "% Internal error"  # planted, not modelled
 
     def __init__(
         self, config: SwitchConfig, state_path: Path, clock: Callable[[], float] = time.monotonic
@@ -99,8 +74,7 @@ class EosSwitch(SshSwitch[Stored]):
         Raises:
             UsageError: The lab does not know the model.
         """
-        super().__init__(config, state_path, _load(config, state_path))
-        self.faults = Faults()
+        super().__init__(config, state_path, _load(config, state_path), Faults())
         self.config_sessions = ConfigSessions(self.stored, clock)
         self._logins: list[Session] = []
 
@@ -109,9 +83,14 @@ class EosSwitch(SshSwitch[Stored]):
         """Who holds the configuration lock."""
         return self.faults.locked_by
 
+    @property
+    def ports(self) -> Collection[str]:
+        """The Ethernet ports."""
+        return self.stored.running.ports
+
     def login(self) -> asyncssh.SSHServer:
         """The one user's password."""
-        return _Login(self._config)
+        return KeyboardLogin(self._config)
 
     def session(self) -> Session:
         """A new login."""
@@ -123,41 +102,20 @@ class EosSwitch(SshSwitch[Stored]):
 
     async def serve(self, process: Process) -> None:
         """A shell, or one command."""
-        limit = self.faults.sessions
-        if limit is not None and self.sessions > limit:
-            cut_connection(process)  # `management ssh`, `connection limit`: sshd says nothing
-            return
         session = self.session()
         self._logins.append(session)
         try:
             if process.command is None:
-                await self._serve_shell(process, session)
+                await serve_shell(
+                    process, session, self.faults, partial(self._print, process, session)
+                )
             else:
                 session.enabled = True
-                output = await self._answer(session, process.command)
+                output = await answer(session, self.faults, process.command)
                 process.stdout.write(output)
                 process.exit(1 if output.startswith("%") else 0)  # a guess
         finally:
             self._logins.remove(session)
-
-    async def _serve_shell(self, process: Process, session: Session) -> None:
-        process.stdout.write(session.prompt())
-        async for line in process.stdin:
-            await self._print(process, session, await self._answer(session, line))
-            drop = self.faults.drop_after
-            if drop is not None and session.changes >= drop:
-                self.faults.drop_after = None
-                cut_connection(process)
-                return
-            if not session.open:
-                break
-            process.stdout.write(session.prompt())
-        process.close()
-
-    async def _answer(self, session: Session, line: str) -> str:
-        if self.faults.slow_s:
-            await asyncio.sleep(self.faults.slow_s)
-        return session.run(line)
 
     async def _print(self, process: Process, session: Session, output: str) -> None:
         """Page by page while paging is on; any key but `q` goes on."""
@@ -203,12 +161,6 @@ class EosSwitch(SshSwitch[Stored]):
 
     reboot = reload
 
-    def refuse(self, line: str) -> str | None:
-        """The planted refusal of a line, or None."""
-        if any(text in line for text in self.faults.reject):
-            return "% Internal error"  # planted, not modelled
-        return None
-
     def device(self) -> Device:
         """The view that show commands get."""
         speed = PORTS_BY_MODEL[self._config.model][1]
@@ -219,29 +171,6 @@ class EosSwitch(SshSwitch[Stored]):
         session = self.session()
         session.enabled, session.place = True, Place(self.stored.running)
         return "".join(session.run(part) for part in line.split(";"))
-
-    def fault(self, args: Sequence[str]) -> str:
-        """Plant a fault, or do by hand what a person might.
-
-        Args:
-            args: For example `mtu Ethernet2/1 1500`; see FAULT_HELP.
-
-        Returns:
-            What was done, in words.
-
-        Raises:
-            UsageError: The fault is unknown or its values are wrong.
-        """
-        verb, values = (args[0], list(args[1:])) if args else ("", [])
-        handler = FAULTS.get(verb)
-        if handler is None:
-            raise UsageError(f"{self._config.name} has no fault {verb!r}; it has: {FAULT_HELP}")
-        try:
-            done = handler(self, values)
-        except (IndexError, KeyError, ValueError) as error:
-            raise UsageError(f"fault {verb}: {error}; expected: {FAULT_HELP}") from error
-        self.commit()
-        return f"{self._config.name}: {done}"
 
     def snapshot(self) -> JsonValue:
         """The configurations, canonical: no counters, no clocks, no configuration sessions."""
@@ -261,8 +190,7 @@ class EosSwitch(SshSwitch[Stored]):
         """
         self.config_sessions.tick()
         config = self.stored.running
-        if port not in config.ports:
-            raise UsageError(f"{self._config.name} has no port {port!r}")
+        self.require_port(port)
         held, device = config.ports[port], self.device()
         mode, access, allowed = _membership(config, held)
         return PortView(
@@ -281,34 +209,6 @@ class EosSwitch(SshSwitch[Stored]):
             ecn_kib=_thresholds(held),
             pfc_priorities=frozenset(held.no_drop if held.pfc else ()),
         )
-
-    def add_counters(
-        self, port: str, tc: int, rx_bytes: int = 0, tx_bytes: int = 0, ecn_marked: int = 0
-    ) -> None:
-        """Move the counters of a port.
-
-        Args:
-            port: For example `Ethernet1/1`.
-            tc: Switch priority for `rx_bytes`, traffic class for the others.
-            rx_bytes: Bytes received in that priority.
-            tx_bytes: Bytes sent from that class.
-            ecn_marked: Packets marked in that class.
-        """
-        held = self.stored.counters.setdefault(port, PortCounters())
-        held.rx_bytes[tc] = held.rx_bytes.get(tc, 0) + rx_bytes
-        held.tx_bytes[tc] = held.tx_bytes.get(tc, 0) + tx_bytes
-        held.ecn_marked[tc] = held.ecn_marked.get(tc, 0) + ecn_marked
-        self.commit()
-
-    def add_discards(self, port: str, rx_discards: int) -> None:
-        """Count received packets that the port threw away."""
-        self.stored.counters.setdefault(port, PortCounters()).rx_discards += rx_discards
-        self.commit()
-
-    @property
-    def unmodelled(self) -> tuple[str, ...]:
-        """Lines that were sent and that this emulator does not know; a test fails on any."""
-        return tuple(self.stored.unmodelled)
 
 
 def _membership(config: Config, port: Port) -> tuple[Mode, int, frozenset[int]]:

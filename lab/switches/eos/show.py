@@ -22,7 +22,7 @@ from lab.switches.eos.config import (
     class_of,
 )
 from lab.switches.lldp import Told, tell
-from lab.switches.onyx.config import PortCounters
+from lab.switches.stored import PortCounters
 
 Tree = dict[str, JsonValue]
 

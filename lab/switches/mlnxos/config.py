@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from components.errors import UsageError
+from lab.switches.onyx.config import CliConfig, SavedAndRunning
+from lab.switches.stored import Part
 
 MemberKind = Literal["full", "limited", "both"]
 DEFAULT = "Default"
@@ -23,11 +23,7 @@ PORTS_BY_MODEL = {
 """Model to its ports, their rate in Gbit/s and the word for it (NVIDIA's data sheets)."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
-
-
-class Partition(_Part):
+class Partition(Part):
     """One partition, as configured."""
 
     pkey: int
@@ -40,10 +36,9 @@ class Partition(_Part):
     """GUID of 16 digits or `ALL` to membership."""
 
 
-class Config(_Part):
+class Config(CliConfig):
     """A whole configuration: what is running, or what the next boot will load."""
 
-    hostname: str
     sm: bool = False
     """`ib sm`: the function as such."""
     nodes: dict[str, bool] = {}
@@ -55,7 +50,6 @@ class Config(_Part):
     }
     shut: list[str] = []
     """Ports that are shut."""
-    paging: bool = True
 
     @property
     def sm_runs(self) -> bool:
@@ -63,15 +57,7 @@ class Config(_Part):
         return self.sm and self.nodes.get(self.hostname, False)
 
 
-class Stored(_Part):
-    """What one switch keeps on its disk in the lab."""
-
-    running: Config
-    saved: Config
-    link_down: list[str] = []
-    """Ports whose cable is pulled (a fault)."""
-    unmodelled: list[str] = []
-    """Commands that somebody sent and that this emulator does not know."""
+Stored = SavedAndRunning[Config]
 
 
 def factory_config(hostname: str, model: str) -> Config:

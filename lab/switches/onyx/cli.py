@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol
 
@@ -21,6 +21,7 @@ from lab.switches.onyx.grammar import (
     split_words,
 )
 from lab.switches.onyx.show import Answer
+from lab.switches.plain_faults import PlainFaults
 
 
 class Switch(Protocol):
@@ -263,17 +264,8 @@ _SESSION_COMMANDS: Final = {
 
 
 @dataclass(slots=True)
-class Faults:
-    """What a test or a person plants; nothing of it survives a restart of the lab."""
+class Faults(PlainFaults):
+    """What only Onyx and MLNX-OS have; public clients cap themselves at 5 sessions (capture C8)."""
 
-    reject: list[str] = field(default_factory=list[str])
-    """A line that holds one of these is refused."""
-    drop_after: int | None = None
-    """Close the session after this many accepted configuration lines."""
-    slow_s: float = 0.0
-    """Delay before every answer, in seconds."""
-    sessions: int | None = None
-    """Most sessions at once; public clients cap themselves at 5 (capture C8)."""
-    disk_full: bool = False
     exit_status: int | None = None
     """Status of an exec; None sends none, as xCAT tolerates."""

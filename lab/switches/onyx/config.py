@@ -8,11 +8,11 @@ which `show roce` prints (capture C1).
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
+from typing import Generic, Literal, TypeVar
 
 from components.errors import UsageError
+from lab.switches import stored
+from lab.switches.stored import Part
 
 Mode = Literal["access", "trunk", "hybrid"]
 Trust = Literal["L2", "L3", "both", "port"]
@@ -31,11 +31,7 @@ PORTS_BY_MODEL = {
 """Model to number of ports and their speed in Gbit/s (sources.md#switch-models)."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
-
-
-class Congestion(_Part):
+class Congestion(Part):
     """Marking or dropping thresholds of one traffic class."""
 
     kind: Literal["ecn", "red", "both"]
@@ -44,7 +40,7 @@ class Congestion(_Part):
     maximum: int
 
 
-class PortConfig(_Part):
+class PortConfig(Part):
     """One Ethernet port, as configured."""
 
     admin_up: bool = True
@@ -83,41 +79,35 @@ class PortConfig(_Part):
         self.allowed_vlans = [vlan for vlan in held if vlan not in set(vlans)]
 
 
-class Config(_Part):
-    """A whole configuration: what is running, or what the next boot will load."""
+class CliConfig(Part):
+    """What every configuration of Onyx and MLNX-OS says."""
 
     hostname: str
+    paging: bool = True
+
+
+ConfigT = TypeVar("ConfigT", bound=CliConfig)
+
+
+class SavedAndRunning(stored.Stored, Generic[ConfigT]):
+    """What one switch keeps on its disk in the lab."""
+
+    running: ConfigT
+    saved: ConfigT
+
+
+class Config(CliConfig):
+    """A whole configuration: what is running, or what the next boot will load."""
+
     vlans: dict[int, str] = {FACTORY_VLAN: "default"}
     ports: dict[str, PortConfig]
     pfc_enabled: bool = False
     pfc_priorities: list[int] = []
     roce: RoceMode = "none"
     lldp: bool = False
-    paging: bool = True
 
 
-class PortCounters(_Part):
-    """What `show interfaces ethernet … counters` counts, since the factory."""
-
-    rx_bytes: dict[int, int] = {}
-    """By switch priority."""
-    tx_bytes: dict[int, int] = {}
-    """By traffic class."""
-    ecn_marked: dict[int, int] = {}
-    rx_discards: int = 0
-    flaps: int = 0
-
-
-class Stored(_Part):
-    """What one switch keeps on its disk in the lab."""
-
-    running: Config
-    saved: Config
-    counters: dict[str, PortCounters] = {}
-    link_down: list[str] = []
-    """Ports whose cable is pulled (a fault)."""
-    unmodelled: list[str] = []
-    """Commands that somebody sent and that this emulator does not know."""
+Stored = SavedAndRunning[Config]
 
 
 def factory_config(hostname: str, model: str) -> Config:

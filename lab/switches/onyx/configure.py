@@ -16,13 +16,13 @@ from lab.switches.onyx.config import (
     Congestion,
     Mode,
     PortConfig,
-    PortCounters,
     RoceMode,
     Stored,
     Trust,
     apply_roce,
 )
 from lab.switches.onyx.grammar import CliError, Command, expand_ports, expand_vlans
+from lab.switches.stored import PortCounters
 
 MTU_RANGE_BYTES = (1500, 9612)
 """module_utils/network/onyx/onyx.py:231 of the Ansible collection."""

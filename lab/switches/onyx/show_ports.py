@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from pydantic import JsonValue
 
 from lab.switches.lldp import tell
-from lab.switches.onyx.config import PORTS_BY_MODEL, PortCounters, Stored
+from lab.switches.onyx.config import PORTS_BY_MODEL, Stored
 from lab.switches.onyx.grammar import CliError, expand_ports
+from lab.switches.stored import PortCounters
 
 FRAME_OVERHEAD_BYTES = 22
 """`Maximum packet size` is the MTU plus this in every capture found."""

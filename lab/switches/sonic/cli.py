@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from lab.switches.plain_faults import PlainFaults
 from lab.switches.sonic import show
 from lab.switches.sonic.config import RELOAD_LOCK, Db, Platform, Stored
 from lab.switches.sonic.config_commands import run_config
@@ -23,20 +24,11 @@ _CHANGES: Final = ("config", "sonic-db-cli", "sonic-cfggen")
 
 
 @dataclass(slots=True)
-class Faults:
-    """What a test or a person plants; nothing of it survives a restart of the lab."""
+class Faults(PlainFaults):
+    """What only SONiC has."""
 
-    reject: list[str] = field(default_factory=list[str])
-    """A command that holds one of these is refused."""
     ignore: list[str] = field(default_factory=list[str])
     """A command that changes something and holds one of these is taken and does nothing."""
-    drop_after: int | None = None
-    """Close the session after this many accepted lines that change something."""
-    slow_s: float = 0.0
-    """Delay before every answer, in seconds."""
-    sessions: int | None = None
-    """So many logins at once and no more."""
-    disk_full: bool = False
     sudo_password: bool = False
     """Somebody took the right to sudo without a password away."""
 

@@ -12,10 +12,8 @@ import copy
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from components.errors import UsageError
-from lab.switches.onyx.config import PortCounters
+from lab.switches import stored
 
 Fields = dict[str, str]
 Table = dict[str, Fields]
@@ -92,10 +90,8 @@ PLATFORMS: Final = {
 }
 
 
-class Stored(BaseModel):
+class Stored(stored.Stored):
     """What one switch keeps on its disk in the lab."""
-
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
     running: Db
     saved: Db
@@ -107,13 +103,8 @@ class Stored(BaseModel):
     """Port to the `pfc_enable` that buffermgrd remembers; a list that vanishes stays there."""
     groups: dict[str, dict[int, str]] = {}
     """Port and priority group to the buffer profile that the chip has."""
-    counters: dict[str, PortCounters] = {}
-    link_down: list[str] = []
-    """Ports whose cable is pulled (a fault)."""
     lock_owner: str = ""
     """Who reloads the configuration, and holds the lock (a fault)."""
-    unmodelled: list[str] = []
-    """Commands that somebody sent and that this emulator does not know."""
 
 
 def platform_of(model: str) -> Platform:

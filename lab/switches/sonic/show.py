@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lab.switches.lldp import tell
-from lab.switches.onyx.config import PortCounters
 from lab.switches.sonic.config import RELEASE, Fields, Stored, row
 from lab.switches.sonic.tools import CommandError, dump
+from lab.switches.stored import PortCounters
 
 if TYPE_CHECKING:
     from lab.switches.sonic.cli import Session, Switch

@@ -1,4 +1,4 @@
-"""How Onyx and MLNX-OS let somebody in: keyboard-interactive, one password."""
+"""How emulated switches let somebody in: one password, typed or sent."""
 
 from __future__ import annotations
 
@@ -9,10 +9,38 @@ import asyncssh
 from lab.views import SwitchConfig
 
 
-class KeyboardLogin(asyncssh.SSHServer):
-    """The authentication methods of capture C15, of which the lab's user has a password only."""
+class PasswordLogin(asyncssh.SSHServer):
+    """OpenSSH of Cumulus and SONiC; it also takes keys, which the lab's user has none of."""
 
-    def __init__(self, config: SwitchConfig, banner: str) -> None:
+    def __init__(self, config: SwitchConfig) -> None:
+        self._config = config
+
+    def begin_auth(self, username: str) -> bool:
+        """A password is always needed."""
+        del username
+        return True
+
+    def password_auth_supported(self) -> bool:
+        """Yes."""
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        """No: the lab's user has no key."""
+        return False
+
+    def kbdint_auth_supported(self) -> bool:
+        """No."""
+        return False
+
+    def validate_password(self, username: str, password: str) -> bool:
+        """Compare with the lab's."""
+        return (username, password) == (self._config.user, self._config.password)
+
+
+class KeyboardLogin(asyncssh.SSHServer):
+    """Keyboard-interactive: Onyx and MLNX-OS (capture C15), and EOS by default."""
+
+    def __init__(self, config: SwitchConfig, banner: str = "") -> None:
         self._config = config
         self._banner = banner
         self._connection: asyncssh.SSHServerConnection | None = None
@@ -24,12 +52,12 @@ class KeyboardLogin(asyncssh.SSHServer):
     def begin_auth(self, username: str) -> bool:
         """Send the banner; a password is always needed."""
         del username
-        if self._connection is not None:
+        if self._connection is not None and self._banner:
             self._connection.send_auth_banner(self._banner)
         return True
 
     def password_auth_supported(self) -> bool:
-        """No: capture C15."""
+        """No."""
         return False
 
     def public_key_auth_supported(self) -> bool:

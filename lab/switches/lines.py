@@ -1,0 +1,85 @@
+"""Sessions that take whole lines: a shell with a prompt, and an exec of bash."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from lab.switches.plain_faults import PlainFaults
+from lab.switches.ssh_switch import Process, cut_connection
+
+
+class Session(Protocol):
+    """One login."""
+
+    open: bool
+    changes: int
+    """Lines accepted so far that change something."""
+
+    def prompt(self) -> str:
+        """The prompt."""
+        ...
+
+    def run(self, line: str) -> str:
+        """Run one line and return what it prints."""
+        ...
+
+
+class BashSession(Session, Protocol):
+    """One login of bash."""
+
+    @property
+    def status(self) -> int:
+        """Exit status of the last command."""
+        ...
+
+
+async def answer(session: Session, faults: PlainFaults, line: str) -> str:
+    """What a line prints, late if the planted fault says so."""
+    if faults.slow_s:
+        await asyncio.sleep(faults.slow_s)
+    return session.run(line)
+
+
+async def serve_shell(
+    process: Process,
+    session: Session,
+    faults: PlainFaults,
+    show: Callable[[str], Awaitable[None]] | None = None,
+) -> None:
+    """Prompt and answer until somebody leaves.
+
+    Args:
+        process: The SSH channel.
+        session: The login.
+        faults: Of the switch.
+        show: Prints an answer; default: as it is.
+    """
+    process.stdout.write(session.prompt())
+    async for line in process.stdin:
+        output = await answer(session, faults, line)
+        if show is None:
+            process.stdout.write(output)
+        else:
+            await show(output)
+        if faults.drop_after is not None and session.changes >= faults.drop_after:
+            faults.drop_after = None
+            cut_connection(process)
+            return
+        if not session.open:
+            break
+        process.stdout.write(session.prompt())
+    process.close()
+
+
+async def serve_bash(
+    process: Process, session: BashSession, faults: PlainFaults, greeting: str
+) -> None:
+    """A shell that greets, or one command and its exit status."""
+    if process.command is None:
+        process.stdout.write(greeting)
+        await serve_shell(process, session, faults)
+    else:
+        process.stdout.write(await answer(session, faults, process.command))
+        process.exit(session.status)

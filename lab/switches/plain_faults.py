@@ -1,0 +1,103 @@
+"""Faults that every emulated switch has: of its cables, its console, its sessions and its disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from lab.switches.ssh_switch import SshSwitch
+
+
+@dataclass(slots=True)
+class PlainFaults:
+    """What a test or a person plants; nothing of it survives a restart of the lab."""
+
+    reject: list[str] = field(default_factory=list[str])
+    """A line that holds one of these is refused."""
+    drop_after: int | None = None
+    """Close the session after this many accepted lines that change something."""
+    slow_s: float = 0.0
+    """Delay before every answer, in seconds."""
+    sessions: int | None = None
+    """So many at once and no more."""
+    disk_full: bool = False
+
+
+def is_on(text: str) -> bool:
+    """Whether a fault goes `on` or `off`.
+
+    Raises:
+        ValueError: It says neither.
+    """
+    if text not in {"on", "off"}:
+        raise ValueError(f"{text!r} is neither on nor off")
+    return text == "on"
+
+
+def type_by_hand(switch: SshSwitch[Any, Any], line: str) -> str:
+    """Type one line, as a person would.
+
+    Raises:
+        ValueError: The switch refuses it.
+    """
+    refusal = switch.refusal_of(line)
+    if refusal is not None:
+        raise ValueError(refusal)
+    return f"`{line}` was typed by hand and not saved"
+
+
+def by_hand(template: str) -> Callable[[SshSwitch[Any, Any], list[str]], str]:
+    """A fault that is one line of the switch, with the fault's values in it."""
+    return lambda switch, values: type_by_hand(switch, template.format(*values))
+
+
+def cable(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+    """Plug another card into a port of a switch that hears LLDP."""
+    return switch.recable(values[0], values[1:])
+
+
+def _link_down(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+    port, on = values[0], is_on(values[1] if len(values) > 1 else "on")
+    switch.require_port(port)
+    down = {*switch.stored.link_down}
+    switch.stored.link_down = sorted(down | {port} if on else down - {port})
+    return f"the cable of {port} is {'pulled' if on else 'plugged'}"
+
+
+def _reject(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+    switch.faults.reject = [] if values == ["off"] else [" ".join(values)]
+    return f"lines that hold {switch.faults.reject} are refused"
+
+
+def _drop(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+    switch.faults.drop_after = None if values[0] == "off" else int(values[0])
+    return f"the session drops after {values[0]} lines that change something"
+
+
+def _slow(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+    switch.faults.slow_s = float(values[0])
+    return f"every answer waits {values[0]} s"
+
+
+def _sessions(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+    switch.faults.sessions = None if values[0] == "off" else int(values[0])
+    return f"sessions at once: {values[0]}"
+
+
+def _disk_full(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+    switch.faults.disk_full = is_on(values[0])
+    return f"disk full: {values[0]}"
+
+
+PLAIN_FAULTS: Final[dict[str, Callable[[SshSwitch[Any, Any], list[str]], str]]] = {
+    "link-down PORT on|off": _link_down,
+    "cli LINE…": lambda switch, values: type_by_hand(switch, " ".join(values)),
+    "reject TEXT…|off": _reject,
+    "drop LINES|off": _drop,
+    "slow SECONDS": _slow,
+    "sessions COUNT|off": _sessions,
+    "disk-full on|off": _disk_full,
+}
+"""By what is typed for each, as the help has it; what runs gets the words after the first."""

@@ -1,0 +1,67 @@
+"""What the labs of all systems have alike: a session without SSH, a site, and what is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from components.fabric.device import every_key
+from components.fabric.exchange import Exchange
+from components.fabric.state import SwitchState
+from components.fabric.targets import (
+    dropped,
+    overlay,
+    target_of_apply,
+    target_of_restore,
+    target_of_update,
+)
+
+
+@dataclass
+class DirectSession:
+    """A session with an emulator in this process; bash's bad exit status is told as over SSH."""
+
+    session: Any
+    where: str = "leaf-01 (in process)"
+
+    def run(self, command: str) -> str:
+        output: str = self.session.run(command)
+        status: int = getattr(self.session, "status", 0)
+        return f"{output}[status {status}]\n" if status else output
+
+
+def load_site(path: Path, **rdma: object) -> dict[str, Any]:
+    """An example with some of its `rdma` changed."""
+    data = YAML(typ="safe").load(path.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
+    data["rdma"].update(rdma)
+    return data
+
+
+def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:
+    return exchange.read(every_key(exchange.list_ports(), desired)).state
+
+
+def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
+    return exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines
+
+
+def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tuple[str, ...]:
+    return exchange.converge(
+        owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
+    ).lines
+
+
+def edit(
+    exchange: Exchange, previous: SwitchState, desired: SwitchState, baseline: SwitchState
+) -> None:
+    """Apply what the file says now; what it no longer says is given back."""
+    gone = dropped(previous, desired)
+    exchange.converge(
+        overlay(gone, desired),
+        lambda r: target_of_update(
+            r.state, desired, target_of_restore(r.state, gone, baseline, r.vlan_holders)
+        ),
+    )
