@@ -40,7 +40,7 @@ _run = Session.run
 
 def _counted(self: Session, line: str) -> str:
     global _lines  # noqa: PLW0603 - one count of one process
-    _lines += 1
+    _lines += bool(line.strip())  # with empty ones a tool wakes a slow prompt, as often as it likes
     return _run(self, line)
 
 
