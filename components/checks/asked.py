@@ -35,7 +35,7 @@ def _find(spec: ClusterSpec, topic: Topic) -> Iterator[Finding]:
             yield Finding(
                 f"{lack.what}: {lack.why}.",
                 (at(path, _value(spec, switch, lack.place)), at(("switches", s, "os"), switch.os)),
-                f"{_FIXES[topic]}.{_capability(switch)}",
+                f"{lack.fix or _FIXES[topic]}.{_capability(switch)}",
             )
 
 
@@ -69,7 +69,7 @@ def check_pfc_watchdog(spec: ClusterSpec) -> Iterator[Finding]:
     """A PFC watchdog is asked for only where there is one, and a class that it could watch.
 
     It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on, EOS as
-    lines of a port.
+    lines of a port, SONiC as a row of its own.
     """
     return _find(spec, "pfc-watchdog")
 
@@ -79,6 +79,8 @@ def check_cable_length(spec: ClusterSpec) -> Iterator[Finding]:
 
     What is under way when a pause is sent has to fit into the buffer: light needs about 5 ns a
     metre, which is 62 bytes each way at 100 Gbit/s. Cumulus has one length for the whole switch.
+    SONiC has one a port, and headroom for some lengths only, 5, 40 and 300 m on most platforms: the
+    next longer one is set.
     """
     return _find(spec, "cable-length")
 

@@ -8,8 +8,8 @@ from typing import Final
 from components.checks.rule import Finding, at
 from components.errors import SpecError
 from components.fabric.drivers import driver_of
-from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC, ExecPlan, describe_interrupts
-from components.fabric.plan import plan_fabric
+from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC, describe_interrupts
+from components.fabric.plan import SwitchPlan, plan_fabric
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 
@@ -36,12 +36,20 @@ def check_exec_system(spec: ClusterSpec) -> Iterator[Finding]:
                 f"remove executor; `exec` works with {', '.join(sorted(EXEC_FORMS))}.",
             )
         elif switch.executor == "exec":
-            yield from _refuse_length(spec, s)
+            yield from _refuse_plan(spec, s)
 
 
-def _refuse_length(spec: ClusterSpec, s: int) -> Iterator[Finding]:
+def _refuse_plan(spec: ClusterSpec, s: int) -> Iterator[Finding]:
     switch = spec.switches[s]
-    texts, longest = _plan_texts(spec, switch), EXEC_FORMS[switch.os].longest
+    plan, form = _plan_one(spec, switch), EXEC_FORMS[switch.os]
+    texts, longest = plan.exec if plan else None, form.longest
+    missing = form.find_missing(plan.desired) if plan else None
+    if missing is not None:
+        yield Finding(
+            f"{switch.name} cannot take its configuration as one exec: {missing}.",
+            (at(("switches", s, "executor"), switch.executor),),
+            "remove executor: `device` records what was there.",
+        )
     needed = max(len(texts.apply), len(texts.undo)) if texts else 0
     if longest is not None and needed > longest:
         yield Finding(
@@ -51,12 +59,12 @@ def _refuse_length(spec: ClusterSpec, s: int) -> Iterator[Finding]:
         )
 
 
-def _plan_texts(spec: ClusterSpec, switch: Switch) -> ExecPlan | None:
+def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
     try:
         (plan,) = plan_fabric(spec.model_copy(update={"switches": (switch,)}))
     except SpecError:
         return None  # another rule names what the switch cannot do
-    return plan.exec
+    return plan
 
 
 def check_exec_disruptive(spec: ClusterSpec) -> Iterator[Finding]:
@@ -82,8 +90,8 @@ def _refuse_interruptions(spec: ClusterSpec, s: int) -> Iterator[Finding]:
     switch = spec.switches[s]
     if switch.os not in EXEC_FORMS:
         return
-    texts = _plan_texts(spec, switch)
-    found = texts.interrupts if texts else ()
+    plan = _plan_one(spec, switch)
+    found = plan.exec.interrupts if plan and plan.exec else ()
     if found:
         yield Finding(
             f"each change of the file would interrupt {switch.name}: {describe_interrupts(found)}.",

@@ -76,6 +76,8 @@ class ExecForm:
     """Characters that one request can have; None: no limit is known."""
     back: Callable[[SwitchState], Lines] | None = None
     """The way to the factory's values; None: the driver's."""
+    find_missing: Callable[[SwitchState], str | None] = lambda _desired: None
+    """What of a desired state has no sound exec, and why."""
     resets: re.Pattern[str] | None = None
     """A line that takes away, for a moment, what is there and stays."""
 
@@ -137,6 +139,7 @@ EXEC_FORMS: Final[dict[str, ExecForm]] = {
         prepare=sonic_exec.prepare,
         again=sonic_exec.again,
         back=sonic_exec.back,
+        find_missing=sonic_exec.find_missing,
         longest=LONGEST_ARGUMENT,
     ),
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.fabric.drivers import driver_of
+from components.fabric.models import find_model
 from components.fabric.models.switch_model import Release
 from components.fabric.systems import SwitchSystem, system_of
 from components.model.fabric import Rdma, Switch
@@ -24,6 +25,8 @@ class Lack:
     why: str
     place: tuple[str, ...]
     """Path below the switch, or below the file if it begins with `rdma`."""
+    fix: str | None = None
+    """What to do, where it is not the same for the whole topic."""
 
 
 def lacks(rdma: Rdma, switch: Switch) -> Iterator[Lack]:
@@ -72,7 +75,7 @@ def _ports(rdma: Rdma, switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
     for name, port in switch.ports.items():
         place = ("ports", name)
         if port.cable_length_m is not None:
-            yield from _cable(rdma, switch, system, (*place, "cable_length_m"))
+            yield from _cable(rdma, switch, system, name)
         for key, value in (("ecn_min_kib", port.ecn_min_kib), ("ecn_max_kib", port.ecn_max_kib)):
             if value is not None and system.port_ecn is not None:
                 what = f"port {name} cannot have an {key} of its own on {_title(switch)}"
@@ -82,15 +85,21 @@ def _ports(rdma: Rdma, switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
             yield Lack("routed-link", what, missing, (*place, "mode"))
 
 
-def _cable(
-    rdma: Rdma, switch: Switch, system: SwitchSystem, place: tuple[str, ...]
-) -> Iterator[Lack]:
+def _cable(rdma: Rdma, switch: Switch, system: SwitchSystem, name: str) -> Iterator[Lack]:
+    place = ("ports", name, "cable_length_m")
+    length = switch.ports[name].cable_length_m or 0
+    model = find_model(switch.model)
+    lengths = model.headroom_lengths_m.get(switch.os, ()) if model else ()
     if rdma.mode != "lossless":
         why = f"headroom is what a lossless class needs, and rdma.mode is {rdma.mode}"
         yield Lack("cable-length", "the length of a cable changes nothing", why, place)
     elif (missing := _missing(system.cable_length, switch)) is not None:
         what = f"the length of a cable cannot be told to {_title(switch)}"
         yield Lack("cable-length", what, missing, place)
+    elif lengths and length > lengths[-1]:
+        what = f"no cable of {length} m can be lossless on {_title(switch)} of this model"
+        why = f"its platform has headroom for {', '.join(map(str, lengths))} m"
+        yield Lack("cable-length", what, why, place, f"use a cable of at most {lengths[-1]} m")
 
 
 def _title(switch: Switch) -> str:

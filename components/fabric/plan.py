@@ -104,7 +104,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
 def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     intent = INTENTS[switch.os](spec.rdma)
     ports = {
-        name: _plan_port(spec, switch.ports[name], intent.port)
+        name: _plan_port(spec, switch, switch.ports[name], intent.port)
         for name in sorted(switch.ports, key=port_key)
     }
     vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
@@ -127,10 +127,20 @@ _DESIRED: Final[dict[str, Callable[[ClusterSpec, Switch], SwitchState]]] = {
 
 def _longest_cable(switch: Switch) -> int | None:
     """One length for the switch: a port that says none counts as long as the system takes it."""
+    system = system_of(switch.os)
     lengths = [port.cable_length_m for port in switch.ports.values()]
-    if not any(lengths):
+    if system.cable_per_port or not any(lengths):
         return None
-    return max(length or system_of(switch.os).default_cable_m for length in lengths)
+    return max(length or system.default_cable_m for length in lengths)
+
+
+def _own_cable(switch: Switch, port: SwitchPort) -> dict[str, object]:
+    """The length of this port's cable, as the platform has headroom for one."""
+    if port.cable_length_m is None or not system_of(switch.os).cable_per_port:
+        return {}
+    model = find_model(switch.model)
+    length = model.headroom_length(switch.os, port.cable_length_m) if model else None
+    return {"cable_m": length}
 
 
 def _plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
@@ -159,13 +169,14 @@ def _plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
     }
 
 
-def _plan_port(spec: ClusterSpec, port: SwitchPort, intent: PortState) -> PortState:
+def _plan_port(spec: ClusterSpec, switch: Switch, port: SwitchPort, intent: PortState) -> PortState:
     return intent.model_copy(
         update={
             "admin_up": True,
             "mtu_bytes": port.mtu_bytes or spec.rdma.port_mtu_bytes,
             **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, port)),
             **_port_exceptions(spec.rdma, port, intent),
+            **_own_cable(switch, port),
         }
     )
 

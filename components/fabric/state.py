@@ -127,6 +127,9 @@ class PortState(_Frozen):
     """Switch priority to traffic class, for the priorities that we own, on SONiC."""
     lossless_buffers: Annotated[tuple[int, ...] | None, _SAID] = None
     """Priorities that we own with a lossless buffer on this port (SONiC)."""
+    cable_m: Annotated[int | None, _SAID] = None
+    """Length of the cable that the headroom of this port is for (SONiC); 0: nothing says, or
+    table and buffers differ."""
     bindings: Annotated[dict[str, dict[str, str]], _FILLED] = {}
     """Setting (`trust`, `ecn_3`) to the system's own words for it, as found on SONiC, where one
     setting hangs on names of tables, and `pfc_watchdog` on EOS, where it is several lines: found
@@ -166,7 +169,8 @@ class SwitchState(_Frozen):
     implied: tuple[str, ...] | None = None
     """`bridge` where no bridge stands in the configuration, `rest` where nothing of it but VLANs
     does: as a port's `implied`. Likewise for other branches of the configuration: `router bgp` and
-    `router bgp rest`, and `interface lo stands` for interfaces that are there."""
+    `router bgp rest`, and `interface lo stands` for interfaces that are there. On SONiC
+    what holds for all ports: `dynamic` buffers, and how often watchdogs look."""
     neighbours: Annotated[dict[str, Neighbour] | None, _SAID] = None
     """What LLDP says of each port: found, and compared with the file's cables, no setting."""
     ib: Annotated[IbState | None, _SAID] = None
@@ -218,6 +222,7 @@ def _port_settings(port: PortState) -> dict[str, str]:
     flat |= {f"dscp_{dscp}_priority": str(n) for dscp, n in port.dscp_priorities.items()}
     flat |= {f"priority_{n}_class": str(tc) for n, tc in port.priority_classes.items()}
     flat |= {f"priority_{n}_buffer": "lossless" for n in port.lossless_buffers or ()}
+    flat |= {"cable_m": str(port.cable_m)} if port.cable_m else {}
     if port.pfc_priorities is not None:
         flat["pfc_priorities"] = ",".join(map(str, port.pfc_priorities)) or "none"
     for tc, ecn in port.ecn.items():

@@ -42,6 +42,8 @@ class SwitchSystem:
     """First release with a PFC watchdog per port."""
     cable_length: Release | str = "no command of it is known here"
     """First release in which the headroom of the lossless buffer follows the length of a cable."""
+    cable_per_port: bool = False
+    """Each port has a length of its own; else the longest one counts for the whole switch."""
     default_cable_m: int = 100
     """Length that a system assumes of a cable of which it was told nothing (NVUE reference)."""
     port_ecn: str | None = "its ECN thresholds are one setting for the whole switch"
@@ -104,8 +106,10 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
         parse_release=lambda text: (sonic_facts.parse_branch(text), 0, 0),
         show_release=lambda release: str(release[0]),
         semi_lossless="its ports pause and are paused together",
-        pfc_watchdog="its driver sets none: `pfcwd` is the operator's",
-        cable_length="its driver leaves the lengths as the platform's template has them",
+        # `pfcwd_sw_enable`, which says what is watched, came with 202205 as well (sonic-swss 2171).
+        pfc_watchdog=(sonic_facts.MIN_RELEASE, 0, 0),
+        cable_length=(sonic_facts.MIN_RELEASE, 0, 0),
+        cable_per_port=True,
         port_ecn="its driver has one profile of thresholds for the whole switch",
     ),
     "mlnxos": SwitchSystem(

@@ -170,7 +170,10 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 
 
 def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> PortState:
-    simple = ("admin_up", "mtu_bytes", "mode", "trust", "pfc", "pfc_watchdog", "pfc_priorities")
+    simple = (
+        *("admin_up", "mtu_bytes", "mode", "trust"),
+        *("pfc", "pfc_watchdog", "pfc_priorities", "cable_m"),
+    )
     changes: dict[str, object] = {
         key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
     }
@@ -209,6 +212,8 @@ def _bound_settings(port: PortState) -> Iterator[str]:
         yield "buffers"
     if port.pfc_watchdog is not None:
         yield "pfc_watchdog"
+    if port.cable_m is not None:
+        yield "cable"
     yield from (f"ecn_{tc}" for tc in port.ecn)
     yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
 
@@ -286,7 +291,7 @@ def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
         return previous
     simple = (
         *("admin_up", "mtu_bytes", "mode", "access_vlan", "trust"),
-        *("pfc", "pfc_watchdog", "pfc_priorities", "lossless_buffers"),
+        *("pfc", "pfc_watchdog", "pfc_priorities", "lossless_buffers", "cable_m"),
     )
     changes: dict[str, object] = {
         key: getattr(previous, key) for key in simple if getattr(desired, key) is None

@@ -37,7 +37,7 @@ class Rdma(Frozen):
     pfc_watchdog: bool = False
     """Let each lossless port drop what a pause storm holds up. Default off, as on the switches.
 
-    EOS drops for 0.2 s what was held up for 0.2 s, unless the port has times of its own.
+    EOS and SONiC drop for 0.2 s what was held up for 0.2 s, unless the port has times of its own.
     """
     priority: Priority = 3
     """Switch priority (and PFC priority when lossless) of RoCE packets."""
@@ -129,7 +129,9 @@ class SwitchPort(Frozen):
     """Length of the cable in metres: what is under way when a pause is sent needs headroom.
 
     Cumulus has one length for the switch, so the longest of its ports counts. Default: what the
-    system assumes, 100 m on Cumulus; a port that says nothing counts as that.
+    system assumes, 100 m on Cumulus; a port that says nothing counts as that. SONiC has one a port,
+    of the few that its platform has headroom for: the next longer one is set. Default there: what
+    the switch has.
     """
     lacp: bool = False
     """A port of a link bundle. Refused on an RDMA rail, as in the DeepOps guide."""

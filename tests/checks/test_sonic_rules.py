@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from components.checks.executors import check_exec_system
+from components.checks.executors import ALLOWED, check_exec_system
 from components.checks.site import load_checked_site
 from components.fabric.plan import plan_fabric
 from tests.checks.invalid_files import FOLDER
 from tests.fabric.sonic_lab import load_spec
+
+
+def _cable(length: int) -> tuple[str, str]:
+    return "Ethernet24: gpu02/rail-1", f"Ethernet24: {{to: gpu02/rail-1, cable_length_m: {length}}}"
+
 
 SONIC = (
     ("    os: onyx", "    os: sonic"),
@@ -25,6 +30,27 @@ SONIC = (
     [
         ((), set[str]()),
         ((("lossy_ecn", "lossless"),), set[str]()),
+        ((("lossy_ecn", "lossless, pfc_watchdog: true"),), set[str]()),
+        ((("lossy_ecn", "lossy_ecn, pfc_watchdog: true"),), {"pfc-watchdog"}),
+        ((("lossy_ecn", "lossless"), _cable(1)), set[str]()),
+        ((("lossy_ecn", "lossless"), _cable(2000)), set[str]()),
+        ((("lossy_ecn", "lossless"), _cable(2001)), {"cable-length"}),
+        ((_cable(5),), {"cable-length"}),
+        (
+            (
+                ("lossy_ecn", "lossless"),
+                _cable(5),
+                ("os: sonic", "os: sonic\n    executor: exec\n    exec_disruptive: " + ALLOWED),
+            ),
+            {"exec-system"},
+        ),
+        (
+            (
+                ("lossy_ecn", "lossless, pfc_watchdog: true"),
+                ("os: sonic", "os: sonic\n    executor: exec\n    exec_disruptive: " + ALLOWED),
+            ),
+            set[str](),
+        ),
         ((('"202405"', "202205"),), set[str]()),
         ((('"202405"', '"202311.1"'),), set[str]()),
         ((('"202405"', "202311.1"),), None),

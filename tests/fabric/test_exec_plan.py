@@ -46,8 +46,8 @@ GOOD = {"onyx": "\n", "cumulus": "applied [rev_id: 5]\n", "sonic": "0\napplied\n
 """What an exec prints that went well."""
 
 
-def plan_of(system: str, mode: str = "lossless") -> SwitchPlan:
-    spec = LABS[system].load_spec(mode=mode)
+def plan_of(system: str, mode: str = "lossless", **rdma: object) -> SwitchPlan:
+    spec = LABS[system].load_spec(mode=mode, **rdma)
     switch = spec.switches[0].model_copy(
         update={"executor": "exec", "exec_disruptive": "allow-interruptions"}
     )

@@ -8,7 +8,7 @@ import pytest
 
 from components.errors import SpecError
 from components.fabric.intent import INTENTS
-from components.fabric.models import MODELS
+from components.fabric.models import MODELS, find_model
 from components.fabric.models.port_names import PORT_NAMINGS, PortPlace
 from components.fabric.plan import plan_fabric
 from components.fabric.systems import SYSTEMS, system_of
@@ -219,13 +219,35 @@ def test_a_trunk_carries_every_rail_or_those_it_names() -> None:
         ({"pfc_watchdog": True}, "PFC watchdog"),
     ],
 )
-@pytest.mark.parametrize("system", ["onyx", "sonic"])
-def test_what_a_system_lacks_is_refused_by_the_plan_too(
-    system: str, changes: dict[str, object], words: str
-) -> None:
-    spec = chain_of(system, 2, mode="lossless")
+def test_what_onyx_lacks_is_refused_by_the_plan_too(changes: dict[str, object], words: str) -> None:
     with pytest.raises(SpecError, match=words):
-        plan_fabric(_changed_port(spec, port_name(system, 32), **changes))
+        plan_fabric(_changed_port(chain_of("onyx", 2, mode="lossless"), "1/32", **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mode": "routed"}, "cannot be routed on"),
+        ({"cable_length_m": 2001}, "headroom for 5, 40, 300, 1000, 2000 m"),
+    ],
+)
+def test_what_sonic_lacks_is_refused_by_the_plan_too(
+    changes: dict[str, object], words: str
+) -> None:
+    spec = chain_of("sonic", 2, mode="lossless")
+    with pytest.raises(SpecError, match=words):
+        plan_fabric(_changed_port(spec, port_name("sonic", 32), **changes))
+
+
+@pytest.mark.parametrize(
+    ("length", "next_one"),
+    [(1, 5), (5, 5), (6, 40), (40, 40), (41, 300), (301, 1000), (2000, 2000), (2001, None)],
+)
+def test_headroom_is_for_the_next_longer_cable(length: int, next_one: int | None) -> None:
+    model = find_model("Z9332F")
+    assert model is not None
+    assert model.headroom_length("sonic", length) == next_one
+    assert model.headroom_length("cumulus", length) == length
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,45 @@ def test_undo_leaves_what_the_template_of_the_platform_gave(switch: SonicSwitch,
     assert switch.unmodelled == ()
 
 
+def test_watchdogs_start_over_whatever_runs_and_undo_leaves_none(switch: SonicSwitch) -> None:
+    plan = plan_of("sonic", pfc_watchdog=True)
+    texts = plan.exec
+    assert texts is not None
+    before = switch.snapshot()
+    send("sonic", switch, texts.apply)
+    assert {switch.stored.watchdogs[port][3] for port in PORTS} == {"drop"}
+    assert _left(plan.desired, switch) == []
+    send("sonic", switch, texts.undo)
+    assert switch.snapshot() == before
+    type_lines(switch, "sudo pfcwd start --action forward --restoration-time 600 Ethernet8 300")
+    send("sonic", switch, texts.apply)
+    assert {switch.stored.watchdogs[port][3] for port in PORTS} == {"drop"}
+    assert _left(plan.desired, switch) == []
+    assert switch.unmodelled == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sudo pfcwd counter_poll disable", "^Error: watchdogs are not polled"),
+        ("sudo pfcwd interval 300", "^Error: watchdogs are polled less often"),
+        ("sudo pfcwd interval 1000", "^Error: watchdogs are polled less often"),
+    ],
+)
+def test_watchdogs_that_would_not_work_are_refused(
+    switch: SonicSwitch, line: str, words: str
+) -> None:
+    texts = plan_of("sonic", pfc_watchdog=True).exec
+    assert texts is not None
+    type_lines(switch, line)
+    first = switch.snapshot()
+    with pytest.raises(StatusError, match=words):
+        send("sonic", switch, texts.apply)
+    assert switch.snapshot() == first
+    type_lines(switch, "sudo pfcwd interval 200", "sudo pfcwd counter_poll enable")
+    assert send("sonic", switch, texts.apply).endswith("applied\n")
+
+
 def test_undo_without_a_template_leaves_no_qos(tmp_path: Path) -> None:
     switch = make_switch(tmp_path, qos=False)
     before = switch.snapshot()

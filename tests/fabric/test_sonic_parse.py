@@ -36,7 +36,13 @@ TABLES: dict[str, dict[str, object]] = {
         },
     },
     "DEVICE_METADATA": {"localhost": {"hwsku": "DellEMC-Z9332f-O32"}},
+    "CABLE_LENGTH": {"AZURE": {"Ethernet0": "300m", "Ethernet8": "5m"}},
     "DSCP_TO_TC_MAP": {"AZURE": {"3": "3", "26": "1", "48": "6"}, "OURS": {"26": "3"}},
+    "FLEX_COUNTER_TABLE": {"PFCWD": {"FLEX_COUNTER_STATUS": "enable"}},
+    "PFC_WD": {
+        "Ethernet0": {"action": "drop", "detection_time": "400", "restoration_time": "800"},
+        "GLOBAL": {"POLL_INTERVAL": "400"},
+    },
     "PORT": {
         "Ethernet0": {"admin_status": "up", "lanes": "33,34", "mtu": "9100", "speed": "400000"},
         "Ethernet8": {"lanes": "41,42", "speed": "400000"},
@@ -98,6 +104,48 @@ def test_a_port_of_the_platforms_template() -> None:
     assert port.bindings["schedule_6"] == {"QUEUE|Ethernet0|5-6 scheduler": "scheduler.7"}
 
 
+def test_the_watchdog_and_the_cable() -> None:
+    port = _read().port("Ethernet0")
+    assert (port.pfc_watchdog, port.cable_m) == (True, 300)
+    assert port.bindings["cable"] == {"CABLE_LENGTH|AZURE Ethernet0": "300m"}
+    assert port.bindings["pfc_watchdog"] == {
+        "PORT_QOS_MAP|Ethernet0 pfcwd_sw_enable": "3,4",
+        "PFC_WD|Ethernet0 action": "drop",
+        "PFC_WD|Ethernet0 detection_time": "400",
+        "PFC_WD|Ethernet0 restoration_time": "800",
+    }
+    other = _read().port("Ethernet16")
+    assert (other.pfc_watchdog, other.cable_m) == (False, 0)
+    assert (other.bindings["cable"], other.bindings["pfc_watchdog"]) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "fields"),
+    [
+        ("PFC_WD", "Ethernet0", {"action": "forward"}),
+        ("PFC_WD", "Ethernet0", {"detection_time": "399"}),
+        ("PFC_WD", "Ethernet0", {"detection_time": "5001"}),
+        ("PFC_WD", "Ethernet0", {"restoration_time": ""}),
+        ("PFC_WD", "GLOBAL", {"POLL_INTERVAL": "500"}),
+        ("PORT_QOS_MAP", "Ethernet0", {"pfcwd_sw_enable": "3"}),
+        ("FLEX_COUNTER_TABLE", "PFCWD", {"FLEX_COUNTER_STATUS": "disable"}),
+    ],
+)
+def test_a_watchdog_that_would_not_drop_is_off(
+    table: str, row: str, fields: dict[str, str]
+) -> None:
+    tables = json.loads(TEXT)
+    tables[table][row] |= fields
+    assert _read(json.dumps(tables)).port("Ethernet0").pfc_watchdog is False
+
+
+@pytest.mark.parametrize(("said", "found"), [("300m", 300), ("40m", 0), ("far", 0), ("0m", 0)])
+def test_a_length_counts_where_the_buffers_have_it(said: str, found: int) -> None:
+    tables = json.loads(TEXT)
+    tables["CABLE_LENGTH"]["AZURE"]["Ethernet0"] = said
+    assert _read(json.dumps(tables)).port("Ethernet0").cable_m == found
+
+
 def test_a_port_with_little_written() -> None:
     port = _read().port("Ethernet8")
     assert (port.admin_up, port.mtu_bytes, port.implied) == (False, 9100, ("admin_up", "mtu_bytes"))
@@ -121,7 +169,11 @@ def test_the_switch_and_who_else_uses_it() -> None:
     tables["PORT_QOS_MAP"]["Ethernet8"]["dscp_to_tc_map"] = "RAILYARD"
     reading = SonicDriver().parse({CONFIG: json.dumps(tables)}, wanted)
     state = reading.state
-    assert (state.vlans, state.roce, state.implied) == ((10, 111), "lossless", ())
+    assert (state.vlans, state.roce, state.implied) == (
+        (10, 111),
+        "lossless",
+        ("watchdog polled each 400 ms",),
+    )
     assert state.held_rows == ("DSCP_TO_TC_MAP|RAILYARD",)
     assert {*(state.rows or {})} == {
         "BUFFER_PROFILE|pg_lossless_400000_300m_profile",

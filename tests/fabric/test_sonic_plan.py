@@ -167,6 +167,8 @@ def test_the_model_and_the_lab_have_the_same_ports() -> None:
         ("mtu_bytes", True),
         ("pfc_priorities", True),
         ("priority_3_buffer", True),
+        ("cable_m", True),
+        ("pfc_watchdog", False),
         ("access_vlan", False),
         ("tc3_ecn_kib", False),
     ],

@@ -199,12 +199,19 @@ def test_trunks_between_eos_leaves(
     history=test_sonic_exchange.HISTORIES,
     mode=st.sampled_from(MODES["sonic"]),
     leaves=st.integers(1, 3),
+    watchdog=st.booleans(),
 )
-def test_trunks_between_sonic_leaves(history: list[str], mode: str, leaves: int) -> None:
+def test_trunks_between_sonic_leaves(
+    history: list[str],
+    mode: str,
+    leaves: int,
+    watchdog: bool,  # noqa: FBT001 - drawn
+) -> None:
     # What takes the room for lossless buffers is refused before a change (test_sonic_refusals.py).
     takes = ("qos clear", "CABLE_LENGTH", "buffer_model")
     lines = [line for line in history if not any(word in line for word in takes)]
-    _life(chain_of("sonic", leaves, mode=mode), lines)
+    watched = watchdog and mode == "lossless"
+    _life(chain_of("sonic", leaves, mode=mode, pfc_watchdog=watched), lines)
 
 
 @QUICK

@@ -82,7 +82,7 @@ class SonicDriver:
         state = SwitchState(
             vlans=tuple(sorted(vlan_number(name) for name in tables.get("VLAN", {}))),
             roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",
-            implied=("dynamic",) if config.dynamic_buffers else (),
+            implied=config.implied,
             rows=config.rows(),
             held_rows=config.holders(wanted.ports),
             ports={name: config.port(name) for name in wanted.ports},
@@ -94,11 +94,12 @@ class SonicDriver:
         return sonic_actions.plan_changes(actual, target)
 
     def interrupts(self, change: Difference) -> bool:
-        """A new MTU, or new PFC and its buffers, are set on a port that is up.
+        """A new MTU, or new PFC with its buffers and their headroom, are set on a port that is up.
 
         No page says whether either loses packets, so both are taken to.
         """
-        return change.setting in {"mtu_bytes", "pfc_priorities"} or "_buffer" in change.setting
+        settings = {"mtu_bytes", "pfc_priorities", "cable_m"}
+        return change.setting in settings or "_buffer" in change.setting
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: a few commands print an error and exit 0."""
@@ -124,6 +125,8 @@ class SonicDriver:
             strict_classes=(),
             pfc_priorities=(),
             lossless_buffers=(),
+            pfc_watchdog=False,
+            cable_m=0,
         )
         return SwitchState(roce="lossless", rows={}, ports=dict.fromkeys(ports, port))
 

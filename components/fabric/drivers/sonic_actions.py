@@ -36,12 +36,37 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         *(Change((say.add_vlan(vlan),)) for vlan in _only(target.vlans, actual.vlans)),
         *_member_changes(actual, target),
         *(Change((line,)) for line in say.write_rows(rows.written)),
+        *_length_changes(plans),
         *(change for plan in plans.values() for change in plan.changes()),
+        *_touch_changes(plans),
+        *_watchdog_changes(plans),
         *_link_changes(actual, target),
         *(Change((say.delete_field(*cell),)) for cell in rows.stripped),
         *(Change((say.delete_row(row),)) for row in rows.deleted),
         *(Change((say.delete_vlan(vlan),)) for vlan in _only(actual.vlans, target.vlans)),
     )
+
+
+def _length_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
+    """Before PFC, by which the switch looks at the length; older images look then only."""
+    cells = {cell: value for plan in plans.values() for cell, value in plan.lengths.items()}
+    yield from (Change((line,)) for line in say.write_cells(cells.items()))
+
+
+def _touch_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
+    """A line of its own: what comes together with the length may be looked at before it."""
+    touched = [plan for plan in plans.values() if plan.touches and plan.pause_list]
+    cells = {cell: value for plan in touched for cell, value in plan.touches.items()}
+    lines = tuple(say.write_cells(cells.items()))
+    if lines:
+        names = ", ".join(plan.name for plan in touched)
+        yield Change(lines, interrupts=f"headroom of {names} changes")
+
+
+def _watchdog_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
+    """After the lists of all ports: a watchdog takes the list that is there when it starts."""
+    cells = {cell: value for plan in plans.values() for cell, value in plan.starts_watchdog.items()}
+    yield from (Change((line,)) for line in say.write_cells(cells.items()))
 
 
 def _only(these: tuple[int, ...], those: tuple[int, ...]) -> tuple[int, ...]:
@@ -81,8 +106,7 @@ class _Rows:
         if target.rows is not None:
             kept = {row for plan in plans.values() for row in plan.named}
             kept |= {*actual.held_rows, *wanted}
-            if any(plan.pause_list for plan in plans.values()):
-                kept |= {row for row in held if row.startswith(_MADE)}
+            kept |= {row for row in held if row.startswith(_MADE) and _is_used(row, plans)}
             found._restore(held, {r: f for r, f in target.rows.items() if r not in wanted}, kept)
         return found
 
@@ -100,6 +124,16 @@ class _Rows:
                 self.stripped += [(row, key) for key in extra]
             elif row not in kept:
                 self.deleted.append(row)
+
+
+def _is_used(row: str, plans: Mapping[str, PortPlan]) -> bool:
+    """Whether a group names a profile that the switch made, or will after these lines."""
+    profile = row.partition("|")[2]
+    return any(
+        profile in plan.profiles
+        or (plan.is_looked_at and plan.length and f"_{plan.length}_" in profile)
+        for plan in plans.values()
+    )
 
 
 def _member_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:

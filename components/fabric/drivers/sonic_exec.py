@@ -28,6 +28,7 @@ from components.fabric.drivers.sonic_rows import (
     wanted_cells,
     write_words,
 )
+from components.fabric.drivers.sonic_watchdog import LIST_FIELD, wanted_watchdog, watchdog_row
 from components.fabric.state import PortState, SwitchState, list_vlans
 from components.fabric.targets import target_of_restore
 
@@ -46,6 +47,16 @@ _FORBIDS: Final = {"access": "routed", "trunk": "routed|access"}
 """The recorded modes in which a port cannot become member as it shall (config/vlan.py)."""
 
 
+def find_missing(desired: SwitchState) -> str | None:
+    """What of a desired state a chain cannot give back, and why; None: nothing."""
+    if all(port.cable_m is None for port in desired.ports.values()):
+        return None
+    return (
+        "the length of a cable cannot be given back by it, since each platform's template has "
+        "lengths of its own"
+    )
+
+
 def start(desired: SwitchState) -> SwitchState:
     """What stands for an unknown switch: every port has what must be taken away."""
     ports = {
@@ -53,6 +64,7 @@ def start(desired: SwitchState) -> SwitchState:
             bindings={
                 "mode": {f"PORT|{name} mode": "routed"},
                 "trust": {f"{qos_row(name)} dot1p_to_tc_map": "unknown"},
+                "pfc_watchdog": {f"{watchdog_row(name)} action": "unknown"},
             }
         )
         for name in desired.ports
@@ -86,6 +98,21 @@ def _guards(desired: SwitchState) -> Iterator[Script]:
     yield _unless(
         f"! {_DB} HGET 'DEVICE_METADATA|localhost' buffer_model | grep -qx dynamic",
         "the buffer model is dynamic - executor device can set that",
+    )
+    if any(port.pfc_watchdog for port in desired.ports.values()):
+        yield from _watchdog_guards()
+
+
+def _watchdog_guards() -> Iterator[Script]:
+    """Settings of all ports, which are not ours: without the one it is blind, or too slow."""
+    yield _unless(
+        f"{_DB} HGET 'FLEX_COUNTER_TABLE|PFCWD' FLEX_COUNTER_STATUS | grep -qx enable",
+        "watchdogs are not polled - run sudo pfcwd counter_poll enable once, save, and update"
+        " again",
+    )
+    yield _unless(
+        f"{_DB} HGET 'PFC_WD|GLOBAL' POLL_INTERVAL | grep -Eqx '(1..|200)?'",
+        "watchdogs are polled less often than each 200 ms - executor device can follow that",
     )
 
 
@@ -199,7 +226,7 @@ def _applied(desired: SwitchState) -> SwitchState:
     ports: dict[str, PortState] = {}
     rows: dict[str, Mapping[str, str]] = {}
     for name, port in desired.ports.items():
-        cells = {setting: wanted_cells(name, port, setting) for setting in settings_of(port)}
+        cells = {setting: _cells_of(name, port, setting) for setting in settings_of(port)}
         named = {row for each in cells.values() for row in named_rows(each.items())}
         rows |= {row: our_rows(port)[row] for row in sorted(named)}
         if port.lossless_buffers:
@@ -207,6 +234,12 @@ def _applied(desired: SwitchState) -> SwitchState:
         bindings = {setting: write_words(each) for setting, each in cells.items()}
         ports[name] = port.model_copy(update={"bindings": bindings})
     return desired.model_copy(update={"ports": ports, "rows": rows})
+
+
+def _cells_of(name: str, port: PortState, setting: str) -> Cells:
+    if setting == "pfc_watchdog":
+        return wanted_watchdog(name, {}, port.pfc_priorities or ())
+    return {} if setting == "cable" else wanted_cells(name, port, setting)
 
 
 def _groups(name: str, priorities: Sequence[int]) -> Cells:
@@ -236,8 +269,12 @@ def _template_cells(name: str, port: PortState) -> Cells:
     """What the general template has for the settings that are ours (qos_config.j2)."""
     cells: Cells = {}
     for setting in settings_of(port):
+        if setting == "cable":
+            continue  # refused before
         kind, _, number = setting.partition("_")
-        if kind == "trust":
+        if setting == "pfc_watchdog":
+            cells[qos_row(name), LIST_FIELD] = ",".join(map(str, _TEMPLATE_PAUSED))
+        elif kind == "trust":
             cells |= _named(name, ("dscp_to_tc_map", "tc_to_queue_map"))
         elif kind == "buffers":
             cells |= _named(name, BUFFER_FIELDS)

@@ -15,6 +15,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.drivers.base import PortCounters, PriorityCounters, Unreadable
 from components.fabric.drivers.onyx_actions import port_key
+from components.fabric.drivers.sonic_cable import length_in_force
 from components.fabric.drivers.sonic_facts import (
     BYTES_PER_KIB,
     DSCPS,
@@ -33,7 +34,14 @@ from components.fabric.drivers.sonic_rows import (
     Fields,
     Rows,
     qos_row,
+    spread,
     write_words,
+)
+from components.fabric.drivers.sonic_watchdog import (
+    LIST_FIELD,
+    describe_polling,
+    is_watching,
+    watchdog_row,
 )
 from components.fabric.state import EcnState, Neighbour, PortState
 
@@ -126,6 +134,8 @@ class ConfigDb:
         row = self.row("PORT", name)
         mode, access, trunk = self._membership(name)
         qos = self.row("PORT_QOS_MAP", name)
+        paused = tuple(sorted(map(int, re.findall(r"\d+", qos.get("pfc_enable", "")))))
+        buffers = self._lengths(name) | self._groups(name)
         return PortState(
             admin_up=row.get("admin_status", "down") == "up",
             mtu_bytes=int(row.get("mtu", FACTORY_MTU_BYTES)),
@@ -142,7 +152,9 @@ class ConfigDb:
             ),
             dscp_priorities=self._numbers("DSCP_TO_TC_MAP", self._dscp_map(qos), len(DSCPS)),
             priority_classes=self._numbers("TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", ""), 8),
-            pfc_priorities=tuple(sorted(map(int, re.findall(r"\d+", qos.get("pfc_enable", ""))))),
+            pfc_priorities=paused,
+            pfc_watchdog=is_watching(self.row("PFC_WD", name), qos, self.implied),
+            cable_m=length_in_force(buffers, paused),
             lossless_buffers=tuple(n for n in PRIORITIES if self._is_lossless(name, n, qos)),
             bindings=dict(self._bindings(name)),
         )
@@ -220,6 +232,13 @@ class ConfigDb:
         """The switch computes buffers itself, and a group asks for one by `NULL`."""
         return self.row("DEVICE_METADATA", "localhost").get("buffer_model") == "dynamic"
 
+    @property
+    def implied(self) -> tuple[str, ...]:
+        """What holds for all ports, as `SwitchState.implied` says it."""
+        counters = self.row("FLEX_COUNTER_TABLE", "PFCWD")
+        polled = describe_polling(self.row("PFC_WD", "GLOBAL"), counters)
+        return (*(("dynamic",) if self.dynamic_buffers else ()), *polled)
+
     def _bindings(self, name: str) -> Iterator[tuple[str, dict[str, str]]]:
         qos = self.row("PORT_QOS_MAP", name)
 
@@ -230,14 +249,27 @@ class ConfigDb:
         yield "mode", {} if mode is None else {f"PORT|{name} mode": mode}
         yield "trust", words(*TRUST_FIELDS)
         yield "pfc", words("pfc_enable")
-        groups: Cells = {
-            (f"BUFFER_PG|{name}|{span}", "profile"): fields.get("profile", "")
-            for span, fields in self.buffer_groups.get(name, {}).items()
-        }
-        yield "buffers", words(*BUFFER_FIELDS) | write_words(groups)
+        yield "cable", write_words(self._lengths(name))
+        yield "buffers", words(*BUFFER_FIELDS) | write_words(self._groups(name))
+        watched = {(watchdog_row(name), k): v for k, v in self.row("PFC_WD", name).items()}
+        yield "pfc_watchdog", words(LIST_FIELD) | write_words(watched)
         for queue in PRIORITIES:
             for kind, field in (("ecn", "wred_profile"), ("schedule", "scheduler")):
                 yield f"{kind}_{queue}", write_words(self._queue_cells(name, queue, field))
+
+    def _groups(self, name: str) -> Cells:
+        return {
+            (f"BUFFER_PG|{name}|{span}", "profile"): fields.get("profile", "")
+            for span, fields in self.buffer_groups.get(name, {}).items()
+        }
+
+    def _lengths(self, name: str) -> Cells:
+        """The row is called AZURE, and may be called otherwise, or be several."""
+        return {
+            (f"CABLE_LENGTH|{key}", name): fields[name]
+            for key, fields in self.tables.get("CABLE_LENGTH", {}).items()
+            if name in fields
+        }
 
     def _queue_cells(self, name: str, queue: int, field: str) -> Cells:
         return {
@@ -281,14 +313,6 @@ def _by_port(rows: Mapping[str, Fields], *, last: bool = False) -> Tables:
 def vlan_number(name: str) -> int:
     """`Vlan111` is 111."""
     return int(name.removeprefix("Vlan"))
-
-
-def spread(span: str) -> range:
-    """The numbers of `3` or `3-4`."""
-    first, _, last = span.partition("-")
-    if not first.isdigit():
-        return range(0)
-    return range(int(first), int(last if last.isdigit() else first) + 1)
 
 
 def parse_counters(

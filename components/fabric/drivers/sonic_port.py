@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
+from components.fabric.drivers import sonic_cable as cable
 from components.fabric.drivers import sonic_lines as say
 from components.fabric.drivers.base import Change, Unsettable
 from components.fabric.drivers.sonic_facts import DYNAMIC_PROFILE, LOSSLESS_PROFILE
@@ -17,7 +19,16 @@ from components.fabric.drivers.sonic_rows import (
     qos_row,
     read_words,
     settings_of,
+    spread,
     wanted_cells,
+)
+from components.fabric.drivers.sonic_watchdog import (
+    LIST_FIELD,
+    UNPOLLED,
+    lists_all,
+    wanted_watchdog,
+    watchdog_cells,
+    watchdog_row,
 )
 from components.fabric.state import PortState, SwitchState
 
@@ -39,6 +50,17 @@ class PortPlan:
     """Rows of ours that a wanted setting names."""
     recorded: set[Cell] = field(default_factory=set[Cell])
     """Cells that are put back: what they name was there before, or is no matter of ours."""
+    lengths: Cells = field(default_factory=dict[Cell, str])
+    """Lengths of the cable: they go before everything else of any port."""
+    touched: bool = False
+    """The switch must look at the length again."""
+    touches: Cells = field(default_factory=dict[Cell, str])
+    """What makes the switch look at the length again: it goes after everything else."""
+    renews_pfc: bool = False
+    """Nothing of the port is there to be touched, so PFC goes and comes back."""
+    ends_watchdog: bool = False
+    starts_watchdog: Cells = field(default_factory=dict[Cell, str])
+    """The row of the watchdog: it goes after the list of what is watched."""
 
     @property
     def named(self) -> set[str]:
@@ -54,12 +76,33 @@ class PortPlan:
         pause = (qos_row(self.name), "pfc_enable")
         return "" if pause in self.deletes else self.sets.get(pause, self.now.get(pause, ""))
 
+    @property
+    def length(self) -> str | None:
+        """What is said of the cable afterwards."""
+        cells = {**self.now, **self.lengths}
+        said = [cells[cell] for cell in cable.cable_cells(self.name, cells) if cell in cells]
+        return said[-1] if said else None
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether the switch makes groups of these lines; else those that are there are all."""
+        pause = (qos_row(self.name), "pfc_enable")
+        return bool(self.pause_list) and (self.touched or pause in self.sets)
+
+    @property
+    def profiles(self) -> set[str]:
+        """Profiles of the port's groups, as far as lines of ours decide."""
+        cells = {**self.now, **self.sets}
+        groups = {cell: value for cell, value in cells.items() if cell[0].startswith("BUFFER_PG|")}
+        return {value for (row, _), value in groups.items() if row not in self.gone_groups}
+
     def changes(self) -> Iterator[Change]:
         """First what takes PFC and its buffers away, then what is set, then what goes."""
         pause = (qos_row(self.name), "pfc_enable")
         interrupts = f"PFC of {self.name} changes" if pause in {*self.sets, *self.deletes} else None
-        lines: list[str] = []
-        if self.now.get(pause) and (self.gone_groups or pause in self.deletes):
+        lines = [say.delete_row(watchdog_row(self.name))] if self.ends_watchdog else []
+        renews = self.renews_pfc or self.gone_groups or pause in self.deletes
+        if self.now.get(pause) and renews:
             # buffermgrd remembers a list that just vanishes, and would make the groups again.
             lines += say.write_cells([(pause, "")])
             if pause not in {*self.sets, *self.deletes}:
@@ -81,13 +124,83 @@ def plan_port(name: str, was: PortState, port: PortState, switch: SwitchState) -
     for words in was.bindings.values():
         now |= read_words(words)
     plan = PortPlan(name, now)
+    recorded = {setting: read_words(words) for setting, words in port.bindings.items()}
+    _plan_length(plan, was, port, switch, recorded.get("cable"))
     for setting in settings_of(port):
-        if setting not in port.bindings:
+        if setting not in {*_APART, *recorded}:
             _plan_wanted(plan, was, port, setting, switch)
-    for setting, words in port.bindings.items():
-        if setting != "mode":
-            _plan_recorded(plan, setting, read_words(words))
+    for setting, cells in recorded.items():
+        if setting not in {"mode", *_APART}:
+            _plan_recorded(plan, setting, cells)
+    if "pfc_watchdog" in recorded:
+        _set_watchdog(plan, recorded["pfc_watchdog"])
+    elif port.pfc_watchdog is not None:
+        _want_watchdog(plan, was, port, switch)
     return plan
+
+
+_APART: Final = ("cable", "pfc_watchdog")
+"""Settings whose cells depend on what is there; the others have theirs by their names."""
+
+
+def _plan_length(
+    plan: PortPlan, was: PortState, port: PortState, switch: SwitchState, recorded: Cells | None
+) -> None:
+    if recorded is not None:
+        _put_length_back(plan, recorded)
+    elif port.cable_m is not None and was.cable_m != port.cable_m:
+        _want_length(plan, port.cable_m, port.pfc_priorities or (), switch)
+    if plan.touched:
+        found = cable.touch_cells(plan.name, was, port)
+        plan.renews_pfc = found is None
+        plan.touches |= found or {}
+
+
+def _want_length(
+    plan: PortPlan, length_m: int, paused: tuple[int, ...], switch: SwitchState
+) -> None:
+    value = cable.write_length(length_m)
+    cells = cable.cable_cells(plan.name, plan.now)
+    plan.lengths |= {cell: value for cell in cells if plan.now.get(cell) != value}
+    plan.sets |= cable.left_behind(plan.now, paused, length_m, switch.rows or ())
+    plan.touched = bool(plan.lengths) or cable.needs_touch(plan.now, paused, length_m)
+
+
+def _put_length_back(plan: PortPlan, recorded: Cells) -> None:
+    held = [cell for cell in cable.cable_cells(plan.name, plan.now) if cell in plan.now]
+    gone = [cell for cell in held if cell not in recorded]
+    plan.deletes += gone
+    plan.lengths |= {cell: v for cell, v in recorded.items() if plan.now.get(cell) != v}
+    if not recorded:
+        plan.lengths |= dict.fromkeys(gone, cable.FORGOTTEN)
+    plan.touched = bool(plan.lengths)
+
+
+def _want_watchdog(plan: PortPlan, was: PortState, port: PortState, switch: SwitchState) -> None:
+    if not port.pfc_watchdog:
+        _set_watchdog(plan, {})
+        return
+    paused, implied = port.pfc_priorities or (), switch.implied or ()
+    if was.pfc_watchdog and lists_all(plan.name, plan.now, paused):
+        return
+    if UNPOLLED in implied:
+        raise Unsettable(
+            "its PFC watchdogs see nothing, since the polling of their counters is off. It is one "
+            "setting for all ports, so we do not change it: run `sudo pfcwd counter_poll enable`, "
+            "save, and run this again"
+        )
+    _set_watchdog(plan, wanted_watchdog(plan.name, plan.now, paused, implied))
+
+
+def _set_watchdog(plan: PortPlan, target: Cells) -> None:
+    """A watchdog that runs takes neither another row nor another list: it ends, and starts anew."""
+    listed = (qos_row(plan.name), LIST_FIELD)
+    held, wanted = watchdog_cells(plan.name, plan.now), watchdog_cells(plan.name, target)
+    _set(plan, listed, target.get(listed))
+    if held == wanted and plan.now.get(listed) == target.get(listed):
+        return
+    plan.ends_watchdog = bool(held)
+    plan.starts_watchdog = wanted
 
 
 def _plan_wanted(
@@ -154,7 +267,7 @@ def _want_groups(
     if "dynamic" in (switch.implied or ()):
         for priority in lacking:
             _set(plan, (group_row(plan.name, priority), "profile"), DYNAMIC_PROFILE)
-    elif as_wanted and was.pfc_priorities == port.pfc_priorities:
+    elif as_wanted and was.pfc_priorities == port.pfc_priorities and not plan.lengths:
         raise Unsettable(
             f"PFC of {plan.name} is on, and the switch made no lossless buffer for priority "
             f"{lacking[0]}. Look at CABLE_LENGTH and the speed of the port: the platform's "
@@ -183,21 +296,16 @@ def _made_groups(plan: PortPlan) -> Iterator[str]:
 
     It makes one row for neighbours: `3-4` for the list `3,4`.
     """
-    listed = {int(part) for part in plan.pause_list.split(",") if part.isdigit()}
+    listed = [int(part) for part in plan.pause_list.split(",") if part.isdigit()]
     for (row, _), profile in sorted(plan.now.items()):
         if not row.startswith("BUFFER_PG|"):
             continue
-        low, high = _span(row)
-        is_run = {*range(low - 1, high + 2)} & listed == {*range(low, high + 1)}
-        if profile == DYNAMIC_PROFILE or (profile.startswith(LOSSLESS_PROFILE) and not is_run):
+        # With another length the switch may have made none of a list that stays.
+        stays = cable.is_run(row.rpartition("|")[2], listed) and not plan.lengths
+        if profile == DYNAMIC_PROFILE or (profile.startswith(LOSSLESS_PROFILE) and not stays):
             yield row
 
 
 def _overlap(one: str, other: str) -> bool:
-    first, second = (_span(row) for row in (one, other))
-    return first[0] <= second[1] and second[0] <= first[1]
-
-
-def _span(row: str) -> tuple[int, int]:
-    low, _, high = row.rpartition("|")[2].partition("-")
-    return int(low), int(high or low)
+    first, second = ({*spread(row.rpartition("|")[2])} for row in (one, other))
+    return bool(first & second)

@@ -61,12 +61,19 @@ def settings_of(port: PortState) -> Iterator[str]:
         yield "pfc"
     if port.lossless_buffers is not None:
         yield "buffers"
+    if port.cable_m is not None:
+        yield "cable"
+    if port.pfc_watchdog is not None:
+        yield "pfc_watchdog"
     yield from (f"ecn_{tc}" for tc, ecn in port.ecn.items() if ecn is not None)
     yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
 
 
 def fields_of(name: str, setting: str) -> tuple[Cell, ...]:
-    """The cells that a setting of a port owns; buffer groups come on top."""
+    """The cells that a setting of a port owns.
+
+    Buffer groups come on top, and so do cables and watchdogs, which have modules of their own.
+    """
     kind, _, number = setting.partition("_")
     if kind == "trust":
         return tuple((qos_row(name), field) for field in TRUST_FIELDS)
@@ -138,3 +145,11 @@ def read_words(words: Mapping[str, str]) -> Cells:
     """The other way."""
     split = ((key.rpartition(" "), value) for key, value in words.items())
     return {(row, field): value for (row, _, field), value in split}
+
+
+def spread(span: str) -> range:
+    """The numbers of `3` or `3-4`."""
+    first, _, last = span.partition("-")
+    if not first.isdigit():
+        return range(0)
+    return range(int(first), int(last if last.isdigit() else first) + 1)

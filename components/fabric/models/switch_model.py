@@ -39,6 +39,10 @@ class SwitchModel:
     """Number of parts that a port may be split into, to the speed of each in Gbit/s."""
     buffer_mb: int | None = None
     """Packet buffer that all ports share, in MB as the data sheet counts them."""
+    headroom_lengths_m: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict[str, tuple[int, ...]]
+    )
+    """Switch system to the lengths of cables for which its platform has headroom, ascending."""
     first_release: Mapping[str, Release] = field(default_factory=dict[str, Release])
     """Switch system to the first release that runs on the model, where a page says so."""
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -82,6 +86,17 @@ class SwitchModel:
         if naming is None or place is None:
             return None
         return place.whole if naming.holds_parts else name
+
+    def headroom_length(self, system: str, length_m: int) -> int | None:
+        """The next length that has headroom, in metres; the same one where any has.
+
+        Headroom for a longer cable takes buffer from others, and headroom for a shorter one loses
+        packets, so it is never less. None: no length is enough.
+        """
+        lengths = self.headroom_lengths_m.get(system)
+        if lengths is None:
+            return length_m
+        return next((length for length in lengths if length >= length_m), None)
 
     def describe_ports(self, system: str) -> str:
         """The port names with one system, for people."""

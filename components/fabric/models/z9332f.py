@@ -22,5 +22,7 @@ Z9332F = SwitchModel(
     traffic_classes=8,
     # The template has two, 3 and 4; one is what a file can ask for.
     max_lossless_priorities=2,
+    # pg_profile_lookup.ini, for 100 and 400 Gbit/s alike; the same in branches 202205 to 202605.
+    headroom_lengths_m={"sonic": (5, 40, 300, 1000, 2000)},
     sources={"sonic": "sonic-buildimage, port_config.ini; MTU range of sonic-utilities"},
 )

@@ -15,12 +15,13 @@ from lab.switches.sonic.config import RELOAD_LOCK, Db, Platform, Stored
 from lab.switches.sonic.config_commands import run_config
 from lab.switches.sonic.database import Database
 from lab.switches.sonic.filters import grep, xargs
+from lab.switches.sonic.pfcwd import run_pfcwd
 from lab.switches.sonic.shell import Shell, ShellError
 from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
 
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
-_CHANGES: Final = ("config", "sonic-db-cli", "sonic-cfggen")
+_CHANGES: Final = ("config", "pfcwd", "sonic-db-cli", "sonic-cfggen")
 
 
 @dataclass(slots=True)
@@ -160,6 +161,8 @@ class Session:
                 return run_cfggen(self.switch.database, words[1:])
             case "sonic-db-cli":
                 return run_db_cli(self.switch.database, words[1:])
+            case "pfcwd":
+                return run_pfcwd(self, words, root=root)
             case "show":
                 return show.run_show(self, words)
             case other:

@@ -56,6 +56,8 @@ PLATFORMS: Final = {
             ("5m", "2540", "2540", "178562"),
             ("40m", "2540", "2540", "201930"),
             ("300m", "2540", "2540", "373888"),
+            ("1000m", "2540", "2540", "836676"),
+            ("2000m", "2540", "2540", "1498092"),
         ),
         threshold="-2",
         pools={
@@ -101,6 +103,10 @@ class Stored(stored.Stored):
     """What somebody wrote to a path, for `config load` and `config apply-patch`."""
     pfc_lists: dict[str, str] = {}
     """Port to the `pfc_enable` that buffermgrd remembers; a list that vanishes stays there."""
+    cables: dict[str, str] = {}
+    """Port to the length that buffermgrd remembers."""
+    watchdogs: dict[str, dict[int, str]] = {}
+    """Port with a watchdog to its queues, and to what each does in a storm."""
     groups: dict[str, dict[int, str]] = {}
     """Port and priority group to the buffer profile that the chip has."""
     lock_owner: str = ""
@@ -146,7 +152,13 @@ def factory_db(hostname: str, platform: Platform) -> Db:
         "platform": platform.platform,
         "type": "LeafRouter",
     }
-    return {"DEVICE_METADATA": {"localhost": metadata}, "PORT": ports}
+    # init_cfg.json.j2, which the first boot merges.
+    counters = {"PFCWD": {"FLEX_COUNTER_STATUS": "enable"}}
+    return {
+        "DEVICE_METADATA": {"localhost": metadata},
+        "FLEX_COUNTER_TABLE": counters,
+        "PORT": ports,
+    }
 
 
 def row(db: Db, table: str, key: str) -> Fields:

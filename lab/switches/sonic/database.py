@@ -2,7 +2,8 @@
 
 Modelled on sonic-swss: buffermgrd makes lossless profiles and priority groups of `pfc_enable`, the
 speed and the cable length (cfgmgr/buffermgr.cpp), and orchagent tells the chip of each group's row
-once (orchagent/bufferorch.cpp). Of the dynamic buffer model only the rows are.
+once (orchagent/bufferorch.cpp). A length is only remembered until the port, or its PFC, changes, up
+to images of March 2026. Of the dynamic buffer model only the rows are.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 
+from lab.switches.sonic import watchdog
 from lab.switches.sonic.config import Db, Fields, Platform, Stored, row, spread
 
 POOL = "ingress_lossless_pool"
@@ -22,6 +24,8 @@ class Database:
         """Watch `stored.running`."""
         self._stored = stored
         self._platform = platform
+        self.acts_on_length = False
+        """As images from March 2026 on do (sonic-swss 67198295)."""
 
     @property
     def db(self) -> Db:
@@ -54,6 +58,8 @@ class Database:
             port, _, span = key.partition("|")
             for group in spread(span):
                 self._groups(port).pop(group, None)
+        elif table == watchdog.TABLE:
+            watchdog.end(self._stored, key)
         return 1
 
     def delete_field(self, table: str, key: str, field: str) -> int:
@@ -71,6 +77,7 @@ class Database:
         """Boot, or `config reload`: everything anew."""
         self._stored.running = {}
         self._stored.pfc_lists, self._stored.groups = {}, {}
+        self._stored.cables, self._stored.watchdogs = {}, {}
         for table, rows in copy.deepcopy(db).items():
             for key, fields in rows.items():
                 self.put(table, key, fields)
@@ -84,12 +91,29 @@ class Database:
             port, _, span = key.partition("|")
             for group in spread(span):
                 self._groups(port)[group] = fields.get("profile", "")
-        elif table == "PORT_QOS_MAP" and "pfc_enable" in fields:
-            if self._stored.pfc_lists.get(key) != fields["pfc_enable"]:
-                self._stored.pfc_lists[key] = fields["pfc_enable"]
-                self._make_groups(key)
+        elif table == "PORT_QOS_MAP":
+            self._set_pfc(key, fields)
         elif table == "PORT":
             self._make_groups(key)
+        elif table == "CABLE_LENGTH":
+            self._set_lengths(fields)
+        elif table == watchdog.TABLE:
+            watchdog.follow(self._stored, key)
+
+    def _set_pfc(self, port: str, fields: Fields) -> None:
+        listed = fields.get("pfc_enable")
+        if listed is not None and self._stored.pfc_lists.get(port) != listed:
+            self._stored.pfc_lists[port] = listed
+            self._make_groups(port)
+        if watchdog.is_waiting(self._stored, port):
+            watchdog.follow(self._stored, port)
+
+    def _set_lengths(self, fields: Fields) -> None:
+        """A row is told whole; a port that is no longer in it keeps its length."""
+        changed = [port for port in fields if self._stored.cables.get(port) != fields[port]]
+        self._stored.cables |= fields
+        for port in changed if self.acts_on_length else ():
+            self._make_groups(port)
 
     def _make_groups(self, port: str) -> None:
         """Lossless groups for the remembered list; a row that is as it should be stays unsent."""
@@ -106,7 +130,7 @@ class Database:
 
     def _profile(self, port: str) -> str | None:
         """The lossless profile of a port, made if need be; None where there can be none."""
-        cable = row(self.db, "CABLE_LENGTH", "AZURE").get(port)
+        cable = self._stored.cables.get(port)
         found = [line for line in self._platform.groups if line[0] == cable]
         pool = row(self.db, "BUFFER_POOL", POOL)
         if not found or not pool:

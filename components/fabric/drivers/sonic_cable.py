@@ -1,0 +1,117 @@
+"""The length of a cable in the tables of SONiC, and the headroom that is made of it: pure.
+
+`CABLE_LENGTH|AZURE` has a field for each port. Where buffers are not computed, buffermgrd looks
+length and speed up in the platform's `pg_profile_lookup.ini`, makes a profile that bears both in
+its name, and gives it to the port's groups. A length without a line leaves everything as it was,
+so what counts here is what the groups have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from components.fabric.drivers.sonic_rows import Cell, Cells, spread
+from components.fabric.state import PortState
+
+TEMPLATE_ROW: Final = "CABLE_LENGTH|AZURE"
+"""The row that the platform's template writes (buffers_config.j2)."""
+FORGOTTEN: Final = "0m"
+"""A length of which buffermgrd makes nothing; one whose field just vanishes is remembered."""
+_LENGTH: Final = re.compile(r"(\d+)m")
+"""sonic-cable-length.yang."""
+_MADE: Final = re.compile(r"pg_lossless_(?P<speed>\d+)_(?P<length>\d+)m_profile")
+_GROUPS: Final = "BUFFER_PG|"
+
+
+def cable_cells(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    """The cells that say the length of a port; the template's where none does."""
+    found = tuple(cell for cell in cells if cell[0].startswith("CABLE_LENGTH|"))
+    return found or ((TEMPLATE_ROW, name),)
+
+
+def write_length(length_m: int) -> str:
+    """40 is `40m`."""
+    return f"{length_m}m"
+
+
+def length_in_force(cells: Mapping[Cell, str], paused: Iterable[int]) -> int:
+    """Metres that the headroom of the paused groups is for; 0: nothing says, or two things do.
+
+    A group has another length than the table where the platform has no headroom for that, and
+    where nobody made the switch look: then the next look changes it.
+    """
+    said = {value for cell, value in cells.items() if cell[0].startswith("CABLE_LENGTH|")}
+    found = _LENGTH.fullmatch(said.pop()) if len(said) == 1 else None
+    length = int(found[1]) if found else 0
+    made = {int(found["length"]) for _, found in _made(cells, {*paused})}
+    return length if made <= {length} else 0
+
+
+def _made(cells: Mapping[Cell, str], paused: set[int]) -> Iterator[tuple[Cell, re.Match[str]]]:
+    """The groups, of those that are paused, whose profile buffermgrd made."""
+    for cell, value in sorted(cells.items()):
+        made = _MADE.fullmatch(value)
+        if cell[0].startswith(_GROUPS) and made and paused & {*spread(_span(cell[0]))}:
+            yield cell, made
+
+
+def _span(row: str) -> str:
+    return row.rpartition("|")[2]
+
+
+def is_run(span: str, listed: Iterable[int]) -> bool:
+    """Whether buffermgrd makes this very row of a list: it has one row for neighbours, `3-4`."""
+    numbers = spread(span)
+    around = range(numbers.start - 1, numbers.stop + 1)
+    return bool(numbers) and {*around} & {*listed} == {*numbers}
+
+
+def left_behind(
+    cells: Mapping[Cell, str], paused: Iterable[int], length_m: int, profiles: Iterable[str]
+) -> Cells:
+    """Groups that buffermgrd does not touch and that cover a paused one, with their new profile.
+
+    A row of an earlier list, `3-4` beside `3`, would bring its headroom back at the next boot.
+
+    Args:
+        cells: Every cell of the port.
+        paused: Priorities that are, or shall be, paused.
+        length_m: The wanted length.
+        profiles: Rows of profiles that are there: another one cannot be named yet.
+    """
+    found: Cells = {}
+    for cell, made in _made(cells, {*paused}):
+        profile = f"pg_lossless_{made['speed']}_{write_length(length_m)}_profile"
+        stays = is_run(_span(cell[0]), paused) or int(made["length"]) == length_m
+        if not stays and f"BUFFER_PROFILE|{profile}" in {*profiles}:
+            found[cell] = profile
+    return found
+
+
+def needs_touch(cells: Mapping[Cell, str], paused: Iterable[int], length_m: int) -> bool:
+    """Whether a group that buffermgrd looks after has another length than it shall have."""
+    listed = {*paused}
+    return any(
+        int(made["length"]) != length_m and is_run(_span(cell[0]), listed)
+        for cell, made in _made(cells, listed)
+    )
+
+
+def touch_cells(name: str, was: PortState, port: PortState) -> Cells | None:
+    """A field of a port, with the value that it has: by its event buffermgrd looks at the length.
+
+    It does so by the length alone in images from March 2026 on only (sonic-swss 67198295).
+
+    Returns:
+        Nothing where a line for the port's MTU or state comes anyway; None where no field is there.
+    """
+    if port.mtu_bytes not in {None, was.mtu_bytes} or port.admin_up not in {None, was.admin_up}:
+        return {}
+    unwritten = was.implied or ()
+    if "mtu_bytes" not in unwritten and was.mtu_bytes is not None:
+        return {(f"PORT|{name}", "mtu"): str(was.mtu_bytes)}
+    if "admin_up" not in unwritten and was.admin_up is not None:
+        return {(f"PORT|{name}", "admin_status"): "up" if was.admin_up else "down"}
+    return None

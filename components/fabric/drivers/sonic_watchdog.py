@@ -1,0 +1,95 @@
+"""The PFC watchdog of a SONiC port: one row, and the list of priorities that it watches: pure.
+
+`PFC_WD|Ethernet0` starts it; `pfcwd_sw_enable` of `PORT_QOS_MAP|Ethernet0` says which queues. A
+row that changes under a watchdog that runs is half taken (sonic-swss, pfcwdorch.cpp), so it is
+ended first, as `pfcwd start` does. `PFC_WD|GLOBAL` belongs to every port and is only read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from components.fabric.drivers.sonic_rows import Cell, Cells, Fields, qos_row
+
+LIST_FIELD: Final = "pfcwd_sw_enable"
+ACTION: Final = "drop"
+"""What `pfc_watchdog` promises; also the default of the switch."""
+TIME_MS: Final = 200
+"""Until it drops, and until it forwards again: the defaults of `pfcwd start_default`."""
+POLL_MS: Final = 100
+"""How often it looks where nothing is set (sonic-swss, orchdaemon.cpp: PFC_WD_POLL_MSECS)."""
+_RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
+"""sonic-pfcwd.yang. Without the second one a queue is never restored."""
+UNPOLLED: Final = "watchdog not polled"
+"""Of a switch, in `SwitchState.implied`: no watchdog of it sees anything."""
+_POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
+
+
+def watchdog_row(port: str) -> str:
+    """The row whose presence starts the watchdog."""
+    return f"PFC_WD|{port}"
+
+
+def describe_polling(switch: Fields, counters: Fields) -> Iterator[str]:
+    """What holds for all ports, as `SwitchState.implied` says it.
+
+    Args:
+        switch: `PFC_WD|GLOBAL`.
+        counters: `FLEX_COUNTER_TABLE|PFCWD`, which is there and enabled from the first boot on.
+    """
+    if counters.get("FLEX_COUNTER_STATUS") != "enable":
+        yield UNPOLLED
+    if switch.get("POLL_INTERVAL", "").isdigit():
+        yield f"watchdog polled each {switch['POLL_INTERVAL']} ms"
+
+
+def _poll_ms(implied: Iterable[str]) -> int:
+    found = (_POLLED.fullmatch(text) for text in implied)
+    return next((int(match[1]) for match in found if match), POLL_MS)
+
+
+def is_watching(row: Fields, qos: Fields, implied: Iterable[str]) -> bool:
+    """Whether a port drops what a storm holds up on each of its paused priorities."""
+    words = tuple(implied)
+    return (
+        UNPOLLED not in words
+        and row.get("action", ACTION) == ACTION
+        and all(_is_time(row.get(field, ""), field, words) for field in _RANGES_MS)
+        and _numbers(qos.get("pfc_enable", "")) <= _numbers(qos.get(LIST_FIELD, ""))
+    )
+
+
+def _is_time(text: str, field: str, implied: Iterable[str]) -> bool:
+    """In its range, and no shorter than the switch looks (sonic-pfcwd.yang)."""
+    return text.isdigit() and int(text) in _RANGES_MS[field] and int(text) >= _poll_ms(implied)
+
+
+def _numbers(text: str) -> set[int]:
+    return {int(part) for part in text.split(",") if part.isdigit()}
+
+
+def lists_all(name: str, now: Mapping[Cell, str], paused: Iterable[int]) -> bool:
+    """Whether the list of the watchdog has every priority that shall be paused."""
+    return {*paused} <= _numbers(now.get((qos_row(name), LIST_FIELD), ""))
+
+
+def watchdog_cells(name: str, cells: Mapping[Cell, str]) -> Cells:
+    """The cells of a port's row."""
+    return {cell: value for cell, value in cells.items() if cell[0] == watchdog_row(name)}
+
+
+def wanted_watchdog(
+    name: str, now: Mapping[Cell, str], paused: Iterable[int], implied: Iterable[str] = ()
+) -> Cells:
+    """List and row of a port that shall be watched; times that somebody set are kept."""
+    words, row = tuple(implied), watchdog_row(name)
+    listed = (qos_row(name), LIST_FIELD)
+    cells: Cells = dict(watchdog_cells(name, now))
+    cells[row, "action"] = ACTION
+    for field in _RANGES_MS:
+        if not _is_time(cells.get((row, field), ""), field, words):
+            cells[row, field] = str(max(TIME_MS, _poll_ms(words)))
+    ours = ",".join(str(priority) for priority in sorted(paused))
+    return {**cells, listed: now[listed] if lists_all(name, now, paused) else ours}

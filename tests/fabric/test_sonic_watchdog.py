@@ -1,0 +1,360 @@
+"""PFC watchdog and cable length of SONiC ports: over what others wrote, and back to it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.errors import DeviceError
+from components.fabric.plan import plan_fabric
+from components.fabric.state import SwitchState, diff_states
+from components.fabric.targets import dropped, overlay, target_of_restore, target_of_update
+from lab.switches.sonic.config import Db
+from lab.switches.sonic.server import SonicSwitch
+from tests.fabric.sonic_lab import PORTS, load_spec, make_switch, talk
+from tests.fabric.test_sonic_exchange import (
+    HISTORIES,
+    LOSSLESS,
+    LOSSY,
+    apply,
+    baseline_of,
+    foreign,
+    merge,
+    refusal_of,
+    restore,
+)
+
+WATCHED = plan_fabric(load_spec(pfc_watchdog=True))[0].desired
+
+
+def with_cables(desired: SwitchState, lengths: Mapping[str, int]) -> SwitchState:
+    ports = {
+        name: port.model_copy(update={"cable_m": lengths[name]}) if name in lengths else port
+        for name, port in desired.ports.items()
+    }
+    return desired.model_copy(update={"ports": ports})
+
+
+def _length_line(port: str, length: str) -> str:
+    """A person who sets a length makes the switch look at it."""
+    lengths = merge(f'{{"CABLE_LENGTH":{{"AZURE":{{"{port}":"{length}"}}}}}}')
+    return f"{lengths} && sudo config interface mtu {port} 9100"
+
+
+def line_of(port: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(
+        [
+            _length_line(port, "5m"),
+            _length_line(port, "40m"),
+            merge(f'{{"CABLE_LENGTH":{{"AZURE":{{"{port}":"40m"}}}}}}'),
+            f"sudo pfcwd start --action drop {port} 400",
+            f"sudo pfcwd start --action forward --restoration-time 600 {port} 300",
+            f"sudo pfcwd stop {port}",
+            merge(f'{{"PORT_QOS_MAP":{{"{port}":{{"pfcwd_sw_enable":"4"}}}}}}'),
+            merge(f'{{"PFC_WD":{{"{port}":{{"detection_time":"150"}}}}}}'),
+            f"sudo sonic-db-cli CONFIG_DB HDEL 'PORT_QOS_MAP|{port}' pfcwd_sw_enable",
+            f"sudo sonic-db-cli CONFIG_DB HDEL 'PORT|{port}' mtu",
+        ]
+    )
+
+
+LINES = st.one_of(
+    st.sampled_from([*PORTS, "Ethernet32"]).flatmap(line_of),
+    st.sampled_from(
+        [
+            # A port in two rows has the one that is told last: Ethernet32 would change with ours.
+            merge('{"CABLE_LENGTH":{"RACK":{"Ethernet8":"40m"}}}'),
+            "sudo pfcwd interval 100",
+            "sudo pfcwd interval 300",
+            merge('{"PFC_WD":{"GLOBAL":{"POLL_INTERVAL":"600","BIG_RED_SWITCH":"disable"}}}'),
+            "sudo pfcwd start --action drop all 200 --restoration-time 200",
+        ]
+    ),
+)
+LENGTHS = st.dictionaries(st.sampled_from(PORTS), st.sampled_from([5, 40, 300]))
+INTENTS = st.builds(with_cables, st.sampled_from([LOSSLESS, WATCHED]), LENGTHS)
+
+
+def differences(switch: SonicSwitch, first: object) -> list[str]:
+    """What is not as it was, row by row."""
+    now = cast("dict[str, Db]", switch.snapshot())
+    before = cast("dict[str, Db]", first)
+    found = list[str]()
+    for part in ("running", "saved"):
+        for table in sorted({*now[part], *before[part]}):
+            one, other = before[part].get(table, {}), now[part].get(table, {})
+            found += [
+                f"{part} {table}|{key}: {one.get(key)} -> {other.get(key)}"
+                for key in sorted({*one, *other})
+                if one.get(key) != other.get(key)
+            ]
+    return found
+
+
+def _theirs(db: Db) -> Db:
+    """What is not of our ports, fields of shared rows included."""
+    kept = foreign(db)
+    for key, fields in kept.get("CABLE_LENGTH", {}).items():
+        kept["CABLE_LENGTH"][key] = {p: v for p, v in fields.items() if p not in PORTS}
+    return kept
+
+
+def _holds(switch: SonicSwitch, desired: SwitchState) -> None:
+    """What the chip does, whatever the rows say."""
+    poll = int(switch.stored.running.get("PFC_WD", {}).get("GLOBAL", {}).get("POLL_INTERVAL", 100))
+    for name, port in desired.ports.items():
+        view, qos = switch.port_view(name), switch.stored.running["PORT_QOS_MAP"][name]
+        assert view.pfc_priorities == {view.dscp_to_priority[26]} == {3}
+        if port.cable_m is not None:
+            profile = f"pg_lossless_400000_{port.cable_m}m_profile"
+            assert switch.stored.groups[name][3] == profile
+        if port.pfc_watchdog:
+            assert switch.stored.watchdogs[name][3] == "drop"
+            assert "3" in qos["pfcwd_sw_enable"].split(",")
+            row = switch.stored.running["PFC_WD"][name]
+            assert min(int(row["detection_time"]), int(row["restoration_time"])) >= poll
+
+
+@settings(max_examples=40, deadline=None)
+@given(history=st.lists(LINES, max_size=10), desired=INTENTS, newer=st.booleans())
+def test_whatever_was_there_apply_settles_and_undo_is_exact(
+    *, history: list[str], desired: SwitchState, newer: bool
+) -> None:
+    with TemporaryDirectory() as folder:
+        switch = make_switch(Path(folder))
+        switch.database.acts_on_length = newer
+        for line in (*history, "sudo config save -y"):
+            switch.run_line(line)
+        first, before = switch.snapshot(), copy.deepcopy(switch.stored.running)
+        exchange = talk(switch)
+        baseline = baseline_of(exchange, desired)
+        refusal = refusal_of(exchange, desired)
+        assert refusal is None
+        assert diff_states(exchange.read(desired).state, desired) == ()
+        assert apply(exchange, desired) == ()
+        assert _theirs(switch.stored.running) == _theirs(before)
+        _holds(switch, desired)
+        switch.reload()
+        _holds(switch, desired)
+        exchange = talk(switch)
+        assert apply(exchange, desired) == (), "the same after a boot"
+        restore(exchange, desired, baseline)
+        assert differences(switch, first) == []
+        assert switch.unmodelled == ()
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    history=HISTORIES,
+    more=st.lists(LINES, max_size=6),
+    desired=INTENTS,
+    newer=st.booleans(),
+)
+def test_over_every_other_setting_too(
+    *, history: list[str], more: list[str], desired: SwitchState, newer: bool
+) -> None:
+    takes = ("qos clear", "buffer_model", '"1m"')
+    with TemporaryDirectory() as folder:
+        switch = make_switch(Path(folder))
+        switch.database.acts_on_length = newer
+        for line in (*[x for x in history if not any(w in x for w in takes)], *more):
+            switch.run_line(line)
+        switch.run_line("sudo config save -y")
+        first = switch.snapshot()
+        exchange = talk(switch)
+        baseline = baseline_of(exchange, desired)
+        apply(exchange, desired)
+        assert apply(exchange, desired) == ()
+        _holds(switch, desired)
+        restore(exchange, desired, baseline)
+        assert differences(switch, first) == []
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    history=st.lists(LINES, max_size=6),
+    before=INTENTS,
+    after=st.one_of(INTENTS, st.just(LOSSY)),
+    newer=st.booleans(),
+)
+def test_an_edit_gives_back_what_it_drops(
+    *, history: list[str], before: SwitchState, after: SwitchState, newer: bool
+) -> None:
+    with TemporaryDirectory() as folder:
+        switch = make_switch(Path(folder))
+        switch.database.acts_on_length = newer
+        # A length that nobody made the switch look at comes into force with the next PFC (WHY.md).
+        looked_at = [line for line in history if "CABLE_LENGTH" not in line or "&&" in line]
+        for line in (*looked_at, "sudo config save -y"):
+            switch.run_line(line)
+        first, rows = switch.snapshot(), copy.deepcopy(switch.stored.running)
+        exchange = talk(switch)
+        baseline = baseline_of(exchange, before)
+        apply(exchange, before)
+        gone = dropped(before, after)
+        exchange.converge(
+            overlay(gone, after),
+            lambda r: target_of_update(
+                r.state, after, target_of_restore(r.state, gone, baseline, r.vlan_holders)
+            ),
+        )
+        assert diff_states(exchange.read(after).state, after) == ()
+        for name, port in after.ports.items():
+            if port.cable_m is None and name in rows["CABLE_LENGTH"]["AZURE"]:
+                lengths = switch.stored.running["CABLE_LENGTH"]["AZURE"]
+                assert lengths[name] == rows["CABLE_LENGTH"]["AZURE"][name]
+            if port.pfc_watchdog is None:
+                now = switch.stored.running.get("PFC_WD", {})
+                assert now.get(name) == rows.get("PFC_WD", {}).get(name)
+        restore(exchange, after, baseline)
+        assert differences(switch, first) == []
+
+
+@pytest.fixture
+def switch(tmp_path: Path) -> SonicSwitch:
+    return make_switch(tmp_path)
+
+
+def test_the_lines_and_their_order(switch: SonicSwitch) -> None:
+    desired = with_cables(WATCHED, {"Ethernet0": 40})
+    lines = apply(talk(switch), desired)
+    row = '{"action":"drop","detection_time":"200","restoration_time":"200"}'
+    first = next(line for line in lines if "PFC_WD" in line)
+    assert first.startswith(f'sudo sonic-cfggen -a \'{{"PFC_WD":{{"Ethernet0":{row},')
+    length = lines.index(merge('{"CABLE_LENGTH":{"AZURE":{"Ethernet0":"40m"}}}'))
+    paused = [number for number, line in enumerate(lines) if "pfc_enable" in line]
+    assert length < min(paused)
+    assert max(paused) < lines.index(first)
+    assert not any('"PORT":' in line for line in lines), "the MTU is set anyway"
+    assert not any("GLOBAL" in line for line in lines)
+
+
+def test_a_new_length_alone_touches_the_port(switch: SonicSwitch) -> None:
+    exchange = talk(switch)
+    apply(exchange, LOSSLESS)
+    desired = with_cables(LOSSLESS, {"Ethernet0": 40, "Ethernet8": 5})
+    lines = apply(exchange, desired)
+    assert lines[:2] == (
+        merge('{"CABLE_LENGTH":{"AZURE":{"Ethernet0":"40m","Ethernet8":"5m"}}}'),
+        merge('{"PORT":{"Ethernet0":{"mtu":"9216"},"Ethernet8":{"mtu":"9216"}}}'),
+    )
+    assert '"BUFFER_PG":{"Ethernet0|3-4":' in lines[2], "the template's row covers 3 as well"
+    _holds(switch, desired)
+
+
+def test_a_port_without_a_field_to_touch_gets_pfc_anew(switch: SonicSwitch) -> None:
+    exchange = talk(switch)
+    bare = LOSSLESS.model_copy(
+        update={
+            "ports": {
+                name: port.model_copy(update={"mtu_bytes": None, "admin_up": None})
+                for name, port in LOSSLESS.ports.items()
+            }
+        }
+    )
+    apply(exchange, bare)
+    for field in ("mtu", "admin_status"):
+        switch.run_line(f"sudo sonic-db-cli CONFIG_DB HDEL 'PORT|Ethernet0' {field}")
+    desired = with_cables(bare, {"Ethernet0": 40})
+    assert merge('{"PORT_QOS_MAP":{"Ethernet0":{"pfc_enable":""}}}') in apply(exchange, desired)
+    _holds(switch, desired)
+
+
+def test_a_length_that_the_platform_does_not_know_is_taken_back(switch: SonicSwitch) -> None:
+    exchange = talk(switch)
+    apply(exchange, LOSSLESS)
+    first = switch.snapshot()
+    with pytest.raises(DeviceError, match="still differs") as caught:
+        apply(exchange, with_cables(LOSSLESS, {"Ethernet8": 7}))
+    assert "cable_m: was 300, shall be 7, is 300" in str(caught.value)
+    assert "the previous values were put back" in str(caught.value)
+    assert differences(switch, first) == []
+
+
+def test_where_nothing_said_a_length_nothing_is_made_of_it_afterwards(switch: SonicSwitch) -> None:
+    for line in (
+        "sudo sonic-db-cli CONFIG_DB DEL 'CABLE_LENGTH|AZURE'",
+        merge('{"CABLE_LENGTH":{"AZURE":{"Ethernet0":"0m"}}}'),
+        *(f"sudo sonic-db-cli CONFIG_DB DEL 'BUFFER_PG|{port}|3-4'" for port in PORTS),
+        "sudo sonic-db-cli CONFIG_DB DEL 'CABLE_LENGTH|AZURE'",
+        "sudo config save -y",
+    ):
+        switch.run_line(line)
+    first, exchange = switch.snapshot(), talk(switch)
+    desired = with_cables(LOSSLESS, dict.fromkeys(PORTS, 40))
+    baseline = baseline_of(exchange, desired)
+    apply(exchange, desired)
+    _holds(switch, desired)
+    restore(exchange, desired, baseline)
+    assert differences(switch, first) == []
+    switch.run_line("sudo config interface mtu Ethernet0 9000")
+    assert "Ethernet0|3-4" not in switch.stored.running["BUFFER_PG"]
+
+
+def test_a_watchdog_that_forwards_ends_and_starts_anew(switch: SonicSwitch) -> None:
+    switch.run_line("sudo pfcwd start --action forward --restoration-time 600 Ethernet8 300")
+    lines = apply(talk(switch), WATCHED)
+    assert lines.count("sudo sonic-db-cli CONFIG_DB DEL 'PFC_WD|Ethernet8'") == 1
+    assert not any("'PFC_WD|Ethernet0'" in line for line in lines)
+    assert switch.stored.running["PFC_WD"]["Ethernet8"] == {
+        "action": "drop",
+        "detection_time": "300",
+        "restoration_time": "600",
+        "pfc_stat_history": "disable",
+    }
+    assert switch.stored.watchdogs["Ethernet8"] == {3: "drop", 4: "drop"}
+
+
+def test_watchdogs_that_nobody_polls_are_no_watchdogs(switch: SonicSwitch) -> None:
+    switch.run_line("sudo pfcwd counter_poll disable")
+    switch.run_line("sudo config save -y")
+    first, exchange = switch.snapshot(), talk(switch)
+    with pytest.raises(DeviceError, match="sudo pfcwd counter_poll enable"):
+        apply(exchange, WATCHED)
+    assert differences(switch, first) == []
+
+
+def test_a_list_without_the_priority_is_made_ours(switch: SonicSwitch) -> None:
+    desired = plan_fabric(load_spec(pfc_watchdog=True, priority=5, dscp=40))[0].desired
+    exchange = talk(switch)
+    apply(exchange, WATCHED)
+    apply(exchange, desired)
+    assert switch.stored.running["PORT_QOS_MAP"]["Ethernet0"]["pfcwd_sw_enable"] == "5"
+    assert switch.stored.watchdogs["Ethernet0"] == {5: "drop"}
+
+
+def test_a_file_with_both(switch: SonicSwitch) -> None:
+    spec = load_spec(pfc_watchdog=True)
+    ports = dict(spec.switches[0].ports)
+    for name, update in (
+        ("Ethernet0", {"cable_length_m": 6}),
+        ("Ethernet8", {"cable_length_m": 300, "pfc_watchdog": False}),
+    ):
+        ports[name] = ports[name].model_copy(update=update)
+    leaf = spec.switches[0].model_copy(update={"ports": ports})
+    plan = plan_fabric(spec.model_copy(update={"switches": (leaf,)}))[0]
+    found = [(port.cable_m, port.pfc_watchdog) for port in plan.desired.ports.values()]
+    assert found == [(40, True), (300, None), (None, True), (None, True)]
+    assert plan.desired.roce_cable_m is None
+    lines = plan.commands_from_factory
+    assert merge('{"CABLE_LENGTH":{"AZURE":{"Ethernet0":"40m","Ethernet8":"300m"}}}') in lines
+    apply(talk(switch), plan.desired)
+    assert {*switch.stored.watchdogs} == {"Ethernet0", "Ethernet16", "Ethernet24"}
+    _holds(switch, plan.desired)
+
+
+def test_drift_is_told_in_words(switch: SonicSwitch) -> None:
+    exchange, desired = talk(switch), with_cables(WATCHED, {"Ethernet0": 40})
+    apply(exchange, desired)
+    switch.run_line("sudo pfcwd stop Ethernet8")
+    switch.run_line(_length_line("Ethernet0", "5m"))
+    found = [str(each) for each in diff_states(exchange.read(desired).state, desired)]
+    assert "pfc_watchdog of port Ethernet8 is off, want on" in found
+    assert "cable_m of port Ethernet0 is absent, want 40" in found
