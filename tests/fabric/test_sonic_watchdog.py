@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from components.errors import DeviceError
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.targets import dropped, overlay, target_of_restore, target_of_update
+from components.fabric.targets import (
+    dropped,
+    overlay,
+    target_of_apply,
+    target_of_restore,
+    target_of_update,
+)
 from lab.switches.sonic.config import Db
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.sonic_lab import PORTS, load_spec, make_switch, talk
@@ -263,7 +269,9 @@ def test_a_port_without_a_field_to_touch_gets_pfc_anew(switch: SonicSwitch) -> N
     for field in ("mtu", "admin_status"):
         switch.run_line(f"sudo sonic-db-cli CONFIG_DB HDEL 'PORT|Ethernet0' {field}")
     desired = with_cables(bare, {"Ethernet0": 40})
-    assert merge('{"PORT_QOS_MAP":{"Ethernet0":{"pfc_enable":""}}}') in apply(exchange, desired)
+    done = exchange.converge(desired, lambda r: target_of_apply(r.state, desired))
+    assert merge('{"PORT_QOS_MAP":{"Ethernet0":{"pfc_enable":""}}}') in done.lines
+    assert done.interrupts == ("PFC of Ethernet0 changes",)
     _holds(switch, desired)
 
 

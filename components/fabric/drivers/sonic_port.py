@@ -99,7 +99,8 @@ class PortPlan:
     def changes(self) -> Iterator[Change]:
         """First what takes PFC and its buffers away, then what is set, then what goes."""
         pause = (qos_row(self.name), "pfc_enable")
-        interrupts = f"PFC of {self.name} changes" if pause in {*self.sets, *self.deletes} else None
+        moves = self.renews_pfc or pause in {*self.sets, *self.deletes}
+        interrupts = f"PFC of {self.name} changes" if moves else None
         lines = [say.delete_row(watchdog_row(self.name))] if self.ends_watchdog else []
         renews = self.renews_pfc or self.gone_groups or pause in self.deletes
         if self.now.get(pause) and renews:
