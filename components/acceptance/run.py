@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -142,14 +142,14 @@ async def _run_all(
     found: list[ProbeEvidence] = []
     before = await read_snapshot(plan.sources, secrets)
     lost = dict(before.unreachable)
-    for probe, following in zip(plan.probes, (*plan.probes[1:], None), strict=True):
+    for number, probe in enumerate(plan.probes):
         begun = time.monotonic()
         if probe.host is not None:
             ran = await run_host_probe(probe.host, secrets)
         else:
             ran = await asyncio.to_thread(_run_one, api, probe, run, plan.timeout_s)
         took_s = time.monotonic() - begun
-        after = await read_snapshot(_on_the_way(plan, probe, following), secrets)
+        after = await read_snapshot(_on_the_way(plan, plan.probes[number : number + 2]), secrets)
         lost |= after.unreachable
         found.append(_evidence(probe, ran, (before, after), folder, took_s))
         before = after
@@ -164,12 +164,12 @@ async def _run_all(
     )
 
 
-def _on_the_way(plan: AcceptancePlan, *probes: ProbePlan | None) -> list[CounterSource]:
-    """What to read between two probes: the hops of both, and nothing else.
+def _on_the_way(plan: AcceptancePlan, probes: Sequence[ProbePlan]) -> list[CounterSource]:
+    """What to read after a probe, which is before the next one: the hops of both.
 
     To read every device after every probe would grow with the square of the hosts.
     """
-    hops = {(hop.device, hop.interface) for probe in probes if probe for hop in probe.hops}
+    hops = {(hop.device, hop.interface) for probe in probes for hop in probe.hops}
     found: list[CounterSource] = []
     for source in plan.sources:
         device = source.endpoint.device
