@@ -8,8 +8,8 @@ standard output and then speaks `pulumirpc.ResourceProvider` to 127.0.0.1:port
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
+import select
 import signal
 import sys
 import threading
@@ -30,7 +30,6 @@ from typing_extensions import override
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 RPC_THREADS: Final = 256
 """A create holds a thread while its command runs; the engine runs `--parallel` of them."""
 MAX_MESSAGE_BYTES: Final = 400 * 1024 * 1024
@@ -205,18 +204,20 @@ def watch_parent(stop: threading.Event) -> None:
     """Set `stop` on SIGINT, SIGTERM, and when the parent process dies by whatever means.
 
     The engine gives each plugin a process group of its own and ends it with SIGINT, so that a
-    Ctrl-C in a terminal does not come here: the engine then calls Cancel.
+    Ctrl-C in a terminal does not come here: the engine then calls Cancel. Its death is read from a
+    file descriptor of its process (pidfd_open(2)): a signal at a parent's death (PR_SET_PDEATHSIG)
+    comes once for each of the parent's threads, may run in any thread of ours, and then leaves the
+    one that waits asleep.
     """
     parent = os.getppid()
+    engine = os.pidfd_open(parent)
 
-    def parent_signal(_number: int, _frame: object) -> None:
-        # The kernel sends it when the *thread* that started us ends, so look at the process.
-        if os.getppid() != parent:
-            stop.set()
+    def wait() -> None:
+        select.select([engine], [], [])
+        stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-    signal.signal(signal.SIGUSR2, parent_signal)
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGUSR2, 0, 0, 0)
+    threading.Thread(target=wait, name="watch-parent", daemon=True).start()
     if os.getppid() != parent:
         stop.set()
