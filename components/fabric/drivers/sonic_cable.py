@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.drivers.sonic_rows import Cell, Cells, spread
+from components.fabric.drivers.sonic_rows import Cell, Cells, span_of, spread
 from components.fabric.state import PortState
 
 TEMPLATE_ROW: Final = "CABLE_LENGTH|AZURE"
@@ -53,12 +53,8 @@ def _made(cells: Mapping[Cell, str], paused: set[int]) -> Iterator[tuple[Cell, r
     """The groups, of those that are paused, whose profile buffermgrd made."""
     for cell, value in sorted(cells.items()):
         made = _MADE.fullmatch(value)
-        if cell[0].startswith(_GROUPS) and made and paused & {*spread(_span(cell[0]))}:
+        if cell[0].startswith(_GROUPS) and made and paused & {*spread(span_of(cell[0]))}:
             yield cell, made
-
-
-def _span(row: str) -> str:
-    return row.rpartition("|")[2]
 
 
 def is_run(span: str, listed: Iterable[int]) -> bool:
@@ -84,7 +80,7 @@ def left_behind(
     found: Cells = {}
     for cell, made in _made(cells, {*paused}):
         profile = f"pg_lossless_{made['speed']}_{write_length(length_m)}_profile"
-        stays = is_run(_span(cell[0]), paused) or int(made["length"]) == length_m
+        stays = is_run(span_of(cell[0]), paused) or int(made["length"]) == length_m
         if not stays and f"BUFFER_PROFILE|{profile}" in {*profiles}:
             found[cell] = profile
     return found
@@ -94,7 +90,7 @@ def needs_touch(cells: Mapping[Cell, str], paused: Iterable[int], length_m: int)
     """Whether a group that buffermgrd looks after has another length than it shall have."""
     listed = {*paused}
     return any(
-        int(made["length"]) != length_m and is_run(_span(cell[0]), listed)
+        int(made["length"]) != length_m and is_run(span_of(cell[0]), listed)
         for cell, made in _made(cells, listed)
     )
 

@@ -16,9 +16,11 @@ from components.fabric.drivers.sonic_rows import (
     fields_of,
     group_row,
     named_rows,
+    numbers_of,
     qos_row,
     read_words,
     settings_of,
+    span_of,
     spread,
     wanted_cells,
 )
@@ -252,7 +254,7 @@ def _agrees(was: PortState, port: PortState, setting: str) -> bool:
 def _require_own_row(name: str, was: PortState, setting: str) -> None:
     """A queue that shares its row with others cannot be set alone: which row wins is not said."""
     for row, _ in read_words(was.bindings.get(setting, {})):
-        if row.startswith("QUEUE|") and "-" in row.rpartition("|")[2]:
+        if row.startswith("QUEUE|") and "-" in span_of(row):
             queue = setting.partition("_")[2]
             raise Unsettable(
                 f"{row} is one row for several queues of {name}, and queue {queue} needs one of "
@@ -297,16 +299,16 @@ def _made_groups(plan: PortPlan) -> Iterator[str]:
 
     It makes one row for neighbours: `3-4` for the list `3,4`.
     """
-    listed = [int(part) for part in plan.pause_list.split(",") if part.isdigit()]
+    paused = numbers_of(plan.pause_list)
     for (row, _), profile in sorted(plan.now.items()):
         if not row.startswith("BUFFER_PG|"):
             continue
         # With another length the switch may have made none of a list that stays.
-        stays = cable.is_run(row.rpartition("|")[2], listed) and not plan.lengths
+        stays = cable.is_run(span_of(row), paused) and not plan.lengths
         if profile == DYNAMIC_PROFILE or (profile.startswith(LOSSLESS_PROFILE) and not stays):
             yield row
 
 
 def _overlap(one: str, other: str) -> bool:
-    first, second = ({*spread(row.rpartition("|")[2])} for row in (one, other))
+    first, second = ({*spread(span_of(row))} for row in (one, other))
     return bool(first & second)

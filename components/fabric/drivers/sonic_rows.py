@@ -153,3 +153,13 @@ def spread(span: str) -> range:
     if not first.isdigit():
         return range(0)
     return range(int(first), int(last if last.isdigit() else first) + 1)
+
+
+def span_of(row: str) -> str:
+    """`3-4` of `BUFFER_PG|Ethernet0|3-4`."""
+    return row.rpartition("|")[2]
+
+
+def numbers_of(text: str) -> set[int]:
+    """The numbers of `3,4`."""
+    return {int(part) for part in text.split(",") if part.isdigit()}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.drivers.sonic_rows import Cell, Cells, Fields, qos_row
+from components.fabric.drivers.sonic_rows import Cell, Cells, Fields, numbers_of, qos_row
 
 LIST_FIELD: Final = "pfcwd_sw_enable"
 ACTION: Final = "drop"
@@ -57,7 +57,7 @@ def is_watching(row: Fields, qos: Fields, implied: Iterable[str]) -> bool:
         UNPOLLED not in words
         and row.get("action", ACTION) == ACTION
         and all(_is_time(row.get(field, ""), field, words) for field in _RANGES_MS)
-        and _numbers(qos.get("pfc_enable", "")) <= _numbers(qos.get(LIST_FIELD, ""))
+        and numbers_of(qos.get("pfc_enable", "")) <= numbers_of(qos.get(LIST_FIELD, ""))
     )
 
 
@@ -66,13 +66,9 @@ def _is_time(text: str, field: str, implied: Iterable[str]) -> bool:
     return text.isdigit() and int(text) in _RANGES_MS[field] and int(text) >= _poll_ms(implied)
 
 
-def _numbers(text: str) -> set[int]:
-    return {int(part) for part in text.split(",") if part.isdigit()}
-
-
 def lists_all(name: str, now: Mapping[Cell, str], paused: Iterable[int]) -> bool:
     """Whether the list of the watchdog has every priority that shall be paused."""
-    return {*paused} <= _numbers(now.get((qos_row(name), LIST_FIELD), ""))
+    return {*paused} <= numbers_of(now.get((qos_row(name), LIST_FIELD), ""))
 
 
 def watchdog_cells(name: str, cells: Mapping[Cell, str]) -> Cells:
