@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench stories help setup up down clean test check fast format goldens
+.PHONY: bench bench-hosts lab-vm stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -30,8 +30,15 @@ test: setup ## the whole suite, as CI runs it
 stories: setup ## the other examples, each from `make up` to `destroy`; slow, and not part of `make test`
 	@.venv/bin/pytest -q -m story tests/site
 
+lab-vm: ## the hosts' scripts on two real kernels in QEMU: VFs, reboot, ib_write_bw, undo (8 minutes; as root)
+	@bash lab/bootstrap.sh
+	@$(PY) -m lab.vm.story
+
 bench: setup ## what several switches cost, beside a plain netmiko loop; wants an idle machine
 	@$(PY) -m bench.switches
+
+bench-hosts: setup ## what 10, 50 and 200 hosts cost, beside Ansible and pyinfra; hours on two cores
+	@$(PY) -m bench.hosts --hosts 10 50 200 --runs 5 --write
 
 check: ## format, lint, types, import contracts, fast tests
 	@bash lab/bootstrap.sh
@@ -42,11 +49,11 @@ check: ## format, lint, types, import contracts, fast tests
 	@$(MAKE) --no-print-directory fast
 
 fast: ## tests that need neither lab, engine nor cluster
-	@.venv/bin/pytest -q -m "not lab and not engine and not cluster and not site and not story"
+	@.venv/bin/pytest -q -m "not lab and not engine and not cluster and not site and not story and not vm"
 
 format: ## format and mend what ruff can mend
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
 
 goldens: ## write the golden files again; read the diff before you commit it
-	@RAILYARD_GOLDENS=1 .venv/bin/pytest -q -m "not lab and not engine and not cluster and not site and not story" tests
+	@RAILYARD_GOLDENS=1 .venv/bin/pytest -q -m "not lab and not engine and not cluster and not site and not story and not vm" tests

@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "check": "components.cli_check",
     "plan": "components.cli_plan",
     "drift": "components.cli_drift",
+    "discover": "components.cli_discover",
     "accept": "components.cli_accept",
     "report": "components.cli_report",
     "baseline": "components.cli_baseline",

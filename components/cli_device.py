@@ -5,36 +5,30 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Annotated, Final
+from importlib import import_module
+from typing import Annotated, Final, TypeAlias, cast
 
 import typer
 
-from components.baselines import baseline_file
-from components.fabric.device import (
-    BASELINE_VARIABLE,
-    parse_request,
-    run_apply,
-    run_baseline,
-    run_observe,
-    run_restore,
-)
-from components.fabric.judge import run_judge
-from components.hypervisor.reboot import run_reboot
-
+_Run: TypeAlias = Callable[[str, Mapping[str, str]], str]
 app = typer.Typer(no_args_is_help=True, help="Inner commands of an update: one device each.")
 
-_VERBS: Final[dict[str, Callable[[str, Mapping[str, str]], str]]] = {
-    "apply": run_apply,
-    "restore": run_restore,
-    "observe": run_observe,
-    "judge": run_judge,
-    "reboot": run_reboot,
+_VERBS: Final = {
+    "apply": ("components.fabric.device", "run_apply"),
+    "restore": ("components.fabric.device", "run_restore"),
+    "observe": ("components.fabric.device", "run_observe"),
+    "judge": ("components.fabric.judge", "run_judge"),
+    "reboot": ("components.hypervisor.reboot", "run_reboot"),
+    "reboot-host": ("components.reboots.reboot", "run_reboot_host"),
 }
+"""Verb to where its function is: a site has one process a device, and none needs all of them."""
 
 
 def _verb(name: str) -> Callable[[], None]:
     def call() -> None:
-        typer.echo(_VERBS[name](sys.stdin.read(), os.environ))
+        module, function = _VERBS[name]
+        run = cast("_Run", getattr(import_module(module), function))
+        typer.echo(run(sys.stdin.read(), os.environ))
 
     call.__doc__ = f"Run `{name}` for the request on standard input."
     return call
@@ -49,6 +43,13 @@ def baseline(
     stack: Annotated[str, typer.Option(help="whose imported baselines count")] = "",
 ) -> None:
     """Record the values of now, or those that were imported for this switch."""
+    from components.baselines import baseline_file  # noqa: PLC0415 - lazy on purpose
+    from components.fabric.device import (  # noqa: PLC0415 - the same
+        BASELINE_VARIABLE,
+        parse_request,
+        run_baseline,
+    )
+
     text = sys.stdin.read()
     imported = baseline_file(stack, parse_request(text, {}).endpoint.device)
     environ = dict(os.environ)

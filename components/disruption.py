@@ -14,6 +14,7 @@ from components.hosts.state import HostState
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.planning import ClusterPlan
+from components.reboots.forecast import departures_refused, render_departures
 from components.remote.difference import Difference
 
 
@@ -32,9 +33,19 @@ def disruptions_refused(
     if spec.disruption.ports == "deny":
         refused += _flapping(plan, drifts, facts)
     if spec.disruption.reboots == "deny":
-        seen = {name: fact for name, fact in facts.items() if isinstance(fact, HostState)}
+        seen = _hosts(facts)
         refused += reboots_refused(plan.hypervisors, seen)
+        refused += departures_refused(plan.reboots, seen)
     return tuple(refused)
+
+
+def host_departures(plan: ClusterPlan, facts: Mapping[str, Facts]) -> tuple[str, ...]:
+    """Which hosts the update will drain or reboot, and in which group, for people."""
+    return render_departures(plan.reboots, _hosts(facts))
+
+
+def _hosts(facts: Mapping[str, Facts]) -> Mapping[str, HostState]:
+    return {name: fact for name, fact in facts.items() if isinstance(fact, HostState)}
 
 
 def _flapping(

@@ -15,6 +15,7 @@ from components.applied import Applied, AppliedStep
 from components.fabric.state import SwitchState
 from components.fabric.state import diff_states as diff_switches
 from components.fabric.targets import overlay
+from components.hosts.placement import Misplaced
 from components.hosts.state import HostState, parse_state
 from components.hosts.state import diff_states as diff_settings
 from components.hosts.watched import Watched
@@ -54,6 +55,8 @@ class DeviceDrift:
     cabling: tuple[str, ...] = ()
     """Ports of a switch into which somebody else is plugged than the file says. No update mends
     that, so it is no difference."""
+    placement: tuple[Misplaced, ...] = ()
+    """Cards and GPUs of a host that are not where the file says: no update mends that either."""
 
     @property
     def note(self) -> str:
@@ -144,6 +147,7 @@ def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
     for drift in drifts:
         lines.append(f"{drift.device:<12} {_verdict(drift)}")
         lines += [f"{'':<12}   {found}" for found in (*drift.differences, *drift.cabling)]
+        lines += [f"{'':<12}   {found.text}" for found in drift.placement]
     return "\n".join(lines) + "\n"
 
 
@@ -156,8 +160,14 @@ def _verdict(drift: DeviceDrift) -> str:
         return "not observed"
     if drift.differences:
         return f"drift: {len(drift.differences)} setting(s) differ from what was applied"
+    return _plugged(drift)
+
+
+def _plugged(drift: DeviceDrift) -> str:
     if drift.cabling:
         return f"cabling: {len(drift.cabling)} port(s) are not plugged as the file says"
+    if drift.placement:
+        return f"placement: {len(drift.placement)} thing(s) are not plugged in as the file says"
     return "as it was left"
 
 
@@ -165,4 +175,5 @@ def drift_exit_code(drifts: tuple[DeviceDrift, ...]) -> int:
     """0 clean, 3 drift, 4 somebody could not be read (4 wins over 3)."""
     if any(drift.unreachable is not None for drift in drifts):
         return 4
-    return 3 if any(drift.differences or drift.cabling for drift in drifts) else 0
+    found = any(each.differences or each.cabling or each.placement for each in drifts)
+    return 3 if found else 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from components.applied import Applied
@@ -18,7 +18,7 @@ from components.hosts.state import HostState, parse_state
 from components.hosts.watched import Watched
 from components.hypervisor.access import explain_refusal
 from components.planning import ClusterPlan
-from components.remote.host_session import OBSERVE_DEADLINE_S, run_on_host
+from components.remote.host_session import OBSERVE_DEADLINE_S, HostSession, connect_to_host
 from components.remote.script import render_step_command
 from components.remote.step import Endpoint
 from components.seen import Seen
@@ -62,10 +62,14 @@ async def _observe_all(
         if each.step.endpoint.reachable and each.step.endpoint.device not in silent
     ]
     slots = asyncio.Semaphore(AT_ONCE)
-    watched = [_watched(each, asked_of_step(each, applied), secrets, slots) for each in there]
-    facts = await asyncio.gather(*switches, *watched)
-    names = [switch.name for switch in plan.switches] + [each.device for each in there]
-    return dict(zip(names, facts, strict=True))
+    looks = [_Look(each, asked_of_step(each, applied)) for each in there]
+    by_host: dict[Endpoint, list[_Look]] = {}
+    for each in looks:
+        by_host.setdefault(each.watched.step.endpoint, []).append(each)
+    hosts = [_host(endpoint, each, secrets, slots) for endpoint, each in by_host.items()]
+    facts, found = await asyncio.gather(asyncio.gather(*switches), asyncio.gather(*hosts))
+    seen = dict(zip((switch.name for switch in plan.switches), facts, strict=True))
+    return {**seen, **{name: each for host in found for name, each in host.items()}}
 
 
 def _switch(switch: SwitchPlan, secrets: Mapping[str, str], applied: Applied) -> Facts:
@@ -77,29 +81,51 @@ def _switch(switch: SwitchPlan, secrets: Mapping[str, str], applied: Applied) ->
         return Unreachable(str(error), isinstance(error, HostKeyError))
 
 
-async def _watched(
-    watched: Watched, asked: HostState, secrets: Mapping[str, str], slots: asyncio.Semaphore
-) -> Facts:
-    endpoint = watched.step.endpoint
-    look = replace(watched.step, deadline_s=OBSERVE_DEADLINE_S)
-    try:
-        async with slots:
-            answer = await run_on_host(
-                endpoint,
-                secrets.get(endpoint.private_key_secret or "", ""),
-                render_step_command(look, watched.observe),
-                stdin=asked.render(),
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One script to run on a host, and the settings that it is asked for."""
+
+    watched: Watched
+    asked: HostState
+
+    async def run(self, session: HostSession) -> Facts:
+        step = replace(self.watched.step, deadline_s=OBSERVE_DEADLINE_S)
+        try:
+            answer = await session.run(
+                render_step_command(step, self.watched.observe),
+                stdin=self.asked.render() + self.watched.looks,
                 deadline_s=OBSERVE_DEADLINE_S,
             )
-        if answer.exit_status != 0:
-            return Unreachable(_refusal(endpoint, answer.stderr, answer.exit_status))
-        return parse_state(answer.stdout)
-    except DeviceError as error:
-        words = explain_refusal(error) if watched.step.dialect == "ash" else str(error)
+            if answer.exit_status != 0:
+                return Unreachable(refusal_words(step.endpoint, answer.stderr, answer.exit_status))
+            return parse_state(answer.stdout)
+        except DeviceError as error:
+            return self.failed(error)
+
+    def failed(self, error: DeviceError) -> Unreachable:
+        words = explain_refusal(error) if self.watched.step.dialect == "ash" else str(error)
         return Unreachable(words, isinstance(error, HostKeyError))
 
 
-def _refusal(endpoint: Endpoint, stderr: str, status: int) -> str:
+async def _host(
+    endpoint: Endpoint,
+    looks: Sequence[_Look],
+    secrets: Mapping[str, str],
+    slots: asyncio.Semaphore,
+) -> dict[str, Facts]:
+    """All that is watched on one host, over one connection."""
+    key = secrets.get(endpoint.private_key_secret or "", "")
+    names = [each.watched.device for each in looks]
+    try:
+        async with slots, connect_to_host(endpoint, key) as session:
+            facts = await asyncio.gather(*(each.run(session) for each in looks))
+    except DeviceError as error:
+        facts = [each.failed(error) for each in looks]
+    return dict(zip(names, facts, strict=True))
+
+
+def refusal_words(endpoint: Endpoint, stderr: str, status: int) -> str:
+    """Why a script that only looks ended with an error."""
     if "sudo" in stderr and "password" in stderr:
         return (
             f"{endpoint.where} wants a password for sudo. Add as root, with visudo:\n"

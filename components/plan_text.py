@@ -127,10 +127,13 @@ def _acceptance(plan: ClusterPlan) -> Iterator[str]:
 def _not_undone(plan: ClusterPlan, steps: tuple[RemoteStep, ...]) -> Iterator[str]:
     yield "\n## What destroy leaves"
     for host in plan.hosts:
-        if host.left_by_destroy:
-            yield f"# packages on {host.name}, if they came with it: " + "; ".join(
-                host.left_by_destroy
-            )
+        left = host.left_by_destroy
+        if left.packages:
+            came = "; ".join(left.packages)
+            yield f"# packages on {host.name}, if they came with it: {came}"
+        if left.until_restart:
+            waits = "; ".join(left.until_restart)
+            yield f"# put back on {host.name} for its next start, and in force until then: {waits}"
     for step in steps:
         if step.why_no_undo:
             yield f"# {step.name}: {step.why_no_undo}"

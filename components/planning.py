@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
@@ -21,8 +21,9 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.operators.plan import OperatorsPlan, plan_operators
 from components.payload.plan import PayloadPlan, plan_payload
-from components.plan_json import to_json
+from components.plan_json import OMIT_EMPTY, to_json
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
+from components.reboots.plan import RebootGroup, plan_reboots
 from components.remote.step import RemoteStep
 
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -45,6 +46,8 @@ class ClusterPlan:
     pod_network: PodNetworkPlan
     jobs: JobsPlan
     acceptance: AcceptancePlan
+    reboots: tuple[RebootGroup, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """Hosts that may have to leave service, in the groups in which they do."""
 
     @property
     def watched(self) -> tuple[Watched, ...]:
@@ -63,6 +66,7 @@ class ClusterPlan:
         return (
             *(step for each in self.hypervisors for step in (each.converge, each.reboot.step)),
             *(step for host in self.hosts for step in host.steps),
+            *(each.step for group in self.reboots for each in group.steps),
             *(each.firmware_reboot.step for each in self.hypervisors if each.firmware_reboot),
             *(host.verify for host in self.hosts if host.verify),
             *(self.payload.steps if self.payload else ()),
@@ -92,17 +96,19 @@ def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
             "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
         )
     jobs = plan_jobs(spec)
+    hosts, kubernetes = plan_hosts(spec, stack), plan_kubernetes(spec, stack)
     return ClusterPlan(
         name=spec.name,
         stack=stack,
         cloud=plan_cloud(spec),
         switches=plan_fabric(spec),
         hypervisors=plan_hypervisors(spec, stack),
-        hosts=plan_hosts(spec, stack),
+        hosts=hosts,
         payload=plan_payload(spec, stack),
-        kubernetes=plan_kubernetes(spec, stack),
+        kubernetes=kubernetes,
         operators=plan_operators(spec),
         pod_network=plan_pod_network(spec),
         jobs=jobs,
         acceptance=plan_acceptance(spec, jobs),
+        reboots=plan_reboots(spec, hosts, kubernetes),
     )

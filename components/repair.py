@@ -16,9 +16,13 @@ from components.exec_runs import exec_notes, left_by_exec
 from components.fabric.cabling import find_wrong_cables
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
+from components.hosts.look import parse_look
+from components.hosts.placement import judge_placement
+from components.hosts.state import HostState
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.planes.base import NODE_SUFFIX
 from components.planning import ClusterPlan
+from components.reboots.forecast import departure_notes, forecast_departures
 from components.remote.placeholder import matches
 from components.remote.script import render_step_command
 from components.remote.step import REPAIR_LINE, RemoteStep
@@ -53,7 +57,24 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
         drift_of_step(watched.known(known), applied, seen.devices.get(watched.device))
         for watched in plan.watched
     )
+    steps = with_placement(plan, steps, seen.devices)
     return (*(each.drift for each in objects), *switches, *steps)
+
+
+def with_placement(
+    plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
+) -> tuple[DeviceDrift, ...]:
+    """The hosts' cards and GPUs against the file, beside the drift of their settings."""
+    wanted = {host.converge.name: host.placement for host in plan.hosts if host.placement}
+
+    def placed(drift: DeviceDrift) -> DeviceDrift:
+        found, expected = facts.get(drift.device), wanted.get(drift.step)
+        if expected is None or not isinstance(found, HostState):
+            return drift
+        look = parse_look(f"{key}={value}" for key, value in found.values.items())
+        return replace(drift, placement=judge_placement(expected, look))
+
+    return tuple(map(placed, drifts))
 
 
 def _drift_of(switch: SwitchPlan, applied: Applied, facts: Facts) -> DeviceDrift:
@@ -76,10 +97,13 @@ def intend(
     drifts = judge_drift(plan, applied, seen)
     notes = {drift.step: drift.note for drift in drifts if drift.note}
     notes |= exec_notes(plan.switches, applied, drifts)
+    hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}
+    notes |= departure_notes(plan.reboots, hosts, applied)
     access = plan.kubernetes.access if plan.kubernetes else None
     if access is not None and (note := _access_note(applied.step(access.name))):
         notes[access.name] = note
     touched = any(drift.differences or drift.edited for drift in drifts)
+    touched = touched or bool(forecast_departures(plan.reboots, hosts))
     run = _run_number(plan, applied, touched=touched, accept=accept)
     return Intentions(drifts, notes, run, plan)
 
@@ -154,7 +178,14 @@ def refusals(
         and (drift.edited or drift.stranger or drift.device in pending)
     )
     executors = left_by_exec(plan.switches, applied)
-    return (*unreachable, *executors, *_stranded(plan, applied, drifts))
+    misplaced = tuple(
+        f"{drift.device}: placement: {found.text}\n  where  {addresses.get(drift.device, '')}; the"
+        " check is of the PCIe bus as it is now. Nothing was changed on any device."
+        for drift in drifts
+        for found in drift.placement
+        if found.refused
+    )
+    return (*unreachable, *executors, *misplaced, *_stranded(plan, applied, drifts))
 
 
 def _stranded(

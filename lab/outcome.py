@@ -37,6 +37,7 @@ def outline_of(spec: ClusterSpec) -> Outline:
         ("fabric", bool(spec.switches)),
         ("hypervisor", bool(spec.hypervisors)),
         ("hosts", bool(spec.hosts)),
+        ("reboots", any(host.nics for host in spec.hosts)),
         ("payload", spec.containers is not None),
         *((stage, spec.kubernetes is not None) for stage in CLUSTER),
         ("acceptance", True),

@@ -18,6 +18,7 @@ from typing import Final, cast
 import yaml
 
 from components.errors import UsageError
+from components.model.cards import CARDS
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.hypervisors import Hypervisor, VirtualMachine
@@ -62,13 +63,6 @@ CLOUD_PORT: Final = 8088
 MIRROR: Final = "/opt/railyard-mirror"
 """Where a lab host finds the K3s artefact: the local mirror of the pinned source."""
 DEV_BLOCK: Final = 41
-_PCI_IDS: Final = {
-    "ConnectX-5": ("1017", "1018"),
-    "ConnectX-6": ("101b", "101c"),
-    "ConnectX-6 Dx": ("101d", "101e"),
-    "ConnectX-7": ("1021", "101e"),
-}
-"""PF and VF device ids of vendor 15b3 (pciids c1c1254)."""
 _TOTAL_VFS: Final = 16
 """NUM_OF_VFS in the firmware of the lab's cards: more than the example asks for."""
 
@@ -169,16 +163,17 @@ def _replace_charts(operators: Document) -> None:
             operator["chart"] = {"chart": f"./{folder}", "version": chart["version"]}
 
 
-def _nic(number: int, nic: Nic) -> NicConfig:
-    device, vf_device = _PCI_IDS[nic.model]
+def _nic(number: int, nic: Nic, *, managed: bool) -> NicConfig:
+    card = CARDS[nic.model]
     return NicConfig(
         pci=nic.pci,
         netdev=nic.netdev,
         rdma=f"mlx5_{number}",
         vendor="15b3",
-        device=device,
-        vf_device=vf_device,
-        total_vfs=max(_TOTAL_VFS, nic.vfs),
+        device=card.pf_device,
+        vf_device=card.vf_device,
+        # Where Railyard sets the firmware, the card comes as from the factory.
+        total_vfs=_TOTAL_VFS if managed else max(_TOTAL_VFS, nic.vfs),
         speed_gbit_s=nic.speed_gbit_s,
         numa=nic.numa,
     )
@@ -248,7 +243,10 @@ def _hosts(spec: ClusterSpec, stack: str) -> tuple[HostConfig, ...]:
             authorized_key=client_key(stack).public_openssh,
             host_key_seed=f"{stack}/{host.name}",
             gpus=host.gpus,
-            nics=tuple(_nic(number, nic) for number, nic in enumerate(host.nics)),
+            nics=tuple(
+                _nic(number, nic, managed=spec.settings_of(host).firmware.manage)
+                for number, nic in enumerate(host.nics)
+            ),
             hcas=_adapters(spec, host),
             topology_file=_topology_file(spec, host),
             guest=host.name in guests,

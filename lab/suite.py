@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -9,6 +10,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from lab.vm.tools import why_not
 
 PROJECT: Final = Path(__file__).parents[1]
 BIN: Final = Path(sys.executable).parent
@@ -18,6 +21,11 @@ STAGE_DEADLINE_S: Final = 2400.0
 """Twice what the slowest stage takes on two busy cores; one that hangs must not hang CI."""
 SLOW_MARKS: Final = ("lab", "engine", "cluster", "site")
 """Also the order of their stages: what a later one builds on is tested before it."""
+
+VM_MARK: Final = "vm"
+"""The last stage, where this machine has QEMU; else the summary says why it did not run."""
+VM_SWITCH: Final = "RAILYARD_VM"
+"""`1` demands that stage (and installs QEMU), `0` leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ def plan_stages() -> tuple[Stage, ...]:
         Stage("types", "pyright, strict", _tool("pyright")),
         Stage("contracts", "which room may import which", _tool("lint-imports")),
     )
-    quick = " and ".join(f"not {mark}" for mark in (*SLOW_MARKS, "story"))
+    quick = " and ".join(f"not {mark}" for mark in (*SLOW_MARKS, "story", VM_MARK))
     fast = _tests("fast", "tests that need no device, engine or cluster", quick, "-n", "2")
     return (*checks, fast, *(_slow(number) for number in range(len(SLOW_MARKS))))
 
@@ -67,6 +75,20 @@ def _slow(number: int) -> Stage:
     mark = SLOW_MARKS[number]
     only = " and ".join([mark, *(f"not {later}" for later in SLOW_MARKS[number + 1 :])])
     return _tests(mark, what[mark], only)
+
+
+def plan_vm(wish: str, missing: str) -> tuple[tuple[Stage, ...], str]:
+    """The stage on real kernels, or why there is none.
+
+    Args:
+        wish: Value of `RAILYARD_VM`.
+        missing: Why this machine cannot run it as it is; empty where it can.
+    """
+    if wish == "0":
+        return (), f"{VM_SWITCH}=0"
+    if missing and wish != "1":
+        return (), missing
+    return (_tests(VM_MARK, "the hosts' scripts on two real kernels in QEMU", VM_MARK),), ""
 
 
 def _tool(name: str, *arguments: str) -> tuple[str, ...]:
@@ -119,14 +141,21 @@ def count_tests(stage: Stage, seconds: float, *, good: bool) -> Outcome:
     return Outcome(stage, good, seconds, passed, failed, sums["skipped"])
 
 
-def render_summary(outcomes: tuple[Outcome, ...]) -> str:
-    """The table at the end; its last line sums up all tests."""
+def render_summary(outcomes: tuple[Outcome, ...], no_vm: str = "") -> str:
+    """The table at the end; its last line sums up all tests.
+
+    Args:
+        outcomes: Of the stages that ran.
+        no_vm: Why the stage on real kernels did not run; empty where it did.
+    """
     lines = ["", "=== summary"]
     for outcome in outcomes:
         verdict = "ok" if outcome.good else "FAILED"
         lines.append(
             f"{verdict:<7}{outcome.stage.name:<11}{outcome.seconds:>7.1f} s  {_counts(outcome)}"
         )
+    if no_vm:
+        lines.append(f"{'NOT RUN':<7} {VM_MARK:<10}{'':>9}  {no_vm}")
     total = sum(outcome.seconds for outcome in outcomes)
     lines.append(f"{'':<7}{'all':<11}{total:>7.1f} s")
     failed = sum(outcome.failed for outcome in outcomes)
@@ -147,8 +176,9 @@ def _counts(outcome: Outcome) -> str:
 def main() -> int:
     """Run all stages, whatever fails, and sum up."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    outcomes = tuple(run_stage(stage) for stage in plan_stages())
-    print(render_summary(outcomes), flush=True)
+    on_kernels, no_vm = plan_vm(os.environ.get(VM_SWITCH, ""), why_not())
+    outcomes = tuple(run_stage(stage) for stage in (*plan_stages(), *on_kernels))
+    print(render_summary(outcomes, no_vm), flush=True)
     return 0 if all(outcome.good for outcome in outcomes) else 1
 
 

@@ -45,6 +45,11 @@ class NicConfig:
     total_vfs: int
     speed_gbit_s: int
     numa: int
+    link_layer: Literal["InfiniBand", "Ethernet"] = "Ethernet"
+    serial: str = ""
+    """The board's serial number; empty for one that follows from host and network device."""
+    sriov_files: bool = False
+    """NVIDIA's driver shows `sriov/<n>/node`, `port` and `policy` of each VF."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,7 @@ class NicView:
     """Priorities on which both the notification and the reaction point are enabled."""
     cnp_dscp: int
     peermem: bool
-    """`nvidia_peermem` is loaded: GPUDirect RDMA is possible."""
+    """GPUDirect RDMA is possible: `nvidia_peermem` is loaded, or DMA-BUF works."""
     memlock_unlimited: bool
     """The K3s unit's `LimitMEMLOCK` is infinity, so pods can pin memory."""
     gdr_allowed: bool = True

@@ -9,6 +9,7 @@ from components.fabric.component import Fabric
 from components.handoffs import AcceptanceReport
 from components.hosts.component import Hosts
 from components.planning import ClusterPlan
+from components.reboots.component import Reboots
 from components.remote.component import Remote
 from stacks.upper import prove
 
@@ -23,8 +24,9 @@ def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
     """
     if plan.cloud is None:
         underlay = Fabric("fabric", plan.switches, remote).ready
-        return prove(plan, remote, Hosts("hosts", plan.hosts, remote, underlay).ready, run)
+        hosts = Hosts("hosts", plan.hosts, remote, underlay).ready
+        return prove(plan, remote, Reboots("reboots", plan.reboots, remote, hosts).ready, run)
     made = Instances("cloud", plan.cloud, remote).ready
     remote = replace(remote, instances=made.facts, machines=made.machines)
     hosts = Hosts("hosts", plan.hosts, remote, made).ready
-    return prove(plan, remote, hosts, run)
+    return prove(plan, remote, Reboots("reboots", plan.reboots, remote, hosts).ready, run)

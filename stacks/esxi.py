@@ -7,6 +7,7 @@ from components.handoffs import AcceptanceReport
 from components.hosts.component import GuestProofs, Hosts
 from components.hypervisor.component import FirmwareReboots, Hypervisors
 from components.planning import ClusterPlan
+from components.reboots.component import Reboots
 from components.remote.component import Remote
 from stacks.upper import prove
 
@@ -25,6 +26,7 @@ def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
     fabric = Fabric("fabric", plan.switches, remote).ready
     hypervisors = Hypervisors("hypervisors", plan.hypervisors, remote, fabric).ready
     guests = Hosts("hosts", plan.hosts, remote, hypervisors).ready
-    restarted = FirmwareReboots("firmware", plan.hypervisors, remote, guests).ready
+    back = Reboots("reboots", plan.reboots, remote, guests).ready
+    restarted = FirmwareReboots("firmware", plan.hypervisors, remote, back).ready
     proven = GuestProofs("guests", plan.hosts, remote, restarted).ready
     return prove(plan, remote, proven, run)

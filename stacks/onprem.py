@@ -6,6 +6,7 @@ from components.fabric.component import Fabric
 from components.handoffs import AcceptanceReport
 from components.hosts.component import Hosts
 from components.planning import ClusterPlan
+from components.reboots.component import Reboots
 from components.remote.component import Remote
 from stacks.upper import prove
 
@@ -20,4 +21,5 @@ def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
     """
     fabric = Fabric("fabric", plan.switches, remote).ready
     hosts = Hosts("hosts", plan.hosts, remote, fabric).ready
-    return prove(plan, remote, hosts, run)
+    back = Reboots("reboots", plan.reboots, remote, hosts).ready
+    return prove(plan, remote, back, run)

@@ -10,8 +10,9 @@ import pulumi
 
 from components.checks.render import render_problem
 from components.checks.site import check_config_value
-from components.disruption import disruptions_refused, switch_changes
+from components.disruption import disruptions_refused, host_departures, switch_changes
 from components.errors import RailyardError
+from components.hosts.preview import host_changes, hosts_refused
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
 from components.model.problem import Json
@@ -77,12 +78,16 @@ def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intent
     intentions = intend(plan, applied, seen, accept)
     refused = refusals(plan, applied, intentions.drifts)
     refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices)
+    refused += hosts_refused(spec, plan.hosts, seen.devices)
     if refused:
         raise pulumi.RunError("\n".join(refused))
     for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
         pulumi.log.warn(line)
     _tell(observe, intentions)
-    for text in switch_changes(spec, plan, applied, seen.devices):
+    told = switch_changes(spec, plan, applied, seen.devices)
+    for text in (*told, *host_changes(plan.hosts, seen.devices)):
+        pulumi.log.info(text)
+    for text in host_departures(plan, seen.devices):
         pulumi.log.info(text)
     return intentions
 
@@ -101,3 +106,5 @@ def _tell(observe: Observe, intentions: Intentions) -> None:
             pulumi.log.info(f"{drift.device}: drift: {difference}")
         for found in drift.cabling:
             pulumi.log.warn(f"{drift.device}: cabling: {found}")
+        for misplaced in drift.placement:
+            pulumi.log.warn(f"{drift.device}: placement: {misplaced.text}")

@@ -38,7 +38,7 @@ def test_every_device_and_step_has_its_heading() -> None:
     steps = PLAN.steps
     for step in steps:
         assert f"## Step {step.name} on {step.endpoint.where}, deadline" in TEXT
-    assert len(steps) == 10
+    assert len(steps) == 12
 
 
 def test_all_commands_scripts_and_desired_states_are_printed() -> None:
@@ -54,7 +54,7 @@ def test_all_commands_scripts_and_desired_states_are_printed() -> None:
 def test_a_script_is_printed_once() -> None:
     script = PLAN.hosts[0].converge.apply.rstrip("\n")
     assert TEXT.count(script) == 1
-    assert TEXT.count("# script: the same text as above") == 6
+    assert TEXT.count("# script: the same text as above") == 7
 
 
 def test_every_object_is_named_and_small_ones_are_printed() -> None:
@@ -66,8 +66,10 @@ def test_every_object_is_named_and_small_ones_are_printed() -> None:
 
 
 def test_what_destroy_leaves_is_said_last() -> None:
-    assert TEXT.rstrip("\n").splitlines()[-2:] == [
+    assert TEXT.rstrip("\n").splitlines()[-4:] == [
         "## What destroy leaves",
+        "# gpu01-reboot: a reboot cannot be taken back; other steps put back what it loaded",
+        "# gpu02-reboot: a reboot cannot be taken back; other steps put back what it loaded",
         "# mgmt01-cluster-access: it only reads",
     ]
 
@@ -88,6 +90,7 @@ def test_json_is_plain_and_complete() -> None:
         "hypervisors",
         "hosts",
         "payload",
+        "reboots",
         "kubernetes",
         "operators",
         "pod_network",

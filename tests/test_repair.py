@@ -13,7 +13,7 @@ from components.model.cluster import ClusterSpec, Disruption
 from components.model.instances import with_instances
 from components.planning import ClusterPlan, make_plan
 from components.remote.difference import Difference
-from components.remote.script import render_remote_command, render_step_command
+from components.remote.script import render_step_command
 from components.remote.step import RemoteStep
 from components.repair import Intentions, intend, judge_drift, refusals
 from components.seen import Seen
@@ -25,7 +25,7 @@ EVIDENCE = '{"run": "what was seen"}'
 
 
 def applied_step(step: RemoteStep) -> AppliedStep:
-    return AppliedStep(step.desired, render_remote_command(step.apply, step.deadline_s))
+    return AppliedStep(step.desired, render_step_command(step, step.apply))
 
 
 def as_applied(plan: ClusterPlan = PLAN, run: int = 4, judged: str = EVIDENCE) -> Applied:

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from lab.suite import SLOW_MARKS, Outcome, Stage, count_tests, plan_stages, render_summary
+from lab.suite import (
+    SLOW_MARKS,
+    VM_MARK,
+    Outcome,
+    Stage,
+    count_tests,
+    plan_stages,
+    plan_vm,
+    render_summary,
+)
 
 REPORT = (
     '<testsuites><testsuite tests="9" failures="2" errors="1" skipped="1"></testsuite></testsuites>'
@@ -37,6 +46,26 @@ def test_each_test_runs_in_exactly_one_stage() -> None:
         for marks in combinations(SLOW_MARKS, size):
             taken = [text for text in expressions if chosen(text, frozenset(marks))]
             assert len(taken) == 1, marks
+
+
+def test_the_stage_on_real_kernels_is_no_part_of_another() -> None:
+    ran = [stage.command for stage in plan_stages() if stage.results]
+    taken = [
+        text
+        for command in ran
+        if chosen(text := command[command.index("-m") + 1], frozenset({VM_MARK}))
+    ]
+    assert not taken
+
+
+def test_a_machine_without_qemu_says_so_and_does_not_pass_in_silence() -> None:
+    assert plan_vm("", "this machine lacks QEMU") == ((), "this machine lacks QEMU")
+    assert plan_vm("0", "")[0] == ()
+    (stage,), reason = plan_vm("1", "this machine lacks QEMU")
+    assert (stage.name, reason) == (VM_MARK, "")
+    lint = Outcome(Stage("lint", "ruff", ("ruff",)), good=True, seconds=1.0)
+    assert "NOT RUN vm" in render_summary((lint,), "this machine lacks QEMU")
+    assert "NOT RUN" not in render_summary((lint,))
 
 
 def test_the_sums_of_a_stage(tmp_path: Path) -> None:

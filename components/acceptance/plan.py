@@ -15,6 +15,7 @@ from components.kubernetes.manifest import Body
 from components.model.acceptance import Acceptance
 from components.model.cloud import InfiniBandFabric
 from components.model.cluster import ClusterSpec
+from components.model.gpu_direct import gpu_paths
 from components.model.hosts import Host, Nic
 from components.plan_json import OMIT_EMPTY
 from components.pod_network.plan import expected_allocatable
@@ -127,7 +128,7 @@ def _limits(spec: ClusterSpec) -> Limits:
     }
     return Limits(
         transport="ib" if infiniband else "roce",
-        require_gdr=spec.host_defaults.peermem,
+        require_gdr="none" not in gpu_paths(spec),
         priority=None if infiniband else spec.rdma.priority,
         traffic_class=None if infiniband else spec.rdma.traffic_class,
         rails=tuple(RailLimit(name=name, line_rate_gbit_s=speed) for name, speed in speeds.items()),

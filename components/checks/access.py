@@ -55,9 +55,16 @@ def check_host_key(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"{name} {reason}.",
                 (at((*path, "host_key"), ssh.host_key),),
-                f"run `ssh-keyscan -t ed25519 -p {ssh.port} {ssh.address}` on a trusted network, "
-                "compare the key with the device's console, and write what follows the address.",
+                f"{how_to_pin(ssh.address, ssh.port)}.",
             )
+
+
+def how_to_pin(address: str, port: int) -> str:
+    """How a person gets at a device's host key without trusting the first machine that answers."""
+    return (
+        f"run `ssh-keyscan -t ed25519 -p {port} {address}` on a trusted network, "
+        "compare the key with the device's console, and write what follows the address"
+    )
 
 
 def _flaw(key: str) -> str | None:

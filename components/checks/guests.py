@@ -56,19 +56,21 @@ def check_guest_ats(spec: ClusterSpec) -> Iterator[Finding]:
     A guest's GPU and card reach each other through the hypervisor's address translation: without
     ATS every message takes the way over the processor. On bare metal there is no such translation.
     """
-    ats = spec.host_defaults.ats
-    place = at(("host_defaults", "ats"), ats)
+    ats = spec.host_defaults.firmware.ats
+    place = at(("host_defaults", "firmware", "ats"), ats)
     if ats and not spec.hypervisors:
         yield Finding(
             "ATS is for virtual machines on ESXi, and this site has no hypervisors.",
             (place,),
-            "remove host_defaults.ats, or describe the hypervisors with environment kind esxi.",
+            "remove host_defaults.firmware.ats, or describe the hypervisors with environment kind "
+            "esxi.",
         )
     if not ats and spec.hypervisors:
         yield Finding(
             "the hosts are virtual machines, and ATS of their cards is off.",
             (place,),
-            "set host_defaults.ats to true, unless you measure without GPUDirect on purpose.",
+            "set host_defaults.firmware.ats to true, unless you measure without GPUDirect on "
+            "purpose.",
             "warning",
         )
 

@@ -10,20 +10,11 @@ from typing import Final
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
+from components.model.cards import CARDS
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Host
 
-_MAX_VFS: Final = {
-    "ConnectX-5": 127,
-    "ConnectX-6": 127,
-    "ConnectX-6 Dx": 127,
-    "ConnectX-7": 127,
-}
-"""VFs per port that the firmware can be set to: NVIDIA DOCA documentation 3.2, SR-IOV, and the
-ConnectX-7 firmware release notes 28.46 (legacy mode)."""
 _USER: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SYSTEM_USERS: Final = frozenset({"root", "daemon", "bin", "sys", "nobody", "sshd", "www-data"})
-_SOURCE: Final = re.compile(r"(/|https://)[^\s]+")
 _NETDEV: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
 """Linux' IFNAMSIZ is 16 with the closing zero; the signs are those that udev's names have."""
 
@@ -32,9 +23,9 @@ _BOND: Final = re.compile(r"(bond|team)[0-9._-]*")
 
 
 def check_vf_limit(spec: ClusterSpec) -> Iterator[Finding]:
-    """No NIC is asked for more VFs than its firmware can give: 127 a port on ConnectX-5 to 7."""
+    """No NIC is asked for more VFs than its firmware can give: 127 a port, 126 on BlueField-3."""
     for nic in list_nics(spec):
-        limit = _MAX_VFS[nic.nic.model]
+        limit = CARDS[nic.nic.model].max_vfs
         if nic.nic.vfs > limit:
             yield Finding(
                 f"{nic.host.name} {nic.nic.netdev} is asked for {nic.nic.vfs} VFs, and a "
@@ -161,41 +152,6 @@ def check_gpu_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_driver_package(spec: ClusterSpec) -> Iterator[Finding]:
-    """A driver package has a version, a source and its SHA-256 checksum.
-
-    The source is an absolute path on the hosts, or an https address; the inbox driver has none.
-    """
-    driver, path = spec.host_defaults.driver, ("host_defaults", "driver")
-    if driver.kind == "inbox":
-        for key, value in (
-            ("source", driver.source),
-            ("version", driver.version),
-            ("sha256", driver.sha256),
-        ):
-            if value is not None:
-                yield Finding(
-                    f"the inbox driver comes with the system, and {key} is set.",
-                    (at((*path, key), value), at((*path, "kind"), driver.kind)),
-                    f"remove {key}, or choose kind doca_ofed or mlnx_ofed.",
-                )
-        return
-    needed = {"version": driver.version, "source": driver.source, "sha256": driver.sha256}
-    missing = [key for key, value in needed.items() if value is None]
-    if missing:
-        yield Finding(
-            f"the driver package {driver.kind} has no {', '.join(missing)}.",
-            (at((*path, "kind"), driver.kind),),
-            "pin it: the version, an absolute path or https address, and the SHA-256 of the file.",
-        )
-    if driver.source is not None and not _SOURCE.fullmatch(driver.source):
-        yield Finding(
-            f"the driver's source {driver.source} is neither an absolute path nor https.",
-            (at((*path, "source"), driver.source),),
-            "use an https address, or a path on the hosts that begins with /.",
-        )
-
-
 def check_user_account(spec: ClusterSpec) -> Iterator[Finding]:
     """The common user has a name that useradd accepts and that no system account has."""
     name = spec.host_defaults.user.name
@@ -205,23 +161,4 @@ def check_user_account(spec: ClusterSpec) -> Iterator[Finding]:
             f'the user name "{name}" {reason}.',
             (at(("host_defaults", "user", "name"), name),),
             "use lower-case letters, digits, - and _, at most 32, for example nvidia.",
-        )
-
-
-def check_gpu_direct(spec: ClusterSpec) -> Iterator[Finding]:
-    """GPUDirect RDMA is on where there are GPUs.
-
-    Without nvidia_peermem every message is copied through the host's memory, which costs bandwidth
-    and processor time.
-    """
-
-    def has_gpus(host: Host) -> bool:
-        return host.gpus > 0
-
-    if not spec.host_defaults.peermem and any(map(has_gpus, spec.workers)):
-        yield Finding(
-            "GPUDirect RDMA is off: nvidia_peermem is not loaded on hosts with GPUs.",
-            (at(("host_defaults", "peermem"), spec.host_defaults.peermem),),
-            "set peermem to true, unless you measure without GPUDirect on purpose.",
-            "warning",
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
+from components.checks.drivers import list_drivers
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics, list_ports
@@ -288,16 +289,18 @@ def check_driver_owner(spec: ClusterSpec) -> Iterator[Finding]:
     A driver container unloads the host's modules and loads its own. A cloud's GPU image brings
     both drivers.
     """
-    operators, driver = spec.operators, spec.host_defaults.driver
+    operators = spec.operators
     network, gpu = operators.network, operators.gpu
     by_operator = network is not None and network.driver == "operator"
-    if network is not None and by_operator and driver.kind != "inbox":
+    for path, driver in list_drivers(spec):
+        if network is None or not by_operator or driver.kind == "inbox":
+            continue
         yield Finding(
             f"the hosts get the RDMA driver {driver.kind}, and the network operator would load "
             "another one.",
             (
                 at(("operators", "network", "driver"), network.driver),
-                at(("host_defaults", "driver", "kind"), driver.kind),
+                at((*path, "kind"), driver.kind),
             ),
             "set operators.network.driver to host, or host_defaults.driver.kind to inbox.",
         )

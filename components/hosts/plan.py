@@ -1,42 +1,58 @@
 """What each host shall look like, and the one step that brings it there.
 
-Everything is decided here; the scripts only compare and change. VLAN, spoof check and trust of
-a VF are not here: with `pod_network.mode: sriov` the network attachment owns them.
+Everything is decided here and in the modules of its topics; the scripts only compare and change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from components.hosts.drivers import (
+    DRIVER_DEADLINE_S,
+    DRIVER_PARAMETERS,
+    driver_parameters,
+    driver_settings,
+)
 from components.hosts.endpoint import host_endpoint
+from components.hosts.firmware import firmware_settings
+from components.hosts.kernel import kernel_settings
+from components.hosts.leftovers import Leftovers, leftovers
+from components.hosts.look import LOOK_LINE
+from components.hosts.placement import Placement, plan_placement
+from components.hosts.qos import qos_settings
+from components.hosts.routing import routing_settings
 from components.hosts.scripts import boot_files_digest, script_text
+from components.hosts.settings import Settings
+from components.hosts.sriov import sriov_settings
 from components.hosts.state import HostState, parse_state
 from components.hosts.watched import Watched
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rdma
-from components.model.hosts import DriverPackage, Host, Nic
+from components.model.hosts import Host, Nic
 from components.model.instances import crusoe_of
+from components.plan_json import OMIT_EMPTY
 from components.remote.step import Endpoint, RemoteStep
 
 CONVERGE_DEADLINE_S: Final = 300.0
 """Seconds for one host without a driver package: VF probing takes at most 60 s a card."""
 DOCKER_DEADLINE_S: Final = 900.0
 """Seconds where Docker may have to be installed: some hundred MB of packages."""
+FIRMWARE_DEADLINE_S: Final = 30.0
+"""Seconds more for each card whose firmware is set: three queries of all parameters and two calls
+that set; how long a card takes is a guess."""
 VERIFY_DEADLINE_S: Final = 120.0
-DRIVER_DEADLINE_S: Final = 1800.0
-"""Seconds with a driver package: NVIDIA's installer builds modules where it has none ready."""
-PARAMETERS: Final = frozenset({"stack", "repair", "driver_source", "driver_sha256"})
+PARAMETERS: Final = frozenset({"stack", "repair"}) | DRIVER_PARAMETERS
 """Lines on stdin that are no setting of the host but say how this run is to be done."""
 
-
-_PACKAGES: Final = {
-    "driver.kind": "the RDMA driver",
-    "docker.engine": "docker.io (stopped and disabled where no container is left)",
-    "docker.toolkit": "nvidia-container-toolkit",
-}
-"""Setting to what it may have installed."""
+_TOPICS: Final = (
+    driver_settings,
+    firmware_settings,
+    sriov_settings,
+    qos_settings,
+    kernel_settings,
+    routing_settings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +65,8 @@ class HostPlan:
     steps: tuple[RemoteStep, ...]
     verify: RemoteStep | None = None
     """Proof of what only works when all below the host was restarted; to run after that."""
+    placement: Placement = field(default_factory=Placement, metadata=OMIT_EMPTY)
+    """What must be plugged in; looked at, and never set."""
 
     @property
     def converge(self) -> RemoteStep:
@@ -56,18 +74,16 @@ class HostPlan:
         return self.steps[0]
 
     @property
-    def left_by_destroy(self) -> tuple[str, ...]:
-        """The packages that stay where this stack installed them: another may need them by now."""
-        return tuple(
-            package
-            for key, package in _PACKAGES.items()
-            if self.desired.values.get(key) not in {None, "inbox"}
-        )
+    def left_by_destroy(self) -> Leftovers:
+        """What an undo leaves here, for good or until a restart."""
+        return leftovers(self.desired.values)
 
     @property
     def watched(self) -> Watched:
         """The host as observe and drift see it."""
-        return Watched(self.name, self.converge, self.desired, script_text("observe"), PARAMETERS)
+        looks = LOOK_LINE if self.placement else ""
+        script = script_text("observe")
+        return Watched(self.name, self.converge, self.desired, script, PARAMETERS, looks)
 
     @property
     def watched_verify(self) -> Watched | None:
@@ -96,9 +112,8 @@ def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, .
 
 def _plan_host(spec: ClusterSpec, host: Host, stack: str) -> HostPlan:
     desired = desired_state(spec, host)
-    package = spec.host_defaults.driver
-    lines = {"stack": stack} | (_package_lines(package) if host.nics else {})
-    with_package = package.source is not None and bool(host.nics)
+    package = driver_parameters(spec, host)
+    lines = {"stack": stack} | package
     step = RemoteStep(
         name=f"{host.name}-host",
         endpoint=host_endpoint(host),
@@ -106,9 +121,11 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str) -> HostPlan:
         desired=HostState({**desired.values, **lines}).render(),
         apply=script_text("converge"),
         undo=script_text("undo"),
-        deadline_s=_deadline_s(desired, with_package=with_package),
+        deadline_s=_deadline_s(desired, with_package=bool(package)) + _firmware_s(spec, host),
     )
-    return HostPlan(host.name, step.endpoint, desired, (step,), _verify_step(spec, host, stack))
+    verify = _verify_step(spec, host, stack)
+    placement = plan_placement(spec, host)
+    return HostPlan(host.name, step.endpoint, desired, (step,), verify, placement)
 
 
 def _deadline_s(desired: HostState, *, with_package: bool) -> float:
@@ -117,9 +134,14 @@ def _deadline_s(desired: HostState, *, with_package: bool) -> float:
     return DOCKER_DEADLINE_S if "docker.engine" in desired.values else CONVERGE_DEADLINE_S
 
 
+def _firmware_s(spec: ClusterSpec, host: Host) -> float:
+    asked = spec.settings_of(host).firmware
+    return FIRMWARE_DEADLINE_S * len(host.nics) if asked.sets_anything else 0.0
+
+
 def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None:
     """The proof that ATS works in a virtual machine, by `lspci` and the firmware."""
-    if not (spec.host_defaults.ats and host.nics):
+    if not (spec.settings_of(host).firmware.ats and host.nics):
         return None
     lines = {"stack": stack}
     for nic in host.nics:
@@ -137,16 +159,30 @@ def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None
 
 def desired_state(spec: ClusterSpec, host: Host) -> HostState:
     """All settings that one host shall have."""
+    return with_boot_unit(host_settings(spec, host))
+
+
+def host_settings(spec: ClusterSpec, host: Host) -> Settings:
+    """What the topics want of one host, before the boot unit that keeps it."""
     defaults = spec.host_defaults
     state = {"hostname": host.name, f"user.{defaults.user.name}.uid": str(defaults.user.uid)}
     state |= {f"hosts.{each.name}": each.address for each in _named_on(spec, host)}
-    state |= _k3s_limits(spec, host) | _docker(spec, host)
-    if host.nics:
-        state |= _driver(defaults.driver) | _cards(spec, host)
-    boot = _boot_settings(spec, host)
-    if boot:
-        config = "".join(f"{key}={value}\n" for key, value in sorted(boot.items()))
-        state |= boot
+    state |= _docker(spec, host)
+    topics = [topic(spec, host) for topic in _TOPICS]
+    for topic in topics:
+        state |= topic.kept
+    boot = _ports(spec, host)
+    for topic in topics:
+        boot |= topic.lost
+    return Settings(state, boot)
+
+
+def with_boot_unit(settings: Settings) -> HostState:
+    """The settings, and the unit that sets again what a reboot loses."""
+    state = dict(settings.kept)
+    if settings.lost:
+        config = HostState(settings.lost).render()
+        state |= settings.lost
         state["unit.railyard-nics.files"] = boot_files_digest(config)
         state["unit.railyard-nics.enabled"] = "enabled"
     return HostState(state)
@@ -159,14 +195,6 @@ def _named_on(spec: ClusterSpec, host: Host) -> tuple[Host, ...]:
     alone, so that one more or less touches no other.
     """
     return (host,) if crusoe_of(spec) else spec.hosts
-
-
-def _k3s_limits(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The limit of the one unit that starts pods; without our K3s there is none of ours."""
-    if spec.k3s is None or host.role == "balancer":
-        return {}
-    unit = "k3s" if host.role == "control_plane" else "k3s-agent"
-    return {f"unit.{unit}.limit_memlock": "infinity"}  # systemd's word for unlimited
 
 
 def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -184,45 +212,14 @@ def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:
     return state
 
 
-def _cards(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """What a card keeps over a reboot: which one it is, and its firmware's settings."""
-    state = {f"nic.{nic.pci}.model": nic.model for nic in host.nics}
-    if spec.host_defaults.ats:
-        state |= {f"nic.{nic.pci}.ats": "on" for nic in host.nics}
-    return state
-
-
-def _driver(package: DriverPackage) -> dict[str, str]:
-    lines = {"driver.kind": package.kind}
-    if package.version and package.kind != "inbox":
-        lines["driver.version"] = package.version
-    return lines
-
-
-def _package_lines(package: DriverPackage) -> dict[str, str]:
-    if not package.source or not package.sha256:
-        return {}
-    return {"driver_source": package.source, "driver_sha256": package.sha256}
-
-
-def _boot_settings(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """What a reboot loses: the cards' settings and the loaded modules.
-
-    The adapters that a cloud hands in have no settings of ours, and their driver is the image's.
-    """
-    settings: dict[str, str] = {}
-    if host.nics:
-        settings["module.rdma_cm"] = "loaded"
-    if host.hcas and spec.infiniband is not None:
-        # Without it no program of the host reaches the subnet manager: sminfo, saquery, ibdiagnet.
-        settings["module.ib_umad"] = "loaded"
-    if host.gpus and (host.nics or host.hcas) and spec.host_defaults.peermem:
-        settings["module.nvidia_peermem"] = "loaded"
+def _ports(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """Name, MTU and address of each PF; the driver loses them at a reboot."""
+    ports: dict[str, str] = {}
     for nic in host.nics:
-        prefix = f"nic.{nic.pci}."
-        card = _card(spec.rdma, nic) | _address(spec, nic)
-        settings |= {prefix + key: value for key, value in card.items()}
-    return settings
+        port = {"netdev": nic.netdev, "mtu_bytes": str(nic.mtu_bytes or spec.rdma.mtu_bytes)}
+        port |= _address(spec, nic)
+        ports |= {f"nic.{nic.pci}.{key}": value for key, value in port.items()}
+    return ports
 
 
 def _address(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
@@ -231,25 +228,3 @@ def _address(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
     if nic.address is None or rail is None:
         return {}
     return {"link": "up", "address": f"{nic.address}/{rail.subnet.prefixlen}"}
-
-
-def _card(rdma: Rdma, nic: Nic) -> dict[str, str]:
-    mtu_bytes = nic.mtu_bytes or rdma.mtu_bytes
-    card = {
-        "netdev": nic.netdev,
-        "vfs": str(nic.vfs),
-        "mtu_bytes": str(mtu_bytes),
-        "trust": "dscp",
-        f"dscp{rdma.dscp}_priority": str(rdma.priority),
-        f"dscp{rdma.cnp_dscp}_priority": str(rdma.cnp_priority),
-        "pfc": str(rdma.priority) if rdma.host_pfc else "none",
-        f"ecn_priority_{rdma.priority}": "on",
-        "cnp_dscp": str(rdma.cnp_dscp),
-        "cnp_priority": str(rdma.cnp_priority),
-        "roce_mode": "RoCE v2",
-        "roce_tos": str(rdma.ip_traffic_class),
-        "global_pause": "off",  # it excludes PFC, and would stop every class at once
-    }
-    if nic.vfs:
-        card["vf_mtu_bytes"] = str(nic.vf_mtu_bytes or mtu_bytes)
-    return card

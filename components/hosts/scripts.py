@@ -7,8 +7,23 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-ScriptName = Literal["observe", "converge", "undo", "verify"]
-_PARTS: Final = ("input", "reading", "firmware", "docker", "writing")
+ScriptName = Literal["observe", "converge", "undo", "verify", "discover", "maintain"]
+_PARTS: Final = (
+    "input",
+    "driver",
+    "driver_checks",
+    "driver_repository",
+    "firmware",
+    "sriov",
+    "qos",
+    "kernel",
+    "pci",
+    "routing",
+    "docker",
+    "service",
+    "reading",
+    "writing",
+)
 """The parts that each script starts with, in order."""
 
 
@@ -40,6 +55,12 @@ def library_text() -> str:
 
 
 @cache
+def look_text() -> str:
+    """How the host's cards and GPUs are looked at; no other script changes or needs them."""
+    return strip_comments(_file("look.sh"))
+
+
+@cache
 def boot_script_text() -> str:
     """What `railyard-nics.service` runs at each boot of a host."""
     head = "# Written by Railyard; railyard-nics.service runs it at each boot.\n"
@@ -58,6 +79,10 @@ def script_text(name: ScriptName) -> str:
 
     `converge` carries the parts as a text, because it also installs them for the boot unit.
     """
+    if name == "discover":
+        return look_text() + _main(name)
+    if name == "observe":
+        return library_text() + look_text() + _main(name)
     if name != "converge":
         return library_text() + _main(name)
     return (

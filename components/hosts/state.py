@@ -46,6 +46,10 @@ def _split(key: str) -> tuple[str, str]:
     if key.startswith("nic."):
         pci, _, setting = key.removeprefix("nic.").rpartition(".")
         return f"nic {pci}", setting
+    if key.startswith("vf."):
+        vf, _, setting = key.removeprefix("vf.").rpartition(".")
+        pci, _, number = vf.rpartition(".")
+        return f"VF {number} of {pci}", setting
     where, _, setting = key.rpartition(".")
     return where or "host", setting
 

@@ -30,6 +30,8 @@ class Watched:
     """Text of a read-only script."""
     parameters: frozenset[str] = frozenset()
     """Keys of the step's stdin that are no settings."""
+    looks: str = ""
+    """A line for the reading script alone: what else it shall look at."""
 
     def known(self, facts: Facts) -> Watched:
         """The same with what is known of the instances in its holes."""

@@ -107,7 +107,7 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
         deadline_s=deadline_s,
     )
     guests = [(vm, _guest(spec, vm)) for vm in hypervisor.vms]
-    ats = spec.host_defaults.ats and any(host.nics for _, host in guests)
+    ats = any(host.nics and spec.settings_of(host).firmware.ats for _, host in guests)
     return HypervisorPlan(
         name=hypervisor.name,
         endpoint=endpoint,

@@ -8,7 +8,6 @@ next run finish what a killed one began.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -16,16 +15,17 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Final
 
-from components.errors import DeviceError, HostKeyError, UnreachableError, UsageError
+from components.errors import DeviceError, HostKeyError, UnreachableError
 from components.hosts.scripts import script_text as host_script
 from components.hosts.state import HostState, parse_state
 from components.hypervisor.access import explain_refusal
 from components.hypervisor.plan import PASSED_THROUGH
 from components.hypervisor.request import Guest, RebootRequest, parse_request
 from components.hypervisor.scripts import script_text
-from components.remote.host_session import OBSERVE_DEADLINE_S, HostAnswer, run_on_host
+from components.remote.host_runs import Run, run_with_keys
+from components.remote.host_session import OBSERVE_DEADLINE_S, HostAnswer
 from components.remote.script import render_remote_command
-from components.remote.step import Endpoint, env_name
+from components.remote.step import Endpoint
 
 POLL_S: Final = 2.0
 """Seconds between two looks at a host that is rebooting."""
@@ -35,9 +35,6 @@ GUEST_DEADLINE_S: Final = 600.0
 """Seconds until a guest answers SSH; ESXi pins all its memory first, which takes minutes."""
 STOP_DEADLINE_S: Final = 120.0
 """Seconds for maintenance mode and for powering on, beside what the guests need."""
-
-Run = Callable[[Endpoint, str, str, float], HostAnswer]
-"""Run a command: endpoint, command, stdin, deadline in seconds."""
 
 
 @dataclass(slots=True)
@@ -247,32 +244,14 @@ def run_reboot(text: str, environ: Mapping[str, str]) -> str:
         DeviceError: See `Reboot.perform`.
     """
     request = parse_request(text)
-    keys = {endpoint.device: _key(endpoint, environ) for endpoint in request.endpoints}
+    plain = run_with_keys(request.endpoints, environ)
 
     def run(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
         try:
-            return asyncio.run(
-                run_on_host(
-                    endpoint,
-                    keys[endpoint.device],
-                    command,
-                    stdin=stdin,
-                    deadline_s=deadline_s + 15,
-                )
-            )
+            return plain(endpoint, command, stdin, deadline_s)
         except DeviceError as error:
             if endpoint == request.endpoint:
                 raise type(error)(explain_refusal(error)) from error
             raise
 
     return json.dumps(Reboot(request, run).perform(), indent=2, sort_keys=True) + "\n"
-
-
-def _key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
-    name = env_name(endpoint.private_key_secret or "")
-    if not endpoint.private_key_secret or name not in environ:
-        raise UsageError(
-            f"{endpoint.where}: no private key: set {name} in the environment, or `private_key` in"
-            " the site file"
-        )
-    return environ[name]

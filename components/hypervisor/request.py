@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from components.errors import UsageError
+from components.remote.host_runs import read_request
 from components.remote.step import Endpoint
 
 REBOOT_DEADLINE_S: Final = 1800.0
@@ -62,9 +62,4 @@ def parse_request(text: str) -> RebootRequest:
     Raises:
         UsageError: It is no request; the text names the first fault.
     """
-    try:
-        return _REQUEST.validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"stdin is no reboot request: {where}: {first['msg']}") from error
+    return read_request(_REQUEST, text, "reboot request")

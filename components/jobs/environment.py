@@ -49,6 +49,8 @@ def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
         traffic_class = spec.rdma.ip_traffic_class if jobs.nccl_ib_tc is None else jobs.nccl_ib_tc
         # Without it NCCL sends DSCP 0, and the switch's ECN on the RoCE class does nothing.
         values["NCCL_IB_TC"] = str(traffic_class)
+        # MPI over UCX takes verbs too; the inbox driver cannot mark them for it.
+        values["UCX_IB_TRAFFIC_CLASS"] = str(traffic_class)
     if jobs.gid_index is not None:
         values["NCCL_IB_GID_INDEX"] = str(jobs.gid_index)
     if jobs.topology_file is not None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from components.model.acceptance import Acceptance
 from components.model.cloud import InfiniBandFabric
 from components.model.containers import Containers
 from components.model.environments import CloudIb, Environment, Esxi
 from components.model.fabric import Rail, Rdma, Switch
-from components.model.hosts import Host, HostDefaults
+from components.model.hosts import Host, HostDefaults, HostGroup
 from components.model.hypervisors import Hypervisor
 from components.model.infiniband import InfiniBand
 from components.model.jobs import Jobs
@@ -25,9 +27,13 @@ class Disruption(Frozen):
     ports: Literal["allow", "deny"] = "deny"
     """Whether a switch port may be shut for a moment, as a new MTU needs."""
     reboots: Literal["allow", "deny"] = "deny"
-    """Whether a host may be rebooted. """
+    """Whether a host may be drained, rebooted, or have its driver loaded anew while in service."""
     max_unavailable: int = 1
-    """Most workers that may be out of service at once. No step of this release takes one out."""
+    """Most workers that may be out of service at once; control-plane hosts go one at a time."""
+    drain_deadline_s: Annotated[int, Field(ge=10, le=86400)] = 600
+    """Seconds until the pods of a node must have left it; a disruption budget may hold them."""
+    boot_deadline_s: Annotated[int, Field(ge=60, le=7200)] = 1800
+    """Seconds from the reboot until SSH answers: a GPU server's self-test takes many minutes."""
 
 
 class ClusterSpec(Frozen):
@@ -49,6 +55,8 @@ class ClusterSpec(Frozen):
     """Control plane and workers; a cloud that makes instances makes them from its pools."""
     host_defaults: HostDefaults = HostDefaults()
     """What all hosts share."""
+    host_groups: tuple[HostGroup, ...] = ()
+    """Where groups of hosts differ from `host_defaults`; a host names its group."""
     kubernetes: Kubernetes | None = None
     """How the control plane is installed; either this or `containers`."""
     containers: Containers | None = None
@@ -71,6 +79,21 @@ class ClusterSpec(Frozen):
     def host(self, name: str) -> Host | None:
         """The host of that name, or None."""
         return next((host for host in self.hosts if host.name == name), None)
+
+    def settings_of(self, host: Host) -> HostDefaults:
+        """What holds for one host: what its group sets, and `host_defaults` for the rest."""
+        group = next((each for each in self.host_groups if each.name == host.group), None)
+        if group is None:
+            return self.host_defaults
+        own = {
+            key: value
+            for key in HostGroup.model_fields
+            if (value := getattr(group, key)) is not None
+        }
+        own.pop("name")
+        if group.peermem is not None:
+            own.setdefault("gpu_direct", None)  # its short form stands before the general long one
+        return self.host_defaults.model_copy(update=own)
 
     @property
     def workers(self) -> tuple[Host, ...]:

@@ -178,7 +178,9 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
         for detail in settle_unions(error.errors(include_url=False), ClusterSpec):
             path, problem = word_error(detail, ClusterSpec)
             if path not in wrong:
-                problems.append(problem)
+                # A default that follows from a wrong value is no mistake of its own.
+                if detail["type"] != "default_factory_not_called":
+                    problems.append(problem)
                 wrong.append(path)
                 stand_ins[path] = find_stand_in(path, detail, ClusterSpec)
     located = tuple(text.lines.locate_all(problem, defaults=False) for problem in problems)

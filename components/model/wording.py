@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import BaseModel
 
+from components.model.firmware import FIRMWARE_VERSION
 from components.model.infiniband import PARTITION_NAME
+from components.model.kernel import SYSCTL_VALUE
 from components.model.members import Owner, models_at, owner_of, quoted_words
 from components.model.problem import Place, Problem, SpecPath, render_path
 from components.model.unions import NO_KIND
@@ -37,6 +39,10 @@ _KINDS: Final = {
     "ip_v4_network_error": "an IPv4 network such as 10.10.111.0/24",
     "ip_v4_address": "an IPv4 address such as 10.10.111.1",
 }
+_MOVED: Final[Mapping[SpecPath, str]] = {
+    ("host_defaults", "ats"): "host_defaults.firmware.ats (`firmware: {ats: true}`)",
+}
+"""Keys of earlier files, and where what they said is said now."""
 _BOUNDS: Final = {
     "greater_than": ("gt", "greater than"),
     "greater_than_equal": ("ge", "at least"),
@@ -77,6 +83,8 @@ _PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         _as_partition,
     ),
     IMAGE: ("an image such as 192.168.100.10:5000/nccl-roce-test:1.0, without a scheme", _no_idea),
+    FIRMWARE_VERSION: ("a firmware release such as 28.43.1014", _no_idea),
+    SYSCTL_VALUE: ("a number, or a text of letters, digits, spaces and ._:/,+-", _no_idea),
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
     r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
 }
@@ -163,6 +171,8 @@ def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Problem:
 def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     if owner is SecretRef:
         return _open_secret(path)
+    if path in _MOVED:
+        return _moved(path, detail)
     known = sorted(owner.model_fields) if owner else []
     hint = did_you_mean(str(path[-1]), known)
     listed = f"; the keys known here are {', '.join(known)}" if known else ""
@@ -171,6 +181,16 @@ def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
         what=f"`{path[-1]}` is not a key of {render_path(path[:-1])}.{hint}",
         where=(Place(path, show_value(detail["input"])),),
         fix="correct the spelling, or remove it." if hint else f"remove it{listed}.",
+    )
+
+
+def _moved(path: SpecPath, detail: ErrorDetails) -> Problem:
+    place = _MOVED[path]
+    return Problem(
+        rule="unknown-key",
+        what=f"`{path[-1]}` is not a key of {render_path(path[:-1])} any more.",
+        where=(Place(path, show_value(detail["input"])),),
+        fix=f"write it as {place}.",
     )
 
 

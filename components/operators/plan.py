@@ -10,6 +10,7 @@ from typing import Final
 
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body, Manifest, make_manifest
 from components.model.cluster import ClusterSpec
+from components.model.gpu_direct import gpu_paths, has_own_rdma_driver
 from components.model.operators import ChartSource, GpuOperator
 from components.operators.labels import label_patches
 from components.operators.network import (
@@ -117,12 +118,13 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
             "nfd": {"enabled": True},
             "dcgmExporter": {"serviceMonitor": {"enabled": False}},
         }
-    own_rdma_driver = spec.host_defaults.driver.kind != "inbox"
+    paths = gpu_paths(spec)
+    rdma: Body = {"enabled": "peermem" in paths, "useHostMofed": has_own_rdma_driver(spec)}
+    driver: Body = {"enabled": True, "rdma": rdma}
+    if "dma_buf" in paths:  # it needs the open ones, and the default `auto` goes by the GPU
+        driver["kernelModuleType"] = "open"
     return {
-        "driver": {
-            "enabled": True,
-            "rdma": {"enabled": spec.host_defaults.peermem, "useHostMofed": own_rdma_driver},
-        },
+        "driver": driver,
         "toolkit": {"enabled": True},
         "cdi": {"enabled": True, "nriPluginEnabled": True},
         "nfd": {"enabled": True},

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.errors import SpecError
+from components.model.cards import CARDS
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
@@ -19,13 +20,6 @@ from components.pod_network.networks import probe_address, probe_network
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 """The pod annotation that Multus reads."""
 GPU: Final = "nvidia.com/gpu"
-PF_DEVICE_IDS: Final[Mapping[str, str]] = {
-    "ConnectX-5": "1017",
-    "ConnectX-6": "101b",
-    "ConnectX-6 Dx": "101d",
-    "ConnectX-7": "1021",
-}
-"""PCI device id of a PF by card (pci.ids); what `deviceIDs` of the shared plugin select."""
 MELLANOX: Final = "15b3"
 
 
@@ -108,7 +102,7 @@ def takes_nic(device: SharedDevice, nic: Nic) -> bool:
     """
     facts = (
         (device.vendors, MELLANOX),
-        (device.device_ids, PF_DEVICE_IDS[nic.model]),
+        (device.device_ids, CARDS[nic.model].pf_device),
         (device.interfaces, nic.netdev),
     )
     given = [actual in wanted for wanted, actual in facts if wanted]

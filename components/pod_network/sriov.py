@@ -8,13 +8,12 @@ v2.10.0. `isRdma` counts only inside of `selectors`; elsewhere it is ignored, an
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Final
 
 from pydantic import JsonValue
 
 from components.errors import SpecError
 from components.kubernetes.manifest import Body
+from components.model.cards import CARDS
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Nic
@@ -34,14 +33,6 @@ __all__ = [
     "probe_attachment",
     "probe_network",
 ]
-
-VF_DEVICE_IDS: Final[Mapping[str, str]] = {
-    "ConnectX-5": "1018",
-    "ConnectX-6": "101c",
-    "ConnectX-6 Dx": "101e",
-    "ConnectX-7": "101e",
-}
-"""PCI device id of a VF by card (pci.ids); 101e is shared, so `pfNames` tell the rails apart."""
 
 
 def device_plugin_config(spec: ClusterSpec) -> str:
@@ -75,7 +66,8 @@ def _check_pf_names(spec: ClusterSpec) -> None:
 
 def _resource(spec: ClusterSpec, rail: Rail) -> JsonValue:
     nics = _nics(spec, rail)
-    devices = sorted({VF_DEVICE_IDS[nic.model] for nic in nics})
+    # 101e is the VF of several models: `pfNames` tell the rails apart.
+    devices = sorted({CARDS[nic.model].vf_device for nic in nics})
     names = sorted({nic.netdev for nic in nics})
     return {
         "resourceName": rail.resource,

@@ -1,8 +1,10 @@
-"""Reading a Linux host: one asyncssh connection, one script, one answer."""
+"""Reading a Linux host: one asyncssh connection, and one answer for each script."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -13,6 +15,8 @@ from components.remote.step import Endpoint
 
 CONNECT_DEADLINE_S: Final = 20.0
 """Seconds until a host has let us in; a host that is down gives no answer at all."""
+CLOSE_DEADLINE_S: Final = 5.0
+"""Seconds for a polite end of a connection whose answers are in."""
 OBSERVE_DEADLINE_S: Final = 60.0
 """Seconds for one read-only look at a host: connect, script, answer. A look takes about a second;
 a host whose cores are all busy with training may take ten times as long."""
@@ -59,21 +63,50 @@ class HostAnswer:
     exit_status: int
 
 
-async def run_on_host(
-    endpoint: Endpoint, private_key: str, command: str, *, stdin: str = "", deadline_s: float
-) -> HostAnswer:
-    """Run one command on a host whose key is pinned.
+class HostSession:
+    """An open connection to a host, on which several commands may run, also at once."""
+
+    def __init__(self, endpoint: Endpoint, connection: asyncssh.SSHClientConnection) -> None:
+        self._endpoint = endpoint
+        self._connection = connection
+
+    async def run(self, command: str, *, stdin: str = "", deadline_s: float) -> HostAnswer:
+        """Run one command.
+
+        Args:
+            command: Text for the login shell.
+            stdin: What the command reads.
+            deadline_s: Seconds until it must have ended.
+
+        Raises:
+            UnreachableError: No answer within the deadline, or half of one.
+        """
+        doing = _Doing("run", deadline_s)
+        try:
+            async with asyncio.timeout(deadline_s):
+                done = await self._connection.run(command, input=stdin, check=False)
+        except (TimeoutError, OSError, asyncssh.Error) as error:
+            raise _explain(self._endpoint, error, "", doing) from error
+        if done.returncode is None:  # neither a status nor a signal came: half an answer is none
+            raise UnreachableError(
+                f"{self._endpoint.where} {doing.failed(ConnectionError('no exit status'))}"
+            )
+        return HostAnswer(_text(done.stdout), _text(done.stderr), done.returncode)
+
+
+@asynccontextmanager
+async def connect_to_host(
+    endpoint: Endpoint, private_key: str, *, deadline_s: float = CONNECT_DEADLINE_S
+) -> AsyncGenerator[HostSession]:
+    """Log in to a host whose key is pinned.
 
     Args:
         endpoint: Address and pinned host key.
         private_key: The client's key in OpenSSH form.
-        command: Text for the login shell.
-        stdin: What the command reads.
-        deadline_s: Seconds for everything together.
+        deadline_s: Seconds until the host has let us in.
 
     Raises:
-        UnreachableError: No session within CONNECT_DEADLINE_S, or no answer within the deadline,
-            and why.
+        UnreachableError: No session within the deadline, and why.
         HostKeyError: The host presented another key, or none is pinned; nothing was sent.
         DeviceError: The host refused our key, or the secret is no key.
     """
@@ -81,21 +114,39 @@ async def run_on_host(
     options = _options(endpoint, private_key, stranger)
     doing = _Doing("connect", min(CONNECT_DEADLINE_S, deadline_s))
     try:
-        async with (
-            asyncio.timeout(deadline_s),
-            asyncio.timeout(doing.deadline_s) as connecting,
-            asyncssh.connect(endpoint.address, endpoint.port, options=options) as connection,
-        ):
-            connecting.reschedule(None)
-            doing = _Doing("run", deadline_s)
-            done = await connection.run(command, input=stdin, check=False)
+        async with asyncio.timeout(doing.deadline_s):
+            connection = await asyncssh.connect(endpoint.address, endpoint.port, options=options)
     except (TimeoutError, OSError, asyncssh.Error) as error:
         raise _explain(endpoint, error, stranger.presented, doing) from error
-    if done.returncode is None:  # neither a status nor a signal came: half an answer is none
-        raise UnreachableError(
-            f"{endpoint.where} {doing.failed(ConnectionError('no exit status'))}"
-        )
-    return HostAnswer(_text(done.stdout), _text(done.stderr), done.returncode)
+    try:
+        yield HostSession(endpoint, connection)
+    finally:
+        connection.close()
+        with suppress(TimeoutError, OSError, asyncssh.Error):
+            async with asyncio.timeout(CLOSE_DEADLINE_S):
+                await connection.wait_closed()
+
+
+async def run_on_host(
+    endpoint: Endpoint, private_key: str, command: str, *, stdin: str = "", deadline_s: float
+) -> HostAnswer:
+    """Run one command over a connection of its own.
+
+    Args:
+        endpoint: Address and pinned host key.
+        private_key: The client's key in OpenSSH form.
+        command: Text for the login shell.
+        stdin: What the command reads.
+        deadline_s: Seconds until the host has let us in, at most CONNECT_DEADLINE_S, and again
+            until the command has ended.
+
+    Raises:
+        UnreachableError: No session, or no answer within the deadline, and why.
+        HostKeyError: The host presented another key, or none is pinned; nothing was sent.
+        DeviceError: The host refused our key, or the secret is no key.
+    """
+    async with connect_to_host(endpoint, private_key, deadline_s=deadline_s) as session:
+        return await session.run(command, stdin=stdin, deadline_s=deadline_s)
 
 
 def _options(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from components.errors import Bug
+from components.remote.packing import needs_packing, packed_script
 from components.remote.step import RemoteStep
 
 RAILYARD: Final = ".venv/bin/railyard"
@@ -33,8 +34,9 @@ def render_remote_command(script: str, deadline_s: float) -> str:
     """Wrap a script for one SSH exec: root by `sudo -n`, ended after its deadline.
 
     The script stands in a quoted here-document, so that it arrives byte for byte and a preview
-    shows it readably; stdin stays free for the desired state. `timeout` runs as root, because a
-    user's `timeout` cannot signal what sudo started.
+    shows it readably, unless it is too long for that and travels packed; stdin stays free for the
+    desired state. `timeout` runs as root, because a user's `timeout` cannot signal what sudo
+    started.
 
     Args:
         script: POSIX shell text.
@@ -45,7 +47,8 @@ def render_remote_command(script: str, deadline_s: float) -> str:
     """
     if _FENCE in script:
         raise Bug(f"a remote script must not hold the line {_FENCE}")
-    body = script if script.endswith("\n") else script + "\n"
+    sent = packed_script(script) if needs_packing(script) else script
+    body = sent if sent.endswith("\n") else sent + "\n"
     return (
         f"sudo -n timeout -k {KILL_AFTER_S} {deadline_s:g} sh -c \"$(cat <<'{_FENCE}'\n"
         f'{body}{_FENCE}\n)"\n'

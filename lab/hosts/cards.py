@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lab.hosts.model import HostModel
+if TYPE_CHECKING:
+    from lab.hosts.model import HostModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,19 @@ class Gpu:
     """As nvidia-smi names it."""
     memory_mib: int
 
+
+CARD_NAMES: Final[Mapping[str, str]] = {
+    "1017": "MT27800 Family [ConnectX-5]",
+    "1018": "MT27800 Family [ConnectX-5 Virtual Function]",
+    "101b": "MT28908 Family [ConnectX-6]",
+    "101c": "MT28908 Family [ConnectX-6 Virtual Function]",
+    "101d": "MT2892 Family [ConnectX-6 Dx]",
+    "101e": "ConnectX Family mlx5Gen Virtual Function",
+    "1021": "MT2910 Family [ConnectX-7]",
+    "1023": "CX8 Family [ConnectX-8]",
+    "a2dc": "MT43244 BlueField-3 integrated ConnectX-7 network controller",
+}
+"""PCI device id of vendor 15b3 to its name in pci.ids."""
 
 V100 = Gpu("1db1", "GV100GL [Tesla V100 SXM2]", "Tesla V100-SXM2-32GB", 32768)
 A100 = Gpu("20f1", "GA100 [A100 PCIe 40GB]", "NVIDIA A100-PCIE-40GB", 40960)
@@ -72,8 +86,23 @@ CARDS: Final[Mapping[str, Card]] = {
         "NVIDIA ConnectX-7 HHHL Adapter card; 400GbE / NDR IB (default mode); Single-port OSFP",
         "28.35.2000",
     ),
+    "1023": Card(
+        "ConnectX8",
+        "900-9X81E-00EX-ST0",
+        "NVIDIA ConnectX-8 C8180 HHHL SuperNIC; 800Gbs XDR IB (default mode) / 2x400GbE; "
+        "Single-cage OSFP; PCIe 6 x16",
+        "40.45.1200",
+    ),
+    "a2dc": Card(
+        "BlueField3",
+        "900-9D3B6-00CV-A_Ax",
+        "NVIDIA BlueField-3 B3220 P-Series FHHL DPU; 200GbE (default mode) / NDR200 IB; "
+        "Dual-port QSFP112; PCIe Gen5.0 x16 with x16 PCIe extension option; 16 Arm cores",
+        "32.39.5050",
+    ),
 }
-"""By PCI device id of vendor 15b3; the firmware releases are of one generation."""
+"""By PCI device id of vendor 15b3. The firmware releases of the older ones are of one generation;
+the part of ConnectX-8 and the words that describe it are a guess."""
 
 
 def firmware_release(device: str) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from components.errors import UsageError
 from lab.hosts.docker_state import load_state, save_state
+from lab.hosts.driver_faults import DRIVER_WORDS, cause_driver_fault
 from lab.hosts.host import LabHost
+from lab.hosts.links import card_link
 from lab.hosts.nic import DeviceRefusal, Nic
 
 FORMS = """\
   vfs-lost                   all VFs gone, as after a reboot without the unit that restores them
   ssh-refused on|off         the SSH port refuses connections
   link-down NETDEV on|off    the cable of a card is out
+  link-width NETDEV LANES    the card's PCIe link trains to fewer lanes, as in a bad contact
+  link-speed NETDEV GT_S     the card's PCIe link trains to a lower speed
   mtu NETDEV BYTES           the MTU changed by hand
   qos-lost                   trust, PFC, ECN and CNP back at the driver's defaults
   module-lost MODULE         a kernel module is unloaded
@@ -21,8 +26,25 @@ FORMS = """\
   unit-stopped UNIT          a unit is stopped by hand
   file-changed PATH TEXT     a line is added to a file of the host
   address-lost NETDEV        the card's addresses were taken away
+  mmio-short NETDEV COUNT    address space for so many VFs of a card only
+  lldpad on|off              the daemon that overwrites PFC and DCBX runs
+  vf-in-pod NETDEV N on|off  a VF's devices are in a pod
+  card-moved NETDEV PCI      the card is in another slot
   firmware NETDEV NAME VALUE a setting of the card's firmware, for its next start
-  container-removed NAME     a container of Docker's is gone"""
+  firmware-version NETDEV V  the card runs that release of its firmware
+  firmware-lacks NETDEV NAME its firmware does not know that setting
+  power-cycle on|off         new firmware settings load at a power cycle only; off: it was done
+  package-lock HOLDER|off    another process, as "4242 (apt-get)", holds the package tools' lock
+  disk-full FOLDER on|off    a folder has no space left
+  half-installed NAME        the installation of a package was cut off
+  secure-boot STATE          on, off, or enrolled: on, with the host's key confirmed at the console
+  kernel-upgrade RELEASE     a newer kernel was installed; the next boot takes it
+  gpu-driver VERSION KIND    another GPU driver (or none), its modules open or proprietary
+  module-loaded MODULE       a kernel module that is no business of ours is loaded
+  container-removed NAME     a container of Docker's is gone
+  module-held MODULE on|off  a service holds a module: it cannot be unloaded
+  pci-locked on|off          the kernel is locked down: nobody writes PCI registers
+  rules-lost                 systemd-networkd restarted: rules and routes of others are gone"""
 
 
 async def cause_fault(host: LabHost, args: Sequence[str]) -> str:
@@ -43,6 +65,8 @@ async def cause_fault(host: LabHost, args: Sequence[str]) -> str:
             return f"the cable of {name} is {'out' if state == 'on' else 'in'}"
         case ["link-down", netdev, "on" | "off" as state]:
             return _link(host, _card(host, netdev), down=state == "on")
+        case ["module-held" | "pci-locked" as name, *words, "on" | "off" as state]:
+            return _hold(host, name, words, on=state == "on")
         case [name, *words] if len(words) == WORDS.get(name):
             return _plain_fault(host, name, words)
         case _:
@@ -55,12 +79,23 @@ WORDS = {
     "vfs-lost": 0,
     "qos-lost": 0,
     "mtu": 2,
+    "link-width": 2,
+    "link-speed": 2,
     "module-lost": 1,
     "unit-disabled": 1,
     "file-changed": 2,
     "address-lost": 1,
     "firmware": 3,
+    "mmio-short": 2,
+    "lldpad": 1,
+    "card-moved": 2,
+    "firmware-version": 2,
+    "firmware-lacks": 2,
+    "power-cycle": 1,
+    "vf-in-pod": 3,
     "container-removed": 1,
+    **DRIVER_WORDS,
+    "rules-lost": 0,
 }
 """How many words follow each fault's name."""
 
@@ -70,12 +105,23 @@ def _plain_fault(host: LabHost, name: str, words: Sequence[str]) -> str:
         "vfs-lost": lambda: _lose_vfs(host),
         "qos-lost": lambda: _lose_qos(host),
         "mtu": lambda: _set_mtu(_card(host, words[0]), words[1]),
+        "link-width": lambda: _train(host, _card(host, words[0]), "lanes", words[1]),
+        "link-speed": lambda: _train(host, _card(host, words[0]), "GT/s", words[1]),
         "module-lost": lambda: _lose_module(host, words[0]),
         "unit-disabled": lambda: _disable(host, words[0]),
         "file-changed": lambda: _add_line(host.root / words[0].lstrip("/"), words[1]),
         "address-lost": lambda: _lose_addresses(_card(host, words[0])),
         "firmware": lambda: _set_firmware(host, _card(host, words[0]), words[1], words[2]),
+        "mmio-short": lambda: _shorten_mmio(host, _card(host, words[0]), words[1]),
+        "lldpad": lambda: _run_lldpad(host, words[0]),
+        "vf-in-pod": lambda: _give_vf(_card(host, words[0]), int(words[1]), words[2]),
+        "card-moved": lambda: _move_card(host, _card(host, words[0]), words[1]),
+        "firmware-version": lambda: _set_version(host, _card(host, words[0]), words[1]),
+        "firmware-lacks": lambda: _lack(host, _card(host, words[0]), words[1]),
+        "power-cycle": lambda: _power_cycle(host, words[0]),
         "container-removed": lambda: _remove_container(host, words[0]),
+        **{each: lambda: cause_driver_fault(host.model, name, words) for each in DRIVER_WORDS},
+        "rules-lost": lambda: _lose_rules(host),
     }
     with host.model.lock:
         return actions[name]()
@@ -100,6 +146,22 @@ def _set_mtu(nic: Nic, text: str) -> str:
     return f"MTU of {nic.config.netdev} is {text}"
 
 
+def _train(host: LabHost, nic: Nic, unit: str, text: str) -> str:
+    gt_s, width = card_link(nic.config.device)
+    best = width if unit == "lanes" else gt_s
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= best:
+        raise UsageError(f"{nic.config.netdev}: its PCIe link has at most {best:g} {unit}")
+    if unit == "lanes":
+        nic.link_width = host.model.narrow_links[nic.config.pci] = int(value)
+    else:
+        nic.link_gt_s = host.model.slow_links[nic.config.pci] = value
+    return f"the PCIe link of {nic.config.netdev} runs at {value:g} {unit}"
+
+
 def _lose_addresses(nic: Nic) -> str:
     nic.addresses.clear()
     return f"{nic.config.netdev} has no address"
@@ -112,6 +174,53 @@ def _set_firmware(host: LabHost, nic: Nic, name: str, value: str) -> str:
     following[name] = value
     host.model.save_firmware()
     return f"{name} of {nic.config.netdev} is {value} at its next start"
+
+
+def _shorten_mmio(host: LabHost, nic: Nic, count: str) -> str:
+    nic.mmio_vfs = host.model.mmio_vfs[nic.config.pci] = int(count)
+    return f"there is address space for {count} VFs of {nic.config.netdev}"
+
+
+def _run_lldpad(host: LabHost, state: str) -> str:
+    host.model.lldpad = state == "on"
+    return f"lldpad {'runs' if host.model.lldpad else 'does not run'}"
+
+
+def _give_vf(nic: Nic, number: int, state: str) -> str:
+    if number >= len(nic.vfs):
+        raise UsageError(f"{nic.config.netdev} has no VF {number}")
+    nic.vfs[number].in_pod = state == "on"
+    nic.vf_generation += 1
+    return f"VF {number} of {nic.config.netdev} is {'in a pod' if state == 'on' else 'here'}"
+
+
+def _move_card(host: LabHost, nic: Nic, pci: str) -> str:
+    old = nic.config.pci
+    nic.set_vf_count("0")
+    nic.config = replace(nic.config, pci=pci)
+    nic.vf_generation += 1
+    host.model.firmware[pci] = host.model.firmware.pop(old)
+    return f"{nic.config.netdev} is at {pci}"
+
+
+def _set_version(host: LabHost, nic: Nic, version: str) -> str:
+    host.model.old_firmware[nic.config.pci] = nic.firmware_version = version
+    return f"{nic.config.netdev} runs firmware {version}"
+
+
+def _lack(host: LabHost, nic: Nic, name: str) -> str:
+    firmware = host.model.firmware[nic.config.pci]
+    if name not in firmware.default:
+        raise UsageError(f"{nic.config.netdev}: its firmware has no setting {name!r}")
+    firmware.lacks |= {name}
+    host.model.missing_parameters[nic.config.pci] = firmware.lacks
+    return f"the firmware of {nic.config.netdev} does not know {name}"
+
+
+def _power_cycle(host: LabHost, state: str) -> str:
+    host.model.power_cycle_pending = state == "on"
+    how = "a power cycle" if state == "on" else "a reboot"
+    return f"{how} loads new firmware settings"
 
 
 def _remove_container(host: LabHost, name: str) -> str:
@@ -169,3 +278,18 @@ def _disable(host: LabHost, unit: str) -> str:
         link.unlink()
     host.supervisor.reload()
     return f"{unit} is disabled"
+
+
+def _hold(host: LabHost, name: str, words: Sequence[str], *, on: bool) -> str:
+    if name == "pci-locked":
+        host.model.locked_down = on
+        return f"PCI registers {'cannot' if on else 'can'} be written"
+    held = host.model.platform.held_modules
+    (held.update if on else held.difference_update)(words)
+    return f"{', '.join(words)} is {'in use' if on else 'free'}"
+
+
+def _lose_rules(host: LabHost) -> str:
+    host.model.platform.rules.clear()
+    host.model.platform.routes.clear()
+    return "routing rules and routes of others than systemd-networkd are gone"

@@ -13,6 +13,8 @@ from lab.cluster.artefact import LabPlaces, publish
 from lab.hosts import accounts
 from lab.hosts.accounts import Account
 from lab.hosts.containers import ContainerHost
+from lab.hosts.counting import Counting
+from lab.hosts.driver_versions import reaches_gpu_memory
 from lab.hosts.hca_sysfs import is_active
 from lab.hosts.lab_file import LabFile
 from lab.hosts.model import HostModel
@@ -94,6 +96,7 @@ class LabHost:
         self._namespace: Namespace | None = None
         self._rebooting: asyncio.Task[None] | None = None
         self.ssh_refused = False
+        self._counting = Counting()
 
     def _make_tools(self) -> ToolServer:
         """The emulated tools that act on this machine as a whole, beside those of its model."""
@@ -146,6 +149,7 @@ class LabHost:
     async def start(self) -> None:
         """Boot: namespace, kernel state, tools, enabled units, SSH."""
         self._namespace = start_namespace(self.model.hostname, self.paths)
+        self._counting = Counting()
         self.model.on_hostname = self._namespace.set_hostname
         self._tools.start()
         boot_modules(self.model, self.root)
@@ -300,7 +304,7 @@ class LabHost:
     def nic_views(self) -> list[NicView]:
         """What the physics and the node agent may know of the host's cards."""
         with self.model.lock:
-            peermem = "nvidia_peermem" in self.model.modules
+            peermem = reaches_gpu_memory(self.model)
             unlimited = self.supervisor.running_memlock_unlimited()
             unlimited = unlimited or self.containers.locks_memory()
             return [
@@ -326,13 +330,19 @@ class LabHost:
                     link_layer=hca.link_layer,
                     numa=hca.numa,
                     active=is_active(self.model, hca),
-                    peermem="nvidia_peermem" in self.model.modules,
+                    peermem=reaches_gpu_memory(self.model),
                     memlock_unlimited=self.supervisor.running_memlock_unlimited(),
                     topology_file=path if there else None,
                     bare=hca.bare,
                 )
                 for hca in self.config.hcas
             ]
+
+    def counted(self) -> dict[str, int]:
+        """SSH connections and commands so far, and processes since the last boot, as `counting`."""
+        processes = self._counting.count(self.namespace)
+        ssh = self._ssh
+        return {"connections": ssh.connections, "sessions": ssh.sessions, "processes": processes}
 
     def snapshot(self) -> dict[str, object]:
         """Everything a change on this host could show in, in a canonical form."""

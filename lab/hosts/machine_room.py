@@ -71,6 +71,7 @@ class Lab:
             "status": lambda _: self.status(),
             "snapshot": lambda _: {"snapshot": self.snapshot()},
             "unmodelled": lambda _: {"unmodelled": self.unmodelled()},
+            "counted": lambda _: {"counted": {n: h.counted() for n, h in self.hosts.items()}},
             "nics": self._nics,
             "ports": self._ports,
         }

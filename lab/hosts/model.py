@@ -10,7 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.hosts.bridges import acs_bridges
+from lab.hosts.cards import firmware_release
+from lab.hosts.driver_state import DriverState, built_version, kernels
+from lab.hosts.firmware import Firmware, card_of, default_firmware
 from lab.hosts.nic import DeviceRefusal, Nic, QosState, Vf, parse_kernel_uint, stable_mac
+from lab.hosts.platform import Platform
 from lab.physics.subnet import FabricPort, Subnet
 from lab.views import HcaConfig, HostConfig, NicConfig
 
@@ -82,16 +87,10 @@ SYSCTL_DEFAULTS = {
 }
 """Kernel settings a fresh boot has (Ubuntu 22.04's values)."""
 
+DEVICE_SYSCTLS = {"rp_filter": "2", "arp_ignore": "0", "arp_announce": "0", "arp_filter": "0"}
+"""Settings of each network device in net/ipv4/conf, as Ubuntu boots."""
+
 READ_ONLY_SYSCTLS = frozenset({"kernel/osrelease", "kernel/ostype", "kernel/cap_last_cap"})
-
-
-@dataclass(slots=True)
-class Firmware:
-    """One card's mlxconfig values: `next` survives, `current` follows it at a reboot."""
-
-    default: dict[str, str]
-    next: dict[str, str]
-    current: dict[str, str]
 
 
 @dataclass(slots=True)
@@ -116,18 +115,49 @@ class HostModel:
     """The InfiniBand subnet of the lab's switches; None where a cloud owns it, or nobody."""
     unplugged: set[str] = field(default_factory=set[str])
     """PFs whose cable a fault took out; that outlives a reboot."""
+    slow_links: dict[str, float] = field(default_factory=dict[str, float])
+    """PF to the GT/s that its PCIe link trains to: a fault, which a reboot does not heal."""
+    narrow_links: dict[str, int] = field(default_factory=dict[str, int])
+    """PF to the lanes that its PCIe link trains to."""
     down_hcas: set[str] = field(default_factory=set[str])
     """InfiniBand adapters whose port is down."""
     hca_counters: dict[str, int] = field(default_factory=dict[str, int])
     """`<hca>/<counter>` of InfiniBand ports; lost at a reboot."""
     ats_allowed: bool = True
     """The machine below lets devices use translated addresses: always on bare metal."""
+    mmio_vfs: dict[str, int] = field(default_factory=dict[str, int])
+    """Fault: PCI address of a PF to the VFs that the machine has address space for."""
+    lldpad: bool = False
+    """Fault: the daemon runs that overwrites PFC and DCBX."""
     placed: bool = True
     """GPU, card and memory of a guest are on one NUMA node."""
     power_cycle_pending: bool = False
     """Fault: new firmware settings ask for a power cycle; a warm reboot does not load them."""
+    old_firmware: dict[str, str] = field(default_factory=dict[str, str])
+    """Fault: PCI address of a PF to the release of its card's firmware."""
+    missing_parameters: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Fault: PCI address of a PF to what its card's firmware does not know."""
     mst_started: bool = False
     """The drivers of Mellanox Software Tools are loaded, as after `mst start`."""
+    platform: Platform = field(default_factory=Platform)
+    """Huge pages, governors, bridges, routes, command line."""
+    locked_down: bool = False
+    """Fault: Secure Boot's lockdown, under which nobody writes PCI registers."""
+    other_namespaces: bool = True
+    """There are network namespaces: polkit's service alone has one on every Ubuntu host."""
+
+    drivers: DriverState = field(default_factory=DriverState)
+    """Versions and signatures of the drivers, and faults of the host's package tools."""
+
+    @property
+    def root(self) -> Path:
+        """The host's own folders on the outer machine."""
+        return self.nvram_path.parent
+
+    @property
+    def kernel(self) -> str:
+        """Release of the running kernel."""
+        return self.sysctls["kernel/osrelease"]
 
     def boot(self, hostname: str, *, cold: bool = True) -> None:
         """Take on the state that the machine has right after power-on.
@@ -143,33 +173,72 @@ class HostModel:
             self.boot_id = str(uuid.uuid4())
             self.hostname = hostname
             self.modules = list(BOOT_MODULES)
-            self.sysctls = dict(SYSCTL_DEFAULTS)
+            self.sysctls = SYSCTL_DEFAULTS | self._device_sysctls()
+            if newer := kernels(self.root):
+                self.sysctls["kernel/osrelease"] = newer[-1]
+            self.drivers.loaded = built_version(self.root, self.kernel)
+            self.platform.boot(self.config, self.nvram_path.parent, acs_bridges(self.config))
             self.rdma_cm_devices.clear()
             self.hca_counters.clear()
             self.nics = [self._fresh_nic(nic) for nic in self.config.nics]
 
+    def _device_sysctls(self) -> dict[str, str]:
+        names = ("lo", "eno1", *(nic.netdev for nic in self.config.nics))
+        return {
+            f"net/ipv4/conf/{name}/{key}": value
+            for name in names
+            for key, value in DEVICE_SYSCTLS.items()
+        }
+
     def _fresh_nic(self, config: NicConfig) -> Nic:
         current = self.firmware[config.pci].current
         enabled = current["SRIOV_EN"] == "1"
+        port = int(config.pci.rpartition(".")[2], 16) + 1
         return Nic(
             config,
             self.config.name,
             self.next_rdma_name,
             cable_up=config.netdev not in self.unplugged,
+            mmio_vfs=self.mmio_vfs.get(config.pci),
             vf_limit=int(current["NUM_OF_VFS"]) if enabled else 0,
+            link_gt_s=self.slow_links.get(config.pci),
+            link_width=self.narrow_links.get(config.pci),
+            firmware_version=self.firmware_version(config.pci),
+            infiniband=current.get(f"LINK_TYPE_P{port}") == "1",
         )
 
     def _load_firmware(self, *, cold: bool) -> None:
         stored: dict[str, dict[str, dict[str, str]]] = {}
         if self.nvram_path.exists():
             stored = json.loads(self.nvram_path.read_text())
+        self.firmware.clear()
         for nic in self.config.nics:
-            default = default_firmware(nic.total_vfs)
-            kept = stored.get(nic.pci, {})
-            following = default | kept.get("next", {})
-            current = following if cold else default | kept.get("current", {})
-            self.firmware[nic.pci] = Firmware(default, following, dict(current))
+            ports = [each.pci for each in self.config.nics if card_of(each.pci) == card_of(nic.pci)]
+            default = default_firmware(nic.device, nic.total_vfs, len(ports))
+            kept = stored.get(ports[0], {})
+            firmware = self.firmware.get(ports[0]) or Firmware(
+                default,
+                default | kept.get("next", {}),
+                default | kept.get("current", {}),
+                self.missing_parameters.get(ports[0], frozenset()),
+            )
+            if cold and not self.power_cycle_pending and not firmware.dpu_mode:
+                firmware.start()
+            self.firmware[nic.pci] = firmware
         self.save_firmware()
+
+    def restart_card(self, pci: str) -> None:
+        """Reset one card, as mlxfwreset does: the settings of its ports' run time are lost."""
+        self.firmware[pci].start()
+        self.save_firmware()
+        for number, nic in enumerate(self.nics):
+            if card_of(nic.config.pci) == card_of(pci):
+                self.nics[number] = self._fresh_nic(nic.config)
+
+    def firmware_version(self, pci: str) -> str:
+        """The release of the firmware of the card with this PF."""
+        device = next(nic.device for nic in self.config.nics if nic.pci == pci)
+        return self.old_firmware.get(pci, firmware_release(device))
 
     def save_firmware(self) -> None:
         """Write the cards' values where they survive a reboot."""
@@ -231,7 +300,9 @@ class HostModel:
 
     def nic_by_netdev(self, netdev: str) -> Nic | None:
         """The PF with this network device name."""
-        return next((nic for nic in self.nics if nic.config.netdev == netdev), None)
+        return next(
+            (nic for nic in self.nics if nic.config.netdev == netdev and not nic.infiniband), None
+        )
 
     def nic_by_pci(self, pci: str) -> Nic | None:
         """The PF at this PCI address, with or without the domain."""
@@ -263,7 +334,8 @@ class HostModel:
 
     def module_users(self, name: str) -> list[str]:
         """Loaded modules that keep `name` from being unloaded."""
-        return [m for m in self.modules if name in LOADABLE_MODULES.get(m, ())]
+        held = ["a-service"] if name in self.platform.held_modules else []
+        return [*(m for m in self.modules if name in LOADABLE_MODULES.get(m, ())), *held]
 
     def write_sysctl(self, key: str, text: str) -> None:
         """Write one file under /proc/sys.
@@ -283,32 +355,24 @@ class HostModel:
         for word in text.split():
             parse_kernel_uint(word)
         self.sysctls[key] = "\t".join(text.split())
+        if key == "vm/nr_hugepages":  # pages of the default size
+            self.platform.set_total("2048kB", int(text))
+            self.sysctls[key] = str(self.platform.pages("2048kB"))
 
     def shape(self) -> tuple[object, ...]:
         """A value that changes whenever the tree of /sys may have other files than before."""
         cards = tuple(
             (id(nic), id(nic.qos), nic.vf_generation, tuple(nic.addresses)) for nic in self.nics
         )
-        return (self.boot_id, cards, tuple(self.modules), tuple(sorted(self.rdma_cm_devices)))
+        return (
+            self.boot_id,
+            self.drivers.loaded,
+            cards,
+            tuple(self.modules),
+            tuple(sorted(self.rdma_cm_devices)),
+        )
 
     def lose_qos(self) -> None:
         """Fault: a driver reload dropped the QoS state of all PFs."""
         for nic in self.nics:
             nic.qos = QosState()
-
-
-def default_firmware(total_vfs: int) -> dict[str, str]:
-    """Factory values of a ConnectX-5 with SR-IOV switched on, in mlxconfig's form."""
-    return {
-        "SRIOV_EN": "1",
-        "NUM_OF_VFS": str(total_vfs),
-        "LINK_TYPE_P1": "2",
-        "ATS_ENABLED": "0",
-        "ADVANCED_PCI_SETTINGS": "0",
-        "PCI_WR_ORDERING": "0",
-        "ROCE_CC_PRIO_MASK_P1": "255",
-        "ROCE_CONTROL": "2",
-        "CNP_DSCP_P1": "48",
-        "CNP_802P_PRIO_P1": "6",
-        "KEEP_ETH_LINK_UP_P1": "1",
-    }

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from lab.hosts.links import link_gbit_s
 from lab.views import NicConfig, NicView
 
 PRIORITIES = 8
@@ -19,9 +20,15 @@ DEFAULT_MTU_BYTES = 1500
 MIN_MTU_BYTES = 68
 MAX_MTU_BYTES = 9978
 """Largest netdev MTU that mlx5 accepts (its hardware limit of 10000 less the headers)."""
+BUFFER_BYTES = 262016
+"""Receive buffer of a ConnectX-5 port, as mlnx_qos shows it (sources.md#host-qos)."""
 DEFAULT_CNP_DSCP = 48
 DEFAULT_CNP_PRIORITY = 6
 """The card's own marks of CNP packets (sources.md#host-qos)."""
+
+
+ZERO_GUID = "00:00:00:00:00:00:00:00"
+"""What a new VF of an InfiniBand port has (sources.md#vfs); no subnet manager takes it."""
 
 
 class DeviceRefusal(Exception):  # noqa: N818 - a refusal by the emulated kernel, not an error of ours
@@ -49,6 +56,16 @@ class Vf:
     spoofchk: bool = False
     trust: bool = False
     link_state: str = "auto"
+    min_rate_mbit_s: int = 0
+    max_rate_mbit_s: int = 0
+    node_guid: str = ZERO_GUID
+    port_guid: str = ZERO_GUID
+    active_guid: str = ZERO_GUID
+    """The port GUID that the VF took when its driver last bound to it."""
+    bound: bool = True
+    """A driver is bound to it, so that it has devices."""
+    in_pod: bool = False
+    """Its devices are in a pod's network namespace, out of sight of the host."""
 
 
 @dataclass(slots=True)
@@ -62,6 +79,8 @@ class QosState:
     tsa: list[str] = field(default_factory=lambda: ["vendor"] * PRIORITIES)
     tc_bandwidth: list[int] = field(default_factory=lambda: [0] * PRIORITIES)
     cable_length_m: int = 7
+    buffers: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    """Sizes in bytes and the buffer of each priority, set by hand; None while the card's own."""
     dcbx: str = "os"
     pause_rx: bool = True
     pause_tx: bool = True
@@ -72,6 +91,23 @@ class QosState:
     traffic_class: int = -1
     roce_mode: str = "RoCE v2"
     rdma_cm_tos: int = 0
+
+    def shown_buffers(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Receive buffers as mlnx_qos shows them; the card makes two where PFC is on."""
+        if self.buffers is not None:
+            return self.buffers
+        half = BUFFER_BYTES // 2 - 64
+        sizes = (half, half, 0, 0, 0, 0, 0, 0) if any(self.pfc) else (BUFFER_BYTES, *[0] * 7)
+        return sizes, tuple(self.pfc)
+
+    def set_buffers(
+        self, sizes: tuple[int, ...] | None, priorities: tuple[int, ...] | None
+    ) -> None:
+        """Set the receive buffers; what is as the card would have it is no longer by hand."""
+        self.buffers = None
+        shown = self.shown_buffers()
+        wanted = (sizes or shown[0], priorities or shown[1])
+        self.buffers = None if wanted == shown else wanted
 
 
 @dataclass(slots=True)
@@ -87,7 +123,19 @@ class Nic:
     cable_up: bool = True
     vf_limit: int = 0
     """`sriov_totalvfs`: from the firmware's current NUM_OF_VFS, 0 when SRIOV_EN is off."""
+    link_gt_s: float | None = None
+    """PCIe speed that a fault left; None is what the card can."""
+    link_width: int | None = None
+    """PCIe lanes that a fault left."""
+    firmware_version: str = ""
+    """Release of the card's firmware."""
+    infiniband: bool = False
+    """The port runs as InfiniBand (`LINK_TYPE`): it has no Ethernet device."""
     vfs: list[Vf] = field(default_factory=list[Vf])
+    mmio_vfs: int | None = None
+    """VFs for which the machine has PCIe address space; None where there is plenty."""
+    eswitch: str = "legacy"
+    autoprobe: bool = True
     vf_generation: int = 0
     """Counts the changes of `vfs`."""
     qos: QosState = field(default_factory=QosState)
@@ -101,6 +149,17 @@ class Nic:
         return self.admin_up and self.cable_up
 
     @property
+    def is_ib(self) -> bool:
+        """The port speaks InfiniBand."""
+        return self.config.link_layer == "InfiniBand"
+
+    @property
+    def serial(self) -> str:
+        """The board's serial number, which goes with the card to another slot."""
+        digest = hashlib.sha256(f"{self.host}/{self.config.netdev}".encode()).hexdigest()
+        return self.config.serial or f"MT2304X{int(digest[:5], 16) % 100000:05d}"
+
+    @property
     def mac(self) -> str:
         """A stable MAC with NVIDIA's (Mellanox) prefix, from host name and PCI address."""
         return stable_mac(f"{self.host}/{self.config.pci}")
@@ -110,7 +169,7 @@ class Nic:
 
         Raises:
             DeviceRefusal: EINVAL for no number, ERANGE above the total, EBUSY for a change from
-                one non-zero count to another.
+                one non-zero count to another, ENOMEM without address space for them.
         """
         wanted = parse_kernel_uint(text)
         if wanted > self.vf_limit:
@@ -119,12 +178,32 @@ class Nic:
             return
         if wanted and self.vfs:
             raise DeviceRefusal(errno.EBUSY)
+        if self.mmio_vfs is not None and wanted > self.mmio_vfs:
+            raise DeviceRefusal(errno.ENOMEM)
         self.vf_generation += 1
         if not wanted:
             self.vfs.clear()
             return
         for index in range(wanted):
             self.vfs.append(self._new_vf(index))
+
+    def set_autoprobe(self, text: str) -> None:
+        """Write `sriov_drivers_autoprobe`: whether a driver binds to new VFs.
+
+        Raises:
+            DeviceRefusal: EINVAL for what is neither 0 nor 1.
+        """
+        wanted = parse_kernel_uint(text)
+        if wanted > 1:
+            raise DeviceRefusal(errno.EINVAL)
+        self.autoprobe = wanted == 1
+
+    def bind_vf(self, vf: Vf, *, bound: bool) -> None:
+        """Bind the driver to a VF, which then takes its GUID and starts anew, or unbind it."""
+        vf.bound = bound
+        vf.mtu_bytes, vf.admin_up = DEFAULT_MTU_BYTES, False
+        vf.active_guid = vf.port_guid if bound else ZERO_GUID
+        self.vf_generation += 1
 
     def _new_vf(self, index: int) -> Vf:
         return Vf(
@@ -133,7 +212,15 @@ class Nic:
             netdev=f"{self.config.netdev}v{index}",
             rdma=self.allocate_rdma(),
             mac=stable_mac(f"{self.host}/{self.config.pci}/{index}"),
+            bound=self.autoprobe,
+            # NVIDIA's driver keeps a VF's port down until its policy says otherwise.
+            link_state="disable" if self.config.sriov_files else "auto",
         )
+
+    def vf_state(self, vf: Vf) -> str:
+        """State of an InfiniBand VF's port as the kernel words it: without a GUID it is down."""
+        good = self.link_up and vf.active_guid != ZERO_GUID and vf.link_state != "disable"
+        return "4: ACTIVE" if good else "1: DOWN"
 
     def set_mtu(self, text: str) -> None:
         """Set the PF's MTU in bytes.
@@ -154,6 +241,13 @@ class Nic:
         """Move one counter under `ports/1/hw_counters`."""
         self.hw_counters[name] = self.hw_counters.get(name, 0) + amount
 
+    @property
+    def _carried_gbit_s(self) -> int:
+        """The port's line rate, or what a fault left of the PCIe link."""
+        degraded = self.link_gt_s is not None or self.link_width is not None
+        rate = self.config.speed_gbit_s
+        return min(rate, link_gbit_s(self)) if degraded else rate
+
     def view(self, *, peermem: bool, memlock_unlimited: bool, gdr_allowed: bool) -> NicView:
         """What the lab's physics may know of this port."""
         both = frozenset(
@@ -165,7 +259,7 @@ class Nic:
             netdev=self.config.netdev,
             rdma=self.config.rdma,
             link_up=self.link_up,
-            speed_gbit_s=self.config.speed_gbit_s,
+            speed_gbit_s=self._carried_gbit_s,
             mtu_bytes=self.mtu_bytes,
             vfs=len(self.vfs),
             trust="dscp" if self.qos.trust == "dscp" else "pcp",

@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from lab.hosts.platform import grub_cfg
 from lab.hosts.tools.packages import PROGRAM_NAMES, PROGRAMS
 from lab.hosts.tools.perftest_names import PERFTEST_NAMES
 from lab.views import HostConfig
@@ -47,7 +48,7 @@ HIDDEN_TOOLS = frozenset({
     "bwrap", "nsenter", "unshare", "mount", "umount", "fusermount", "chroot", "systemd-nspawn",
     "loginctl", "machinectl", "timedatectl", "poweroff", "halt", "init", "telinit",
     "ofed_info", "apptainer", "netplan", "iptables", "ip6tables", "nft", "tc", "bridge", "ss",
-    "rdma", "devlink", "dcb", "sshd", "ssh",
+    "rdma", "devlink", "dcb", "sshd", "ssh", "rpm", "dnf", "yum", "grubby", "dkms",
 })  # fmt: skip
 """Tools of the outer machine that a lab host must not see: it does not have them, or they would
 act on the outer kernel. Those of them that the lab emulates come back as emulated tools."""
@@ -61,6 +62,8 @@ def prepare_root(root: Path, host: HostConfig) -> None:
     if marker.exists():
         return
     _install_etc(root / "etc", host)
+    (root / "boot/grub").mkdir()
+    (root / "boot/grub/grub.cfg").write_text(grub_cfg(root))
     for folder in ("lib", "log", "cache", "tmp", "spool", "opt"):
         (root / "var" / folder).mkdir(exist_ok=True)
     (root / "var/run").symlink_to("/run")
@@ -108,8 +111,9 @@ def _install_etc(etc: Path, host: HostConfig) -> None:
         f"sudoers.d/90-{user}": f"{user} ALL=(ALL) NOPASSWD:ALL\n",
         "modules": "",
         "default/useradd": "SHELL=/bin/bash\n",
+        "default/grub": 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n',
     }
-    for folder in ("sudoers.d", "default", "systemd/system", "modprobe.d", "modules-load.d",
+    for folder in ("sudoers.d", "default/grub.d", "systemd/system", "modprobe.d", "modules-load.d",
                    "sysctl.d", "udev/rules.d", "skel", "security/limits.d", "ssh",
                    "profile.d", "cron.d"):  # fmt: skip
         (etc / folder).mkdir(parents=True, exist_ok=True)

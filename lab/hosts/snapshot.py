@@ -28,6 +28,7 @@ def take_snapshot(root: Path, model: HostModel, supervisor: Supervisor) -> dict[
             "sysctl": dict(sorted(model.sysctls.items())),
             "modules": sorted(model.modules),
             "hostname": model.hostname,
+            "platform": model.platform.snapshot(),
             "rdma_cm": sorted(model.rdma_cm_devices),
             "units": {
                 name: state.active
@@ -44,6 +45,8 @@ def _nic(nic: Nic) -> dict[str, object]:
         "addresses": list(nic.addresses),
         "qos": asdict(nic.qos),
         "vfs": [asdict(vf) for vf in nic.vfs],
+        "eswitch": nic.eswitch,
+        "autoprobe": nic.autoprobe,
     }
 
 

@@ -6,9 +6,10 @@ Like sshd it runs the user's shell with `-c`; a command goes on when its client 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import asyncssh
@@ -20,6 +21,8 @@ from lab.hosts.authorized_keys import find_key
 from lab.keys import host_key
 
 CLOSE_DEADLINE_S = 5.0
+CHUNK_BYTES = 1 << 16
+"""What a pipe takes at once."""
 FORCED = "railyard_forced_command"
 """Key under which a connection keeps the forced command of the key that it was let in with."""
 
@@ -49,8 +52,10 @@ class _Server(asyncssh.SSHServer):
         live: set[asyncssh.SSHServerConnection],
         account: Callable[[str], Account | None],
         authorized: Callable[[Account], list[str]],
+        count: Callable[[], None],
     ) -> None:
         self._live = live
+        self._count = count
         self._account = account
         self._authorized = authorized
         self._connection: asyncssh.SSHServerConnection | None = None
@@ -85,6 +90,9 @@ class _Server(asyncssh.SSHServer):
         self._connection.set_extra_info(**{FORCED: found.command})
         return True
 
+    def auth_completed(self) -> None:
+        self._count()
+
 
 def _refuse_environment() -> None:
     """Make the lab's servers answer an `env` request as sshd does without AcceptEnv: refused.
@@ -96,6 +104,27 @@ def _refuse_environment() -> None:
         return False
 
     SSHServerChannel._process_env_request = refuse  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] - see the docstring
+
+
+async def _feed(process: asyncssh.SSHServerProcess[bytes], child: subprocess.Popen[bytes]) -> None:
+    """Pass the client's input to the command, to the end or until the command reads no more.
+
+    asyncssh's own way to a pipe (`redirect(stdin=…)`, 2.24) lost the end of what a client sent
+    before a slow command began to read it.
+    """
+    loop = asyncio.get_running_loop()
+    if child.stdin is None:
+        return
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), child.stdin
+    )
+    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    try:
+        while data := await process.stdin.read(CHUNK_BYTES):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
 
 
 class SshService:
@@ -119,6 +148,10 @@ class SshService:
         self._live: set[asyncssh.SSHServerConnection] = set()
         _refuse_environment()
         self._waiting: set[asyncio.Task[None]] = set()
+        self.connections = 0
+        """How many were let in since the machine was made."""
+        self.sessions = 0
+        """How many commands and shells they asked for."""
 
     @property
     def is_open(self) -> bool:
@@ -147,7 +180,9 @@ class SshService:
             address,
             port,
             server_host_keys=[self._key],
-            server_factory=lambda: _Server(self._live, self._account, self._authorized),
+            server_factory=lambda: _Server(
+                self._live, self._account, self._authorized, self._let_in
+            ),
             process_factory=self._run,
             encoding=None,
             allow_pty=False,
@@ -168,10 +203,14 @@ class SshService:
         async with asyncio.timeout(CLOSE_DEADLINE_S):
             await listener.wait_closed()
 
+    def _let_in(self) -> None:
+        self.connections += 1
+
     def _account(self, name: str) -> Account | None:
         return next((a for a in self._accounts() if a.name == name), None)
 
     async def _run(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        self.sessions += 1
         name = process.get_extra_info("username")
         account = self._account(str(name))
         if account is None:
@@ -183,9 +222,8 @@ class SshService:
         child = self._spawn(Login(account, forced or process.command, original, peer))
         ended = asyncio.ensure_future(asyncio.to_thread(child.wait))
         try:
-            await process.redirect(
-                stdin=child.stdin, stdout=child.stdout, stderr=child.stderr, send_eof=False
-            )
+            await process.redirect(stdout=child.stdout, stderr=child.stderr, send_eof=False)
+            self._keep(asyncio.ensure_future(_feed(process, child)))
             await process.stdout.drain()
             await process.stderr.drain()
             # Shielded: when the client goes away the script goes on, as under sshd without a tty.
@@ -199,9 +237,10 @@ class SshService:
             process.exit(status)
         await process.wait_closed()
 
-    def _keep(self, ended: asyncio.Future[int]) -> None:
+    def _keep(self, ended: Awaitable[object]) -> None:
         async def wait() -> None:
-            await ended
+            with contextlib.suppress(asyncssh.Error, OSError):
+                await ended
 
         task = asyncio.ensure_future(wait())
         self._waiting.add(task)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import errno
 import ipaddress
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 from lab.hosts import hca_sysfs
-from lab.hosts.cards import firmware_release, gpu_of
+from lab.hosts.bridges import all_bridges, device_path, gpu_addresses
+from lab.hosts.cards import gpu_of
+from lab.hosts.driver_versions import running_srcversion
+from lab.hosts.links import link_files
 from lab.hosts.model import READ_ONLY_SYSCTLS, HostModel
 from lab.hosts.nic import DSCPS, PRIORITIES, DeviceRefusal, Nic, Vf, parse_kernel_uint
+from lab.hosts.platform_sysfs import add_platform
+from lab.hosts.sys_table import SysFile, SysLink, Table, add_pci, constant
 
 SRIOV_NUMVFS = "sriov_numvfs"
 HCA_COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets",
@@ -22,31 +26,6 @@ HCA_COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rc
 """Counters of an InfiniBand port; `*_data` counts words of four bytes."""
 MAX_TOS = 255
 MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class SysFile:
-    """One attribute file."""
-
-    read: Callable[[], str]
-    write: Callable[[str], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SysLink:
-    """One symbolic link, relative to its own folder."""
-
-    target: str
-
-
-Entry = SysFile | SysLink
-Table = dict[str, Entry]
-
-
-def constant(text: object) -> SysFile:
-    """A read-only file with one value."""
-    value = f"{text}\n"
-    return SysFile(lambda: value)
 
 
 def make_sys_table(model: HostModel) -> Table:
@@ -57,19 +36,37 @@ def make_sys_table(model: HostModel) -> Table:
     for module in model.modules:
         table[f"/module/{module}/refcnt"] = constant(len(model.module_users(module)))
         table[f"/module/{module}/initstate"] = constant("live")
+        table[f"/module/{module}/srcversion"] = constant(running_srcversion(model, module))
+    table["/devices/system/node/online"] = constant("0-1")
+    for pci, (ids, path, numa) in all_bridges(model.config).items():
+        add_pci(table, path, pci, ids, numa)
+    add_platform(table, model)
     _add_gpus(table, model)
     add_hcas(table, model)
+    for name in ("bind", "unbind"):
+        table[f"/bus/pci/drivers/mlx5_core/{name}"] = SysFile(
+            lambda: "", partial(_bind, model, bound=name == "bind")
+        )
     for nic in model.nics:
         _add_pf(table, model, nic)
         for vf in nic.vfs:
-            _add_vf(table, nic, vf)
+            _add_vf(table, model, nic, vf)
     return table
+
+
+def _bind(model: HostModel, text: str, *, bound: bool) -> None:
+    """Write `bind` or `unbind` of the driver, as the kernel does: ENODEV for what it has not."""
+    found = ((nic, vf) for nic, vf in model.all_vfs() if vf.pci == text.strip())
+    nic, vf = next(found, (None, None))
+    if nic is None or vf is None or vf.bound == bound:
+        raise DeviceRefusal(errno.ENODEV)
+    nic.bind_vf(vf, bound=bound)
 
 
 def add_hcas(table: Table, model: HostModel) -> None:
     """The InfiniBand adapters, with the files that discovery and acceptance read."""
     for number, hca in enumerate(model.config.hcas):
-        base = device_path(hca.pci, hca.numa)
+        base = device_path(model.config, hca.pci, hca.numa)
         # 15b3:101e is the VF of ConnectX-6 Dx and later, class 0207 an InfiniBand controller.
         add_pci(table, base, hca.pci, ("15b3", "101e", "0x020700"), hca.numa)
         device = f"{base}/infiniband/{hca.name}"
@@ -108,63 +105,40 @@ def _add_hca_port(table: Table, port: str, model: HostModel, number: int) -> Non
         )
 
 
-def device_path(pci: str, numa: int) -> str:
-    """Folder of a PCI device below the root port of its NUMA node's socket."""
-    bus = "80" if numa else "00"
-    return f"/devices/pci0000:{bus}/0000:{bus}:02.0/{pci}"
-
-
-def gpu_addresses(model: HostModel) -> list[tuple[str, int]]:
-    """PCI address and NUMA node of each GPU: half of them on each socket, as in a DGX-1."""
-    half = (model.config.gpus + 1) // 2
-    return [
-        (f"0000:{(0x06 if i < half else 0x86) + i % half:02x}:00.0", int(i >= half))
-        for i in range(model.config.gpus)
-    ]
-
-
 def _add_gpus(table: Table, model: HostModel) -> None:
-    for pci, numa in gpu_addresses(model):
-        base = device_path(pci, numa)
+    for pci, numa in gpu_addresses(model.config):
+        base = device_path(model.config, pci, numa)
         # Class 0302 is a 3D controller (pci.ids).
         add_pci(table, base, pci, ("10de", gpu_of(model).device, "0x030200"), numa)
 
 
-def add_pci(table: Table, base: str, pci: str, ids: tuple[str, str, str], numa: int) -> None:
-    """Add what every PCI function has: ids, class, NUMA node, driver and its links."""
-    vendor, device, kind = ids
-    driver = "mlx5_core" if vendor == "15b3" else "nvidia"
-    table[f"{base}/vendor"] = constant(f"0x{vendor}")
-    table[f"{base}/device"] = constant(f"0x{device}")
-    table[f"{base}/class"] = constant(kind)
-    table[f"{base}/numa_node"] = constant(numa)
-    table[f"{base}/uevent"] = SysFile(
-        lambda: (
-            f"DRIVER={driver}\nPCI_CLASS={kind[3:].upper()}\n"
-            f"PCI_ID={vendor.upper()}:{device.upper()}\nPCI_SLOT_NAME={pci}\n"
-        )
-    )
-    up = "../" * (base.count("/"))
-    table[f"{base}/driver"] = SysLink(f"{up}bus/pci/drivers/{driver}")
-    table[f"{base}/subsystem"] = SysLink(f"{up}bus/pci")
-    table[f"/bus/pci/devices/{pci}"] = SysLink(f"../../..{base}")
-    table[f"/bus/pci/drivers/{driver}/{pci}"] = SysLink(f"../../../..{base}")
-
-
 def _add_pf(table: Table, model: HostModel, nic: Nic) -> None:
     config = nic.config
-    base = device_path(config.pci, config.numa)
+    base = device_path(model.config, config.pci, config.numa)
     add_pci(table, base, config.pci, (config.vendor, config.device, "0x020000"), config.numa)
+    if not model.config.guest:  # what a hypervisor shows of links is not known
+        table.update((path, SysFile(read)) for path, read in link_files(base, nic))
     if nic.vf_limit:
         table[f"{base}/sriov_totalvfs"] = constant(nic.vf_limit)
         table[f"{base}/{SRIOV_NUMVFS}"] = SysFile(lambda: f"{len(nic.vfs)}\n", nic.set_vf_count)
-        table[f"{base}/sriov_drivers_autoprobe"] = constant(1)
+        table[f"{base}/sriov_drivers_autoprobe"] = SysFile(
+            lambda: f"{int(nic.autoprobe)}\n", nic.set_autoprobe
+        )
         table[f"{base}/sriov_offset"] = constant(1)
         table[f"{base}/sriov_stride"] = constant(1)
         table[f"{base}/sriov_vf_device"] = constant(config.vf_device)
     for vf in nic.vfs:
         table[f"{base}/virtfn{vf.index}"] = SysLink(f"../{vf.pci}")
-    net = f"{base}/net/{config.netdev}"
+        if config.sriov_files:
+            _add_sriov_files(table, f"{base}/sriov/{vf.index}", vf)
+    if not nic.infiniband:
+        _add_ethernet(table, f"{base}/net/{config.netdev}", nic)
+    _add_rdma(table, f"{base}/infiniband/{config.rdma}", config.rdma, nic, config.netdev)
+    _add_rdma_extras(table, f"{base}/infiniband/{config.rdma}", model, nic)
+
+
+def _add_ethernet(table: Table, net: str, nic: Nic) -> None:
+    config = nic.config
     _add_netdev(table, net, config.netdev, config.pci, nic.mac)
     table[f"{net}/mtu"] = SysFile(lambda: f"{nic.mtu_bytes}\n", nic.set_mtu)
     table[f"{net}/operstate"] = SysFile(lambda: "up\n" if nic.link_up else "down\n")
@@ -174,15 +148,48 @@ def _add_pf(table: Table, model: HostModel, nic: Nic) -> None:
     )
     table[f"{net}/phys_port_name"] = constant("p0")
     _add_ecn(table, f"{net}/ecn", nic)
-    _add_rdma(table, f"{base}/infiniband/{config.rdma}", config.rdma, nic, config.netdev)
-    _add_rdma_extras(table, f"{base}/infiniband/{config.rdma}", model, nic)
 
 
-def _add_vf(table: Table, nic: Nic, vf: Vf) -> None:
-    base = device_path(vf.pci, nic.config.numa)
+POLICIES = {"Follow": "auto", "Up": "enable", "Down": "disable"}
+"""Words of NVIDIA's driver for the link state of a VF (sources.md#vfs)."""
+
+
+def _add_sriov_files(table: Table, base: str, vf: Vf) -> None:
+    def write(attribute: str, text: str) -> None:
+        if len(text.strip().split(":")) != len(vf.node_guid.split(":")):
+            raise DeviceRefusal(errno.EINVAL)
+        setattr(vf, attribute, text.strip().lower())
+
+    def write_policy(text: str) -> None:
+        if text.strip() not in POLICIES:
+            raise DeviceRefusal(errno.EINVAL)
+        vf.link_state = POLICIES[text.strip()]
+
+    def read_policy() -> str:
+        return next(f"{word}\n" for word, state in POLICIES.items() if state == vf.link_state)
+
+    table[f"{base}/node"] = SysFile(lambda: f"{vf.node_guid}\n", partial(write, "node_guid"))
+    table[f"{base}/port"] = SysFile(lambda: f"{vf.port_guid}\n", partial(write, "port_guid"))
+    table[f"{base}/policy"] = SysFile(read_policy, write_policy)
+
+
+def _add_vf(table: Table, model: HostModel, nic: Nic, vf: Vf) -> None:
+    base = device_path(model.config, vf.pci, nic.config.numa, nic.config.pci)
     ids = (nic.config.vendor, nic.config.vf_device, "0x020000")
     add_pci(table, base, vf.pci, ids, nic.config.numa)
     table[f"{base}/physfn"] = SysLink(f"../{nic.config.pci}")
+    if not vf.bound:
+        del table[f"{base}/driver"], table[f"/bus/pci/drivers/mlx5_core/{vf.pci}"]
+        return
+    if vf.in_pod:
+        return
+    if nic.is_ib:  # a network device would need ib_ipoib
+        _add_rdma(table, f"{base}/infiniband/{vf.rdma}", vf.rdma, nic, vf.netdev)
+        table[f"{base}/infiniband/{vf.rdma}/node_guid"] = constant(vf.active_guid)
+        table[f"{base}/infiniband/{vf.rdma}/ports/1/state"] = SysFile(
+            lambda: f"{nic.vf_state(vf)}\n"
+        )
+        return
     net = f"{base}/net/{vf.netdev}"
     _add_netdev(table, net, vf.netdev, vf.pci, vf.mac)
 
@@ -245,10 +252,11 @@ def rdma_mtu_bytes(netdev_mtu_bytes: int) -> int:
 def _add_rdma(table: Table, base: str, name: str, nic: Nic, netdev: str) -> None:
     table[f"/class/infiniband/{name}"] = SysLink(f"../..{base}")
     table[f"{base}/device"] = SysLink(f"../../../{base.split('/')[-3]}")
-    table[f"{base}/fw_ver"] = constant(firmware_release(nic.config.device))
+    table[f"{base}/fw_ver"] = SysFile(lambda: f"{nic.firmware_version}\n")
     table[f"{base}/hca_type"] = constant(f"MT{int(nic.config.device, 16)}")
     port = f"{base}/ports/1"
-    table[f"{port}/link_layer"] = constant("Ethernet")
+    link_layer = "InfiniBand" if nic.infiniband else nic.config.link_layer
+    table[f"{port}/link_layer"] = constant(link_layer)
     table[f"{port}/state"] = SysFile(lambda: "4: ACTIVE\n" if nic.link_up else "1: DOWN\n")
     table[f"{port}/phys_state"] = SysFile(lambda: "5: LinkUp\n" if nic.link_up else "3: Disabled\n")
     table[f"{port}/rate"] = constant(f"{nic.config.speed_gbit_s} Gb/sec (4X EDR)")

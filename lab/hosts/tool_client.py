@@ -77,6 +77,9 @@ def main() -> int:
         signal.signal(number, lambda received, _frame: connection.sendall(bytes([received])))
     (size,) = HEADER.unpack(read_exactly(connection, HEADER.size))
     answer = json.loads(read_exactly(connection, size))
+    for path, text in answer.get("files", {}).items():
+        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - as above
+            file.write(text)
     for stream, text in ((sys.stdout, answer["out"]), (sys.stderr, answer["err"])):
         stream.write(text)
         stream.flush()

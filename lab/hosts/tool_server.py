@@ -17,12 +17,16 @@ from lab.hosts.model import HostModel
 from lab.hosts.stream_tools import Relay, RunOnStreams, Streams
 from lab.hosts.tools import (
     devices,
+    dkms,
     firmware,
     gpus,
     ip_tool,
     modules,
+    mst,
     names,
+    package_state,
     packages,
+    pci,
     qos,
     subnet_tools,
 )
@@ -46,11 +50,18 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "sysctl": modules.sysctl,
     "depmod": modules.quiet_success,
     "update-initramfs": modules.quiet_success,
+    "update-grub": modules.update_grub,
+    "setpci": pci.setpci,
     "udevadm": modules.quiet_success,
     "lspci": devices.lspci,
+    "devlink": devices.devlink,
     "mlxconfig": firmware.mlxconfig,
     "mstconfig": firmware.mlxconfig,
-    "mst": firmware.mst,
+    "mlxfwreset": firmware.mlxfwreset,
+    "mstfwreset": firmware.mlxfwreset,
+    "flint": firmware.flint,
+    "mstflint": firmware.flint,
+    "mst": mst.mst,
     "rdma": devices.rdma,
     "ibdev2netdev": devices.ibdev2netdev,
     "ibstat": devices.ibstat,
@@ -59,12 +70,23 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "saquery": subnet_tools.saquery,
     "ibdiagnet": subnet_tools.ibdiagnet,
     "nvidia-smi": gpus.nvidia_smi,
-    "dpkg": packages.dpkg_query,
+    "dpkg": package_state.dpkg,
     "dpkg-query": packages.dpkg_query,
+    "df": package_state.df,
+    "mokutil": dkms.mokutil,
     "hostname": names.hostname,
     "hostnamectl": names.hostnamectl,
     "uname": names.uname,
 }
+PACKAGE_TOOLS: Mapping[str, Tool] = {
+    "dkms": dkms.dkms,
+    "ofed_info": dkms.ofed_info,
+    "ofed_uninstall.sh": dkms.ofed_uninstall,
+    "openibd": dkms.openibd,
+    "mlnxofedinstall.lab": dkms.mlnxofedinstall,
+    "doca-kernel-support": dkms.doca_kernel_support,
+}
+"""Programs that a driver package brings: not on a host without it."""
 ASYNC_TOOL_NAMES = ("systemctl", "systemd-run", "journalctl", "reboot", "shutdown", "sudo",
                     "apt-get")  # fmt: skip
 TOOL_NAMES = frozenset((*SYNC_TOOLS, *ASYNC_TOOL_NAMES))
@@ -154,7 +176,9 @@ class ToolServer:
             )
             _, uid, gid = PEER_CREDENTIALS.unpack(raw)
             result = await self._answer(request, (uid, gid), streams)
-            answer = {"rc": result.rc, "out": result.out, "err": result.err}
+            answer = {
+                "rc": result.rc, "out": result.out, "err": result.err, "files": result.files
+            }  # fmt: skip
             body = json.dumps(answer).encode()
             await loop.sock_sendall(connection, HEADER.pack(len(body)) + body)
         except (OSError, EOFError, ValueError):
@@ -180,7 +204,7 @@ class ToolServer:
             return await self._streamed[request.tool](call, streams)
         if request.tool in self._async:
             return await self._async[request.tool](call)
-        tool = SYNC_TOOLS.get(request.tool)
+        tool = SYNC_TOOLS.get(request.tool) or PACKAGE_TOOLS.get(request.tool)
         if tool is None:
             return ToolResult(127, err=f"{request.tool}: command not found\n")
         with self._model.lock:

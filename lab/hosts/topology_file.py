@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lab.hosts.bridges import gpu_addresses
 from lab.hosts.model import HostModel
-from lab.hosts.sysfs import gpu_addresses
 
 GPU_CLASS = "0x030200"
 HCA_CLASS = "0x020700"
@@ -16,7 +16,7 @@ HCA_CLASS = "0x020700"
 
 def topology_text(model: HostModel) -> str:
     """The XML text for the host's own PCI addresses."""
-    functions = [(numa, pci, GPU_CLASS) for pci, numa in gpu_addresses(model)]
+    functions = [(numa, pci, GPU_CLASS) for pci, numa in gpu_addresses(model.config)]
     functions += [(hca.numa, hca.pci, HCA_CLASS) for hca in model.config.hcas]
     lines = ['<system version="1">']
     for numa in sorted({numa for numa, _, _ in functions}):

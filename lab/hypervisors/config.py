@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from components.model.cards import CARDS as CARD_MODELS
+from lab.hosts.cards import CARD_NAMES
+
 MT_CARDS = {
-    "ConnectX-5": ("1017", "MT27800 Family [ConnectX-5]"),
-    "ConnectX-6": ("101b", "MT28908 Family [ConnectX-6]"),
-    "ConnectX-6 Dx": ("101d", "MT2892 Family [ConnectX-6 Dx]"),
-    "ConnectX-7": ("1021", "MT2910 Family [ConnectX-7]"),
+    card.name: (card.pf_device, CARD_NAMES[card.pf_device]) for card in CARD_MODELS.values()
 }
 """RDMA card model to PCI device id and name (pci.ids, vendor 15b3)."""
 

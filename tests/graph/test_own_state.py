@@ -122,8 +122,8 @@ def test_drift_on_a_host_touches_that_host_only(dev_graph: Graph, see: SeeFacts)
     facts["gpu01"] = replace(gpu01.desired, values=lost)
     see(facts)
     repair = record_main(next_run(dev_graph, observe="always"))
-    assert changed_inputs(dev_graph, repair) == {"gpu01-host"} | ACCEPTANCE
-    assert notes(repair) == {"gpu01-host": "1: vfs of nic 0000:05:00.0 is 0, want 8"}
+    assert changed_inputs(dev_graph, repair) == {"gpu01-host", "gpu01-reboot"} | ACCEPTANCE
+    assert notes(repair)["gpu01-host"] == "1: vfs of nic 0000:05:00.0 is 0, want 8"
 
 
 def test_an_edit_is_no_drift(dev_graph: Graph, see: SeeFacts) -> None:
@@ -206,6 +206,41 @@ def test_ports_that_may_not_flap_stop_a_repair(dev_graph: Graph, see: SeeFacts) 
     see(port_mtu(dev_plan(), "1/2", 1500))
     words, graph = record_refusal(next_run(dev_graph, cluster, observe="always"))
     assert "port 1/2 of leaf-01 would flap" in words
+    assert graph.resources == []
+
+
+def waiting_for_a_boot() -> dict[str, Facts]:
+    """gpu02 has firmware that will start otherwise than it runs."""
+    plan = dev_plan()
+    gpu02 = next(host for host in plan.hosts if host.name == "gpu02")
+    waits = {"pending.boot.nic.0000:05:00.0.fw_num_of_vfs": "16 -> 32"}
+    return clean_facts(plan) | {
+        "gpu02": replace(gpu02.desired, values={**gpu02.desired.values, **waits})
+    }
+
+
+def test_a_preview_lists_the_hosts_that_will_reboot(dev_graph: Graph, see: SeeFacts) -> None:
+    see(waiting_for_a_boot())
+    after = record_main(next_run(dev_graph, observe="always"))
+    assert after.messages == [
+        "WILL REBOOT (group 2 of 2): gpu02: nic 0000:05:00.0 fw_num_of_vfs 16 -> 32"
+    ]
+    assert changed_inputs(dev_graph, after) == {"gpu02-reboot"} | ACCEPTANCE
+    assert notes(after) == {"gpu02-reboot": "waits 1: nic 0000:05:00.0 fw_num_of_vfs 16 -> 32"}
+    see(clean_facts(dev_plan()))
+    quiet = record_main(next_run(after, observe="always"))
+    assert changed_inputs(after, quiet) == set()
+    see(waiting_for_a_boot())
+    again = record_main(next_run(quiet, observe="always"))
+    assert notes(again)["gpu02-reboot"].startswith("waits 2: nic")
+
+
+def test_a_host_that_may_not_reboot_stops_the_run(dev_graph: Graph, see: SeeFacts) -> None:
+    cluster = copy.deepcopy(dev_cluster())
+    cluster["disruption"] = {"ports": "allow", "reboots": "deny", "max_unavailable": 1}
+    see(waiting_for_a_boot())
+    words, graph = record_refusal(next_run(dev_graph, cluster, observe="always"))
+    assert "disruption: gpu02 would be rebooted: nic 0000:05:00.0 fw_num_of_vfs 16" in words
     assert graph.resources == []
 
 

@@ -13,9 +13,11 @@ from components.model.problem import Json
 from tests.graph.dev_site import CLIENT_KEY, SECRETS, changed_inputs, dev_run
 from tests.graph.harness import SECRET_KEY, UNKNOWN, Graph, Recorded, record_main
 
-STAGES = ("fabric", "hosts", "kubernetes", "operators", "pod-network", "jobs", "acceptance")
-OBSERVE_ONLY = ("-baseline", "-cluster-access")
-"""Steps that only read: they are not in a device's budget."""
+STAGES = (
+    "fabric", "hosts", "reboots", "kubernetes", "operators", "pod-network", "jobs", "acceptance",
+)  # fmt: skip
+OBSERVE_ONLY = ("-baseline", "-cluster-access", "-reboot")
+"""Steps that only read, where nothing waits: they are not in a device's budget."""
 
 
 def commands(graph: Graph) -> list[Recorded]:
@@ -125,7 +127,7 @@ def test_steps_run_the_same_text_to_create_and_to_update(graph: Graph) -> None:
 
 def test_what_changes_a_device_also_undoes_it(graph: Graph) -> None:
     without = {item.name for item in commands(graph) if "delete" not in item.inputs}
-    reading = {"leaf-01-baseline", "mgmt01-cluster-access"}
+    reading = {"leaf-01-baseline", "mgmt01-cluster-access", "gpu01-reboot", "gpu02-reboot"}
     assert without == reading | {"acceptance-evidence", "acceptance-gate"}
 
 
@@ -209,7 +211,10 @@ def test_names_are_unique(graph: Graph) -> None:
 
 
 def test_a_host_costs_three_commands_and_a_switch_two(graph: Graph) -> None:
-    """Decisions 8: one converge, one token and one install a host; reading is not counted."""
+    """Decisions 8: one converge, one token and one install a host.
+
+    Reading is not counted, and neither is the reboot, which is one look where nothing waits.
+    """
     for host in ("mgmt01", "gpu01", "gpu02"):
         own = [item.name for item in commands(graph) if item.name.startswith(f"{host}-")]
         changing = [name for name in own if not name.endswith(OBSERVE_ONLY)]

@@ -13,6 +13,7 @@ from components.hosts.plan import plan_hosts
 from components.hosts.scripts import boot_files_digest, boot_script_text, boot_unit_text
 from components.hosts.state import HostState, diff_states, parse_state
 from components.model.cluster import ClusterSpec
+from components.model.firmware import Firmware
 from components.remote.placeholder import placeholder
 from components.remote.script import render_remote_command
 from tests.golden.files import check_golden
@@ -89,7 +90,9 @@ def test_the_boot_digest_covers_all_three_files(spec: ClusterSpec) -> None:
     kept = sorted(
         f"{k}={v}\n"
         for k, v in state.items()
-        if k.startswith(("nic.", "module.")) and not k.endswith((".model", ".ats"))
+        if k.startswith(("nic.", "module.", "kernel.", "route."))
+        and not k.endswith((".model", ".ats"))
+        and not k.startswith(("kernel.cmdline", "kernel.rdma_netns", "kernel.limits"))
     )
     together = boot_unit_text() + boot_script_text() + "".join(kept)
     expected = hashlib.sha256(together.encode()).hexdigest()[:16]
@@ -158,7 +161,7 @@ def test_the_proof_of_ats_is_a_step_of_its_own_and_watched() -> None:
 
 
 def test_without_ats_there_is_nothing_to_prove() -> None:
-    plan = plan_hosts(guests(ats=False))[0]
+    plan = plan_hosts(guests(firmware=Firmware()))[0]
     assert plan.verify is None
     assert plan.watched_verify is None
     assert not [key for key in plan.desired.values if key.endswith(".ats")]

@@ -32,7 +32,7 @@ def test_shellcheck_has_nothing_to_say(file: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-NAMES: tuple[ScriptName, ...] = ("observe", "converge", "undo", "verify")
+NAMES: tuple[ScriptName, ...] = ("observe", "converge", "undo", "verify", "maintain", "discover")
 
 
 @pytest.mark.parametrize("name", NAMES)

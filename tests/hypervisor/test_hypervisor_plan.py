@@ -13,6 +13,7 @@ from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.hypervisor.refusals import reboots_refused
 from components.hypervisor.scripts import ScriptName, script_text
 from components.model.cluster import ClusterSpec
+from components.model.firmware import Firmware
 from tests.golden.site import changed_spec, load_example
 
 
@@ -75,7 +76,7 @@ def test_only_the_second_look_asks_the_guests(plan: HypervisorPlan) -> None:
 
 
 def test_without_ats_in_firmware_there_is_one_look(spec: ClusterSpec) -> None:
-    defaults = spec.host_defaults.model_copy(update={"ats": False})
+    defaults = spec.host_defaults.model_copy(update={"firmware": Firmware()})
     plans = plan_hypervisors(changed_spec(spec, host_defaults=defaults), "dev")
     assert all(each.firmware_reboot is None for each in plans)
 

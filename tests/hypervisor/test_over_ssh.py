@@ -284,3 +284,13 @@ def test_the_test_site_is_the_hosts() -> None:
     assert [vm.name for vm in CONFIG.vms] == ["vm01", "vm02"]
     assert replace(CONFIG, release="7.0U2") == CONFIG
     assert plan.desired.values["vm.vm02.gpu_pci_id"] == CONFIG.vms[1].gpu
+
+
+def test_a_machine_that_starts_by_bios_is_refused(lab: EsxiLab) -> None:
+    file = lab.host.machine.vmx_path("vm01")
+    text = file.read_text()
+    file.write_text(text.replace('firmware = "efi"\n', ""))
+    assert file.read_text() != text
+    words = refusal(lab, make_plan())
+    assert 'vm01 starts by BIOS (its .vmx has no firmware = "efi")' in words
+    assert "changed before this: nothing" in words

@@ -11,8 +11,9 @@ from lab.hosts.model import HostModel
 from lab.hosts.sysfs import SysFile, SysLink, make_sys_table
 from lab.hosts.tools.call import Tool, ToolCall, ToolResult
 from lab.hosts.tools.devices import ibdev2netdev, ibstat, ibv_devinfo, lspci, rdma
-from lab.hosts.tools.firmware import mlxconfig, mst
+from lab.hosts.tools.firmware import mlxconfig
 from lab.hosts.tools.gpus import nvidia_smi
+from lab.hosts.tools.mst import mst
 from lab.hosts.topology_file import topology_text
 from lab.views import HcaConfig
 from tests.lab_hosts.conftest import make_host

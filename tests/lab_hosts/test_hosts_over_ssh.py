@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pydantic import TypeAdapter
@@ -302,3 +303,25 @@ def test_mlxconfig_takes_effect_at_the_next_boot(lab: SmallLab) -> None:
     lab.ask(op="reboot", device="gpu02")
     assert lab.out("gpu02", query).split() == ["*", "NUM_OF_VFS", "16", "4", "4"]
     assert lab.out("gpu02", "cat /sys/class/net/enp5s0/device/sriov_totalvfs") == "4\n"
+
+
+def test_a_command_that_begins_to_read_late_gets_all_of_its_input(lab: SmallLab) -> None:
+    """More than a pipe and the server's buffers hold: Ansible sends its modules this way."""
+    text = "x" * 300_000
+    for command in ("sleep 0.3; wc -c", "sudo -n sh -c 'sleep 0.3; wc -c'"):
+        done = lab.ssh("gpu01", command, text)
+        assert (done.stdout.strip(), done.stderr) == (str(len(text)), "")
+
+
+def test_connections_and_processes_are_counted(lab: SmallLab) -> None:
+    def counted() -> dict[str, int]:
+        answer = cast("dict[str, dict[str, int]]", lab.ask(op="counted")["counted"])
+        return answer["gpu01"]
+
+    before = counted()
+    assert counted() == before  # counting does not count itself
+    assert lab.ssh("gpu01", "/bin/true; /bin/true").returncode == 0
+    after = counted()
+    assert after["connections"] - before["connections"] == 1
+    assert after["sessions"] - before["sessions"] == 1
+    assert 2 <= after["processes"] - before["processes"] <= 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from lab.cluster.artefact import checksums
 from lab.hosts.lab_file import LabFile
 from lab.keys import client_key
 from lab.site import lab_file, load_document, overlay
+from lab.views import HostConfig
 
 PROJECT = Path(__file__).parents[2]
 EXAMPLE = PROJECT / "examples" / "dgx-roce" / "site.yaml"
@@ -103,6 +104,7 @@ def running_hosts(
     cache: Path | None = None,
     example: Path = EXAMPLE,
     only: tuple[str, ...] = (),
+    edit: Callable[[HostConfig], HostConfig] = lambda host: host,
 ) -> Generator[HostLab]:
     """Start the hosts of an example; guests of hypervisors as bare machines of their own.
 
@@ -112,12 +114,13 @@ def running_hosts(
         cache: Built programs; default none.
         example: The site file.
         only: The hosts to start; default all.
+        edit: Gives a host another form.
     """
     spec = load_spec(stack, example)
     places = (PROJECT, cache or root / "cache", Path(sys.executable))
     whole = lab_file(spec, stack, places)
     chosen = [host for host in whole.hosts if not only or host.name in only]
-    hosts = tuple(replace(host, guest=False) for host in chosen)
+    hosts = tuple(edit(replace(host, guest=False)) for host in chosen)
     lab = replace(whole, root=root, switches=(), hypervisors=(), hosts=hosts)
     root.mkdir(parents=True, exist_ok=True)
     file = root / "lab.json"

@@ -7,7 +7,23 @@
 # shellcheck source=/dev/null
 . ./reading.sh
 # shellcheck source=/dev/null
+. ./driver.sh
+# shellcheck source=/dev/null
+. ./driver_checks.sh
+# shellcheck source=/dev/null
+. ./driver_repository.sh
+# shellcheck source=/dev/null
 . ./firmware.sh
+# shellcheck source=/dev/null
+. ./sriov.sh
+# shellcheck source=/dev/null
+. ./qos.sh
+# shellcheck source=/dev/null
+. ./kernel.sh
+# shellcheck source=/dev/null
+. ./pci.sh
+# shellcheck source=/dev/null
+. ./routing.sh
 # shellcheck source=/dev/null
 . ./docker.sh
 # shellcheck source=/dev/null
@@ -16,9 +32,14 @@
 load_input "$BOOT_CONFIG"
 take_lock
 waited_s=0
-sed -n 's/^nic\.\([^=]*\)\.netdev=.*/\1/p' "$work/desired" >"$work/cards"
-while IFS= read -r pci <&8; do
-  while [ "$(first_in "/sys/bus/pci/devices/$pci/net")" = absent ] && [ "$waited_s" -lt 60 ]; do
+# What shows that a PF's driver has probed: its network device, or on InfiniBand its RDMA device.
+awk -F = '{ pci = $1
+    if (!sub(/^nic\./, "", pci)) next
+    if (sub(/\.netdev$/, "", pci)) part[pci] = "net"
+    else if (sub(/\.vfs$/, "", pci) && !(pci in part)) part[pci] = "infiniband" }
+  END { for (pci in part) print pci, part[pci] }' "$work/desired" >"$work/cards"
+while read -r pci part <&8; do
+  while [ "$(first_in "/sys/bus/pci/devices/$pci/$part")" = absent ] && [ "$waited_s" -lt 60 ]; do
     sleep 1 # the driver may still be probing
     waited_s=$((waited_s + 1))
   done

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# shellcheck disable=SC2154 # work, stack, changed, ... are set by input.sh
+# shellcheck disable=SC2154,SC2034 # work, stack, changed, ... are set by input.sh; service.sh reads deferring
 # Brings one host to the state on stdin: read, compare, change only the difference, read again.
 # Safe to run twice and after half a run. stdout: one line of JSON evidence.
 # shellcheck source=/dev/null
@@ -7,20 +7,32 @@
 # shellcheck source=/dev/null
 . ./reading.sh
 # shellcheck source=/dev/null
+. ./driver.sh
+# shellcheck source=/dev/null
+. ./driver_checks.sh
+# shellcheck source=/dev/null
+. ./driver_repository.sh
+# shellcheck source=/dev/null
 . ./firmware.sh
+# shellcheck source=/dev/null
+. ./sriov.sh
+# shellcheck source=/dev/null
+. ./qos.sh
+# shellcheck source=/dev/null
+. ./kernel.sh
+# shellcheck source=/dev/null
+. ./pci.sh
+# shellcheck source=/dev/null
+. ./routing.sh
 # shellcheck source=/dev/null
 . ./docker.sh
 # shellcheck source=/dev/null
+. ./service.sh
+# shellcheck source=/dev/null
 . ./writing.sh
 
-read_all() { # FILE OUTPUT : the keys of FILE with the values of now
-  rm -f "$work"/qos.* "$work"/firmware.*
-  while IFS= read -r line; do
-    printf '%s=%s\n' "${line%%=*}" "$(read_key "${line%%=*}")"
-  done <"$1" >"$2"
-}
-
 refuse_early() { # what must not be recorded as a previous value, since it has to go first
+  refuse_pci
   grep -E '^nic\.[^=]*\.address=' "$work/desired" >"$work/addresses"
   while IFS= read -r line; do
     key=${line%%=*}
@@ -31,62 +43,81 @@ refuse_early() { # what must not be recorded as a previous value, since it has t
   done <"$work/addresses"
 }
 
+recorded_later() { # KEY : a port that becomes one of another kind has other values before it is ours
+  case $1 in
+    nic.*.fw_* | nic.*.model | nic.*.ats) return 1 ;;
+    nic.*) split_nic "$1" && link_type_changes "$pci" ;;
+    *) return 1 ;;
+  esac
+}
+
 record_baseline() { # what was here before our first change, once per key
-  new_keys=0
   if [ -e "$state_dir/baseline" ]; then cp "$state_dir/baseline" "$work/baseline"; else : >"$work/baseline"; fi
-  while IFS= read -r line; do
-    value_of "${line%%=*}" "$work/baseline" >/dev/null && continue
-    printf '%s\n' "$line" >>"$work/baseline"
-    new_keys=$((new_keys + 1))
-  done <"$work/actual"
-  [ "$new_keys" -gt 0 ] || return 0
+  lines_without "$work/baseline" "$work/actual" | while IFS= read -r line; do
+    recorded_later "${line%%=*}" || printf '%s\n' "$line"
+  done >"$work/new"
+  [ -s "$work/new" ] || return 0
   mkdir -p "$state_dir" || fail "cannot create $state_dir"
   if [ ! -e "$state_dir/hosts.orig" ] && [ -e /etc/hosts ] && [ -z "$(block_lines)" ]; then
     cp /etc/hosts "$state_dir/hosts.orig"
   fi
-  sort "$work/baseline" >"$state_dir/baseline.new" || fail "cannot write $state_dir/baseline.new"
+  sort "$work/baseline" "$work/new" >"$state_dir/baseline.new" ||
+    fail "cannot write $state_dir/baseline.new"
   sync "$state_dir/baseline.new"
   mv "$state_dir/baseline.new" "$state_dir/baseline"
   sync "$state_dir"
 }
 
-apply() { # KEY VALUE : re-read first, since an earlier change may have settled it
-  [ "$(read_key "$1")" != "$2" ] || return 0
-  write_key "$1" "$2"
-  changed="$changed $1"
+take_effect() { # what is read from files only when it is told to
+  [ "$reload_units" = no ] || run systemctl daemon-reload
+  reload_units=no
+  apply_docker_config
 }
 
-apply_all() {
-  ranked "$work/desired" >"$work/ordered"
-  while IFS= read -r line <&8; do
-    apply "${line%%=*}" "${line#*=}"
-  done 8<"$work/ordered"
+apply_all() { # what one change lost of another (a driver its MTU, say) is set in a further round
+  : >"$work/written"
+  while lines_that_differ "$work/actual" "$work/desired" >"$work/differ"
+    lines_without "$work/written" "$work/differ" >"$work/due" && [ -s "$work/due" ]; do
+    cat "$work/due" >>"$work/written"
+    ranked "$work/due" >"$work/ordered"
+    write_all "$work/ordered"
+    take_effect
+    read_all "$work/desired" "$work/actual"
+  done
 }
 
 release_dropped() { # settings that the plan no longer owns go back to what they were
-  while IFS= read -r line; do
-    value_of "${line%%=*}" "$work/desired" >/dev/null || printf '%s\n' "$line"
-  done <"$state_dir/baseline" >"$work/dropped"
+  lines_without "$work/desired" "$state_dir/baseline" >"$work/dropped"
   [ -s "$work/dropped" ] || return 0
-  ranked "$work/dropped" -r >"$work/ordered"
-  while IFS= read -r line <&8; do
-    ! kept "${line%%=*}" "${line#*=}" || continue
-    apply "${line%%=*}" "${line#*=}"
-  done 8<"$work/ordered"
+  while IFS= read -r line; do
+    kept "${line%%=*}" "${line#*=}" || printf '%s\n' "$line"
+  done <"$work/dropped" >"$work/released"
+  read_all "$work/released" "$work/before"
+  lines_that_differ "$work/before" "$work/released" >"$work/due"
+  ranked "$work/due" -r >"$work/ordered"
+  write_all "$work/ordered"
+  for key in $waiting; do # what waits stays ours until it is put back
+    awk -v key="$key=" 'index($0, key) != 1' "$work/dropped" >"$work/ordered"
+    cp "$work/ordered" "$work/dropped"
+  done
+  [ -s "$work/dropped" ] || return 0
   grep -v -x -F -f "$work/dropped" "$state_dir/baseline" >"$state_dir/baseline.new"
   mv "$state_dir/baseline.new" "$state_dir/baseline"
+  [ -s "$work/due" ] || return 0
+  take_effect
+  read_all "$work/desired" "$work/actual"
+  apply_all # new VFs, say, lost the MTU that stays ours
 }
 
-verify() {
-  read_all "$work/desired" "$work/actual"
-  while IFS= read -r line; do
+verify() { # of the last reading, which came after the last change
+  lines_that_differ "$work/actual" "$work/desired" >"$work/differ"
+  while IFS= read -r line <&8; do
     key=${line%%=*}
-    value=$(value_of "$key" "$work/actual")
-    [ "$value" = "${line#*=}" ] || case $key:$reboot_required in
+    waits "$key" || case $key:$reboot_required in
       driver.*:true) ;; # the new driver answers after the reboot
-      *) fail "$key is '$value' after it was set, want '${line#*=}'" ;;
+      *) fail "$key is '$(value_of "$key" "$work/actual")' after it was set, want '${line#*=}'" ;;
     esac
-  done <"$work/desired"
+  done 8<"$work/differ"
 }
 
 restart_changed_units() { # a running K3s takes a new limit only at its start
@@ -95,26 +126,25 @@ restart_changed_units() { # a running K3s takes a new limit only at its start
   done
 }
 
-report_firmware() { # the cards whose firmware is ours to set, with its version
-  sed -n 's/^nic\.\([^=]*\)\.ats=.*/\1/p' "$work/desired" >"$work/cards"
-  [ -s "$work/cards" ] || return 0
-  versions=''
-  while IFS= read -r pci; do
-    versions="$versions${versions:+,}\"$pci\":\"$(firmware_version "$pci")\""
-  done <"$work/cards"
-  printf ',"firmware":{%s},"firmware_needs":"%s"' "$versions" "${firmware_needs:-nothing}"
+report_waiting() { # what is left to the step that takes this host out of service
+  [ -n "$waiting" ] || return 0
+  printf ',"waiting":["%s"]' "$(printf '%s\n' "$waiting" | sed 's/ /","/g')"
 }
 
 report() {
   total=$(wc -l <"$work/desired")
   list=''
-  count=0
   for key in $changed; do
     list="$list${list:+,}\"$key\""
-    ! value_of "$key" "$work/desired" >/dev/null || count=$((count + 1))
-  done
-  printf '{"changed":[%s],"unchanged":%d,"reboot_required":%s%s}\n' \
-    "$list" "$((total - count))" "$reboot_required" "$(report_firmware)"
+    printf '%s\n' "$key"
+  done >"$work/changed"
+  count=$(lines_of "$work/desired" "$work/changed" | wc -l)
+  report_firmware >"$work/report"
+  case $firmware_needs in '' | nothing) ;; *) reboot_required=true ;; esac
+  note_rivals
+  printf '{"changed":[%s],"unchanged":%d,"reboot_required":%s%s%s%s%s}\n' \
+    "$list" "$((total - count - $(echo "$waiting" | wc -w)))" "$reboot_required" "$(cat "$work/report")" "$(report_driver)" "$(report_waiting)" \
+    "${notes:+,\"notes\":[$notes]}"
 }
 
 cat >"$work/input"
@@ -125,10 +155,11 @@ take_lock
 read_all "$work/desired" "$work/actual"
 refuse_early
 record_baseline
+record_acs
+deferring=yes
 apply_all
 release_dropped
-[ "$reload_units" = no ] || run systemctl daemon-reload
 restart_changed_units
-apply_docker_config
+note_pending
 verify
 report

@@ -118,6 +118,7 @@ write_docker_config() { # KEY VALUE
 apply_docker_config() { # dockerd reads the file on SIGHUP, and answers as before until it has
   [ "$reload_docker" = yes ] && systemctl is-active --quiet docker.service || return 0
   run systemctl reload docker.service
+  reload_docker=no
   waited_s=0
   while [ "$waited_s" -lt 10 ]; do
     case $(read_default_runtime) in */*) ;; *) return 0 ;; esac

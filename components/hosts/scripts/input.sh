@@ -1,9 +1,9 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2034 # the texts that follow this one use the variables
 # Every setting that Railyard may own on a Linux host: how it is read, how it is written.
-# This part reads stdin and knows which keys and values there may be; firmware.sh, docker.sh,
-# reading.sh and writing.sh follow it in observe, converge, undo and the boot unit, so that one reading serves drift,
-# comparison, verification and restoring. POSIX sh, as root; beside coreutils it uses flock, awk,
+# This part reads stdin and asks the parts of each topic (driver, firmware, sriov, qos, kernel,
+# pci, routing, docker) which keys and values there may be; they, reading.sh and writing.sh follow it in observe,
+# converge, undo and the boot unit, so that one reading serves drift, comparison and restoring. POSIX sh, as root; beside coreutils it uses flock, awk,
 # sed, ethtool, and mlnx_qos for the QoS of a card.
 set -u
 umask 077
@@ -58,22 +58,21 @@ split_nic() { # nic.<pci>.<setting> to $pci and $setting
 
 valid_key() {
   case $1 in
-    hostname | driver.kind | driver.version) ;;
+    hostname) ;;
     hosts.*) name "${1#hosts.}" ;;
     user.*.uid) valid_part=${1#user.} && name "${valid_part%.uid}" ;;
-    module.*) name "${1#module.}" ;;
     docker.engine | docker.toolkit | docker.service | docker.runtime | docker.default_runtime) ;;
     unit.railyard-nics.files | unit.railyard-nics.enabled) ;;
-    unit.*.limit_memlock) valid_part=${1#unit.} && name "${valid_part%.limit_memlock}" ;;
+    driver.*) driver_key "$1" ;;
+    module.* | kernel.* | unit.*.limit_memlock) kernel_key "$1" ;;
+    route.*) route_key "${1#route.}" ;;
+    vf.????:??:??.?.*) vf_key "$1" ;;
     nic.????:??:??.?.*)
       split_nic "$1"
       case $pci in *[!0-9a-f:.]*) return 1 ;; esac
       case $setting in
-        netdev | vfs | mtu_bytes | vf_mtu_bytes | trust | pfc | global_pause) ;;
-        cnp_dscp | cnp_priority | roce_mode | roce_tos) ;;
-        model | fw_ver | address | link | ats | ats_current | ats_active) ;;
-        ecn_priority_[0-7] | dscp[0-9]_priority | dscp[1-6][0-9]_priority) ;;
-        *) return 1 ;;
+        netdev | mtu_bytes | address | link) ;;
+        *) firmware_key "$setting" || sriov_key "$setting" || qos_key "$setting" ;;
       esac
       ;;
     *) return 1 ;;
@@ -83,20 +82,15 @@ valid_key() {
 valid_value() { # KEY VALUE : of the wanted state; recorded values are our own
   case $2 in '' | *[!A-Za-z0-9\ ._:/,+-]*) return 1 ;; esac
   case $1 in
-    *.vfs) number "$2" 0 255 ;;
-    *.mtu_bytes | *.vf_mtu_bytes) number "$2" 576 9978 ;;
-    *.cnp_dscp) number "$2" 0 63 ;;
-    *.cnp_priority | *.dscp*_priority) number "$2" 0 7 ;;
-    *.roce_tos) number "$2" 0 255 ;;
     *.uid) number "$2" 1 60000 ;;
-    *.ats | *.ats_current | *.ats_active) [ "$2" = on ] || [ "$2" = off ] ;;
+    *.mtu_bytes) number "$2" 576 9978 ;;
     *.link) [ "$2" = up ] || [ "$2" = down ] ;;
     *.address) case $2 in [1-9]*.*.*.*/[1-9]*) case $2 in *[!0-9./]*) return 1 ;; esac ;; *) return 1 ;; esac ;;
     docker.engine | docker.toolkit) [ "$2" = present ] ;;
-    *.trust) [ "$2" = dscp ] || [ "$2" = pcp ] ;;
-    *.global_pause | *.ecn_priority_*) [ "$2" = on ] || [ "$2" = off ] ;;
-    *.pfc) case $2 in none) ;; *[!0-7,]*) return 1 ;; esac ;;
     *.netdev | hostname) name "$2" ;;
+    driver.*) driver_value "$1" "$2" ;;
+    module.* | kernel.* | route.* | unit.*.limit_memlock) kernel_value "$1" "$2" ;;
+    nic.* | vf.*) firmware_value "$1" "$2" && sriov_value "$1" "$2" && qos_value "$1" "$2" ;;
   esac
 }
 
@@ -109,8 +103,9 @@ load_input() { # FILE : splits stdin into $work/desired and the parameters of th
       '' | '#'*) ;;
       stack=*) name "$value" || fail "bad stack name '$value'" && stack=$value ;;
       repair=*) ;;
-      driver_source=*) driver_source=$value ;;
-      driver_sha256=*) driver_sha256=$value ;;
+      driver_*=*) driver_parameter "$line" || fail "stdin: '$key' is no parameter of a run" ;;
+      disrupt=now | disrupt=wait) disrupt=$value ;;
+      action=*) action=$value ;;
       *=*)
         valid_key "$key" || fail "stdin: '$key' is no setting of a host"
         valid_value "$key" "$value" || fail "stdin: '$value' is no value of $key"
@@ -121,29 +116,48 @@ load_input() { # FILE : splits stdin into $work/desired and the parameters of th
   done <"$1"
 }
 
-rank() { # KEY : the order in which settings are applied; undone in reverse
+rank() { # KEY [-r] : the order in which settings are applied; undone in reverse
+  case ${2:-}$1 in # VFs come before what they carry, and PFC before buffers, also on the way back
+    -rvf.* | -r*.vf_mtu_bytes | -r*.buffers) echo 38 && return ;;
+    -r*.eswitch | -r*.autoprobe) echo 43 && return ;;
+  esac
   case $1 in
     hostname) echo 10 ;;
     hosts.*) echo 11 ;;
     user.*) echo 12 ;;
+    driver.gpu_* | driver.dma_buf) echo 18 ;; # only looked at, before a driver is installed
+    driver.repository) echo 19 ;;
     driver.kind) echo 20 ;;
-    driver.version) echo 21 ;;
+    driver.version | driver.line) echo 21 ;;
+    driver.modules) echo 22 ;;
+    driver.loaded) echo 23 ;;
     docker.engine) echo 24 ;;
     docker.toolkit) echo 25 ;;
     docker.service) echo 26 ;;
     docker.runtime) echo 27 ;;
     docker.*) echo 28 ;;
     module.*) echo 30 ;;
-    *.model) echo 39 ;; # a card that is another one gets no setting
-    *.netdev) echo 40 ;;
+    unit.docker.limit_memlock | unit.containerd.limit_memlock) echo 23 ;; # before its first start
+    kernel.hugepages.*) echo 80 ;; # after the boot unit, which gets them where this boot has too few
+    kernel.*) echo 50 ;;
+    route.*.table) echo 52 ;; # after the addresses that its routes name
+    route.*.rule) echo 53 ;;
+    *.model | *.serial) echo 37 ;; # a card that is another one gets no setting
+    *.fw_floor | *.eswitch_now | *.lldpad) echo 38 ;;
+    *.fw_* | *.ats) echo 39 ;; # VFs and the kind of the ports follow from it
+    *.netdev | *.eswitch | *.autoprobe) echo 40 ;;
+    vf.*.guid) echo 42 ;; # a driver binds to the VF anew, and its MTU starts again
+    vf.*) echo 43 ;;
     *.vfs) echo 41 ;;
     *.mtu_bytes) echo 42 ;;
     *.vf_mtu_bytes) echo 43 ;;
-    *.global_pause) echo 44 ;; # excludes PFC while it is on
+    *.global_pause | *.dcbx) echo 44 ;; # global pause excludes PFC, firmware's DCBX overwrites it
     *.trust) echo 45 ;;
     *.dscp*_priority) echo 46 ;;
+    *.cable_length_m | *.buffers) echo 48 ;; # after PFC, by which the driver judges them
     *.link) echo 48 ;;
     *.address) echo 49 ;;
+    *.gid) echo 50 ;;
     nic.*) echo 47 ;;
     *.limit_memlock) echo 60 ;;
     *.files) echo 70 ;;
@@ -153,8 +167,10 @@ rank() { # KEY : the order in which settings are applied; undone in reverse
 
 kept() { # KEY VALUE : no setting that is put back; packages stay in a running system
   case $1:$2 in
+    driver.repository:*) return 1 ;;
     driver.* | docker.engine:* | docker.toolkit:* | docker.service:absent | *:unsupported) ;;
-    *) return 1 ;;
+    *.fw_floor:* | *:hidden | *:per_pf) ;;
+    *) nothing_to_undo "$1" ;;
   esac
 }
 
@@ -162,8 +178,21 @@ ranked() { # FILE [sort options] : its lines in the order of work
   ranked_file=$1
   shift
   while IFS= read -r ranked_line; do
-    printf '%s %s\n' "$(rank "${ranked_line%%=*}")" "$ranked_line"
-  done <"$ranked_file" | sort "$@" | cut -d ' ' -f 2-
+    rank "${ranked_line%%=*}" "${1:-}" # a line of its own, since $(rank) would be a process for each key
+    printf '%s\n' "$ranked_line"
+  done <"$ranked_file" | paste -d ' ' - - | sort "$@" | cut -d ' ' -f 2-
+}
+
+lines_of() { # KEYS FILE : the lines of FILE whose keys KEYS has too
+  awk -F = 'NR == FNR { has[$1]; next } $1 in has' "$1" "$2"
+}
+
+lines_without() { # KEYS FILE : the lines of FILE whose keys KEYS lacks
+  awk -F = 'FILENAME == ARGV[1] { has[$1]; next } !($1 in has)' "$1" "$2"
+}
+
+lines_that_differ() { # ACTUAL WANTED : the lines of WANTED that are not in ACTUAL
+  awk 'FILENAME == ARGV[1] { has[$0]; next } !($0 in has)' "$1" "$2"
 }
 
 value_of() { # KEY FILE : fails when the file has no such key

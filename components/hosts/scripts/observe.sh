@@ -7,14 +7,37 @@
 # shellcheck source=/dev/null
 . ./reading.sh
 # shellcheck source=/dev/null
+. ./driver.sh
+# shellcheck source=/dev/null
+. ./driver_checks.sh
+# shellcheck source=/dev/null
+. ./driver_repository.sh
+# shellcheck source=/dev/null
 . ./firmware.sh
 # shellcheck source=/dev/null
+. ./sriov.sh
+# shellcheck source=/dev/null
+. ./qos.sh
+# shellcheck source=/dev/null
+. ./kernel.sh
+# shellcheck source=/dev/null
+. ./pci.sh
+# shellcheck source=/dev/null
+. ./routing.sh
+# shellcheck source=/dev/null
 . ./docker.sh
+# shellcheck source=/dev/null
+. ./service.sh
+# shellcheck source=/dev/null
+. ./look.sh
 
-cat >"$work/input"
+cat >"$work/all"
+sed '/^look=/d' "$work/all" >"$work/input"
 load_input "$work/input"
-printf '# boot_id=%s\n' "$(cat /proc/sys/kernel/random/boot_id)"
+printf '# boot_id=%s\n' "$(show /proc/sys/kernel/random/boot_id)"
 printf 'sudo=ok\n' # this runs as root, so sudo let us
-while IFS= read -r line; do
-  printf '%s=%s\n' "${line%%=*}" "$(read_key "${line%%=*}")"
-done <"$work/desired"
+read_all "$work/desired" "$work/actual"
+cat "$work/actual"
+observe_firmware
+pending
+if grep -q '^look=topology$' "$work/all"; then look_all /sys; fi

@@ -8,6 +8,30 @@ read_key() {
   printf '%s\n' "${read_value:-unsupported}"
 }
 
+read_all() { # FILE OUTPUT : the keys of FILE with the values of now
+  forget_readings
+  ask_cards
+  while IFS= read -r all_line <&7; do
+    # Through a file and in this shell: $(...) would be a process for each key, and lose what a
+    # reader keeps for the next one.
+    read_one "${all_line%%=*}" >"$work/value"
+    all_value=''
+    IFS= read -r all_value <"$work/value" || :
+    printf '%s=%s\n' "${all_line%%=*}" "${all_value:-unsupported}"
+  done 7<"$1" >"$2"
+}
+
+forget_readings() { # what was kept of the tools' answers, since something may have changed
+  hosts_block=''
+  rm -f "$work"/qos.* "$work"/firmware.* "$work"/driver.* "$work"/kernel.*
+}
+
+show() { # FILE : its first line, without a process
+  show_line=''
+  { IFS= read -r show_line <"$1"; } 2>/dev/null
+  [ -z "$show_line" ] || printf '%s\n' "$show_line"
+}
+
 read_one() {
   case $1 in
     hostname) read_hostname ;;
@@ -17,19 +41,15 @@ read_one() {
       passwd=$(getent passwd "${user%.uid}") || { echo absent && return; }
       printf '%s\n' "$passwd" | cut -d : -f 3
       ;;
-    driver.kind) read_driver | cut -d ' ' -f 1 ;;
-    driver.version) read_driver | cut -d ' ' -f 2 ;;
-    module.*) if [ -d "/sys/module/${1#module.}" ]; then echo loaded; else echo absent; fi ;;
+    driver.*) read_driver "${1#driver.}" ;;
+    module.* | kernel.* | unit.*.limit_memlock) read_kernel "$1" ;;
+    route.*) read_route "${1#route.}" ;;
+    vf.*) read_vf "$1" ;;
     docker.*) read_docker "$1" ;;
     unit.railyard-nics.files) boot_files_digest ;;
     unit.railyard-nics.enabled)
       [ -e "$BOOT_UNIT" ] || { echo absent && return; }
       systemctl is-enabled railyard-nics.service 2>/dev/null
-      ;;
-    unit.*.limit_memlock)
-      drop_in=$(memlock_file "$1")
-      # Of several lines systemd takes the last one.
-      if [ -e "$drop_in" ]; then sed -n 's/^LimitMEMLOCK=//p' "$drop_in" | tail -n 1; else echo absent; fi
       ;;
     nic.*)
       split_nic "$1"
@@ -39,7 +59,7 @@ read_one() {
 }
 
 read_hostname() { # the stored and the running name; both where they differ
-  stored=$(head -n 1 /etc/hostname 2>/dev/null)
+  stored=$(show /etc/hostname)
   running=$(uname -n)
   if [ "$stored" = "$running" ]; then echo "$running"; else echo "$stored/$running"; fi
 }
@@ -51,23 +71,13 @@ block_lines() { # the entries of our part of /etc/hosts; without a stack, of any
   sed -n "/^$(block_begin)\$/,/^$(block_end)\$/p" /etc/hosts 2>/dev/null | grep -v '^#'
 }
 
-read_host_entry() {
-  block_lines | awk -v name="$1" '$2 == name { print $1; found = 1 } END { if (!found) print "absent" }'
+read_host_entry() { # NAME : a site of 200 hosts asks 200 times, so the part is read once
+  [ -n "$hosts_block" ] || hosts_block=" $(block_lines | awk '{ printf "%s=%s ", $2, $1 }')"
+  entry=${hosts_block#* "$1="}
+  case $hosts_block in "$entry") echo absent ;; *) echo "${entry%% *}" ;; esac
 }
 
-read_driver() { # "<kind> <version>"
-  if release=$(ofed_info -s 2>/dev/null); then
-    release=${release%:}
-    case $release in
-      MLNX_OFED_LINUX-*) echo "mlnx_ofed ${release#MLNX_OFED_LINUX-}" ;;
-      *) echo "doca_ofed ${release#OFED-internal-}" ;;
-    esac
-  elif [ -d /sys/module/mlx5_core ]; then
-    echo "inbox $(uname -r)"
-  else
-    echo 'absent absent'
-  fi
-}
+hosts_block='' # of our part of /etc/hosts: " <name>=<address> <name>=<address> "
 
 first_in() { # FOLDER : the name of its first entry
   for entry in "$1"/*; do
@@ -76,93 +86,39 @@ first_in() { # FOLDER : the name of its first entry
   done
 }
 
+find_netdev() { # PCI : its network device in $netdev
+  netdev=absent
+  for entry in "/sys/bus/pci/devices/$1"/net/*; do
+    [ ! -e "$entry" ] || netdev=${entry##*/}
+    break
+  done
+}
+
 read_nic() { # PCI SETTING
   device=/sys/bus/pci/devices/$1
   [ -d "$device" ] || { echo absent && return; }
-  netdev=$(first_in "$device/net")
+  find_netdev "$1"
   net=/sys/class/net/$netdev
   case $2 in
     netdev) echo "$netdev" ;;
-    model) card_model "$1" ;;
-    fw_ver) firmware_version "$1" ;;
-    ats | ats_current | ats_active) read_ats "$1" "$2" ;;
     link) ip link show dev "$netdev" 2>/dev/null | awk 'NR == 1 { print /[<,]UP[,>]/ ? "up" : "down" }' ;;
     address) read_addresses "$netdev" ;;
-    vfs) cat "$device/sriov_numvfs" 2>/dev/null ;;
-    mtu_bytes) cat "$net/mtu" 2>/dev/null ;;
-    vf_mtu_bytes) read_vf_mtu "$1" ;;
-    trust) qos_report "$netdev" | sed -n 's/^Priority trust state: *//p' ;;
-    pfc) qos_report "$netdev" | awk '$1 == "enabled" { for (i = 2; i <= 9; i++) if ($i == "1")
-      list = list (list == "" ? "" : ",") (i - 2); print list == "" ? "none" : list; exit }' ;;
-    dscp*_priority)
-      dscp=${2#dscp}
-      qos_report "$netdev" | awk -v dscp="${dscp%_priority}" '/prio:[0-7] *dscp:/ {
-        split($0, part, /prio:| *dscp:/); count = split(part[3], list, ",")
-        for (i = 1; i <= count; i++) if (list[i] ~ /[0-9]/ && list[i] + 0 == dscp) print part[2] }'
+    mtu_bytes) show "$net/mtu" ;;
+    *)
+      if firmware_key "$2"; then
+        read_firmware "$1" "$2"
+      elif sriov_key "$2"; then
+        read_sriov "$1" "$2"
+      else
+        read_qos "$1" "$2"
+      fi
       ;;
-    ecn_priority_*) read_ecn "$net/ecn" "${2#ecn_priority_}" ;;
-    cnp_dscp) cat "$net/ecn/roce_np/cnp_dscp" 2>/dev/null ;;
-    cnp_priority) cat "$net/ecn/roce_np/cnp_802p_prio" 2>/dev/null ;;
-    roce_mode) rdma_cm "$1" cat default_roce_mode ;;
-    roce_tos) rdma_cm "$1" cat default_roce_tos ;;
-    global_pause) ethtool -a "$netdev" 2>/dev/null | awk '$1 == "RX:" { rx = $2 }
-      $1 == "TX:" { tx = $2 } END { print rx == tx ? rx : (rx == "on" ? "rx" : "tx") }' ;;
   esac
 }
 
 read_addresses() { # NETDEV : all its IPv4 addresses but those of its link alone
   ip -4 addr show dev "$1" 2>/dev/null | awk '$1 == "inet" && $0 ~ /scope global/ { print $2 }' |
     sort | paste -s -d , - | grep . || echo absent
-}
-
-vf_netdev_count() { # DEVICE : VFs whose network device is here and not in a pod
-  vf_count=0
-  for entry in "$1"/virtfn*/net/*; do
-    if [ -e "$entry" ]; then vf_count=$((vf_count + 1)); fi
-  done
-  echo "$vf_count"
-}
-
-read_vf_mtu() { # PCI : a VF in a pod is out of sight; then what this boot applied stands
-  if [ "$(cat "/sys/bus/pci/devices/$1/sriov_numvfs" 2>/dev/null || echo 0)" = 0 ]; then
-    echo none
-  elif [ "$(vf_netdev_count "/sys/bus/pci/devices/$1")" = 0 ]; then
-    cat "/run/railyard/vf_mtu.$1" 2>/dev/null || echo in-use
-  else
-    cat "/sys/bus/pci/devices/$1"/virtfn*/net/*/mtu | sort -un | paste -s -d , -
-  fi
-}
-
-qos_report() { # NETDEV : asked once until something is written
-  if [ ! -s "$work/qos.$1" ]; then
-    mlnx_qos -i "$1" >"$work/qos.$1" 2>/dev/null || { rm -f "$work/qos.$1" && return; }
-  fi
-  cat "$work/qos.$1"
-}
-
-read_ecn() { # FOLDER PRIORITY : notification and reaction point together
-  point_np=$(cat "$1/roce_np/enable/$2" 2>/dev/null)
-  point_rp=$(cat "$1/roce_rp/enable/$2" 2>/dev/null)
-  case $point_np$point_rp in
-    11) echo on ;;
-    00) echo off ;;
-    10) echo np ;;
-    01) echo rp ;;
-  esac
-}
-
-rdma_cm() { # PCI COMMAND FILE : the folder of configfs binds the device; values stay without it
-  rdma_cm_dir=/sys/kernel/config/rdma_cm/$(first_in "/sys/bus/pci/devices/$1/infiniband")
-  if [ -d "$rdma_cm_dir" ]; then
-    "$2" "$rdma_cm_dir/ports/1/$3" 2>&1
-  elif mkdir "$rdma_cm_dir" 2>/dev/null; then
-    "$2" "$rdma_cm_dir/ports/1/$3" 2>&1
-    rdma_cm_status=$?
-    rmdir "$rdma_cm_dir"
-    return "$rdma_cm_status"
-  else
-    return 1
-  fi
 }
 
 BOOT_UNIT=/etc/systemd/system/railyard-nics.service
@@ -177,9 +133,4 @@ boot_files_digest() {
   else
     echo absent
   fi
-}
-
-memlock_file() { # unit.<unit>.limit_memlock
-  memlock_unit=${1#unit.}
-  echo "/etc/systemd/system/${memlock_unit%.limit_memlock}.service.d/10-railyard-memlock.conf"
 }

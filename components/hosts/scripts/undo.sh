@@ -7,11 +7,44 @@
 # shellcheck source=/dev/null
 . ./reading.sh
 # shellcheck source=/dev/null
+. ./driver.sh
+# shellcheck source=/dev/null
+. ./driver_checks.sh
+# shellcheck source=/dev/null
+. ./driver_repository.sh
+# shellcheck source=/dev/null
 . ./firmware.sh
+# shellcheck source=/dev/null
+. ./sriov.sh
+# shellcheck source=/dev/null
+. ./qos.sh
+# shellcheck source=/dev/null
+. ./kernel.sh
+# shellcheck source=/dev/null
+. ./pci.sh
+# shellcheck source=/dev/null
+. ./routing.sh
 # shellcheck source=/dev/null
 . ./docker.sh
 # shellcheck source=/dev/null
+. ./service.sh
+# shellcheck source=/dev/null
 . ./writing.sh
+
+find_due() { # what differs and can be put back, and was not yet
+  lines_that_differ "$work/actual" "$state_dir/baseline" >"$work/differ"
+  ranked "$work/differ" -r >"$work/ordered"
+  while IFS= read -r line <&8; do
+    key=${line%%=*}
+    ! nothing_to_undo "$key" || continue
+    if ! kept "$key" "${line#*=}"; then
+      printf '%s\n' "$line"
+    elif [ "$key" = docker.service ]; then
+      stop_unused_docker
+    fi
+  done 8<"$work/ordered" >"$work/back"
+  lines_without "$work/written" "$work/back" >"$work/due"
+}
 
 cat >"$work/input"
 load_input "$work/input"
@@ -24,40 +57,48 @@ if [ ! -e "$state_dir/baseline" ]; then
 fi
 
 left=''
-ranked "$state_dir/baseline" -r >"$work/ordered"
-while IFS= read -r line <&8; do
-  key=${line%%=*}
-  wanted=${line#*=}
-  [ "$(read_key "$key")" != "$wanted" ] || continue
-  if kept "$key" "$wanted"; then
-    [ "$wanted" = unsupported ] || left="$left${left:+,}\"$key\""
-    [ "$key" != docker.service ] || stop_unused_docker
-  else
-    write_key "$key" "$wanted"
-    changed="$changed $key"
-  fi
-done 8<"$work/ordered"
-[ "$reload_units" = no ] || run systemctl daemon-reload
-apply_docker_config
+# shellcheck disable=SC2034 # pci.sh asks
+undoing=yes
+read_all "$state_dir/baseline" "$work/actual"
+: >"$work/written"
+while find_due && [ -s "$work/due" ]; do # new VFs lose the MTU that a round before left alone
+  cat "$work/due" >>"$work/written"
+  write_all "$work/due"
+  [ "$reload_units" = no ] || run systemctl daemon-reload
+  reload_units=no
+  apply_docker_config
+  read_all "$state_dir/baseline" "$work/actual"
+done
+for key in $still_used; do left="$left${left:+,}\"$key\""; done
 
 while IFS= read -r line <&8; do
   key=${line%%=*}
   wanted=${line#*=}
-  rm -f "$work"/qos.* "$work"/firmware.*
-  now=$(read_key "$key")
+  ! nothing_to_undo "$key" || continue
+  ! is_still_used "$key" || continue
+  now=$(value_of "$key" "$work/actual")
   case $key:$wanted in
-    *.vf_mtu_bytes:in-use) ;;
-    docker.default_runtime:absent) [ "$now" = absent ] || left="$left${left:+,}\"$key\"" ;; # until dockerd restarts
-    *.ats:*)
-      [ "$now" = "$wanted" ] || fail "$key is '$now' after it was put back, want '$wanted'"
-      [ "$(read_key "${key}_current")" = "$wanted" ] || left="$left${left:+,}\"${key}_current\"" # until a reboot
+    *.vf_mtu_bytes:in-use | *.fw_floor:* | *:unsupported | *:hidden | *:per_pf) ;;
+    docker.default_runtime:absent) left="$left${left:+,}\"$key\"" ;; # until dockerd restarts
+    *)
+      kept "$key" "$wanted" || fail "$key is '$now' after it was put back, want '$wanted'"
+      left="$left${left:+,}\"$key\""
       ;;
-    *) kept "$key" "$wanted" || [ "$now" = "$wanted" ] || fail "$key is '$now' after it was put back, want '$wanted'" ;;
   esac
+done 8<"$work/ordered"
+grep -E '^(nic\.[^=]*\.(ats|fw_[a-z0-9_]*)|kernel\.cmdline\.iommu|kernel\.rdma_netns)=' "$state_dir/baseline" >"$work/next_boot"
+ranked "$work/next_boot" -r >"$work/ordered"
+while IFS= read -r line <&8; do
+  key=${line%%=*}
+  case $line in *.fw_floor=* | *=unsupported | *=hidden | *=per_pf) continue ;; esac
+  [ "$(read_key "${key}_current")" = "${line#*=}" ] ||
+    left="$left${left:+,}\"${key}_current\"" # until a reboot
 done 8<"$work/ordered"
 
 forget_docker
-rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig"
+forget_kernel
+rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig" "$state_dir/vfs" \
+  "$state_dir/reboot" "$state_dir/reboot-pending"
 rm -rf /run/railyard
 rmdir "$state_dir" /var/lib/railyard 2>/dev/null
 list=''

@@ -8,7 +8,23 @@
 # shellcheck source=/dev/null
 . ./reading.sh
 # shellcheck source=/dev/null
+. ./driver.sh
+# shellcheck source=/dev/null
+. ./driver_checks.sh
+# shellcheck source=/dev/null
+. ./driver_repository.sh
+# shellcheck source=/dev/null
 . ./firmware.sh
+# shellcheck source=/dev/null
+. ./sriov.sh
+# shellcheck source=/dev/null
+. ./qos.sh
+# shellcheck source=/dev/null
+. ./kernel.sh
+# shellcheck source=/dev/null
+. ./pci.sh
+# shellcheck source=/dev/null
+. ./routing.sh
 # shellcheck source=/dev/null
 . ./docker.sh
 

@@ -32,6 +32,9 @@ preflight() { # everything that can be refused is refused before the first chang
   for each in $(split_list "$order"); do
     [ -n "$(vm_id "$each")" ] || fail "there is no one virtual machine $each on this host (vim-cmd" \
       'vmsvc/getallvms); write the name that it lists in environment.hypervisors[].vms'
+    [ "$(vmx_value "$(vm_file "$each")" firmware)" = efi ] || # without the line it is BIOS
+      fail "$each starts by BIOS (its .vmx has no firmware = \"efi\"), which leaves the BAR1 of a" \
+        'large GPU without an address: install its system again on EFI; an installed one cannot be switched'
     edits_of "$each"
   done
   [ "$reboots" = allow ] || refuse_disruption

@@ -17,6 +17,8 @@ class ToolResult:
     rc: int = 0
     out: str = ""
     err: str = ""
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    """Files that the tool writes in the host's own view, by absolute path."""
 
 
 @dataclass(frozen=True, slots=True)

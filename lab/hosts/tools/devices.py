@@ -7,21 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.hosts.cards import firmware_release, gpu_of
+from lab.hosts.bridges import ROOT_PORT, all_bridges, gpu_addresses
+from lab.hosts.cards import CARD_NAMES, CARDS, gpu_of
 from lab.hosts.hca_sysfs import FIRMWARE, is_active, lid_of, port_guid
 from lab.hosts.model import HostModel
-from lab.hosts.sysfs import gpu_addresses
 from lab.hosts.tools.call import ToolCall, ToolResult
 from lab.hosts.tools.options import split_options
-
-CARD_NAMES = {
-    "1017": "MT27800 Family [ConnectX-5]",
-    "1018": "MT27800 Family [ConnectX-5 Virtual Function]",
-    "101b": "MT28908 Family [ConnectX-6]",
-    "101d": "MT2892 Family [ConnectX-6 Dx]",
-    "101e": "ConnectX Family mlx5Gen Virtual Function",
-    "1021": "MT2910 Family [ConnectX-7]",
-}
+from lab.hosts.tools.pci import acs_lines
 
 HCA_NAME = "Infiniband controller: Mellanox Technologies ConnectX Family mlx5Gen Virtual Function"
 
@@ -31,9 +23,14 @@ def pci_functions(model: HostModel) -> list[tuple[str, str, str, str]]:
     gpu = gpu_of(model)
     rows = [
         (pci, "0302", f"10de:{gpu.device}", f"3D controller: NVIDIA Corporation {gpu.pci_name}")
-        for pci, _ in gpu_addresses(model)
+        for pci, _ in gpu_addresses(model.config)
     ]
     rows += [(hca.pci, "0207", "15b3:101e", HCA_NAME) for hca in model.config.hcas]
+    for pci, (ids, _, _) in all_bridges(model.config).items():
+        port = "Intel Corporation Xeon E7 v4/Xeon E5 v4 PCI Express Root Port 2"
+        switch = "PLX Technology, Inc. PEX 8747 48-Lane, 5-Port PCI Express Gen 3 Switch"
+        name = f"PCI bridge: {port if ids == ROOT_PORT else switch}"
+        rows.append((pci, "0604", f"{ids[0]}:{ids[1]}", name))
     cards = [(n.config.pci, n.config.device) for n in model.nics]
     cards += [(vf.pci, nic.config.vf_device) for nic, vf in model.all_vfs()]
     for pci, device in cards:
@@ -74,15 +71,49 @@ def _capabilities(call: ToolCall, pci: str, verbosity: int) -> str:
     if call.uid:
         return "\tCapabilities: <access denied>\n\n"
     if verbosity < len("vvv") or call.model.nic_by_pci(pci) is None:
-        return "\n"
+        return _vital_data(call, pci) + (acs_lines(call, pci) if verbosity > 1 else "") + "\n"
     sign = "+" if call.model.ats_active(pci) else "-"
-    return (
+    return _vital_data(call, pci) + (
         "\tCapabilities: [60] Express (v2) Endpoint, MSI 00\n"
         "\tCapabilities: [180 v1] Single Root I/O Virtualization (SR-IOV)\n"
         "\tCapabilities: [480 v1] Address Translation Service (ATS)\n"
         "\t\tATSCap:\tInvalidate Queue Depth: 00\n"
         f"\t\tATSCtl:\tEnable{sign}, Smallest Translation Unit: 00\n\n"
     )
+
+
+def _vital_data(call: ToolCall, pci: str) -> str:
+    """The board's part and serial number, with the blanks that fill the fields (sources.md#vfs)."""
+    nic = call.model.nic_by_pci(pci)
+    if nic is None:
+        return ""
+    part = CARDS[nic.config.device].part if nic.config.device in CARDS else "unknown"
+    return (
+        "\tCapabilities: [48] Vital Product Data\n\t\tRead-only fields:\n"
+        f"\t\t\t[PN] Part number: {part}         \n"
+        f"\t\t\t[SN] Serial number: {nic.serial}           \n\t\tEnd\n"
+    )
+
+
+def devlink(call: ToolCall) -> ToolResult:
+    """`devlink dev eswitch show|set pci/ADDRESS [mode legacy|switchdev]`."""
+    match list(call.argv):
+        case ["dev", "eswitch", "show", device]:
+            mode = None
+        case ["dev", "eswitch", "set", device, "mode", "legacy" | "switchdev" as mode]:
+            pass
+        case _:
+            return call.unmodelled(ToolResult(1, err='Command "dev" is unknown\n'))
+    nic = call.model.nic_by_pci(device.removeprefix("pci/"))
+    if nic is None:
+        return ToolResult(1, err="kernel answers: No such device\n")
+    if mode is None:
+        text = f"{device}: mode {nic.eswitch} inline-mode none encap-mode basic\n"
+        return ToolResult(out=text)
+    if call.uid:
+        return ToolResult(1, err="kernel answers: Operation not permitted\n")
+    nic.eswitch = mode
+    return ToolResult()
 
 
 def _lspci_row(row: tuple[str, str, str, str], letters: str) -> str:
@@ -122,7 +153,7 @@ def rdma_devices(model: HostModel) -> list[RdmaDevice]:
         guid = nic.mac.replace(":", "")
         found.append(
             RdmaDevice(
-                name, netdev, nic.link_up, firmware_release(nic.config.device), int(device, 16),
+                name, netdev, nic.link_up, nic.firmware_version, int(device, 16),
                 "Ethernet", nic.config.speed_gbit_s, f"{guid[:6]}0300{guid[6:]}",
             )
         )  # fmt: skip
@@ -147,8 +178,8 @@ def ibdev2netdev(call: ToolCall) -> ToolResult:
 def rdma(call: ToolCall) -> ToolResult:
     """`rdma link [show]`, `rdma dev`, `rdma system`."""
     words = [w for w in call.argv if w != "show"]
-    if words[:1] == ["system"] and len(words) == 1:
-        return ToolResult(out="netns shared copy-on-fork on\n")
+    if words[:1] == ["system"]:
+        return _rdma_system(call, words[1:])
     if words[:1] not in (["link"], ["dev"]) or len(words) > 1:
         text = f'Unknown object "{words[0] if words else ""}".\n'
         return call.unmodelled(ToolResult(1, err=text))
@@ -162,6 +193,22 @@ def rdma(call: ToolCall) -> ToolResult:
         end = f"netdev {device.netdev}" if device.netdev else f"lid {device.lid}"
         lines.append(f"link {device.name}/1 state {state} physical_state {physical} {end} \n")
     return ToolResult(out="".join(lines))
+
+
+def _rdma_system(call: ToolCall, words: list[str]) -> ToolResult:
+    """The namespace mode: the kernel refuses to change it while there are other namespaces."""
+    platform = call.model.platform
+    if not words:
+        return ToolResult(out=f"netns {platform.netns_mode} copy-on-fork on\n")
+    if words[:2] != ["set", "netns"] or words[2:] not in (["shared"], ["exclusive"]):
+        return call.unmodelled(
+            ToolResult(1, err="Usage: rdma system set netns { shared | exclusive }\n")
+        )
+    if call.uid or call.model.other_namespaces:
+        reason = "Operation not permitted" if call.uid else "Device or resource busy"
+        return ToolResult(1, err=f"error: {reason}\n")
+    platform.netns_mode = words[2]
+    return ToolResult()
 
 
 def _selected(call: ToolCall, names: list[str]) -> list[RdmaDevice]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from lab.hosts.bridges import gpu_addresses
 from lab.hosts.containers import ContainerHost, binds
 from lab.hosts.docker_state import (
     Container,
@@ -17,7 +18,6 @@ from lab.hosts.docker_state import (
 )
 from lab.hosts.go_template import Json, TemplateError, render
 from lab.hosts.stream_tools import Streams, run_on_streams
-from lab.hosts.sysfs import gpu_addresses
 from lab.hosts.tools.call import ToolCall, ToolResult
 from lab.hosts.tools.options import pairs, split_options
 from lab.hosts.tools.packages import installed
@@ -107,7 +107,7 @@ class ContainerCommands:
             )
         model = self._host.model
         has_toolkit = "nvidia-container-toolkit" in installed(self._host.root)
-        if container.option("gpus") and not (has_toolkit and gpu_addresses(model)):
+        if container.option("gpus") and not (has_toolkit and gpu_addresses(model.config)):
             return 'could not select device driver "" with capabilities: [[gpu]]'
         for device in container.options.get("device", []):
             there = model.nics or model.config.hcas if "infiniband" in device else False

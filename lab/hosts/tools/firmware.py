@@ -1,27 +1,46 @@
-"""mlxconfig/mstconfig and mst: what the firmware of a card holds for now and for the next boot.
+"""mlxconfig/mstconfig, mlxfwreset and flint: what a card's firmware holds, and its restart.
 
 Sources: docs/explanation/sources.md#hosts (mstflint's sources, captures of its output).
 """
 
 from __future__ import annotations
 
-import json
+import posixpath
+from collections.abc import Mapping
+from typing import cast
 
 from lab.hosts.cards import CARDS
-from lab.hosts.model import Firmware, HostModel
+from lab.hosts.firmware import Firmware
+from lab.hosts.model import HostModel
 from lab.hosts.nic import Nic
 from lab.hosts.tools.call import ToolCall, ToolResult, needs_root
-from lab.hosts.tools.options import split_options
+from lab.hosts.tools.mst import mst_name
+from lab.hosts.tools.options import Options, split_options
 
-BOOLEANS = frozenset({"SRIOV_EN", "ATS_ENABLED", "ADVANCED_PCI_SETTINGS", "KEEP_ETH_LINK_UP_P1"})
+BOOLEANS = frozenset(
+    {"SRIOV_EN", "ATS_ENABLED", "ADVANCED_PCI_SETTINGS"}
+    | {f"KEEP_ETH_LINK_UP_P{port}" for port in (1, 2)}
+)
+LINK_TYPES = {"1": "IB", "2": "ETH"}
 ENUMS = {
-    "LINK_TYPE_P1": {"1": "IB", "2": "ETH"},
+    "LINK_TYPE_P1": LINK_TYPES,
+    "LINK_TYPE_P2": LINK_TYPES,
     "PCI_WR_ORDERING": {"0": "per_mkey", "1": "force_relax"},
     "ROCE_CONTROL": {"0": "DEVICE_DEFAULT", "1": "DISABLE", "2": "ENABLE"},
+    "INTERNAL_CPU_MODEL": {"0": "SEPARATED_HOST", "1": "EMBEDDED_CPU"},
+    "INT_CPU_AUTO_SHUTDOWN": {"0": "DEVICE_DEFAULT", "1": "ENABLE", "2": "DISABLE"},
+    "INTERNAL_CPU_OFFLOAD_ENGINE": {"0": "ENABLED", "1": "DISABLED"},
 }
 MAX_FIRMWARE_VFS = 127
 NAME_WIDTH = 44
 VALUE_WIDTH = 21
+RESET_LEVELS = (
+    (0, 'Driver, PCI link, network link will remain up ("live-Patch")'),
+    (1, 'Only ARM side will not remain up ("Immediate reset").'),
+    (3, "Driver restart and PCI reset"),
+    (4, "Warm Reboot"),
+)
+PCI_RESET = 3
 
 
 def shown_value(name: str, value: str) -> str:
@@ -43,7 +62,9 @@ def mlxconfig(call: ToolCall) -> ToolResult:
     device = options.last("-d", "--dev")
     nic = find_card(call.model, device)
     if nic is None:
-        return ToolResult(1, err=f"-E- Failed to open the device: {device}\n")
+        none = not device and not call.model.nics
+        why = "No devices found." if none else f"Failed to open the device: {device}"
+        return ToolResult(1, err=f"-E- {why}\n")
     verb, rest = (options.words[0], list(options.words[1:])) if options.words else ("query", [])
     firmware = call.model.firmware[nic.config.pci]
     if verb in ("q", "query"):
@@ -65,19 +86,14 @@ def find_card(model: HostModel, device: str) -> Nic | None:
     return None
 
 
-def mst_name(nic: Nic, number: int) -> str:
-    """The card's mst device: the PCI id in decimal (mstflint)."""
-    return f"/dev/mst/mt{int(nic.config.device, 16)}_pciconf{number}"
-
-
 def _query(
     call: ToolCall, nic: Nic, firmware: Firmware, names: list[str], how: tuple[str, str, bool]
 ) -> ToolResult:
     device, json_file, extended = how
-    unknown = [name for name in names if name not in firmware.default]
+    unknown = [name for name in names if name not in firmware.shown]
     if unknown:
         return ToolResult(3, err=f"-E- The Device doesn't support {unknown[0]} parameter\n")
-    wanted = names or list(firmware.default)
+    wanted = names or firmware.shown
     if json_file:
         return _query_json(call, nic, firmware, wanted, how)
     columns = [firmware.default, firmware.current, firmware.next] if extended else [firmware.next]
@@ -90,10 +106,16 @@ def _query(
         f"{'Configurations:':<{NAME_WIDTH + 8}}" + "".join(f"{h:<{VALUE_WIDTH}}" for h in heads),
     ]  # fmt: skip
     for name in wanted:
-        differs = extended and firmware.next[name] != firmware.default[name]
+        differs = extended and _modified(firmware, name)
         values = "".join(f"{shown_value(name, c[name]):<{VALUE_WIDTH}}" for c in columns)
         lines.append(f"{'*' if differs else ' '}       {name:<{NAME_WIDTH}}{values}".rstrip())
     return ToolResult(out="\n".join(lines) + "\n")
+
+
+def _modified(firmware: Firmware, name: str) -> bool:
+    return firmware.next[name] not in (firmware.default[name], firmware.current[name]) or (
+        firmware.default[name] != firmware.current[name]
+    )
 
 
 def _query_json(
@@ -101,28 +123,53 @@ def _query_json(
 ) -> ToolResult:
     device, json_file, extended = how
     card = CARDS[nic.config.device]
-    values: dict[str, dict[str, object]] = {}
+    values: dict[str, object] = {}
     for name in names:
-        values[name] = {"read_only": False, "next_value": shown_value(name, firmware.next[name])}
+        value: dict[str, object] = {
+            "read_only": False,
+            "next_value": _json_value(name, firmware.next),
+        }
         if extended:
-            values[name] |= {
-                "modified": firmware.next[name] != firmware.default[name],
-                "default_value": shown_value(name, firmware.default[name]),
-                "current_value": shown_value(name, firmware.current[name]),
+            value |= {
+                "modified": _modified(firmware, name),
+                "default_value": _json_value(name, firmware.default),
+                "current_value": _json_value(name, firmware.current),
             }
-    document = {"Device #1": {
-        "device_type": card.kind, "name": card.part, "device": device,
-        "description": card.description,
-        "tlv_configuration": values,
-    }}  # fmt: skip
-    text = json.dumps(document, indent=4) + "\n"
-    path = json_file if json_file.startswith("/") else f"{call.cwd}/{json_file}"
-    if path in ("/dev/stdout", "/dev/fd/1"):
-        return ToolResult(out=text)
-    if path.startswith(("/tmp/", "/run/")):  # noqa: S108 - a path of the emulated host
-        return call.unmodelled(ToolResult(1, err="-E- Cannot write to a tmpfs of the lab host\n"))
-    call.host_path(path).write_text(text)
-    return ToolResult()
+        values[name] = value
+    document: dict[str, object] = {
+        "Device #1": {
+            "device_type": card.kind, "name": card.part, "device": device,
+            "description": card.description, "tlv_configuration": values,
+        }
+    }  # fmt: skip
+    path = posixpath.join(call.cwd, json_file)
+    told = f"Query output saved to {json_file} successfully\n"
+    return ToolResult(out=told, files={path: _styled(document, 0) + "\n"})
+
+
+def _json_value(name: str, column: dict[str, str]) -> object:
+    """A number without a name is a number in the JSON too."""
+    shown = shown_value(name, column[name])
+    return int(shown) if shown.isdigit() else shown
+
+
+def _styled(value: object, depth: int) -> str:
+    """JSON as the tool's writer lays it out: sorted keys, tabs, braces on lines of their own."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if not isinstance(value, Mapping):
+        return '"' + str(value).replace('"', '\\"') + '"'
+    inner = "\t" * (depth + 1)
+    rows: list[str] = []
+    entries = cast("Mapping[str, object]", value)
+    for key, item in sorted(entries.items()):
+        text = _styled(item, depth + 1)
+        gap = f"\n{inner}" if text.startswith("{") else ""
+        rows.append(f'{inner}"{key}" : {gap}{text}')
+    tabs = "\t" * depth
+    return "{\n" + ",\n".join(rows) + f"\n{tabs}}}"
 
 
 def _set(
@@ -131,7 +178,7 @@ def _set(
     changes: dict[str, str] = {}
     for word in words:
         name, _, text = word.partition("=")
-        if name not in firmware.default:
+        if name not in firmware.shown:
             return ToolResult(3, err=f"-E- The Device doesn't support {name} parameter\n")
         value = _read_value(name, text)
         if value is None:
@@ -148,8 +195,10 @@ def _set(
     firmware.next.update(changes)
     call.model.save_firmware()
     how = "power cycle" if call.model.power_cycle_pending else "reboot"
-    done = f"y\nApplying... Done!\n-I- Please {how} machine to load new configurations.\n"
-    return ToolResult(out=head + done)
+    told = f"Please {how} machine to load new configurations."
+    if not firmware.prepares_reset:
+        told = "Skipped reset preparation"
+    return ToolResult(out=f"{head}y\nApplying... Done!\n-I- {told}\n")
 
 
 def _read_value(name: str, text: str) -> str | None:
@@ -163,43 +212,60 @@ def _read_value(name: str, text: str) -> str | None:
     return text
 
 
-def mst(call: ToolCall) -> ToolResult:
-    """`mst start`, `mst stop`, `mst status [-v]`."""
-    if call.argv in (("start",), ("stop",)):
-        refused = needs_root(call, "-E- You must be root to use mst tool\n")
-        if refused is not None:
-            return refused
-        call.model.mst_started = call.argv == ("start",)
-        verb = "Starting" if call.model.mst_started else "Stopping"
-        return ToolResult(out=f"{verb} MST (Mellanox Software Tools) driver set\n")
-    if call.argv[:1] != ("status",) or call.argv[1:] not in ((), ("-v",)):
-        return call.unmodelled(ToolResult(1, err="mst: unknown command\n"))
-    loaded = "loaded" if call.model.mst_started else "is not loaded"
-    head = "MST modules:\n------------\n    MST PCI module is not loaded\n"
-    head += f"    MST PCI configuration module {loaded}\n\n"
-    if call.argv[1:] == ("-v",):
-        return ToolResult(out=head + "PCI devices:\n------------\n" + _mst_table(call.model))
-    head += "MST devices:\n------------\n"
-    if not call.model.mst_started:
-        return ToolResult(
-            out=head + "    No MST devices were found or MST modules are not loaded.\n"
-        )
-    rows = "".join(
-        f"{mst_name(nic, number):<33}- PCI configuration cycles access.\n"
-        f"{'':<35}domain:bus:dev.fn={nic.config.pci} addr.reg=88 data.reg=92 "
-        f"cr_bar.gw_offset=-1\n{'':<35}Chip revision is: 00\n"
-        for number, nic in enumerate(call.model.nics)
-    )
-    return ToolResult(out=head + rows)
+def mlxfwreset(call: ToolCall) -> ToolResult:
+    """`mlxfwreset -d DEV [-y] [-l 3] query|reset`: what the card can do, and its restart."""
+    refused = needs_root(call, "-E- Permission denied: You need to run this tool as root\n")
+    if refused is not None:
+        return refused
+    valued = ("-d", "--device", "-l", "--level")
+    options = split_options(call.argv, valued, ("-y", "--yes"), mixed=True)
+    if isinstance(options, str) or len(options.words) != 1:
+        return call.unmodelled(ToolResult(1, err="mlxfwreset: error: unrecognized arguments\n"))
+    device = options.last("-d", "--device")
+    nic = find_card(call.model, device)
+    if nic is None:
+        return ToolResult(1, err=f"-E- Failed to open the device: {device}\n")
+    if options.words[0] in ("q", "query"):
+        return ToolResult(out=_reset_levels())
+    return _reset(call, nic, options)
 
 
-def _mst_table(model: HostModel) -> str:
-    rows = f"{'DEVICE_TYPE':<24}{'MST':<30}{'PCI':<10}{'RDMA':<16}{'NET':<26}NUMA\n"
-    for number, nic in enumerate(model.nics):
-        c = nic.config
-        name = mst_name(nic, number) if model.mst_started else "NA"
-        rows += (
-            f"{CARDS[c.device].kind + '(rev:0)':<24}{name:<30}"
-            f"{c.pci.removeprefix('0000:'):<10}{c.rdma:<16}{'net-' + c.netdev:<26}{c.numa}\n"
-        )
-    return rows
+def _reset(call: ToolCall, nic: Nic, options: Options) -> ToolResult:
+    if options.words[0] not in ("r", "reset"):
+        return call.unmodelled(ToolResult(1, err="mlxfwreset: error: invalid choice\n"))
+    level = int(options.last("-l", "--level", default=str(PCI_RESET)))
+    if level != PCI_RESET:
+        return ToolResult(1, err=f"-E- Requested reset level '{level}' is not supported\n")
+    asked = "Continue with reset?[y/N] "
+    agreed = options.has("-y", "--yes")
+    if not agreed and call.stdin_text().strip().lower() not in ("y", "yes"):
+        return ToolResult(1, asked, "-E- Aborted by user\n")
+    call.model.restart_card(nic.config.pci)
+    return ToolResult(out=f"{asked}{'y' if agreed else ''}\n-I- FW was loaded successfully.\n")
+
+
+def _reset_levels() -> str:
+    lines = ["Reset-levels:"]
+    for level, text in RESET_LEVELS:
+        known = "Supported" if level >= PCI_RESET else "Not Supported"
+        default = "(default)" if level == PCI_RESET else ""
+        lines.append(f"{level}: {text:<62}-{known:<14}{default}")
+    lines += ["", "Reset-types (relevant only for reset-levels 1,3,4):"]
+    lines.append(f"0: {'Full chip reset':<62}-{'Supported':<14}(default)")
+    return "\n".join(lines) + "\n"
+
+
+def flint(call: ToolCall) -> ToolResult:
+    """`flint -d DEV query`: the release that the card holds."""
+    refused = needs_root(call, "-E- Cannot open Device: Permission denied\n")
+    if refused is not None:
+        return refused
+    options = split_options(call.argv, ("-d", "--device"), (), mixed=True)
+    if isinstance(options, str) or options.words not in (("q",), ("query",)):
+        return call.unmodelled(ToolResult(1, err="-E- Unknown command\n"))
+    device = options.last("-d", "--device")
+    nic = find_card(call.model, device)
+    if nic is None:
+        return ToolResult(1, err=f"-E- Cannot open Device: {device}. No such file or directory\n")
+    version = call.model.firmware_version(nic.config.pci)
+    return ToolResult(out=f"Image type:            FS4\nFW Version:            {version}\n")

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from lab.hosts.model import HostModel
 from lab.hosts.nic import DeviceRefusal, Nic, Vf
 from lab.hosts.tools.call import ToolCall, ToolResult
+from lab.hosts.tools.ip_routes import MANAGEMENT, drop_routes, ip_route, ip_rule
+from lab.hosts.tools.ip_vf import set_vf, show_vf
 from lab.hosts.tools.options import split_options
 
 HELP = "Usage: ip [ OPTIONS ] OBJECT { COMMAND | help }\n"
-VF_SETTINGS = ("mac", "vlan", "qos", "spoofchk", "trust", "state")
-MAX_VLAN = 4094
-MANAGEMENT = "eno1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,8 @@ def ip(call: ToolCall) -> ToolResult:
         "link": lambda: _link(call, rest, options),
         "address": lambda: _address(call, rest, options),
         "addr": lambda: _address(call, rest, options),
-        "route": lambda: _route(call, rest),
+        "route": lambda: ip_route(call, rest),
+        "rule": lambda: ip_rule(call, rest),
     }
     chosen = next((run for name, run in objects.items() if name.startswith(area)), None)
     if chosen is not None:
@@ -155,20 +155,8 @@ def _as_text(link: Link, with_addresses: bool) -> str:  # noqa: FBT001 - a flag 
             text += f"    inet {cidr} scope global {link.name}\n"
             text += "       valid_lft forever preferred_lft forever\n"
     elif link.nic is not None and link.vf is None:
-        text += "".join(_vf_text(vf) for vf in link.nic.vfs)
+        text += "".join(show_vf(link.nic, vf) for vf in link.nic.vfs)
     return text
-
-
-def _vf_text(vf: Vf) -> str:
-    vlan = f", vlan {vf.vlan}" + (f", qos {vf.qos}" if vf.qos else "") if vf.vlan else ""
-    return (
-        f"    vf {vf.index}     link/ether {vf.mac} brd ff:ff:ff:ff:ff:ff{vlan}, spoof checking "
-        f"{_on(vf.spoofchk)}, link-state {vf.link_state}, trust {_on(vf.trust)}, query_rss off\n"
-    )
-
-
-def _on(value: bool) -> str:  # noqa: FBT001 - a word for a flag
-    return "on" if value else "off"
 
 
 def _as_json(link: Link, with_addresses: bool) -> dict[str, object]:  # noqa: FBT001 - private renderer
@@ -216,20 +204,22 @@ def _set(call: ToolCall, words: list[str]) -> ToolResult:
 def _set_one(call: ToolCall, link: Link, rest: list[str]) -> int | ToolResult:
     word = rest[0]
     if word in ("up", "down"):
-        return _set_up(link, up=word == "up")
+        return _set_up(call, link, up=word == "up")
     if word == "mtu" and len(rest) > 1:
         return _set_mtu(link, rest[1])
     if word == "vf" and len(rest) > 3:  # noqa: PLR2004 - vf INDEX SETTING VALUE
-        return _set_vf(call, link, rest[1:])
+        return set_vf(call, None if link.vf else link.nic, rest[1:])
     text = f'Error: either "dev" is duplicate, or "{word}" is a garbage.\n'
     return call.unmodelled(ToolResult(255, err=text))
 
 
-def _set_up(link: Link, *, up: bool) -> int | ToolResult:
+def _set_up(call: ToolCall, link: Link, *, up: bool) -> int | ToolResult:
     if link.vf is not None:
         link.vf.admin_up = up
     elif link.nic is not None:
         link.nic.admin_up = up
+        if not up:
+            drop_routes(call.model, link.nic)
     else:
         return ToolResult(2, err="RTNETLINK answers: Operation not permitted\n")
     return 1
@@ -252,42 +242,6 @@ def _set_mtu(link: Link, text: str) -> int | ToolResult:
     return 2
 
 
-def _set_vf(call: ToolCall, link: Link, rest: list[str]) -> int | ToolResult:
-    nic = link.nic
-    if nic is None or link.vf is not None or not rest[0].isdigit():
-        return ToolResult(2, err="RTNETLINK answers: Operation not supported\n")
-    vf = next((v for v in nic.vfs if v.index == int(rest[0])), None)
-    if vf is None:
-        return ToolResult(2, err="RTNETLINK answers: Invalid argument\n")
-    used = 2
-    pairs = rest[1:]
-    while len(pairs) > 1 and pairs[0] in VF_SETTINGS:
-        problem = _set_vf_value(vf, pairs[0], pairs[1])
-        if problem is not None:
-            return problem
-        used, pairs = used + 2, pairs[2:]
-    if used == 2:  # noqa: PLR2004 - nothing was set
-        return call.unmodelled(ToolResult(255, err=f'Error: argument "{pairs[0]}" is wrong\n'))
-    return used
-
-
-def _set_vf_value(vf: Vf, name: str, value: str) -> ToolResult | None:
-    wrong = ToolResult(255, err=f'Error: argument "{value}" is wrong: Invalid "{name}" value\n\n')
-    if name in ("vlan", "qos"):
-        if not value.isdigit() or int(value) > (MAX_VLAN if name == "vlan" else 7):
-            return wrong
-        setattr(vf, name, int(value))
-    elif name in ("spoofchk", "trust"):
-        if value not in ("on", "off"):
-            return wrong
-        setattr(vf, name, value == "on")
-    elif name == "state":
-        vf.link_state = value
-    else:
-        vf.mac = value.lower()
-    return None
-
-
 def _address(call: ToolCall, words: list[str], options: set[str]) -> ToolResult:
     verb, rest = (words[0], words[1:]) if words else ("show", [])
     if verb in ("show", "list", "ls"):
@@ -301,33 +255,17 @@ def _address(call: ToolCall, words: list[str], options: set[str]) -> ToolResult:
         return ToolResult(1, err=f'Cannot find device "{name}"\n')
     if call.uid:
         return ToolResult(2, err="RTNETLINK answers: Operation not permitted\n")
-    return _change_address(nic, verb, rest[0] if "/" in rest[0] else f"{rest[0]}/32")
+    return _change_address(call, nic, verb, rest[0] if "/" in rest[0] else f"{rest[0]}/32")
 
 
-def _change_address(nic: Nic, verb: str, cidr: str) -> ToolResult:
+def _change_address(call: ToolCall, nic: Nic, verb: str, cidr: str) -> ToolResult:
     if verb == "del":
         if cidr not in nic.addresses:
             return ToolResult(2, err="RTNETLINK answers: Cannot assign requested address\n")
         nic.addresses.remove(cidr)
+        drop_routes(call.model, nic, cidr.split("/", maxsplit=1)[0])
     elif cidr not in nic.addresses:
         nic.addresses.append(cidr)
     elif verb == "add":
         return ToolResult(2, err="RTNETLINK answers: File exists\n")
     return ToolResult()
-
-
-def _route(call: ToolCall, words: list[str]) -> ToolResult:
-    network = call.model.config.address.rpartition(".")[0]
-    if words[:1] in ([], ["show"], ["list"]):
-        return ToolResult(
-            out=f"default via {network}.1 dev {MANAGEMENT} proto static\n"
-            f"{network}.0/24 dev {MANAGEMENT} proto kernel scope link "
-            f"src {call.model.config.address}\n"
-        )
-    if words[0] == "get" and len(words) > 1:
-        return ToolResult(
-            out=f"{words[1]} dev {MANAGEMENT} src {call.model.config.address} uid {call.uid}\n"
-            "    cache\n"
-        )
-    text = f'Command "{words[0]}" is unknown, try "ip route help".\n'
-    return call.unmodelled(ToolResult(255, err=text))

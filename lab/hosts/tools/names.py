@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lab.hosts.model import SYSCTL_DEFAULTS
 from lab.hosts.tools.call import ToolCall, ToolResult
 
 KERNEL_VERSION = "#123-Ubuntu SMP Mon Jun 10 08:16:17 UTC 2024"
+HOSTNAMECTL_SYSTEM = "Operating System: Ubuntu 22.04.4 LTS\n"
 
 
 def hostname(call: ToolCall) -> ToolResult:
@@ -33,21 +33,25 @@ def hostname(call: ToolCall) -> ToolResult:
 
 
 def hostnamectl(call: ToolCall) -> ToolResult:
-    """Print, or set the stored and the running name."""
-    words = [word for word in call.argv if word != "--static"]
+    """Print, or set the stored and the running name.
+
+    With one of `--static` and `--transient`, `status` prints that name alone (hostnamectl(1)).
+    """
+    kinds = [word for word in call.argv if word in ("--static", "--transient", "--pretty")]
+    words = [word for word in call.argv if word not in kinds]
+    stored = call.host_path("/etc/hostname")
     match words:
         case [] | ["status"]:
-            return ToolResult(
-                out=f" Static hostname: {call.host_path('/etc/hostname').read_text().strip()}\n"
-                f"Operating System: Ubuntu 22.04.4 LTS\n"
-            )
+            whole = f" Static hostname: {stored.read_text().strip()}\n{HOSTNAMECTL_SYSTEM}"
+            alone = {"--static": stored.read_text(), "--transient": f"{call.model.hostname}\n"}
+            return ToolResult(out=alone.get(" ".join(kinds), whole))
         case ["hostname"]:
-            return ToolResult(out=call.host_path("/etc/hostname").read_text())
+            return ToolResult(out=stored.read_text())
         case ["set-hostname" | "hostname", name]:
             if call.uid:
                 text = "Could not set static hostname: Interactive authentication required.\n"
                 return ToolResult(1, err=text)
-            call.host_path("/etc/hostname").write_text(f"{name}\n")
+            stored.write_text(f"{name}\n")
             call.model.write_sysctl("kernel/hostname", name)
             return ToolResult()
         case _:
@@ -60,7 +64,7 @@ def uname(call: ToolCall) -> ToolResult:
     values = {
         "s": "Linux",
         "n": call.model.hostname,
-        "r": SYSCTL_DEFAULTS["kernel/osrelease"],
+        "r": call.model.kernel,
         "v": KERNEL_VERSION,
         "m": "x86_64",
         "p": "x86_64",

@@ -1,4 +1,4 @@
-"""apt-get, dpkg and dpkg-query over the few packages that the lab knows.
+"""The few packages that the lab knows: what apt-get, dpkg and dpkg-query have in common.
 
 A package's programs are links in a folder of the host, and /usr/bin has dangling links of their
 names: so `command -v docker` is true on a host exactly when the package is installed there.
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
 from lab.hosts.tools.call import ToolCall, ToolResult
+from lab.hosts.tools.driver_packages import TEMPLATES, Package, describe, offers
 from lab.hosts.tools.options import split_options
 
 PROGRAMS = "usr/local/lib/railyard-lab/bin"
@@ -58,21 +60,6 @@ done
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
-    """One package of the archive."""
-
-    version: str
-    programs: tuple[str, ...] = ()
-    depends: tuple[str, ...] = ()
-    files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Path below the host's root to content."""
-    service: str = ""
-    """Unit that the package enables and starts."""
-    scripts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Program that the lab does not emulate from outside, to its text."""
-
-
 ARCHIVE: Final[Mapping[str, Package]] = {
     "docker.io": Package(
         "24.0.7-0ubuntu2~22.04.1",
@@ -94,9 +81,27 @@ ARCHIVE: Final[Mapping[str, Package]] = {
 """What the host's repositories offer: Ubuntu 22.04, and NVIDIA's for the container toolkit."""
 
 PROGRAM_NAMES: Final = frozenset(
-    name for package in ARCHIVE.values() for name in (*package.programs, *package.scripts)
+    name
+    for package in (*ARCHIVE.values(), *TEMPLATES.values())
+    for name in (*package.programs, *package.scripts)
 )
-FLAGS = ("-y", "--yes", "-q", "-qq", "--no-install-recommends", "--purge", "--allow-downgrades")
+FLAGS = (
+    "-y", "--yes", "-q", "-qq", "--no-install-recommends", "--purge", "--allow-downgrades", "-s",
+    "-f",
+)  # fmt: skip
+VERBS = ("update", "install", "remove", "purge", "autoremove", "check", "clean")
+
+
+def find_package(root: Path, name: str) -> Package | None:
+    """A package that is offered to the host, or that it has."""
+    known = {**ARCHIVE, **offers(root)}
+    return known.get(name) or describe_installed(root, name)
+
+
+def describe_installed(root: Path, name: str) -> Package | None:
+    """A package that the host has, or that Ubuntu has for any kernel."""
+    version = installed(root).get(name, "")
+    return describe(name, version) if version or name.startswith("linux-headers-") else None
 
 
 def installed(root: Path) -> dict[str, str]:
@@ -114,23 +119,46 @@ def _record(root: Path, names: Mapping[str, str]) -> None:
 
 
 def install(root: Path, name: str) -> list[str]:
-    """Install a package with what it depends on; the names that are new."""
-    have = installed(root)
+    """Install a package with what it depends on, or its newer version; the names that are new.
+
+    Raises:
+        KeyError: There is no such package, or none that it depends on.
+    """
     new: list[str] = []
-    for each in (*ARCHIVE[name].depends, name):
-        if each not in have:
+    for each in _with_depends(root, name):
+        package = find_package(root, each)
+        if package is None:
+            raise KeyError(each)
+        have = installed(root)
+        if have.get(each) != package.version:
             new.append(each)
-            have[each] = ARCHIVE[each].version
-            _unpack(root, ARCHIVE[each])
-    _record(root, have)
+            _unpack(root, package)
+            _record(root, {**have, each: package.version})
     return new
+
+
+def put_package(root: Path, name: str, version: str) -> None:
+    """Install one package in a version of its installer's, which no repository offers."""
+    package = describe(name, version)
+    if package is not None:
+        _unpack(root, package)
+    _record(root, {**installed(root), name: version})
+
+
+def _with_depends(root: Path, name: str) -> list[str]:
+    package = find_package(root, name)
+    needed = [each for part in (package.depends if package else ())
+              for each in _with_depends(root, part)]  # fmt: skip
+    return [*needed, name]
 
 
 def _unpack(root: Path, package: Package) -> None:
     folder = root / PROGRAMS
     folder.mkdir(parents=True, exist_ok=True)
     for name in package.programs:
-        (folder / name).symlink_to(EMULATED)
+        _link(folder / name)
+    for path in package.tools:
+        _link(root / path)
     for name, text in package.scripts.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
@@ -139,16 +167,22 @@ def _unpack(root: Path, package: Package) -> None:
         (root / path).write_text(text)
 
 
+def _link(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(EMULATED)
+
+
 def remove(root: Path, name: str) -> bool:
     """Take a package out; False when it is not installed."""
     have = installed(root)
     if name not in have:
         return False
+    package = find_package(root, name) or Package("")
     del have[name]
-    package = ARCHIVE[name]
     for program in (*package.programs, *package.scripts):
         (root / PROGRAMS / program).unlink(missing_ok=True)
-    for path in package.files:
+    for path in (*package.files, *package.tools):
         (root / path).unlink(missing_ok=True)
     _record(root, have)
     return True
@@ -161,6 +195,9 @@ class AptPlan:
     answer: ToolResult | None
     verb: str = ""
     names: tuple[str, ...] = ()
+    simulated: bool = False
+    pinned: bool = False
+    """The call has preferences of its own, which keep kernels from coming along."""
 
 
 def plan_apt(call: ToolCall) -> AptPlan:
@@ -171,18 +208,20 @@ def plan_apt(call: ToolCall) -> AptPlan:
         text = f"E: Command line option '{bad}' is not understood\n"
         return AptPlan(call.unmodelled(ToolResult(100, err=text)))
     verb, names = options.words[0], options.words[1:]
-    if verb not in ("update", "install", "remove", "purge", "autoremove"):
+    if verb not in VERBS:
         return AptPlan(call.unmodelled(ToolResult(100, err=f"E: Invalid operation {verb}\n")))
     if call.uid:
         lock = "/var/lib/dpkg/lock-frontend"
         text = f"E: Could not open lock file {lock} - open (13: Permission denied)\n"
         text += f"E: Unable to acquire the dpkg frontend lock ({lock}), are you root?\n"
         return AptPlan(ToolResult(100, err=text))
-    unknown = [name for name in names if name.partition("=")[0] not in ARCHIVE]
+    unknown = [name for name in names if not find_package(call.root, name.partition("=")[0])]
     if unknown:
         head = "Reading package lists...\nBuilding dependency tree...\n"
         return AptPlan(ToolResult(100, head, f"E: Unable to locate package {unknown[0]}\n"))
-    return AptPlan(None, verb, tuple(name.partition("=")[0] for name in names))
+    pins = [value for value in options.all("-o", "--option") if "Dir::Etc::preferences" in value]
+    plain = tuple(name.partition("=")[0] for name in names)
+    return AptPlan(None, verb, plain, simulated=options.has("-s"), pinned=bool(pins))
 
 
 def dpkg_query(call: ToolCall) -> ToolResult:
@@ -195,11 +234,12 @@ def dpkg_query(call: ToolCall) -> ToolResult:
         bad = options if isinstance(options, str) else ""
         return call.unmodelled(ToolResult(2, err=f"{call.tool}: error: unknown option {bad}\n"))
     have = installed(call.root)
-    missing = [name for name in options.words if name not in have]
+    found = {word: [n for n in sorted(have) if fnmatchcase(n, word)] for word in options.words}
+    missing = [word for word, names in found.items() if not names]
+    shown = [name for names in found.values() for name in names] or sorted(have)
     text = "".join(
         _shown(name, have[name], options.last("-f", "--showformat"), options.given[0][0])
-        for name in (options.words or tuple(sorted(have)))
-        if name in have
+        for name in (() if options.words and not any(found.values()) else shown)
     )
     error = "".join(f"dpkg-query: no packages found matching {name}\n" for name in missing)
     return ToolResult(1 if missing else 0, text, error)

@@ -12,6 +12,7 @@ from lab.hosts.containers import ContainerHost
 from lab.hosts.daemon_request import ask_daemon
 from lab.hosts.stream_tools import Streams
 from lab.hosts.tools.call import ToolCall, ToolResult
+from lab.hosts.tools.loopback import ADDRESSES, play_loopback
 
 PORT: Final = 18515
 SERVER_PATIENCE_S: Final = 120.0
@@ -51,6 +52,11 @@ def split_server(argv: tuple[str, ...]) -> tuple[str, int]:
     return server, port
 
 
+def _own(host: str) -> str:
+    """The loopback address of one of the hosts that this process plays."""
+    return f"127.0.0.1 of {host}"
+
+
 class Perftest:
     """The perftest tools of one host."""
 
@@ -68,7 +74,8 @@ class Perftest:
         future = asyncio.get_running_loop().create_future()
         waiting = Waiting(model.config.name, model.hostname, (call.tool, *call.argv), future)
         addresses = [cidr.partition("/")[0] for nic in model.nics for cidr in nic.addresses]
-        keys = [(self._host.lab, name, port) for name in (model.config.address, *addresses)]
+        names = (model.config.address, *addresses, _own(model.config.name))
+        keys = [(self._host.lab, name, port) for name in names]
         if any(key in _SERVERS for key in keys):
             return ToolResult(1, err="Couldn't listen to port\n")
         try:
@@ -82,14 +89,19 @@ class Perftest:
                 _SERVERS.pop(key, None)
 
     async def _connect(self, call: ToolCall, server: str, port: int) -> ToolResult:
-        waiting = _SERVERS.get((self._host.lab, server, port))
+        model = self._host.model
+        name = _own(model.config.name) if server in ADDRESSES else server
+        waiting = _SERVERS.get((self._host.lab, name, port))
         if waiting is None:
             return ToolResult(1, err=(
                 f"Couldn't connect to {server}:{port}\n"
                 "Unable to open file descriptor for socket connection"
                 "Unable to init the socket connection\n"
             ))  # fmt: skip
-        model = self._host.model
+        if server in ADDRESSES:
+            looped = play_loopback(model, call.argv)
+            waiting.answer.set_result(looped)
+            return looped
         pods: list[object] = [
             {"name": waiting.hostname, "node": waiting.node, "command": [*waiting.argv],
              "host_network": True},

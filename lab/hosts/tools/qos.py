@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from lab.hosts.nic import DSCPS, PRIORITIES, Nic
+from lab.hosts.nic import BUFFER_BYTES, DSCPS, PRIORITIES, Nic
 from lab.hosts.tools.call import ToolCall, ToolResult, needs_root
 from lab.hosts.tools.options import split_options
 
@@ -20,7 +20,8 @@ LONG_OPTIONS = {
 
 
 VALUED = ("-i", "-f", "-F", "-P", "-p", "-s", "-t", "-d", "--trust", "--dscp2prio", "--cable_len",
-          *LONG_OPTIONS)  # fmt: skip
+          "--prio2buffer", "--buffer_size", *LONG_OPTIONS)  # fmt: skip
+LLDPAD = "****** WARNING: lldpad service is running and may overwrite your settings ******\n\n"
 
 
 def mlnx_qos(call: ToolCall) -> ToolResult:
@@ -41,13 +42,19 @@ def mlnx_qos(call: ToolCall) -> ToolResult:
         return ToolResult(1, "Netdev not found or it is not an mlx5 PF\n")
     if len(given) > 1 and call.uid:
         return ToolResult(1, "Operation not permitted\n")
-    return _change_qos(nic, given)
+    result = _change_qos(nic, given)
+    return ToolResult(result.rc, LLDPAD + result.out) if call.model.lldpad else result
 
 
 def _change_qos(nic: Nic, given: list[tuple[str, str]]) -> ToolResult:
     changes = dict(given)
     if "-P" in changes:
         return _probe(nic, changes["-P"])
+    if {"--trust", "--dscp2prio"} <= set(changes):
+        text = "trust and dscp2prio commands cannot be used at the same time.\n"
+        return ToolResult(1, text)
+    if "--cable_len" in changes and "-f" not in changes:
+        nic.qos.pfc = [0] * PRIORITIES  # the tool sends both together, and PFC as 0 then
     for name, value in given:
         outcome = _apply(nic, name, value)
         if outcome is not None:
@@ -72,6 +79,8 @@ def _apply(nic: Nic, name: str, value: str) -> ToolResult | None:
         "-s": lambda: _set_tsa(nic, value),
         "--cable_len": lambda: _set_cable(nic, value),
         "-d": lambda: _set_dcbx(nic, value),
+        "--buffer_size": lambda: _set_buffers(nic, value, None),
+        "--prio2buffer": lambda: _set_buffers(nic, None, value),
     }
     setter = setters.get(name)
     return None if setter is None else setter()
@@ -81,6 +90,22 @@ def _set_cable(nic: Nic, value: str) -> ToolResult | None:
     if not value.isdigit():
         return ToolResult(1, "Bad arguments\n")
     nic.qos.cable_length_m = int(value)
+    return None
+
+
+def _set_buffers(nic: Nic, sizes: str | None, priorities: str | None) -> ToolResult | None:
+    items = (sizes or priorities or "").split(",")
+    if len(items) != PRIORITIES or not all(item.isdigit() for item in items):
+        return ToolResult(1, "Buffers commands error\n")
+    numbers = tuple(int(item) for item in items)
+    if sizes is not None:
+        if sum(numbers) > BUFFER_BYTES:
+            return ToolResult(1, "Buffers commands error\n")
+        nic.qos.set_buffers(numbers, nic.qos.shown_buffers()[1])
+    else:
+        if max(numbers) >= PRIORITIES:
+            return ToolResult(1, f"Bad value for prio buffer: {max(numbers)}\n")
+        nic.qos.set_buffers(nic.qos.shown_buffers()[0], numbers)
     return None
 
 
@@ -94,6 +119,9 @@ def _set_dcbx(nic: Nic, value: str) -> ToolResult | None:
 def _set_trust(nic: Nic, value: str) -> ToolResult | None:
     if value not in ("dscp", "pcp"):
         return ToolResult(1, "Invalid trust state command. Refer to the help.\n")
+    if value != nic.qos.trust:
+        # Trust is whether there are DSCP entries in the table: the tool makes all, or drops all.
+        nic.qos.dscp_to_priority = [dscp >> 3 for dscp in range(DSCPS)]
     nic.qos.trust = value
     return None
 
@@ -123,6 +151,7 @@ def _set_dscp(nic: Nic, value: str) -> ToolResult | None:
         if nic.qos.dscp_to_priority[dscp] != priority:
             return ToolResult(1, "dscp2prio command failed\n")
         priority = dscp >> 3
+    nic.qos.trust = "dscp"  # by the first entry in the table
     nic.qos.dscp_to_priority[dscp] = priority
     return None
 
@@ -156,14 +185,14 @@ def show_qos(nic: Nic) -> str:
                 f"\tprio:{priority} dscp:" + "".join(f"{d:02d}," for d in dscps[i : i + 8])
                 for i in range(0, len(dscps), 8)
             ]
-    sizes = "130944,130944,0,0,0,0,0,0" if any(qos.pfc) else "262016,0,0,0,0,0,0,0"
+    sizes, priorities = qos.shown_buffers()
     lines += [
-        f"Receive buffer size (bytes): {sizes},max_buffer_size=262016",
+        f"Receive buffer size (bytes): {','.join(map(str, sizes))},max_buffer_size={BUFFER_BYTES}",
         f"Cable len: {qos.cable_length_m}",
         "PFC configuration:",
         "\tpriority    " + "   ".join(str(p) for p in range(PRIORITIES)),
         "\tenabled     " + "".join(f"{on}   " for on in qos.pfc),
-        "\tbuffer      " + "".join(f"{on}   " for on in qos.pfc),
+        "\tbuffer      " + "".join(f"{number}   " for number in priorities),
     ]
     for tc in range(PRIORITIES):
         bandwidth = f", bw: {qos.tc_bandwidth[tc]}%" if qos.tsa[tc] == "ets" else ""

@@ -1,0 +1,69 @@
+"""What `pulumi up` does with the hosts of a site, without the engine: look, compare, converge.
+
+`python -m bench.converge SITE.json STACK KEY FORKS` plans the site, looks at every host over one
+connection each, and converges those that differ over one more. It prints how many did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from components.errors import DeviceError
+from components.hosts.plan import HostPlan, plan_hosts
+from components.hosts.state import HostState, diff_states, parse_state
+from components.model.cluster import ClusterSpec
+from components.remote.host_session import run_on_host
+from components.remote.script import render_remote_command
+
+DEADLINE_S = 600.0
+"""For one script: on an emulator, hundreds of hosts share the cores of one machine."""
+
+
+async def look(plan: HostPlan, key: str) -> HostState:
+    """The settings of a host as they are, over one connection."""
+    script = plan.watched.observe
+    return parse_state(await _run(plan, key, script, plan.desired.render()))
+
+
+async def _run(plan: HostPlan, key: str, script: str, stdin: str) -> str:
+    command = render_remote_command(script, DEADLINE_S)
+    answer = await run_on_host(plan.endpoint, key, command, stdin=stdin, deadline_s=DEADLINE_S)
+    if answer.exit_status != 0:
+        raise DeviceError(f"{plan.name}: {answer.stderr}")
+    return answer.stdout
+
+
+async def bring(plan: HostPlan, key: str) -> bool:
+    """Look, and converge where something differs; say whether it did."""
+    if not diff_states(await look(plan, key), plan.desired):
+        return False
+    await _run(plan, key, plan.converge.apply, plan.converge.desired)
+    return True
+
+
+async def bring_all(plans: Sequence[HostPlan], key: str, forks: int) -> int:
+    """Every host, so many at a time; how many were converged."""
+    slots = asyncio.Semaphore(forks)
+
+    async def one(plan: HostPlan) -> bool:
+        async with slots:
+            return await bring(plan, key)
+
+    return sum(await asyncio.gather(*(one(plan) for plan in plans)))
+
+
+def main(argv: Sequence[str]) -> None:
+    """Bring the site of the file to its plan."""
+    site, stack, key, forks = argv
+    spec = ClusterSpec.model_validate(json.loads(Path(site).read_text()))
+    plans = plan_hosts(spec, stack)
+    done = asyncio.run(bring_all(plans, Path(key).read_text(), int(forks)))
+    sys.stdout.write(f"{done} of {len(plans)} hosts were converged\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,98 @@
+"""N emulated GPU hosts over real SSH, and what they count: connections and processes.
+
+The site is the one of the DeepOps example, with its workers as often as is asked for.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, cast
+
+from pydantic import TypeAdapter
+
+from components.hosts.plan import HostPlan, plan_hosts
+from components.model.cluster import ClusterSpec
+from lab import control
+from lab.hosts.lab_file import LabFile
+from lab.keys import client_key, host_key
+from lab.site import SSH_PORT, Document, lab_file, load_document
+
+ROOT: Final = Path(__file__).parents[1]
+EXAMPLE: Final = ROOT / "examples" / "dgx-roce" / "site.yaml"
+STACK: Final = "bench"
+BLOCK: Final = 212
+"""Second part of the benchmark's loopback addresses, above those of the stacks (41 to 191)."""
+A_BLOCK: Final = 200
+"""Hosts in one /24."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What all hosts together were asked for since their start."""
+
+    connections: int
+    """SSH connections that were let in."""
+    processes: int
+    """Processes and threads that were started in the hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostRoom:
+    """The running hosts, what each shall look like, and how to log in."""
+
+    root: Path
+    spec: ClusterSpec
+    plans: tuple[HostPlan, ...]
+    private_key: str
+
+    def ask(self, **body: object) -> dict[str, object]:
+        """One request to the lab."""
+        return control.request(self.root / "control.sock", body)
+
+    def counted(self) -> Counted:
+        """Since the start of the lab."""
+        answer = cast("dict[str, dict[str, int]]", self.ask(op="counted")["counted"])
+        return Counted(
+            sum(each["connections"] for each in answer.values()),
+            sum(each["processes"] for each in answer.values()),
+        )
+
+
+def site_document(hosts: int) -> Document:
+    """The DeepOps example with that many workers, at addresses of the benchmark's own."""
+    site = copy.deepcopy(load_document(EXAMPLE))
+    worker = cast("list[Document]", site["hosts"])[1]
+    site["hosts"] = [_worker(worker, number) for number in range(hosts)]
+    site["switches"] = []
+    return site
+
+
+def _worker(worker: Document, number: int) -> Document:
+    name = f"gpu{number + 1:03}"
+    block, place = divmod(number, A_BLOCK)
+    ssh = cast("Document", worker["ssh"]) | {
+        "address": f"127.{BLOCK}.{block}.{10 + place}",
+        "port": SSH_PORT,
+        "host_key": host_key(f"{STACK}/{name}").public_openssh,
+    }
+    return copy.deepcopy(worker) | {"name": name, "ssh": ssh}
+
+
+@contextmanager
+def running_room(hosts: int, root: Path) -> Generator[HostRoom]:
+    """Start that many new hosts below `root`, and stop them."""
+    spec = ClusterSpec.model_validate(site_document(hosts))
+    whole = lab_file(spec, STACK, (ROOT, root / "cache", Path(sys.executable)))
+    root.mkdir(parents=True, exist_ok=True)
+    file = root / "lab.json"
+    file.write_bytes(TypeAdapter(LabFile).dump_json(replace(whole, root=root)))
+    control.start(file)
+    try:
+        yield HostRoom(root, spec, plan_hosts(spec, STACK), client_key(STACK).private_openssh)
+    finally:
+        control.stop(root)

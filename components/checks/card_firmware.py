@@ -1,0 +1,120 @@
+"""Rules on the models of cards and on what their firmware is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.checks.topology import list_nics
+from components.model.cards import CARDS
+from components.model.cluster import ClusterSpec
+from components.model.firmware import Firmware, version_number
+
+
+def _asked(spec: ClusterSpec) -> Iterator[tuple[SpecPath, Firmware]]:
+    """Each place of the file that asks for firmware."""
+    yield ("host_defaults", "firmware"), spec.host_defaults.firmware
+    for number, group in enumerate(spec.host_groups):
+        if group.firmware is not None:
+            yield ("host_groups", number, "firmware"), group.firmware
+
+
+def check_nic_speed(spec: ClusterSpec) -> Iterator[Finding]:
+    """No NIC is faster than the fastest port of its card's model.
+
+    Acceptance measures against the rate that the file says: one that no cable of this card can
+    carry fails every run.
+    """
+    for nic in list_nics(spec):
+        card = CARDS[nic.nic.model]
+        if nic.nic.speed_gbit_s > card.fastest_gbit_s:
+            able = [
+                name for name, each in CARDS.items() if each.fastest_gbit_s >= nic.nic.speed_gbit_s
+            ]
+            yield Finding(
+                f"a NIC is said to run at {nic.nic.speed_gbit_s} Gbit/s, and no port of a "
+                f"{card.name} is faster than {card.fastest_gbit_s}.",
+                (
+                    at((*nic.path, "speed_gbit_s"), nic.nic.speed_gbit_s),
+                    at((*nic.path, "model"), nic.nic.model),
+                ),
+                "correct the speed, or the model"
+                + (f": {', '.join(able)} have such ports." if able else "."),
+            )
+
+
+def check_firmware_vfs(spec: ClusterSpec) -> Iterator[Finding]:
+    """The number of VFs that a card's firmware offers is within its limit and enough for its ports.
+
+    It is only set where Railyard manages the firmware: elsewhere the number would be a wish.
+    """
+    for path, firmware in _asked(spec):
+        if firmware.num_of_vfs is not None and not firmware.manage:
+            yield Finding(
+                f"{firmware.num_of_vfs} VFs are to be offered, and the firmware is not managed.",
+                (
+                    at((*path, "num_of_vfs"), firmware.num_of_vfs),
+                    at((*path, "manage"), firmware.manage),
+                ),
+                "set manage to true, or remove num_of_vfs.",
+            )
+    for nic in list_nics(spec):
+        firmware = spec.settings_of(nic.host).firmware
+        count = firmware.num_of_vfs if firmware.manage else None
+        limit = CARDS[nic.nic.model].max_vfs
+        if count is None or nic.nic.vfs <= count <= limit:
+            continue
+        yield Finding(
+            f"a port is asked for {nic.nic.vfs} VFs, and its firmware is to offer {count}."
+            if count < nic.nic.vfs
+            else f"a {nic.nic.model} has at most {limit} VFs a port, and is to offer {count}.",
+            (at((*nic.path, "vfs"), nic.nic.vfs),),
+            "correct firmware.num_of_vfs, or leave it out: then each card offers what its ports "
+            "need.",
+        )
+
+
+def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
+    """The oldest firmware that may run is said once a model, and is one of that model's family.
+
+    The first number of a release tells the family: a release of another family can never run
+    there, and the demand would never hold.
+    """
+    for path, firmware in _asked(spec):
+        seen: dict[str, SpecPath] = {}
+        for number, floor in enumerate(firmware.min_versions):
+            place = (*path, "min_versions", number)
+            family = CARDS[floor.model].firmware_family
+            if version_number(floor.version)[0] != family:
+                yield Finding(
+                    f"{floor.version} is no firmware of a {floor.model}: its releases begin "
+                    f"with {family}.",
+                    (at((*place, "version"), floor.version),),
+                    "write a release of that family, as the firmware's release notes name it.",
+                )
+            first = seen.setdefault(floor.model, place)
+            if first != place:
+                yield Finding(
+                    f"two oldest releases are named for {floor.model}.",
+                    (at((*first, "model"), floor.model), at((*place, "model"), floor.model)),
+                    "keep one of them.",
+                )
+
+
+def check_firmware_guests(spec: ClusterSpec) -> Iterator[Finding]:
+    """In virtual machines, ATS is the one firmware setting of a card that is Railyard's.
+
+    A card starts anew when its hypervisor does, and only for ATS are the hypervisors rebooted:
+    other settings would wait for ever.
+    """
+    if not spec.hypervisors:
+        return
+    for path, firmware in _asked(spec):
+        for key in ("manage", "relaxed_ordering"):
+            if getattr(firmware, key):
+                yield Finding(
+                    f"{key} is asked for on virtual machines, whose cards their hypervisors start.",
+                    (at((*path, key), value=True),),
+                    f"remove {key}; set these parameters on the hypervisor with its own tools.",
+                )

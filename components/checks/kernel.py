@@ -1,0 +1,277 @@
+"""Rules on the hosts' kernel: settings that do nothing, fight, or break what the file asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host, Nic
+from components.model.instances import crusoe_of
+from components.model.kernel import KernelSettings
+from components.model.wording import did_you_mean
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)+")
+_AREAS: Final = ("abi", "crypto", "debug", "dev", "fs", "kernel", "net", "sunrpc", "user", "vm")
+"""The folders of /proc/sys (kernel documentation, admin-guide/sysctl)."""
+_KNOWN: Final = (
+    "fs.file-max", "fs.nr_open", "fs.aio-max-nr", "fs.inotify.max_user_instances",
+    "fs.inotify.max_user_watches", "kernel.numa_balancing", "kernel.panic", "kernel.pid_max",
+    "kernel.panic_on_oops", "kernel.shmall", "kernel.shmmax", "kernel.shmmni",
+    "kernel.sched_rt_runtime_us", "kernel.threads-max", "kernel.watchdog", "kernel.nmi_watchdog",
+    "kernel.core_pattern", "kernel.keys.maxkeys", "kernel.perf_event_paranoid",
+    "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
+    "net.core.default_qdisc", "net.core.busy_poll", "net.core.busy_read", "net.core.netdev_budget",
+    "net.core.netdev_max_backlog", "net.core.optmem_max", "net.core.rmem_default",
+    "net.core.rmem_max", "net.core.somaxconn", "net.core.wmem_default", "net.core.wmem_max",
+    "net.core.rps_sock_flow_entries", "net.ipv4.conf.all.arp_announce",
+    "net.ipv4.conf.all.arp_filter", "net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.rp_filter",
+    "net.ipv4.conf.default.rp_filter", "net.ipv4.ip_forward", "net.ipv4.ip_local_port_range",
+    "net.ipv4.neigh.default.gc_thresh1", "net.ipv4.neigh.default.gc_thresh2",
+    "net.ipv4.neigh.default.gc_thresh3", "net.ipv4.tcp_adv_win_scale",
+    "net.ipv4.tcp_congestion_control", "net.ipv4.tcp_ecn", "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_low_latency", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_rmem", "net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_window_scaling", "net.ipv4.tcp_wmem", "net.ipv4.udp_mem",
+    "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.all.forwarding",
+    "net.ipv6.conf.default.disable_ipv6", "vm.dirty_background_ratio", "vm.dirty_ratio",
+    "vm.max_map_count", "vm.min_free_kbytes", "vm.nr_hugepages", "vm.overcommit_memory",
+    "vm.panic_on_oom", "vm.swappiness", "vm.vfs_cache_pressure", "vm.zone_reclaim_mode",
+)  # fmt: skip
+"""Settings that guides for such clusters name: a name that is nearly one of them is a slip."""
+_NEARLY: Final = 2
+"""Letters that a slip differs by, at most."""
+_OWNED: Final = {
+    "kernel.hostname": "it is the host's `name`",
+    "kernel.numa_balancing": "write kernel.numa_balancing beside sysctls",
+    "vm.nr_hugepages": "write kernel.hugepages_2mib or kernel.hugepages_1gib beside sysctls",
+    "vm.nr_hugepages_mempolicy": "write kernel.hugepages_2mib_per_node beside sysctls",
+    "vm.drop_caches": "it is an order, and holds no value that could be compared or put back",
+    "vm.compact_memory": "it is an order, and holds no value that could be compared or put back",
+    "net.ipv4.route.flush": "it is an order, and holds no value that could be compared or put back",
+}
+_FORWARDING: Final = {
+    "net.ipv4.ip_forward": "0",
+    "net.ipv4.conf.all.forwarding": "0",
+    "net.bridge.bridge-nf-call-iptables": "0",
+}
+"""What Kubernetes' networks cannot do without, and the value that takes it away."""
+_MIB: Final = {"2mib": 2, "1gib": 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """One `kernel` of the file and the hosts that it holds for."""
+
+    kernel: KernelSettings
+    path: SpecPath
+    hosts: tuple[Host, ...]
+
+
+def _blocks(spec: ClusterSpec) -> Iterator[_Block]:
+    groups = {group.name: group for group in spec.host_groups if group.kernel is not None}
+    others = tuple(host for host in spec.hosts if host.group not in groups)
+    yield _Block(spec.host_defaults.kernel, ("host_defaults", "kernel"), others)
+    for number, group in enumerate(spec.host_groups):
+        if group.kernel is not None:
+            members = tuple(host for host in spec.hosts if host.group == group.name)
+            yield _Block(group.kernel, ("host_groups", number, "kernel"), members)
+
+
+def check_sysctl_name(spec: ClusterSpec) -> Iterator[Finding]:
+    """A kernel setting has a name that `sysctl -a` could print, and belongs to no other key.
+
+    The folders of /proc/sys are known, their contents differ from kernel to kernel: a name that is
+    nearly a common one is a warning, and the host refuses one that its kernel does not have.
+    """
+    for block in _blocks(spec):
+        for name, value in block.kernel.sysctls.items():
+            where = (at((*block.path, "sysctls", name), value),)
+            if name in _OWNED:
+                what = f"{name} is not set through sysctls."
+                yield Finding(what, where, f"{_OWNED[name]}; remove it here.")
+            elif not _NAME.fullmatch(name) or name.partition(".")[0] not in _AREAS:
+                what = f'no kernel has a setting "{name}".'
+                hint = did_you_mean(name, _KNOWN)
+                fix = "write it as sysctl -a prints it, for example net.core.rmem_max."
+                yield Finding(what, where, f"{fix}{hint}")
+            elif _is_slip(name):
+                what = f'"{name}" is nearly the name of a common kernel setting.'
+                fix = f"compare it with sysctl -a.{did_you_mean(name, _KNOWN)}"
+                yield Finding(what, where, fix, "warning")
+
+
+def _is_slip(name: str) -> bool:
+    return name not in _KNOWN and any(
+        abs(len(name) - len(known)) <= _NEARLY and 0 < _distance(name, known) <= _NEARLY
+        for known in _KNOWN
+    )
+
+
+def _distance(one: str, other: str) -> int:
+    """Letters to change, add or leave out to come from one text to the other (Levenshtein)."""
+    row = list(range(len(other) + 1))
+    for number, letter in enumerate(one, 1):
+        before, row[0] = row[0], number
+        for place, wanted in enumerate(other, 1):
+            change = before + (letter != wanted)
+            before, row[place] = row[place], min(change, row[place] + 1, row[place - 1] + 1)
+    return row[-1]
+
+
+def check_sysctl_conflict(spec: ClusterSpec) -> Iterator[Finding]:
+    """No kernel setting takes away what the file asks for elsewhere.
+
+    With several rails on a host, strict reverse-path filtering drops packets that come in by
+    another card than the main routing table would answer by, and the kernel's default for ARP
+    lets one card answer for the address of another. Kubernetes needs forwarding.
+    """
+    for block in _blocks(spec):
+        for name, value in block.kernel.sysctls.items():
+            where = (at((*block.path, "sysctls", name), value),)
+            if spec.kubernetes is not None and _FORWARDING.get(name) == value:
+                what = f"{name} = {value}, and pods reach nothing without it."
+                yield Finding(what, where, "remove the line: Kubernetes sets it to 1.")
+            for host, nic in _rail_cards(block):
+                reason = _against_rail(name, value, nic, routed=_is_routed(block))
+                if reason:
+                    what = f"{name} = {value} on {host.name}, which has several rails: {reason}."
+                    fix = "remove the line: Railyard sets what several rails need."
+                    yield Finding(what, where, fix)
+
+
+def _is_routed(block: _Block) -> bool:
+    return block.kernel.source_routing == "auto"
+
+
+def _rail_cards(block: _Block) -> Iterator[tuple[Host, Nic]]:
+    """The cards with an address of the hosts that have several of them."""
+    for host in block.hosts:
+        cards = [nic for nic in host.nics if nic.address is not None]
+        if len(cards) > 1:
+            yield from ((host, nic) for nic in cards)
+
+
+def _against_rail(name: str, value: str, nic: Nic, *, routed: bool) -> str:
+    device = f"net.ipv4.conf.{nic.netdev.replace('.', '/')}."
+    strict = value == "1" and (
+        name == f"{device}rp_filter" or (name == "net.ipv4.conf.all.rp_filter" and not routed)
+    )
+    if strict:
+        return f"what comes in by {nic.netdev} from another subnet is dropped"
+    if name == f"{device}arp_ignore" and value == "0":
+        return f"{nic.netdev} answers ARP for the other cards' addresses"
+    if name == f"{device}arp_announce" and value in {"0", "1"}:
+        return f"{nic.netdev} announces the other cards' addresses"
+    if name in {f"{device}arp_ignore", "net.ipv4.conf.all.arp_ignore"} and value == "8":
+        return f"{nic.netdev} answers no ARP at all"
+    return ""
+
+
+def check_hugepages(spec: ClusterSpec) -> Iterator[Finding]:
+    """Huge pages are counted in all or node by node, and fit into the memory of virtual machines.
+
+    How much memory a bare machine has, the file does not say: there the kernel's answer is read
+    again, and fewer pages than asked for are an error of the host's step.
+    """
+    for block in _blocks(spec):
+        sizes = {
+            "2mib": (block.kernel.hugepages_2mib, block.kernel.hugepages_2mib_per_node),
+            "1gib": (block.kernel.hugepages_1gib, block.kernel.hugepages_1gib_per_node),
+        }
+        total_mib = 0
+        for size, (total, nodes) in sizes.items():
+            total_mib += _MIB[size] * ((total or 0) + sum(nodes))
+            if total is not None and nodes:
+                yield Finding(
+                    f"hugepages_{size} counts {total} in all, and hugepages_{size}_per_node "
+                    f"{sum(nodes)} on the nodes.",
+                    (
+                        at((*block.path, f"hugepages_{size}"), total),
+                        at((*block.path, f"hugepages_{size}_per_node"), nodes),
+                    ),
+                    "keep one of the two: per_node where pods ask for pages of their card's node.",
+                )
+        yield from _too_many(spec, block, total_mib)
+
+
+def _too_many(spec: ClusterSpec, block: _Block, total_mib: int) -> Iterator[Finding]:
+    names = {host.name for host in block.hosts}
+    for number, hypervisor in enumerate(spec.hypervisors):
+        for place, machine in enumerate(hypervisor.vms):
+            if machine.name in names and total_mib >= machine.memory_mib:
+                path = ("environment", "hypervisors", number, "vms", place, "memory_mib")
+                yield Finding(
+                    f"huge pages of {total_mib} MiB leave nothing of the {machine.memory_mib} MiB "
+                    f"of {machine.name}.",
+                    (at(block.path, block.kernel), at(path, machine.memory_mib)),
+                    "ask for fewer pages; half of the memory is much.",
+                )
+
+
+def check_guest_kernel(spec: ClusterSpec) -> Iterator[Finding]:
+    """ACS, IOMMU and CPU frequency are set on bare metal, not in a virtual machine.
+
+    In virtual machines GPUDirect RDMA goes by translated addresses (ATS), which need ACS of the
+    bridges below and the IOMMU to stay as the hypervisor has them. Without ACS, a device that is
+    passed to one machine could reach the memory of another.
+    """
+    if not spec.hypervisors and crusoe_of(spec) is None:
+        return  # machines that you bring may be bare
+    kind = "ESXi" if spec.hypervisors else "a cloud"
+    for block in _blocks(spec):
+        asked = {
+            "acs": block.kernel.acs == "off",
+            "iommu": block.kernel.iommu != "keep",
+            "cpu_governor": block.kernel.cpu_governor is not None,
+        }
+        for key in (key for key, is_asked in asked.items() if is_asked):
+            value = getattr(block.kernel, key)
+            yield Finding(
+                f"{key} is {value}, and the hosts are virtual machines of {kind}.",
+                (at((*block.path, key), value),),
+                f"remove {key}: it belongs to the machine below.",
+            )
+
+
+def check_rdma_netns(spec: ClusterSpec) -> Iterator[Finding]:
+    """RDMA devices are shared between network namespaces where pods use them.
+
+    In exclusive mode an RDMA device is only where it was moved to, by the RDMA CNI plugin. The
+    attachments of this release do not have that plugin: a pod would get its network device alone.
+    """
+    for block in _blocks(spec):
+        mode = spec.pod_network.mode
+        if block.kernel.rdma_netns == "exclusive" and spec.kubernetes is not None and block.hosts:
+            yield Finding(
+                f"rdma_netns is exclusive, and pod_network.mode {mode} leaves RDMA devices in the "
+                "host's namespace: no pod would see one.",
+                (
+                    at((*block.path, "rdma_netns"), block.kernel.rdma_netns),
+                    at(("pod_network", "mode"), mode),
+                ),
+                "set rdma_netns to shared, or remove it.",
+            )
+
+
+def check_source_routing(spec: ClusterSpec) -> Iterator[Finding]:
+    """Where a host has several rails with addresses, each address sends by its own card.
+
+    Without a route by source address, the kernel sends by the first card whose subnet fits, or by
+    the default route: the other rails stay idle, and answers come from another address.
+    """
+    for block in _blocks(spec):
+        cards = list(_rail_cards(block))
+        if block.kernel.source_routing == "off" and cards:
+            host = cards[0][0]
+            count = sum(1 for each, _ in cards if each is host)
+            yield Finding(
+                f"source_routing is off, and {host.name} has {count} cards with addresses.",
+                (at((*block.path, "source_routing"), block.kernel.source_routing),),
+                "remove the line, unless netplan or NetworkManager has such rules (to-from-table).",
+                "warning",
+            )

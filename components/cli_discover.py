@@ -1,0 +1,100 @@
+"""`railyard discover HOST…`: what is plugged into the hosts, into the site file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal, cast
+
+import typer
+
+from components.cli_stack import PREFIX, config_flags, pulumi
+from components.discover.report import render_report, report_json
+from components.discover.run import compare, replace_file
+from components.discover.session import look_at_hosts
+from components.discover.site_file import SiteFile, read_site_file
+from components.discover.targets import Target, find_targets
+from components.errors import UsageError
+from components.remote.step import env_name, secrets_from
+
+app = typer.Typer(add_completion=False)
+_SITE: Final = Path("site.yaml")
+
+
+@app.command()
+def discover(  # noqa: PLR0913 - one parameter for each option
+    hosts: Annotated[
+        list[str] | None,
+        typer.Argument(help="hosts of the file, or USER@ADDRESS; default all of the file"),
+    ] = None,
+    *,
+    file: Annotated[Path, typer.Option(help="site.yaml or Pulumi.<stack>.yaml")] = _SITE,
+    user: Annotated[
+        str, typer.Option(help="login name on a host that is not in the file")
+    ] = "root",
+    host_key: Annotated[
+        str | None, typer.Option(help="public key of a host that is not in the file")
+    ] = None,
+    identity: Annotated[Path | None, typer.Option(help="file with the private SSH key")] = None,
+    write: Annotated[bool, typer.Option("--write", help="add to the file what it lacks")] = False,
+    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+) -> None:
+    """Read the hosts' RDMA cards and GPUs and add to the file what it lacks of them.
+
+    Nothing on a host is changed, and no value of the file. Exit codes: 0 the file has it all,
+    2 unknown host or file, 3 file and hosts differ, 4 a host was not reached.
+    """
+    site = read_site_file(file)
+    targets, errors = find_targets(site, hosts or [], host_key, user)
+    keys = _private_keys(site, targets, identity)
+    looks = look_at_hosts([target.endpoint for target in targets], keys)
+    report, text = compare(site, targets, looks, errors)
+    if write and text != site.text:
+        replace_file(file, text)
+        report = report.as_written()
+    if output == "json":
+        typer.echo(json.dumps(report_json(report), indent=1, sort_keys=True))
+    else:
+        typer.echo(render_report(report), nl=False)
+    raise typer.Exit(report.exit_code)
+
+
+def _private_keys(
+    site: SiteFile, targets: Sequence[Target], identity: Path | None
+) -> Mapping[str, str]:
+    """The private key of each secret that the hosts name: given, in the environment or a stack's.
+
+    Raises:
+        UsageError: There is none, or it cannot be read.
+    """
+    names = {target.endpoint.private_key_secret or "" for target in targets}
+    if identity is not None:
+        try:
+            text = identity.expanduser().read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{identity}: the private key cannot be read: {error}") from error
+        return dict.fromkeys(names, text)
+    known = secrets_from(os.environ)
+    if names <= set(known):
+        return known
+    if site.stack is None:
+        missing = min(names - set(known))
+        raise UsageError(
+            f"{site.path} is a plain site file and holds no keys, so no host can be reached.\n"
+            f"  fix    --identity FILE names the private key, or {env_name(missing)} holds it, or "
+            "--file Pulumi.<stack>.yaml names a stack that has it."
+        )
+    return known | _stack_secrets(site.stack)
+
+
+def _stack_secrets(stack: str) -> dict[str, str]:
+    flags = config_flags(stack)
+    text = pulumi(["config", "--stack", stack, "--show-secrets", "--json", *flags])
+    config = cast("dict[str, dict[str, object]]", json.loads(text))
+    return {
+        key.removeprefix(PREFIX): value
+        for key, item in config.items()
+        if key.startswith(PREFIX) and isinstance(value := item.get("value"), str)
+    }

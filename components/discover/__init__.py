@@ -1,0 +1,1 @@
+"""`railyard discover`: what is plugged into hosts, into the site file."""

@@ -1,0 +1,249 @@
+"""What a look at a host adds to its part of the file, and where the two disagree. Pure.
+
+What the user wrote is never changed: a value that the host contradicts is told with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from components.discover.cards import card_name, known_model
+from components.discover.rails import SiteRails, choose_rails
+from components.errors import UsageError
+from components.hosts.look import CardFact, HostLook
+from components.hosts.topology import Distance, Pair, assign_gpus, gpus_of
+from components.model.cards import CARDS
+from components.model.problem import Json, SpecPath, render_path
+
+_KEYS: Final = (
+    "rail",
+    "pci",
+    "netdev",
+    "model",
+    "speed_gbit_s",
+    "numa",
+    "link_gt_s",
+    "link_width",
+    "lanes",
+    "gpu_pci",
+    "gpu_path",
+)
+"""What discovery writes of a card, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A value of the file that the host contradicts."""
+
+    path: SpecPath
+    told: Json
+    found: Json
+    """What the host has; None where it has no such thing."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One host: what the file lacks, and what it has otherwise."""
+
+    path: SpecPath
+    look: HostLook
+    pairs: tuple[Pair, ...] = ()
+    rails: Mapping[str, str] = field(default_factory=dict[str, str])
+    """PCI address to rail of each card that is in the file, or will be."""
+    card_keys: Mapping[int, Mapping[str, Json]] = field(
+        default_factory=dict[int, Mapping[str, Json]]
+    )
+    """Number of a card in the file to the keys that it lacks there."""
+    new_cards: tuple[Mapping[str, Json], ...] = ()
+    host_keys: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    disagreements: tuple[Disagreement, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a person should know, and the file does not need."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is to be written."""
+        return bool(self.host_keys or self.new_cards or any(self.card_keys.values()))
+
+
+def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: SiteRails) -> Proposal:
+    """Compare one host of the file with what is plugged into it.
+
+    Args:
+        host: Its entry, as the file has it.
+        path: Where that stands.
+        look: What was seen.
+        site: The site's rails and what is cabled to them.
+
+    Raises:
+        UsageError: Its cards are no list of mappings.
+    """
+    written = _written_cards(host, path)
+    known = {_pci(card): card for card in written}
+    chosen = choose_rails(host, list(known.values()), look, site)
+    pairs = assign_gpus(look, chosen.rails)
+    found = {
+        card.pci: _values(card, chosen.rails[card.pci], pairs)
+        for card in look.cards
+        if card.pci in chosen.rails
+    }
+    keys, disagreements = _compare_cards(written, path, look, found)
+    host_keys, more = _compare_host(host, path, look, known)
+    return Proposal(
+        path=path,
+        look=look,
+        pairs=pairs,
+        rails=chosen.rails,
+        card_keys=keys,
+        new_cards=tuple(values for pci, values in found.items() if pci not in known),
+        host_keys=host_keys,
+        disagreements=(*disagreements, *more, *_wrong_rails(written, path, chosen.told)),
+        notes=(*chosen.notes, *_notes(look, chosen.rails, pairs)),
+    )
+
+
+def _written_cards(host: Mapping[str, Json], path: SpecPath) -> list[Mapping[str, Json]]:
+    cards = host.get("nics", [])
+    found = [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
+    if not isinstance(cards, list) or len(found) != len(cards):
+        raise UsageError(
+            f"{render_path((*path, 'nics'))} is no list of cards.\n"
+            "  fix    remove the key, or write a list; `railyard check` says what is expected."
+        )
+    return list(found)
+
+
+def _pci(card: Mapping[str, Json]) -> str:
+    return str(card.get("pci", "")).lower()
+
+
+def _values(card: CardFact, rail: str, pairs: Sequence[Pair]) -> dict[str, Json]:
+    """What is written of a card; of its link what card and slot can, so that a fault is no rule."""
+    own = gpus_of(pairs, card.pci)
+    longest = max((pair.distance for pair in pairs if pair.gpu in own), default=None)
+    values: dict[str, Json] = {
+        "rail": rail,
+        "pci": card.pci,
+        "netdev": card.netdev or None,
+        "model": known_model(card.device),
+        "speed_gbit_s": card.speed_gbit_s,
+        "numa": card.numa,
+        "link_gt_s": card.possible.gt_s or card.link.gt_s,
+        "link_width": card.possible.width or card.link.width,
+        "lanes": card.lanes,
+        "gpu_pci": list(own) or None,
+        "gpu_path": longest.name if longest is not None else None,
+    }
+    return {key: values[key] for key in _KEYS if values[key] is not None}
+
+
+def _compare_cards(
+    written: Sequence[Mapping[str, Json]],
+    path: SpecPath,
+    look: HostLook,
+    found: Mapping[str, Mapping[str, Json]],
+) -> tuple[dict[int, dict[str, Json]], list[Disagreement]]:
+    keys: dict[int, dict[str, Json]] = {}
+    disagreements: list[Disagreement] = []
+    for number, card in enumerate(written):
+        place = (*path, "nics", number)
+        fact = look.card(_pci(card))
+        if fact is None:
+            disagreements.append(_gone(card, place, look))
+            continue
+        for key, value in found.get(fact.pci, {}).items():
+            if key not in card:
+                if not _waits_for_pairs(card, key):
+                    keys.setdefault(number, {})[key] = value
+            elif not _agrees(key, card[key], value, fact):
+                disagreements.append(Disagreement((*place, key), card[key], value))
+    return keys, disagreements
+
+
+def _waits_for_pairs(card: Mapping[str, Json], key: str) -> bool:
+    """The way belongs to the GPUs: it is not written to GPUs that the user chose."""
+    return key == "gpu_path" and "gpu_pci" in card
+
+
+def _agrees(key: str, told: Json, found: Json, card: CardFact) -> bool:
+    if key == "rail":  # compared by what is told of the cable
+        return True
+    if key in ("link_gt_s", "link_width"):
+        # A lower value is how a user accepts what the link trained to.
+        return told in (found, card.link.gt_s if key == "link_gt_s" else card.link.width)
+    if key == "gpu_path" and isinstance(told, str) and isinstance(found, str):
+        return told in Distance.__members__ and Distance[told] >= Distance[found]
+    if isinstance(told, list):
+        return sorted(str(each).lower() for each in told) == sorted(
+            map(str, cast("list[Json]", found))
+        )
+    return str(told).lower() == str(found).lower()
+
+
+def _gone(card: Mapping[str, Json], place: SpecPath, look: HostLook) -> Disagreement:
+    name = card.get("netdev")
+    moved = next((each.pci for each in look.cards if each.netdev and each.netdev == name), None)
+    note = f"{name} is the card at {moved}" if moved else "no RDMA card is there"
+    return Disagreement((*place, "pci"), card.get("pci"), None, note)
+
+
+def _wrong_rails(
+    written: Sequence[Mapping[str, Json]], path: SpecPath, told: Mapping[str, tuple[str, str]]
+) -> Iterator[Disagreement]:
+    for number, card in enumerate(written):
+        rail, source = told.get(_pci(card), ("", ""))
+        if rail and card.get("rail") not in (None, rail):
+            yield Disagreement((*path, "nics", number, "rail"), card.get("rail"), rail, source)
+
+
+def _compare_host(
+    host: Mapping[str, Json], path: SpecPath, look: HostLook, known: Container[str]
+) -> tuple[dict[str, Json], list[Disagreement]]:
+    adapters = (card for card in look.cards if card.pci not in known)
+    hcas = sum(card.link_layer == "InfiniBand" for card in adapters)
+    keys: dict[str, Json] = {}
+    disagreements: list[Disagreement] = []
+    for key, count in (("gpus", len(look.gpus)), ("hcas", hcas)):
+        if key in host:
+            if host[key] != count:
+                disagreements.append(Disagreement((*path, key), host[key], count))
+        elif count:
+            keys[key] = count
+    return keys, disagreements
+
+
+def _notes(look: HostLook, rails: Mapping[str, str], pairs: Sequence[Pair]) -> Iterator[str]:
+    for card in look.cards:
+        if card.pci in rails:
+            yield from _card_notes(card)
+    for pair in pairs:
+        if pair.distance == Distance.SYS:
+            yield (
+                f"the GPU at {pair.gpu} has no card on its NUMA node: GPUDirect RDMA would go "
+                "from one processor to the other"
+            )
+
+
+def _card_notes(card: CardFact) -> Iterator[str]:
+    if known_model(card.device) is None:
+        models = ", ".join(CARDS)
+        yield (
+            f"{card.pci} is a {card_name(card.device)}, which the file has no model for: "
+            f"write the one of {models} that comes nearest"
+        )
+    link, best = card.link, card.possible
+    if link.width and best.width and link.width < best.width:
+        yield (
+            f"{card.pci} runs with {link.width} PCIe lanes, and card and slot can "
+            f"{best.width}: reseat it, or write link_width: {link.width}"
+        )
+    if link.gt_s and best.gt_s and link.gt_s < best.gt_s:
+        yield (
+            f"{card.pci} runs its PCIe link at {link.gt_s:g} GT/s, and card and slot can "
+            f"{best.gt_s:g}: see the BIOS, or write link_gt_s: {link.gt_s:g}"
+        )
+    if not card.up:
+        yield f"the port of {card.pci} is down: its speed is not known, and not written"

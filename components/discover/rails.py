@@ -1,0 +1,143 @@
+"""Which card is on which rail: what LLDP, addresses and the file say, then PCI order. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import AddressValueError, IPv4Interface, IPv4Network
+from typing import Final
+
+from components.hosts.look import CardFact, HostLook
+from components.model.problem import Json
+
+_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
+"""Onyx calls its port 1/31 `Eth1/31` to others."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRails:
+    """The rails of the file and what is cabled to them."""
+
+    names: tuple[str, ...] = ()
+    subnets: Mapping[str, IPv4Network] = field(default_factory=dict[str, IPv4Network])
+    ports: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """(Switch, port) to `host/rail`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRails:
+    """The rail of each card, and where it is known from."""
+
+    rails: Mapping[str, str]
+    """PCI address to rail."""
+    told: Mapping[str, tuple[str, str]]
+    """PCI address to the rail that a cable or an address tells, and which of them."""
+    notes: tuple[str, ...]
+
+
+def site_rails(site: Mapping[str, Json]) -> SiteRails:
+    """Read the rails of a file; what is malformed there is `railyard check`'s to tell."""
+    rails = [rail for rail in _mappings(site.get("rails")) if isinstance(rail.get("name"), str)]
+    subnets: dict[str, IPv4Network] = {}
+    for rail in rails:
+        try:
+            subnets[str(rail["name"])] = IPv4Network(str(rail.get("subnet")))
+        except ValueError:
+            continue
+    ports: dict[tuple[str, str], str] = {}
+    for switch in _mappings(site.get("switches")):
+        plugged = switch.get("ports")
+        for port, target in plugged.items() if isinstance(plugged, dict) else ():
+            to = target.get("to") if isinstance(target, dict) else target
+            ports[str(switch.get("name")), port] = str(to)
+    return SiteRails(tuple(str(rail["name"]) for rail in rails), subnets, ports)
+
+
+def _mappings(value: Json) -> Iterator[dict[str, Json]]:
+    for each in value if isinstance(value, list) else ():
+        if isinstance(each, dict):
+            yield each
+
+
+def choose_rails(
+    host: Mapping[str, Json],
+    written: Sequence[Mapping[str, Json]],
+    look: HostLook,
+    site: SiteRails,
+) -> ChosenRails:
+    """Give each Ethernet card a rail.
+
+    What the file says of a card holds. Of the others, a cable by LLDP or an address in a rail's
+    subnet decides; the rest get the rails that are left, in the order of PCI addresses, so that
+    card k of each host is on rail k. A card for which no rail is left is told, and not written.
+
+    Args:
+        host: The host's entry in the file.
+        written: Its cards there.
+        look: What it has.
+        site: The rails.
+    """
+    rails = _written_rails(written)
+    told = {
+        card.pci: found
+        for card in look.cards
+        if (found := _told(str(host.get("name")), card, site))
+    }
+    missing = [card for card in look.cards if card.pci not in rails]
+    reasons = {card.pci: reason for card in missing if (reason := _no_rail_card(host, card, look))}
+    notes = [f"{pci} {reason}" for pci, reason in reasons.items()]
+    missing = [card for card in missing if card.pci not in reasons]
+    for card in missing:
+        if (found := told.get(card.pci)) and found[0] not in rails.values():
+            rails[card.pci] = found[0]
+    # A first look at a new site has no rails: these names the user may change.
+    names = site.names or tuple(f"rail-{number}" for number in range(len(look.cards)))
+    free = [name for name in names if name not in rails.values()]
+    left = [card for card in missing if card.pci not in rails]
+    rails |= {card.pci: name for card, name in zip(left, free, strict=False)}
+    notes += [
+        f"{card.pci} ({card.netdev}) is not written: no rail of the file is left for it"
+        for card in left[len(free) :]
+    ]
+    if not site.names and rails:
+        notes.append(f"the file has no rails: write {', '.join(sorted(set(rails.values())))}")
+    return ChosenRails(rails, told, tuple(notes))
+
+
+def _written_rails(written: Sequence[Mapping[str, Json]]) -> dict[str, str]:
+    return {
+        str(card.get("pci", "")).lower(): rail
+        for card in written
+        if isinstance(rail := card.get("rail"), str)
+    }
+
+
+def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> str:
+    """Why a card carries no rail of ours; empty where it may."""
+    ssh = host.get("ssh")
+    address = str(ssh.get("address", "")) if isinstance(ssh, dict) else ""
+    if card.link_layer == "InfiniBand":
+        return "is an InfiniBand adapter: it is counted in hcas"
+    if not card.netdev:
+        return "has no network device: no driver is bound to it"
+    if card.netdev == look.uplink or address in {each.split("/")[0] for each in card.addresses}:
+        return f"({card.netdev}) carries the host's own traffic: it is left alone"
+    return ""
+
+
+def _told(host: str, card: CardFact, site: SiteRails) -> tuple[str, str] | None:
+    system, _, port = card.neighbour.partition(" ")
+    for name in (port, _PREFIX.sub("", port)):
+        target = site.ports.get((system.partition(".")[0], name), "")
+        if target.startswith(f"{host}/"):
+            return target.partition("/")[2], f"LLDP: it is plugged into {system} {port}"
+    for cidr in card.addresses:
+        try:
+            address = IPv4Interface(cidr)
+        except (AddressValueError, ValueError):
+            continue
+        for rail, subnet in site.subnets.items():
+            if address.ip in subnet:
+                return rail, f"its address is {cidr}"
+    return None

@@ -1,0 +1,92 @@
+"""From looks at hosts to a report, and to the text of the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from components.discover.propose import Proposal, propose
+from components.discover.rails import site_rails
+from components.discover.report import Found, Report
+from components.discover.site_file import SiteFile, diff_texts, write_proposals
+from components.discover.targets import Target
+from components.errors import DeviceError, RailyardError, UsageError
+from components.hosts.look import HostLook
+from components.model.problem import Json
+from components.model.units import DNS_LABEL
+
+_LABEL: Final = re.compile(DNS_LABEL)
+
+
+def compare(
+    file: SiteFile,
+    targets: Sequence[Target],
+    looks: Sequence[HostLook | DeviceError],
+    errors: Sequence[RailyardError],
+) -> tuple[Report, str]:
+    """Compare the file with what was seen.
+
+    A host that cannot be written, or was not seen, keeps no other from being written.
+
+    Returns:
+        The report, and the text of the file with what it lacks.
+    """
+    failed = list(errors)
+    found: list[Found] = []
+    rails = site_rails(file.site)
+    for target, look in zip(targets, looks, strict=True):
+        if isinstance(look, DeviceError):
+            failed.append(look)
+            continue
+        named = _named(target, look) if target.is_new else target
+        try:
+            each = Found(named, propose(named.host, named.path, look, rails))
+            _texts(file, [each])
+        except UsageError as error:
+            failed.append(error)
+            continue
+        found.append(each)
+    text = _texts(file, found)
+    report = Report(file, tuple(found), tuple(failed), diff_texts(file, text))
+    return report, text
+
+
+def _named(target: Target, look: HostLook) -> Target:
+    """A new host under the name that it has itself."""
+    short = look.name.partition(".")[0].lower()
+    name = short if _LABEL.match(short) else target.endpoint.address.replace(".", "-")
+    role = "worker" if look.gpus else "control_plane"
+    return replace(target, name=name, host={"name": name, "role": role, **target.host})
+
+
+def _texts(file: SiteFile, found: Sequence[Found]) -> str:
+    known = [each.proposal for each in found if not each.target.is_new and each.proposal.changes]
+    new = [_entry(each.target.host, each.proposal) for each in found if each.target.is_new]
+    return write_proposals(file, known, new) if known or new else file.text
+
+
+def _entry(host: Mapping[str, Json], proposal: Proposal) -> dict[str, Json]:
+    """The whole entry of a host that is not in the file yet."""
+    cards: list[Json] = [dict(card) for card in proposal.new_cards]
+    return {**host, **proposal.host_keys, **({"nics": cards} if cards else {})}
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write the file in one step, so that half of it is never there.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    real = path.resolve()
+    new = real.with_name(f".{real.name}.railyard")
+    try:
+        with new.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        new.chmod(real.stat().st_mode & 0o777)
+        new.replace(real)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise UsageError(f"{path}: it cannot be written: {error.strerror}") from error

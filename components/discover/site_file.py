@@ -1,0 +1,166 @@
+"""The file that discovery reads hosts from and writes cards to."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from pydantic import ValidationError
+
+from components.checks.render import render_text
+from components.discover.propose import Proposal
+from components.discover.yaml_edit import Insert, YamlText, apply_inserts
+from components.errors import SpecError, UsageError
+from components.model.load import CONFIG_KEY
+from components.model.problem import Json, SpecPath
+from components.model.units import Ssh
+from components.model.yaml_text import parse_yaml
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFile:
+    """One file as text and as plain data."""
+
+    path: Path
+    text: str
+    prefix: tuple[str, ...]
+    """Where the site begins: nowhere, or below `config: railyard:cluster:` of a stack file."""
+    site: Mapping[str, Json]
+    lines: Mapping[SpecPath, int]
+
+    @property
+    def stack(self) -> str | None:
+        """The stack whose file this is; None of a plain site file."""
+        parts = self.path.name.split(".")
+        return parts[1] if self.prefix and parts[0] == "Pulumi" and len(parts) > len("  ") else None
+
+    def hosts(self) -> Iterator[tuple[SpecPath, Mapping[str, Json]]]:
+        """Each host's entry and where it stands."""
+        entries = self.site.get("hosts")
+        for number, host in enumerate(entries if isinstance(entries, list) else ()):
+            if isinstance(host, dict):
+                yield ("hosts", number), host
+
+    def line(self, path: SpecPath) -> int | None:
+        """The line of a value, or of what it would stand in."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+
+def read_site_file(path: Path) -> SiteFile:
+    """Read a site file or a stack file, as far as discovery needs it.
+
+    The rest of the file may still be wrong or missing: the first look is often before that.
+
+    Raises:
+        UsageError: It cannot be read.
+        SpecError: It is no YAML, or holds no site.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: the site file cannot be read: {error}") from error
+    parsed = parse_yaml(text, str(path))
+    if parsed.problems:
+        raise SpecError(render_text(parsed.problems))
+    prefix = ("config", CONFIG_KEY)
+    whole = parsed.value if isinstance(parsed.value, dict) else {}
+    if "config" not in whole:
+        prefix = ()
+    site = parsed.below(*prefix)
+    if not isinstance(site.value, dict):
+        raise SpecError(
+            f"{path}: there is no site in it.\n"
+            "  fix    name a site.yaml, or a Pulumi.<stack>.yaml with railyard:cluster."
+        )
+    return SiteFile(path, text, prefix, site.value, site.lines.lines)
+
+
+def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:
+    """How a host of the file is reached.
+
+    Raises:
+        UsageError: Its `ssh` is wrong.
+    """
+    try:
+        return Ssh.model_validate(host.get("ssh"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, ("ssh", *first["loc"])))
+        raise UsageError(
+            f"{where}: {key}: {first['msg']}.\n  fix    `railyard check` says what is expected."
+        ) from error
+
+
+def write_proposals(
+    file: SiteFile, proposals: Sequence[Proposal], new_hosts: Sequence[Mapping[str, Json]] = ()
+) -> str:
+    """The file's text with what the proposals add.
+
+    Args:
+        file: The file as it is.
+        proposals: What was found on hosts of the file.
+        new_hosts: Whole entries of hosts that are not in it.
+
+    Raises:
+        UsageError: Its form does not let a value be added; nothing was written.
+    """
+    document = YamlText(file.text)
+    inserts = [each for found in proposals for each in _inserts(document, file, found)]
+    if new_hosts:
+        inserts.append(document.add_entries((*file.prefix, "hosts"), new_hosts))
+    text = apply_inserts(file.text, inserts)
+    expected = _expected(file, proposals, new_hosts)
+    parsed = parse_yaml(text, str(file.path))
+    if parsed.problems or parsed.below(*file.prefix).value != expected:
+        raise UsageError(
+            f"{file.path}: what was found cannot be put into this file without moving what is "
+            "there; nothing was written.\n"
+            "  fix    write the host's entry as the examples do, a line for each key."
+        )
+    return text
+
+
+def _inserts(document: YamlText, file: SiteFile, proposal: Proposal) -> Iterator[Insert]:
+    path = (*file.prefix, *proposal.path)
+    for number, keys in sorted(proposal.card_keys.items()):
+        yield document.add_keys((*path, "nics", number), keys)
+    keys = dict(proposal.host_keys)
+    if proposal.new_cards and document.node((*path, "nics")) is not None:
+        yield document.add_entries((*path, "nics"), proposal.new_cards)
+    elif proposal.new_cards:
+        keys["nics"] = [dict(card) for card in proposal.new_cards]
+    if keys:
+        yield document.add_keys(path, keys)
+
+
+def _expected(
+    file: SiteFile, proposals: Sequence[Proposal], new_hosts: Sequence[Mapping[str, Json]]
+) -> Json:
+    """The site as data after the proposals: the proof that the new text says this and no more."""
+    site = cast("dict[str, Json]", parse_yaml(file.text, "").below(*file.prefix).value)
+    hosts = cast("list[dict[str, Json]]", site["hosts"])
+    for found in proposals:
+        host = hosts[cast("int", found.path[-1])]
+        host |= found.host_keys
+        if found.new_cards or found.card_keys:
+            cards = cast("list[dict[str, Json]]", host.setdefault("nics", []))
+            for number, keys in found.card_keys.items():
+                cards[number] |= keys
+            cards += [dict(card) for card in found.new_cards]
+    hosts += [dict(host) for host in new_hosts]
+    return site
+
+
+def diff_texts(file: SiteFile, text: str) -> str:
+    """What would be written, as a unified difference."""
+    name = str(file.path)
+    lines = difflib.unified_diff(
+        file.text.splitlines(), text.splitlines(), name, f"{name} (found)", lineterm="", n=1
+    )
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,130 @@
+"""Which hosts are meant, and how each is reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from components.checks.access import how_to_pin
+from components.discover.site_file import SiteFile, ssh_of
+from components.errors import UsageError
+from components.model.problem import Json, SpecPath
+from components.remote.endpoint import endpoint_of
+from components.remote.step import Endpoint
+
+_ADDRESS: Final = re.compile(
+    r"(?:(?P<user>[^@:\s]+)@)?(?P<address>[^@:\s]+)(?::(?P<port>\d{1,5}))?"
+)
+_SECRET: Final = "ssh_private_key"  # noqa: S105 - the name of a secret, as the examples have it
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One host that is looked at."""
+
+    name: str
+    endpoint: Endpoint
+    path: SpecPath
+    host: Mapping[str, Json]
+    """Its entry in the file; of a new one, as much as is known before the look."""
+    is_new: bool = False
+
+
+def find_targets(
+    file: SiteFile, asked: Sequence[str], host_key: str | None, user: str
+) -> tuple[list[Target], list[UsageError]]:
+    """The hosts that were asked for, each once and in the order of the file; new ones come last.
+
+    Args:
+        file: The site.
+        asked: Names or addresses; none stands for all hosts of the file.
+        host_key: Public key of the one host that is not in the file yet.
+        user: Login name for that one, where its address has none.
+    """
+    entries = list(file.hosts())
+    known: dict[int, Target] = {}
+    new: list[Target] = []
+    errors: list[UsageError] = []
+    for word in asked or [str(host.get("name")) for _, host in entries]:
+        try:
+            number = _number_of(entries, word)
+            if number is None:
+                new.append(_new_target(file, word, host_key, user, len(entries) + len(new)))
+            else:
+                known[number] = _target(file, *entries[number])
+        except UsageError as error:
+            errors.append(error)
+    return [*(known[number] for number in sorted(known)), *new], errors
+
+
+def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str) -> int | None:
+    for number, (_, host) in enumerate(entries):
+        ssh = host.get("ssh")
+        address = ssh.get("address") if isinstance(ssh, dict) else None
+        parts = _ADDRESS.fullmatch(word)
+        if word == host.get("name") or (parts is not None and parts["address"] == address):
+            return number
+    return None
+
+
+def _target(file: SiteFile, path: SpecPath, host: Mapping[str, Json]) -> Target:
+    name = str(host.get("name"))
+    where = f"{file.path}:{file.line((*path, 'ssh'))}: {name}"
+    ssh = ssh_of(host, where)
+    if ssh.host_key is None:
+        raise UsageError(
+            f"{where} has no pinned host key; nothing was sent.\n"
+            f"  fix    {how_to_pin(ssh.address, ssh.port)} as ssh.host_key."
+        )
+    if ssh.private_key is None:
+        raise UsageError(
+            f"{where} has no private key, and hosts are reached by key only.\n"
+            f"  fix    add private_key: {{secret: {_SECRET}}} to its ssh."
+        )
+    return Target(name, endpoint_of(name, "host", ssh), path, host)
+
+
+def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, number: int) -> Target:
+    parts = _ADDRESS.fullmatch(word)
+    if parts is None or ("@" not in word and "." not in word):
+        names = ", ".join(str(host.get("name")) for _, host in file.hosts()) or "none"
+        raise UsageError(
+            f"{word} is no host of {file.path}; its hosts: {names}.\n"
+            "  fix    name one of them, or USER@ADDRESS with --host-key for one that is not in the"
+            " file yet."
+        )
+    port = int(parts["port"] or 22)
+    if host_key is None:
+        raise UsageError(
+            f"{word} is not in {file.path}, and its host key is not known; nothing was sent.\n"
+            f"  fix    {how_to_pin(parts['address'], port)}: `railyard discover {word} --host-key "
+            '"ssh-ed25519 …"`.'
+        )
+    ssh = ssh_of(
+        {
+            "ssh": {
+                "address": parts["address"],
+                "port": port,
+                "user": parts["user"] or user,
+                "private_key": {"secret": _secret_of(file)},
+                "host_key": host_key,
+            }
+        },
+        word,
+    )
+    written = ssh.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    return Target(
+        word, endpoint_of(word, "host", ssh), ("hosts", number), {"ssh": written}, is_new=True
+    )
+
+
+def _secret_of(file: SiteFile) -> str:
+    """The name under which the other hosts' key is kept."""
+    for _, host in file.hosts():
+        ssh = host.get("ssh")
+        key = ssh.get("private_key") if isinstance(ssh, dict) else None
+        if isinstance(key, dict) and isinstance(name := key.get("secret"), str):
+            return name
+    return _SECRET

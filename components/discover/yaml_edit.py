@@ -1,0 +1,221 @@
+"""Add keys and entries to a YAML text and leave every other byte of it as it is. Pure.
+
+A writer of whole documents would move comments, quotes and line breaks that it does not know. Here
+ruamel says where each value stands in the text, and only new text is put between.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from components.errors import UsageError
+from components.model.problem import Json, SpecPath, render_path
+
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*( [A-Za-z][A-Za-z0-9._/-]*)*")
+"""Texts that need no quotes; the words of YAML that mean something else are not among them."""
+_WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+_STEP: Final = 2
+"""Blanks of one level where the text does not show how deep its author indents."""
+
+
+class _Mark(Protocol):
+    index: int
+    column: int
+
+
+class _View(Protocol):
+    """What we use of a ruamel node, whose own attributes are untyped."""
+
+    value: object
+    start_mark: _Mark
+    end_mark: _Mark
+    flow_style: bool | None
+    style: str | None
+
+
+class _Composer(Protocol):
+    """What we use of ruamel's reader."""
+
+    def compose(self, text: str, /) -> Node | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Text that is put at one place."""
+
+    at: int
+    text: str
+
+
+class YamlText:
+    """One YAML text and where its values stand."""
+
+    def __init__(self, text: str) -> None:
+        """Read a text.
+
+        Raises:
+            UsageError: It is not one YAML document.
+        """
+        self.text = text
+        try:
+            self._root = cast("_Composer", YAML(typ="rt")).compose(text)
+        except YAMLError as error:
+            raise UsageError(f"the text is not YAML: {error}") from error
+
+    def node(self, path: SpecPath) -> Node | None:
+        """The value at a path, or None where there is none of its own.
+
+        Raises:
+            UsageError: An alias leads to it: a change there would be one of several values.
+        """
+        here = self._root
+        for number, step in enumerate(path):
+            here = _below(here, step)
+            if here is not None and self._shared(here):
+                where = render_path(path[: number + 1])
+                raise UsageError(
+                    f"{where} stands in the file once and is used twice, by an anchor and aliases, "
+                    "so it cannot be changed for one host.\n"
+                    "  fix    write it out, or copy what is shown here by hand."
+                )
+        return here
+
+    def _shared(self, node: Node) -> bool:
+        count = 0
+        open_nodes = [self._root]
+        while open_nodes and count < 2:  # noqa: PLR2004 - twice is shared
+            each = open_nodes.pop()
+            count += each is node
+            if each is not None and each is not node:
+                open_nodes.extend(_children(each))
+        return count > 1
+
+    def add_keys(self, path: SpecPath, values: Mapping[str, Json]) -> Insert:
+        """Keys at the end of a mapping, each on a line of its own where the mapping is so.
+
+        Raises:
+            UsageError: There is no mapping with a key at that path.
+        """
+        node = self.node(path)
+        if not isinstance(node, MappingNode) or not _pairs(node):
+            raise UsageError(f"{render_path(path)} is no mapping that keys can be added to.")
+        key, last = _pairs(node)[0][0], _pairs(node)[-1][1]
+        if _view(node).flow_style:
+            text = "".join(f", {name}: {flow(value)}" for name, value in values.items())
+            return Insert(_view(last).end_mark.index, text)
+        column = _view(key).start_mark.column
+        lines = [line for name, value in values.items() for line in block(name, value)]
+        return self._lines_after(last, column, lines)
+
+    def add_entries(self, path: SpecPath, entries: Sequence[Mapping[str, Json]]) -> Insert:
+        """Entries at the end of a list, in the style of its last one.
+
+        Raises:
+            UsageError: There is no list at that path.
+        """
+        node = self.node(path)
+        if not isinstance(node, SequenceNode):
+            raise UsageError(f"{render_path(path)} is no list that entries can be added to.")
+        items = _items(node)
+        if _view(node).flow_style:
+            text = ", ".join(flow(dict(entry)) for entry in entries)
+            if not items:
+                return Insert(_view(node).start_mark.index + 1, text)
+            return Insert(_view(items[-1]).end_mark.index, f", {text}")
+        column = _view(node).start_mark.column
+        as_flow = bool(_view(items[-1]).flow_style)
+        lines = [line for entry in entries for line in item(entry, as_flow=as_flow)]
+        return self._lines_after(items[-1], column, lines)
+
+    def _lines_after(self, node: Node, column: int, lines: Iterable[str]) -> Insert:
+        """New lines after the one on which a value ends, and after the comment on that line."""
+        last = _last_leaf(node)
+        start, end = _view(last).start_mark.index, _view(last).end_mark.index
+        if isinstance(last, ScalarNode) and _view(last).style in ("|", ">"):
+            end = start + len(self.text[start:end].rstrip())
+        newline = "\r\n" if "\r\n" in self.text else "\n"
+        at = self.text.find("\n", end)
+        at = len(self.text) if at < 0 else at - (self.text[at - 1] == "\r")
+        return Insert(at, "".join(f"{newline}{' ' * column}{line}" for line in lines))
+
+
+def apply_inserts(text: str, inserts: Sequence[Insert]) -> str:
+    """Put texts at their places; of several at one place, the first comes first."""
+    for _, each in sorted(enumerate(inserts), key=lambda pair: (-pair[1].at, -pair[0])):
+        text = text[: each.at] + each.text + text[each.at :]
+    return text
+
+
+def flow(value: Json) -> str:
+    """A value on one line, as the examples write cards."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    if isinstance(value, str):
+        plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+        return value if plain else json.dumps(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return json.dumps(value)
+
+
+def block(key: str, value: Json) -> list[str]:
+    """A key and its value on lines of their own; a list of mappings has one line for each."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [f"{key}:", *(f"{' ' * _STEP}- {flow(each)}" for each in value)]
+    if isinstance(value, dict):
+        inner = (line for name, each in value.items() for line in block(name, each))
+        return [f"{key}:", *(f"{' ' * _STEP}{line}" for line in inner)]
+    return [f"{key}: {flow(value)}"]
+
+
+def item(entry: Mapping[str, Json], *, as_flow: bool) -> list[str]:
+    """One entry of a list."""
+    if as_flow:
+        return [f"- {flow(dict(entry))}"]
+    lines = [line for key, value in entry.items() for line in block(key, value)]
+    return [f"{'- ' if number == 0 else '  '}{line}" for number, line in enumerate(lines)]
+
+
+def _view(node: Node) -> _View:
+    return cast("_View", node)
+
+
+def _pairs(node: MappingNode) -> list[tuple[Node, Node]]:
+    return cast("list[tuple[Node, Node]]", _view(node).value)
+
+
+def _items(node: SequenceNode) -> list[Node]:
+    return cast("list[Node]", _view(node).value)
+
+
+def _children(node: Node) -> list[Node]:
+    if isinstance(node, MappingNode):
+        return [each for pair in _pairs(node) for each in pair]
+    return _items(node) if isinstance(node, SequenceNode) else []
+
+
+def _below(node: Node | None, step: str | int) -> Node | None:
+    if isinstance(node, MappingNode):
+        named = (value for key, value in _pairs(node) if _view(key).value == step)
+        return next(named, None)
+    if isinstance(node, SequenceNode) and isinstance(step, int):
+        items = _items(node)
+        return items[step] if step < len(items) else None
+    return None
+
+
+def _last_leaf(node: Node) -> Node:
+    """The value that ends last; a block's own end is the next thing's beginning."""
+    while (inner := _children(node)) and not _view(node).flow_style:
+        node = inner[-1]
+    return node

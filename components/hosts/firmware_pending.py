@@ -1,0 +1,98 @@
+"""Which cards hold firmware settings that wait for their next start, and what that start needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from components.hosts.state import HostState
+
+Needs = Literal["reboot", "power_cycle", "mlxfwreset"]
+PARAMETERS: Final = {
+    "ats": "ATS_ENABLED",
+    "fw_sriov_en": "SRIOV_EN",
+    "fw_num_of_vfs": "NUM_OF_VFS",
+    "fw_link_type_p1": "LINK_TYPE_P1",
+    "fw_link_type_p2": "LINK_TYPE_P2",
+    "fw_advanced_pci_settings": "ADVANCED_PCI_SETTINGS",
+    "fw_pci_wr_ordering": "PCI_WR_ORDERING",
+}
+"""Setting of a PF to mlxconfig's name of it."""
+NOT_THERE: Final = frozenset({"absent", "unsupported", "unknown", "per_pf"})
+"""What a host answers where there is no value: nothing that could wait."""
+_NEEDS: Final[tuple[Needs, ...]] = ("reboot", "power_cycle", "mlxfwreset")
+_WORDS: Final[dict[Needs, str]] = {
+    "reboot": "a reboot",
+    "power_cycle": "a power cycle (a warm reboot does not load it)",
+    "mlxfwreset": "a reset of the card by mlxfwreset, or a power cycle (a reboot does not load it)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PendingBoot:
+    """One firmware setting that a card takes on at its next start."""
+
+    pci: str
+    parameter: str
+    """As mlxconfig names it."""
+    current: str
+    """What the card runs with; `hidden` where its firmware does not show it yet."""
+    next: str
+    """What it shall start with."""
+    needs: Needs
+    set: bool = False
+    """It is set already, and only waits."""
+
+    def __str__(self) -> str:
+        """The setting in words, for a preview."""
+        return (
+            f"{self.parameter} of {self.pci}: {self.current} -> {self.next}, "
+            f"needs {words_of(self.needs)}"
+        )
+
+
+def words_of(needs: Needs) -> str:
+    """What a card waits for, in words."""
+    return _WORDS[needs]
+
+
+def needs_of(observed: HostState, pci: str) -> Needs:
+    """What loads the settings of a card.
+
+    `fw_needs` is what mlxconfig said when it set what waits; `fw_loads` is what the kind of card
+    takes. Without either it is a reboot.
+    """
+    for fact in ("fw_needs", "fw_loads"):
+        found = observed.values.get(f"nic.{pci}.{fact}", "")
+        if found in _NEEDS:
+            return found
+    return "reboot"
+
+
+def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBoot, ...]:
+    """The settings of ours that cards do not run with yet, sorted by card and setting.
+
+    Args:
+        observed: What the host has: `<key>` for the next start, `<key>_current` for this one.
+        desired: What the file asks for. It may differ from both: then the next `pulumi up` sets
+            it, and it waits from then on.
+
+    Returns:
+        One entry for each setting whose wanted value is not the current one. A setting that the
+        card does not have is no entry: converge refuses it. Nor is one whose current value could
+        not be read.
+    """
+    found: list[PendingBoot] = []
+    for key, wanted in sorted(desired.values.items()):
+        pci, _, setting = key.removeprefix("nic.").rpartition(".")
+        if not key.startswith("nic.") or setting not in PARAMETERS:
+            continue
+        following = observed.values.get(key, "unknown")
+        current = observed.values.get(f"{key}_current", "unknown")
+        if following in NOT_THERE or current in NOT_THERE or current == wanted:
+            continue
+        needs = needs_of(observed, pci)
+        found.append(
+            PendingBoot(pci, PARAMETERS[setting], current, wanted, needs, following == wanted)
+        )
+    return tuple(found)

@@ -1,0 +1,218 @@
+"""What `look.sh` saw of a host: its RDMA cards and GPUs, and where they sit. Pure.
+
+Sources of the files that it reads: docs/explanation/sources.md#pcie.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+LOOK_LINE: Final = "look=topology\n"
+"""Asks observe for what is plugged in, beside the settings."""
+LOOK_PREFIX: Final = "look."
+_FUNCTION: Final = re.compile(r"look\.([0-9a-f]+:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\.([a-z_]+)")
+_HOST: Final = "look.host."
+_BRIDGE: Final = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
+_GT_S: Final = re.compile(r"([0-9.]+) GT/s")
+_RATE: Final = re.compile(r"([0-9.]+) Gb/sec \((\d+)X(?: ([A-Z0-9]+))?\)")
+_WIDTHS: Final = frozenset({1, 2, 4, 8, 16, 32})
+"""Lanes that a PCIe link can have; 0 and 255 are what the kernel prints of one that it does not
+know."""
+
+
+@dataclass(frozen=True, slots=True)
+class PciFunction:
+    """One PCI function and its place."""
+
+    pci: str
+    device: str
+    """PCI device id, four hexadecimal digits."""
+    numa: int | None
+    """NUMA node; None where the system knows none (it says -1)."""
+    path: tuple[str, ...]
+    """From the host bridge (`pci0000:00`) over the bridges to the function itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFact:
+    """A PCIe link: GT/s of a lane, and lanes; None is unknown, as in many virtual machines."""
+
+    gt_s: float | None = None
+    width: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CardFact(PciFunction):
+    """One function of an RDMA card that is no VF."""
+
+    netdev: str = ""
+    rdma: str = ""
+    link: LinkFact = LinkFact()
+    """What the link trained to."""
+    card_link: LinkFact = LinkFact()
+    """What the card can."""
+    slot_link: LinkFact = LinkFact()
+    """What the port above the card can: the slot, or the switch chip's port."""
+    speed_gbit_s: int | None = None
+    """Line rate of the port; None while it is down."""
+    lanes: int | None = None
+    """SerDes lanes of the port, as in `100 Gb/sec (4X EDR)`; None while it is down."""
+    signalling: str = ""
+    """Rate of a lane in the words of InfiniBand: `EDR`, `HDR`, `NDR`; also of an Ethernet port."""
+    link_layer: str = ""
+    """`Ethernet` or `InfiniBand`."""
+    up: bool = False
+    total_vfs: int = 0
+    fw_ver: str = ""
+    serial: str = ""
+    addresses: tuple[str, ...] = ()
+    """IPv4 addresses with their prefix lengths."""
+    neighbour: str = ""
+    """`system port` by LLDP; empty where nobody told."""
+
+    @property
+    def possible(self) -> LinkFact:
+        """The best that card and slot can together."""
+        return LinkFact(
+            _least(self.card_link.gt_s, self.slot_link.gt_s),
+            _least_width(self.card_link.width, self.slot_link.width),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HostLook:
+    """All that one look saw, sorted by PCI address."""
+
+    cards: tuple[CardFact, ...] = ()
+    gpus: tuple[PciFunction, ...] = ()
+    nodes: int = 1
+    """NUMA nodes of the machine."""
+    seen: bool = False
+    """Somebody looked: nothing found is then no card, and not nothing known."""
+    name: str = ""
+    """The host's own name."""
+    uplink: str = ""
+    """Network device of the default route."""
+
+    def card(self, pci: str) -> CardFact | None:
+        """The card function at an address, or None."""
+        return next((card for card in self.cards if card.pci == pci), None)
+
+    def gpu(self, pci: str) -> PciFunction | None:
+        """The GPU at an address, or None."""
+        return next((gpu for gpu in self.gpus if gpu.pci == pci), None)
+
+
+def parse_look(lines: Iterable[str]) -> HostLook:
+    """Read the lines of `look.sh` and `discover.sh`; lines of others are passed over."""
+    functions: dict[str, dict[str, str]] = {}
+    host: dict[str, str] = {}
+    lldp: dict[str, dict[str, str]] = {}
+    for line in lines:
+        key, _, value = line.strip().partition("=")
+        if found := _FUNCTION.fullmatch(key):
+            functions.setdefault(found[1], {}).setdefault(found[2], value)
+        elif key.startswith(_HOST):
+            host.setdefault(key.removeprefix(_HOST), value)
+        elif key.startswith("lldp."):
+            netdev, what = _split_lldp(key)
+            lldp.setdefault(netdev, {}).setdefault(what, value)
+    by_kind = {
+        kind: sorted((p, f) for p, f in functions.items() if f.get("kind") == kind)
+        for kind in ("nic", "gpu")
+    }
+    return HostLook(
+        cards=tuple(_card(pci, fields, lldp) for pci, fields in by_kind["nic"]),
+        gpus=tuple(_place(pci, fields) for pci, fields in by_kind["gpu"]),
+        nodes=count_nodes(host.get("nodes", "")),
+        seen=host.get("seen") == "yes",
+        name=host.get("name", ""),
+        uplink=host.get("uplink", ""),
+    )
+
+
+def count_nodes(online: str) -> int:
+    """Count the NUMA nodes in the kernel's list form: `0-1,4` is three; at least one."""
+    count = 0
+    for part in online.split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit():
+            count += int(last or first) - int(first) + 1 if (last or first).isdigit() else 1
+    return max(count, 1)
+
+
+def _split_lldp(key: str) -> tuple[str, str]:
+    """`lldp.enp5s0.port.ifname` to the network device, which may hold dots itself, and the rest."""
+    words = key.split(".")
+    return ".".join(words[1:-2]), ".".join(words[-2:])
+
+
+def _place(pci: str, fields: Mapping[str, str]) -> PciFunction:
+    numa = fields.get("numa", "")
+    path = tuple(fields.get("path", "").split("/"))
+    roots = [at for at, part in enumerate(path) if _BRIDGE.fullmatch(part)]
+    return PciFunction(
+        pci=pci,
+        device=fields.get("device", "").removeprefix("0x"),
+        numa=int(numa) if numa.isdigit() else None,
+        path=path[roots[-1] :] if roots else (pci,),
+    )
+
+
+def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, str]]) -> CardFact:
+    netdev = fields.get("netdev", "")
+    rate = _RATE.match(fields.get("rate", ""))
+    up = fields.get("state") == "up" or "ACTIVE" in fields.get("port_state", "")
+    told = lldp.get(netdev, {})
+    port = told.get("port.ifname") or told.get("port.local") or told.get("port.descr") or ""
+    vfs = fields.get("vfs", "")
+    place = _place(pci, fields)
+    return CardFact(
+        pci=pci,
+        device=place.device,
+        numa=place.numa,
+        path=place.path,
+        netdev=netdev,
+        rdma=fields.get("rdma", ""),
+        link=_link(fields, "link"),
+        card_link=_link(fields, "max"),
+        slot_link=_link(fields, "slot"),
+        speed_gbit_s=_speed(fields, rate) if up else None,
+        lanes=int(rate[2]) if rate and up else None,
+        signalling=rate[3] or "" if rate and up else "",
+        link_layer=fields.get("link_layer", ""),
+        up=up,
+        total_vfs=int(vfs) if vfs.isdigit() else 0,
+        fw_ver=fields.get("fw_ver", ""),
+        serial=fields.get("serial", ""),
+        addresses=tuple(part for part in fields.get("addresses", "").split(",") if part),
+        neighbour=f"{told.get('chassis.name', '')} {port}".strip(),
+    )
+
+
+def _speed(fields: Mapping[str, str], rate: re.Match[str] | None) -> int | None:
+    """The network device's own word in Mbit/s; an InfiniBand port has only the rate."""
+    mbit_s = fields.get("mbit_s", "")
+    if mbit_s.isdigit() and int(mbit_s) > 0:
+        return round(int(mbit_s) / 1000)
+    return round(float(rate[1])) if rate else None
+
+
+def _link(fields: Mapping[str, str], name: str) -> LinkFact:
+    speed = _GT_S.match(fields.get(f"{name}_speed", ""))
+    width = fields.get(f"{name}_width", "").removeprefix("x")
+    lanes = int(width) if width.isdigit() else 0
+    return LinkFact(float(speed[1]) if speed else None, lanes if lanes in _WIDTHS else None)
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    known = [value for value in (one, other) if value is not None]
+    return min(known, default=None)
+
+
+def _least_width(one: int | None, other: int | None) -> int | None:
+    known = [value for value in (one, other) if value is not None]
+    return min(known, default=None)

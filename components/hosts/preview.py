@@ -1,0 +1,140 @@
+"""What an update would do to the hosts' cards, for people, and why it must not start.
+
+Pure: from what was observed and what is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from components.hosts.firmware_pending import (
+    NOT_THERE,
+    PendingBoot,
+    needs_of,
+    pending_firmware,
+    words_of,
+)
+from components.hosts.plan import HostPlan
+from components.hosts.state import HostState
+from components.model.cluster import ClusterSpec
+
+
+def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
+    """What will be set in the firmware of each host's cards, and what that waits for.
+
+    Args:
+        plans: The hosts as planned.
+        facts: Device name to what was seen of it; a host that was not read is not told of.
+
+    Returns:
+        One text for each host with anything to tell: a line, and an indented one for each card.
+    """
+    found: list[str] = []
+    for plan in plans:
+        seen = facts.get(plan.name)
+        if isinstance(seen, HostState) and (lines := _cards(plan, seen)):
+            found.append("\n  ".join((f"{plan.name}: firmware of its cards", *lines)))
+    return tuple(found)
+
+
+def _cards(plan: HostPlan, seen: HostState) -> list[str]:
+    pending = pending_firmware(seen, plan.desired)
+    lines: list[str] = []
+    for pci in dict.fromkeys(each.pci for each in pending):
+        own = [each for each in pending if each.pci == pci]
+        shown = [each for each in own if each.current != "hidden"]
+        needs = words_of(needs_of(seen, pci))
+        if coming := _list(each for each in shown if not each.set):
+            lines.append(f"{pci}: {coming} is set for its next start; needs {needs}")
+        if waiting := _list(each for each in shown if each.set):
+            lines.append(f"{pci}: {waiting} is set and waits for {needs}")
+        if hidden := ", ".join(each.parameter for each in own if each.current == "hidden"):
+            lines.append(
+                f"{pci}: {hidden} may show only once the card runs with ADVANCED_PCI_SETTINGS; "
+                "then the pulumi up after that start sets it, and it takes one start more"
+            )
+    return lines
+
+
+def _list(changes: Iterable[PendingBoot]) -> str:
+    return ", ".join(f"{each.parameter} {each.current} -> {each.next}" for each in changes)
+
+
+def hosts_refused(
+    spec: ClusterSpec, plans: Iterable[HostPlan], facts: Mapping[str, object]
+) -> tuple[str, ...]:
+    """Why the cards that were seen cannot become what the file asks: before anything is touched.
+
+    A card that is not there is no reason on virtual machines: their hypervisors pass it through in
+    the same update.
+    """
+    found: list[str] = []
+    for plan in plans:
+        seen = facts.get(plan.name)
+        host = spec.host(plan.name)
+        if not isinstance(seen, HostState) or host is None:
+            continue
+        for nic in host.nics:
+            about = _Card(plan, seen, nic.pci, passed_through=bool(spec.hypervisors))
+            found += about.reasons()
+    return tuple(found)
+
+
+class _Card:
+    """One PF: what is wanted of it and what was seen of it."""
+
+    def __init__(self, plan: HostPlan, seen: HostState, pci: str, *, passed_through: bool) -> None:
+        self._host = plan.name
+        self._wanted = plan.desired.values
+        self._seen = seen.values
+        self._pci = pci
+        self._passed_through = passed_through
+
+    def _both(self, setting: str) -> tuple[str, str]:
+        key = f"nic.{self._pci}.{setting}"
+        return self._wanted.get(key, ""), self._seen.get(key, "")
+
+    def reasons(self) -> Iterator[str]:
+        model, there = self._both("model")
+        if there == "absent":
+            if not self._passed_through:
+                yield self._say(
+                    f"{self._host} has no PCI device {self._pci}.",
+                    "correct hosts[].nics[].pci; `lspci -D -d 15b3:` on the host lists its cards",
+                )
+            return
+        if there and there not in NOT_THERE and there != model:
+            yield self._say(
+                f"the card at {self._pci} of {self._host} is a {there}, and the file says {model}.",
+                "correct hosts[].nics[].model, or the PCI address",
+            )
+            return
+        yield from self._version(model)
+        yield from self._vfs()
+
+    def _version(self, model: str) -> Iterator[str]:
+        floor, runs = self._both("fw_floor")
+        if floor and runs and runs != floor and runs not in NOT_THERE:
+            yield self._say(
+                f"the firmware of {self._pci} ({model}) of {self._host} is {runs}, and "
+                f"{floor} or later is wanted.",
+                "update it (mlxfwmanager, or flint with the card's image) and reboot; or lower "
+                "firmware.min_versions",
+            )
+
+    def _vfs(self) -> Iterator[str]:
+        wanted, _ = self._both("vfs")
+        _, offered = self._both("fw_vfs_offered")
+        managed, _ = self._both("fw_num_of_vfs")
+        if managed or not wanted.isdigit() or not offered.isdigit():
+            return
+        if int(wanted) > int(offered):
+            yield self._say(
+                f"{self._host} {self._pci} is asked for {wanted} VFs, and its firmware offers "
+                f"{offered}.",
+                "set firmware.manage to true, so that Railyard sets SRIOV_EN and NUM_OF_VFS, or "
+                "ask for fewer VFs; where it offers 0, switch on SR-IOV and the IOMMU in the BIOS",
+            )
+
+    def _say(self, what: str, fix: str) -> str:
+        return f"hosts: {what}\n  where  {self._host}, as observed\n  fix    {fix}"

@@ -1,0 +1,63 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2034 # look.sh uses the variables
+# Prints what is plugged into this host, for `railyard discover`. Read-only; stdin is not read.
+# shellcheck source=/dev/null
+. ./look.sh
+set -u
+export LC_ALL=C
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+serial_of() { # VPD : the SN keyword of its read-only part (PCI 3.0, appendix I)
+  od -An -v -tu1 "$1" 2>/dev/null | awk '
+    { for (i = 1; i <= NF; i++) byte[n++] = $i }
+    END {
+      at = 0
+      while (at < n) {
+        tag = byte[at]
+        if (tag < 128) { if (tag == 120) exit; at += 1 + tag % 8; continue }
+        size = byte[at + 1] + 256 * byte[at + 2]
+        at += 3
+        if (tag == 144)
+          for (k = at; k + 2 < at + size; k += 3 + byte[k + 2])
+            if (byte[k] == 83 && byte[k + 1] == 78) {
+              for (c = k + 3; c < k + 3 + byte[k + 2]; c++)
+                if (byte[c] > 32 && byte[c] < 127) text = text sprintf("%c", byte[c])
+              print text
+              exit
+            }
+        at += size
+      }
+    }'
+}
+
+look_closer() { # what one look at a host is for, and not every preview
+  for look_device in /sys/bus/pci/devices/*; do
+    look_at=${look_device##*/}
+    look_vendor=''
+    { IFS= read -r look_vendor <"$look_device/vendor"; } 2>/dev/null
+    if [ "$look_vendor" != 0x15b3 ] || [ -e "$look_device/physfn" ]; then continue; fi
+    if [ -r "$look_device/vpd" ]; then look_fact serial "$(serial_of "$look_device/vpd")"; fi
+    for look_net in "$look_device"/net/*; do
+      [ -e "$look_net" ] || continue
+      look_fact addresses "$(ip -4 addr show dev "${look_net##*/}" 2>/dev/null |
+        awk '$1 == "inet" { print $2 }' | sort | paste -s -d , -)"
+      break
+    done
+  done
+}
+
+look_neighbours() { # lldpd's, where it runs: NETDEV's switch and port
+  lldpcli -f keyvalue show neighbors 2>/dev/null |
+    sed -n 's/^lldp\.\(.*\)\.\(chassis\.name\|port\.ifname\|port\.local\|port\.descr\)=/lldp.\1.\2=/p'
+}
+
+look_all /sys
+look_closer
+look_at=host
+look_fact name "$(uname -n)"
+while read -r look_net look_destination look_rest; do
+  [ "$look_destination" != 00000000 ] || look_fact uplink "$look_net"
+done </proc/net/route 2>/dev/null
+: "${look_rest:-}"
+look_neighbours
+exit 0

@@ -1,0 +1,329 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034 # work, pci, ... are set by input.sh
+# The RDMA driver of a host: which one runs, how its package is installed, and its modules for each
+# kernel. What is looked at before anything is installed is in driver_checks.sh, the repository in
+# driver_repository.sh. The GPU driver is read here and never installed.
+
+driver_packages=''
+driver_installer=''
+driver_installed=no
+driver_note=''
+
+driver_key() { # KEY
+  case $1 in
+    driver.kind | driver.version | driver.line | driver.modules | driver.loaded) ;;
+    driver.repository | driver.gpu_host | driver.gpu_modules | driver.dma_buf) ;;
+    *) return 1 ;;
+  esac
+}
+
+driver_value() { # KEY VALUE
+  case $1:$2 in
+    driver.kind:inbox | driver.kind:doca_ofed | driver.kind:mlnx_ofed) ;;
+    driver.modules:built | driver.loaded:installed | driver.gpu_modules:open | driver.dma_buf:ready) ;;
+    driver.kind:* | driver.modules:* | driver.loaded:* | driver.gpu_modules:* | driver.dma_buf:*) return 1 ;;
+  esac
+}
+
+driver_parameter() { # LINE of stdin that says how a driver is installed
+  case $1 in
+    driver_source=*) driver_source=${1#*=} ;;
+    driver_sha256=*) driver_sha256=${1#*=} ;;
+    driver_key=*) driver_key=${1#*=} ;;
+    driver_key_sha256=*) driver_key_sha256=${1#*=} ;;
+    driver_packages=*) driver_packages=${1#*=} ;;
+    driver_installer=--add-kernel-support) driver_installer=${1#*=} ;;
+    *) return 1 ;;
+  esac
+  case $driver_packages in *[!a-z0-9.+\ -]*) fail "bad package names '$driver_packages'" ;; esac
+}
+
+read_driver() { # SETTING
+  case $1 in
+    kind) driver_now | cut -d ' ' -f 1 ;;
+    version) driver_now | cut -d ' ' -f 2 ;;
+    line) driver_now | cut -d ' ' -f 2 | cut -d - -f 1 ;;
+    modules) asked_once modules read_driver_modules ;;
+    loaded) asked_once loaded read_driver_loaded ;;
+    repository) read_driver_repository ;;
+    gpu_host) gpu_field version ;;
+    gpu_modules) read_gpu_modules ;;
+    dma_buf) read_dma_buf ;;
+  esac
+}
+
+asked_once() { # NAME COMMAND : until something is installed
+  [ -s "$work/driver.$1" ] || "$2" >"$work/driver.$1"
+  cat "$work/driver.$1"
+}
+
+driver_now() { # "<kind> <version>"
+  asked_once now ask_driver
+}
+
+ask_driver() {
+  if release=$(ofed_info -s 2>/dev/null); then
+    release=${release%:}
+    case $release in
+      MLNX_OFED_LINUX-*) echo "mlnx_ofed $(full_version "${release#MLNX_OFED_LINUX-}")" ;;
+      *) echo "doca_ofed $(full_version "${release#OFED-internal-}")" ;;
+    esac
+  elif [ -d /sys/module/mlx5_core ]; then
+    echo "inbox $(uname -r)"
+  else
+    echo 'absent absent'
+  fi
+}
+
+full_version() { # DOCA leaves out a last number that is 0: 25.10-1.7.1 is 25.10-1.7.1.0
+  case ${1#*-} in *.*.*.*) echo "$1" ;; *.*.*) echo "$1.0" ;; *) echo "$1" ;; esac
+}
+
+driver_kernels() { # the running kernel, and that of the next boot where it is another
+  running_kernel=$(uname -r)
+  echo "$running_kernel"
+  next_kernel=$(grubby --default-kernel 2>/dev/null) ||
+    next_kernel=$(printf '%s\n' /boot/vmlinuz-* | grep -v -e rescue -e '\.old$' | sort -V | tail -n 1)
+  next_kernel=${next_kernel##*/vmlinuz-}
+  case $next_kernel in '' | '*' | "$running_kernel") ;; *) echo "$next_kernel" ;; esac
+}
+
+missing_kernels() { # those for which no package brought modules: the kernel's own lie in kernel/
+  for kernel in $(driver_kernels); do
+    case $(modinfo -k "$kernel" -F filename mlx5_core 2>/dev/null) in
+      */updates/* | */extra/* | */weak-updates/*) ;;
+      *) echo "$kernel" ;;
+    esac
+  done
+}
+
+unsigned_kernels() { # under Secure Boot: those that would refuse the modules
+  [ "$(secure_boot)" = enabled ] || return 0
+  for kernel in $(driver_kernels); do
+    [ -n "$(modinfo -k "$kernel" -F signer mlx5_core 2>/dev/null)" ] || echo "$kernel"
+  done
+}
+
+read_driver_modules() { # built, missing:KERNEL,... or unsigned:KERNEL,...
+  kernels=$(missing_kernels | paste -s -d , -)
+  [ -z "$kernels" ] || { echo "missing:$kernels" && return; }
+  kernels=$(unsigned_kernels | paste -s -d , -)
+  if [ -n "$kernels" ]; then echo "unsigned:$kernels"; else echo built; fi
+}
+
+read_driver_loaded() { # whether the running module is the one on disk
+  loaded=$(cat /sys/module/mlx5_core/srcversion 2>/dev/null)
+  [ -n "$loaded" ] || { echo absent && return; }
+  if [ "$loaded" = "$(modinfo -F srcversion mlx5_core 2>/dev/null)" ]; then echo installed; else echo other; fi
+}
+
+gpu_field() { # version|license of the GPU module on the host's own disk; a container's is not there
+  modinfo -F "$1" nvidia 2>/dev/null | head -n 1 | grep . || echo absent
+}
+
+read_gpu_modules() {
+  case $(gpu_field license) in *MIT/GPL*) echo open ;; absent) echo absent ;; *) echo proprietary ;; esac
+}
+
+read_dma_buf() { # Linux 5.12 is the first whose RDMA stack takes a DMA-BUF
+  uname -r | awk -F '[.-]' '{ print ($1 > 5 || ($1 == 5 && $2 >= 12)) ? "ready" : "old-kernel" }'
+}
+
+write_driver() { # KEY VALUE
+  rm -f "$work"/driver.*
+  case $1:$2 in
+    driver.repository:*) write_driver_repository "$2" ;;
+    driver.gpu_host:absent)
+      fail "the GPU driver $(gpu_field version) is installed on this host, and the GPU operator would" \
+        "load another one: take its packages out (apt-get purge 'nvidia-driver-*' 'nvidia-dkms-*')," \
+        'or set host_defaults.gpu_driver and operators.gpu.driver to host'
+      ;;
+    driver.gpu_host:*)
+      fail "the GPU driver of this host is $(gpu_field version), want $2: the host owns it, so Railyard" \
+        'does not install it; install that version, or correct host_defaults.gpu_driver_version'
+      ;;
+    driver.gpu_modules:*)
+      fail "the GPU kernel modules are $(read_gpu_modules), and DMA-BUF needs the open ones: install" \
+        'nvidia-open (or nvidia-driver-*-open), or set host_defaults.gpu_direct: peermem'
+      ;;
+    driver.dma_buf:*)
+      fail "DMA-BUF needs Linux 5.12, and this host runs $(uname -r): boot a newer kernel, or set" \
+        'host_defaults.gpu_direct: peermem'
+      ;;
+    driver.kind:inbox)
+      fail "driver.kind is '$(read_key driver.kind)', want inbox: Railyard does not remove driver" \
+        'packages; remove them (ofed_uninstall.sh), or name the package in host_defaults.driver'
+      ;;
+    driver.modules:*) rebuild_modules ;;
+    driver.loaded:*) load_modules ;;
+    *) install_driver ;;
+  esac
+  rm -f "$work"/driver.*
+}
+
+install_driver() { # a firmware update is never a side effect of a driver
+  [ "$driver_installed" = no ] || return 0
+  driver_installed=yes
+  check_before_install
+  umask 022 # packages expect it; what follows sets its own modes
+  export DEBIAN_FRONTEND=noninteractive
+  driver_kernels >"$work/kernels"
+  if [ -z "$driver_source" ]; then
+    install_from_repository
+  else
+    install_from_file
+  fi
+  refuse_new_kernel
+  load_modules
+}
+
+install_from_file() {
+  fetch "$driver_source" "$driver_sha256"
+  case $fetched in
+    *.deb)
+      packages dpkg -i "$fetched"
+      apt_get update
+      apt_get -y install doca-ofed
+      ;;
+    *.rpm)
+      packages rpm -U --replacepkgs "$fetched"
+      dnf_install doca-ofed
+      ;;
+    *.tgz)
+      mkdir -p "$work/driver"
+      packages tar -xzf "$fetched" -C "$work/driver" --strip-components=1
+      # shellcheck disable=SC2086 # no option, or one
+      packages "$work/driver/mlnxofedinstall" --without-fw-update --force -q $driver_installer
+      ;;
+    *) fail "$driver_source is none of .deb, .rpm, .tgz (of an .iso there is the same release as .tgz)" ;;
+  esac
+}
+
+fetch() { # SOURCE SHA256 : to $fetched, an absolute path
+  fetched=$1
+  case $1 in
+    https://*)
+      fetched=$work/${1##*/}
+      packages curl -fsSL --proto =https --retry 3 -o "$fetched" "$1"
+      ;;
+    /*) [ -r "$fetched" ] || fail "driver package $fetched is not on this host" ;;
+    *) fail "driver_source '$1' is neither an absolute path nor an https address" ;;
+  esac
+  found=$(sha256sum "$fetched" | cut -d ' ' -f 1)
+  [ "$found" = "$2" ] || fail "checksum of $1 is $found, want $2; nothing was installed"
+}
+
+rebuild_modules() { # for each kernel without; a package that was just installed has built them
+  unsigned=$(unsigned_kernels | paste -s -d ' ' -)
+  missing_kernels >"$work/missing"
+  [ -s "$work/missing" ] || fail_unsigned "$unsigned"
+  check_packages
+  check_secure_boot
+  check_disk
+  while IFS= read -r kernel <&7; do
+    check_kernel_sources "$kernel"
+    if dkms status 2>/dev/null | grep -q '^mlnx-ofed-kernel[/,]'; then
+      packages dkms autoinstall -k "$kernel"
+    elif [ -x "$DOCA_KERNEL_SUPPORT" ]; then
+      build_with_doca "$kernel"
+    else
+      driver_installer=--add-kernel-support
+      install_driver
+    fi
+  done 7<"$work/missing"
+  load_modules
+}
+
+DOCA_KERNEL_SUPPORT=/opt/mellanox/doca/tools/doca-kernel-support
+
+build_with_doca() { # KERNEL : its product is a package with a repository, in a folder of its own
+  packages "$DOCA_KERNEL_SUPPORT" -k "$1"
+  for product in /tmp/DOCA.*/doca-kernel-repo-*.rpm; do
+    [ ! -e "$product" ] || packages rpm -U --replacepkgs "$product"
+  done
+  ! command -v dnf >/dev/null || dnf_install doca-ofed
+}
+
+load_modules() { # without a reboot, where nothing else holds the old ones
+  [ "$(read_driver_loaded)" = other ] || return 0
+  reboot_required=true # the loaded modules are still the old ones
+  [ -x /etc/init.d/openibd ] || return 0
+  uplink=$(card_uplink)
+  holders=$(stack_holders)
+  lent=$(lent_cards)
+  if [ -n "$uplink" ]; then # openibd would cut the session, and this script with it
+    driver_note="the host is reached through $uplink, a port of the card"
+  elif [ -n "$holders" ]; then
+    driver_note="loaded and using the old RDMA modules: $holders"
+  elif [ -n "$lent" ]; then
+    driver_note="VFs are in pods or machines: $lent"
+  else
+    for module in nvidia_peermem nv_peer_mem; do # they hold ib_uverbs
+      [ ! -d "/sys/module/$module" ] || modprobe -r "$module" >/dev/null 2>&1 ||
+        { driver_note="$module is in use, so a job runs here" && return 0; }
+    done
+    /etc/init.d/openibd restart >"$work/openibd" 2>&1 ||
+      driver_note="openibd restart failed: $(tail -n 1 "$work/openibd" | printable)"
+    rm -f "$work"/*.* # what was read of the cards before: their settings are the driver's defaults now
+    [ "$(read_driver_loaded)" != installed ] || reboot_required=false
+  fi
+}
+
+card_uplink() { # the device of the default route, or of this session, where an mlx5 card carries it
+  { ip route show default 2>/dev/null | sed -n 's/.* dev \([^ ]*\).*/\1/p'
+    session=${SSH_CONNECTION:-}
+    session=${session#* * }
+    [ -z "$session" ] || ip -o addr show 2>/dev/null |
+      awk -v own="${session%% *}/" 'index($4, own) == 1 { print $2 }'; } | sort -u >"$work/uplinks"
+  while IFS= read -r uplink; do
+    for below in "/sys/class/net/$uplink" "/sys/class/net/$uplink"/lower_* "/sys/class/net/$uplink"/lower_*/lower_*; do
+      case $(readlink "$below/device/driver" 2>/dev/null) in */mlx5_core) echo "$uplink" ;; esac
+    done
+  done <"$work/uplinks" | head -n 1
+}
+
+lent_cards() { # PFs with VFs that have no network device here
+  for device in /sys/bus/pci/drivers/mlx5_core/????:*; do
+    vfs_made=$(cat "$device/sriov_numvfs" 2>/dev/null || echo 0)
+    for netdev in "$device"/virtfn*/net/*; do
+      [ ! -e "$netdev" ] || vfs_made=$((vfs_made - 1))
+    done
+    [ "$vfs_made" -le 0 ] || echo "${device##*/}"
+  done | paste -s -d ' ' -
+}
+
+stack_holders() { # what openibd cannot unload: storage and other makers' cards (doca-driver-build)
+  case $(read_driver version) in # from 26.07 on it looks at nvme too, which a root disk may need
+    26.0[7-9]* | 26.1* | 2[7-9].*) nvme=nvme ;;
+    *) nvme='' ;;
+  esac
+  for module in $nvme ib_iser ib_isert ib_srp ib_srpt nvme_rdma nvmet_rdma rpcrdma xprtrdma bnxt_re efa erdma \
+    iw_cxgb4 hfi1 hns_roce ionic_rdma irdma ib_qib mana_ib ocrdma qedr rdma_rxe siw vmw_pvrdma; do
+    [ ! -e "/sys/module/$module/initstate" ] || echo "$module"
+  done | paste -s -d ' ' -
+}
+
+check_peer_module() { # NAME : before modprobe
+  case $1 in
+    nvidia_peermem)
+      [ ! -d /sys/module/nv_peer_mem ] ||
+        fail 'the old module nv_peer_mem is loaded, and nvidia_peermem takes its place: remove its' \
+          'package (nvidia-peer-memory-dkms) and unload it with modprobe -r nv_peer_mem; it is not ours to remove'
+      ;;
+    nv_peer_mem)
+      ! modinfo nvidia_peermem >/dev/null 2>&1 ||
+        fail "the GPU driver $(gpu_field version) of this host brings nvidia_peermem, which took the" \
+          'place of nv_peer_mem with driver 470: set host_defaults.gpu_direct: peermem (or dma_buf)'
+      modinfo nv_peer_mem >/dev/null 2>&1 ||
+        fail "there is no nv_peer_mem for kernel $(uname -r): its last release is 1.3 of January 2022, and" \
+          'it needs MLNX_OFED 5.1 or later. Install it for this kernel, or use what took its place:' \
+          'GPU driver 470 or later and host_defaults.gpu_direct: peermem (or dma_buf from Linux 5.12 on)'
+      ;;
+  esac
+}
+
+printable() { tr -cd '[:alnum:] ._:/,+()-' | cut -c 1-200; }
+
+report_driver() { # why modules wait for a reboot
+  [ -z "$driver_note" ] || printf ',"driver":"%s"' "$driver_note"
+}

@@ -1,0 +1,333 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034 # work, pci, ... are set by input.sh
+# The kernel: its modules, settings, limits, huge pages, CPU governor and RDMA namespace mode.
+# What is on the PCIe path and on the kernel's command line is in pci.sh, routes are in routing.sh.
+
+notes='' # what a person should know and no setting shows; converge reports it
+still_used='' # what cannot be put back since another uses it: it is listed as left
+
+HUGEPAGES=/sys/kernel/mm/hugepages
+NODES=/sys/devices/system/node
+GOVERNORS=/sys/devices/system/cpu/cpufreq
+NETNS_FILE=/etc/modprobe.d/zz-railyard-rdma.conf
+
+note() { # WORDS... : quotes and backslashes would end the JSON text of the report
+  notes="$notes${notes:+,}\"$(printf '%s' "$*" | tr -d '"\\\n\t')\""
+}
+
+kernel_key() { # KEY
+  case $1 in
+    module.*) name "${1#module.}" ;;
+    unit.*.limit_memlock) valid_part=${1#unit.} && name "${valid_part%.limit_memlock}" ;;
+    kernel.limits.*.memlock) valid_part=${1#kernel.limits.} && name "${valid_part%.memlock}" ;;
+    kernel.sysctl.*) sysctl_name "${1#kernel.sysctl.}" ;;
+    kernel.hugepages.2mib | kernel.hugepages.1gib) ;;
+    kernel.hugepages.[12]?ib.node*) number "${1#kernel.hugepages.???b.node}" 0 1023 ;;
+    kernel.governor | kernel.numa_balancing | kernel.rdma_netns | kernel.rdma_netns_current) ;;
+    *) pci_key "$1" ;;
+  esac
+}
+
+sysctl_name() { # NAME : dotted, as sysctl(8) prints it; a dot inside of a part is written as /
+  case $1 in
+    *[!A-Za-z0-9._/-]* | .* | *. | /* | */ | *..* | *//* | *./* | */.*) return 1 ;;
+    *.*) ;;
+    *) return 1 ;;
+  esac
+}
+
+kernel_value() { # KEY VALUE
+  case $1 in
+    kernel.hugepages.*) case $2 in *[!0-9]* | ????????*) return 1 ;; esac ;;
+    kernel.governor) case $2 in *[!a-z_]*) return 1 ;; esac ;;
+    kernel.numa_balancing) [ "$2" = on ] || [ "$2" = off ] ;;
+    kernel.limits.*) [ "$2" = unlimited ] ;;
+    kernel.rdma_netns*) [ "$2" = shared ] || [ "$2" = exclusive ] ;;
+    kernel.sysctl.*) ;;
+    kernel.*) pci_value "$1" "$2" ;;
+    route.*) route_value "$1" "$2" ;;
+  esac
+}
+
+read_kernel() { # KEY
+  case $1 in
+    module.*) if [ -d "/sys/module/${1#module.}" ]; then echo loaded; else echo absent; fi ;;
+    unit.*.limit_memlock)
+      drop_in=$(memlock_file "$1")
+      # Of several lines systemd takes the last one.
+      if [ -e "$drop_in" ]; then sed -n 's/^LimitMEMLOCK=//p' "$drop_in" | tail -n 1; else echo absent; fi
+      ;;
+    kernel.limits.*) read_limit "$1" ;;
+    kernel.sysctl.*) read_sysctl "${1#kernel.sysctl.}" ;;
+    kernel.hugepages.*) cat "$(hugepages_file "$1")" 2>/dev/null ;;
+    kernel.governor) read_governor ;;
+    kernel.numa_balancing) read_numa_balancing ;;
+    kernel.rdma_netns) read_netns_mode ;;
+    kernel.rdma_netns_current) rdma system show 2>/dev/null | awk '$1 == "netns" { print $2; exit }' ;;
+    *) read_pci "$1" ;;
+  esac
+}
+
+write_kernel() { # KEY VALUE
+  case $1 in
+    module.*) write_module "${1#module.}" "$2" ;;
+    unit.*.limit_memlock) write_memlock "$1" "$2" ;;
+    kernel.limits.*) write_limit "$1" "$2" ;;
+    kernel.sysctl.*) write_sysctl "${1#kernel.sysctl.}" "$2" ;;
+    kernel.hugepages.*) write_hugepages "$1" "$2" ;;
+    kernel.governor) write_governor "$2" ;;
+    kernel.numa_balancing) write_numa_balancing "$2" ;;
+    kernel.rdma_netns) write_netns_mode "$2" ;;
+    *) write_pci "$1" "$2" ;;
+  esac
+}
+
+# Kernel settings: one process reads all that this run knows of. The shell's own read would take
+# one byte at a time, and a file of /proc/sys gives its value to the first byte's reader only.
+
+read_sysctl() { # NAME
+  if [ ! -e "$work/kernel.sysctls" ]; then
+    { cat "$work/desired" "${state_dir:-/none}/baseline" 2>/dev/null | sed -n 's/^kernel\.sysctl\.\([^=]*\)=.*/\1/p'
+      echo "$1"; } | sort -u | tr ./ /. | sed 's,^,/proc/sys/,' | xargs grep -s -H '' |
+      awk '{ at = index($0, ":"); path = substr($0, 11, at - 11); if (seen[path]++) next
+        gsub(/\./, "\t", path); gsub(/\//, ".", path); gsub(/\t/, "/", path)
+        value = substr($0, at + 1); gsub(/[ \t]+/, " ", value); gsub(/^ | $/, "", value)
+        print path "=" value }' >"$work/kernel.sysctls"
+  fi
+  value_of "$1" "$work/kernel.sysctls"
+}
+
+write_sysctl() { # NAME VALUE
+  sysctl_file=/proc/sys/$(printf '%s\n' "$1" | tr ./ /.)
+  [ -e "$sysctl_file" ] ||
+    fail "this kernel has no setting $1 (no $sysctl_file): see sysctl -a; its module may not be" \
+      'loaded, or the network device has another name. Correct it in host_defaults.kernel.sysctls'
+  rm -f "$work/kernel.sysctls"
+  put "$2" "$sysctl_file"
+}
+
+note_rivals() { # files that set one of our settings to another value at boot; our unit runs later
+  grep '^kernel\.sysctl\.' "$work/desired" >"$work/kernel.ours" 2>/dev/null || return 0
+  for rival_file in /usr/lib/sysctl.d/*.conf /run/sysctl.d/*.conf /etc/sysctl.d/*.conf /etc/sysctl.conf; do
+    [ ! -e "$rival_file" ] || awk '
+      NR == FNR { at = index($0, "="); ours[substr($0, 15, at - 15)] = substr($0, at + 1); next }
+      /^[ \t]*[;#]/ || !/=/ { next }
+      { at = index($0, "="); key = substr($0, 1, at - 1); value = substr($0, at + 1)
+        gsub(/^[ \t-]+|[ \t]+$/, "", key); gsub(/[ \t]+/, " ", value); gsub(/^ | $/, "", value)
+        if (match(key, /[.\/]/) && substr(key, RSTART, 1) == "/") {
+          gsub(/\./, "\t", key); gsub(/\//, ".", key); gsub(/\t/, "/", key) }
+        if (key !~ /^[A-Za-z0-9._*\/-]+$/) next
+        form = key; gsub(/\./, "[.]", form); gsub(/\*/, ".*", form)
+        for (each in ours) if (each ~ "^" form "$" && ours[each] != value)
+          print FILENAME " sets " key " to " value " at boot, and railyard-nics.service " each " to " \
+            ours[each] " after it" }' "$work/kernel.ours" "$rival_file"
+  done >"$work/kernel.rivals"
+  while IFS= read -r rival; do note "$rival"; done <"$work/kernel.rivals"
+}
+
+# Huge pages: the kernel spreads a total over the nodes; to put a total back exactly, what each node
+# had before our first change is kept beside the baseline.
+
+hugepages_file() { # KEY
+  case $1 in *.2mib*) pages_dir=hugepages-2048kB ;; *) pages_dir=hugepages-1048576kB ;; esac
+  case $1 in
+    *.node*) echo "$NODES/node${1##*.node}/hugepages/$pages_dir/nr_hugepages" ;;
+    *) echo "$HUGEPAGES/$pages_dir/nr_hugepages" ;;
+  esac
+}
+
+write_hugepages() { # KEY COUNT|absent
+  pages_file=$(hugepages_file "$1")
+  [ -e "$pages_file" ] ||
+    fail "$1 cannot be set: there is no $pages_file. The processor lacks this page size" \
+      '(pdpe1gb in /proc/cpuinfo for 1 GiB), or the machine has no such NUMA node'
+  pages_dir=${pages_file%/*}
+  pages_dir=${pages_dir##*/}
+  pages_kept=${state_dir:-/none}/hugepages.${1##*.hugepages.}
+  case $1:$(value_of "$1" "${state_dir:-/none}/baseline" 2>/dev/null) in
+    *.node*) put "$2" "$pages_file" ;;
+    *":$2") restore_hugepages "$2" ;;
+    *)
+      [ ! -d "${state_dir:-/none}" ] || [ -e "$pages_kept" ] ||
+        grep -s -H '' "$NODES"/node*/hugepages/"$pages_dir"/nr_hugepages >"$pages_kept"
+      put "$2" "$pages_file"
+      ;;
+  esac
+  pages_now=$(cat "$pages_file")
+  [ "$pages_now" = "$2" ] ||
+    fail "the kernel gave $pages_now of $2 huge pages ($1): memory is in use or in pieces. Reboot:" \
+      'railyard-nics.service asks for them early; or ask for fewer, or for 2 MiB pages'
+}
+
+restore_hugepages() { # COUNT : the recorded total; node by node where that is known
+  if [ -s "$pages_kept" ]; then
+    while IFS= read -r pages_line; do put "${pages_line##*:}" "${pages_line%:*}"; done <"$pages_kept"
+    rm -f "$pages_kept"
+  else
+    put "$1" "$pages_file"
+  fi
+}
+
+# The CPU governor: one word where all policies have the same, else each with its policies:
+# "performance:0.2,powersave:1".
+
+read_governor() {
+  grep -s -H '' "$GOVERNORS"/policy*/scaling_governor | awk -F : '{
+      sub(/.*policy/, "", $1); sub(/\/.*/, "", $1)
+      if (!($2 in list)) order[++count] = $2
+      list[$2] = list[$2] (list[$2] == "" ? "" : ".") $1 }
+    END { if (count == 1) print order[1]
+      else for (i = 1; i <= count; i++) printf "%s%s:%s%s", (i > 1 ? "," : ""), order[i], list[order[i]], (i < count ? "" : "\n") }'
+}
+
+write_governor() { # VALUE
+  [ -n "$(read_governor)" ] ||
+    fail 'this machine has no CPU frequency scaling (a virtual machine, or the BIOS keeps it to' \
+      'itself): remove host_defaults.kernel.cpu_governor, or let the BIOS leave it to the system'
+  case $1 in
+    *:*) printf '%s\n' "$1" | tr , '\n' >"$work/governors" ;;
+    *) echo "$1" >"$work/governors" ;;
+  esac
+  while IFS=: read -r governor policies; do
+    if [ -z "$policies" ]; then
+      put_governor "$governor" "$GOVERNORS"/policy*/scaling_governor
+    else
+      printf '%s\n' "$policies" | tr . '\n' | sed "s,.*,$GOVERNORS/policy&/scaling_governor," >"$work/policies"
+      while IFS= read -r policy <&7; do put_governor "$governor" "$policy"; done 7<"$work/policies"
+    fi
+  done <"$work/governors"
+}
+
+put_governor() { # GOVERNOR FILE...
+  governor=$1
+  shift
+  printf '%s\n' "$governor" | tee "$@" >/dev/null 2>&1 ||
+    fail "the kernel refuses the CPU governor '$governor'; this machine has:" \
+      "$(cat "${1%/*}/scaling_available_governors" 2>/dev/null)"
+}
+
+read_numa_balancing() {
+  case $(cat /proc/sys/kernel/numa_balancing 2>/dev/null) in
+    0) echo off ;;
+    1) echo on ;;
+    '') ;;
+    *) cat /proc/sys/kernel/numa_balancing ;; # 2 moves pages between kinds of memory
+  esac
+}
+
+write_numa_balancing() { # on|off|NUMBER
+  [ -e /proc/sys/kernel/numa_balancing ] ||
+    fail 'this kernel has no NUMA balancing: remove host_defaults.kernel.numa_balancing'
+  case $1 in on) put 1 /proc/sys/kernel/numa_balancing ;; off) put 0 /proc/sys/kernel/numa_balancing ;;
+    *) put "$1" /proc/sys/kernel/numa_balancing ;; esac
+}
+
+# The RDMA namespace mode is a parameter of ib_core; the kernel lets it change at run time only while
+# there is no other network namespace. The setting is what the next boot gives.
+
+read_netns_mode() {
+  netns_cmdline=$(sed -n 's/.*ib_core\.netns_mode=\([01]\).*/\1/p' /proc/cmdline 2>/dev/null)
+  netns_option=$(cat /usr/lib/modprobe.d/*.conf /run/modprobe.d/*.conf /etc/modprobe.d/*.conf 2>/dev/null |
+    sed -n 's/^[[:space:]]*options[[:space:]]\{1,\}ib_core[[:space:]].*netns_mode=\([01YNyn]\).*/\1/p' | tail -n 1)
+  case ${netns_cmdline:-$netns_option} in 0 | [Nn]) echo exclusive ;; *) echo shared ;; esac
+}
+
+write_netns_mode() { # shared|exclusive
+  rm -f "$NETNS_FILE"
+  if [ "$(read_netns_mode)" != "$1" ]; then
+    case $1 in exclusive) netns_number=0 ;; *) netns_number=1 ;; esac
+    (umask 022 && echo "options ib_core netns_mode=$netns_number" >"$NETNS_FILE") ||
+      fail "cannot write $NETNS_FILE"
+  fi
+  if command -v update-initramfs >/dev/null; then # ib_core may be loaded from there
+    run update-initramfs -u
+  elif command -v dracut >/dev/null; then
+    run dracut -f
+  fi
+  [ "$(read_kernel kernel.rdma_netns_current)" = "$1" ] || rdma system set netns "$1" >/dev/null 2>&1 || {
+    reboot_required=true
+    note "RDMA namespaces become $1 at the next boot: the kernel does not change them while there are" \
+      'network namespaces (containers, services with PrivateNetwork); reboot this host'
+  }
+}
+
+memlock_file() { # unit.<unit>.limit_memlock
+  memlock_unit=${1#unit.}
+  echo "/etc/systemd/system/${memlock_unit%.limit_memlock}.service.d/10-railyard-memlock.conf"
+}
+
+limit_file() { # kernel.limits.<user>.memlock
+  limit_user=${1#kernel.limits.}
+  limit_user=${limit_user%.memlock}
+  echo "/etc/security/limits.d/90-railyard-$limit_user.conf"
+}
+
+read_limit() { # KEY
+  awk '$3 == "memlock" { print $4; found = 1; exit } END { if (!found) print "absent" }' \
+    "$(limit_file "$1")" 2>/dev/null || echo absent
+}
+
+write_limit() { # KEY unlimited|absent
+  limit_path=$(limit_file "$1")
+  if [ "$2" = absent ]; then
+    rm -f "$limit_path"
+    return
+  fi
+  limit_user=$(basename "$limit_path" .conf)
+  (umask 022 && mkdir -p "${limit_path%/*}" &&
+    echo "${limit_user#90-railyard-} - memlock $2" >"$limit_path") || fail "cannot write $limit_path"
+}
+
+write_module() { # NAME loaded|absent
+  if [ "$2" = absent ]; then
+    unload_module "$1"
+    return
+  fi
+  check_peer_module "$1"
+  module_output=$(modprobe "$1" 2>&1) || case $1 in
+    nvidia_peermem)
+      fail "modprobe nvidia_peermem: $module_output. Its GPU driver was built before the RDMA" \
+        'driver, or the RDMA driver is inbox: rebuild it, or set host_defaults.gpu_direct: dma_buf'
+      ;;
+    *) fail "modprobe $1: $module_output" ;;
+  esac
+}
+
+unload_module() { # NAME : what uses it by now (rdma-core's services, a container) is not ours to stop
+  module_output=$(modprobe -r "$1" 2>&1) || case $module_output in
+    *'in use'* | *builtin*) still_used="$still_used module.$1" ;;
+    *) fail "modprobe -r $1: $module_output" ;;
+  esac
+}
+
+is_still_used() { # KEY
+  case " $still_used " in *" $1 "*) ;; *) return 1 ;; esac
+}
+
+write_memlock() { # KEY VALUE|absent
+  drop_in=$(memlock_file "$1")
+  unit=$(basename "${drop_in%/*}" .service.d)
+  if [ "$2" = absent ]; then
+    rm -f "$drop_in"
+    rmdir "${drop_in%/*}" 2>/dev/null
+  else
+    (umask 022 && mkdir -p "${drop_in%/*}")
+    printf '[Service]\nLimitMEMLOCK=%s\n' "$2" >"$drop_in" || fail "cannot write $drop_in"
+    chmod 0644 "$drop_in"
+  fi
+  reload_units=yes
+  case $unit in
+    docker | containerd) # its restart ends every container of Docker's
+      [ -z "$(docker ps --quiet 2>/dev/null)" ] || {
+        note "$unit takes its new locked-memory limit at its next start: containers run in it now"
+        return 0
+      }
+      ;;
+  esac
+  restart_units="$restart_units $unit"
+}
+
+forget_kernel() { # after an undo: what only we needed
+  rm -f "$state_dir"/hugepages.*
+  forget_pci
+}

@@ -1,0 +1,134 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034 # work, pci, state_dir, ... are set by input.sh and the callers
+# What a change would take from the jobs on this host, what therefore waits until the host is out of
+# service, and what waits for a boot. All of it is read from the host itself.
+
+disrupt='wait' # `now` on stdin: the host is out of service, so nothing has to wait
+action=''
+waiting='' # keys that this run leaves alone, whatever for
+put_off='' # those of them that wait until the host is out of service
+deferring=no # converge alone puts settings off; undo and the boot unit do not
+
+in_service() { # pods or containers may have the cards open
+  if [ ! -s "$work/in_service" ]; then
+    if [ "$(first_in /var/lib/kubelet/pods)" != absent ] ||
+      systemctl is-active k3s.service k3s-agent.service rke2-server.service rke2-agent.service \
+        kubelet.service 2>/dev/null | grep -qx active || [ -n "$(docker ps -q 2>/dev/null)" ]; then
+      echo yes >"$work/in_service"
+    else
+      echo no >"$work/in_service"
+    fi
+  fi
+  grep -qx yes "$work/in_service"
+}
+
+interrupts() { # KEY VALUE : setting it ends what is open on the cards
+  case $1 in
+    driver.kind | driver.version | driver.line | driver.modules | driver.loaded)
+      [ "$2" != inbox ] # what Railyard refuses needs no drain to be refused
+      ;;
+    nic.*.vfs | nic.*.eswitch)
+      split_nic "$1"
+      [ "$(cat "/sys/bus/pci/devices/$pci/sriov_numvfs" 2>/dev/null || echo 0)" != 0 ]
+      ;;
+    *) return 1 ;;
+  esac
+}
+
+waits() { # KEY : it was put off in this run
+  case " $waiting " in *" $1 "*) ;; *) return 1 ;; esac
+}
+
+must_wait() { # KEY VALUE : true, and remembered, when it is to be set after a boot or out of service
+  [ "$deferring" = yes ] || return 1
+  if waits_for_boot "$1" "$2"; then
+    waiting="$waiting${waiting:+ }$1"
+    return 0
+  fi
+  case $1 in
+    vf.*)
+      vf_pf=${1#vf.}
+      vf_pf=${vf_pf%.*}
+      waits "nic.${vf_pf%.*}.vfs" || return 1
+      ;;
+    *) [ "$disrupt" != now ] && interrupts "$1" "$2" && in_service || return 1 ;;
+  esac
+  waiting="$waiting${waiting:+ }$1"
+  put_off="$put_off $1"
+}
+
+boot_id() { cat /proc/sys/kernel/random/boot_id; }
+
+note_pending() { # what this run leaves to a drain or to a boot; it outlives the run, not the boot
+  pending_file=$state_dir/reboot-pending
+  { printf 'boot=%s\n' "$(boot_id)"
+    if [ "$reboot_required" = true ]; then
+      echo 'reboot=an update changed what only a boot loads'
+    elif [ "$(value_of boot "$pending_file" 2>/dev/null)" = "$(boot_id)" ]; then
+      grep '^reboot=' "$pending_file"
+    fi
+    for key in $put_off; do printf 'waiting=%s\n' "$key"; done
+  } >"$work/pending"
+  if [ "$(wc -l <"$work/pending")" -gt 1 ]; then
+    mkdir -p "$state_dir" || fail "cannot create $state_dir"
+    cp "$work/pending" "$pending_file" || fail "cannot write $pending_file"
+  else
+    rm -f "$pending_file"
+  fi
+}
+
+pending_settings() { # what runs otherwise than the next boot will: firmware, the kernel's command line
+  while IFS= read -r line <&7; do
+    key=${line%%=*}
+    case $key in
+      *_current | *.fw_ver | *.fw_floor | *.fw_needs | *.fw_loads | *.fw_vfs_offered) continue ;;
+      nic.*.ats | nic.*.fw_[a-z]* | kernel.cmdline.* | kernel.rdma_netns) ;;
+      *) continue ;;
+    esac
+    next=$(read_key "$key")
+    now=$(read_key "${key}_current")
+    case $next:$now in
+      unsupported:* | *:unsupported | absent:* | *:absent | unknown:* | *:unknown | per_pf:* | *:per_pf) ;;
+      "$now:$now") ;;
+      *) printf 'pending.%s.%s=%s -> %s\n' "$(loaded_by "$key")" "$key" "$now" "$next" ;;
+    esac
+  done 7<"$work/desired"
+}
+
+loaded_by() { # KEY : `power` where a warm reboot does not load what the card was told
+  case $1 in
+    nic.*)
+      split_nic "$1"
+      case $(read_key "nic.$pci.fw_needs") in power_cycle | mlxfwreset) echo power && return ;; esac
+      ;;
+  esac
+  echo boot
+}
+
+pending_driver() { # the modules that run against those that are installed
+  grep -E -q '^driver\.kind=(doca|mlnx)_ofed$' "$work/desired" || return 0
+  loaded=$(cat /sys/module/mlx5_core/srcversion 2>/dev/null)
+  installed=$(modinfo -F srcversion mlx5_core 2>/dev/null)
+  case $loaded:$installed in
+    :* | *: | "$loaded:$loaded") ;;
+    *) printf 'pending.boot.driver.modules=%s -> %s\n' "$loaded" "$installed" ;;
+  esac
+}
+
+pending_marks() { # what converge left, and a run that was not finished; of any stack where none is told
+  for folder in /var/lib/railyard/*; do
+    [ -z "$stack" ] || [ "$folder" = "/var/lib/railyard/$stack" ] || continue
+    if [ "$(value_of boot "$folder/reboot-pending" 2>/dev/null)" = "$(boot_id)" ]; then
+      sed -n -e 's/^reboot=/pending.boot.update=/p' \
+        -e 's/^waiting=\(.*\)/pending.drain.\1=waits/p' "$folder/reboot-pending"
+    fi
+    [ ! -e "$folder/reboot" ] || printf 'pending.begun=%s\n' "$(value_of boot "$folder/reboot")"
+  done
+}
+
+pending() { # key=value lines: pending.boot.<what>, .power.<key>, .drain.<key>, .begun, .in_service
+  pending_settings
+  pending_driver
+  pending_marks
+  if in_service; then echo pending.in_service=yes; else echo pending.in_service=no; fi
+}

@@ -1,0 +1,391 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034 # work, pci, setting, ... are set by input.sh
+# The virtual functions of a PF: how many, what each of them carries, the mode of the card's embedded
+# switch, and whether the card in the slot is the one that is meant. What was asked once is kept in
+# files named qos.*, which are dropped before each reading. Forms of `ip`, devlink, lspci and of the
+# files under sriov/: docs/explanation/sources.md#vfs.
+
+sriov_key() { # SETTING of a PF
+  case $1 in vfs | vf_mtu_bytes | eswitch | eswitch_now | autoprobe | serial) ;; *) return 1 ;; esac
+}
+
+sriov_value() { # KEY VALUE
+  case $1 in
+    *.vfs) number "$2" 0 255 ;;
+    *.vf_mtu_bytes) number "$2" 576 9978 ;;
+    *.eswitch | *.eswitch_now) [ "$2" = legacy ] || [ "$2" = switchdev ] ;;
+    *.autoprobe) [ "$2" = on ] || [ "$2" = off ] ;;
+    *.serial) name "$2" ;;
+    vf.*.vlan) number "$2" 0 4094 ;;
+    vf.*.trust | vf.*.spoofchk) [ "$2" = on ] || [ "$2" = off ] ;;
+    vf.*_rate_mbit_s) case $2 in *[!0-9]* | ???????*) return 1 ;; esac ;;
+    vf.*.link_state) [ "$2" = auto ] || [ "$2" = enable ] || [ "$2" = disable ] ;;
+    vf.*.guid) case $2 in *[!0-9a-f]*) return 1 ;; ????????????????) ;; *) return 1 ;; esac ;;
+  esac
+}
+
+split_vf() { # vf.<pci>.<number>.<setting> to $pci, $vf and $setting
+  pci=${1#vf.}
+  setting=${pci##*.}
+  pci=${pci%.*}
+  vf=${pci##*.}
+  pci=${pci%.*}
+}
+
+vf_key() { # KEY
+  split_vf "$1"
+  case $pci in *[!0-9a-f:.]* | *.*.*) return 1 ;; esac
+  number "$vf" 0 254 || return 1
+  case $setting in vlan | trust | spoofchk | m[ai][xn]_rate_mbit_s | guid | link_state) ;; *) return 1 ;; esac
+}
+
+nothing_to_undo() { # KEY : what is only looked at, and what went away with the VFs that had it
+  case $1 in
+    *.serial | *.eswitch_now | *.lldpad | *.gid) ;;
+    vf.*) split_vf "$1" && [ ! -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] ;;
+    *.vf_mtu_bytes) split_nic "$1" && [ ! -e "/sys/bus/pci/devices/$pci/virtfn0" ] ;;
+    *) return 1 ;;
+  esac
+}
+
+read_sriov() { # PCI SETTING
+  case $2 in
+    vfs) cat "/sys/bus/pci/devices/$1/sriov_numvfs" 2>/dev/null ;;
+    vf_mtu_bytes) read_vf_mtu "$1" ;;
+    eswitch | eswitch_now) read_eswitch "$1" ;;
+    autoprobe) case $(cat "/sys/bus/pci/devices/$1/sriov_drivers_autoprobe" 2>/dev/null) in 1) echo on ;; 0) echo off ;; esac ;;
+    serial) card_serial "$1" ;;
+  esac
+}
+
+write_sriov() { # PCI SETTING VALUE
+  case $2 in
+    vfs) write_vfs "$1" "/sys/bus/pci/devices/$1" "$3" ;;
+    vf_mtu_bytes) write_vf_mtu "$1" "$3" ;;
+    eswitch) write_eswitch "$1" "$3" ;;
+    eswitch_now) refuse_eswitch "$1" "$3" ;;
+    autoprobe) case $3 in on) put 1 "/sys/bus/pci/devices/$1/sriov_drivers_autoprobe" ;; *) put 0 "/sys/bus/pci/devices/$1/sriov_drivers_autoprobe" ;; esac ;;
+    serial) refuse_serial "$1" "$3" ;;
+  esac
+}
+
+vf_entries() { # DEVICE : folder by which a VF of this PF shows that it is here and not in a pod
+  case $(cat "$1"/infiniband/*/ports/1/link_layer 2>/dev/null) in
+    InfiniBand) echo infiniband ;; # it has a network device only with ib_ipoib
+    *) echo net ;;
+  esac
+}
+
+vfs_here() { # DEVICE : how many VFs are here
+  vf_kind=$(vf_entries "$1")
+  vf_count=0
+  for entry in "$1"/virtfn*/"$vf_kind"/*; do
+    if [ -e "$entry" ]; then vf_count=$((vf_count + 1)); fi
+  done
+  echo "$vf_count"
+}
+
+vfs_used() { # DEVICE : how many VFs have a driver, and are not here: in a pod, or in a machine
+  vf_kind=$(vf_entries "$1")
+  vf_count=0
+  for entry in "$1"/virtfn*; do
+    [ -e "$entry/driver" ] || continue
+    case $(first_in "$entry/$vf_kind") in absent) vf_count=$((vf_count + 1)) ;; esac
+  done
+  echo "$vf_count"
+}
+
+refuse_used() { # PCI DEVICE
+  vf_used=$(vfs_used "$2")
+  [ "$vf_used" = 0 ] ||
+    fail "$vf_used of the $(cat "$2/sriov_numvfs") VFs of $1 are in use by pods; drain this node, then run again"
+}
+
+read_vf_mtu() { # PCI : a VF in a pod is out of sight; then what this boot applied stands
+  if [ "$(cat "/sys/bus/pci/devices/$1/sriov_numvfs" 2>/dev/null || echo 0)" = 0 ]; then
+    echo none
+  elif [ "$(vfs_here "/sys/bus/pci/devices/$1")" = 0 ]; then
+    cat "/run/railyard/vf_mtu.$1" 2>/dev/null || echo in-use
+  else
+    cat "/sys/bus/pci/devices/$1"/virtfn*/net/*/mtu | sort -un | paste -s -d , -
+  fi
+}
+
+write_vfs() { # PCI DEVICE COUNT
+  [ -e "$2/sriov_totalvfs" ] ||
+    fail "the card at $1 offers no VFs (no sriov_totalvfs): switch on SR-IOV and the IOMMU in the" \
+      "BIOS, and SRIOV_EN in the firmware (mlxconfig -d $1 set SRIOV_EN=1 NUM_OF_VFS=$3), then reboot"
+  total=$(cat "$2/sriov_totalvfs")
+  [ "$total" -ge "$3" ] ||
+    fail "the card at $1 offers $total VFs, want $3: mlxconfig -d $1 set SRIOV_EN=1 NUM_OF_VFS=$3," \
+      'then reboot; with 0 also switch on SR-IOV and the IOMMU in the BIOS'
+  if [ "$(cat "$2/sriov_numvfs")" != 0 ]; then
+    refuse_used "$1" "$2"
+    put_vfs "$1" "$2" 0 # the kernel refuses N to M with EBUSY
+  fi
+  [ "$3" != 0 ] || return 0
+  put_vfs "$1" "$2" "$3"
+  waited_s=0
+  while [ "$(vfs_here "$2")" != "$3" ]; do # the driver probes VFs after the write returns
+    [ "$(read_sriov "$1" autoprobe)" != off ] || { refuse_driverless "$1" && break; }
+    [ "$waited_s" -lt 60 ] ||
+      fail "only $(vfs_here "$2") of $3 VFs of $1 have a $(vf_entries "$2") device after 60 s; see dmesg"
+    sleep 1
+    waited_s=$((waited_s + 1))
+  done
+  restore_vfs "$1"
+}
+
+refuse_driverless() { # PCI : without drivers VFs have no MTU that could be set
+  case $(value_of "nic.$1.vf_mtu_bytes" "$work/ordered") in
+    [0-9]*)
+      fail "the kernel binds no driver to VFs of $1 (sriov_drivers_autoprobe is 0), and pods need their" \
+        "devices: echo 1 >/sys/bus/pci/devices/$1/sriov_drivers_autoprobe, or write sriov.autoprobe"
+      ;;
+  esac
+}
+
+remember_vfs() ( # PCI : what a hand gave to VFs goes away with them, also what we do not own
+  [ -n "${state_dir:-}" ] || return 0 # at boot there are none yet
+  for entry in "/sys/bus/pci/devices/$1"/virtfn*; do
+    [ -e "$entry" ] || return 0
+    for part in vlan trust spoofchk min_rate_mbit_s max_rate_mbit_s link_state guid; do
+      key=vf.$1.${entry##*/virtfn}.$part
+      cat "$state_dir/baseline" "$state_dir/vfs" 2>/dev/null | value_of "$key" - >/dev/null && continue
+      value=$(read_vf "$key" 2>/dev/null)
+      [ -z "$value" ] || printf '%s=%s\n' "$key" "$value" >>"$state_dir/vfs"
+    done
+  done
+)
+
+restore_vfs() { # PCI : gives it back to the VFs of the same numbers, where it is not set anyway
+  [ -s "${state_dir:-/none}/vfs" ] && [ "$(read_eswitch "$1")" = legacy ] || return 0
+  grep "^vf\.$1\." "$state_dir/vfs" >"$work/vfs"
+  while IFS= read -r vf_line <&7; do
+    ! value_of "${vf_line%%=*}" "$work/ordered" >/dev/null || continue
+    [ "$(read_vf "${vf_line%%=*}")" = "${vf_line#*=}" ] || write_vf "${vf_line%%=*}" "${vf_line#*=}"
+  done 7<"$work/vfs"
+}
+
+put_vfs() { # PCI DEVICE COUNT : the kernel's reason in words
+  [ "$3" != 0 ] || remember_vfs "$1"
+  rm -f "$work"/qos.vf."$1"
+  put_output=$({ printf '%s\n' "$3" | tee "$2/sriov_numvfs" >/dev/null; } 2>&1) && return
+  case $put_output in
+    *'Cannot allocate memory'*)
+      fail "the machine has no PCIe address space for $3 VFs of $1 (ENOMEM; dmesg says: not enough" \
+        "MMIO resources for SR-IOV): switch on 'Above 4G Decoding' (MMIO above 4 GB) in the BIOS, or" \
+        'boot with pci=realloc, or ask for fewer VFs'
+      ;;
+    *'out of range'*)
+      fail "the firmware of $1 allows fewer VFs than $3 (ERANGE): mlxconfig -d $1 set NUM_OF_VFS=$3," \
+        'then reboot'
+      ;;
+    *'resource busy'*) fail "VFs of $1 cannot become $3: somebody else made some just now (EBUSY); run again" ;;
+    *) fail "making $3 VFs of $1 failed: ${put_output:-no output}; see dmesg" ;;
+  esac
+}
+
+write_vf_mtu() { # PCI BYTES
+  case $2 in *[!0-9]*) return ;; esac # recorded as none or in-use: nothing to put back
+  for vf_net in "/sys/bus/pci/devices/$1"/virtfn*/net/*; do
+    [ ! -e "$vf_net/mtu" ] || put "$2" "$vf_net/mtu"
+  done
+  mkdir -p /run/railyard
+  put "$2" "/run/railyard/vf_mtu.$1"
+}
+
+read_eswitch() { # PCI : kernels before 5.11 or so answer with an error while SR-IOV is off, and
+  # nothing but devlink brings a card into switchdev: without an answer it is legacy
+  eswitch_mode=$(devlink dev eswitch show "pci/$1" 2>/dev/null | sed -n 's/.*[: ]mode \([a-z_]*\).*/\1/p')
+  echo "${eswitch_mode:-legacy}"
+}
+
+write_eswitch() { # PCI legacy|switchdev : without VFs; the count that is wanted is made after it
+  device=/sys/bus/pci/devices/$1
+  if [ "$(cat "$device/sriov_numvfs" 2>/dev/null || echo 0)" != 0 ]; then
+    refuse_used "$1" "$device"
+    put_vfs "$1" "$device" 0
+  fi
+  eswitch_output=$(devlink dev eswitch set "pci/$1" mode "$2" 2>&1) ||
+    fail "the embedded switch of $1 does not become $2: ${eswitch_output:-no output}. Old kernels" \
+      'change it only while there are VFs: update the kernel or the RDMA driver, or leave' \
+      'sriov.eswitch out'
+}
+
+refuse_eswitch() { # PCI WANTED
+  fail "the embedded switch of $1 is in $(read_eswitch "$1") mode, and the file expects $2: VLAN, rates" \
+    "and trust of VFs do not work there. Write hosts[].nics[].sriov.eswitch: $2 to have it changed" \
+    '(its VFs are made anew), or switchdev to keep it'
+}
+
+card_serial() { # PCI : [SN] of the vital product data, which only root can read
+  if [ ! -s "$work/qos.serial.$1" ]; then
+    lspci -vv -s "$1" 2>/dev/null | sed -n 's/.*\[SN\] Serial number: *\([^ ]*\) *$/\1/p' |
+      head -n 1 >"$work/qos.serial.$1"
+  fi
+  cat "$work/qos.serial.$1"
+}
+
+slots_of() { # SERIAL : where a card of that serial is, of all NVIDIA (Mellanox) functions that are no VFs
+  for slot in /sys/bus/pci/devices/*; do
+    [ "$(cat "$slot/vendor" 2>/dev/null)" = 0x15b3 ] && [ ! -e "$slot/physfn" ] || continue
+    [ "$(card_serial "${slot##*/}")" != "$1" ] || echo "${slot##*/}"
+  done | paste -s -d ' ' -
+}
+
+moved_card() { # PCI : what is known of the card that shall be in an empty slot
+  moved_serial=$(value_of "nic.$1.serial" "$work/desired" 2>/dev/null) || return 0
+  moved_to=$(slots_of "$moved_serial")
+  [ -z "$moved_to" ] || echo "; the card with serial $moved_serial is now at $moved_to"
+}
+
+refuse_serial() { # PCI WANTED
+  serial_now=$(card_serial "$1")
+  serial_at=$(slots_of "$2")
+  [ -z "$serial_at" ] ||
+    fail "the card with serial $2 is now at $serial_at, and at $1 there is ${serial_now:-one without a serial}:" \
+      'correct hosts[].nics[].pci, and look at the cable'
+  fail "the card at $1 has serial ${serial_now:-none that can be read}, want $2, which is nowhere in this" \
+    'host: was it replaced? Correct hosts[].nics[].serial'
+}
+
+vf_row() { # PCI NUMBER : what `ip link` shows of one VF, asked once until something is written
+  if [ ! -s "$work/qos.vf.$1" ]; then
+    ip link show dev "$(first_in "/sys/bus/pci/devices/$1/net")" 2>/dev/null |
+      sed -n 's/^ *vf \([0-9][0-9]*\) /\1 /p' >"$work/qos.vf.$1"
+  fi
+  sed -n "s/^$2 //p" "$work/qos.vf.$1"
+}
+
+vf_field() { # WORDS [VALUE WHERE NONE] : of a row on stdin, whose fields are apart by commas
+  awk -F ', ' -v words="$1 " -v none="${2:-}" '{
+    for (i = 2; i <= NF; i++) if (value == "" && index($i, words) == 1) value = substr($i, length(words) + 1) }
+    END { if (NR) print value == "" ? none : value }'
+}
+
+read_vf() { # KEY
+  split_vf "$1"
+  [ -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] || { echo absent && return; }
+  case $setting in
+    vlan) # with its priority, VLAN/PRIORITY, where that is not 0
+      vf_row "$pci" "$vf" | awk -F ', ' '{ vlan = 0
+        for (i = 2; i <= NF; i++) { if ($i ~ /^vlan [0-9]+$/) vlan = substr($i, 6)
+          if ($i ~ /^qos [0-9]$/) priority = "/" substr($i, 5) }
+        print vlan priority }'
+      ;;
+    trust) vf_row "$pci" "$vf" | vf_field trust ;;
+    spoofchk) vf_row "$pci" "$vf" | vf_field 'spoof checking' ;;
+    min_rate_mbit_s) vf_row "$pci" "$vf" | vf_field min_tx_rate 0 | sed 's/Mbps//' ;;
+    max_rate_mbit_s) vf_row "$pci" "$vf" | vf_field max_tx_rate 0 | sed 's/Mbps//' ;;
+    guid) read_guid "$pci" "$vf" ;;
+    link_state) read_link_state "$pci" "$vf" ;;
+  esac
+}
+
+write_vf() { # KEY VALUE : of a VF that is gone there is nothing to write; reading again tells it
+  split_vf "$1"
+  [ -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] || return 0
+  vf_wanted=$2
+  if [ "$2" = absent ]; then # it was not there before us: what a new one has
+    case $setting in trust | spoofchk) vf_wanted=off ;; guid | link_state) return 0 ;; *) vf_wanted=0 ;; esac
+  fi
+  case $setting in
+    vlan)
+      case $vf_wanted in
+        */*) set_vf "$pci" "$vf" vlan "${vf_wanted%/*}" qos "${vf_wanted#*/}" ;;
+        *) set_vf "$pci" "$vf" vlan "$vf_wanted" qos 0 ;;
+      esac
+      ;;
+    trust | spoofchk) set_vf "$pci" "$vf" "$setting" "$vf_wanted" ;;
+    *_rate_mbit_s) write_rate "$1" "$vf_wanted" ;;
+    guid) write_guid "$pci" "$vf" "$vf_wanted" ;;
+    link_state) write_link_state "$pci" "$vf" "$vf_wanted" ;;
+  esac
+}
+
+set_vf() { # PCI NUMBER WORDS...
+  set_pci=$1
+  set_number=$2
+  shift 2
+  rm -f "$work/qos.vf.$set_pci"
+  set_dev=$(first_in "/sys/bus/pci/devices/$set_pci/net")
+  set_output=$(ip link set dev "$set_dev" vf "$set_number" "$@" 2>&1) ||
+    fail "\`ip link set dev $set_dev vf $set_number $*\` failed: ${set_output:-no output}" \
+      "(embedded switch in $(read_eswitch "$set_pci") mode; see dmesg)"
+}
+
+write_rate() { # KEY MBIT_S : the kernel refuses a least rate above the most, also for a moment
+  min_rate=$(read_vf "vf.$pci.$vf.min_rate_mbit_s")
+  max_rate=$(read_vf "vf.$pci.$vf.max_rate_mbit_s")
+  case $1 in
+    *.min_rate_mbit_s)
+      min_rate=$2
+      [ "$max_rate" -ge "$min_rate" ] || max_rate=0 # 0 is no limit; the wanted one is set after this
+      ;;
+    *)
+      max_rate=$2
+      [ "$max_rate" = 0 ] || [ "$max_rate" -ge "$min_rate" ] || min_rate=0
+      ;;
+  esac
+  split_vf "$1"
+  set_vf "$pci" "$vf" min_tx_rate "$min_rate" max_tx_rate "$max_rate"
+}
+
+plain_guid() { sed 's/://g'; }
+
+read_guid() { # PCI NUMBER : node's and port's; both where they differ
+  guid_node=$(vf_row "$1" "$2" | vf_field NODE_GUID | plain_guid)
+  guid_port=$(vf_row "$1" "$2" | vf_field PORT_GUID | plain_guid)
+  if [ -z "$guid_node" ]; then # an old ip does not show them, NVIDIA's driver has files
+    guid_node=$(plain_guid <"/sys/bus/pci/devices/$1/sriov/$2/node" 2>/dev/null)
+    guid_port=$(plain_guid <"/sys/bus/pci/devices/$1/sriov/$2/port" 2>/dev/null)
+  fi
+  if [ "$guid_node" = "$guid_port" ]; then echo "$guid_node"; else echo "$guid_node/$guid_port"; fi
+}
+
+write_guid() { # PCI NUMBER GUID[/PORT GUID] : a VF takes it when a driver binds to it
+  guid_node=$(printf '%s\n' "${3%%/*}" | sed 's/../&:/g; s/:$//')
+  guid_port=$(printf '%s\n' "${3##*/}" | sed 's/../&:/g; s/:$//')
+  guid_vf=/sys/bus/pci/devices/$1/virtfn$2
+  [ ! -e "$guid_vf/driver" ] || [ "$(first_in "$guid_vf/infiniband")" != absent ] ||
+    fail "VF $2 of $1 is in use by a pod, and its GUID cannot change there; drain this node, then run again"
+  guid_files=/sys/bus/pci/devices/$1/sriov/$2
+  if [ -e "$guid_files/node" ]; then
+    rm -f "$work/qos.vf.$1"
+    put "$guid_node" "$guid_files/node"
+    put "$guid_port" "$guid_files/port"
+  elif [ "$(first_in "/sys/bus/pci/devices/$1/net")" != absent ]; then
+    set_vf "$1" "$2" node_guid "$guid_node"
+    set_vf "$1" "$2" port_guid "$guid_port"
+  else
+    fail "no GUID can be set on VFs of $1: it has neither a network device (modprobe ib_ipoib) nor" \
+      'the files of the NVIDIA driver package'
+  fi
+  if [ -e "$guid_vf/driver" ]; then
+    guid_pci=$(basename "$(readlink "$guid_vf")")
+    guid_driver=/sys/bus/pci/drivers/$(basename "$(readlink "$guid_vf/driver")")
+    put "$guid_pci" "$guid_driver/unbind"
+    put "$guid_pci" "$guid_driver/bind"
+  fi
+}
+
+read_link_state() { # PCI NUMBER : auto follows the PF's port; NVIDIA's driver calls it Follow
+  link_state=$(vf_row "$1" "$2" | vf_field link-state)
+  [ -n "$link_state" ] || case $(cat "/sys/bus/pci/devices/$1/sriov/$2/policy" 2>/dev/null) in
+    Follow) link_state=auto ;;
+    Up) link_state=enable ;;
+    Down) link_state=disable ;;
+  esac
+  echo "$link_state"
+}
+
+write_link_state() { # PCI NUMBER auto|enable|disable
+  link_policy=/sys/bus/pci/devices/$1/sriov/$2/policy
+  if [ -e "$link_policy" ]; then
+    rm -f "$work/qos.vf.$1"
+    case $3 in auto) put Follow "$link_policy" ;; enable) put Up "$link_policy" ;; *) put Down "$link_policy" ;; esac
+  else
+    set_vf "$1" "$2" state "$3"
+  fi
+}

@@ -1,0 +1,84 @@
+"""The virtual functions of each PF: how many, and what each of them carries."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from components.hosts.settings import Settings
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.sriov import HcaPf, Sriov
+
+
+def sriov_settings(spec: ClusterSpec, host: Host) -> Settings:
+    """How many VFs a PF has, their MTU, and what the file writes of each of them.
+
+    VLAN, rates, trust and spoof check stand in the file only where the host owns them: with
+    `pod_network.mode: sriov` the network attachment does (`vf-owner`).
+    """
+    cards = (*host.nics, *host.hca_sriov)
+    lost = {f"nic.{card.pci}.serial": card.serial for card in cards if card.serial}
+    for nic in host.nics:
+        lost[f"nic.{nic.pci}.vfs"] = str(nic.vfs)
+        lost |= {f"nic.{nic.pci}.{key}": value for key, value in _port(nic.sriov).items()}
+        if nic.vfs and nic.sriov.autoprobe is not False:
+            vf_mtu_bytes = nic.vf_mtu_bytes or nic.mtu_bytes or spec.rdma.mtu_bytes
+            lost[f"nic.{nic.pci}.vf_mtu_bytes"] = str(vf_mtu_bytes)
+        each = _vf(nic.sriov)
+        for number in range(nic.vfs):
+            lost |= {f"vf.{nic.pci}.{number}.{key}": value for key, value in each.items()}
+    for pf in host.hca_sriov:
+        lost |= _hca(spec, host, pf)
+    return Settings(lost=lost)
+
+
+def _port(sriov: Sriov) -> Mapping[str, str]:
+    """The embedded switch: set where the file asks for a mode, else only expected to be legacy."""
+    port = {"eswitch": sriov.eswitch} if sriov.eswitch else {"eswitch_now": "legacy"}
+    if sriov.autoprobe is not None:
+        port["autoprobe"] = _on(value=sriov.autoprobe)
+    return port
+
+
+def _vf(sriov: Sriov) -> Mapping[str, str]:
+    """What each VF carries. Least and most rate go together, since one is refused for the other."""
+    vf: dict[str, str] = {}
+    if sriov.min_rate_mbit_s is not None or sriov.max_rate_mbit_s is not None:
+        vf["min_rate_mbit_s"] = str(sriov.min_rate_mbit_s or 0)
+        vf["max_rate_mbit_s"] = str(sriov.max_rate_mbit_s or 0)
+    if sriov.vlan is not None:
+        vf["vlan"] = str(sriov.vlan)
+    if sriov.trust is not None:
+        vf["trust"] = _on(value=sriov.trust)
+    if sriov.spoofchk is not None:
+        vf["spoofchk"] = _on(value=sriov.spoofchk)
+    return vf
+
+
+def _on(*, value: bool) -> str:
+    return "on" if value else "off"
+
+
+def _hca(spec: ClusterSpec, host: Host, pf: HcaPf) -> Mapping[str, str]:
+    """VFs of an InfiniBand port: one without a GUID, or that does not follow the PF, stays down."""
+    lost = {f"nic.{pf.pci}.vfs": str(pf.vfs)}
+    for number, guid in enumerate(vf_guids(spec.name, host, pf)):
+        lost[f"vf.{pf.pci}.{number}.guid"] = guid
+        lost[f"vf.{pf.pci}.{number}.link_state"] = "auto"
+    return lost
+
+
+def vf_guids(site: str, host: Host, pf: HcaPf) -> tuple[str, ...]:
+    """The GUIDs of a port's VFs: those of the file, or derived ones that are the same each time.
+
+    A derived GUID begins with 02, the sign of one that no vendor gave out (EUI-64's local bit);
+    seven bytes of a hash follow. Random ones would fall out of their partitions at each boot.
+    """
+    return pf.guids or tuple(_derived(site, host.name, pf))
+
+
+def _derived(site: str, host: str, pf: HcaPf) -> Iterator[str]:
+    for number in range(pf.vfs):
+        digest = hashlib.sha256(f"{site}/{host}/{pf.pci}/{number}".encode()).hexdigest()
+        yield f"02{digest[:14]}"

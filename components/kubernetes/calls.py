@@ -1,0 +1,99 @@
+"""One request to a Kubernetes API, with the status that it answered: for what needs more than CRUD.
+
+An eviction that a disruption budget refuses is an answer (429), not a failure; so is a node that
+is not there (404).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+import yaml
+
+from components.errors import DeviceError, UnreachableError
+
+Body = Mapping[str, Any]
+REQUEST_DEADLINE_S: Final = 5.0
+"""Seconds for one request; the client tries four times before it gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API answered."""
+
+    status: int
+    text: str
+
+    @property
+    def body(self) -> Body:
+        """The object; empty where the answer is none."""
+        try:
+            document: object = json.loads(self.text)
+        except ValueError:
+            return {}
+        return cast("Body", document) if isinstance(document, dict) else {}
+
+    @property
+    def words(self) -> str:
+        """Why, in the API's words."""
+        return str(self.body.get("message") or self.text.strip()[:200] or f"status {self.status}")
+
+
+class Calls(Protocol):
+    """A cluster that can be asked."""
+
+    def call(self, method: str, path: str, body: Body | None = None) -> Answer:
+        """Send one request.
+
+        Raises:
+            UnreachableError: There was no answer.
+        """
+        ...
+
+
+class KubernetesCalls:
+    """`Calls` over the official client, from the text of a kubeconfig.
+
+    The client takes a second to load, and most runs on a host never need it.
+    """
+
+    def __init__(self, kubeconfig: str) -> None:
+        """Read the kubeconfig; nothing is connected yet.
+
+        Raises:
+            DeviceError: It cannot be used.
+        """
+        from kubernetes import config as kube_config  # noqa: PLC0415 - lazy on purpose
+
+        # The client library ships no types.
+        make = cast("Callable[[object], Any]", kube_config.new_client_from_config_dict)  # pyright: ignore[reportUnknownMemberType]
+        try:
+            self._client = make(yaml.safe_load(kubeconfig))
+        except (kube_config.ConfigException, yaml.YAMLError) as error:
+            raise DeviceError("the cluster's kubeconfig cannot be used") from error
+
+    def call(self, method: str, path: str, body: Body | None = None) -> Answer:
+        """Send one request; a PATCH is a JSON merge patch."""
+        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - lazy on purpose
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - lazy on purpose
+
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        sent = self._client.param_serialize(
+            method,
+            path,
+            header_params={"Accept": "application/json, */*", "Content-Type": kind},
+            body=dict(body) if body is not None else None,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
+            answer.read()
+        except (HTTPError, ApiException, OSError) as error:
+            words = str(error).strip().splitlines()[-1]
+            raise UnreachableError(
+                f"the cluster did not answer {method} {path}: {words}"
+            ) from error
+        return Answer(int(answer.status), answer.data.decode(errors="replace"))

@@ -1,0 +1,278 @@
+"""One host as a node of its cluster: cordon, evict, and back into service.
+
+All goes through the Kubernetes API as `kubectl drain` does it: the eviction API respects
+disruption budgets, pods of DaemonSets and mirror pods stay (sources.md#reboots). An annotation
+says that the cordon is ours, in the same request that cordons: a run that was killed can then be
+finished, and nobody else's cordon is taken away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from components.errors import DeviceError
+from components.kubernetes.calls import Body, Calls
+from components.reboots.health import Nodes, is_ready, part_of
+
+POLL_S: Final = 2.0
+"""Seconds between two looks."""
+ANNOTATION: Final = "railyard/out-of-service"
+"""On a node that we cordoned: what it offered before."""
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""On the copy of a static pod, which no eviction ends."""
+PLUGIN_SOCKETS: Final = "/var/lib/kubelet/device-plugins"
+"""Where device plugins talk to the kubelet: a pod that mounts it is one (sources.md#reboots)."""
+_CREATED: Final = (200, 201)
+_NOT_FOUND: Final = 404
+_TOO_MANY: Final = 429
+"""What the eviction API answers while a disruption budget allows no more."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A host that is a node, and what was done to it."""
+
+    name: str
+    calls: Calls
+    now: Callable[[], float]
+    pause: Callable[[float], object]
+    done: list[str] = field(default_factory=list[str])
+    held: bool = False
+    """A cordon of ours is on it, as far as this run has seen."""
+
+    def read(self) -> Body | None:
+        """The node, or None where the cluster has none of that name.
+
+        Raises:
+            DeviceError: The cluster refuses to say.
+        """
+        answer = self.calls.call("GET", f"/api/v1/nodes/{self.name}")
+        if answer.status == _NOT_FOUND:
+            return None
+        if answer.status not in _CREATED:
+            raise DeviceError(f"the cluster does not show node {self.name}: {answer.words}")
+        return answer.body
+
+    def cordon(self) -> None:
+        """Take no more pods; nothing is changed on a node that somebody else cordoned."""
+        node = self.read() or {}
+        self.held = _is_ours(node)
+        if self.held or is_cordoned(node):
+            return
+        offered = json.dumps(sorted(_offered(node)))
+        self._patch({ANNOTATION: offered}, unschedulable=True)
+        self.held = True
+        self.done.append("cordoned")
+
+    def drain(self, deadline_s: float) -> None:
+        """Evict all pods that can be evicted, and wait until they are gone.
+
+        Raises:
+            DeviceError: A pod has no owner that would make it anew, or pods are left after the
+                deadline: their names, and the words of what holds them.
+        """
+        ends_at_s = self.now() + deadline_s
+        left = self._pods()
+        _refuse_orphans(self.name, left)
+        local = [_name(pod) for pod in left if _has_local_data(pod)]
+        if local:
+            self.done.append(f"ended with their local data: {', '.join(local)}")
+        first = [_name(pod) for pod in left]
+        held: dict[str, str] = {}
+        while left:
+            held = {_name(pod): words for pod in left if (words := self._evict(pod))}
+            left = self._pods()
+            if left and self.now() >= ends_at_s:
+                raise DeviceError(_still_there(left, held, deadline_s))
+            if left:
+                self.pause(POLL_S)
+        if first:
+            self.done.append(f"evicted {', '.join(first)}")
+
+    def restart_device_plugins(self) -> None:
+        """Let the plugins look again at what the host has: they count devices when they start.
+
+        Raises:
+            DeviceError: The cluster refuses it.
+        """
+        plugins = [pod for pod in self._all_pods() if _is_device_plugin(pod)]
+        for pod in plugins:
+            meta = pod["metadata"]
+            path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+            answer = self.calls.call("DELETE", path)
+            if answer.status not in {*_CREATED, 202, _NOT_FOUND}:
+                raise DeviceError(f"pod {_name(pod)} cannot be restarted: {answer.words}")
+        if plugins:
+            self.done.append(f"restarted {', '.join(_name(pod) for pod in plugins)}")
+
+    def await_service(self, boot_before: str, boot_now: str, deadline_s: float) -> None:
+        """Wait until the node is ready with the boot of now, and offers what it offered before.
+
+        Raises:
+            DeviceError: It does not, within the deadline.
+        """
+        ends_at_s = self.now() + deadline_s
+        while True:
+            missing = self._missing(boot_before, boot_now)
+            if not missing:
+                return
+            if self.now() >= ends_at_s:
+                raise DeviceError(f"node {self.name} {missing} after {deadline_s:g} s")
+            self.pause(POLL_S)
+
+    def _missing(self, boot_before: str, boot_now: str) -> str:
+        try:
+            node = self.read()
+        except DeviceError as error:  # an API that starts refuses before it answers
+            return f"cannot be seen: {error}"
+        if node is None:
+            return "is not in the cluster any more"
+        info = cast("Mapping[str, str]", part_of(node, "status").get("nodeInfo") or {})
+        if boot_now != boot_before and info.get("bootID") == boot_before:
+            return "was not heard of since it booted"
+        if not is_ready(node):
+            return "is not Ready"
+        offers = _offered(node)
+        gone = [each for each in _recorded(node) if each not in offers]
+        return f"does not offer {', '.join(gone)}" if gone else ""
+
+    def uncordon(self) -> None:
+        """Let pods come back, where the cordon is ours."""
+        node = self.read()
+        if node is None or not _is_ours(node):
+            return
+        self._patch({ANNOTATION: None}, unschedulable=None)
+        self.held = False
+        self.done.append("uncordoned")
+
+    def _patch(self, annotations: Mapping[str, str | None], *, unschedulable: bool | None) -> None:
+        body = {
+            "metadata": {"annotations": dict(annotations)},
+            "spec": {"unschedulable": unschedulable},
+        }
+        answer = self.calls.call("PATCH", f"/api/v1/nodes/{self.name}", body)
+        if answer.status not in _CREATED:
+            raise DeviceError(f"node {self.name} cannot be cordoned or freed: {answer.words}")
+
+    def _pods(self) -> list[Body]:
+        """The pods that have to leave."""
+        return [pod for pod in self._all_pods() if _must_leave(pod)]
+
+    def _all_pods(self) -> list[Body]:
+        path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}"
+        answer = self.calls.call("GET", path)
+        if answer.status not in _CREATED:
+            raise DeviceError(f"the pods of node {self.name} cannot be listed: {answer.words}")
+        pods = cast("list[Body]", answer.body.get("items") or [])
+        return sorted(pods, key=_name)
+
+    def _evict(self, pod: Body) -> str:
+        """Ask for one eviction; the words of what holds the pod, empty when it goes."""
+        meta = pod["metadata"]
+        if meta.get("deletionTimestamp"):
+            return ""
+        body: Body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+            "deleteOptions": {"preconditions": {"uid": meta.get("uid")}},
+        }
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
+        answer = self.calls.call("POST", path, body)
+        if answer.status in {*_CREATED, _NOT_FOUND, 409}:  # 409: another pod has that name by now
+            return ""
+        if answer.status == _TOO_MANY:
+            return answer.words
+        raise DeviceError(f"pod {_name(pod)} cannot be evicted: {answer.words}")
+
+
+def open_node(
+    name: str, calls: Calls, now: Callable[[], float], pause: Callable[[float], object]
+) -> Node | None:
+    """The node of a host, or None where it is none."""
+    node = Node(name, calls, now, pause)
+    return node if node.read() is not None else None
+
+
+def is_cordoned(node: Body) -> bool:
+    """Whether it takes no more pods."""
+    return bool(part_of(node, "spec").get("unschedulable"))
+
+
+def unavailable_workers(nodes: Nodes, workers: tuple[str, ...]) -> list[str]:
+    """The workers that are nodes and do not serve: not Ready, or cordoned."""
+    return [
+        name
+        for name in workers
+        if (node := nodes.get(name)) is not None and (is_cordoned(node) or not is_ready(node))
+    ]
+
+
+def _annotations(meta: Body) -> Mapping[str, str]:
+    return cast("Mapping[str, str]", part_of(meta, "metadata").get("annotations") or {})
+
+
+def _is_ours(node: Body) -> bool:
+    return ANNOTATION in _annotations(node)
+
+
+def _offered(node: Body) -> frozenset[str]:
+    """Extended resources of which the node has some: GPUs and VFs, from device plugins."""
+    allocatable = cast("Mapping[str, str]", part_of(node, "status").get("allocatable") or {})
+    return frozenset(name for name, count in allocatable.items() if "/" in name and count != "0")
+
+
+def _recorded(node: Body) -> list[str]:
+    try:
+        found: object = json.loads(_annotations(node).get(ANNOTATION, "[]"))
+    except ValueError:
+        return []
+    return [str(each) for each in cast("list[object]", found)] if isinstance(found, list) else []
+
+
+def _name(pod: Body) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _owner(pod: Body) -> str:
+    """Kind of what would make the pod anew; empty for none."""
+    owners = cast("list[Body]", pod["metadata"].get("ownerReferences") or [])
+    return next((str(each["kind"]) for each in owners if each.get("controller")), "")
+
+
+def _is_over(pod: Body) -> bool:
+    return part_of(pod, "status").get("phase") in {"Succeeded", "Failed"}
+
+
+def _must_leave(pod: Body) -> bool:
+    return not (_is_over(pod) or MIRROR in _annotations(pod) or _owner(pod) == "DaemonSet")
+
+
+def _has_local_data(pod: Body) -> bool:
+    volumes = cast("list[Body]", part_of(pod, "spec").get("volumes") or [])
+    return any("emptyDir" in volume for volume in volumes)
+
+
+def _is_device_plugin(pod: Body) -> bool:
+    volumes = cast("list[Body]", part_of(pod, "spec").get("volumes") or [])
+    paths = [str(part_of(volume, "hostPath").get("path", "")) for volume in volumes]
+    mounted = any(path.rstrip("/") == PLUGIN_SOCKETS for path in paths)
+    return mounted and _owner(pod) == "DaemonSet" and not _is_over(pod)
+
+
+def _refuse_orphans(node: str, pods: list[Body]) -> None:
+    """An eviction would end for good what nothing makes anew; `kubectl drain` refuses it too."""
+    orphans = [_name(pod) for pod in pods if not _owner(pod)]
+    if orphans:
+        raise DeviceError(
+            f"nothing would start these pods of {node} again: {', '.join(orphans)}. Delete them,"
+            " or let a Job or a Deployment own them"
+        )
+
+
+def _still_there(left: list[Body], held: Mapping[str, str], deadline_s: float) -> str:
+    lines = [f"{_name(pod)} ({held.get(_name(pod)) or 'is ending'})" for pod in left]
+    return f"pods are left after {deadline_s:g} s (disruption.drain_deadline_s): {'; '.join(lines)}"

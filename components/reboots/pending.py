@@ -1,0 +1,106 @@
+"""What waits on a host, as the host itself says it: the lines of `pending` in `service.sh`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from components.hosts.state import parse_state
+
+BOOT: Final = "pending.boot."
+DRAIN: Final = "pending.drain."
+POWER: Final = "pending.power."
+BEGUN: Final = "pending.begun"
+IN_SERVICE: Final = "pending.in_service"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a host waits with."""
+
+    boot_id: str
+    begun: str | None
+    """Boot id at which an earlier run took the host out of service; None where none did."""
+    boots: tuple[str, ...]
+    """What only a boot loads, in words."""
+    drains: tuple[str, ...]
+    """What can be set only out of service, in words."""
+    powers: tuple[str, ...] = ()
+    """What neither a drain nor a reboot loads: firmware that asks for a power cycle."""
+
+    @property
+    def words(self) -> list[str]:
+        """Everything that waits."""
+        return [*self.boots, *self.drains]
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.begun or self.words)
+
+
+def read_waiting(text: str, without: Collection[str] = ()) -> Waiting:
+    """Read the answer of `maintain.sh look`.
+
+    Args:
+        text: `key=value` lines.
+        without: Settings that wait for something else than this host's own boot.
+
+    Raises:
+        DeviceError: A line has no `=`.
+    """
+    passed_over = {f"{DRAIN}{key}" for key in without}
+    values = {
+        key: value for key, value in parse_state(text).values.items() if key not in passed_over
+    }
+    return Waiting(
+        boot_id=values.get("boot_id", ""),
+        begun=values.get(BEGUN),
+        boots=waiting_words(values, BOOT),
+        drains=waiting_words(values, DRAIN),
+        powers=waiting_words(values, POWER),
+    )
+
+
+def waiting_words(values: Mapping[str, str], prefix: str) -> tuple[str, ...]:
+    """The lines of one kind, as `nic 0000:05:00.0 vfs 8 -> 4`."""
+    return tuple(
+        setting_words(key.removeprefix(prefix), value)
+        for key, value in sorted(values.items())
+        if key.startswith(prefix)
+    )
+
+
+def setting_words(key: str, value: str) -> str:
+    """A setting as a person reads it: `nic 0000:05:00.0 vfs 8 -> 4`."""
+    where, _, setting = key.rpartition(".")
+    kind, _, rest = where.partition(".")
+    return " ".join(part for part in (kind, rest, setting, value) if part)
+
+
+_LOADS_A_DRIVER: Final = frozenset(
+    {"driver.kind", "driver.version", "driver.line", "driver.modules", "driver.loaded"}
+)
+_ONLY_READ: Final = frozenset({"fw_ver", "fw_floor", "fw_needs", "fw_loads", "fw_vfs_offered"})
+"""Facts of a card's firmware that nobody sets."""
+
+
+def needs_drain(key: str) -> bool:
+    """Whether setting it ends what jobs have open: the keys of `interrupts` in `service.sh`."""
+    of_card = key.startswith("nic.") and key.rpartition(".")[2] in {"vfs", "eswitch"}
+    return of_card or key in _LOADS_A_DRIVER
+
+
+def needs_boot(key: str) -> bool:
+    """Whether it only holds after a boot: firmware, and the kernel's command line and modules."""
+    if key.endswith("_current"):
+        return False
+    return is_firmware(key) or key.startswith("kernel.cmdline.") or key == "kernel.rdma_netns"
+
+
+def is_firmware(key: str) -> bool:
+    """Whether it is a setting of a card's firmware."""
+    setting = key.rpartition(".")[2]
+    named = setting == "ats" or (setting.startswith("fw_") and setting not in _ONLY_READ)
+    return key.startswith("nic.") and named

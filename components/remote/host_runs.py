@@ -1,0 +1,63 @@
+"""What inner commands of an update share: a request on stdin, and the hosts that it names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from components.errors import UsageError
+from components.remote.host_session import HostAnswer, run_on_host
+from components.remote.step import Endpoint, env_name
+
+Run = Callable[[Endpoint, str, str, float], HostAnswer]
+"""Run a command: endpoint, command, stdin, deadline in seconds."""
+_GRACE_S: Final = 15.0
+"""Seconds beyond a script's own deadline, after which the session is given up."""
+_Request = TypeVar("_Request")
+
+
+def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Request:
+    """Read a request of JSON.
+
+    Args:
+        adapter: Of its class.
+        text: What came on stdin.
+        what: As the error names it: `reboot request`.
+
+    Raises:
+        UsageError: It is none; the text names the first fault.
+    """
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"stdin is no {what}: {where}: {first['msg']}") from None
+
+
+def run_with_keys(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> Run:
+    """Make what runs commands on these hosts, with their private keys from the environment.
+
+    Raises:
+        UsageError: A key is not in the environment.
+    """
+    keys = {endpoint.device: _key(endpoint, environ) for endpoint in endpoints}
+
+    def run(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
+        key, given_up_s = keys[endpoint.device], deadline_s + _GRACE_S
+        return asyncio.run(run_on_host(endpoint, key, command, stdin=stdin, deadline_s=given_up_s))
+
+    return run
+
+
+def _key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    name = env_name(endpoint.private_key_secret or "")
+    if not endpoint.private_key_secret or name not in environ:
+        raise UsageError(
+            f"{endpoint.where}: no private key: set {name} in the environment, or `private_key` in"
+            " the site file"
+        )
+    return environ[name]

@@ -1,0 +1,1 @@
+"""Two virtual machines with real kernels, on which the scripts of the hosts room are proven."""

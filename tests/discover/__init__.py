@@ -1,0 +1,1 @@
+"""`railyard discover`, and what it knows of hosts."""

@@ -1,0 +1,297 @@
+"""The file after discovery: what is added, what is never touched, and a second run is still."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from components.checks.site import load_checked_site
+from components.discover.report import render_report
+from components.discover.run import compare
+from components.discover.site_file import read_site_file
+from components.discover.targets import find_targets
+from components.errors import SpecError, UsageError
+from components.hosts.look import CardFact, HostLook, LinkFact
+from components.model.problem import Json
+from components.model.yaml_text import parse_yaml
+from tests.discover.played import bare, dgx, look_at, nic
+from tests.discover.sites import GPU01, HEAD, SSH, TAIL, added, run
+
+
+@pytest.fixture(scope="module")
+def look(tmp_path_factory: pytest.TempPathFactory) -> HostLook:
+    return look_at(dgx(), tmp_path_factory.mktemp("dgx"))
+
+
+def card(rail: int, bus: str, name: int, numa: int, *gpus: str) -> str:
+    own = ", ".join(f'"0000:{gpu}:00.0"' for gpu in gpus)
+    return (
+        f'      - {{rail: rail-{rail}, pci: "0000:{bus}:00.0", netdev: enp{name}s0, '
+        f"model: ConnectX-5, speed_gbit_s: 100, numa: {numa}, link_gt_s: 8, link_width: 16, "
+        f"lanes: 4, gpu_pci: [{own}], gpu_path: PIX}}"
+    )
+
+
+def test_a_host_without_cards_gets_them_in_pci_order(tmp_path: Path, look: HostLook) -> None:
+    before = HEAD + GPU01 + TAIL
+    report, after = run(tmp_path, before, look)
+    assert report.exit_code == 3
+    assert added(before, after) == [
+        "    gpus: 8",
+        "    nics:",
+        card(0, "05", 5, 0, "06", "07"),
+        card(1, "0c", 12, 0, "08", "09"),
+        card(2, "84", 132, 1, "86", "87"),
+        card(3, "8b", 139, 1, "88", "89"),
+    ]
+
+
+def test_the_second_run_adds_nothing(tmp_path: Path, look: HostLook) -> None:
+    _, first = run(tmp_path, HEAD + GPU01 + TAIL, look)
+    report, second = run(tmp_path, first, look)
+    assert (report.exit_code, second) == (0, first)
+    assert "nothing to add" in render_report(report)
+
+
+BLOCK = """\
+    nics:
+      - rail: rail-2      # by hand
+        pci: "0000:05:00.0"
+        numa: 1           # as the label on the case says
+      # the second one is on order
+    gpus: 8   # of eight
+"""
+
+
+def test_what_the_user_wrote_stays_and_is_told(tmp_path: Path, look: HostLook) -> None:
+    before = HEAD + GPU01 + BLOCK + TAIL
+    report, after = run(tmp_path, before, look)
+    lines = added(before, after)
+    assert lines[0] == "        netdev: enp5s0"
+    assert "        gpu_path: PIX" in lines
+    assert sum(line.startswith("      - ") for line in lines) == 3
+    assert "      - rail: rail-0" in lines
+    assert '        pci: "0000:0c:00.0"' in lines
+    text = render_report(report)
+    line = (
+        before.splitlines().index("        numa: 1           # as the label on the case says") + 1
+    )
+    assert f"site.yaml:{line}  hosts[0].nics[0].numa = 1, found 0" in text
+    again, last = run(tmp_path, after, look)
+    assert last == after
+    assert again.exit_code == 3  # the label on the case is still wrong
+    assert [each.told for each in again.found[0].proposal.disagreements] == [1]
+
+
+def test_cables_and_addresses_choose_the_rail_before_the_order_does(
+    tmp_path: Path, look: HostLook
+) -> None:
+    first, second, third, fourth = look.cards
+    cards = (
+        replace(first, neighbour="leaf-01.example.com Eth1/2"),
+        second,
+        replace(third, addresses=("10.10.114.7/24",)),
+        fourth,
+    )
+    report, _ = run(tmp_path, HEAD + GPU01 + TAIL, replace(look, cards=cards))
+    assert dict(report.found[0].proposal.rails) == {
+        "0000:05:00.0": "rail-1",
+        "0000:0c:00.0": "rail-0",
+        "0000:84:00.0": "rail-3",
+        "0000:8b:00.0": "rail-2",
+    }
+
+
+def test_a_cable_that_contradicts_the_file_is_told(tmp_path: Path, look: HostLook) -> None:
+    cards = (replace(look.cards[0], neighbour="leaf-01 Ethernet1/1"), *look.cards[1:])
+    report, after = run(tmp_path, HEAD + GPU01 + BLOCK + TAIL, replace(look, cards=cards))
+    text = render_report(report)
+    assert "rail = rail-2, found rail-0 (LLDP: it is plugged into leaf-01 Ethernet1/1)" in text
+    assert "rail: rail-2      # by hand" in after
+
+
+def test_a_card_without_a_rail_left_and_the_hosts_own_card_are_not_written(
+    tmp_path: Path, look: HostLook
+) -> None:
+    text = re.sub(r"  - \{name: rail-[23].*\n", "", HEAD) + GPU01 + TAIL
+    cards = (replace(look.cards[0], addresses=("192.168.2.11/24",)), *look.cards[1:])
+    report, after = run(tmp_path, text, replace(look, cards=cards, uplink="enp12s0"))
+    assert "0000:05:00.0" not in after
+    assert "0000:0c:00.0" not in after
+    assert list(report.found[0].proposal.rails) == ["0000:84:00.0", "0000:8b:00.0"]
+    notes = " ".join(report.found[0].proposal.notes)
+    assert "0000:05:00.0 (enp5s0) carries the host's own traffic" in notes
+    more, _ = run(tmp_path, text, look)
+    assert "0000:84:00.0 (enp132s0) is not written: no rail" in " ".join(
+        more.found[0].proposal.notes
+    )
+
+
+def test_a_degraded_link_is_a_note_and_no_rule(tmp_path: Path, look: HostLook) -> None:
+    slow = replace(look.cards[0], link=LinkFact(2.5, 8))
+    report, after = run(tmp_path, HEAD + GPU01 + TAIL, replace(look, cards=(slow, *look.cards[1:])))
+    assert "link_gt_s: 8, link_width: 16" in after
+    notes = " ".join(report.found[0].proposal.notes)
+    assert "runs with 8 PCIe lanes, and card and slot can 16" in notes
+    assert "at 2.5 GT/s, and card and slot can 8" in notes
+    accepted = after.replace("link_gt_s: 8, link_width: 16", "link_gt_s: 2.5, link_width: 8", 1)
+    again, last = run(tmp_path, accepted, replace(look, cards=(slow, *look.cards[1:])))
+    assert (again.exit_code, last) == (0, accepted)
+
+
+def test_a_moved_card_is_told_with_its_new_place(tmp_path: Path, look: HostLook) -> None:
+    text = HEAD + GPU01 + '    nics: [{rail: rail-0, pci: "0000:0d:00.0", netdev: enp12s0}]\n'
+    report, after = run(tmp_path, text, look)
+    assert "(enp12s0 is the card at 0000:0c:00.0)" in render_report(report)
+    assert '{rail: rail-0, pci: "0000:0d:00.0", netdev: enp12s0}, {rail: rail-1' in after
+
+
+def test_an_alias_is_not_written_through(tmp_path: Path, look: HostLook) -> None:
+    text = HEAD + GPU01 + '    nics: &cards\n      - {rail: rail-0, pci: "0000:05:00.0"}\n'
+    text += SSH.replace("    ssh:", "  - name: gpu02\n    nics: *cards\n    ssh:")
+    report, after = run(tmp_path, text, look, look)
+    assert after == text
+    assert "by an anchor and aliases" in render_report(report)
+    assert report.exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["hosts: [", "[]", "a: 1\na: 2\n"])
+def test_a_file_that_holds_no_site(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(text)
+    with pytest.raises((SpecError, UsageError)) as refused:
+        read_site_file(path)
+    assert "site.yaml" in str(refused.value)
+
+
+def test_a_stack_file_is_written_below_its_key(tmp_path: Path, look: HostLook) -> None:
+    site = HEAD + GPU01 + TAIL
+    text = "encryptionsalt: v1:abc=\nconfig:\n  railyard:ssh_private_key:\n    secure: v1:xyz\n"
+    text += "  railyard:cluster:\n" + "".join(f"    {line}\n" for line in site.splitlines())
+    path = tmp_path / "Pulumi.dev.yaml"
+    path.write_text(text)
+    file = read_site_file(path)
+    assert file.stack == "dev"
+    targets, _ = find_targets(file, (), None, "root")
+    _, after = compare(file, targets, [look], [])
+    assert "        gpus: 8" in added(text, after)
+
+
+def test_crlf_and_a_missing_last_newline_are_kept(tmp_path: Path, look: HostLook) -> None:
+    text = (HEAD + GPU01).rstrip("\n").replace("\n", "\r\n")
+    _, after = run(tmp_path, text, look)
+    assert after.startswith(text)
+    assert after.count("\n") == after.count("\r\n")
+    assert not after.endswith("\n")
+
+
+def test_the_example_lacks_only_what_is_new_and_stays_clean(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "dgx-roce" / "site.yaml"
+    seen = look_at(
+        bare(nic(0, "0000:05:00.0", 0), nic(1, "0000:84:00.0", 1), gpus=8), tmp_path / "look"
+    )
+    path = tmp_path / "site.yaml"
+    path.write_text(example.read_text())
+    file = read_site_file(path)
+    targets, errors = find_targets(file, ("gpu01", "gpu02"), None, "root")
+    report, after = compare(file, targets, [seen, seen], errors)
+    assert [each.proposal.disagreements for each in report.found] == [(), ()]
+    assert after.count("link_width: 16") == 4
+    path.write_text(after)
+    checked = load_checked_site(path)
+    assert [problem.rule for problem in checked.problems] == []
+    assert checked.spec is not None
+    assert checked.spec.hosts[1].nics[0].gpu_pci[0] == "0000:06:00.0"
+
+
+FIELDS = ("netdev", "model", "speed_gbit_s", "numa", "link_gt_s", "link_width", "lanes")
+VALUES = {
+    "netdev": "eth9", "model": "ConnectX-7", "speed_gbit_s": 25, "numa": 1, "link_gt_s": 16,
+    "link_width": 4, "lanes": 1,
+}  # fmt: skip
+
+
+COMMENTS = st.sampled_from(["", "  # a comment", "   # }, ] : {"])
+
+
+@st.composite
+def written_cards(draw: st.DrawFn) -> list[dict[str, object]]:
+    """Some of the cards, with any of their keys, right or wrong."""
+    cards: list[dict[str, object]] = []
+    for number, bus in enumerate(["05", "0c", "84", "8b"][: draw(st.integers(1, 4))]):
+        keys = draw(st.lists(st.sampled_from(FIELDS), unique=True))
+        place: dict[str, object] = {"rail": f"rail-{number}", "pci": f'"0000:{bus}:00.0"'}
+        cards.append(place | {key: VALUES[key] for key in keys})
+    return cards
+
+
+@st.composite
+def block_lines(draw: st.DrawFn) -> list[str]:
+    lines = ["    nics:" + draw(COMMENTS)]
+    for each in draw(written_cards()):
+        for at, (key, value) in enumerate(each.items()):
+            lines.append(f"      {'  ' if at else '- '}{key}: {value}{draw(COMMENTS)}")
+        if draw(st.booleans()):
+            lines.append("        # between")
+    return lines
+
+
+@st.composite
+def flow_lines(draw: st.DrawFn) -> list[str]:
+    cards = draw(written_cards())
+    flows = ["{" + ", ".join(f"{k}: {v}" for k, v in each.items()) + "}" for each in cards]
+    if draw(st.booleans()):
+        return [f"    nics: [{', '.join(flows)}]{draw(COMMENTS)}"]
+    return [f"    nics:{draw(COMMENTS)}", *(f"    - {each}{draw(COMMENTS)}" for each in flows)]
+
+
+@st.composite
+def files(draw: st.DrawFn) -> str:
+    """A host whose cards are written in any style, with comments anywhere."""
+    bare_lines = st.sampled_from([[], ["    nics: []"], ["    nics: []  # none yet"]])
+    lines = draw(st.one_of(block_lines(), flow_lines(), bare_lines))
+    gpus = draw(st.sampled_from([[], ["    gpus: 8  # all"], ["    gpus: 4"]]))
+    lines = [*gpus, *lines] if draw(st.booleans()) else [*lines, *gpus]
+    return HEAD + GPU01 + "".join(f"{line}\n" for line in lines) + draw(st.sampled_from([TAIL, ""]))
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
+@given(text=files())
+def test_any_file_keeps_its_values_and_comments_and_is_still_the_second_time(
+    tmp_path: Path, look: HostLook, text: str
+) -> None:
+    report, first = run(tmp_path, text, look)
+    assert report.errors == ()
+    before, after = (parse_yaml(each, "site.yaml").value for each in (text, first))
+    assert contains(after, before)
+    for comment in re.findall(r"# .*", text):
+        assert first.count(comment) == text.count(comment)
+    again, second = run(tmp_path, first, look)
+    assert second == first
+    told = [each.path for each in report.found[0].proposal.disagreements]
+    assert [each.path for each in again.found[0].proposal.disagreements] == told
+    assert run(tmp_path, text, look)[1] == first
+
+
+def contains(after: Json, before: Json) -> bool:
+    """Whether all of `before` is still in `after`, value by value and in its order."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = [key for key in after if key in before]
+        return keys == list(before) and all(contains(after[key], before[key]) for key in before)
+    if isinstance(before, list) and isinstance(after, list):
+        return len(after) >= len(before) and all(map(contains, after, before))
+    return after == before
+
+
+def test_the_order_of_what_was_seen_does_not_matter(tmp_path: Path, look: HostLook) -> None:
+    _, one = run(tmp_path, HEAD + GPU01, look)
+    cards: tuple[CardFact, ...] = tuple(sorted(look.cards, key=lambda card: card.pci))
+    _, other = run(tmp_path, HEAD + GPU01, replace(look, cards=cards))
+    assert one == other

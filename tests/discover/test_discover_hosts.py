@@ -1,0 +1,119 @@
+"""Hosts of all kinds, known, new and silent, through discovery into a report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from components.discover.report import render_report
+from components.discover.run import compare
+from components.discover.site_file import read_site_file
+from components.discover.targets import find_targets
+from components.errors import UnreachableError
+from components.hosts.look import HostLook
+from tests.discover.played import bare, dgx, instance, look_at, nic
+from tests.discover.sites import GPU01, HEAD, KEY, SSH, TAIL, added, run
+
+
+@pytest.fixture(scope="module")
+def look(tmp_path_factory: pytest.TempPathFactory) -> HostLook:
+    return look_at(dgx(), tmp_path_factory.mktemp("dgx"))
+
+
+@pytest.mark.parametrize(
+    ("model", "written"),
+    [
+        ("ConnectX-5", "model: ConnectX-5, speed_gbit_s: 100"),
+        ("ConnectX-6 Dx", "model: ConnectX-6 Dx, speed_gbit_s: 100"),
+        ("ConnectX-7", "model: ConnectX-7, speed_gbit_s: 400"),
+        ("ConnectX-8", "model: ConnectX-8, speed_gbit_s: 800"),
+        ("BlueField-3", "model: BlueField-3, speed_gbit_s: 400"),
+        ("BlueField-2", "netdev: enp5s0, speed_gbit_s: 200"),
+    ],
+)
+def test_each_model_is_found(tmp_path: Path, model: str, written: str) -> None:
+    seen = look_at(bare(nic(0, "0000:05:00.0", 0, model), gpus=1), tmp_path / "look")
+    report, after = run(tmp_path, HEAD + GPU01, seen)
+    assert written in after
+    assert f"  {model}  " in render_report(report)
+
+
+def test_a_host_with_nothing_in_it(tmp_path: Path) -> None:
+    seen = look_at(bare(), tmp_path / "look")
+    report, after = run(tmp_path, HEAD + GPU01, seen)
+    assert (report.exit_code, after) == (0, HEAD + GPU01)
+    assert "0 cards, 0 GPUs, 2 NUMA nodes" in render_report(report)
+
+
+def test_infiniband_adapters_are_counted(tmp_path: Path) -> None:
+    seen = look_at(instance(bare_metal=True), tmp_path / "look")
+    _, after = run(tmp_path, HEAD + GPU01, seen)
+    assert added(HEAD + GPU01, after) == ["    gpus: 8", "    hcas: 8"]
+
+
+def test_a_new_host_is_a_whole_entry(tmp_path: Path, look: HostLook) -> None:
+    before = HEAD + GPU01 + TAIL
+    seen = replace(look, name="GPU02.example.com")
+    _, after = run(tmp_path, before, seen, asked=("ubuntu@192.168.2.12:2222",))
+    lines = added(before, after)
+    assert lines[:8] == [
+        "  - name: gpu02",
+        "    role: worker",
+        "    ssh:",
+        '      address: "192.168.2.12"',
+        "      port: 2222",
+        "      user: ubuntu",
+        "      private_key:",
+        "        secret: ssh_private_key",
+    ]
+    assert after.endswith(TAIL)
+
+
+def test_hosts_that_fail_keep_no_other_from_being_written(tmp_path: Path, look: HostLook) -> None:
+    text = HEAD + GPU01 + SSH.replace("    ssh:", "  - name: gpu02\n    ssh:").replace(".11", ".12")
+    path = tmp_path / "site.yaml"
+    path.write_text(text)
+    file = read_site_file(path)
+    targets, errors = find_targets(file, ("gpu02", "gpu01", "gpu77"), None, "root")
+    assert [target.name for target in targets] == ["gpu01", "gpu02"]
+    gone = UnreachableError(
+        "gpu02 (nvidia@192.168.2.12:22) is not reachable within 20 s: no answer"
+    )
+    report, after = compare(file, targets, [look, gone], errors)
+    assert report.exit_code == 4
+    assert after.count(" pci:") == 4
+    text = render_report(report)
+    assert "gpu77 is no host of" in text
+    assert "its hosts: gpu01, gpu02" in text
+    assert "not reachable" in text
+
+
+def test_a_stranger_needs_a_host_key(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(HEAD + GPU01)
+    targets, errors = find_targets(read_site_file(path), ("root@192.168.2.19",), None, "root")
+    assert targets == []
+    assert "ssh-keyscan -t ed25519 -p 22 192.168.2.19" in str(errors[0])
+    by_address, _ = find_targets(read_site_file(path), ("nvidia@192.168.2.11",), None, "root")
+    assert [target.name for target in by_address] == ["gpu01"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (f"      host_key: {KEY}\n", "", "gpu01 has no pinned host key"),
+        ("      private_key: {secret: ssh_private_key}\n", "", "has no private key"),
+        ("user: nvidia", "user: [a]", "ssh.user"),
+    ],
+)
+def test_a_host_that_cannot_be_reached_as_it_is_written(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text((HEAD + GPU01).replace(old, new))
+    targets, errors = find_targets(read_site_file(path), (), None, "root")
+    assert targets == []
+    assert words in str(errors[0])
+    assert "site.yaml:" in str(errors[0])

@@ -1,0 +1,89 @@
+"""The script of discovery: whole on this machine, and its parts on made-up input."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.hosts.look import parse_look
+from components.hosts.scripts import script_text
+from tests.discover.played import bare, booted, look_lines, nic, write_sys
+
+FUNCTIONS = script_text("discover").partition("look_all /sys\n")[0]
+
+
+def sh(script: str, *words: str, path: str = "") -> str:
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, "sh", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}"},
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_it_ends_well_on_a_machine_without_cards_or_tools() -> None:
+    look = parse_look(sh(script_text("discover")).splitlines())
+    assert look.seen
+    assert look.name
+    assert look.nodes >= 1
+
+
+def resource(tag: int, body: bytes) -> bytes:
+    return bytes([tag, len(body) % 256, len(body) // 256]) + body
+
+
+def keyword(name: str, text: str) -> bytes:
+    return name.encode() + bytes([len(text)]) + text.encode()
+
+
+@pytest.mark.parametrize(
+    ("vpd", "serial"),
+    [
+        (
+            resource(0x82, b"ConnectX-7 adapter card")
+            + resource(0x90, keyword("PN", "MCX755106AS") + keyword("SN", "MT2344XZ0F1K "))
+            + b"\x78",
+            "MT2344XZ0F1K",
+        ),
+        (resource(0x82, b"SN of a name") + resource(0x90, keyword("PN", "SNxx")) + b"\x78", ""),
+        (b"\x78" + resource(0x90, keyword("SN", "after the end")), ""),
+        (b"", ""),
+        (bytes(256), ""),
+    ],
+    ids=["serial", "none", "after-end", "empty", "zeros"],
+)
+def test_the_serial_number_of_the_product_data(tmp_path: Path, vpd: bytes, serial: str) -> None:
+    file = tmp_path / "vpd"
+    file.write_bytes(vpd)
+    assert sh(f'{FUNCTIONS}serial_of "$1"', str(file)).strip() == serial
+
+
+LLDP = """\
+lldp.enp5s0.via=LLDP
+lldp.enp5s0.rid=1
+lldp.enp5s0.chassis.mac=b8:59:9f:00:00:01
+lldp.enp5s0.chassis.name=leaf-01
+lldp.enp5s0.chassis.descr=Onyx
+lldp.enp5s0.port.ifname=Eth1/1
+lldp.enp5s0.port.descr=N/A
+lldp.enp5s0.100.chassis.name=spine=1
+"""
+
+
+def test_neighbours_come_from_lldpd_where_it_runs(tmp_path: Path) -> None:
+    tool = tmp_path / "lldpcli"
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{LLDP}END\n")
+    tool.chmod(0o755)
+    lines = sh(f"{FUNCTIONS}look_neighbours", path=str(tmp_path))
+    model = booted(bare(nic(0, "0000:05:00.0", 0)), tmp_path / "model")
+    seen = look_lines(write_sys(model, tmp_path / "sys"))
+    [card] = parse_look((seen + lines).splitlines()).cards
+    assert card.neighbour == "leaf-01 Eth1/1"
+    assert "lldp.enp5s0.100.chassis.name=spine=1" in lines

@@ -1,0 +1,323 @@
+"""The driver scripts with tools that answer as the vendors' do: what no lab host plays."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.hosts.scripts import library_text
+
+UNAME = '#!/bin/sh\ncase $1 in -r) cat "$FAKE/kernel" ;; -m) echo x86_64 ;; esac\n'
+MODINFO = """#!/bin/sh
+for name; do :; done
+[ -e "$FAKE/modules/$name" ] || { echo "modinfo: ERROR: Module $name not found." >&2 && exit 1; }
+while [ $# -gt 1 ]; do
+  case $1 in
+    -k) shift ;;
+    -F) field=$2 && shift ;;
+  esac
+  shift
+done
+sed -n "s/^$field=//p" "$FAKE/modules/$name"
+"""
+DF = """#!/bin/sh
+echo 'Filesystem 1024-blocks Used Available Capacity Mounted on'
+case $2 in
+  /boot) echo "/dev/sda2 1000000 900000 $(cat "$FAKE/boot_free") 90% /boot" ;;
+  *) echo "/dev/sda1 9000000 100 $(cat "$FAKE/root_free") 90% /" ;;
+esac
+"""
+MOKUTIL = """#!/bin/sh
+case $1 in
+  --sb-state) cat "$FAKE/secure_boot" ;;
+  --test-key) echo "$2 is not enrolled" ;;
+esac
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Path:
+    tools = {"uname": UNAME, "modinfo": MODINFO, "df": DF, "mokutil": MOKUTIL}
+    for name, text in tools.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "modules").mkdir()
+    for name, text in {"kernel": "5.15.0-1-generic", "secure_boot": "SecureBoot disabled",
+                       "root_free": "90000000", "boot_free": "500000"}.items():  # fmt: skip
+        (tmp_path / name).write_text(f"{text}\n")
+    return tmp_path
+
+
+def sh(fake: Path, script: str, *, debian: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run a script after the library, on a system with rpm, or with dpkg where asked."""
+    for name in ("dpkg", "dpkg-query") if debian else ():
+        (fake / name).write_text("#!/bin/sh\nexit 0\n")
+        (fake / name).chmod(0o755)
+    links = fake / "bin"
+    links.mkdir(exist_ok=True)
+    for folder in ("/usr/bin", "/bin"):
+        for path in Path(folder).iterdir():
+            if not path.name.startswith(("dpkg", "apt", "rpm", "dnf", "grubby")):
+                (links / path.name).unlink(missing_ok=True)
+                (links / path.name).symlink_to(path)
+    # The library adds the folders of root's tools; none of them holds a package tool here.
+    return subprocess.run(
+        ["/bin/sh"],
+        input=library_text().replace(":/usr/local/sbin:/usr/sbin:/sbin", "") + script,
+        env={"PATH": f"{fake}:{links}", "FAKE": str(fake)},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+
+
+def module(fake: Path, name: str, **fields: str) -> None:
+    lines = "".join(f"{key}={value}\n" for key, value in fields.items())
+    (fake / "modules" / name).write_text(lines)
+
+
+def tool(fake: Path, name: str, text: str) -> None:
+    (fake / name).write_text(f"#!/bin/sh\n{text}\n")
+    (fake / name).chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "version"),
+    [
+        ("MLNX_OFED_LINUX-5.2-2.2.4.0:", "mlnx_ofed", "5.2-2.2.4.0"),
+        ("OFED-internal-25.10-1.7.1:", "doca_ofed", "25.10-1.7.1.0"),
+        ("OFED-internal-24.10-1.1.4.0.200:", "doca_ofed", "24.10-1.1.4.0.200"),
+    ],
+)
+def test_both_families_are_told_apart(fake: Path, said: str, kind: str, version: str) -> None:
+    tool(fake, "ofed_info", f"echo {said}")
+    done = sh(fake, "read_key driver.kind\nread_key driver.version\nread_key driver.line\n")
+    assert done.stdout.split() == [kind, version, version.partition("-")[0]], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "signer", "secure", "value"),
+    [
+        ("/lib/modules/K/kernel/drivers/mlx5_core.ko", "x", "disabled", "missing:5.15.0-1-generic"),
+        ("/lib/modules/K/updates/dkms/mlx5_core.ko", "", "disabled", "built"),
+        ("/lib/modules/K/updates/dkms/mlx5_core.ko", "", "enabled", "unsigned:5.15.0-1-generic"),
+        ("/lib/modules/K/extra/mlnx-ofa_kernel/mlx5_core.ko", "key", "enabled", "built"),
+        ("/lib/modules/K/weak-updates/mlx5_core.ko", "key", "disabled", "built"),
+    ],
+)
+def test_modules_are_judged_by_place_and_signature(
+    fake: Path, path: str, signer: str, secure: str, value: str
+) -> None:
+    module(fake, "mlx5_core", filename=path, signer=signer)
+    (fake / "secure_boot").write_text(f"SecureBoot {secure}\n")
+    assert sh(fake, "read_key driver.modules\n").stdout == f"{value}\n"
+
+
+def test_the_kernel_of_the_next_boot_is_asked_too(fake: Path) -> None:
+    module(fake, "mlx5_core", filename="/lib/modules/K/kernel/mlx5_core.ko")
+    tool(fake, "grubby", "echo /boot/vmlinuz-5.14.0-503.el9.x86_64")
+    found = sh(fake, "read_key driver.modules\n").stdout
+    assert found == "missing:5.15.0-1-generic,5.14.0-503.el9.x86_64\n"
+
+
+@pytest.mark.parametrize(
+    ("license_text", "value"), [("Dual MIT/GPL", "open"), ("NVIDIA", "proprietary")]
+)
+def test_the_gpu_modules_flavour(fake: Path, license_text: str, value: str) -> None:
+    module(fake, "nvidia", license=license_text, version="580.1")
+    done = sh(fake, "read_key driver.gpu_modules\nread_key driver.gpu_host\n")
+    assert done.stdout.split() == [value, "580.1"]
+    assert sh(fake, "rm $FAKE/modules/nvidia; read_key driver.gpu_host\n").stdout == "absent\n"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value"),
+    [("5.4.0-42-generic", "old-kernel"), ("5.12.0", "ready"), ("6.8.0-1.el9", "ready"),
+     ("4.18.0-553.el8_10.x86_64", "old-kernel")],
+)  # fmt: skip
+def test_dma_buf_goes_by_the_kernel(fake: Path, kernel: str, value: str) -> None:
+    (fake / "kernel").write_text(f"{kernel}\n")
+    assert sh(fake, "read_key driver.dma_buf\n").stdout == f"{value}\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("write_key driver.gpu_host absent", "the GPU driver 580.1 is installed on this host, and"),
+        ("write_key driver.gpu_host 590.2", "is 580.1, want 590.2: the host owns it"),
+        ("write_key driver.gpu_modules open", "are proprietary, and DMA-BUF needs the open ones"),
+        ("write_key driver.dma_buf ready", "needs Linux 5.12, and this host runs 5.15.0-1-generic"),
+        ("check_peer_module nv_peer_mem", "brings nvidia_peermem, which took the place"),
+        ("rm $FAKE/modules/nvidia_peermem; check_peer_module nv_peer_mem",
+         "there is no nv_peer_mem for kernel 5.15.0-1-generic: its last release is 1.3"),
+        ("write_key driver.kind inbox", "Railyard does not remove driver packages"),
+    ],
+)  # fmt: skip
+def test_what_the_host_owns_is_refused_with_the_way_out(
+    fake: Path, script: str, words: str
+) -> None:
+    module(fake, "nvidia", license="NVIDIA", version="580.1")
+    module(fake, "nvidia_peermem", license="NVIDIA")
+    done = sh(fake, f"{script}\n")
+    assert done.returncode == 1
+    assert words in done.stderr.replace("\n", " ")
+
+
+def test_each_file_system_is_counted_once_with_all_that_it_must_hold(fake: Path) -> None:
+    (fake / "root_free").write_text("1100000\n")
+    done = sh(fake, "check_disk\n")
+    assert done.returncode == 1
+    assert "/ has 1074 MiB free and 2048 MiB are needed (/, /var)" in done.stderr
+    (fake / "root_free").write_text("3000000\n")
+    assert sh(fake, "check_disk\n").returncode == 0
+    done = sh(fake, "driver_source=/opt/ofed.tgz\ncheck_disk\n")
+    assert "2929 MiB free and 3072 MiB are needed" in done.stderr
+
+
+ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n'
+RHEL = 'ID="rhel"\nID_LIKE="fedora"\nVERSION_ID="9.5"\n'
+DEBIAN = 'ID=debian\nVERSION_ID="12"\n'
+UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="22.04"\n'
+
+
+@pytest.mark.parametrize(
+    ("system", "package", "refused"),
+    [
+        (ROCKY, "doca-host-3.2.0-125000_25.10_rhel9.x86_64.rpm", ""),
+        (ROCKY, "doca-host-2.10.0-093000_25.01_rhel95.x86_64.rpm", ""),
+        (RHEL, "doca-host-2.10.0-093000_25.01_rhel95.x86_64.rpm", ""),
+        (RHEL, "doca-host-2.10.0-093000_25.01_rhel94.x86_64.rpm", "is for rhel94"),
+        (DEBIAN, "MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64.tgz", ""),
+        (UBUNTU, "MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64.tgz", "is for debian125"),
+        (UBUNTU, "doca-host_3.1.0-091000-25.07-ubuntu2204_amd64.deb", ""),
+        (UBUNTU, "doca-host_3.1.0-091000-25.07-ubuntu2404_amd64.deb", "is for ubuntu2404"),
+        (UBUNTU, "ofed.tgz", ""),
+        (UBUNTU, "ofed-arm64.tgz", "is not for x86_64"),
+    ],
+)
+def test_a_packages_name_says_where_it_fits(
+    fake: Path, system: str, package: str, refused: str
+) -> None:
+    text = library_text().replace("/etc/os-release", "$FAKE/os-release")
+    (fake / "os-release").write_text(system)
+    script = f"driver_source=/opt/{package}\ncheck_system\n"
+    done = subprocess.run(
+        ["/bin/sh"], input=text + script, env={"PATH": f"{fake}:/usr/bin:/bin", "FAKE": str(fake)},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (done.returncode, refused in done.stderr) == (1 if refused else 0, True), done.stderr
+
+
+def test_an_interrupted_dnf_is_named(fake: Path) -> None:
+    tool(fake, "dnf", "echo rdma-core-51.0-1.el9.x86_64; echo rdma-core-48.0-1.el9.x86_64")
+    done = sh(fake, "check_packages\n")
+    assert done.returncode == 1
+    assert "packages are there twice" in done.stderr
+    assert "rdma-core-51.0-1.el9.x86_64 rdma-core-48.0-1.el9.x86_64" in done.stderr
+
+
+def test_dnf_brings_no_kernel_along(fake: Path) -> None:
+    tool(fake, "dnf", 'echo "$*" >>$FAKE/calls')
+    assert sh(fake, "dnf_install doca-ofed\n").returncode == 0
+    assert "--exclude=kernel --exclude=kernel-core" in (fake / "calls").read_text()
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("cp: error writing 'a': No space left on device", "the disk filled up during"),
+        ("Error! Bad return status for module build on kernel: 6.17.0 (x86_64)\nConsult make.log",
+         "modules do not build for this kernel"),
+        ("E: Unable to locate package doca-ofed", "no repository of this host has the driver"),
+        ("dpkg: error: dpkg frontend lock was locked by another process with pid 7",
+         "the package lock is held by another process"),
+        ("something else", "failed: something else"),
+    ],
+)  # fmt: skip
+def test_a_package_tools_refusal_is_told_by_its_cause(fake: Path, output: str, words: str) -> None:
+    (fake / "output").write_text(f"{output}\n")
+    tool(fake, "apt-get", 'cat "$FAKE/output" >&2; exit 100')
+    done = sh(fake, "packages apt-get install doca-ofed\n")
+    assert done.returncode == 1
+    assert words in done.stderr
+
+
+def test_what_is_no_parameter_is_refused(fake: Path) -> None:
+    (fake / "in").write_text("driver_packages=a;reboot\n")
+    done = sh(fake, 'load_input "$FAKE/in"\n')
+    assert "bad package names" in done.stderr
+    (fake / "in").write_text("driver_installer=--force\n")
+    assert "is no parameter of a run" in sh(fake, 'load_input "$FAKE/in"\n').stderr
+
+
+@pytest.mark.parametrize(
+    ("route", "session", "below", "uplink"),
+    [
+        ("default via 10.0.0.1 dev ens1", "", {"ens1": "mlx5_core"}, "ens1"),
+        ("default via 10.0.0.1 dev eno1", "", {"eno1": "tg3", "ens1": "mlx5_core"}, ""),
+        ("default via 10.0.0.1 dev bond0", "", {"bond0/lower_ens1": "mlx5_core"}, "bond0"),
+        (
+            "default via 10.0.0.1 dev eno1",
+            "192.0.2.9 500 10.9.9.2 22",
+            {"ens1": "mlx5_core"},
+            "ens1",
+        ),
+        ("default via 10.0.0.1 dev eno1", "192.0.2.9 500 10.9.9.20 22", {"ens1": "mlx5_core"}, ""),
+    ],
+)
+def test_a_session_that_rides_on_a_card_is_seen(
+    fake: Path, route: str, session: str, below: dict[str, str], uplink: str
+) -> None:
+    for device, driver in below.items():
+        folder = fake / "net" / device / "device"
+        folder.mkdir(parents=True)
+        (folder / "driver").symlink_to(f"../../drivers/{driver}")
+    own = "3: ens1 inet 10.9.9.2/24 scope global ens1"
+    tool(fake, "ip", f"case $* in route*) echo '{route}' ;; *) echo '{own}' ;; esac")
+    text = library_text().replace("/sys/class/net/", "$FAKE/net/")
+    done = subprocess.run(
+        ["/bin/sh"], input=f"{text}SSH_CONNECTION='{session}'\ncard_uplink\n",
+        env={"PATH": f"{fake}:/usr/bin:/bin", "FAKE": str(fake)},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == uplink, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("release", "loaded", "held"),
+    [
+        ("OFED-internal-26.07-0.4.3", ("nvme",), "nvme"),
+        ("OFED-internal-26.04-0.8.6", ("nvme",), ""),
+        ("OFED-internal-26.04-0.8.6", ("rpcrdma", "irdma"), "rpcrdma irdma"),
+    ],
+)
+def test_modules_that_hold_the_stack_are_named(
+    fake: Path, release: str, loaded: tuple[str, ...], held: str
+) -> None:
+    tool(fake, "ofed_info", f"echo {release}:")
+    for name in loaded:
+        (fake / "loaded" / name).mkdir(parents=True)
+        (fake / "loaded" / name / "initstate").write_text("live\n")
+    text = library_text().replace("/sys/module/", "$FAKE/loaded/")
+    done = subprocess.run(
+        ["/bin/sh"], input=f"{text}stack_holders\n",
+        env={"PATH": f"{fake}:/usr/bin:/bin", "FAKE": str(fake)},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == held, done.stderr
+
+
+def test_cards_whose_vfs_are_in_pods_are_named(fake: Path) -> None:
+    for pci, there in (("0000:05:00.0", 2), ("0000:84:00.0", 1)):
+        card = fake / "drivers" / pci
+        card.mkdir(parents=True)
+        (card / "sriov_numvfs").write_text("2\n")
+        for number in range(there):
+            (card / f"virtfn{number}/net/eth{number}").mkdir(parents=True)
+    text = library_text().replace("/sys/bus/pci/drivers/mlx5_core/", "$FAKE/drivers/")
+    done = subprocess.run(
+        ["/bin/sh"], input=f"{text}lent_cards\n",
+        env={"PATH": f"{fake}:/usr/bin:/bin", "FAKE": str(fake)},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == "0000:84:00.0", done.stderr

@@ -1,0 +1,119 @@
+"""What the story demands of guests, without a guest: comparison, drift, plan and verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from components.errors import DeviceError
+from lab.vm import rdma
+from lab.vm.carried import LEFT_OUT, plan_guests
+from lab.vm.drifts import drifts_of
+from lab.vm.judging import (
+    StoryError,
+    describe_findings,
+    left_modules,
+    require_as_before,
+    require_named,
+)
+from lab.vm.snapshot import RESIDUE, Snapshot, compare, parse_snapshot
+from lab.vm.story import NAMES, Told, render_table
+from lab.vm.tools import major_release
+
+LOG = Path(__file__).parents[1] / "acceptance/recorded/perftest/rxe_on_igb_vf.txt"
+PORTS = {"gpu01": 2201, "gpu02": 2202}
+
+
+def snapshot(mtu: int = 1500, modules: str = "igb", sysctl: str = "") -> Snapshot:
+    link = json.dumps([{"ifname": "enp1s0", "mtu": mtu, "qdisc": "noop"}])
+    return parse_snapshot(
+        f"@@ link\n{link}\n@@ address\n{link}\n@@ sysctl\nnet.core.rmem_max = 1\n"
+        f"kernel.random.uuid = {sysctl}\n@@ module\n{modules}\n@@ file\n/etc/hosts = -rw- 0:0\n"
+        "@@ unit\nssh.service = enabled\n"
+    )
+
+
+def test_random_values_are_no_difference() -> None:
+    assert compare(snapshot(sysctl="a"), snapshot(sysctl="b")) == ()
+
+
+def test_every_difference_is_named() -> None:
+    found = compare(snapshot(), snapshot(mtu=9000, modules="igb\nigbvf"))
+    assert found == (
+        "address enp1s0 mtu: was 1500, is 9000",
+        "link enp1s0 mtu: was 1500, is 9000",
+        "module igbvf: was absent, is there",
+    )
+
+
+def test_only_the_named_residue_is_passed_over() -> None:
+    require_as_before("gpu01", snapshot(), snapshot(modules="igb\nigbvf"), RESIDUE)
+    with pytest.raises(StoryError, match="module rdma_cm: was absent"):
+        require_as_before("gpu01", snapshot(), snapshot(modules="igb\nrdma_cm"), RESIDUE)
+
+
+def test_half_a_look_is_no_look() -> None:
+    with pytest.raises(DeviceError, match="nothing about link, sysctl"):
+        parse_snapshot("@@ link\n[]\n@@ module\nigb\n")
+
+
+def test_a_drift_that_was_not_seen_and_one_that_nobody_made_are_refused() -> None:
+    require_named("gpu01", {"a"}, {"a": "a is 1, want 2"})
+    require_named("gpu01", {"a"}, {"a": "", "vf.0.vlan": ""}, r"$never|vf\..*")
+    with pytest.raises(StoryError, match="not seen: a"):
+        require_named("gpu01", {"a"}, {})
+    with pytest.raises(StoryError, match="seen and not done: b is 1, want 2"):
+        require_named("gpu01", {"a"}, {"a": "", "b": "b is 1, want 2"})
+
+
+def test_what_undo_leaves_brings_the_modules_that_it_needs() -> None:
+    assert left_modules(("module.rdma_cm",)) == {"rdma_cm", "iw_cm", "ib_cm", "ib_core"}
+    assert left_modules(()) == frozenset()
+
+
+def test_the_plan_is_the_products_own_less_what_the_card_lacks(tmp_path: Path) -> None:
+    _, carried = plan_guests(PORTS, tmp_path)
+    for each in carried:
+        assert set(each.left_out.values()) == set(LEFT_OUT.values())
+        values = each.plan.desired.values
+        assert values["nic.0000:01:00.0.vfs"] == "4"
+        assert not values.keys() & each.left_out.keys()
+        assert f"unit.railyard-nics.files={values['unit.railyard-nics.files']}\n" in (
+            each.plan.converge.desired
+        )
+        assert each.plan.endpoint.port == PORTS[each.plan.name]
+
+
+def test_ten_changes_by_hand_at_least_and_each_of_a_setting_of_ours(tmp_path: Path) -> None:
+    _, carried = plan_guests(PORTS, tmp_path)
+    for each in carried:
+        drifts = drifts_of(each.plan.name, frozenset(each.plan.desired.values))
+        assert len({name for drift in drifts for name in drift.named}) >= 10
+
+
+def test_our_judge_takes_the_recorded_log_and_not_its_speed() -> None:
+    log = LOG.read_text()
+    emulated = describe_findings(rdma.judge(log, rdma.EMULATED_FRACTION))
+    assert [line for line in emulated if ": passed" not in line] == []
+    real = describe_findings(rdma.judge(log, 0.9))
+    assert [line.split(":")[0] for line in real if ": failed" in line] == ["bandwidth"]
+
+
+def test_a_log_of_something_else_is_refused() -> None:
+    with pytest.raises(DeviceError, match="our parser finds no perftest"):
+        rdma.judge("bash: ib_write_bw: command not found", 0.001)
+
+
+def test_old_qemus_are_told_from_new_ones() -> None:
+    assert major_release("QEMU emulator version 7.2.17 (Debian 1:7.2+dfsg)") == 7
+    assert major_release("QEMU emulator version 10.0.2 (Debian)") == 10
+    assert major_release("") == 0
+
+
+def test_the_table_counts_what_did_not_run() -> None:
+    table = render_table([Told("boot", 3.0, "", good=True), Told("look", 1.0, "", good=False)], 5)
+    assert table.splitlines()[-1] == "3 steps did not run"
+    assert "FAILED  look" in table
+    assert len(NAMES) == 2
