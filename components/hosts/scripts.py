@@ -24,7 +24,7 @@ _PARTS: Final = (
     "reading",
     "writing",
 )
-"""The parts that each script starts with, in order."""
+"""The parts that each script but `discover` starts with, in order."""
 
 
 @cache
@@ -43,9 +43,8 @@ def strip_comments(text: str) -> str:
 
 
 def _main(name: str) -> str:
-    """The text of one script without the lines that load the parts."""
-    lines = strip_comments(_file(f"{name}.sh")).splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith(". ./"))
+    """The text of one script without its parts."""
+    return strip_comments(_file(f"{name}.sh"))
 
 
 @cache

@@ -29,7 +29,5 @@ def script_text(name: ScriptName, deadline_s: float) -> str:
         name: The script.
         deadline_s: Whole seconds after which it ends itself; it says what was done until then.
     """
-    texts = [_file(part) for part in (*_PARTS, name)]
-    lines = "".join(texts).splitlines(keepends=True)
-    text = "".join(line for line in lines if not line.startswith(". ./"))
+    text = "".join(_file(part) for part in (*_PARTS, name))
     return f"deadline_s={int(deadline_s)}\n{text}"

@@ -22,7 +22,7 @@ _PARTS: Final[Mapping[ScriptName, tuple[str, ...]]] = {
     "store": (),
     "store_undo": (),
 }
-"""The parts that a script starts with, in order, as its own `. ./` lines say."""
+"""The parts that a script starts with, in order."""
 _FENCE: Final = "RAILYARD_MPICONT"
 _NAME_LINE: Final = "container=mpicont #"
 """Where the forced command says which container it is for."""
@@ -57,9 +57,7 @@ def short_digest(text: str) -> str:
 
 @cache
 def _body(name: ScriptName) -> str:
-    texts = [strip_comments(_file("scripts", f"{part}.sh")) for part in (*_PARTS[name], name)]
-    lines = "".join(texts).splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith(". ./"))
+    return "".join(strip_comments(_file("scripts", f"{part}.sh")) for part in (*_PARTS[name], name))
 
 
 def script_text(name: ScriptName, head: Mapping[str, str]) -> str:

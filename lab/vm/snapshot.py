@@ -50,6 +50,7 @@ class Noise:
 
 
 NOISE: Final = (
+    Noise("(link|address)", r"\S+ ifindex", "the order in which drivers found their cards at boot"),
     Noise("sysctl", r"fs\.(dentry-state|file-nr|inode-nr|inode-state)", "counts what is open"),
     Noise("sysctl", r"fs\.(aio-nr|quota\..*)", "counters"),
     Noise("sysctl", r"kernel\.(ns_last_pid|pty\.nr)", "counts processes and terminals"),
@@ -95,7 +96,10 @@ def parse_snapshot(text: str) -> Snapshot:
     for part in re.split(r"^@@ ", text, flags=re.MULTILINE)[1:]:
         title, _, body = part.partition("\n")
         as_json = title in {"link", "address"}
-        sections[title] = _interfaces(body) if as_json else _lines(title, body)
+        found = _interfaces(body) if as_json else _lines(body)
+        sections[title] = {
+            name: value for name, value in found.items() if not is_among(NOISE, title, name)
+        }
     empty = [
         name for name in ("link", "sysctl", "module", "file", "unit") if not sections.get(name)
     ]
@@ -112,11 +116,11 @@ def _interfaces(body: str) -> dict[str, str]:
     return values
 
 
-def _lines(title: str, body: str) -> dict[str, str]:
+def _lines(body: str) -> dict[str, str]:
     values: dict[str, str] = {}
     for line in body.splitlines():
         name, _, value = line.strip().partition(" = ")
-        if name and not is_among(NOISE, title, name):
+        if name:
             values[name] = value or "there"
     return values
 

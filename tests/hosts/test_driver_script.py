@@ -276,8 +276,9 @@ def test_a_session_that_rides_on_a_card_is_seen(
     tool(fake, "ip", f"case $* in route*) echo '{route}' ;; *) echo '{own}' ;; esac")
     text = library_text().replace("/sys/class/net/", "$FAKE/net/")
     done = subprocess.run(
-        ["/bin/sh"], input=f"{text}SSH_CONNECTION='{session}'\ncard_uplink\n",
-        env={"PATH": f"{fake}:/usr/bin:/bin", "FAKE": str(fake)},
+        ["/bin/sh", "-c", 'env -i PATH="$PATH" FAKE="$FAKE" /bin/sh; exit $?'],  # as sudo does
+        input=f"{text}card_uplink\n",
+        env={"PATH": f"{fake}:/usr/bin:/bin", "FAKE": str(fake), "SSH_CONNECTION": session},
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert done.stdout.strip() == uplink, done.stderr

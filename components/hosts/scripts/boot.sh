@@ -2,32 +2,6 @@
 # shellcheck disable=SC2154 # work, BOOT_CONFIG, ... are set by input.sh
 # Run by railyard-nics.service at each boot: VFs, MTU and QoS of a card are lost at a reboot.
 # A setting that fails does not keep the others from being set; the unit then shows as failed.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./driver.sh
-# shellcheck source=/dev/null
-. ./driver_checks.sh
-# shellcheck source=/dev/null
-. ./driver_repository.sh
-# shellcheck source=/dev/null
-. ./firmware.sh
-# shellcheck source=/dev/null
-. ./sriov.sh
-# shellcheck source=/dev/null
-. ./qos.sh
-# shellcheck source=/dev/null
-. ./kernel.sh
-# shellcheck source=/dev/null
-. ./pci.sh
-# shellcheck source=/dev/null
-. ./routing.sh
-# shellcheck source=/dev/null
-. ./docker.sh
-# shellcheck source=/dev/null
-. ./writing.sh
 
 load_input "$BOOT_CONFIG"
 take_lock

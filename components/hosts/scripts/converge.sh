@@ -2,34 +2,6 @@
 # shellcheck disable=SC2154,SC2034 # work, stack, changed, ... are set by input.sh; service.sh reads deferring
 # Brings one host to the state on stdin: read, compare, change only the difference, read again.
 # Safe to run twice and after half a run. stdout: one line of JSON evidence.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./driver.sh
-# shellcheck source=/dev/null
-. ./driver_checks.sh
-# shellcheck source=/dev/null
-. ./driver_repository.sh
-# shellcheck source=/dev/null
-. ./firmware.sh
-# shellcheck source=/dev/null
-. ./sriov.sh
-# shellcheck source=/dev/null
-. ./qos.sh
-# shellcheck source=/dev/null
-. ./kernel.sh
-# shellcheck source=/dev/null
-. ./pci.sh
-# shellcheck source=/dev/null
-. ./routing.sh
-# shellcheck source=/dev/null
-. ./docker.sh
-# shellcheck source=/dev/null
-. ./service.sh
-# shellcheck source=/dev/null
-. ./writing.sh
 
 refuse_early() { # what must not be recorded as a previous value, since it has to go first
   refuse_pci

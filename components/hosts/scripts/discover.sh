@@ -1,8 +1,6 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2034 # look.sh uses the variables
 # Prints what is plugged into this host, for `railyard discover`. Read-only; stdin is not read.
-# shellcheck source=/dev/null
-. ./look.sh
 set -u
 export LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin

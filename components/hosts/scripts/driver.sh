@@ -271,7 +271,7 @@ load_modules() { # without a reboot, where nothing else holds the old ones
 
 card_uplink() { # the device of the default route, or of this session, where an mlx5 card carries it
   { ip route show default 2>/dev/null | sed -n 's/.* dev \([^ ]*\).*/\1/p'
-    session=${SSH_CONNECTION:-}
+    session=$(ssh_session)
     session=${session#* * }
     [ -z "$session" ] || ip -o addr show 2>/dev/null |
       awk -v own="${session%% *}/" 'index($4, own) == 1 { print $2 }'; } | sort -u >"$work/uplinks"
@@ -280,6 +280,14 @@ card_uplink() { # the device of the default route, or of this session, where an 
       case $(readlink "$below/device/driver" 2>/dev/null) in */mlx5_core) echo "$uplink" ;; esac
     done
   done <"$work/uplinks" | head -n 1
+}
+
+ssh_session() { # sudo clears SSH_CONNECTION; the shell that called sudo still has it
+  ancestor=$$
+  while [ "${ancestor:-0}" -gt 1 ]; do
+    tr '\0' '\n' <"/proc/$ancestor/environ" 2>/dev/null | grep '^SSH_CONNECTION=' | cut -d = -f 2- | grep '' && return
+    ancestor=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$ancestor/status" 2>/dev/null)
+  done
 }
 
 lent_cards() { # PFs with VFs that have no network device here

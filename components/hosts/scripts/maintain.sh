@@ -9,24 +9,6 @@
 #   loopback     an RDMA write from each card to itself, where perftest is there
 #   forget       all is done: take the marks away
 #   forget-mark  it did not begin after all; what waits still waits
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./driver.sh
-# shellcheck source=/dev/null
-. ./firmware.sh
-# shellcheck source=/dev/null
-. ./sriov.sh
-# shellcheck source=/dev/null
-. ./qos.sh
-# shellcheck source=/dev/null
-. ./kernel.sh
-# shellcheck source=/dev/null
-. ./docker.sh
-# shellcheck source=/dev/null
-. ./service.sh
 
 waiting_settings() { # what is not as wanted and can be set only out of service
   while IFS= read -r line <&8; do

@@ -2,34 +2,6 @@
 # shellcheck disable=SC2154 # work and stack are set by input.sh
 # Read-only look at one host. stdin: key=value lines; their keys are what is looked at.
 # stdout: the same keys with the values that the host has now.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./driver.sh
-# shellcheck source=/dev/null
-. ./driver_checks.sh
-# shellcheck source=/dev/null
-. ./driver_repository.sh
-# shellcheck source=/dev/null
-. ./firmware.sh
-# shellcheck source=/dev/null
-. ./sriov.sh
-# shellcheck source=/dev/null
-. ./qos.sh
-# shellcheck source=/dev/null
-. ./kernel.sh
-# shellcheck source=/dev/null
-. ./pci.sh
-# shellcheck source=/dev/null
-. ./routing.sh
-# shellcheck source=/dev/null
-. ./docker.sh
-# shellcheck source=/dev/null
-. ./service.sh
-# shellcheck source=/dev/null
-. ./look.sh
 
 cat >"$work/all"
 sed '/^look=/d' "$work/all" >"$work/input"

@@ -45,14 +45,7 @@ must_wait() { # KEY VALUE : true, and remembered, when it is to be set after a b
     waiting="$waiting${waiting:+ }$1"
     return 0
   fi
-  case $1 in
-    vf.*)
-      vf_pf=${1#vf.}
-      vf_pf=${vf_pf%.*}
-      waits "nic.${vf_pf%.*}.vfs" || return 1
-      ;;
-    *) [ "$disrupt" != now ] && interrupts "$1" "$2" && in_service || return 1 ;;
-  esac
+  [ "$disrupt" != now ] && interrupts "$1" "$2" && in_service || return 1
   waiting="$waiting${waiting:+ }$1"
   put_off="$put_off $1"
 }
@@ -107,12 +100,8 @@ loaded_by() { # KEY : `power` where a warm reboot does not load what the card wa
 
 pending_driver() { # the modules that run against those that are installed
   grep -E -q '^driver\.kind=(doca|mlnx)_ofed$' "$work/desired" || return 0
-  loaded=$(cat /sys/module/mlx5_core/srcversion 2>/dev/null)
-  installed=$(modinfo -F srcversion mlx5_core 2>/dev/null)
-  case $loaded:$installed in
-    :* | *: | "$loaded:$loaded") ;;
-    *) printf 'pending.boot.driver.modules=%s -> %s\n' "$loaded" "$installed" ;;
-  esac
+  [ "$(read_driver loaded)" != other ] || printf 'pending.boot.driver.modules=%s -> %s\n' \
+    "$(cat /sys/module/mlx5_core/srcversion)" "$(modinfo -F srcversion mlx5_core 2>/dev/null || echo none)"
 }
 
 pending_marks() { # what converge left, and a run that was not finished; of any stack where none is told

@@ -2,34 +2,6 @@
 # shellcheck disable=SC2154 # work, stack, changed, ... are set by input.sh
 # Puts every setting that we own back to the value recorded before our first change, removes the
 # files that we made, and forgets the record. stdin: the state that was applied; only stack= counts.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./driver.sh
-# shellcheck source=/dev/null
-. ./driver_checks.sh
-# shellcheck source=/dev/null
-. ./driver_repository.sh
-# shellcheck source=/dev/null
-. ./firmware.sh
-# shellcheck source=/dev/null
-. ./sriov.sh
-# shellcheck source=/dev/null
-. ./qos.sh
-# shellcheck source=/dev/null
-. ./kernel.sh
-# shellcheck source=/dev/null
-. ./pci.sh
-# shellcheck source=/dev/null
-. ./routing.sh
-# shellcheck source=/dev/null
-. ./docker.sh
-# shellcheck source=/dev/null
-. ./service.sh
-# shellcheck source=/dev/null
-. ./writing.sh
 
 find_due() { # what differs and can be put back, and was not yet
   lines_that_differ "$work/actual" "$state_dir/baseline" >"$work/differ"

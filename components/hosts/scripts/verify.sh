@@ -3,30 +3,6 @@
 # Read-only proof that PCIe address translation works in a virtual machine. stdin: `ats_current` and
 # `ats_active` of each card. stdout: one line of JSON evidence. The bridges' ACS bit that goes with
 # it is the hypervisor's: a guest neither sees it nor has to set it again after a reboot.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./driver.sh
-# shellcheck source=/dev/null
-. ./driver_checks.sh
-# shellcheck source=/dev/null
-. ./driver_repository.sh
-# shellcheck source=/dev/null
-. ./firmware.sh
-# shellcheck source=/dev/null
-. ./sriov.sh
-# shellcheck source=/dev/null
-. ./qos.sh
-# shellcheck source=/dev/null
-. ./kernel.sh
-# shellcheck source=/dev/null
-. ./pci.sh
-# shellcheck source=/dev/null
-. ./routing.sh
-# shellcheck source=/dev/null
-. ./docker.sh
 
 explain() { # PCI NEXT CURRENT ACTIVE
   case $2/$3/$4 in

@@ -4,12 +4,6 @@
 # again. Safe to run twice and after half a run. It reboots nothing: what waits for a boot is
 # reported, and a step of its own does it. stdout: one line of JSON evidence; `stopped` are the
 # machines that were shut down for the edit.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./writing.sh
 
 differs() { [ "$(value_of "$1" "$work/actual")" != "$2" ]; } # KEY VALUE
 

@@ -2,10 +2,6 @@
 # shellcheck disable=SC2154 # work is set by input.sh
 # Read-only look at one hypervisor. stdin: key=value lines; their keys are what is looked at.
 # stdout: the same keys with the values that the host has now.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
 
 cat >"$work/input"
 load_input "$work/input"

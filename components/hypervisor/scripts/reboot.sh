@@ -9,12 +9,6 @@
 #   reboot   ask for the boot
 #   resume   leave maintenance mode if we entered it, power the machines on in order
 #   forget   take the mark away
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./writing.sh
 
 refuse_strangers() { # machines that are not of the file are nobody's to shut down here
   awk '$1 ~ /^[0-9]+$/ { print $1, $2 }' "$work/vms" >"$work/inventory"

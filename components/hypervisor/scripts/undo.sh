@@ -3,12 +3,6 @@
 # Puts every setting that we own back to the value recorded before our first change, and forgets
 # the record. What only a boot changes is put back for the next boot and listed as left.
 # stdin: the state that was applied.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./writing.sh
 
 recorded() { value_of "$1" "$state_dir/baseline"; } # KEY
 

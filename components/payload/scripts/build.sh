@@ -3,12 +3,6 @@
 # Builds the image from the Dockerfile on stdin and pushes it, or does neither when this build is
 # here and was pushed. stdin: key=value lines, `dockerfile.line_NNN` the file, `arg.NAME` its
 # arguments. stdout: one line of JSON evidence.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./registry.sh
 
 cat >"$work/input"
 [ "$(wanted stack)" = "$stack" ] || fail "stdin is of the stack '$(wanted stack)', not of $stack"

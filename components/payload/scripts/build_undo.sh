@@ -2,10 +2,6 @@
 # shellcheck disable=SC2154 # input.sh and the plan set what is used
 # Removes the image from this host if it was built here, and the record. What was pushed stays in
 # the registry: others may run it.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
 
 cat >"$work/input"
 take_lock

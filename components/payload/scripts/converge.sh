@@ -2,14 +2,6 @@
 # shellcheck disable=SC2154 # input.sh and the plan set what is used
 # Brings the keys, the SSH files and the container of one host to the state on stdin: read, compare,
 # change only the difference, read again. stdout: one line of JSON evidence.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
-# shellcheck source=/dev/null
-. ./registry.sh
-# shellcheck source=/dev/null
-. ./writing.sh
 
 read_input() {
   cat >"$work/input"

@@ -1,10 +1,6 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154 # input.sh and the plan set what is used
 # Prints the present values of the settings on stdin. Read-only.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
 
 find_home
 while IFS= read -r line || [ -n "$line" ]; do

@@ -2,10 +2,6 @@
 # shellcheck disable=SC2154 # input.sh and the plan set what is used
 # Removes the container, the image if it came with us, and the keys; gives ~/.ssh back as it was.
 # stdin: the state that was applied; it is not needed.
-# shellcheck source=/dev/null
-. ./input.sh
-# shellcheck source=/dev/null
-. ./reading.sh
 
 drop() { # KEY FILE... : what is ours alone
   drop_key=$1
