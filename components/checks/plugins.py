@@ -11,7 +11,7 @@ from typing import Final
 from components.checks.drivers import list_drivers
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
-from components.checks.topology import PlacedNic, list_nics, list_ports
+from components.checks.topology import PlacedNic, list_cables, list_nics, list_ports
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.operators import ChartSource
@@ -175,12 +175,13 @@ def check_macvlan_master(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_untagged_port(spec: ClusterSpec) -> Iterator[Finding]:
-    """Where pods share the host's cards, the switch ports of the rails are access ports.
+    """Cards that send on a rail themselves are plugged into access ports.
 
     Neither a macvlan interface nor the card itself tags its frames; a trunk port would put them
-    into another VLAN than the rail's.
+    into another VLAN than the rail's. Where only VFs carry jobs, this is a warning.
     """
     if spec.pod_network.mode != "rdma_shared":
+        yield from _addresses_on_trunks(spec)
         return
     for port in list_ports(spec):
         if port.port.mode == "trunk":
@@ -193,6 +194,25 @@ def check_untagged_port(spec: ClusterSpec) -> Iterator[Finding]:
                 ),
                 f'write {{to: {port.port.to}, mode: access}} for port "{port.name}".',
             )
+
+
+def _addresses_on_trunks(spec: ClusterSpec) -> Iterator[Finding]:
+    for cable in list_cables(spec):
+        port, nic = cable.port, cable.nic
+        if nic.nic.address is None or port.port.mode != "trunk":
+            continue
+        yield Finding(
+            f"{nic.host.name} {nic.nic.netdev} has an address of {port.rail}, and port {port.name} "
+            f"of {port.switch.name} is a trunk: untagged frames are not in the rail's VLAN.",
+            (
+                at((*nic.path, "address"), nic.nic.address),
+                at((*port.path, "mode"), port.port.mode),
+            ),
+            "remove it: jobs have theirs on VFs, whose frames are tagged."
+            if nic.nic.vfs
+            else f'write {{to: {port.port.to}, mode: access}} for port "{port.name}".',
+            "warning" if nic.nic.vfs else "error",
+        )
 
 
 def check_host_network(spec: ClusterSpec) -> Iterator[Finding]:
