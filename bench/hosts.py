@@ -228,7 +228,7 @@ def main() -> None:
     until = time.monotonic() + 60 * chosen.minutes
     day = time.strftime("%Y-%m-%d")
     runs = f"Median of up to {chosen.runs} runs, {chosen.forks} hosts at a time"
-    lines: list[str] = [f"{runs}, {os.cpu_count()} cores, {day}.", "", *HEAD]
+    lines: list[str] = [f"{runs}, {len(os.sched_getaffinity(0))} cores, {day}.", "", *HEAD]
     for hosts in chosen.hosts:
         lines += table(hosts, measure_all(hosts, chosen.runs, chosen.forks, until))
     sys.stdout.write("\n".join(lines) + "\n")
