@@ -246,7 +246,8 @@ def main() -> None:
         for name, tool in TOOLS.items():
             runs[name].append(measure(tool, chosen.switches, desired))
     _say(f"{chosen.switches} switches, {chosen.ports} ports each, median of {chosen.runs} runs,")
-    _say(f"{len(os.sched_getaffinity(0))} cores. Lines and sessions are those of all switches together.\n")
+    _say(f"{len(os.sched_getaffinity(0))} cores.")
+    _say("Lines and sessions are those of all switches together.\n")
     _say("| Phase | Tool | Seconds | Lines | Sessions | Ratio of seconds |")
     _say("|---|---|---|---|---|---|")
     for number, phase in enumerate(PHASES):
