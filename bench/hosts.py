@@ -122,11 +122,13 @@ def _phase(room: HostRoom, command: Sequence[str], environment: dict[str, str]) 
     spent = run_measured(command, environment)
     after = room.counted()
     _verify(room)
-    return Cost(
-        spent,
-        (after.connections - before.connections) / hosts,
-        (after.processes - before.processes) / hosts,
+    connections = (after.connections - before.connections) / hosts
+    processes = (after.processes - before.processes) / hosts
+    _say(
+        f"    {spent.seconds:.1f} s, {spent.cpu_seconds:.1f} s of CPU, {spent.memory_mib:.0f} MiB;"
+        f" {connections:g} connections and {processes:.0f} processes a host"
     )
+    return Cost(spent, connections, processes)
 
 
 def _verify(room: HostRoom) -> None:
