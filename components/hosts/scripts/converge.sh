@@ -15,12 +15,9 @@ refuse_early() { # what must not be recorded as a previous value, since it has t
   done <"$work/addresses"
 }
 
-recorded_later() { # KEY : a port that becomes one of another kind has other values before it is ours
-  case $1 in
-    nic.*.fw_* | nic.*.model | nic.*.ats) return 1 ;;
-    nic.*) split_nic "$1" && link_type_changes "$pci" ;;
-    *) return 1 ;;
-  esac
+recorded_later() { # KEY : of a card that is not here yet, or of a port that becomes one of another kind
+  case $1 in nic.*) ;; *) return 1 ;; esac
+  is_gone "$1" || case $setting in fw_* | model | ats) return 1 ;; *) link_type_changes "$pci" ;; esac
 }
 
 record_baseline() { # what was here before our first change, once per key

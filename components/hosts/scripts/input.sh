@@ -170,7 +170,7 @@ kept() { # KEY VALUE : no setting that is put back; packages stay in a running s
     driver.repository:*) return 1 ;;
     driver.* | docker.engine:* | docker.toolkit:* | docker.service:absent | *:unsupported) ;;
     *.fw_floor:* | *:hidden | *:per_pf) ;;
-    *) nothing_to_undo "$1" ;;
+    *) nothing_to_undo "$1" || is_gone "$1" ;;
   esac
 }
 

@@ -63,6 +63,7 @@ ranked "$work/next_boot" -r >"$work/ordered"
 while IFS= read -r line <&8; do
   key=${line%%=*}
   case $line in *.fw_floor=* | *=unsupported | *=hidden | *=per_pf) continue ;; esac
+  ! is_gone "$key" || continue # listed with its other settings
   [ "$(read_key "${key}_current")" = "${line#*=}" ] ||
     left="$left${left:+,}\"${key}_current\"" # until a reboot
 done 8<"$work/ordered"
