@@ -5,6 +5,7 @@
 
 refuse_early() { # what must not be recorded as a previous value, since it has to go first
   refuse_pci
+  refuse_docker
   grep -E '^nic\.[^=]*\.address=' "$work/desired" >"$work/addresses"
   while IFS= read -r line; do
     key=${line%%=*}

@@ -44,6 +44,7 @@ nothing_to_undo() { # KEY : what is only looked at, and what went away with the 
     *.serial | *.model | *.netdev | *.eswitch_now | *.lldpad | *.gid) ;;
     vf.*) split_vf "$1" && [ ! -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] ;;
     *.vf_mtu_bytes) split_nic "$1" && [ ! -e "/sys/bus/pci/devices/$pci/virtfn0" ] ;;
+    *.dscp*_priority) [ "$(read_key "$1")" = unsupported ] ;; # shown and used under trust dscp alone
     *) return 1 ;;
   esac
 }
