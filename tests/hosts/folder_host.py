@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.hosts.scripts import ScriptName, boot_script_text, script_text
+from components.hosts.scripts import ScriptName, boot_script_text, library_text, script_text
 
 STACK = "dev"
 _SYSTEM_PATHS = re.compile(r"(?<![\w}])/(?=(?:sys|etc|run|var/lib)/)")
@@ -65,11 +65,18 @@ class FolderHost:
     ) -> subprocess.CompletedProcess[str]:
         """Run a script with these lines and the stack's on stdin."""
         text = boot_script_text() if script == "boot" else script_text(script)
-        file = self.root / f"{script}.sh"
+        return self._execute(text, "".join(f"{line}\n" for line in (f"stack={STACK}", *lines)))
+
+    def sh(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run something after the library."""
+        return self._execute(library_text() + script, "")
+
+    def _execute(self, text: str, stdin: str) -> subprocess.CompletedProcess[str]:
+        file = self.root / "script.sh"
         file.write_text(_SYSTEM_PATHS.sub(f"{self.root}/", text))
         return subprocess.run(
             ["/bin/sh", str(file)],
-            input="".join(f"{line}\n" for line in (f"stack={STACK}", *lines)),
+            input=stdin,
             env={"PATH": f"{self.root}/bin:{os.environ['PATH']}", "TMPDIR": str(self.root)},
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
