@@ -102,18 +102,14 @@ report_waiting() { # what is left to the step that takes this host out of servic
 }
 
 report() {
-  total=$(wc -l <"$work/desired")
   list=''
-  for key in $changed; do
-    list="$list${list:+,}\"$key\""
-    printf '%s\n' "$key"
-  done >"$work/changed"
-  count=$(lines_of "$work/desired" "$work/changed" | wc -l)
+  for key in $changed; do list="$list${list:+,}\"$key\""; done
+  printf '%s\n' "$changed $waiting" | tr ' ' '\n' >"$work/moved"
   report_firmware >"$work/report"
   case $firmware_needs in '' | nothing) ;; *) reboot_required=true ;; esac
   note_rivals
   printf '{"changed":[%s],"unchanged":%d,"reboot_required":%s%s%s%s%s}\n' \
-    "$list" "$((total - count - $(echo "$waiting" | wc -w)))" "$reboot_required" "$(cat "$work/report")" "$(report_driver)" "$(report_waiting)" \
+    "$list" "$(lines_without "$work/moved" "$work/desired" | wc -l)" "$reboot_required" "$(cat "$work/report")" "$(report_driver)" "$(report_waiting)" \
     "${notes:+,\"notes\":[$notes]}"
 }
 
@@ -130,6 +126,7 @@ deferring=yes
 apply_all
 release_dropped
 restart_changed_units
+mark_vf_mtus
 note_pending
 verify
 report

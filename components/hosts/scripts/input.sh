@@ -183,10 +183,6 @@ ranked() { # FILE [sort options] : its lines in the order of work
   done <"$ranked_file" | paste -d ' ' - - | sort "$@" | cut -d ' ' -f 2-
 }
 
-lines_of() { # KEYS FILE : the lines of FILE whose keys KEYS has too
-  awk -F = 'NR == FNR { has[$1]; next } $1 in has' "$1" "$2"
-}
-
 lines_without() { # KEYS FILE : the lines of FILE whose keys KEYS lacks
   awk -F = 'FILENAME == ARGV[1] { has[$1]; next } !($1 in has)' "$1" "$2"
 }

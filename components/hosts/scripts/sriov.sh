@@ -200,8 +200,19 @@ write_vf_mtu() { # PCI BYTES
   for vf_net in "/sys/bus/pci/devices/$1"/virtfn*/net/*; do
     [ ! -e "$vf_net/mtu" ] || put "$2" "$vf_net/mtu"
   done
+  mark_vf_mtu "$1" "$2"
+}
+
+mark_vf_mtu() { # PCI BYTES
   mkdir -p /run/railyard
   put "$2" "/run/railyard/vf_mtu.$1"
+}
+
+mark_vf_mtus() { # also those that nothing had to be set for: soon they are in pods
+  sed -n 's/^nic\.\([^=]*\)\.vf_mtu_bytes=/\1 /p' "$work/desired" >"$work/vf_mtus"
+  while read -r pci bytes <&7; do
+    [ "$(read_vf_mtu "$pci")" != "$bytes" ] || mark_vf_mtu "$pci" "$bytes"
+  done 7<"$work/vf_mtus"
 }
 
 read_eswitch() { # PCI : kernels before 5.11 or so answer with an error while SR-IOV is off, and
