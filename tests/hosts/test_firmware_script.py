@@ -333,7 +333,7 @@ def converge(fake: Path, main: str = CONVERGE) -> subprocess.CompletedProcess[st
     asked = "".join(f"nic.{CARD}.{key}={value}\n" for key, value in WANTED.items())
     there = 'read_key() { split_nic "$1"; read_firmware "$pci" "$setting"; }\n'
     there += 'write_key() { split_nic "$1"; write_firmware "$pci" "$setting" "$2"; }\n'
-    there += "state_dir=$FAKE/state\n"
+    there += "is_gone() { return 1; }\nstate_dir=$FAKE/state\n"
     return sh(fake, f"{there}cat >$work/desired <<'END'\n{asked}END\n{main}")
 
 

@@ -3,8 +3,8 @@
 # Run by railyard-nics.service at each boot: VFs, MTU and QoS of a card are lost at a reboot.
 # A setting that fails does not keep the others from being set; the unit then shows as failed.
 
-load_input "$BOOT_CONFIG"
 take_lock
+load_input "$BOOT_CONFIG" # under the lock: an update may be writing it
 waited_s=0
 # What shows that a PF's driver has probed: its network device, or on InfiniBand its RDMA device.
 awk -F = '{ pci = $1
@@ -28,4 +28,5 @@ while IFS= read -r line <&8; do
   now=$(read_key "$key")
   [ "$now" = "$wanted" ] || { printf 'railyard: %s is %s, want %s\n' "$key" "$now" "$wanted" >&2 && status=1; }
 done 8<"$work/ordered"
+mark_vf_mtus
 exit "$status"

@@ -5,6 +5,7 @@
 
 refuse_early() { # what must not be recorded as a previous value, since it has to go first
   refuse_pci
+  refuse_docker
   grep -E '^nic\.[^=]*\.address=' "$work/desired" >"$work/addresses"
   while IFS= read -r line; do
     key=${line%%=*}
@@ -15,12 +16,9 @@ refuse_early() { # what must not be recorded as a previous value, since it has t
   done <"$work/addresses"
 }
 
-recorded_later() { # KEY : a port that becomes one of another kind has other values before it is ours
-  case $1 in
-    nic.*.fw_* | nic.*.model | nic.*.ats) return 1 ;;
-    nic.*) split_nic "$1" && link_type_changes "$pci" ;;
-    *) return 1 ;;
-  esac
+recorded_later() { # KEY : of a card that is not here yet, or of a port that becomes one of another kind
+  case $1 in nic.*) ;; *) return 1 ;; esac
+  is_gone "$1" || case $setting in fw_* | model | ats) return 1 ;; *) link_type_changes "$pci" ;; esac
 }
 
 record_baseline() { # what was here before our first change, once per key
@@ -104,18 +102,14 @@ report_waiting() { # what is left to the step that takes this host out of servic
 }
 
 report() {
-  total=$(wc -l <"$work/desired")
   list=''
-  for key in $changed; do
-    list="$list${list:+,}\"$key\""
-    printf '%s\n' "$key"
-  done >"$work/changed"
-  count=$(lines_of "$work/desired" "$work/changed" | wc -l)
+  for key in $changed; do list="$list${list:+,}\"$key\""; done
+  printf '%s\n' "$changed $waiting" | tr ' ' '\n' >"$work/moved"
   report_firmware >"$work/report"
   case $firmware_needs in '' | nothing) ;; *) reboot_required=true ;; esac
   note_rivals
   printf '{"changed":[%s],"unchanged":%d,"reboot_required":%s%s%s%s%s}\n' \
-    "$list" "$((total - count - $(echo "$waiting" | wc -w)))" "$reboot_required" "$(cat "$work/report")" "$(report_driver)" "$(report_waiting)" \
+    "$list" "$(lines_without "$work/moved" "$work/desired" | wc -l)" "$reboot_required" "$(cat "$work/report")" "$(report_driver)" "$(report_waiting)" \
     "${notes:+,\"notes\":[$notes]}"
 }
 
@@ -132,6 +126,7 @@ deferring=yes
 apply_all
 release_dropped
 restart_changed_units
+mark_vf_mtus
 note_pending
 verify
 report

@@ -55,6 +55,14 @@ os.replace(path + ".railyard", path)
 PYTHON
 }
 
+refuse_docker() { # before anything is recorded: the words of an error are no previous value
+  grep -q -E '^docker\.(default_)?runtime=' "$work/desired" || return 0
+  python3 -c '' 2>/dev/null ||
+    fail "python3 does not run on this host, and $DAEMON_CONFIG is read and written with it: install" \
+      'python3, then run again'
+  docker_output=$(docker_config "$DAEMON_CONFIG" read runtime 2>&1) || fail "$docker_output"
+}
+
 read_docker() { # KEY
   case $1 in
     docker.engine) if command -v dockerd >/dev/null; then echo present; else echo absent; fi ;;

@@ -263,6 +263,7 @@ collect_word() { # PCI SETTING VALUE SETTING_OF_THE_CALL : adds NAME=VALUE to $w
 
 record_shown() { # KEY VALUE : a setting that could not be read when the others were recorded
   [ -n "${state_dir:-}" ] && [ -e "$state_dir/baseline" ] || return 0
+  case $2 in hidden | unsupported | unknown) return 0 ;; esac
   case $(value_of "$1" "$state_dir/baseline") in hidden | unsupported | unknown) ;; *) return 0 ;; esac
   awk -v key="$1=" -v value="$2" 'index($0, key) == 1 { print key value; next } { print }' \
     "$state_dir/baseline" >"$state_dir/baseline.new" || fail "cannot write $state_dir/baseline.new"

@@ -170,7 +170,7 @@ kept() { # KEY VALUE : no setting that is put back; packages stay in a running s
     driver.repository:*) return 1 ;;
     driver.* | docker.engine:* | docker.toolkit:* | docker.service:absent | *:unsupported) ;;
     *.fw_floor:* | *:hidden | *:per_pf) ;;
-    *) nothing_to_undo "$1" ;;
+    *) nothing_to_undo "$1" || is_gone "$1" ;;
   esac
 }
 
@@ -181,10 +181,6 @@ ranked() { # FILE [sort options] : its lines in the order of work
     rank "${ranked_line%%=*}" "${1:-}" # a line of its own, since $(rank) would be a process for each key
     printf '%s\n' "$ranked_line"
   done <"$ranked_file" | paste -d ' ' - - | sort "$@" | cut -d ' ' -f 2-
-}
-
-lines_of() { # KEYS FILE : the lines of FILE whose keys KEYS has too
-  awk -F = 'NR == FNR { has[$1]; next } $1 in has' "$1" "$2"
 }
 
 lines_without() { # KEYS FILE : the lines of FILE whose keys KEYS lacks

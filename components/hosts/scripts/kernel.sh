@@ -97,13 +97,15 @@ read_sysctl() { # NAME
   value_of "$1" "$work/kernel.sysctls"
 }
 
+sysctl_file() { printf '/proc/sys/%s\n' "$(printf '%s\n' "${1#kernel.sysctl.}" | tr ./ /.)"; } # NAME or key
+
 write_sysctl() { # NAME VALUE
-  sysctl_file=/proc/sys/$(printf '%s\n' "$1" | tr ./ /.)
-  [ -e "$sysctl_file" ] ||
-    fail "this kernel has no setting $1 (no $sysctl_file): see sysctl -a; its module may not be" \
+  sysctl_path=$(sysctl_file "$1")
+  [ -e "$sysctl_path" ] ||
+    fail "this kernel has no setting $1 (no $sysctl_path): see sysctl -a; its module may not be" \
       'loaded, or the network device has another name. Correct it in host_defaults.kernel.sysctls'
   rm -f "$work/kernel.sysctls"
-  put "$2" "$sysctl_file"
+  put "$2" "$sysctl_path"
 }
 
 note_rivals() { # files that set one of our settings to another value at boot; our unit runs later

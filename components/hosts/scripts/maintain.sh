@@ -27,8 +27,13 @@ look() {
 
 begin() {
   mkdir -p "$state_dir" || fail "cannot create $state_dir"
-  [ -e "$mark" ] || printf 'boot=%s\n' "$(boot_id)" >"$mark" || fail "cannot write $mark"
-  sync "$mark" "$state_dir"
+  [ -s "$mark" ] || {
+    printf 'boot=%s\n' "$(boot_id)" >"$mark.new" && sync "$mark.new" && mv "$mark.new" "$mark"
+  } || {
+    rm -f "$mark.new"
+    fail "cannot write $mark"
+  }
+  sync "$state_dir"
 }
 
 rdma_problem() { # PCI : why jobs could not use this card; nothing when they can. Sets $rdma, $gid
@@ -116,9 +121,9 @@ case $action in
   reboot) run systemd-run --quiet --collect --on-active=2 systemctl reboot ;;
   ready) ready ;;
   loopback) loopback ;;
-  forget-mark) rm -f "$mark" ;;
+  forget-mark) rm -f "$mark" "$mark.new" ;;
   forget)
-    rm -f "$mark" "$state_dir/reboot-pending"
+    rm -f "$mark" "$mark.new" "$state_dir/reboot-pending"
     rmdir "$state_dir" /var/lib/railyard 2>/dev/null
     ;;
   *) fail "stdin: '$action' is no action" ;;

@@ -40,15 +40,12 @@ refuse_pci() { # before anything is recorded: without the tool the words of now 
       'install pciutils, or set host_defaults.kernel.acs: keep'
 }
 
-rail_cards() { # their PCI addresses; the InfiniBand adapters where the file names no card
-  cat "$work/desired" "${state_dir:-/none}/baseline" 2>/dev/null |
-    sed -n 's/^nic\.\([^=]*\)\.netdev=.*/\1/p' | sort -u >"$work/kernel.cards"
-  if [ ! -s "$work/kernel.cards" ]; then
-    for adapter in /sys/class/infiniband/*/device; do
-      [ ! -e "$adapter" ] || basename "$(readlink -f "$adapter")"
-    done >"$work/kernel.cards"
-  fi
-  cat "$work/kernel.cards"
+rail_cards() { # PCI addresses of the file's cards, and of all InfiniBand controllers: it need not name them
+  {
+    cat "$work/desired" "${state_dir:-/none}/baseline" 2>/dev/null | sed -n 's/^nic\.\([^=]*\)\.netdev=.*/\1/p'
+    # By their class, since at boot the driver may still be probing.
+    grep -s -l '^0x0207' /sys/bus/pci/devices/*/class | sed 's,/class$,,; s,.*/,,'
+  } | sort -u
 }
 
 acs_bridges() { # those on the way between a GPU (vendor 10de, class 03) and a rail card

@@ -27,6 +27,10 @@ interrupts() { # KEY VALUE : setting it ends what is open on the cards
     driver.kind | driver.version | driver.line | driver.modules | driver.loaded)
       [ "$2" != inbox ] # what Railyard refuses needs no drain to be refused
       ;;
+    vf.*.guid) # its driver is unbound for it; 0 is what a new one has
+      split_vf "$1"
+      [ -e "/sys/bus/pci/devices/$pci/virtfn$vf/driver" ] && read_vf "$1" | grep -q '[1-9a-f]'
+      ;;
     nic.*.vfs | nic.*.eswitch)
       split_nic "$1"
       [ "$(cat "/sys/bus/pci/devices/$pci/sriov_numvfs" 2>/dev/null || echo 0)" != 0 ]

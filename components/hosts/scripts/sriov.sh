@@ -41,16 +41,25 @@ vf_key() { # KEY
 
 nothing_to_undo() { # KEY : what is only looked at, and what went away with the VFs that had it
   case $1 in
-    *.serial | *.eswitch_now | *.lldpad | *.gid) ;;
+    *.serial | *.model | *.netdev | *.eswitch_now | *.lldpad | *.gid) ;;
     vf.*) split_vf "$1" && [ ! -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] ;;
     *.vf_mtu_bytes) split_nic "$1" && [ ! -e "/sys/bus/pci/devices/$pci/virtfn0" ] ;;
+    *.dscp*_priority) [ "$(read_key "$1")" = unsupported ] ;; # shown and used under trust dscp alone
+    *) return 1 ;;
+  esac
+}
+
+is_gone() { # KEY : what had it is not there any more, or a network device has another name
+  case $1 in
+    nic.*) split_nic "$1" && [ ! -d "/sys/bus/pci/devices/$pci" ] ;;
+    kernel.sysctl.*) [ ! -e "$(sysctl_file "$1")" ] ;;
     *) return 1 ;;
   esac
 }
 
 read_sriov() { # PCI SETTING
   case $2 in
-    vfs) cat "/sys/bus/pci/devices/$1/sriov_numvfs" 2>/dev/null ;;
+    vfs) cat "/sys/bus/pci/devices/$1/sriov_numvfs" 2>/dev/null || echo 0 ;;
     vf_mtu_bytes) read_vf_mtu "$1" ;;
     eswitch | eswitch_now) read_eswitch "$1" ;;
     autoprobe) case $(cat "/sys/bus/pci/devices/$1/sriov_drivers_autoprobe" 2>/dev/null) in 1) echo on ;; 0) echo off ;; esac ;;
@@ -191,8 +200,19 @@ write_vf_mtu() { # PCI BYTES
   for vf_net in "/sys/bus/pci/devices/$1"/virtfn*/net/*; do
     [ ! -e "$vf_net/mtu" ] || put "$2" "$vf_net/mtu"
   done
+  mark_vf_mtu "$1" "$2"
+}
+
+mark_vf_mtu() { # PCI BYTES
   mkdir -p /run/railyard
   put "$2" "/run/railyard/vf_mtu.$1"
+}
+
+mark_vf_mtus() { # also those that nothing had to be set for: soon they are in pods
+  sed -n 's/^nic\.\([^=]*\)\.vf_mtu_bytes=/\1 /p' "$work/desired" >"$work/vf_mtus"
+  while read -r pci bytes <&7; do
+    [ "$(read_vf_mtu "$pci")" != "$bytes" ] || mark_vf_mtu "$pci" "$bytes"
+  done 7<"$work/vf_mtus"
 }
 
 read_eswitch() { # PCI : kernels before 5.11 or so answer with an error while SR-IOV is off, and

@@ -63,6 +63,7 @@ ranked "$work/next_boot" -r >"$work/ordered"
 while IFS= read -r line <&8; do
   key=${line%%=*}
   case $line in *.fw_floor=* | *=unsupported | *=hidden | *=per_pf) continue ;; esac
+  ! is_gone "$key" || continue # listed with its other settings
   [ "$(read_key "${key}_current")" = "${line#*=}" ] ||
     left="$left${left:+,}\"${key}_current\"" # until a reboot
 done 8<"$work/ordered"
@@ -70,7 +71,7 @@ done 8<"$work/ordered"
 forget_docker
 forget_kernel
 rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig" "$state_dir/vfs" \
-  "$state_dir/reboot" "$state_dir/reboot-pending"
+  "$state_dir/reboot" "$state_dir/reboot.new" "$state_dir/reboot-pending"
 rm -rf /run/railyard
 rmdir "$state_dir" /var/lib/railyard 2>/dev/null
 list=''

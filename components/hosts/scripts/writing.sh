@@ -13,8 +13,10 @@ write_all() { # FILE : its settings that are not as it says, in its order
 
 write_one() { # KEY VALUE : re-read first, since an earlier change may have settled it
   ! waits "$1" || return 1 # it was put off in an earlier round
-  [ "$(read_key "$1")" != "$2" ] || return 1
+  one_now=$(read_key "$1")
+  [ "$one_now" != "$2" ] || return 1
   if must_wait "$1" "$2"; then return 1; fi
+  record_shown "$1" "$one_now"
   write_key "$1" "$2" # what it ends with says nothing: it fails, or it has written
   ! is_still_used "$1"
 }

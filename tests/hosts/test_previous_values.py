@@ -1,0 +1,90 @@
+"""What was here before our first change: recorded when it can be read, never an error's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.folder_host import FolderHost, folder_host
+
+PCI = "0000:05:00.0"
+CARD = f"nic.{PCI}"
+MLNX_QOS = """
+while [ $# -gt 0 ]; do
+  [ "$1" != --trust ] || echo "$2" >$F/trust
+  [ "$1" != --dscp2prio ] || echo "${2##*,}" >$F/priority
+  shift
+done
+echo 'DCBX mode: OS controlled'
+echo "Priority trust state: $(cat $F/trust)"
+[ "$(cat $F/trust)" = pcp ] || echo "	prio:$(cat $F/priority) dscp:26,"
+"""
+DOCKER = ("docker.engine=present", "docker.runtime=ours", "docker.default_runtime=nvidia")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FolderHost:
+    return folder_host(tmp_path)
+
+
+def test_what_a_driver_brings_is_recorded_before_it_is_changed(host: FolderHost) -> None:
+    device = host.card(PCI, "enp5s0")
+    wanted = (f"{CARD}.trust=dscp", f"{CARD}.dscp26_priority=3", f"{CARD}.cnp_dscp=48")
+    assert "mlnx_qos is not on this host" in host.run("converge", *wanted).stderr
+    assert set(host.baseline.values()) == {"unsupported"}
+    host.tool("mlnx_qos", MLNX_QOS)
+    ecn = (device / "net/enp5s0/ecn/roce_np/cnp_dscp").relative_to(host.root)
+    for path, value in (("trust", "pcp"), ("priority", "5"), (str(ecn), "6")):
+        host.write(path, f"{value}\n")
+    host.report("converge", *wanted)
+    assert host.report("converge", *wanted)["changed"] == []
+    assert host.baseline == {
+        f"{CARD}.trust": "pcp", f"{CARD}.dscp26_priority": "5", f"{CARD}.cnp_dscp": "6",
+    }  # fmt: skip
+    assert host.report("undo")["left"] == []
+    found = [(host.root / path).read_text() for path in ("trust", "priority", str(ecn))]
+    assert found == ["pcp\n", "5\n", "6\n"]
+
+
+def test_vfs_that_appear_with_the_firmware_go_away_again(host: FolderHost) -> None:
+    device = host.card(PCI, "enp5s0")
+    assert "offers no VFs" in host.run("converge", f"{CARD}.vfs=1").stderr
+    for name, value in (("sriov_totalvfs", 8), ("sriov_numvfs", 0)):
+        (device / name).write_text(f"{value}\n")
+    (device / "virtfn0/net/enp5s0v0").mkdir(parents=True)
+    host.report("converge", f"{CARD}.vfs=1")
+    assert host.report("undo") == {"changed": [f"{CARD}.vfs"], "left": []}
+    assert (device / "sriov_numvfs").read_text() == "0\n"
+
+
+def docker(host: FolderHost, text: str) -> None:
+    for name in ("dockerd", "nvidia-container-runtime"):
+        host.tool(name)
+    host.tool("docker", "exit 1")
+    host.write("etc/docker/daemon.json", text)
+
+
+def test_a_docker_configuration_that_cannot_be_read_is_no_previous_value(host: FolderHost) -> None:
+    docker(host, '{"debug": true,}')
+    refused = host.run("converge", *DOCKER)
+    assert "daemon.json is no JSON object as dockerd reads it" in refused.stderr
+    assert "changed before this: nothing" in refused.stderr
+    assert not host.state.exists()
+    host.write("etc/docker/daemon.json", '{"debug": true}')
+    host.report("converge", *DOCKER)
+    host.write("etc/docker/daemon.json", '{"debug": true,}')
+    assert "is no JSON object" in (stopped := host.run("undo")).stderr
+    assert "Traceback" not in stopped.stderr
+    host.write("etc/docker/daemon.json", '{"debug": true}')
+    host.report("undo")
+    assert (host.root / "etc/docker/daemon.json").read_text() == '{"debug": true}'
+    assert not host.state.exists()
+
+
+def test_a_host_without_python_is_told_what_to_install(host: FolderHost) -> None:
+    docker(host, "{}")
+    host.tool("python3", "exit 127")
+    refused = host.run("converge", *DOCKER)
+    assert "python3 does not run on this host" in refused.stderr
+    assert not host.state.exists()

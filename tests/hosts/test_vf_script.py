@@ -1,0 +1,93 @@
+"""VFs that jobs may hold: what waits for a drain, and what is known of those in pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+
+from tests.hosts.folder_host import FolderHost, folder_host
+
+PCI = "0000:18:00.0"
+CARD = f"nic.{PCI}"
+OLD, NEW = "0200000000000001", "0200000000000002"
+GUID = f"vf.{PCI}.0.guid"
+MTU = (f"{CARD}.vfs=1", f"{CARD}.vf_mtu_bytes=1500")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FolderHost:
+    """A host in service, with a card that has one VF."""
+    host = folder_host(tmp_path)
+    device = host.card(PCI, "ib0", vfs=1)
+    vf = host.devices / "0000:18:00.1"
+    for folder in (vf / "infiniband/mlx5_1", vf / "net/ib0v0", device / "sriov/0"):
+        folder.mkdir(parents=True)
+    (device / "virtfn0").symlink_to(f"../{vf.name}")
+    (vf / "net/ib0v0/mtu").write_text("1500\n")
+    driver = host.root / "sys/bus/pci/drivers/mlx5_core"
+    driver.mkdir(parents=True)
+    (vf / "driver").symlink_to(driver)
+    (host.root / "var/lib/kubelet/pods/8d1f").mkdir(parents=True)
+    give(host, OLD)
+    return host
+
+
+def give(host: FolderHost, guid: str) -> None:
+    for name in ("node", "port"):
+        colons = ":".join(guid[i : i + 2] for i in range(0, len(guid), 2))
+        (host.devices / PCI / "sriov/0" / name).write_text(f"{colons}\n")
+
+
+def rebound(host: FolderHost) -> bool:
+    return (host.root / "sys/bus/pci/drivers/mlx5_core/unbind").exists()
+
+
+def test_another_guid_waits_for_the_drain(host: FolderHost) -> None:
+    wanted = (f"{CARD}.vfs=1", f"{GUID}={NEW}")
+    assert host.report("converge", *wanted)["waiting"] == [GUID]
+    assert not rebound(host)
+    looked = host.run("maintain", "action=look", *wanted).stdout.splitlines()
+    assert f"pending.drain.{GUID}={OLD} -> {NEW}" in looked
+    assert host.report("converge", *wanted, "disrupt=now")["changed"] == [GUID]
+    assert rebound(host)
+
+
+def test_a_vf_that_never_had_a_guid_gets_one_at_once(host: FolderHost) -> None:
+    give(host, "0" * 16)
+    assert host.report("converge", f"{GUID}={NEW}")["changed"] == [GUID]
+
+
+def test_a_vf_without_a_driver_gets_its_guid_at_once(host: FolderHost) -> None:
+    (host.devices / "0000:18:00.1/driver").unlink()
+    assert host.report("converge", f"{GUID}={NEW}")["changed"] == [GUID]
+
+
+def test_a_setting_that_was_dropped_and_waits_is_not_counted(host: FolderHost) -> None:
+    host.report("converge", f"{GUID}={NEW}", "disrupt=now")
+    dropped = host.report("converge", f"{CARD}.vfs=1")
+    assert (dropped["waiting"], dropped["unchanged"]) == ([GUID], 1)
+
+
+def test_a_mark_on_a_full_disk_is_no_mark(host: FolderHost) -> None:
+    host.report("converge", f"{CARD}.mtu_bytes=9000")
+    (mark := host.state / "reboot").touch()
+    assert host.run("maintain", "action=begin").returncode == 0
+    assert mark.read_text().startswith("boot=")
+    mark.unlink()
+    (host.state / "reboot.new").symlink_to("/dev/full")
+    full = host.run("maintain", "action=begin")
+    assert f"cannot write {mark}" in full.stderr
+    assert [path.name for path in host.state.iterdir()] == ["baseline"]
+
+
+@pytest.mark.parametrize("by", ["converge", "boot"])
+def test_vfs_in_pods_have_the_mtu_that_they_were_seen_with(host: FolderHost, by: str) -> None:
+    if by == "boot":
+        host.write("etc/railyard/nics.conf", "".join(f"{line}\n" for line in MTU))
+        assert host.run("boot").returncode == 0
+    else:
+        assert host.report("converge", *MTU)["changed"] == []
+    rmtree(host.devices / "0000:18:00.1/net/ib0v0")
+    assert host.observe(*MTU)[f"{CARD}.vf_mtu_bytes"] == "1500"
