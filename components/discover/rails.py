@@ -121,7 +121,7 @@ def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> s
         return "is an InfiniBand adapter: it is counted in hcas"
     if not card.netdev:
         return "has no network device: no driver is bound to it"
-    if card.netdev == look.uplink or address in {each.split("/")[0] for each in card.addresses}:
+    if card.netdev in look.uplink or address in {each.split("/")[0] for each in card.addresses}:
         return f"({card.netdev}) carries the host's own traffic: it is left alone"
     return ""
 

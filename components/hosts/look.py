@@ -94,8 +94,8 @@ class HostLook:
     """Somebody looked: nothing found is then no card, and not nothing known."""
     name: str = ""
     """The host's own name."""
-    uplink: str = ""
-    """Network device of the default route."""
+    uplink: tuple[str, ...] = ()
+    """Network device of the default route, and those that it stands on: a bond's, a VLAN's."""
 
     def card(self, pci: str) -> CardFact | None:
         """The card function at an address, or None."""
@@ -130,7 +130,7 @@ def parse_look(lines: Iterable[str]) -> HostLook:
         nodes=count_nodes(host.get("nodes", "")),
         seen=host.get("seen") == "yes",
         name=host.get("name", ""),
-        uplink=host.get("uplink", ""),
+        uplink=tuple(host.get("uplink", "").split()),
     )
 
 

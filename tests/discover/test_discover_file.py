@@ -16,7 +16,7 @@ from components.discover.run import compare
 from components.discover.site_file import read_site_file
 from components.discover.targets import find_targets
 from components.errors import SpecError, UsageError
-from components.hosts.look import CardFact, HostLook, LinkFact
+from components.hosts.look import CardFact, HostLook, LinkFact, parse_look
 from components.model.problem import Json
 from components.model.yaml_text import parse_yaml
 from tests.discover.played import bare, dgx, look_at, nic
@@ -120,7 +120,7 @@ def test_a_card_without_a_rail_left_and_the_hosts_own_card_are_not_written(
 ) -> None:
     text = re.sub(r"  - \{name: rail-[23].*\n", "", HEAD) + GPU01 + TAIL
     cards = (replace(look.cards[0], addresses=("192.168.2.11/24",)), *look.cards[1:])
-    report, after = run(tmp_path, text, replace(look, cards=cards, uplink="enp12s0"))
+    report, after = run(tmp_path, text, replace(look, cards=cards, uplink=("enp12s0",)))
     assert "0000:05:00.0" not in after
     assert "0000:0c:00.0" not in after
     assert list(report.found[0].proposal.rails) == ["0000:84:00.0", "0000:8b:00.0"]
@@ -130,6 +130,16 @@ def test_a_card_without_a_rail_left_and_the_hosts_own_card_are_not_written(
     assert "0000:84:00.0 (enp132s0) is not written: no rail" in " ".join(
         more.found[0].proposal.notes
     )
+
+
+def test_cards_below_the_uplinks_bond_are_the_hosts_own(tmp_path: Path, look: HostLook) -> None:
+    lines = ["look.host.seen=yes", "look.host.uplink=bond0.7 bond0 enp5s0 enp12s0"]
+    uplink = parse_look(lines).uplink
+    report, _ = run(tmp_path, HEAD + GPU01 + TAIL, replace(look, uplink=uplink))
+    assert dict(report.found[0].proposal.rails) == {
+        "0000:84:00.0": "rail-0",
+        "0000:8b:00.0": "rail-1",
+    }
 
 
 def test_a_degraded_link_is_a_note_and_no_rule(tmp_path: Path, look: HostLook) -> None:
