@@ -127,11 +127,11 @@ def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> s
 
 
 def _told(host: str, card: CardFact, site: SiteRails) -> tuple[str, str] | None:
-    system, _, port = card.neighbour.partition(" ")
-    for name in (port, _PREFIX.sub("", port)):
-        target = site.ports.get((system.partition(".")[0], name), "")
-        if target.startswith(f"{host}/"):
-            return target.partition("/")[2], f"LLDP: it is plugged into {system} {port}"
+    for port in card.switch_ports:
+        for name in (port, _PREFIX.sub("", port)):
+            target = site.ports.get((card.switch.partition(".")[0], name), "")
+            if target.startswith(f"{host}/"):
+                return target.partition("/")[2], f"LLDP: it is plugged into {card.switch} {port}"
     for cidr in card.addresses:
         try:
             address = IPv4Interface(cidr)

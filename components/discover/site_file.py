@@ -15,6 +15,7 @@ from components.discover.propose import Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
 from components.errors import SpecError, UsageError
 from components.model.load import CONFIG_KEY
+from components.model.port_ranges import spread_ports
 from components.model.problem import Json, SpecPath
 from components.model.units import Ssh
 from components.model.yaml_text import parse_yaml
@@ -29,6 +30,7 @@ class SiteFile:
     prefix: tuple[str, ...]
     """Where the site begins: nowhere, or below `config: railyard:cluster:` of a stack file."""
     site: Mapping[str, Json]
+    """Its ranges of ports as one entry a port."""
     lines: Mapping[SpecPath, int]
 
     @property
@@ -72,7 +74,7 @@ def read_site_file(path: Path) -> SiteFile:
     whole = parsed.value if isinstance(parsed.value, dict) else {}
     if "config" not in whole:
         prefix = ()
-    site = parsed.below(*prefix)
+    site = spread_ports(parsed.below(*prefix))
     if not isinstance(site.value, dict):
         raise SpecError(
             f"{path}: there is no site in it.\n"

@@ -18,6 +18,7 @@ _HOST: Final = "look.host."
 _BRIDGE: Final = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 _GT_S: Final = re.compile(r"([0-9.]+) GT/s")
 _RATE: Final = re.compile(r"([0-9.]+) Gb/sec \((\d+)X(?: ([A-Z0-9]+))?\)")
+_PORT_NAMES: Final = ("port.ifname", "port.local", "port.descr")
 _WIDTHS: Final = frozenset({1, 2, 4, 8, 16, 32})
 """Lanes that a PCIe link can have; 0 and 255 are what the kernel prints of one that it does not
 know."""
@@ -70,8 +71,15 @@ class CardFact(PciFunction):
     serial: str = ""
     addresses: tuple[str, ...] = ()
     """IPv4 addresses with their prefix lengths."""
-    neighbour: str = ""
-    """`system port` by LLDP; empty where nobody told."""
+    switch: str = ""
+    """Name of the switch by LLDP; empty where nobody told."""
+    switch_ports: tuple[str, ...] = ()
+    """All names of the switch's port: SONiC tells an alias first, and the name as description."""
+
+    @property
+    def neighbour(self) -> str:
+        """`switch port` for people."""
+        return " ".join((self.switch, *self.switch_ports[:1])).strip()
 
     @property
     def possible(self) -> LinkFact:
@@ -167,7 +175,6 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
     rate = _RATE.match(fields.get("rate", ""))
     up = fields.get("state") == "up" or "ACTIVE" in fields.get("port_state", "")
     told = lldp.get(netdev, {})
-    port = told.get("port.ifname") or told.get("port.local") or told.get("port.descr") or ""
     vfs = fields.get("vfs", "")
     place = _place(pci, fields)
     return CardFact(
@@ -189,7 +196,8 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
         fw_ver=fields.get("fw_ver", ""),
         serial=fields.get("serial", ""),
         addresses=tuple(part for part in fields.get("addresses", "").split(",") if part),
-        neighbour=f"{told.get('chassis.name', '')} {port}".strip(),
+        switch=told.get("chassis.name", ""),
+        switch_ports=tuple(told[name] for name in _PORT_NAMES if told.get(name)),
     )
 
 

@@ -36,6 +36,14 @@ hosts:
   - name: gpu01     # rack 4
     role: worker
 {SSH}"""
+RANGES = """\
+switches:
+  - name: leaf-01
+    os: cumulus
+    model: SN3700
+    ports: {swp1-4: "gpu01/rail-[0,2,1,3]", swp5: {to: gpu02/rail-0}}
+"""
+"""What is plugged into leaf-01, in place of HEAD's."""
 TAIL = "# nothing below\nhost_defaults: {peermem: true}\n"
 
 

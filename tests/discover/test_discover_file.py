@@ -20,7 +20,7 @@ from components.hosts.look import CardFact, HostLook, LinkFact, parse_look
 from components.model.problem import Json
 from components.model.yaml_text import parse_yaml
 from tests.discover.played import bare, dgx, look_at, nic
-from tests.discover.sites import GPU01, HEAD, SSH, TAIL, added, run
+from tests.discover.sites import GPU01, HEAD, RANGES, SSH, TAIL, added, run
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_cables_and_addresses_choose_the_rail_before_the_order_does(
 ) -> None:
     first, second, third, fourth = look.cards
     cards = (
-        replace(first, neighbour="leaf-01.example.com Eth1/2"),
+        replace(first, switch="leaf-01.example.com", switch_ports=("Eth1/2",)),
         second,
         replace(third, addresses=("10.10.114.7/24",)),
         fourth,
@@ -107,8 +107,37 @@ def test_cables_and_addresses_choose_the_rail_before_the_order_does(
     }
 
 
+def test_a_cable_into_a_range_of_ports_chooses_the_rail(tmp_path: Path, look: HostLook) -> None:
+    cards = (replace(look.cards[0], switch="leaf-01", switch_ports=("swp2",)), *look.cards[1:])
+    text = HEAD.partition("switches:")[0] + RANGES + GPU01
+    report, after = run(tmp_path, text, replace(look, cards=cards))
+    assert report.found[0].proposal.rails["0000:05:00.0"] == "rail-2"
+    assert RANGES in after
+    again, last = run(tmp_path, after, replace(look, cards=cards))
+    assert (again.exit_code, last) == (0, after)
+
+
+def test_a_sonic_port_is_known_by_its_description(tmp_path: Path, look: HostLook) -> None:
+    lines = [
+        "look.0000:05:00.0.kind=nic",
+        "look.0000:05:00.0.netdev=enp5s0",
+        "lldp.enp5s0.chassis.name=leaf-01",
+        "lldp.enp5s0.port.local=fourhundredGigE1/2",
+        "lldp.enp5s0.port.descr=Ethernet4",
+    ]
+    [told] = parse_look(lines).cards
+    assert told.neighbour == "leaf-01 fourhundredGigE1/2"
+    first = replace(look.cards[0], switch=told.switch, switch_ports=told.switch_ports)
+    text = HEAD.replace('"1/1": gpu01/rail-0', "Ethernet4: gpu01/rail-3") + GPU01
+    report, _ = run(tmp_path, text, replace(look, cards=(first, *look.cards[1:])))
+    assert report.found[0].proposal.rails["0000:05:00.0"] == "rail-3"
+
+
 def test_a_cable_that_contradicts_the_file_is_told(tmp_path: Path, look: HostLook) -> None:
-    cards = (replace(look.cards[0], neighbour="leaf-01 Ethernet1/1"), *look.cards[1:])
+    cards = (
+        replace(look.cards[0], switch="leaf-01", switch_ports=("Ethernet1/1",)),
+        *look.cards[1:],
+    )
     report, after = run(tmp_path, HEAD + GPU01 + BLOCK + TAIL, replace(look, cards=cards))
     text = render_report(report)
     assert "rail = rail-2, found rail-0 (LLDP: it is plugged into leaf-01 Ethernet1/1)" in text
