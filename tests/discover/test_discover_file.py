@@ -28,6 +28,9 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> HostLook:
     return look_at(dgx(), tmp_path_factory.mktemp("dgx"))
 
 
+UP = ("0000:0c:00.0", "0000:8b:00.0")
+
+
 def card(rail: int, bus: str, name: int, numa: int, *gpus: str) -> str:
     own = ", ".join(f'"0000:{gpu}:00.0"' for gpu in gpus)
     return (
@@ -105,6 +108,65 @@ def test_cables_and_addresses_choose_the_rail_before_the_order_does(
         "0000:84:00.0": "rail-3",
         "0000:8b:00.0": "rail-2",
     }
+
+
+TWO = re.sub(r"  - \{name: rail-[23].*\n", "", HEAD).replace(
+    "rail-1}}", "rail-1}, 1/3: gpu02/rail-0}"
+)
+
+
+def heard(look: HostLook, *ports: str) -> HostLook:
+    """The look with so many cards, each of which hears a port of leaf-01, or nothing."""
+    cards = (
+        replace(card, switch="leaf-01" if port else "", switch_ports=(port,) if port else ())
+        for card, port in zip(look.cards, ports, strict=False)
+    )
+    return replace(look, cards=tuple(cards))
+
+
+@pytest.mark.parametrize("ports", [("Eth1/2", "Eth1/2"), ("", "Eth1/1")], ids=["both", "by-hand"])
+def test_a_card_whose_rail_is_taken_is_not_written(
+    tmp_path: Path, look: HostLook, ports: tuple[str, ...]
+) -> None:
+    nics = "" if ports[0] else '    nics: [{rail: rail-0, pci: "0000:05:00.0"}]\n'
+    seen = heard(look, *ports)
+    report, after = run(tmp_path, TWO + GPU01 + nics, seen)
+    rail = "rail-1" if ports[0] else "rail-0"
+    assert dict(report.found[0].proposal.rails) == {"0000:05:00.0": rail}
+    note = report.found[0].proposal.notes[0]
+    assert note == (
+        f"0000:0c:00.0 (enp12s0) is not written (LLDP: it is plugged into leaf-01 {ports[1]}): "
+        f"that is {rail}, which 0000:05:00.0 has"
+    )
+    again, last = run(tmp_path, after, seen)
+    assert (again.exit_code, last) == (0, after)
+
+
+def test_a_card_in_the_port_of_another_host_gets_no_rail(tmp_path: Path, look: HostLook) -> None:
+    seen = heard(look, "Eth1/3", "")
+    report, after = run(tmp_path, TWO + GPU01, seen)
+    assert dict(report.found[0].proposal.rails) == {"0000:0c:00.0": "rail-0"}
+    assert (
+        "note: 0000:05:00.0 (enp5s0) is not written (LLDP: it is plugged into leaf-01 Eth1/3): "
+        "that is gpu02/rail-0 in the file; are cables swapped?"
+    ) in render_report(report)
+    assert run(tmp_path, after, seen)[0].exit_code == 0
+
+
+def test_a_written_card_in_the_port_of_another_host_is_told(tmp_path: Path, look: HostLook) -> None:
+    text = TWO + GPU01 + '    nics: [{rail: rail-1, pci: "0000:05:00.0"}]\n'
+    report, after = run(tmp_path, text, heard(look, "Eth1/3"))
+    told = "rail = rail-1, found gpu02/rail-0 (LLDP: it is plugged into leaf-01 Eth1/3)"
+    assert told in render_report(report)
+    assert run(tmp_path, after, heard(look, "Eth1/3"))[0].exit_code == 3
+
+
+def test_where_rails_are_few_the_ports_that_are_up_get_them(tmp_path: Path, look: HostLook) -> None:
+    cards = tuple(replace(card, up=card.pci in UP) for card in look.cards)
+    report, _ = run(tmp_path, TWO + GPU01, replace(look, cards=cards))
+    assert dict(report.found[0].proposal.rails) == dict(zip(UP, ["rail-0", "rail-1"], strict=True))
+    report, _ = run(tmp_path, HEAD + GPU01, replace(look, cards=cards))
+    assert [*report.found[0].proposal.rails.values()] == [f"rail-{number}" for number in range(4)]
 
 
 def test_a_cable_into_a_range_of_ports_chooses_the_rail(tmp_path: Path, look: HostLook) -> None:
