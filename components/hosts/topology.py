@@ -32,7 +32,8 @@ class Distance(IntEnum):
     NODE = 3
     """From one host bridge to another of the same NUMA node."""
     SYS = 4
-    """From one NUMA node to another, over the link between the processors."""
+    """From one NUMA node to another, over the link between the processors; also where there are
+    several and one is not told: `without_node`."""
 
 
 def distance(one: PciFunction, other: PciFunction, nodes: int = 1) -> Distance:
@@ -52,6 +53,11 @@ def distance(one: PciFunction, other: PciFunction, nodes: int = 1) -> Distance:
         return Distance.PHB
     below = max(len(one.path), len(other.path)) - common - 1
     return Distance.PIX if below <= _ONE_SWITCH else Distance.PXB
+
+
+def without_node(*functions: PciFunction) -> str:
+    """The addresses of those whose NUMA node the system does not tell: SYS is then a guess."""
+    return " and ".join(each.pci for each in functions if each.numa is None)
 
 
 @dataclass(frozen=True, slots=True)

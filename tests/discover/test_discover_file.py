@@ -245,6 +245,16 @@ def test_a_degraded_link_is_a_note_and_no_rule(tmp_path: Path, look: HostLook) -
     assert (again.exit_code, last) == (0, accepted)
 
 
+def test_an_unknown_numa_node_is_said_to_be_unknown(tmp_path: Path, look: HostLook) -> None:
+    cards = tuple(replace(card, numa=None, path=("pci0000:c0", card.pci)) for card in look.cards)
+    report, _ = run(tmp_path, HEAD + GPU01, replace(look, cards=cards))
+    note = report.found[0].proposal.notes[0]
+    assert note == (
+        "GPUDirect RDMA of the GPU at 0000:06:00.0 may go from one processor to the other: the "
+        "system tells no NUMA node of 0000:05:00.0"
+    )
+
+
 def test_a_moved_card_is_told_with_its_new_place(tmp_path: Path, look: HostLook) -> None:
     text = HEAD + GPU01 + '    nics: [{rail: rail-0, pci: "0000:0d:00.0", netdev: enp12s0}]\n'
     report, after = run(tmp_path, text, look)
