@@ -83,10 +83,15 @@ class CardFact(PciFunction):
 
     @property
     def possible(self) -> LinkFact:
-        """The best that card and slot can together."""
+        """The best that card and slot can together.
+
+        A hypervisor's root port is no slot: the link below it is often better than it can.
+        """
+        slot = self.slot_link
+        if _above(self.link.gt_s, slot.gt_s) or _above(self.link.width, slot.width):
+            return self.card_link
         return LinkFact(
-            _least(self.card_link.gt_s, self.slot_link.gt_s),
-            _least_width(self.card_link.width, self.slot_link.width),
+            _least(self.card_link.gt_s, slot.gt_s), _least_width(self.card_link.width, slot.width)
         )
 
 
@@ -214,6 +219,10 @@ def _link(fields: Mapping[str, str], name: str) -> LinkFact:
     width = fields.get(f"{name}_width", "").removeprefix("x")
     lanes = int(width) if width.isdigit() else 0
     return LinkFact(float(speed[1]) if speed else None, lanes if lanes in _WIDTHS else None)
+
+
+def _above(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and one > other
 
 
 def _least(one: float | None, other: float | None) -> float | None:

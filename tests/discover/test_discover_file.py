@@ -255,6 +255,14 @@ def test_an_unknown_numa_node_is_said_to_be_unknown(tmp_path: Path, look: HostLo
     )
 
 
+def test_a_virtual_root_port_is_no_limit_of_a_card(tmp_path: Path, look: HostLook) -> None:
+    best = LinkFact(16, 16)
+    card = replace(look.cards[0], link=best, card_link=best, slot_link=LinkFact(2.5, 1))
+    report, after = run(tmp_path, HEAD + GPU01, replace(look, cards=(card,)))
+    assert "link_gt_s: 16, link_width: 16" in after
+    assert not [note for note in report.found[0].proposal.notes if "PCIe" in note]
+
+
 def test_a_moved_card_is_told_with_its_new_place(tmp_path: Path, look: HostLook) -> None:
     text = HEAD + GPU01 + '    nics: [{rail: rail-0, pci: "0000:0d:00.0", netdev: enp12s0}]\n'
     report, after = run(tmp_path, text, look)

@@ -74,6 +74,19 @@ def test_a_link_that_trained_otherwise(
     assert not refused
 
 
+@pytest.mark.parametrize("slot", [LinkFact(5, 32), LinkFact(2.5, 1)], ids=["vmware", "qemu"])
+def test_a_virtual_root_port_is_no_slot(look: HostLook, slot: LinkFact) -> None:
+    best = LinkFact(16, 16)
+    card = replace(look.cards[0], link=best, card_link=best, slot_link=slot)
+    assert told(GOOD, replace(look, cards=(card,))) == []
+    wrong = replace(GOOD, cards=(replace(CARD, link_width=8),))
+    [(text, _)] = told(wrong, replace(look, cards=(card,)))
+    assert "with 16 PCIe lanes, want 8: the file is behind" in text
+    slow = replace(card, link=LinkFact(8, 16))
+    [(text, _)] = told(GOOD, replace(look, cards=(slow,)))
+    assert "at 8 GT/s, want 16" in text
+
+
 def test_a_link_that_nobody_knows_is_no_finding(look: HostLook) -> None:
     card = replace(look.cards[0], link=LinkFact(), card_link=LinkFact(), slot_link=LinkFact())
     expected = replace(GOOD, cards=(replace(CARD, link_width=16, link_gt_s=8.0),))
