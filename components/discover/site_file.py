@@ -53,6 +53,19 @@ class SiteFile:
         return self.lines.get(path)
 
 
+def read_text(path: Path) -> str:
+    """The file with its line ends as they are.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: the site file cannot be read: {error}") from error
+
+
 def read_site_file(path: Path) -> SiteFile:
     """Read a site file or a stack file, as far as discovery needs it.
 
@@ -62,11 +75,7 @@ def read_site_file(path: Path) -> SiteFile:
         UsageError: It cannot be read.
         SpecError: It is no YAML, or holds no site.
     """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: the site file cannot be read: {error}") from error
+    text = read_text(path)
     parsed = parse_yaml(text, str(path))
     if parsed.problems:
         raise SpecError(render_text(parsed.problems))

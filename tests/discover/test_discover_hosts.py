@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from components.discover import site_file
 from components.discover.report import render_report
-from components.discover.run import compare
+from components.discover.run import compare, replace_file
 from components.discover.site_file import read_site_file
 from components.discover.targets import find_targets
-from components.errors import UnreachableError
+from components.errors import UnreachableError, UsageError
 from components.hosts.look import HostLook
+from components.model.yaml_text import YamlText, parse_yaml
 from tests.discover.played import bare, dgx, instance, look_at, nic
 from tests.discover.sites import GPU01, HEAD, KEY, SSH, TAIL, added, run
 
@@ -88,6 +90,49 @@ def test_hosts_that_fail_keep_no_other_from_being_written(tmp_path: Path, look: 
     assert "gpu77 is no host of" in text
     assert "its hosts: gpu01, gpu02" in text
     assert "not reachable" in text
+
+
+def test_many_hosts_are_written_in_one_pass(
+    tmp_path: Path, look: HostLook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = "".join(
+        SSH.replace("    ssh:", f"  - name: gpu{n:02}\n    ssh:").replace(".11", f".{n}")
+        for n in range(20, 28)
+    )
+    read: list[str] = []
+
+    def count(text: str, source: str) -> YamlText:
+        read.append(source)
+        return parse_yaml(text, source)
+
+    monkeypatch.setattr(site_file, "parse_yaml", count)
+    report, after = run(tmp_path, f"{HEAD}hosts:\n{hosts}", *[look] * 8)
+    assert after.count(" pci:") == 8 * 4
+    assert report.errors == ()
+    assert len(read) == len(["the file", "with what is added", "what is expected of that"])
+
+
+def test_a_host_that_cannot_be_written_keeps_no_other(tmp_path: Path, look: HostLook) -> None:
+    text = HEAD + GPU01 + '    nics: &cards\n      - {rail: rail-0, pci: "0000:05:00.0"}\n'
+    text += SSH.replace("    ssh:", "  - name: gpu02\n    nics: *cards\n    ssh:")
+    text += SSH.replace("    ssh:", "  - name: gpu03\n    ssh:")
+    report, after = run(tmp_path, text, look, look, look)
+    assert len(report.errors) == 2
+    assert [found.target.name for found in report.found] == ["gpu03"]
+    assert after.count(" pci:") == 1 + 4
+
+
+def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(HEAD + GPU01)
+    file = read_site_file(path)
+    path.write_text(HEAD + GPU01 + "# saved\n")
+    with pytest.raises(UsageError, match="was changed while the hosts were read; nothing was"):
+        replace_file(file, HEAD)
+    assert path.read_text().endswith("# saved\n")
+    replace_file(read_site_file(path), HEAD)
+    assert path.read_text() == HEAD
+    assert [each.name for each in tmp_path.iterdir()] == ["site.yaml"]
 
 
 def test_a_stranger_needs_a_host_key(tmp_path: Path) -> None:
