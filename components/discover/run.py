@@ -14,7 +14,7 @@ from components.discover.site_file import SiteFile, diff_texts, read_text, write
 from components.discover.targets import Target
 from components.errors import DeviceError, RailyardError, UsageError
 from components.hosts.look import HostLook
-from components.model.problem import Json
+from components.model.problem import Json, render_path
 from components.model.units import DNS_LABEL
 
 _LABEL: Final = re.compile(DNS_LABEL)
@@ -36,12 +36,13 @@ def compare(
     failed = list(errors)
     found: list[Found] = []
     rails = site_rails(file.site)
+    taken = {str(host.get("name")).lower(): render_path(path) for path, host in file.hosts()}
     for target, look in zip(targets, looks, strict=True):
         if isinstance(look, DeviceError):
             failed.append(look)
             continue
-        named = _named(target, look) if target.is_new else target
         try:
+            named = _named(target, look, taken) if target.is_new else target
             found.append(Found(named, propose(named.host, named.path, look, rails)))
         except UsageError as error:
             failed.append(error)
@@ -55,10 +56,25 @@ def compare(
     return report, text
 
 
-def _named(target: Target, look: HostLook) -> Target:
-    """A new host under the name that it has itself."""
+def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
+    """A new host under the name that it has itself.
+
+    Args:
+        target: The host.
+        look: What was seen of it.
+        taken: Name to who has it; this host is added.
+
+    Raises:
+        UsageError: Another host has that name.
+    """
     short = look.name.partition(".")[0].lower()
     name = short if _LABEL.match(short) else target.endpoint.address.replace(".", "-")
+    if name in taken:
+        raise UsageError(
+            f"{target.name} calls itself {name}, as {taken[name]} does; nothing was written for "
+            f"it.\n  fix    if it is that one, ask for {name}; else give it a name of its own."
+        )
+    taken[name] = target.name
     role = "worker" if look.gpus else "control_plane"
     return replace(target, name=name, host={"name": name, "role": role, **target.host})
 
