@@ -82,13 +82,10 @@ def choose_rails(
         site: The rails.
     """
     rails = _written_rails(written)
-    name = str(host.get("name"))
-    told = {card.pci: found for card in look.cards if (found := _told(name, card, site))}
+    told = {card.pci: found for card in look.cards if (found := _told(host, card, site))}
     notes: list[str] = []
     left: list[CardFact] = []
-    for card in look.cards:
-        if card.pci in rails:
-            continue
+    for card in [each for each in look.cards if each.pci not in rails]:
         rail, source = told.get(card.pci, ("", ""))
         if reason := _no_rail_card(host, card, look):
             notes.append(f"{card.pci} {reason}")
@@ -101,16 +98,20 @@ def choose_rails(
     # A first look at a new site has no rails: these names the user may change.
     names = site.names or tuple(f"rail-{number}" for number in range(len(look.cards)))
     free = [name for name in names if name not in rails.values()]
-    left.sort(key=lambda card: (not card.up, card.pci))
-    first = sorted(card.pci for card in left[: len(free)])
-    rails |= dict(zip(first, free, strict=False))
+    rails |= _rails_by_order(left, free)
     notes += [
         f"{card.pci} ({card.netdev}) is not written: no rail of the file is left for it"
-        for card in left[len(free) :]
+        for card in left
+        if card.pci not in rails
     ]
     if not site.names and rails:
         notes.append(f"the file has no rails: write {', '.join(sorted(set(rails.values())))}")
     return ChosenRails(rails, told, tuple(notes))
+
+
+def _rails_by_order(cards: Sequence[CardFact], free: Sequence[str]) -> dict[str, str]:
+    first = sorted(cards, key=lambda card: (not card.up, card.pci))[: len(free)]
+    return dict(zip(sorted(card.pci for card in first), free, strict=False))
 
 
 def _written_rails(written: Sequence[Mapping[str, Json]]) -> dict[str, str]:
@@ -142,12 +143,12 @@ def _contradiction(rail: str, rails: Mapping[str, str]) -> str:
     return f"that is {rail}, which {holder} has" if holder is not None else ""
 
 
-def _told(host: str, card: CardFact, site: SiteRails) -> tuple[str, str] | None:
+def _told(host: Mapping[str, Json], card: CardFact, site: SiteRails) -> tuple[str, str] | None:
     for port in card.switch_ports:
         for name in (port, _PREFIX.sub("", port)):
             target = site.ports.get((card.switch.partition(".")[0], name), "")
             if target:
-                rail = target.removeprefix(f"{host}/")
+                rail = target.removeprefix(f"{host.get('name')}/")
                 return rail, f"LLDP: it is plugged into {card.switch} {port}"
     for cidr in card.addresses:
         try:
