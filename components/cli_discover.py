@@ -52,7 +52,7 @@ def discover(  # noqa: PLR0913 - one parameter for each option
     looks = look_at_hosts([target.endpoint for target in targets], keys)
     report, text = compare(site, targets, looks, errors)
     if write and text != site.text:
-        replace_file(file, text)
+        replace_file(site, text)
         report = report.as_written()
     if output == "json":
         typer.echo(json.dumps(report_json(report), indent=1, sort_keys=True))

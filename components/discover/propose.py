@@ -13,7 +13,7 @@ from components.discover.cards import card_name, known_model
 from components.discover.rails import SiteRails, choose_rails
 from components.errors import UsageError
 from components.hosts.look import CardFact, HostLook
-from components.hosts.topology import Distance, Pair, assign_gpus, gpus_of
+from components.hosts.topology import Distance, Pair, assign_gpus, gpus_of, without_node
 from components.model.cards import CARDS
 from components.model.problem import Json, SpecPath, render_path
 
@@ -221,10 +221,20 @@ def _notes(look: HostLook, rails: Mapping[str, str], pairs: Sequence[Pair]) -> I
             yield from _card_notes(card)
     for pair in pairs:
         if pair.distance == Distance.SYS:
-            yield (
-                f"the GPU at {pair.gpu} has no card on its NUMA node: GPUDirect RDMA would go "
-                "from one processor to the other"
-            )
+            yield _far_note(look, pair)
+
+
+def _far_note(look: HostLook, pair: Pair) -> str:
+    ends = (look.gpu(pair.gpu), look.card(pair.card))
+    if unknown := without_node(*(each for each in ends if each)):
+        return (
+            f"GPUDirect RDMA of the GPU at {pair.gpu} may go from one processor to the other: the "
+            f"system tells no NUMA node of {unknown}"
+        )
+    return (
+        f"the GPU at {pair.gpu} has no card on its NUMA node: GPUDirect RDMA would go from one "
+        "processor to the other"
+    )
 
 
 def _card_notes(card: CardFact) -> Iterator[str]:

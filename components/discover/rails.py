@@ -22,7 +22,7 @@ class SiteRails:
     names: tuple[str, ...] = ()
     subnets: Mapping[str, IPv4Network] = field(default_factory=dict[str, IPv4Network])
     ports: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """(Switch, port) to `host/rail`."""
+    """(Switch, port) to `host/rail`, or to `switch:port`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class ChosenRails:
     rails: Mapping[str, str]
     """PCI address to rail."""
     told: Mapping[str, tuple[str, str]]
-    """PCI address to the rail that a cable or an address tells, and which of them."""
+    """PCI address to the rail that a cable or an address tells, and which of them; a port that the
+    file gives to somebody else is told as there, `gpu02/rail-1`."""
     notes: tuple[str, ...]
 
 
@@ -50,7 +51,8 @@ def site_rails(site: Mapping[str, Json]) -> SiteRails:
         plugged = switch.get("ports")
         for port, target in plugged.items() if isinstance(plugged, dict) else ():
             to = target.get("to") if isinstance(target, dict) else target
-            ports[str(switch.get("name")), port] = str(to)
+            if isinstance(to, str):
+                ports[str(switch.get("name")), port] = to
     return SiteRails(tuple(str(rail["name"]) for rail in rails), subnets, ports)
 
 
@@ -70,7 +72,8 @@ def choose_rails(
 
     What the file says of a card holds. Of the others, a cable by LLDP or an address in a rail's
     subnet decides; the rest get the rails that are left, in the order of PCI addresses, so that
-    card k of each host is on rail k. A card for which no rail is left is told, and not written.
+    card k of each host is on rail k. Where rails are fewer than cards, cards that are up go first.
+    A card that no rail is left for, or whose cable contradicts the file, is told and not written.
 
     Args:
         host: The host's entry in the file.
@@ -79,30 +82,36 @@ def choose_rails(
         site: The rails.
     """
     rails = _written_rails(written)
-    told = {
-        card.pci: found
-        for card in look.cards
-        if (found := _told(str(host.get("name")), card, site))
-    }
-    missing = [card for card in look.cards if card.pci not in rails]
-    reasons = {card.pci: reason for card in missing if (reason := _no_rail_card(host, card, look))}
-    notes = [f"{pci} {reason}" for pci, reason in reasons.items()]
-    missing = [card for card in missing if card.pci not in reasons]
-    for card in missing:
-        if (found := told.get(card.pci)) and found[0] not in rails.values():
-            rails[card.pci] = found[0]
+    told = {card.pci: found for card in look.cards if (found := _told(host, card, site))}
+    notes: list[str] = []
+    left: list[CardFact] = []
+    for card in [each for each in look.cards if each.pci not in rails]:
+        rail, source = told.get(card.pci, ("", ""))
+        if reason := _no_rail_card(host, card, look):
+            notes.append(f"{card.pci} {reason}")
+        elif reason := _contradiction(rail, rails):
+            notes.append(f"{card.pci} ({card.netdev}) is not written ({source}): {reason}")
+        elif rail:
+            rails[card.pci] = rail
+        else:
+            left.append(card)
     # A first look at a new site has no rails: these names the user may change.
     names = site.names or tuple(f"rail-{number}" for number in range(len(look.cards)))
     free = [name for name in names if name not in rails.values()]
-    left = [card for card in missing if card.pci not in rails]
-    rails |= {card.pci: name for card, name in zip(left, free, strict=False)}
+    rails |= _rails_by_order(left, free)
     notes += [
         f"{card.pci} ({card.netdev}) is not written: no rail of the file is left for it"
-        for card in left[len(free) :]
+        for card in left
+        if card.pci not in rails
     ]
     if not site.names and rails:
         notes.append(f"the file has no rails: write {', '.join(sorted(set(rails.values())))}")
     return ChosenRails(rails, told, tuple(notes))
+
+
+def _rails_by_order(cards: Sequence[CardFact], free: Sequence[str]) -> dict[str, str]:
+    first = sorted(cards, key=lambda card: (not card.up, card.pci))[: len(free)]
+    return dict(zip(sorted(card.pci for card in first), free, strict=False))
 
 
 def _written_rails(written: Sequence[Mapping[str, Json]]) -> dict[str, str]:
@@ -121,17 +130,26 @@ def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> s
         return "is an InfiniBand adapter: it is counted in hcas"
     if not card.netdev:
         return "has no network device: no driver is bound to it"
-    if card.netdev == look.uplink or address in {each.split("/")[0] for each in card.addresses}:
+    if card.netdev in look.uplink or address in {each.split("/")[0] for each in card.addresses}:
         return f"({card.netdev}) carries the host's own traffic: it is left alone"
     return ""
 
 
-def _told(host: str, card: CardFact, site: SiteRails) -> tuple[str, str] | None:
-    system, _, port = card.neighbour.partition(" ")
-    for name in (port, _PREFIX.sub("", port)):
-        target = site.ports.get((system.partition(".")[0], name), "")
-        if target.startswith(f"{host}/"):
-            return target.partition("/")[2], f"LLDP: it is plugged into {system} {port}"
+def _contradiction(rail: str, rails: Mapping[str, str]) -> str:
+    """Why a card cannot have the rail that it is told to be on; empty where it can."""
+    if "/" in rail or ":" in rail:
+        return f"that is {rail} in the file; are cables swapped?"
+    holder = next((pci for pci, each in rails.items() if rail and each == rail), None)
+    return f"that is {rail}, which {holder} has" if holder is not None else ""
+
+
+def _told(host: Mapping[str, Json], card: CardFact, site: SiteRails) -> tuple[str, str] | None:
+    for port in card.switch_ports:
+        for name in (port, _PREFIX.sub("", port)):
+            target = site.ports.get((card.switch.partition(".")[0], name), "")
+            if target:
+                rail = target.removeprefix(f"{host.get('name')}/")
+                return rail, f"LLDP: it is plugged into {card.switch} {port}"
     for cidr in card.addresses:
         try:
             address = IPv4Interface(cidr)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from components.discover.propose import Proposal, propose
 from components.discover.rails import site_rails
 from components.discover.report import Found, Report
-from components.discover.site_file import SiteFile, diff_texts, write_proposals
+from components.discover.site_file import SiteFile, diff_texts, read_text, write_proposals
 from components.discover.targets import Target
 from components.errors import DeviceError, RailyardError, UsageError
 from components.hosts.look import HostLook
-from components.model.problem import Json
+from components.model.problem import Json, render_path
 from components.model.units import DNS_LABEL
 
 _LABEL: Final = re.compile(DNS_LABEL)
@@ -37,29 +36,60 @@ def compare(
     failed = list(errors)
     found: list[Found] = []
     rails = site_rails(file.site)
+    taken = {str(host.get("name")).lower(): render_path(path) for path, host in file.hosts()}
     for target, look in zip(targets, looks, strict=True):
         if isinstance(look, DeviceError):
             failed.append(look)
             continue
-        named = _named(target, look) if target.is_new else target
         try:
-            each = Found(named, propose(named.host, named.path, look, rails))
-            _texts(file, [each])
+            named = _named(target, look, taken) if target.is_new else target
+            found.append(Found(named, propose(named.host, named.path, look, rails)))
         except UsageError as error:
             failed.append(error)
-            continue
-        found.append(each)
-    text = _texts(file, found)
+    try:
+        text = _texts(file, found)
+    except UsageError:
+        found, refused = _which_fit(file, found)
+        failed += refused
+        text = _texts(file, found)
     report = Report(file, tuple(found), tuple(failed), diff_texts(file, text))
     return report, text
 
 
-def _named(target: Target, look: HostLook) -> Target:
-    """A new host under the name that it has itself."""
+def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
+    """A new host under the name that it has itself.
+
+    Args:
+        target: The host.
+        look: What was seen of it.
+        taken: Name to who has it; this host is added.
+
+    Raises:
+        UsageError: Another host has that name.
+    """
     short = look.name.partition(".")[0].lower()
     name = short if _LABEL.match(short) else target.endpoint.address.replace(".", "-")
+    if name in taken:
+        raise UsageError(
+            f"{target.name} calls itself {name}, as {taken[name]} does; nothing was written for "
+            f"it.\n  fix    if it is that one, ask for {name}; else give it a name of its own."
+        )
+    taken[name] = target.name
     role = "worker" if look.gpus else "control_plane"
     return replace(target, name=name, host={"name": name, "role": role, **target.host})
+
+
+def _which_fit(file: SiteFile, found: Sequence[Found]) -> tuple[list[Found], list[UsageError]]:
+    """Try each host alone, which takes long: the file is read anew for each."""
+    fit: list[Found] = []
+    refused: list[UsageError] = []
+    for each in found:
+        try:
+            _texts(file, [each])
+            fit.append(each)
+        except UsageError as error:
+            refused.append(error)
+    return fit, refused
 
 
 def _texts(file: SiteFile, found: Sequence[Found]) -> str:
@@ -74,19 +104,24 @@ def _entry(host: Mapping[str, Json], proposal: Proposal) -> dict[str, Json]:
     return {**host, **proposal.host_keys, **({"nics": cards} if cards else {})}
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(file: SiteFile, text: str) -> None:
     """Write the file in one step, so that half of it is never there.
 
     Raises:
-        UsageError: It cannot be written.
+        UsageError: It cannot be written, or somebody else has written it since it was read.
     """
-    real = path.resolve()
+    real = file.path.resolve()
     new = real.with_name(f".{real.name}.railyard")
+    if read_text(file.path) != file.text:
+        raise UsageError(
+            f"{file.path} was changed while the hosts were read; nothing was written.\n"
+            "  fix    run it again."
+        )
     try:
-        with new.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with new.open("w", encoding="utf-8", newline="") as opened:
+            opened.write(text)
         new.chmod(real.stat().st_mode & 0o777)
         new.replace(real)
     except OSError as error:
         new.unlink(missing_ok=True)
-        raise UsageError(f"{path}: it cannot be written: {error.strerror}") from error
+        raise UsageError(f"{file.path}: it cannot be written: {error.strerror}") from error

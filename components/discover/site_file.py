@@ -15,6 +15,7 @@ from components.discover.propose import Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
 from components.errors import SpecError, UsageError
 from components.model.load import CONFIG_KEY
+from components.model.port_ranges import spread_ports
 from components.model.problem import Json, SpecPath
 from components.model.units import Ssh
 from components.model.yaml_text import parse_yaml
@@ -29,6 +30,7 @@ class SiteFile:
     prefix: tuple[str, ...]
     """Where the site begins: nowhere, or below `config: railyard:cluster:` of a stack file."""
     site: Mapping[str, Json]
+    """Its ranges of ports as one entry a port."""
     lines: Mapping[SpecPath, int]
 
     @property
@@ -51,6 +53,19 @@ class SiteFile:
         return self.lines.get(path)
 
 
+def read_text(path: Path) -> str:
+    """The file with its line ends as they are.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: the site file cannot be read: {error}") from error
+
+
 def read_site_file(path: Path) -> SiteFile:
     """Read a site file or a stack file, as far as discovery needs it.
 
@@ -60,11 +75,7 @@ def read_site_file(path: Path) -> SiteFile:
         UsageError: It cannot be read.
         SpecError: It is no YAML, or holds no site.
     """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: the site file cannot be read: {error}") from error
+    text = read_text(path)
     parsed = parse_yaml(text, str(path))
     if parsed.problems:
         raise SpecError(render_text(parsed.problems))
@@ -72,7 +83,7 @@ def read_site_file(path: Path) -> SiteFile:
     whole = parsed.value if isinstance(parsed.value, dict) else {}
     if "config" not in whole:
         prefix = ()
-    site = parsed.below(*prefix)
+    site = spread_ports(parsed.below(*prefix))
     if not isinstance(site.value, dict):
         raise SpecError(
             f"{path}: there is no site in it.\n"

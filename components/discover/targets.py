@@ -17,6 +17,7 @@ from components.remote.step import Endpoint
 _ADDRESS: Final = re.compile(
     r"(?:(?P<user>[^@:\s]+)@)?(?P<address>[^@:\s]+)(?::(?P<port>\d{1,5}))?"
 )
+_PORT: Final = 22
 _SECRET: Final = "ssh_private_key"  # noqa: S105 - the name of a secret, as the examples have it
 
 
@@ -45,28 +46,35 @@ def find_targets(
     """
     entries = list(file.hosts())
     known: dict[int, Target] = {}
-    new: list[Target] = []
+    new: dict[tuple[str, int], Target] = {}
     errors: list[UsageError] = []
     for word in asked or [str(host.get("name")) for _, host in entries]:
         try:
             number = _number_of(entries, word)
             if number is None:
-                new.append(_new_target(file, word, host_key, user, len(entries) + len(new)))
+                target = _new_target(file, word, host_key, user, len(entries) + len(new))
+                new.setdefault((target.endpoint.address, target.endpoint.port), target)
             else:
                 known[number] = _target(file, *entries[number])
         except UsageError as error:
             errors.append(error)
-    return [*(known[number] for number in sorted(known)), *new], errors
+    return [*(known[number] for number in sorted(known)), *new.values()], errors
 
 
 def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str) -> int | None:
+    """The host of that name, or at that address; several at one address differ by their port."""
+    parts = _ADDRESS.fullmatch(word)
+    there: list[tuple[int, Json]] = []
     for number, (_, host) in enumerate(entries):
-        ssh = host.get("ssh")
-        address = ssh.get("address") if isinstance(ssh, dict) else None
-        parts = _ADDRESS.fullmatch(word)
-        if word == host.get("name") or (parts is not None and parts["address"] == address):
+        if word == host.get("name"):
             return number
-    return None
+        ssh = host.get("ssh")
+        if parts and isinstance(ssh, dict) and ssh.get("address") == parts["address"]:
+            there.append((number, ssh.get("port", _PORT)))
+    if parts and not parts["port"] and len(there) == 1:
+        return there[0][0]
+    port = int(parts["port"] or _PORT) if parts else _PORT
+    return next((number for number, own in there if own == port), None)
 
 
 def _target(file: SiteFile, path: SpecPath, host: Mapping[str, Json]) -> Target:
@@ -95,7 +103,7 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
             "  fix    name one of them, or USER@ADDRESS with --host-key for one that is not in the"
             " file yet."
         )
-    port = int(parts["port"] or 22)
+    port = int(parts["port"] or _PORT)
     if host_key is None:
         raise UsageError(
             f"{word} is not in {file.path}, and its host key is not known; nothing was sent.\n"

@@ -69,6 +69,7 @@ class YamlText:
             self._root = cast("_Composer", YAML(typ="rt")).compose(text)
         except YAMLError as error:
             raise UsageError(f"the text is not YAML: {error}") from error
+        self._shared = _shared_nodes(self._root)
 
     def node(self, path: SpecPath) -> Node | None:
         """The value at a path, or None where there is none of its own.
@@ -79,7 +80,7 @@ class YamlText:
         here = self._root
         for number, step in enumerate(path):
             here = _below(here, step)
-            if here is not None and self._shared(here):
+            if id(here) in self._shared:
                 where = render_path(path[: number + 1])
                 raise UsageError(
                     f"{where} stands in the file once and is used twice, by an anchor and aliases, "
@@ -87,16 +88,6 @@ class YamlText:
                     "  fix    write it out, or copy what is shown here by hand."
                 )
         return here
-
-    def _shared(self, node: Node) -> bool:
-        count = 0
-        open_nodes = [self._root]
-        while open_nodes and count < 2:  # noqa: PLR2004 - twice is shared
-            each = open_nodes.pop()
-            count += each is node
-            if each is not None and each is not node:
-                open_nodes.extend(_children(each))
-        return count > 1
 
     def add_keys(self, path: SpecPath, values: Mapping[str, Json]) -> Insert:
         """Keys at the end of a mapping, each on a line of its own where the mapping is so.
@@ -202,6 +193,21 @@ def _children(node: Node) -> list[Node]:
     if isinstance(node, MappingNode):
         return [each for pair in _pairs(node) for each in pair]
     return _items(node) if isinstance(node, SequenceNode) else []
+
+
+def _shared_nodes(root: Node | None) -> set[int]:
+    """The values that aliases lead to, by `id`; what is below one of them is not among them."""
+    seen: set[int] = set()
+    shared: set[int] = set()
+    open_nodes = [root] if root is not None else []
+    while open_nodes:
+        node = open_nodes.pop()
+        if id(node) in seen:
+            shared.add(id(node))
+            continue
+        seen.add(id(node))
+        open_nodes.extend(_children(node))
+    return shared
 
 
 def _below(node: Node | None, step: str | int) -> Node | None:

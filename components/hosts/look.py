@@ -18,6 +18,7 @@ _HOST: Final = "look.host."
 _BRIDGE: Final = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 _GT_S: Final = re.compile(r"([0-9.]+) GT/s")
 _RATE: Final = re.compile(r"([0-9.]+) Gb/sec \((\d+)X(?: ([A-Z0-9]+))?\)")
+_PORT_NAMES: Final = ("port.ifname", "port.local", "port.descr")
 _WIDTHS: Final = frozenset({1, 2, 4, 8, 16, 32})
 """Lanes that a PCIe link can have; 0 and 255 are what the kernel prints of one that it does not
 know."""
@@ -70,15 +71,27 @@ class CardFact(PciFunction):
     serial: str = ""
     addresses: tuple[str, ...] = ()
     """IPv4 addresses with their prefix lengths."""
-    neighbour: str = ""
-    """`system port` by LLDP; empty where nobody told."""
+    switch: str = ""
+    """Name of the switch by LLDP; empty where nobody told."""
+    switch_ports: tuple[str, ...] = ()
+    """All names of the switch's port: SONiC tells an alias first, and the name as description."""
+
+    @property
+    def neighbour(self) -> str:
+        """`switch port` for people."""
+        return " ".join((self.switch, *self.switch_ports[:1])).strip()
 
     @property
     def possible(self) -> LinkFact:
-        """The best that card and slot can together."""
+        """The best that card and slot can together.
+
+        A hypervisor's root port is no slot: the link below it is often better than it can.
+        """
+        slot = self.slot_link
+        if _above(self.link.gt_s, slot.gt_s) or _above(self.link.width, slot.width):
+            return self.card_link
         return LinkFact(
-            _least(self.card_link.gt_s, self.slot_link.gt_s),
-            _least_width(self.card_link.width, self.slot_link.width),
+            _least(self.card_link.gt_s, slot.gt_s), _least_width(self.card_link.width, slot.width)
         )
 
 
@@ -94,8 +107,8 @@ class HostLook:
     """Somebody looked: nothing found is then no card, and not nothing known."""
     name: str = ""
     """The host's own name."""
-    uplink: str = ""
-    """Network device of the default route."""
+    uplink: tuple[str, ...] = ()
+    """Network device of the default route, and those that it stands on: a bond's, a VLAN's."""
 
     def card(self, pci: str) -> CardFact | None:
         """The card function at an address, or None."""
@@ -130,7 +143,7 @@ def parse_look(lines: Iterable[str]) -> HostLook:
         nodes=count_nodes(host.get("nodes", "")),
         seen=host.get("seen") == "yes",
         name=host.get("name", ""),
-        uplink=host.get("uplink", ""),
+        uplink=tuple(host.get("uplink", "").split()),
     )
 
 
@@ -167,7 +180,6 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
     rate = _RATE.match(fields.get("rate", ""))
     up = fields.get("state") == "up" or "ACTIVE" in fields.get("port_state", "")
     told = lldp.get(netdev, {})
-    port = told.get("port.ifname") or told.get("port.local") or told.get("port.descr") or ""
     vfs = fields.get("vfs", "")
     place = _place(pci, fields)
     return CardFact(
@@ -189,7 +201,8 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
         fw_ver=fields.get("fw_ver", ""),
         serial=fields.get("serial", ""),
         addresses=tuple(part for part in fields.get("addresses", "").split(",") if part),
-        neighbour=f"{told.get('chassis.name', '')} {port}".strip(),
+        switch=told.get("chassis.name", ""),
+        switch_ports=tuple(told[name] for name in _PORT_NAMES if told.get(name)),
     )
 
 
@@ -206,6 +219,10 @@ def _link(fields: Mapping[str, str], name: str) -> LinkFact:
     width = fields.get(f"{name}_width", "").removeprefix("x")
     lanes = int(width) if width.isdigit() else 0
     return LinkFact(float(speed[1]) if speed else None, lanes if lanes in _WIDTHS else None)
+
+
+def _above(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and one > other
 
 
 def _least(one: float | None, other: float | None) -> float | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.hosts.look import CardFact, HostLook
-from components.hosts.topology import Distance, distance
+from components.hosts.topology import Distance, distance, without_node
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 
@@ -182,24 +182,35 @@ def _judge_gpus(
         steps = distance(gpu, found, look.nodes)
         allowed = Distance[card.gpu_path] if card.gpu_path else Distance.PHB
         if steps > allowed and (card.gpu_path or steps in _FAR):
-            yield _far_gpu(card, pci, steps, allowed, refused=expected.gpu_direct)
+            unknown = without_node(gpu, found) if steps == Distance.SYS else ""
+            refused = expected.gpu_direct and steps == Distance.SYS and not unknown
+            yield Misplaced(_far_gpu(card, pci, steps, allowed, unknown), refused)
     if expected.gpu_direct and not card.gpu_pci and look.gpus:
         nearest = min(distance(gpu, found, look.nodes) for gpu in look.gpus)
         if nearest == Distance.SYS:
-            yield Misplaced(
-                f"no GPU is on the NUMA node of {card.where}: GPUDirect RDMA over {card.rail} goes"
-                " from one processor to the other; move the card to the GPUs' node"
-            )
+            yield Misplaced(_no_gpu(card, without_node(found, *look.gpus)))
 
 
-def _far_gpu(
-    card: ExpectedCard, pci: str, steps: Distance, allowed: Distance, *, refused: bool
-) -> Misplaced:
-    crosses = steps == Distance.SYS
-    way = "goes from one processor to the other" if crosses else f"is {steps.name}"
-    return Misplaced(
+def _no_gpu(card: ExpectedCard, unknown: str) -> str:
+    if unknown:
+        return (
+            f"GPUDirect RDMA over {card.rail} may go from one processor to the other: the system "
+            f"tells no NUMA node of {unknown}; see the BIOS, or the virtual machine's NUMA nodes"
+        )
+    return (
+        f"no GPU is on the NUMA node of {card.where}: GPUDirect RDMA over {card.rail} goes from "
+        "one processor to the other; move the card to the GPUs' node"
+    )
+
+
+def _far_gpu(card: ExpectedCard, pci: str, steps: Distance, allowed: Distance, unknown: str) -> str:
+    way = f"is {steps.name}"
+    if unknown:
+        way = f"may go from one processor to the other (the system tells no NUMA node of {unknown})"
+    elif steps == Distance.SYS:
+        way = "goes from one processor to the other"
+    return (
         f"the way from the GPU at {pci} to {card.where} {way}, want {allowed.name} or nearer: put "
         "both on one switch chip or NUMA node, or run `railyard discover` and give the GPU to a "
-        "nearer card (gpu_pci)",
-        refused and crosses,
+        "nearer card (gpu_pci)"
     )

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import takewhile
+from itertools import groupby, takewhile
+from operator import itemgetter
 from typing import Final
 
 from components.hosts.look import HostLook, PciFunction
@@ -32,7 +33,8 @@ class Distance(IntEnum):
     NODE = 3
     """From one host bridge to another of the same NUMA node."""
     SYS = 4
-    """From one NUMA node to another, over the link between the processors."""
+    """From one NUMA node to another, over the link between the processors; also where there are
+    several and one is not told: `without_node`."""
 
 
 def distance(one: PciFunction, other: PciFunction, nodes: int = 1) -> Distance:
@@ -54,6 +56,11 @@ def distance(one: PciFunction, other: PciFunction, nodes: int = 1) -> Distance:
     return Distance.PIX if below <= _ONE_SWITCH else Distance.PXB
 
 
+def without_node(*functions: PciFunction) -> str:
+    """The addresses of those whose NUMA node the system does not tell: SYS is then a guess."""
+    return " and ".join(each.pci for each in functions if each.numa is None)
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A GPU and the card that it sends through."""
@@ -66,11 +73,11 @@ class Pair:
 
 
 def assign_gpus(look: HostLook, cards: Iterable[str]) -> tuple[Pair, ...]:
-    """Give each GPU a card: in rounds, in which each card takes its nearest GPU that is left.
+    """Give each GPU its nearest card.
 
-    A card of another NUMA node is never taken to even out the load: while a GPU's own node has a
-    card, it gets one of those. Equally near ones go by bus number. Where there are more cards than
-    GPUs, a card that is left gets the nearest GPU of its node with the fewest cards.
+    Of equally near cards, the one that has the fewest GPUs, then by bus number; GPUs that are
+    nearest to a card come first. Where there are more cards than GPUs, a card that is left gets the
+    nearest GPU of its node with the fewest cards.
 
     Args:
         look: What the host has.
@@ -87,8 +94,12 @@ def assign_gpus(look: HostLook, cards: Iterable[str]) -> tuple[Pair, ...]:
         for card in functions
     )
     found: dict[str, Pair] = {}
-    for far in (False, True):
-        _in_rounds([pair for pair in pairs if (pair[0] == Distance.SYS) is far], found)
+    load = Counter[str]()
+    for (steps, gpu), near in groupby(pairs, key=itemgetter(0, 1)):
+        if gpu not in found:
+            card = min((pci for _, _, pci in near), key=lambda pci: (load[pci], pci))
+            load[card] += 1
+            found[gpu] = Pair(gpu, card, steps)
     more = _left_cards(pairs, found) if len(functions) > len(look.gpus) else []
     return tuple(sorted([*found.values(), *more], key=_addresses))
 
@@ -108,17 +119,6 @@ def _left_cards(pairs: list[tuple[Distance, str, str]], found: Mapping[str, Pair
         load[gpu] += 1
         more.append(Pair(gpu, card, steps))
     return more
-
-
-def _in_rounds(pairs: list[tuple[Distance, str, str]], found: dict[str, Pair]) -> None:
-    left = [pair for pair in pairs if pair[1] not in found]
-    while left:
-        used: set[str] = set()
-        for steps, gpu, card in left:
-            if card not in used and gpu not in found:
-                used.add(card)
-                found[gpu] = Pair(gpu, card, steps)
-        left = [pair for pair in left if pair[1] not in found]
 
 
 def gpus_of(pairs: Iterable[Pair], card: str) -> tuple[str, ...]:

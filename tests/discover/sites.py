@@ -36,6 +36,22 @@ hosts:
   - name: gpu01     # rack 4
     role: worker
 {SSH}"""
+RANGES = """\
+switches:
+  - name: leaf-01
+    os: cumulus
+    model: SN3700
+    ports: {swp1-4: "gpu01/rail-[0,2,1,3]", swp5: {to: gpu02/rail-0}}
+"""
+"""What is plugged into leaf-01, in place of HEAD's."""
+BLOCK = """\
+    nics:
+      - rail: rail-2      # by hand
+        pci: "0000:05:00.0"
+        numa: 1           # as the label on the case says
+      # the second one is on order
+    gpus: 8   # of eight
+"""
 TAIL = "# nothing below\nhost_defaults: {peermem: true}\n"
 
 

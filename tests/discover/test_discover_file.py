@@ -20,7 +20,7 @@ from components.hosts.look import CardFact, HostLook, LinkFact
 from components.model.problem import Json
 from components.model.yaml_text import parse_yaml
 from tests.discover.played import bare, dgx, look_at, nic
-from tests.discover.sites import GPU01, HEAD, SSH, TAIL, added, run
+from tests.discover.sites import BLOCK, GPU01, HEAD, SSH, TAIL, added, run
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +58,6 @@ def test_the_second_run_adds_nothing(tmp_path: Path, look: HostLook) -> None:
     assert "nothing to add" in render_report(report)
 
 
-BLOCK = """\
-    nics:
-      - rail: rail-2      # by hand
-        pci: "0000:05:00.0"
-        numa: 1           # as the label on the case says
-      # the second one is on order
-    gpus: 8   # of eight
-"""
-
-
 def test_what_the_user_wrote_stays_and_is_told(tmp_path: Path, look: HostLook) -> None:
     before = HEAD + GPU01 + BLOCK + TAIL
     report, after = run(tmp_path, before, look)
@@ -88,50 +78,6 @@ def test_what_the_user_wrote_stays_and_is_told(tmp_path: Path, look: HostLook) -
     assert [each.told for each in again.found[0].proposal.disagreements] == [1]
 
 
-def test_cables_and_addresses_choose_the_rail_before_the_order_does(
-    tmp_path: Path, look: HostLook
-) -> None:
-    first, second, third, fourth = look.cards
-    cards = (
-        replace(first, neighbour="leaf-01.example.com Eth1/2"),
-        second,
-        replace(third, addresses=("10.10.114.7/24",)),
-        fourth,
-    )
-    report, _ = run(tmp_path, HEAD + GPU01 + TAIL, replace(look, cards=cards))
-    assert dict(report.found[0].proposal.rails) == {
-        "0000:05:00.0": "rail-1",
-        "0000:0c:00.0": "rail-0",
-        "0000:84:00.0": "rail-3",
-        "0000:8b:00.0": "rail-2",
-    }
-
-
-def test_a_cable_that_contradicts_the_file_is_told(tmp_path: Path, look: HostLook) -> None:
-    cards = (replace(look.cards[0], neighbour="leaf-01 Ethernet1/1"), *look.cards[1:])
-    report, after = run(tmp_path, HEAD + GPU01 + BLOCK + TAIL, replace(look, cards=cards))
-    text = render_report(report)
-    assert "rail = rail-2, found rail-0 (LLDP: it is plugged into leaf-01 Ethernet1/1)" in text
-    assert "rail: rail-2      # by hand" in after
-
-
-def test_a_card_without_a_rail_left_and_the_hosts_own_card_are_not_written(
-    tmp_path: Path, look: HostLook
-) -> None:
-    text = re.sub(r"  - \{name: rail-[23].*\n", "", HEAD) + GPU01 + TAIL
-    cards = (replace(look.cards[0], addresses=("192.168.2.11/24",)), *look.cards[1:])
-    report, after = run(tmp_path, text, replace(look, cards=cards, uplink="enp12s0"))
-    assert "0000:05:00.0" not in after
-    assert "0000:0c:00.0" not in after
-    assert list(report.found[0].proposal.rails) == ["0000:84:00.0", "0000:8b:00.0"]
-    notes = " ".join(report.found[0].proposal.notes)
-    assert "0000:05:00.0 (enp5s0) carries the host's own traffic" in notes
-    more, _ = run(tmp_path, text, look)
-    assert "0000:84:00.0 (enp132s0) is not written: no rail" in " ".join(
-        more.found[0].proposal.notes
-    )
-
-
 def test_a_degraded_link_is_a_note_and_no_rule(tmp_path: Path, look: HostLook) -> None:
     slow = replace(look.cards[0], link=LinkFact(2.5, 8))
     report, after = run(tmp_path, HEAD + GPU01 + TAIL, replace(look, cards=(slow, *look.cards[1:])))
@@ -142,6 +88,24 @@ def test_a_degraded_link_is_a_note_and_no_rule(tmp_path: Path, look: HostLook) -
     accepted = after.replace("link_gt_s: 8, link_width: 16", "link_gt_s: 2.5, link_width: 8", 1)
     again, last = run(tmp_path, accepted, replace(look, cards=(slow, *look.cards[1:])))
     assert (again.exit_code, last) == (0, accepted)
+
+
+def test_an_unknown_numa_node_is_said_to_be_unknown(tmp_path: Path, look: HostLook) -> None:
+    cards = tuple(replace(card, numa=None, path=("pci0000:c0", card.pci)) for card in look.cards)
+    report, _ = run(tmp_path, HEAD + GPU01, replace(look, cards=cards))
+    note = report.found[0].proposal.notes[0]
+    assert note == (
+        "GPUDirect RDMA of the GPU at 0000:06:00.0 may go from one processor to the other: the "
+        "system tells no NUMA node of 0000:05:00.0"
+    )
+
+
+def test_a_virtual_root_port_is_no_limit_of_a_card(tmp_path: Path, look: HostLook) -> None:
+    best = LinkFact(16, 16)
+    card = replace(look.cards[0], link=best, card_link=best, slot_link=LinkFact(2.5, 1))
+    report, after = run(tmp_path, HEAD + GPU01, replace(look, cards=(card,)))
+    assert "link_gt_s: 16, link_width: 16" in after
+    assert not [note for note in report.found[0].proposal.notes if "PCIe" in note]
 
 
 def test_a_moved_card_is_told_with_its_new_place(tmp_path: Path, look: HostLook) -> None:

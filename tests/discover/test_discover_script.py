@@ -15,9 +15,9 @@ from tests.discover.played import bare, booted, look_lines, nic, write_sys
 FUNCTIONS = script_text("discover").partition("look_all /sys\n")[0]
 
 
-def sh(script: str, *words: str, path: str = "") -> str:
+def sh(script: str, *words: str, path: str = "", shell: str = "sh") -> str:
     done = subprocess.run(
-        ["/bin/sh", "-c", script, "sh", *words],
+        [shell, "-c", script, "sh", *words],
         capture_output=True,
         text=True,
         timeout=60,
@@ -63,6 +63,51 @@ def test_the_serial_number_of_the_product_data(tmp_path: Path, vpd: bytes, seria
     file = tmp_path / "vpd"
     file.write_bytes(vpd)
     assert sh(f'{FUNCTIONS}serial_of "$1"', str(file)).strip() == serial
+
+
+def net(root: Path, name: str, *lower: str, master: str = "", pci: bool = False) -> None:
+    (root / name).mkdir(parents=True, exist_ok=True)
+    for each in lower:
+        (root / name / f"lower_{each}").symlink_to(f"../{each}")
+    if master:
+        (root / name / "master").symlink_to(f"../{master}")
+    if pci:
+        (root / name / "device").mkdir()
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+@pytest.mark.parametrize(
+    ("uplink", "way"),
+    [
+        ("ens1", ["ens1"]),
+        ("bond0", ["bond0", "ens2", "ens3"]),
+        ("bond0.100", ["bond0.100", "bond0", "ens2", "ens3"]),
+        ("br0", ["br0", "bond0.100", "bond0", "ens2", "ens3"]),
+        ("br-ex", ["br-ex", "ens4", "vxlan_sys_4789"]),
+        ("vlan7", ["vlan7", "br-ex", "ens4", "vxlan_sys_4789"]),
+        ("tun0", ["tun0"]),
+    ],
+)
+def test_the_uplink_is_told_with_all_that_it_stands_on(
+    tmp_path: Path, uplink: str, way: list[str], shell: str
+) -> None:
+    net(tmp_path, "ens1", pci=True)
+    net(tmp_path, "ens2", master="bond0", pci=True)
+    net(tmp_path, "ens3", master="bond0", pci=True)
+    net(tmp_path, "bond0", "ens2", "ens3")
+    net(tmp_path, "bond0.100", "bond0", master="br0")
+    net(tmp_path, "br0", "bond0.100")
+    net(tmp_path, "ens5", pci=True)
+    if uplink != "tun0":  # a host with Open vSwitch
+        net(tmp_path, "ovs-system")
+        net(tmp_path, "br-ex")
+        net(tmp_path, "vlan7", "br-ex")
+        net(tmp_path, "vxlan_sys_4789", master="ovs-system")
+        net(tmp_path, "ens4", master="ovs-system", pci=True)
+    else:
+        net(tmp_path, "tun0")
+    script = f'set -u\n{FUNCTIONS}look_at=host\nlook_uplink "$1" "$2"'
+    assert sh(script, str(tmp_path), uplink, shell=shell) == f"look.host.uplink={' '.join(way)}\n"
 
 
 LLDP = """\

@@ -144,6 +144,27 @@ def test_a_card_that_is_near_is_not_left_for_an_unused_one_of_another_node() -> 
     assert {pair.card for pair in pairs} == {"0000:85:00.0"}
 
 
+def test_a_gpu_is_not_taken_from_its_own_switch_to_even_out() -> None:
+    switch = "pci0000:10/0000:10:01.0/0000:11:00.0"
+    cards = tuple(
+        CardFact(pci, "1017", 0, (*path.split("/"), pci))
+        for pci, path in (
+            ("0000:13:00.0", f"{switch}/0000:12:00.0"),
+            ("0000:21:00.0", "pci0000:20/0000:20:01.0"),
+        )
+    )
+    gpus = (
+        at("0000:14:00.0", f"{switch}/0000:12:01.0"),
+        at("0000:15:00.0", f"{switch}/0000:12:02.0"),
+        at("0000:31:00.0", "pci0000:30/0000:30:01.0"),
+        at("0000:32:00.0", "pci0000:30/0000:30:02.0"),
+    )
+    look = HostLook(cards, gpus, nodes=2)
+    pairs = assign_gpus(look, [card.pci for card in cards])
+    assert gpus_of(pairs, "0000:13:00.0") == ("0000:14:00.0", "0000:15:00.0")
+    assert gpus_of(pairs, "0000:21:00.0") == ("0000:31:00.0", "0000:32:00.0")
+
+
 @st.composite
 def looks(draw: st.DrawFn) -> HostLook:
     """Any machine: functions below any of a few bridges, or none."""
@@ -176,6 +197,15 @@ def test_every_gpu_gets_one_card_and_sys_only_where_nothing_is_nearer(look: Host
         assert pair.distance == table[pair.gpu, pair.card]
         if pair.distance == Distance.SYS:
             assert {table[pair.gpu, card] for card in cards} == {Distance.SYS}
+
+
+@given(looks())
+def test_every_gpu_gets_one_of_its_nearest_cards(look: HostLook) -> None:
+    table = matrix(look)
+    pairs = assign_gpus(look, [card.pci for card in look.cards])
+    for gpu in look.gpus if look.cards else ():
+        nearest = min(table[gpu.pci, card.pci] for card in look.cards)
+        assert min(pair.distance for pair in pairs if pair.gpu == gpu.pci) == nearest
 
 
 @given(looks())

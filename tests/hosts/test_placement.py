@@ -74,6 +74,19 @@ def test_a_link_that_trained_otherwise(
     assert not refused
 
 
+@pytest.mark.parametrize("slot", [LinkFact(5, 32), LinkFact(2.5, 1)], ids=["vmware", "qemu"])
+def test_a_virtual_root_port_is_no_slot(look: HostLook, slot: LinkFact) -> None:
+    best = LinkFact(16, 16)
+    card = replace(look.cards[0], link=best, card_link=best, slot_link=slot)
+    assert told(GOOD, replace(look, cards=(card,))) == []
+    wrong = replace(GOOD, cards=(replace(CARD, link_width=8),))
+    [(text, _)] = told(wrong, replace(look, cards=(card,)))
+    assert "with 16 PCIe lanes, want 8: the file is behind" in text
+    slow = replace(card, link=LinkFact(8, 16))
+    [(text, _)] = told(GOOD, replace(look, cards=(slow,)))
+    assert "at 8 GT/s, want 16" in text
+
+
 def test_a_link_that_nobody_knows_is_no_finding(look: HostLook) -> None:
     card = replace(look.cards[0], link=LinkFact(), card_link=LinkFact(), slot_link=LinkFact())
     expected = replace(GOOD, cards=(replace(CARD, link_width=16, link_gt_s=8.0),))
@@ -130,6 +143,28 @@ def test_a_card_without_a_gpu_on_its_node_is_told_only_with_gpudirect(look: Host
     assert "no GPU is on the NUMA node of the card at 0000:05:00.0" in text
     assert not refused
     assert told(replace(GOOD, gpu_direct=False), replace(look, gpus=far)) == []
+
+
+@pytest.mark.parametrize("gpu_path", [None, "NODE"])
+def test_a_node_that_the_system_does_not_tell_refuses_nothing(
+    look: HostLook, gpu_path: str | None
+) -> None:
+    unknown = replace(look, cards=tuple(replace(each, numa=None) for each in look.cards))
+    card = replace(CARD, gpu_pci=("0000:86:00.0",), gpu_path=gpu_path)
+    [(text, refused)] = told(replace(GOOD, cards=(card,)), unknown)
+    assert "may go from one processor to the other (the system tells no NUMA node of" in text
+    assert "tells no NUMA node of 0000:05:00.0)" in text
+    assert not refused
+
+
+def test_a_card_is_not_said_to_be_on_another_node_than_all_gpus_where_nobody_knows(
+    look: HostLook,
+) -> None:
+    far = tuple(replace(gpu, numa=None, path=("pci0000:90", gpu.pci)) for gpu in look.gpus)
+    [(text, refused)] = told(GOOD, replace(look, gpus=far))
+    assert "GPUDirect RDMA over rail-0 may go from one processor to the other" in text
+    assert "tells no NUMA node of 0000:06:00.0" in text
+    assert not refused
 
 
 def test_a_default_is_no_word_of_the_user() -> None:

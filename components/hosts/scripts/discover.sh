@@ -44,6 +44,26 @@ look_closer() { # what one look at a host is for, and not every preview
   done
 }
 
+look_uplink() { # NET NETDEV : it and all that it stands on; NET is /sys/class/net
+  look_nets=$1 look_way=''
+  shift
+  while [ $# -gt 0 ]; do
+    look_way="$look_way${look_way:+ }$1" look_count=$#
+    for look_below in "$look_nets/$1"/lower_*; do
+      [ ! -e "$look_below" ] || set -- "$@" "${look_below##*/lower_}"
+    done
+    if [ $# = "$look_count" ] && [ ! -e "$look_nets/$1/device" ] && [ ! -e "$look_nets/$1/master" ]; then
+      # A bridge of Open vSwitch tells nothing below it: its ports have the datapath as master.
+      for look_below in "$look_nets"/*/master; do
+        look_port=${look_below%/master}
+        case $(readlink "$look_below") in */ovs-system) set -- "$@" "${look_port##*/}" ;; esac
+      done
+    fi
+    shift
+  done
+  look_fact uplink "$look_way"
+}
+
 look_neighbours() { # lldpd's, where it runs: NETDEV's switch and port
   lldpcli -f keyvalue show neighbors 2>/dev/null |
     sed -n 's/^lldp\.\(.*\)\.\(chassis\.name\|port\.ifname\|port\.local\|port\.descr\)=/lldp.\1.\2=/p'
@@ -54,7 +74,7 @@ look_closer
 look_at=host
 look_fact name "$(uname -n)"
 while read -r look_net look_destination look_rest; do
-  [ "$look_destination" != 00000000 ] || look_fact uplink "$look_net"
+  [ "$look_destination" != 00000000 ] || look_uplink /sys/class/net "$look_net"
 done </proc/net/route 2>/dev/null
 : "${look_rest:-}"
 look_neighbours
