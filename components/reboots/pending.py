@@ -99,7 +99,13 @@ _ONLY_READ: Final = frozenset({"fw_ver", "fw_floor", "fw_needs", "fw_loads", "fw
 def needs_drain(key: str) -> bool:
     """Whether setting it ends what jobs have open: the keys of `interrupts` in `service.sh`."""
     of_card = key.startswith("nic.") and key.rpartition(".")[2] in {"vfs", "eswitch"}
-    return of_card or key in _LOADS_A_DRIVER
+    of_vf = key.startswith("vf.") and key.endswith(".guid")
+    return of_card or of_vf or loads_driver(key)
+
+
+def loads_driver(key: str) -> bool:
+    """Whether setting it loads other modules, or waits for a boot where they cannot be reloaded."""
+    return key in _LOADS_A_DRIVER
 
 
 def needs_boot(key: str) -> bool:
