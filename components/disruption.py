@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from components.applied import Applied
-from components.drift import DeviceDrift, Facts, applied_switch
+from components.drift import DeviceDrift, Facts, Unreachable, applied_switch
 from components.fabric.drivers import DRIVERS
 from components.fabric.exec_plan import describe_interrupts
 from components.fabric.preview import preview_switch
@@ -14,7 +14,7 @@ from components.hosts.state import HostState
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.planning import ClusterPlan
-from components.reboots.forecast import departures_refused, render_departures
+from components.reboots.forecast import departures_refused, passing_refused, render_departures
 from components.remote.difference import Difference
 
 
@@ -26,14 +26,16 @@ def disruptions_refused(
 ) -> tuple[str, ...]:
     """Refuse, at preview, what would interrupt traffic where the file says `deny`.
 
+    Reboots that would pass over a host which may not have come back are refused in any case.
     Only what was observed can be judged: with `railyard:observe: never` an interruption cannot be
     told from a first setting, so every such difference to the last applied state counts.
     """
-    refused: list[str] = []
+    seen = _hosts(facts)
+    away = {name: fact.reason for name, fact in facts.items() if isinstance(fact, Unreachable)}
+    refused = [*passing_refused(plan.reboots, seen, away)]
     if spec.disruption.ports == "deny":
         refused += _flapping(plan, drifts, facts)
     if spec.disruption.reboots == "deny":
-        seen = _hosts(facts)
         refused += reboots_refused(plan.hypervisors, seen)
         refused += departures_refused(plan.reboots, seen)
     return tuple(refused)

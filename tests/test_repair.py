@@ -9,6 +9,7 @@ import pytest
 from components.applied import Applied, AppliedStep
 from components.disruption import disruptions_refused
 from components.drift import DeviceDrift, Facts, Unreachable
+from components.hosts.state import HostState
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.instances import with_instances
 from components.planning import ClusterPlan, make_plan
@@ -197,6 +198,21 @@ def test_a_change_that_flaps_nothing_is_not_refused() -> None:
     drifts = decide(facts=facts).drifts
     assert any(drift.differences for drift in drifts)
     assert disruptions_refused(denying(), PLAN, drifts, facts) == ()
+
+
+def test_no_group_goes_while_a_host_of_an_earlier_one_is_away() -> None:
+    """Its reboot may have been asked for by a note, which no state records when it fails."""
+    spec = changed_spec(SPEC, disruption=Disruption(reboots="allow", ports="allow"))
+    plan = make_plan(spec, "dev")
+    applied = as_applied(plan)
+    waiting = HostState({"pending.boot.update": "an update changed what only a boot loads"})
+    facts = clean(plan) | {"gpu01": GONE}
+    drifts = decide(plan, applied, facts).drifts
+    assert disruptions_refused(spec, plan, drifts, facts) == ()
+    facts |= {"gpu02": waiting}
+    (words,) = disruptions_refused(spec, plan, drifts, facts)
+    assert "bring gpu01 back" in words
+    assert disruptions_refused(spec, plan, drifts, {}) == ()  # railyard:observe never
 
 
 def test_a_switch_that_is_as_planned_is_not_refused() -> None:

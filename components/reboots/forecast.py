@@ -13,8 +13,10 @@ from components.hosts.state import HostState
 from components.reboots.pending import (
     BEGUN,
     BOOT,
+    DRAIN,
     IN_SERVICE,
     is_firmware,
+    loads_driver,
     needs_boot,
     needs_drain,
     setting_words,
@@ -24,6 +26,7 @@ from components.reboots.plan import HostRebootStep, RebootGroup
 
 WAITS: Final = "waits "
 """Begins the part of a step's note that says what waits on its host."""
+_RELOADS: Final = "reboots unless the modules can be reloaded"
 _OWN: Final = re.compile(rf"{WAITS}\d+: .*")
 
 
@@ -38,16 +41,27 @@ class Departure:
     """What only a boot loads; empty where a drain is enough."""
     drains: tuple[str, ...]
     """What can be set only while nothing runs on the host."""
+    reloads: tuple[str, ...] = ()
+    """Changes of the driver: whether they need a boot shows only when it is installed."""
 
     def __str__(self) -> str:
         """The words of the preview."""
-        verb = "WILL REBOOT" if self.boots else "WILL LEAVE SERVICE"
+        verb = "WILL LEAVE SERVICE" if self.drains else "MAY REBOOT"
+        verb = "WILL REBOOT" if self.boots else verb
         return f"{verb} (group {self.group} of {self.groups}): {self.host}: {self.why}"
 
     @property
     def why(self) -> str:
         """Everything that waits, in words."""
-        return "; ".join((*self.boots, *self.drains))
+        told = dict.fromkeys((*self.boots, *self.drains, *self.reloads))
+        return "; ".join((*told, _RELOADS) if self.reloads and not self.boots else told)
+
+    @property
+    def fate(self) -> str:
+        """What happens to it, after its name and `would`."""
+        return (
+            "be rebooted" if self.boots else "be drained" if self.drains else "perhaps be rebooted"
+        )
 
 
 def forecast_departures(
@@ -63,13 +77,12 @@ def forecast_departures(
     found: list[Departure] = []
     for group in groups:
         for step in group.steps:
-            facts = seen.get(step.request.endpoint.device)
-            if facts is None:
+            name = step.request.endpoint.device
+            if (facts := seen.get(name)) is None:
                 continue
-            boots, drains = tuple(_boots(step, facts.values)), tuple(_drains(step, facts.values))
-            if boots or drains:
-                name = step.request.endpoint.device
-                found.append(Departure(name, group.number, len(groups), boots, drains))
+            what = [tuple(words(step, facts.values)) for words in (_boots, _drains, _reloads)]
+            if any(what):
+                found.append(Departure(name, group.number, len(groups), *what))
     return tuple(found)
 
 
@@ -122,11 +135,40 @@ def departures_refused(
     here; the steps refuse it.
     """
     return tuple(
-        f"disruption: {each.host} would {'be rebooted' if each.boots else 'be drained'}:"
-        f" {each.why}\n"
+        f"disruption: {each.host} would {each.fate}: {each.why}\n"
         "  where  disruption.reboots = deny\n"
         "  fix    plan a window and set disruption.reboots to allow, or take the change back"
         for each in forecast_departures(groups, seen)
+    )
+
+
+def passing_refused(
+    groups: Sequence[RebootGroup], seen: Mapping[str, HostState], away: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Refuse to go on to a group while a host of an earlier one does not answer.
+
+    It may be the one that did not come back in the last update, and nothing but the host itself
+    knows that it left. With `railyard:observe: never` nobody is known to be away.
+
+    Args:
+        groups: The plan.
+        seen: Host name to what was observed of it.
+        away: Name to why a device does not answer.
+    """
+    leaving = forecast_departures(groups, seen)
+    if not leaving:
+        return ()
+    last = leaving[-1]
+    return tuple(
+        f"unreachable: {away[host]}\n"
+        f"  where  {host} is in group {group.number} of {len(groups)}, and {last.host} of group"
+        f" {last.group} would {last.fate} in this update: a host that did not come back ends the"
+        " groups after it. Nothing was changed on any device.\n"
+        f"  fix    bring {host} back, or take it out of the file"
+        for group in groups
+        if group.number < last.group
+        for host in group.hosts
+        if host in away
     )
 
 
@@ -135,7 +177,7 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
     own = {
         key: value
         for key, value in values.items()
-        if step.request.loads_firmware or not is_firmware(key)
+        if step.request.loads_firmware or not is_firmware(key.removeprefix(BOOT))
     }
     yield from waiting_words(own, BOOT)
     for key, wanted, now in _differing(step, own):
@@ -145,12 +187,47 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
-    if values.get(BEGUN):
-        yield f"an earlier run took it out of service at boot {values[BEGUN]}, and did not finish"
-    if values.get(IN_SERVICE) != "yes":
-        return  # nothing runs there: its settings are changed at once
+    if BEGUN in values:
+        at = f" at boot {values[BEGUN]}" if values[BEGUN] else ""
+        yield f"an earlier run took it out of service{at}, and did not finish"
+    told: set[str] = set()
+    if values.get(IN_SERVICE) == "yes":  # else nothing runs there: all is changed at once
+        for key, value in (*_interrupting(step, values), *_dropped(step, values)):
+            told.add(f"{DRAIN}{key}")
+            yield setting_words(key, value)
+    yield from waiting_words({key: values[key] for key in values if key not in told}, DRAIN)
+
+
+def _interrupting(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What this update changes, and jobs must make way for: key, and both values."""
     for key, wanted, now in _differing(step, values):
-        if needs_drain(key) and wanted != "inbox" and not (key.endswith(".vfs") and now == "0"):
+        if needs_drain(key) and wanted != "inbox" and _has_vfs(key, values):
+            yield key, f"{now} -> {wanted}"
+
+
+def _dropped(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What an earlier plan set on a card, and this one leaves: it goes back to what it was."""
+    for key, now in sorted(values.items()):
+        dropped = key.startswith("nic.") and key not in step.request.settings
+        if dropped and needs_drain(key) and _has_vfs(key, values):
+            yield key, f"{now} -> as before Railyard"
+
+
+def _has_vfs(key: str, values: Mapping[str, str]) -> bool:
+    """Whether a job may hold the VF, or a VF of the card; true of a setting of no card."""
+    kind, _, rest = key.partition(".")
+    where = rest.rpartition(".")[0]
+    if kind == "vf":
+        return values.get(key) != "absent" and _has_vfs(f"nic.{where}", values)
+    return kind != "nic" or values.get(f"nic.{where}.vfs") not in {"0", "absent"}
+
+
+def _reloads(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
+    """Other modules than those that are loaded; where none is, what is installed is loaded."""
+    if "absent" in {values.get("driver.kind"), values.get("driver.loaded")}:
+        return
+    for key, wanted, now in _differing(step, values):
+        if loads_driver(key) and wanted != "inbox":
             yield setting_words(key, f"{now} -> {wanted}")
 
 

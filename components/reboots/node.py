@@ -9,13 +9,14 @@ finished, and nobody else's cordon is taken away.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
 from components.errors import DeviceError
 from components.kubernetes.calls import Body, Calls
-from components.reboots.health import Nodes, is_ready, part_of
+from components.reboots.health import Nodes, is_ready, part_of, read_nodes
 
 POLL_S: Final = 2.0
 """Seconds between two looks."""
@@ -25,6 +26,8 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 """On the copy of a static pod, which no eviction ends."""
 PLUGIN_SOCKETS: Final = "/var/lib/kubelet/device-plugins"
 """Where device plugins talk to the kubelet: a pod that mounts it is one (sources.md#reboots)."""
+_GPU: Final = re.compile(r"/(gpu|mig)\b")
+"""In the name of what certainly comes from no VF: `nvidia.com/gpu`, `nvidia.com/mig-1g.5gb`."""
 _CREATED: Final = (200, 201)
 _NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
@@ -56,16 +59,23 @@ class Node:
             raise DeviceError(f"the cluster does not show node {self.name}: {answer.words}")
         return answer.body
 
-    def cordon(self) -> None:
-        """Take no more pods; nothing is changed on a node that somebody else cordoned."""
+    def cordon(self, *, ends_vfs: bool) -> None:
+        """Take no more pods; nothing is changed on a node that somebody else cordoned.
+
+        Args:
+            ends_vfs: This run takes VFs away, so that the node must not offer them again.
+        """
         node = self.read() or {}
-        self.held = _is_ours(node)
-        if self.held or is_cordoned(node):
+        ours, cordoned = _is_ours(node), is_cordoned(node)
+        if cordoned and not ours:
             return
-        offered = json.dumps(sorted(_offered(node)))
-        self._patch({ANNOTATION: offered}, unschedulable=True)
+        offered = _recorded(node) if ours else sorted(_offered(node))
+        kept = [each for each in offered if not ends_vfs or _GPU.search(each)]
+        if not cordoned or kept != offered:
+            self._patch({ANNOTATION: json.dumps(kept)}, unschedulable=True)
+        if not cordoned:
+            self.done.append("cordoned")
         self.held = True
-        self.done.append("cordoned")
 
     def drain(self, deadline_s: float) -> None:
         """Evict all pods that can be evicted, and wait until they are gone.
@@ -108,22 +118,26 @@ class Node:
         if plugins:
             self.done.append(f"restarted {', '.join(_name(pod) for pod in plugins)}")
 
-    def await_service(self, boot_before: str, boot_now: str, deadline_s: float) -> None:
+    def await_service(self, over: Collection[str], deadline_s: float) -> None:
         """Wait until the node is ready with the boot of now, and offers what it offered before.
+
+        Args:
+            over: Boot ids that are over: the node shows the last of them until it is heard of.
+            deadline_s: Seconds.
 
         Raises:
             DeviceError: It does not, within the deadline.
         """
         ends_at_s = self.now() + deadline_s
         while True:
-            missing = self._missing(boot_before, boot_now)
+            missing = self._missing(over)
             if not missing:
                 return
             if self.now() >= ends_at_s:
                 raise DeviceError(f"node {self.name} {missing} after {deadline_s:g} s")
             self.pause(POLL_S)
 
-    def _missing(self, boot_before: str, boot_now: str) -> str:
+    def _missing(self, over: Collection[str]) -> str:
         try:
             node = self.read()
         except DeviceError as error:  # an API that starts refuses before it answers
@@ -131,7 +145,7 @@ class Node:
         if node is None:
             return "is not in the cluster any more"
         info = cast("Mapping[str, str]", part_of(node, "status").get("nodeInfo") or {})
-        if boot_now != boot_before and info.get("bootID") == boot_before:
+        if info.get("bootID") in over:
             return "was not heard of since it booted"
         if not is_ready(node):
             return "is not Ready"
@@ -194,7 +208,31 @@ def open_node(
 ) -> Node | None:
     """The node of a host, or None where it is none."""
     node = Node(name, calls, now, pause)
-    return node if node.read() is not None else None
+    found = node.read()
+    if found is None:
+        return None
+    node.held = _is_ours(found) and is_cordoned(found)
+    return node
+
+
+def refuse_other_name(calls: Calls, host: str, boot_id: str) -> None:
+    """Refuse a host that is a node under another name: it would be rebooted under its jobs.
+
+    Args:
+        calls: The cluster, which has no node of the host's name.
+        host: Its name in the file.
+        boot_id: Its boot: a kubelet tells it, and no other machine has it.
+
+    Raises:
+        DeviceError: Which node it is.
+    """
+    for name, node in read_nodes(calls).items():
+        if part_of(part_of(node, "status"), "nodeInfo").get("bootID") == boot_id:
+            raise DeviceError(
+                f"the cluster has no node {host}, and its node {name} runs on this host (boot"
+                f" {boot_id}): a node is drained by its host's name. Let the kubelet join as {host}"
+                " (--hostname-override), or give the host the node's name in the file"
+            )
 
 
 def is_cordoned(node: Body) -> bool:

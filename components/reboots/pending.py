@@ -21,11 +21,14 @@ class Waiting:
 
     boot_id: str
     begun: str | None
-    """Boot id at which an earlier run took the host out of service; None where none did."""
+    """Boot id at which an earlier run began to take the host out of service; None where none did,
+    and empty where a full disk took no more than the name of its mark."""
     boots: tuple[str, ...]
     """What only a boot loads, in words."""
     drains: tuple[str, ...]
     """What can be set only out of service, in words."""
+    ends_vfs: bool = False
+    """A card will have no VFs any more, or those that it had before it was ours."""
     powers: tuple[str, ...] = ()
     """What neither a drain nor a reboot loads: firmware that asks for a power cycle."""
 
@@ -37,7 +40,7 @@ class Waiting:
     @property
     def anything(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.begun or self.words)
+        return self.begun is not None or bool(self.words)
 
 
 def read_waiting(text: str, without: Collection[str] = ()) -> Waiting:
@@ -59,6 +62,7 @@ def read_waiting(text: str, without: Collection[str] = ()) -> Waiting:
         begun=values.get(BEGUN),
         boots=waiting_words(values, BOOT),
         drains=waiting_words(values, DRAIN),
+        ends_vfs=any(_ends_vfs(key, value) for key, value in values.items()),
         powers=waiting_words(values, POWER),
     )
 
@@ -70,6 +74,12 @@ def waiting_words(values: Mapping[str, str], prefix: str) -> tuple[str, ...]:
         for key, value in sorted(values.items())
         if key.startswith(prefix)
     )
+
+
+def _ends_vfs(key: str, value: str) -> bool:
+    """Of a card that left the file, the host says only that its VFs wait."""
+    of_vfs = key.startswith(f"{DRAIN}nic.") and key.endswith(".vfs")
+    return of_vfs and (value == "waits" or value.endswith("-> 0"))
 
 
 def setting_words(key: str, value: str) -> str:
@@ -89,7 +99,13 @@ _ONLY_READ: Final = frozenset({"fw_ver", "fw_floor", "fw_needs", "fw_loads", "fw
 def needs_drain(key: str) -> bool:
     """Whether setting it ends what jobs have open: the keys of `interrupts` in `service.sh`."""
     of_card = key.startswith("nic.") and key.rpartition(".")[2] in {"vfs", "eswitch"}
-    return of_card or key in _LOADS_A_DRIVER
+    of_vf = key.startswith("vf.") and key.endswith(".guid")
+    return of_card or of_vf or loads_driver(key)
+
+
+def loads_driver(key: str) -> bool:
+    """Whether setting it loads other modules, or waits for a boot where they cannot be reloaded."""
+    return key in _LOADS_A_DRIVER
 
 
 def needs_boot(key: str) -> bool:

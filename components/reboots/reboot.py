@@ -22,7 +22,13 @@ from components.hosts.state import HostState, parse_state
 from components.kubernetes.calls import Calls
 from components.reboots.access import open_cluster
 from components.reboots.health import check_quorum, read_nodes
-from components.reboots.node import POLL_S, Node, open_node, unavailable_workers
+from components.reboots.node import (
+    POLL_S,
+    Node,
+    open_node,
+    refuse_other_name,
+    unavailable_workers,
+)
 from components.reboots.pending import Waiting, is_firmware, read_waiting
 from components.reboots.request import READY_DEADLINE_S, HostReboot, parse_request
 from components.remote.host_runs import Run, run_with_keys
@@ -51,6 +57,11 @@ class HostRun:
     last: str = ""
     """What was last seen of the host, or why nothing was."""
     node: Node | None = None
+    service: str = "whether its node is cordoned is not known"
+    """What is known of the cordon while there is no `node`."""
+    drained: bool = False
+    boot_ids: set[str] = field(default_factory=set[str])
+    """Every boot that was seen, and the one at which an earlier run began."""
     left: tuple[str, ...] = ()
     """Settings that converge left alone although nothing ran: they wait for firmware."""
 
@@ -68,8 +79,6 @@ class HostRun:
             self._refuse_power_cycle(seen)
             if seen.anything and self.request.reboots == "allow":
                 return self._maintained(seen)
-        except HostKeyError:
-            raise
         except DeviceError as error:
             raise type(error)(self._stuck(str(error))) from error
         if seen.anything:
@@ -86,11 +95,15 @@ class HostRun:
 
     def _maintained(self, seen: Waiting) -> dict[str, object]:
         """Out of service, changed, and back; what an earlier run did is not done again."""
-        before = seen.begun or seen.boot_id
-        if before == seen.boot_id:
+        counted = before = seen.begun or seen.boot_id
+        self.boot_ids.add(before)
+        if seen.begun is not None:
+            self.service = "an earlier run took it out of service, so its node may be cordoned"
+        if seen.words:  # a mark does not say that the host was drained, and a boot does not either
+            counted = seen.boot_id
             self._leave_service(seen)
             seen = self._change(seen)
-        self._return_to_service(before)
+        self._return_to_service(before, counted)
         return {
             "boot_after": self._look().boot_id,
             "boot_before": before,
@@ -111,34 +124,43 @@ class HostRun:
         if not waiting.boot_id:
             raise DeviceError("gave no whole answer: its session ended, or it has no boot id")
         self.last = f"boot {waiting.boot_id}"
+        self.boot_ids.add(waiting.boot_id)
         return waiting
 
     def _leave_service(self, seen: Waiting) -> None:
         """Cordon and drain; a refusal puts all back as it was."""
         self.phase = "asking the cluster"
-        calls = self.cluster()
+        calls = self.cluster() if seen.begun is None else self._patient_cluster()
         self.node = self._node(calls)
-        if calls is not None and self.node is not None:
-            self._ask_to_go(calls)
+        if calls is not None:
+            if self.node is None:
+                refuse_other_name(calls, self.request.endpoint.device, seen.boot_id)
+            else:
+                self._ask_to_go(calls)
         self._maintain("begin")
-        if self.node is None:
-            return
+        if self.node is not None:
+            self._drain(self.node, seen)
+        self.drained = True
+
+    def _drain(self, node: Node, seen: Waiting) -> None:
         self.phase = "draining"
         try:
-            self.node.cordon()
-            self.node.drain(self.request.drain_deadline_s)
+            node.cordon(ends_vfs=seen.ends_vfs)
+            node.drain(self.request.drain_deadline_s)
         except DeviceError:
             if seen.begun is None:  # nothing was changed yet: do not leave a node idle for nothing
                 with suppress(DeviceError):
-                    self.node.uncordon()
+                    node.uncordon()
                     self._maintain("forget-mark")
             raise
 
     def _node(self, calls: Calls | None) -> Node | None:
-        if calls is None:
-            return None
-        node = open_node(self.request.endpoint.device, calls, self.now, self.pause)
-        if node is not None:
+        name, node = self.request.endpoint.device, None
+        if calls is not None:
+            node = open_node(name, calls, self.now, self.pause)
+        if node is None:
+            self.service = "it is no node of a cluster"
+        else:
             node.done = self.done
         return node
 
@@ -160,7 +182,7 @@ class HostRun:
             raise DeviceError(
                 f"{', '.join(out)} is out of service already (not Ready, or cordoned), and"
                 f" disruption.max_unavailable is {self.request.max_unavailable}: bring it back, or"
-                " allow one more"
+                " take it out of the file"
             )
 
     def _change(self, seen: Waiting) -> Waiting:
@@ -199,8 +221,13 @@ class HostRun:
                     " (disruption.boot_deadline_s)"
                 )
 
-    def _return_to_service(self, before: str) -> None:
-        """Settings, cards and node are as they shall be; only then pods come back."""
+    def _return_to_service(self, before: str, counted: str) -> None:
+        """Settings, cards and node are as they shall be; only then pods come back.
+
+        Args:
+            before: The boot at which the host left service.
+            counted: The boot in which device plugins may have counted before the last change.
+        """
         now = self._settle(before)
         self._prove()
         if self.node is None:
@@ -208,9 +235,9 @@ class HostRun:
             self.node = self._node(self._patient_cluster())
         if self.node is not None:
             self.phase = "waiting for the node"
-            if now == before:
+            if now == counted:
                 self.node.restart_device_plugins()
-            self.node.await_service(before, now, READY_DEADLINE_S)
+            self.node.await_service(self.boot_ids - {now}, READY_DEADLINE_S)
             self.node.uncordon()
         self._maintain("forget")
 
@@ -224,8 +251,11 @@ class HostRun:
             boot_id = self._look().boot_id
             self._await_ready(booted=boot_id != before)
             self._converge()
-            if not again or not self._look().boots:
+            waiting = self._look()
+            if not again or not waiting.boots:
                 return boot_id
+            if not self.drained:
+                self._leave_service(waiting)
             self._boot(boot_id)
             self.phase = "checking the settings"
         raise Bug("the second round returns")
@@ -333,8 +363,10 @@ class HostRun:
         )
 
     def _stuck(self, what: str) -> str:
-        held = self.node is not None and self.node.held
-        service = "its node is cordoned" if held else "its node is not cordoned by us"
+        service = self.service
+        if self.node is not None:
+            held = self.node.held
+            service = "its node is cordoned" if held else "its node is not cordoned by us"
         return (
             f"{self.request.endpoint.where}, {self.phase}: {what}\n"
             f"  last   {self.last or 'nothing was seen'}; {service}\n"

@@ -172,6 +172,26 @@ def test_other_vfs_wait_for_the_drain_and_need_no_boot(lab: HostLab, gpu01: Host
     assert (back.perform()["rebooted"], vfs(lab, gpu01)) == (False, "8")
 
 
+def test_a_card_that_leaves_the_file_is_told_and_let_go(lab: HostLab, gpu01: HostPlan) -> None:
+    kept = tuple(
+        host.model_copy(update={"nics": host.nics[:1]}) if host.name == "gpu01" else host
+        for host in lab.spec.hosts
+    )
+    departure = Departure(lab, lab.spec.model_copy(update={"hosts": kept}))
+    seen = {"gpu01": HostState(lab.observe(gpu01).values)}  # with what was applied
+    told = render_departures(groups_of(lab, departure.spec), seen)
+    words = "WILL LEAVE SERVICE (group 1 of 2): gpu01: nic 0000:84:00.0 vfs"
+    assert told == (f"{words} 8 -> as before Railyard",)
+    assert "nic.0000:84:00.0.vfs" in str(departure.converge()["waiting"])
+    assert departure.preview() == f"{words} waits"
+    assert departure.perform()["rebooted"] is False
+    assert "evict train-gpu01" in departure.cluster.asked
+    assert (departure.preview(), departure.cluster.cordoned("gpu01")) == ("", False)
+    vfs_of_card = "cat /sys/bus/pci/devices/0000:84:00.0/sriov_numvfs"
+    assert lab.sh(gpu01, vfs_of_card).strip() == "0"
+    assert lab.apply(gpu01).exit_status == 0
+
+
 def test_firmware_is_loaded_by_one_boot(lab: HostLab, gpu01: HostPlan) -> None:
     departure = Departure(lab, with_ats(lab))
     assert (

@@ -42,8 +42,9 @@ def request_of(spec: ClusterSpec, host: str) -> HostReboot:
     return next(step.request for step in found if step.request.endpoint.device == host)
 
 
-def make_node(name: str, *, server: bool = False, boot_id: str = "boot-1") -> dict[str, Any]:
+def make_node(name: str, *, server: bool = False) -> dict[str, Any]:
     """A node as the API shows it; a worker offers GPUs and VFs."""
+    boot_id = "boot-1" if name.startswith("gpu01") else f"boot-of-{name}"
     return {
         "metadata": {"name": name, "annotations": {}, "labels": {SERVER: "true"} if server else {}},
         "spec": {},
@@ -182,6 +183,7 @@ class PlayedHost:
     left: list[str] = field(default_factory=list[str])
     """What converge leaves alone, since the firmware of the cards does not allow it yet."""
     mark: str = ""
+    """The boot id at which a run began; a blank for a mark that a full disk left empty."""
     away_s: float = 60.0
     lost: bool = False
     """It never comes back."""
@@ -238,7 +240,7 @@ class PlayedHost:
         values |= {f"pending.boot.{key}": value for key, value in self.boots.items()}
         values |= {f"pending.drain.{key}": value for key, value in self.drains.items()}
         values |= {f"pending.power.{key}": value for key, value in self.powers.items()}
-        return _lines(values | ({"pending.begun": self.mark} if self.mark else {}))
+        return _lines(values | ({"pending.begun": self.mark.strip()} if self.mark else {}))
 
     def _begin(self) -> str:
         self.mark = self.mark or f"boot-{self.boot}"
