@@ -131,6 +131,7 @@ def _card(plan: HostPlan, pci: str, netdev: str, model: str) -> dict[str, object
         "device_id": _DEVICE_ID[model],
         "vfs": int(values[f"nic.{pci}.vfs"]),
         "mtu_bytes": int(values[f"nic.{pci}.mtu_bytes"]),
+        "link": values[f"nic.{pci}.link"],
         "vf_mtu_bytes": int(values[f"nic.{pci}.vf_mtu_bytes"]),
         "pfc": ",".join("1" if str(number) in on else "0" for number in range(8)),
     }

@@ -71,6 +71,10 @@ for card in cards:
     if found[1] != str(card["vfs"]) or set(found[2:]) != {str(card["mtu_bytes"])}:
         server.shell(name=f"MTU of {netdev} and its VFs", commands=[mtu_script(folder, card)])
 
+    if not re.search(rf"[<,]{card['link'].upper()}[,>]", look(f"ip link show dev {netdev}")):
+        command = f"ip link set dev {netdev} {card['link']}"
+        server.shell(name=f"Link of {netdev}", commands=[command])
+
     if re.search(r":.*on", look(f"ethtool -a {netdev}")):
         server.shell(
             name=f"No global pause on {netdev}", commands=[f"ethtool -A {netdev} rx off tx off"]

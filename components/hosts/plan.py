@@ -213,11 +213,15 @@ def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 
 def _ports(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """Name, MTU and address of each PF; the driver loses them at a reboot."""
+    """Name, MTU, link and address of each PF; the driver loses them at a reboot.
+
+    mlx5 keeps the port down until its network device is set up, which netplan does only with those
+    that it names; VFs and macvlans on a PF that is down have no carrier.
+    """
     ports: dict[str, str] = {}
     for nic in host.nics:
-        port = {"netdev": nic.netdev, "mtu_bytes": str(nic.mtu_bytes or spec.rdma.mtu_bytes)}
-        port |= _address(spec, nic)
+        mtu_bytes = str(nic.mtu_bytes or spec.rdma.mtu_bytes)
+        port = {"netdev": nic.netdev, "mtu_bytes": mtu_bytes, "link": "up"} | _address(spec, nic)
         ports |= {f"nic.{nic.pci}.{key}": value for key, value in port.items()}
     return ports
 
@@ -227,4 +231,4 @@ def _address(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
     rail = spec.rail(nic.rail)
     if nic.address is None or rail is None:
         return {}
-    return {"link": "up", "address": f"{nic.address}/{rail.subnet.prefixlen}"}
+    return {"address": f"{nic.address}/{rail.subnet.prefixlen}"}

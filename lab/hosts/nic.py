@@ -119,7 +119,8 @@ class Nic:
     allocate_rdma: Callable[[], str]
     """Gives the lowest free `mlx5_N` of the host, as the driver's probe order does."""
     mtu_bytes: int = DEFAULT_MTU_BYTES
-    admin_up: bool = True
+    admin_up: bool = False
+    """The network device is set up: netplan of a new host names the management port alone."""
     cable_up: bool = True
     vf_limit: int = 0
     """`sriov_totalvfs`: from the firmware's current NUM_OF_VFS, 0 when SRIOV_EN is off."""
@@ -145,8 +146,8 @@ class Nic:
 
     @property
     def link_up(self) -> bool:
-        """Carrier: the port is administratively up and the cable carries."""
-        return self.admin_up and self.cable_up
+        """Carrier: the cable carries, and an Ethernet port is set up (sources.md#hosts)."""
+        return self.cable_up and (self.admin_up or self.infiniband or self.is_ib)
 
     @property
     def is_ib(self) -> bool:

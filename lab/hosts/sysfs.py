@@ -25,6 +25,8 @@ HCA_COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rc
                 "port_xmit_wait", "symbol_error", "link_downed")  # fmt: skip
 """Counters of an InfiniBand port; `*_data` counts words of four bytes."""
 MAX_TOS = 255
+IFF_BROADCAST_MULTICAST = 0x1002
+"""Flags of an Ethernet device that is down; IFF_UP is 1 (netdevice(7))."""
 MIB = 1 << 20
 
 
@@ -141,6 +143,7 @@ def _add_ethernet(table: Table, net: str, nic: Nic) -> None:
     config = nic.config
     _add_netdev(table, net, config.netdev, config.pci, nic.mac)
     table[f"{net}/mtu"] = SysFile(lambda: f"{nic.mtu_bytes}\n", nic.set_mtu)
+    table[f"{net}/flags"] = SysFile(lambda: f"{IFF_BROADCAST_MULTICAST | nic.admin_up:#x}\n")
     table[f"{net}/operstate"] = SysFile(lambda: "up\n" if nic.link_up else "down\n")
     table[f"{net}/carrier"] = SysFile(lambda: f"{int(nic.link_up)}\n")
     table[f"{net}/speed"] = SysFile(

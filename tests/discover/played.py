@@ -58,6 +58,8 @@ def booted(config: HostConfig, folder: Path) -> HostModel:
     folder.mkdir(parents=True, exist_ok=True)
     model = HostModel(config, folder / "nvram.json")
     model.boot(config.name)
+    for card in model.nics:  # a port that is down does not tell its speed
+        card.admin_up = True
     return model
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.hosts.plan import plan_hosts
+from components.hosts.plan import host_settings, plan_hosts
 from components.hosts.scripts import boot_files_digest, boot_script_text, boot_unit_text
 from components.hosts.state import HostState, diff_states, parse_state
 from components.model.cluster import ClusterSpec
@@ -121,6 +121,17 @@ def test_one_changed_value_is_one_difference(values: dict[str, str], data: st.Da
     key = data.draw(st.sampled_from(sorted(values)))
     actual = HostState(values | {key: values[key] + "x"})
     assert len(diff_states(actual, HostState(values))) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["dgx-roce", "mixed-fabric", "rail-optimised", "shared-rdma", "spine-leaf"]
+)
+def test_each_port_is_set_up_also_without_an_address_of_its_own(name: str) -> None:
+    spec = load_example(name)
+    for host, plan in zip(spec.hosts, plan_hosts(spec), strict=True):
+        links = {key: each for key, each in plan.desired.values.items() if key.endswith(".link")}
+        assert links == {f"nic.{nic.pci}.link": "up" for nic in host.nics}
+        assert links.keys() <= host_settings(spec, host).lost.keys()
 
 
 def guests(**defaults: object) -> ClusterSpec:

@@ -159,3 +159,24 @@ def test_sudo_policy(tmp_path: Path, policy: str, allowed: bool) -> None:  # noq
     assert not isinstance(request, ToolResult)
     rules = load_rules(tmp_path, "nvidia", frozenset({"sudo"}))
     assert (judge_sudo(rules, request, "/usr/bin/sh") is None) == allowed
+
+
+def test_a_port_is_down_until_it_is_set_up_and_its_vfs_with_it(model: HostModel) -> None:
+    nic = model.nics[0]
+    nic.set_vf_count("1")
+    [(_, vf)] = model.all_vfs()
+    call(model, ip, "link", "set", "dev", vf.netdev, "up")
+    files = {path: each for path, each in make_sys_table(model).items() if "0000:05:00" in path}
+
+    def read(end: str) -> list[str]:
+        return [
+            each.read()
+            for path, each in files.items()
+            if path.endswith(end) and isinstance(each, SysFile)
+        ]
+
+    assert read("ports/1/state") == ["1: DOWN\n"] * 2
+    assert (read("/operstate"), read("/flags")) == (["down\n"] * 2, ["0x1002\n"])
+    call(model, ip, "link", "set", "dev", nic.config.netdev, "up")
+    assert read("ports/1/state") == ["4: ACTIVE\n"] * 2
+    assert (read("/operstate"), read("/flags")) == (["up\n"] * 2, ["0x1003\n"])

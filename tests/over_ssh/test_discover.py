@@ -32,6 +32,9 @@ HOSTS = ("gpu01", "gpu02")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
     with running_hosts(STACK, tmp_path_factory.mktemp("look") / "lab", only=HOSTS) as running:
+        for name in HOSTS:  # a port that is down does not tell its speed
+            ports = "for card in /sys/class/net/enp*; do ip link set dev ${card##*/} up; done"
+            running.sh(running.plan(name), ports)
         yield running
         unmodelled = running.ask(op="unmodelled")["unmodelled"]
     assert unmodelled == {"gpu01": [], "gpu02": []}

@@ -65,6 +65,7 @@ def test_undo_twice_changes_nothing_more(lab: HostLab) -> None:
 def test_settings_of_the_cards_outlive_a_reboot(lab: HostLab, gpu01: HostPlan) -> None:
     lab.ask(op="reboot", device="gpu01")
     assert lab.drift(gpu01) == ()
+    assert lab.sh(gpu01, "cat /sys/class/net/enp5s0/carrier") == "1\n"
     assert evidence(lab.apply(gpu01).stdout)["changed"] == []
 
 
@@ -73,6 +74,7 @@ def test_settings_of_the_cards_outlive_a_reboot(lab: HostLab, gpu01: HostPlan) -
     [
         ("echo 0 >/sys/class/net/enp5s0/device/sriov_numvfs", "vfs of nic 0000:05:00.0 is 0"),
         ("echo 1500 >/sys/class/net/enp5s0/mtu", "mtu_bytes of nic 0000:05:00.0 is 1500"),
+        ("ip link set dev enp5s0 down", "link of nic 0000:05:00.0 is down, want up"),
         ("mlnx_qos -i enp5s0 --trust pcp", "trust of nic 0000:05:00.0 is pcp"),
         ("mlnx_qos -i enp5s0 --pfc 0,0,0,1,0,0,0,0", "pfc of nic 0000:05:00.0 is 3, want none"),
         ("ethtool -A enp5s0 rx on tx on", "global_pause of nic 0000:05:00.0 is on"),

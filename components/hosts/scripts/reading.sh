@@ -101,7 +101,10 @@ read_nic() { # PCI SETTING
   net=/sys/class/net/$netdev
   case $2 in
     netdev) echo "$netdev" ;;
-    link) ip link show dev "$netdev" 2>/dev/null | awk 'NR == 1 { print /[<,]UP[,>]/ ? "up" : "down" }' ;;
+    link) # IFF_UP, the lowest bit of a hexadecimal number
+      show "$net/flags" >/dev/null
+      case $show_line in *[13579bdf]) echo up ;; 0x*) echo down ;; esac
+      ;;
     address) read_addresses "$netdev" ;;
     mtu_bytes) show "$net/mtu" ;;
     *)
