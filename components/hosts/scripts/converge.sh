@@ -50,7 +50,7 @@ apply_all() { # what one change lost of another (a driver its MTU, say) is set i
   : >"$work/written"
   while lines_that_differ "$work/actual" "$work/desired" >"$work/differ"
     lines_without "$work/written" "$work/differ" >"$work/due" && [ -s "$work/due" ]; do
-    cat "$work/due" >>"$work/written"
+    cat "$work/due" >>"$work/written" || fail "cannot write $work/written"
     ranked "$work/due" >"$work/ordered"
     write_all "$work/ordered"
     take_effect
@@ -74,6 +74,7 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   done
   [ -s "$work/dropped" ] || return 0
   grep -v -x -F -f "$work/dropped" "$state_dir/baseline" >"$state_dir/baseline.new"
+  [ $? -le 1 ] || fail "cannot write $state_dir/baseline.new" # 1: no line is left
   mv "$state_dir/baseline.new" "$state_dir/baseline"
   [ -s "$work/due" ] || return 0
   take_effect
