@@ -169,15 +169,17 @@ def check_driver_version(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def _named_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
-    """What the name of an MLNX_OFED package says against the version beside it."""
+    """What a package's name says against the version beside it: DOCA's names a line alone."""
     name = (driver.source or "").rpartition("/")[2]
     named, wanted = parse_driver_version(name), parse_driver_version(driver.version or "")
     if named is None or wanted is None:
         return
     where = (at((*path, "source"), driver.source), at((*path, "version"), driver.version))
-    if wanted.exact is not None and named.exact != wanted.exact:
+    exact = named.exact is not None and wanted.exact is not None
+    if named.line != wanted.line or (exact and named.exact != wanted.exact):
+        holds = named.exact or f"a {named.line} driver"
         yield Finding(
-            f"the package {name} holds {named.exact}, and the version is {driver.version}.",
+            f"the package {name} holds {holds}, and the version is {driver.version}.",
             where,
             "correct the one or the other, and the checksum with it.",
         )

@@ -16,6 +16,11 @@ _STACK: Final = re.compile(
     r"(?:-(?P<system>[a-z]+[0-9.]+))?(?:-(?:x86_64|aarch64))?(?:\.tgz|\.iso)?"
 )
 _DOCA: Final = re.compile(r"(?:doca[-_]?)?(?P<release>\d+\.\d+)\.\d+")
+_DOCA_HOST: Final = re.compile(
+    r"doca-host[-_]\d+(?:\.\d+)+-\d+[-_](?P<line>\d+\.\d+)[-_][a-z]+\d+(?:sp\d+)?[._].*"
+)
+"""As `doca-host_3.2.0-125000-25.10-ubuntu2204_amd64.deb`, and of Red Hat
+`doca-host-3.2.0-125000_25.10_rhel9.x86_64.rpm`."""
 _FULL: Final = 4
 """Numbers after the dash; DOCA's `ofed_info` leaves out a last one that is 0."""
 
@@ -82,7 +87,7 @@ class DriverVersion:
 
 
 def parse_driver_version(text: str) -> DriverVersion | None:
-    """Read `5.4-1.0.3.0`, `MLNX_OFED_LINUX-…`, `OFED-internal-…` or a DOCA release.
+    """Read `5.4-1.0.3.0`, `MLNX_OFED_LINUX-…`, `OFED-internal-…`, a DOCA release or its package.
 
     Returns:
         None when it is none of them, or a DOCA release that is not known here.
@@ -93,6 +98,8 @@ def parse_driver_version(text: str) -> DriverVersion | None:
         rest += ".0" if rest.count(".") < _FULL - 1 else ""
         kind = None if family is None else "mlnx_ofed" if "MLNX" in family else "doca_ofed"
         return DriverVersion(stack["line"], f"{stack['line']}-{rest}", kind, stack["system"])
+    if package := _DOCA_HOST.fullmatch(text):
+        return DriverVersion(package["line"], family="doca_ofed")
     doca = _DOCA.fullmatch(text)
     line = DOCA_LINES.get(doca["release"]) if doca else None
     return DriverVersion(line, family="doca_ofed") if line else None

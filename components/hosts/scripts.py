@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from functools import cache
 from importlib import resources
 from typing import Final, Literal
@@ -96,8 +97,8 @@ def script_text(name: ScriptName) -> str:
 
 
 def _quoted(variable: str, text: str) -> str:
-    fence = f"RAILYARD_{variable.upper()}"
-    return f"{variable}=$(cat <<'{fence}'\n{text}{fence}\n)\n"
+    """No here-document: bash keeps a long one in a file of /tmp, and goes on where that is full."""
+    return f"{variable}={shlex.quote(text.rstrip())}\n"
 
 
 def boot_files_digest(config: str) -> str:

@@ -35,8 +35,8 @@ def render_remote_command(script: str, deadline_s: float) -> str:
 
     The script stands in a quoted here-document, so that it arrives byte for byte and a preview
     shows it readably, unless it is too long for that and travels packed; stdin stays free for the
-    desired state. `timeout` runs as root, because a user's `timeout` cannot signal what sudo
-    started.
+    desired state. Where the shell has no room for the document there is no script, and that is no
+    success. `timeout` runs as root, because a user's `timeout` cannot signal what sudo started.
 
     Args:
         script: POSIX shell text.
@@ -50,6 +50,7 @@ def render_remote_command(script: str, deadline_s: float) -> str:
     sent = packed_script(script) if needs_packing(script) else script
     body = sent if sent.endswith("\n") else sent + "\n"
     return (
-        f"sudo -n timeout -k {KILL_AFTER_S} {deadline_s:g} sh -c \"$(cat <<'{_FENCE}'\n"
+        f'sudo -n timeout -k {KILL_AFTER_S} {deadline_s:g} sh -c "$('
+        f"cat <<'{_FENCE}' || echo exit 1\n"
         f'{body}{_FENCE}\n)"\n'
     )

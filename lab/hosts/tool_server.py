@@ -71,7 +71,7 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "ibdiagnet": subnet_tools.ibdiagnet,
     "nvidia-smi": gpus.nvidia_smi,
     "dpkg": package_state.dpkg,
-    "dpkg-query": packages.dpkg_query,
+    "dpkg-query": package_state.dpkg_query,
     "df": package_state.df,
     "mokutil": dkms.mokutil,
     "hostname": names.hostname,

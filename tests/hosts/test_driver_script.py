@@ -8,77 +8,12 @@ from pathlib import Path
 import pytest
 
 from components.hosts.scripts import library_text
-
-UNAME = '#!/bin/sh\ncase $1 in -r) cat "$FAKE/kernel" ;; -m) echo x86_64 ;; esac\n'
-MODINFO = """#!/bin/sh
-for name; do :; done
-[ -e "$FAKE/modules/$name" ] || { echo "modinfo: ERROR: Module $name not found." >&2 && exit 1; }
-while [ $# -gt 1 ]; do
-  case $1 in
-    -k) shift ;;
-    -F) field=$2 && shift ;;
-  esac
-  shift
-done
-sed -n "s/^$field=//p" "$FAKE/modules/$name"
-"""
-DF = """#!/bin/sh
-echo 'Filesystem 1024-blocks Used Available Capacity Mounted on'
-case $2 in
-  /boot) echo "/dev/sda2 1000000 900000 $(cat "$FAKE/boot_free") 90% /boot" ;;
-  *) echo "/dev/sda1 9000000 100 $(cat "$FAKE/root_free") 90% /" ;;
-esac
-"""
-MOKUTIL = """#!/bin/sh
-case $1 in
-  --sb-state) cat "$FAKE/secure_boot" ;;
-  --test-key) echo "$2 is not enrolled" ;;
-esac
-"""
+from tests.hosts.fake_host import make_fake, module, sh, tool
 
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Path:
-    tools = {"uname": UNAME, "modinfo": MODINFO, "df": DF, "mokutil": MOKUTIL}
-    for name, text in tools.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "modules").mkdir()
-    for name, text in {"kernel": "5.15.0-1-generic", "secure_boot": "SecureBoot disabled",
-                       "root_free": "90000000", "boot_free": "500000"}.items():  # fmt: skip
-        (tmp_path / name).write_text(f"{text}\n")
-    return tmp_path
-
-
-def sh(fake: Path, script: str, *, debian: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run a script after the library, on a system with rpm, or with dpkg where asked."""
-    for name in ("dpkg", "dpkg-query") if debian else ():
-        (fake / name).write_text("#!/bin/sh\nexit 0\n")
-        (fake / name).chmod(0o755)
-    links = fake / "bin"
-    links.mkdir(exist_ok=True)
-    for folder in ("/usr/bin", "/bin"):
-        for path in Path(folder).iterdir():
-            if not path.name.startswith(("dpkg", "apt", "rpm", "dnf", "grubby")):
-                (links / path.name).unlink(missing_ok=True)
-                (links / path.name).symlink_to(path)
-    # The library adds the folders of root's tools; none of them holds a package tool here.
-    return subprocess.run(
-        ["/bin/sh"],
-        input=library_text().replace(":/usr/local/sbin:/usr/sbin:/sbin", "") + script,
-        env={"PATH": f"{fake}:{links}", "FAKE": str(fake)},
-        capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
-
-
-def module(fake: Path, name: str, **fields: str) -> None:
-    lines = "".join(f"{key}={value}\n" for key, value in fields.items())
-    (fake / "modules" / name).write_text(lines)
-
-
-def tool(fake: Path, name: str, text: str) -> None:
-    (fake / name).write_text(f"#!/bin/sh\n{text}\n")
-    (fake / name).chmod(0o755)
+    return make_fake(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +112,8 @@ def test_each_file_system_is_counted_once_with_all_that_it_must_hold(fake: Path)
 ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n'
 RHEL = 'ID="rhel"\nID_LIKE="fedora"\nVERSION_ID="9.5"\n'
 DEBIAN = 'ID=debian\nVERSION_ID="12"\n'
+OPENEULER = 'ID="openEuler"\nVERSION_ID="22.03"\n'
+KYLIN = 'ID="kylin"\nVERSION_ID="V10"\n'
 UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="22.04"\n'
 
 
@@ -192,6 +129,9 @@ UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="22.04"\n'
         (UBUNTU, "doca-host_3.1.0-091000-25.07-ubuntu2204_amd64.deb", ""),
         (UBUNTU, "doca-host_3.1.0-091000-25.07-ubuntu2404_amd64.deb", "is for ubuntu2404"),
         (UBUNTU, "ofed.tgz", ""),
+        (OPENEULER, "MLNX_OFED_LINUX-24.10-1.1.4.0-openeuler22.03sp1-x86_64.tgz", ""),
+        (OPENEULER, "MLNX_OFED_LINUX-24.10-1.1.4.0-openeuler20.03-x86_64.tgz", "is for openeuler2"),
+        (KYLIN, "MLNX_OFED_LINUX-24.10-1.1.4.0-kylin10sp2-x86_64.tgz", ""),
         (UBUNTU, "ofed-arm64.tgz", "is not for x86_64"),
     ],
 )
@@ -231,6 +171,8 @@ def test_dnf_brings_no_kernel_along(fake: Path) -> None:
         ("E: Unable to locate package doca-ofed", "no repository of this host has the driver"),
         ("dpkg: error: dpkg frontend lock was locked by another process with pid 7",
          "the package lock is held by another process"),
+        (" a : Depends: b (= 1.0)\nE: Unmet dependencies. Try 'apt --fix-broken install' with none",
+         "packages of this host are broken: a : Depends: b (= 1.0). Mend them with"),
         ("something else", "failed: something else"),
     ],
 )  # fmt: skip
@@ -240,6 +182,21 @@ def test_a_package_tools_refusal_is_told_by_its_cause(fake: Path, output: str, w
     done = sh(fake, "packages apt-get install doca-ofed\n")
     assert done.returncode == 1
     assert words in done.stderr
+
+
+LISTS_LOCK = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 42 (apt-get)"
+
+
+def test_the_lock_of_the_lists_is_waited_for_as_well(fake: Path) -> None:
+    """Apt waits for the lock of the packages alone (DPkg::Lock::Timeout)."""
+    script = 'sleep() { echo "$1" >>"$FAKE/slept"; rm -f "$FAKE/$once"; }\n'
+    tool(fake, "apt-get", f'[ ! -e "$FAKE/lock" ] || {{ echo "{LISTS_LOCK}"; exit 100; }}')
+    (fake / "lock").touch()
+    done = sh(fake, f"{script}once=\napt_get update\n")
+    assert "is held by process 42 (apt-get), and was not free within 300 s" in done.stderr
+    assert "systemctl stop unattended-upgrades apt-daily" in done.stderr
+    assert (fake / "slept").read_text() == "5\n" * 60
+    assert sh(fake, f"{script}once=lock\napt_get update\n").returncode == 0
 
 
 def test_what_is_no_parameter_is_refused(fake: Path) -> None:

@@ -57,6 +57,9 @@ def modules(spec: ClusterSpec, name: str = "gpu01") -> set[str]:
         ("OFED-internal-25.10-1.7.1", "25.10", "25.10-1.7.1.0", "doca_ofed", None),
         ("3.2.0", "25.10", None, "doca_ofed", None),
         ("2.9.1", "24.10", None, "doca_ofed", None),
+        ("doca-host_3.2.0-125000-25.10-ubuntu2204_amd64.deb", "25.10", None, "doca_ofed", None),
+        ("doca-host-3.2.0-125000_25.10_rhel9.x86_64.rpm", "25.10", None, "doca_ofed", None),
+        ("doca-host-2.9.1-018000_24.10_sles15sp6.x86_64.rpm", "24.10", None, "doca_ofed", None),
     ],
 )  # fmt: skip
 def test_a_version_is_read_in_each_spelling(

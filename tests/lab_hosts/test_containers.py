@@ -13,7 +13,8 @@ from lab.hosts.model import HostModel
 from lab.hosts.tools.call import ToolCall, ToolResult
 from lab.hosts.tools.docker_build import Build, read_build
 from lab.hosts.tools.mpirun import Request, Slots, parse, place_ranks
-from lab.hosts.tools.packages import dpkg_query, install, installed, plan_apt, remove
+from lab.hosts.tools.package_state import dpkg_query
+from lab.hosts.tools.packages import install, installed, plan_apt, remove
 from lab.hosts.tools.perftest import split_server
 from tests.lab_hosts.conftest import make_host
 

@@ -259,6 +259,16 @@ def test_what_stands_in_the_way_is_told_before_and_a_rerun_converges(
     assert lab.drift(plan) == ()
 
 
+def test_an_installation_that_was_cut_off_is_drift_until_it_is_finished(lab: HostLab) -> None:
+    plan = doca_plan(lab)
+    evidence(lab.apply(plan))
+    lab.fault("gpu01", "half-installed", "mlnx-ofed-kernel-dkms")
+    assert driver_of(lab, plan)["modules"] == "unfinished:mlnx-ofed-kernel-dkms"
+    assert "are half installed: mlnx-ofed-kernel-dkms. Finish them" in lab.apply(plan).stderr
+    lab.sh(plan, "dpkg --configure -a")
+    assert evidence(lab.apply(plan))["changed"] == []
+
+
 def test_missing_headers_are_named_with_the_line_that_brings_them(lab: HostLab) -> None:
     plan = doca_plan(lab)
     lab.sh(plan, f"apt-get -y remove {HEADERS}")

@@ -72,6 +72,15 @@ def test_the_scripts_status_is_the_commands_status(shell: str, sudo: Path, code:
     assert run(shell, sudo, render_remote_command(f"exit {code}", 5)).returncode == code
 
 
+def test_a_full_disk_is_no_success(sudo: Path) -> None:
+    """Before 5.1 bash keeps each here-document in a file; without it there would be no script."""
+    full = "trap '' XFSZ\nulimit -f 0\nBASH_COMPAT=50\n"
+    command = render_remote_command("true", 5).replace("sudo -n timeout -k 10 5 ", "")
+    done = run("bash", sudo, full + command)
+    assert done.returncode == 1
+    assert b"cannot create temp file for here-document" in done.stderr
+
+
 HARD = [
     "$HOME `id` $(id) \\$x \\\\ \\n",
     '\'single\' "double" "it\'s"',

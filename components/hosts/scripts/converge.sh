@@ -48,7 +48,7 @@ apply_all() { # what one change lost of another (a driver its MTU, say) is set i
   : >"$work/written"
   while lines_that_differ "$work/actual" "$work/desired" >"$work/differ"
     lines_without "$work/written" "$work/differ" >"$work/due" && [ -s "$work/due" ]; do
-    cat "$work/due" >>"$work/written"
+    cat "$work/due" >>"$work/written" || fail "cannot write $work/written"
     ranked "$work/due" >"$work/ordered"
     write_all "$work/ordered"
     take_effect
@@ -72,6 +72,7 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   done
   [ -s "$work/dropped" ] || return 0
   grep -v -x -F -f "$work/dropped" "$state_dir/baseline" >"$state_dir/baseline.new"
+  [ $? -le 1 ] || fail "cannot write $state_dir/baseline.new" # 1: no line is left
   mv "$state_dir/baseline.new" "$state_dir/baseline"
   [ -s "$work/due" ] || return 0
   take_effect
@@ -84,7 +85,7 @@ verify() { # of the last reading, which came after the last change
   while IFS= read -r line <&8; do
     key=${line%%=*}
     waits "$key" || case $key:$reboot_required in
-      driver.*:true) ;; # the new driver answers after the reboot
+      driver.loaded:true) ;; # the new driver answers after the reboot
       *) fail "$key is '$(value_of "$key" "$work/actual")' after it was set, want '${line#*=}'" ;;
     esac
   done 8<"$work/differ"

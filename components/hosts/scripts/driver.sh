@@ -97,6 +97,8 @@ missing_kernels() { # those for which no package brought modules: the kernel's o
   done
 }
 
+runs_without_modules() { missing_kernels | grep -q -x -F "$(uname -r)"; }
+
 unsigned_kernels() { # under Secure Boot: those that would refuse the modules
   [ "$(secure_boot)" = enabled ] || return 0
   for kernel in $(driver_kernels); do
@@ -104,7 +106,9 @@ unsigned_kernels() { # under Secure Boot: those that would refuse the modules
   done
 }
 
-read_driver_modules() { # built, missing:KERNEL,... or unsigned:KERNEL,...
+read_driver_modules() { # built, unfinished:PACKAGE,..., missing:KERNEL,... or unsigned:KERNEL,...
+  left=$(unfinished_packages | grep -E "$STACK_PACKAGES" | paste -s -d , -)
+  [ -z "$left" ] || { echo "unfinished:$left" && return; }
   kernels=$(missing_kernels | paste -s -d , -)
   [ -z "$kernels" ] || { echo "missing:$kernels" && return; }
   kernels=$(unsigned_kernels | paste -s -d , -)
@@ -158,7 +162,7 @@ write_driver() { # KEY VALUE
     driver.loaded:*) load_modules ;;
     *) install_driver ;;
   esac
-  rm -f "$work"/driver.*
+  rm -f "$work"/driver.* "$work"/firmware.* # the tools that ask the cards come with a driver
 }
 
 install_driver() { # a firmware update is never a side effect of a driver
@@ -174,6 +178,7 @@ install_driver() { # a firmware update is never a side effect of a driver
     install_from_file
   fi
   refuse_new_kernel
+  rm -f "$work"/driver.* # the checks have asked for the one before
   load_modules
 }
 
@@ -192,7 +197,7 @@ install_from_file() {
     *.tgz)
       mkdir -p "$work/driver"
       packages tar -xzf "$fetched" -C "$work/driver" --strip-components=1
-      # shellcheck disable=SC2086 # no option, or one
+      # shellcheck disable=SC2086 # no option, or several
       packages "$work/driver/mlnxofedinstall" --without-fw-update --force -q $driver_installer
       ;;
     *) fail "$driver_source is none of .deb, .rpm, .tgz (of an .iso there is the same release as .tgz)" ;;
@@ -214,10 +219,10 @@ fetch() { # SOURCE SHA256 : to $fetched, an absolute path
 }
 
 rebuild_modules() { # for each kernel without; a package that was just installed has built them
+  check_packages
   unsigned=$(unsigned_kernels | paste -s -d ' ' -)
   missing_kernels >"$work/missing"
   [ -s "$work/missing" ] || fail_unsigned "$unsigned"
-  check_packages
   check_secure_boot
   check_disk
   while IFS= read -r kernel <&7; do
@@ -227,8 +232,12 @@ rebuild_modules() { # for each kernel without; a package that was just installed
     elif [ -x "$DOCA_KERNEL_SUPPORT" ]; then
       build_with_doca "$kernel"
     else
-      driver_installer=--add-kernel-support
+      driver_installer="--add-kernel-support --kernel $kernel --kernel-sources /lib/modules/$kernel/build"
+      driver_installed=no # once a kernel
       install_driver
+      [ "$kernel" = "$(uname -r)" ] || ! runs_without_modules ||
+        fail "the driver's installer builds for one kernel: $kernel has its modules now, and $(uname -r)," \
+          'which runs, has none: reboot the host, and run again'
     fi
   done 7<"$work/missing"
   load_modules
@@ -244,7 +253,16 @@ build_with_doca() { # KERNEL : its product is a package with a repository, in a 
   ! command -v dnf >/dev/null || dnf_install doca-ofed
 }
 
+load_missing() { # nothing is loaded after a restart of openibd that failed halfway
+  [ "$(read_driver_loaded)" = absent ] || return 0
+  load_output=$(modprobe mlx5_core 2>&1) ||
+    fail "no RDMA driver is loaded: $driver_note${driver_note:+; }modprobe mlx5_core:" \
+      "${load_output:-no output}. Look at dmesg, reboot the host, and run again"
+  rm -f "$work"/*.* # what was read of the cards without a driver
+}
+
 load_modules() { # without a reboot, where nothing else holds the old ones
+  load_missing
   [ "$(read_driver_loaded)" = other ] || return 0
   reboot_required=true # the loaded modules are still the old ones
   [ -x /etc/init.d/openibd ] || return 0
@@ -255,6 +273,8 @@ load_modules() { # without a reboot, where nothing else holds the old ones
     driver_note="the host is reached through $uplink, a port of the card"
   elif [ -n "$holders" ]; then
     driver_note="loaded and using the old RDMA modules: $holders"
+  elif runs_without_modules; then # openibd would load the kernel's own
+    driver_note="kernel $(uname -r) has no modules of the driver"
   elif [ -n "$lent" ]; then
     driver_note="VFs are in pods or machines: $lent"
   else
@@ -265,6 +285,7 @@ load_modules() { # without a reboot, where nothing else holds the old ones
     /etc/init.d/openibd restart >"$work/openibd" 2>&1 ||
       driver_note="openibd restart failed: $(tail -n 1 "$work/openibd" | printable)"
     rm -f "$work"/*.* # what was read of the cards before: their settings are the driver's defaults now
+    load_missing
     [ "$(read_driver_loaded)" != installed ] || reboot_required=false
   fi
 }

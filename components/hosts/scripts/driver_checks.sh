@@ -46,7 +46,8 @@ check_system() { # the package's own name says what it was built for
   # shellcheck source=/dev/null
   case $wanted_system in
     '' | sles*) ;; # service packs of SLES are written in several ways
-    *) same_system "$wanted_system" "$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${ID_LIKE:-} ${VERSION_ID:-}" | tr -d .)" ||
+    *) same_system "$wanted_system" "$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${ID_LIKE:-} ${VERSION_ID:-}" |
+      tr -d . | tr '[:upper:]' '[:lower:]' | sed 's/ v\([^ ]*\)$/ \1/')" || # openEuler; Kylin's V10
       refuse_system ;;
   esac
   case $package:$(uname -m) in
@@ -88,8 +89,16 @@ check_packages() { # nothing half done by another, and nobody else at work
   fi
 }
 
+# Of these a host's RDMA driver consists; what else is unfinished is no difference of the driver.
+STACK_PACKAGES='doca|ofed|mlnx|rdma|verbs|ucx|mft|^srp-|^isert?-|knem|xpmem'
+
+unfinished_packages() { # half installed, half configured, unpacked, waiting for a trigger, or broken
+  # shellcheck disable=SC2016 # dpkg-query's own form
+  dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' 2>/dev/null | awk '$1 ~ /^.[FHUW]|R/ { print $2 }'
+}
+
 check_half_installed() {
-  half=$(dpkg --audit 2>/dev/null | awk '/^ / { print $1 }' | sort -u | paste -s -d ' ' -)
+  half=$(unfinished_packages | paste -s -d ' ' -)
   [ -z "$half" ] || fail "packages of this host are half installed: $half. Finish them with \`dpkg --configure" \
     "-a\` and \`apt-get -f install\` (or take them out: dpkg --remove --force-remove-reinstreq $half), then" \
     'run again; nothing was installed'
@@ -191,7 +200,7 @@ fail_packages() { # COMMAND OUTPUT
   case $2 in
     *'Could not get lock'* | *'dpkg frontend lock'*)
       fail_lock "$(printf '%s\n' "$2" | sed -n 's/.*held by \(process [0-9]* ([^)]*)\).*/\1/p' | head -n 1)" \
-        unattended-upgrades
+        'unattended-upgrades apt-daily'
       ;;
     *'dpkg was interrupted'*) check_half_installed ;;
     *'No space left on device'*)
@@ -209,6 +218,11 @@ fail_packages() { # COMMAND OUTPUT
       fail "no repository of this host has the driver: $last_words. Look at the repository's address, and at" \
         'driver.packages'
       ;;
+    *'--fix-broken install'* | *'apt-get -f install'*) # what was so before, whatever was asked for now
+      fail "packages of this host are broken: $(printf '%s\n' "$2" | sed -n 's/^ *\(.*Depends:\)/\1/p' |
+        head -n 2 | paste -s -d , -)." \
+        'Mend them with apt-get -f install, then run again'
+      ;;
     *'unmet dependencies'* | *'held broken packages'*)
       fail "\`$1\` cannot be done with the kernel as it is (kernels are held during the installation):" \
         "$(printf '%s\n' "$2" | grep -i depends | head -n 2 | paste -s -d ' ' -). Take a driver for kernel $(uname -r)"
@@ -220,7 +234,14 @@ fail_packages() { # COMMAND OUTPUT
 apt_get() { # ARGUMENTS : no other kernel comes along, and the pin goes with the run
   { cat /etc/apt/preferences 2>/dev/null
     printf '\nPackage: linux-image-* linux-modules-*\nPin: release *\nPin-Priority: -1\n'; } >"$work/preferences"
-  packages apt-get -o DPkg::Lock::Timeout=$LOCK_WAIT_S -o "Dir::Etc::preferences=$work/preferences" "$@"
+  set -- apt-get -o DPkg::Lock::Timeout=$LOCK_WAIT_S -o "Dir::Etc::preferences=$work/preferences" "$@"
+  waited_s=0
+  until package_output=$("$@" 2>&1); do
+    case $package_output in *lists/lock*) ;; *) waited_s=$LOCK_WAIT_S ;; esac # for this one apt does not wait
+    [ "$waited_s" -lt "$LOCK_WAIT_S" ] || fail_packages "$*" "$package_output"
+    sleep 5
+    waited_s=$((waited_s + 5))
+  done
 }
 
 dnf_install() { # PACKAGES

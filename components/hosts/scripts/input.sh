@@ -94,7 +94,14 @@ valid_value() { # KEY VALUE : of the wanted state; recorded values are our own
   esac
 }
 
+demand_room() { # a state that is cut short on the way to a full disk would read as all that is wanted
+  head -c 1048576 /dev/zero 2>/dev/null >"$work/room" ||
+    fail "there is no room in $work (1 MiB is needed): free it, then run again"
+  : >"$work/room"
+}
+
 load_input() { # FILE : splits stdin into $work/desired and the parameters of this run
+  demand_room
   : >"$work/desired"
   while IFS= read -r line || [ -n "$line" ]; do
     key=${line%%=*}

@@ -34,7 +34,7 @@ undoing=yes
 read_all "$state_dir/baseline" "$work/actual"
 : >"$work/written"
 while find_due && [ -s "$work/due" ]; do # new VFs lose the MTU that a round before left alone
-  cat "$work/due" >>"$work/written"
+  cat "$work/due" >>"$work/written" || fail "cannot write $work/written"
   write_all "$work/due"
   [ "$reload_units" = no ] || run systemctl daemon-reload
   reload_units=no

@@ -66,21 +66,26 @@ write_host_entries() { # FILE : hosts.<name>=<address>|absent, all in one go
   [ "$(grep -c "^$(block_begin)\$" /etc/hosts)" = "$(grep -c "^$(block_end)\$" /etc/hosts)" ] ||
     fail "the part of /etc/hosts between '$(block_begin)' and '$(block_end)' lost one of these" \
       'two lines; put it back or delete the part, then run again'
+  render_hosts "$1" || fail "cannot write $work/hosts; /etc/hosts stays as it is"
+  # What is cut short on a full disk would be lost: a copy beside it shows first that there is room.
+  cat "$work/hosts" >/etc/hosts.railyard || { rm -f /etc/hosts.railyard
+    fail 'cannot write /etc/hosts.railyard; /etc/hosts stays as it is'; }
+  rm /etc/hosts.railyard
+  cat "$work/hosts" >/etc/hosts || fail 'cannot write /etc/hosts'
+}
+
+render_hosts() { # FILE : the whole of the new /etc/hosts, as $work/hosts
   block_lines | awk -F '[= ]' 'FILENAME == ARGV[1] { sub(/^hosts\./, ""); new[$1] = $2; next }
     !($2 in new) { print } END { for (name in new) if (new[name] != "absent") print new[name], name }
-    ' "$1" - | sort -k 2 >"$work/block"
-  sed "/^$(block_begin)\$/,/^$(block_end)\$/d" /etc/hosts >"$work/hosts"
+    ' "$1" - | sort -k 2 >"$work/block" || return 1
+  sed "/^$(block_begin)\$/,/^$(block_end)\$/d" /etc/hosts >"$work/hosts" || return 1
   if [ -s "$work/block" ]; then
     last=$(tail -c 1 "$work/hosts")
-    { [ -z "$last" ] || echo
-      block_begin
-      cat "$work/block"
-      block_end; } >>"$work/hosts"
+    { { [ -z "$last" ] || echo; } && block_begin && cat "$work/block" && block_end; } >>"$work/hosts"
   elif [ -e "/var/lib/railyard/$stack/hosts.orig" ] &&
     [ "$(cat "$work/hosts")" = "$(cat "/var/lib/railyard/$stack/hosts.orig")" ]; then
     cp "/var/lib/railyard/$stack/hosts.orig" "$work/hosts" # the same to the last newline
   fi
-  cat "$work/hosts" >/etc/hosts || fail 'cannot write /etc/hosts'
 }
 
 write_user() { # NAME UID|absent

@@ -6,6 +6,7 @@ Texts: apt 2.4 and dpkg 1.21 (Ubuntu 22.04); who holds the lock is named by apt 
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from lab.hosts.model import HostModel
 from lab.hosts.tools.call import ToolCall, ToolResult
 from lab.hosts.tools.driver_packages import DOCA_REPO, read_stanzas
 from lab.hosts.tools.options import split_options
-from lab.hosts.tools.packages import dpkg_query, install
+from lab.hosts.tools.packages import install, installed
 
 LOCK: Final = "/var/lib/dpkg/lock-frontend"
 HALF: Final = "var/lib/dpkg/half-installed.json"
@@ -58,10 +59,8 @@ def set_half_installed(root: Path, names: list[str]) -> None:
 
 
 def dpkg(call: ToolCall) -> ToolResult:
-    """`dpkg --audit`, `--configure -a`, `-i FILE`, and what it has in common with dpkg-query."""
+    """`dpkg --configure -a`, `-i FILE`, and what it has in common with dpkg-query."""
     match call.argv:
-        case ("--audit" | "-C",):
-            return ToolResult(out=_audit(half_installed(call.root)))
         case ("--configure", "-a"):
             names = half_installed(call.root)
             set_half_installed(call.root, [])
@@ -72,15 +71,48 @@ def dpkg(call: ToolCall) -> ToolResult:
             return dpkg_query(call)
 
 
-def _audit(names: list[str]) -> str:
-    if not names:
-        return ""
-    head = (
-        "The following packages are only half configured, probably due to problems\n"
-        "configuring them the first time.  The configuration should be retried using\n"
-        "dpkg --configure <package> or the configure menu option in dselect:\n"
+def dpkg_query(call: ToolCall) -> ToolResult:
+    """`dpkg-query -W [-f FORMAT] PACKAGE…` and `dpkg -l|-s [PACKAGE…]`."""
+    options = split_options(
+        call.argv, ("-f", "--showformat"), ("-W", "--show", "-l", "--list", "-s", "--status"),
+        mixed=True,
+    )  # fmt: skip
+    if isinstance(options, str) or not options.given:
+        bad = options if isinstance(options, str) else ""
+        return call.unmodelled(ToolResult(2, err=f"{call.tool}: error: unknown option {bad}\n"))
+    half = half_installed(call.root)
+    have = dict.fromkeys(half, "") | installed(call.root)
+    found = {word: [n for n in sorted(have) if fnmatchcase(n, word)] for word in options.words}
+    missing = [word for word, names in found.items() if not names]
+    shown = [name for names in found.values() for name in names] or sorted(have)
+    text = "".join(
+        _shown(
+            name,
+            have[name],
+            options.last("-f", "--showformat"),
+            options.given[0][0],
+            half=name in half,
+        )
+        for name in (() if options.words and not any(found.values()) else shown)
     )
-    return head + "".join(f" {name:<20} lab package\n" for name in names) + "\n"
+    error = "".join(f"dpkg-query: no packages found matching {name}\n" for name in missing)
+    return ToolResult(1 if missing else 0, text, error)
+
+
+def _shown(name: str, version: str, form: str, verb: str, *, half: bool) -> str:
+    """One package in the form that was asked for; a half one is half configured."""
+    short, status = ("iF", "half-configured") if half else ("ii", "installed")
+    status = f"install ok {status}"
+    if verb in ("-l", "--list"):
+        return f"{short}  {name:<30} {version:<28} amd64\n"
+    if verb in ("-s", "--status"):
+        return f"Package: {name}\nStatus: {status}\nVersion: {version}\n"
+    shown = form or "${Package}\t${Version}\n"
+    values = {"Package": name, "Version": version, "Status": status,
+              "db:Status-Abbrev": f"{short} "}  # fmt: skip
+    for key, value in values.items():
+        shown = shown.replace("${" + key + "}", value)
+    return shown.replace("\\n", "\n").replace("\\t", "\t")
 
 
 def _install_file(call: ToolCall, path: str) -> ToolResult:

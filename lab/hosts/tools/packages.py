@@ -1,4 +1,4 @@
-"""The few packages that the lab knows: what apt-get, dpkg and dpkg-query have in common.
+"""The few packages that the lab knows: what apt-get and dpkg have in common.
 
 A package's programs are links in a folder of the host, and /usr/bin has dangling links of their
 names: so `command -v docker` is true on a host exactly when the package is installed there.
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -222,37 +221,3 @@ def plan_apt(call: ToolCall) -> AptPlan:
     pins = [value for value in options.all("-o", "--option") if "Dir::Etc::preferences" in value]
     plain = tuple(name.partition("=")[0] for name in names)
     return AptPlan(None, verb, plain, simulated=options.has("-s"), pinned=bool(pins))
-
-
-def dpkg_query(call: ToolCall) -> ToolResult:
-    """`dpkg-query -W [-f FORMAT] PACKAGE…` and `dpkg -l|-s [PACKAGE…]`."""
-    options = split_options(
-        call.argv, ("-f", "--showformat"), ("-W", "--show", "-l", "--list", "-s", "--status"),
-        mixed=True,
-    )  # fmt: skip
-    if isinstance(options, str) or not options.given:
-        bad = options if isinstance(options, str) else ""
-        return call.unmodelled(ToolResult(2, err=f"{call.tool}: error: unknown option {bad}\n"))
-    have = installed(call.root)
-    found = {word: [n for n in sorted(have) if fnmatchcase(n, word)] for word in options.words}
-    missing = [word for word, names in found.items() if not names]
-    shown = [name for names in found.values() for name in names] or sorted(have)
-    text = "".join(
-        _shown(name, have[name], options.last("-f", "--showformat"), options.given[0][0])
-        for name in (() if options.words and not any(found.values()) else shown)
-    )
-    error = "".join(f"dpkg-query: no packages found matching {name}\n" for name in missing)
-    return ToolResult(1 if missing else 0, text, error)
-
-
-def _shown(name: str, version: str, form: str, verb: str) -> str:
-    if verb in ("-l", "--list"):
-        return f"ii  {name:<30} {version:<28} amd64\n"
-    if verb in ("-s", "--status"):
-        return f"Package: {name}\nStatus: install ok installed\nVersion: {version}\n"
-    shown = form or "${Package}\t${Version}\n"
-    values = {"Package": name, "Version": version, "Status": "install ok installed",
-              "db:Status-Abbrev": "ii "}  # fmt: skip
-    for key, value in values.items():
-        shown = shown.replace("${" + key + "}", value)
-    return shown.replace("\\n", "\n").replace("\\t", "\t")
