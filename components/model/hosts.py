@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from components.model.cards import CardName
-from components.model.drivers import DriverPackage, GpuDirect
+from components.model.drivers import DriverPackage, GpuDirect, GpuDriverVersion
 from components.model.firmware import Firmware
 from components.model.kernel import KernelSettings
 from components.model.qos import HostQos
@@ -19,7 +19,6 @@ from components.model.units import (
     MtuBytes,
     PciAddress,
     PortGuid,
-    ReleaseText,
     Ssh,
 )
 
@@ -134,7 +133,7 @@ class HostDefaults(Frozen):
     `peermem`. `nv_peer_mem` is the module before GPU driver 470, for what still runs it."""
     gpu_driver: Literal["operator", "host"] | None = None
     """Who owns the GPU driver; default `operators.gpu.driver`. A host's own is never installed."""
-    gpu_driver_version: ReleaseText | None = None
+    gpu_driver_version: GpuDriverVersion | None = None
     """Version of a GPU driver that the host owns, for example `580.126.20`; it is verified."""
     qos: HostQos = HostQos()
     """What of RoCE's quality of service is a host's own choice."""
@@ -163,7 +162,7 @@ class HostGroup(Frozen):
     """The short form of `gpu_direct` for this group."""
     gpu_direct: GpuDirect | None = None
     """How cards reach GPU memory on this group."""
-    gpu_driver_version: ReleaseText | None = None
+    gpu_driver_version: GpuDriverVersion | None = None
     """Version of the GPU driver that this group's hosts own."""
     qos: HostQos | None = None
     """RoCE's quality of service on this group; all of it."""

@@ -54,6 +54,7 @@ def modules(spec: ClusterSpec, name: str = "gpu01") -> set[str]:
         ("MLNX_OFED_LINUX-5.2-2.2.4.0-ubuntu20.04-x86_64.tgz", "5.2", "5.2-2.2.4.0", "mlnx_ofed",
          "ubuntu20.04"),
         ("OFED-internal-25.10-1.7.1.413", "25.10", "25.10-1.7.1.413", "doca_ofed", None),
+        ("OFED-internal-25.10-1.7.1.413:", "25.10", "25.10-1.7.1.413", "doca_ofed", None),
         ("OFED-internal-25.10-1.7.1", "25.10", "25.10-1.7.1.0", "doca_ofed", None),
         ("3.2.0", "25.10", None, "doca_ofed", None),
         ("2.9.1", "24.10", None, "doca_ofed", None),
@@ -72,7 +73,7 @@ def test_what_is_no_version_is_not_guessed(text: str) -> None:
     assert parse_driver_version(text) is None
 
 
-@pytest.mark.parametrize(("text", "branch"), [("580.126.20", 580), ("R470", 470), ("new", None)])
+@pytest.mark.parametrize(("text", "branch"), [("580.126.20", 580), ("470.1", 470), ("", None)])
 def test_the_branch_of_a_gpu_driver(text: str, branch: int | None) -> None:
     assert gpu_branch(text) == branch
 
