@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
-from components.model.cards import CARDS
+from components.model.cards import CARDS, IB_PORTS
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware, version_number
 
@@ -99,6 +99,28 @@ def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
                     f"two oldest releases are named for {floor.model}.",
                     (at((*first, "model"), floor.model), at((*place, "model"), floor.model)),
                     "keep one of them.",
+                )
+
+
+def check_port_function(spec: ClusterSpec) -> Iterator[Finding]:
+    """A card whose firmware is managed is written by the address of a port, not of a VF.
+
+    Ports are the first functions of a PCI device, from 0 on; VFs follow. A VF has no firmware
+    settings.
+    """
+    for h, host in enumerate(spec.hosts):
+        if not spec.settings_of(host).firmware.manage:
+            continue
+        ports = [(("nics", n), nic.pci, CARDS[nic.model].ports) for n, nic in enumerate(host.nics)]
+        ports += [(("hca_sriov", p), pf.pci, IB_PORTS) for p, pf in enumerate(host.hca_sriov)]
+        for place, pci, count in ports:
+            function = int(pci.rpartition(".")[2])
+            if function >= count:
+                yield Finding(
+                    f"{pci} of {host.name} is function {function}, and a card of this kind has "
+                    f"its ports at functions 0 to {count - 1}: higher ones are VFs.",
+                    (at(("hosts", h, *place, "pci"), pci),),
+                    "write the PF's address (`railyard discover` shows it).",
                 )
 
 

@@ -112,6 +112,7 @@ RULES: Final = tuple(
         card_firmware.check_nic_speed,
         card_firmware.check_firmware_vfs,
         card_firmware.check_firmware_floor,
+        card_firmware.check_port_function,
         card_firmware.check_firmware_guests,
         machines.check_duplicate_nic,
         machines.check_netdev_name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.hosts.settings import Settings
-from components.model.cards import CARDS
+from components.model.cards import CARDS, IB_PORTS
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware
 from components.model.hosts import Host, Nic
@@ -55,5 +55,7 @@ def _link_type(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
     """
     if not CARDS[nic.model].vpi:
         return {}
-    port = int(nic.pci.rpartition(".")[2], 16) + 1
+    port = int(nic.pci.rpartition(".")[2]) + 1
+    if port > IB_PORTS:
+        return {}
     return {f"fw_link_type_p{port}": "ib" if spec.rdma.transport == "infiniband" else "eth"}

@@ -78,6 +78,13 @@ def test_two_ports_share_what_their_card_offers() -> None:
     assert firmware_of(both, "0000:05:00.1")["fw_link_type_p2"] == "eth"
 
 
+def test_a_card_of_four_ports_has_no_link_type() -> None:
+    third = firmware_of(
+        site(Firmware(manage=True), model="ConnectX-7", pci=f"{PCI[:-1]}2"), f"{PCI[:-1]}2"
+    )
+    assert third == {"fw_sriov_en": "on", "fw_num_of_vfs": "8"}
+
+
 def test_relaxed_ordering_brings_what_shows_it() -> None:
     assert firmware_of(site(Firmware(relaxed_ordering=True))) == {
         "fw_advanced_pci_settings": "on",
