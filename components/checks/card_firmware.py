@@ -10,6 +10,7 @@ from components.checks.topology import list_nics
 from components.model.cards import CARDS, IB_PORTS
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware, version_number
+from components.model.hosts import Host
 
 
 def _asked(spec: ClusterSpec) -> Iterator[tuple[SpecPath, Firmware]]:
@@ -59,17 +60,26 @@ def check_firmware_vfs(spec: ClusterSpec) -> Iterator[Finding]:
                 ),
                 "set manage to true, or remove num_of_vfs.",
             )
-    for nic in list_nics(spec):
-        firmware = spec.settings_of(nic.host).firmware
-        count = firmware.num_of_vfs if firmware.manage else None
-        limit = CARDS[nic.nic.model].max_vfs
-        if count is None or nic.nic.vfs <= count <= limit:
+    for h, host in enumerate(spec.hosts):
+        firmware = spec.settings_of(host).firmware
+        if firmware.manage and firmware.num_of_vfs is not None:
+            yield from _offered_findings(host, h, firmware.num_of_vfs)
+
+
+def _offered_findings(host: Host, h: int, count: int) -> Iterator[Finding]:
+    """The ports of a host that need more VFs than all are to offer, or can offer less."""
+    ports = [(("nics", n), nic.vfs, CARDS[nic.model]) for n, nic in enumerate(host.nics)]
+    ports += [(("hca_sriov", p), pf.vfs, None) for p, pf in enumerate(host.hca_sriov)]
+    for place, vfs, card in ports:
+        if vfs > count:
+            what = f"a port is asked for {vfs} VFs, and its firmware is to offer {count}."
+        elif card is not None and count > card.max_vfs:
+            what = f"a {card.name} has at most {card.max_vfs} VFs a port, and is to offer {count}."
+        else:
             continue
         yield Finding(
-            f"a port is asked for {nic.nic.vfs} VFs, and its firmware is to offer {count}."
-            if count < nic.nic.vfs
-            else f"a {nic.nic.model} has at most {limit} VFs a port, and is to offer {count}.",
-            (at((*nic.path, "vfs"), nic.nic.vfs),),
+            what,
+            (at(("hosts", h, *place, "vfs"), vfs),),
             "correct firmware.num_of_vfs, or leave it out: then each card offers what its ports "
             "need.",
         )

@@ -9,6 +9,7 @@ from typing import Final
 from components.checks import (
     acceptance,
     access,
+    adapters,
     addresses,
     asked,
     cabling,
@@ -114,6 +115,7 @@ RULES: Final = tuple(
         card_firmware.check_firmware_floor,
         card_firmware.check_port_function,
         card_firmware.check_firmware_guests,
+        adapters.check_hca_settings,
         machines.check_duplicate_nic,
         machines.check_netdev_name,
         machines.check_bonded_rail,

@@ -100,9 +100,10 @@ class Host(Frozen):
     nics: tuple[Nic, ...] = ()
     """RDMA cards; a worker has one on each rail."""
     hcas: Annotated[int, Field(ge=0, le=16)] = 0
-    """InfiniBand HCAs; their names are discovered, and nothing is set on them but `hca_sriov`."""
+    """InfiniBand HCAs; their names are discovered, and nothing is set on them but what `hca_sriov`
+    and `firmware` ask of ports with an address."""
     hca_sriov: tuple[HcaPf, ...] = ()
-    """InfiniBand ports that have VFs, with their GUIDs."""
+    """InfiniBand ports by address: those with VFs, and those whose firmware is set."""
     hca_guids: tuple[PortGuid, ...] = ()
     """Port GUIDs of the HCAs, in the order in which switch ports count them; partitions need them.
 

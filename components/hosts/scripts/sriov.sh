@@ -50,7 +50,7 @@ nothing_to_undo() { # KEY : what is only looked at, and what went away with the 
 
 read_sriov() { # PCI SETTING
   case $2 in
-    vfs) cat "/sys/bus/pci/devices/$1/sriov_numvfs" 2>/dev/null ;;
+    vfs) cat "/sys/bus/pci/devices/$1/sriov_numvfs" 2>/dev/null || echo 0 ;;
     vf_mtu_bytes) read_vf_mtu "$1" ;;
     eswitch | eswitch_now) read_eswitch "$1" ;;
     autoprobe) case $(cat "/sys/bus/pci/devices/$1/sriov_drivers_autoprobe" 2>/dev/null) in 1) echo on ;; 0) echo off ;; esac ;;
