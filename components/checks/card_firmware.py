@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
-from components.model.cards import CARDS
+from components.model.cards import CARDS, IB_PORTS
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware, version_number
+from components.model.hosts import Host
 
 
 def _asked(spec: ClusterSpec) -> Iterator[tuple[SpecPath, Firmware]]:
@@ -59,17 +60,26 @@ def check_firmware_vfs(spec: ClusterSpec) -> Iterator[Finding]:
                 ),
                 "set manage to true, or remove num_of_vfs.",
             )
-    for nic in list_nics(spec):
-        firmware = spec.settings_of(nic.host).firmware
-        count = firmware.num_of_vfs if firmware.manage else None
-        limit = CARDS[nic.nic.model].max_vfs
-        if count is None or nic.nic.vfs <= count <= limit:
+    for h, host in enumerate(spec.hosts):
+        firmware = spec.settings_of(host).firmware
+        if firmware.manage and firmware.num_of_vfs is not None:
+            yield from _offered_findings(host, h, firmware.num_of_vfs)
+
+
+def _offered_findings(host: Host, h: int, count: int) -> Iterator[Finding]:
+    """The ports of a host that need more VFs than all are to offer, or can offer less."""
+    ports = [(("nics", n), nic.vfs, CARDS[nic.model]) for n, nic in enumerate(host.nics)]
+    ports += [(("hca_sriov", p), pf.vfs, None) for p, pf in enumerate(host.hca_sriov)]
+    for place, vfs, card in ports:
+        if vfs > count:
+            what = f"a port is asked for {vfs} VFs, and its firmware is to offer {count}."
+        elif card is not None and count > card.max_vfs:
+            what = f"a {card.name} has at most {card.max_vfs} VFs a port, and is to offer {count}."
+        else:
             continue
         yield Finding(
-            f"a port is asked for {nic.nic.vfs} VFs, and its firmware is to offer {count}."
-            if count < nic.nic.vfs
-            else f"a {nic.nic.model} has at most {limit} VFs a port, and is to offer {count}.",
-            (at((*nic.path, "vfs"), nic.nic.vfs),),
+            what,
+            (at(("hosts", h, *place, "vfs"), vfs),),
             "correct firmware.num_of_vfs, or leave it out: then each card offers what its ports "
             "need.",
         )
@@ -99,6 +109,28 @@ def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
                     f"two oldest releases are named for {floor.model}.",
                     (at((*first, "model"), floor.model), at((*place, "model"), floor.model)),
                     "keep one of them.",
+                )
+
+
+def check_port_function(spec: ClusterSpec) -> Iterator[Finding]:
+    """A card whose firmware is managed is written by the address of a port, not of a VF.
+
+    Ports are the first functions of a PCI device, from 0 on; VFs follow. A VF has no firmware
+    settings.
+    """
+    for h, host in enumerate(spec.hosts):
+        if not spec.settings_of(host).firmware.manage:
+            continue
+        ports = [(("nics", n), nic.pci, CARDS[nic.model].ports) for n, nic in enumerate(host.nics)]
+        ports += [(("hca_sriov", p), pf.pci, IB_PORTS) for p, pf in enumerate(host.hca_sriov)]
+        for place, pci, count in ports:
+            function = int(pci.rpartition(".")[2])
+            if function >= count:
+                yield Finding(
+                    f"{pci} of {host.name} is function {function}, and a card of this kind has "
+                    f"its ports at functions 0 to {count - 1}: higher ones are VFs.",
+                    (at(("hosts", h, *place, "pci"), pci),),
+                    "write the PF's address (`railyard discover` shows it).",
                 )
 
 

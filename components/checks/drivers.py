@@ -20,7 +20,7 @@ from components.hosts.driver_versions import (
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
 from components.model.gpu_direct import gpu_driver_owner, gpu_paths
-from components.model.hosts import Host
+from components.model.hosts import Host, HostDefaults, HostGroup
 from components.operators.versions import show_version
 
 _SOURCE: Final = re.compile(r"(/|https://)[A-Za-z0-9._:/@,+-]+")
@@ -201,25 +201,28 @@ def check_gpu_direct(spec: ClusterSpec) -> Iterator[Finding]:
     Without nvidia_peermem or DMA-BUF every message is copied through the host's memory, which costs
     bandwidth and processor time.
     """
-    off = [host for host in spec.workers if host.gpus and _path_of(spec, host) == "none"]
-    for host in off:
-        key = "peermem" if spec.host_defaults.gpu_direct is None else "gpu_direct"
-        where: SpecPath = ("host_defaults", key)
-        value = getattr(spec.host_defaults, key)
-        for g, group in enumerate(spec.host_groups):
-            if group.name == host.group and (group.gpu_direct or group.peermem is False):
-                key = "gpu_direct" if group.gpu_direct else "peermem"
-                where, value = ("host_groups", g, key), getattr(group, key)
+    for host in spec.workers:
+        if not host.gpus or spec.settings_of(host).gpu_path != "none":
+            continue
+        where, value = written_gpu_path(spec, host)
+        wanted = "peermem to true" if where[-1] == "peermem" else "gpu_direct to peermem or dma_buf"
         yield Finding(
-            "GPUDirect RDMA is off: nvidia_peermem is not loaded on hosts with GPUs.",
+            "GPUDirect RDMA is off on hosts with GPUs: no card reaches GPU memory directly.",
             (at(where, value),),
-            "set peermem to true, unless you measure without GPUDirect on purpose.",
+            f"set {wanted}, unless you measure without GPUDirect on purpose.",
             "warning",
         )
 
 
-def _path_of(spec: ClusterSpec, host: Host) -> str:
-    return spec.settings_of(host).gpu_path
+def written_gpu_path(spec: ClusterSpec, host: Host) -> tuple[SpecPath, object]:
+    """Where it stands how the cards of a host reach GPU memory: at its group, or for all."""
+    owner: HostDefaults | HostGroup = spec.host_defaults
+    path: SpecPath = ("host_defaults",)
+    for g, group in enumerate(spec.host_groups):
+        if group.name == host.group and (group.gpu_direct or group.peermem is not None):
+            owner, path = group, ("host_groups", g)
+    key = "gpu_direct" if owner.gpu_direct else "peermem"
+    return (*path, key), getattr(owner, key)
 
 
 def check_gpu_driver(spec: ClusterSpec) -> Iterator[Finding]:
@@ -270,18 +273,9 @@ def check_peer_memory(spec: ClusterSpec) -> Iterator[Finding]:
     is 1.3 of January 2022 and needs MLNX_OFED 5.1. DMA-BUF needs open kernel modules (driver 515)
     and Linux 5.12, which the host is asked for. One GPU operator cannot serve both paths.
     """
-    defaults = spec.host_defaults
-    long = defaults.gpu_direct
-    stated = "peermem" in defaults.model_fields_set
-    if stated and long is not None and defaults.peermem != (long != "none"):
-        yield Finding(
-            f"peermem is {str(defaults.peermem).lower()}, and gpu_direct is {defaults.gpu_direct}.",
-            (
-                at(("host_defaults", "peermem"), defaults.peermem),
-                at(("host_defaults", "gpu_direct"), defaults.gpu_direct),
-            ),
-            "remove peermem: gpu_direct says the same and more.",
-        )
+    yield from _two_words(("host_defaults",), spec.host_defaults)
+    for g, group in enumerate(spec.host_groups):
+        yield from _two_words(("host_groups", g), group)
     for h, host in enumerate(spec.hosts):
         if host.gpus:
             yield from _path_findings(spec, host, ("hosts", h, "name"))
@@ -293,6 +287,20 @@ def check_peer_memory(spec: ClusterSpec) -> Iterator[Finding]:
             "loads one driver on all of them.",
             (at(("host_groups",)), at(("operators", "gpu", "driver"), "operator")),
             "use one gpu_direct for all workers, or let the hosts own the GPU driver.",
+        )
+
+
+def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Iterator[Finding]:
+    """The short form and the long one, side by side, say the same."""
+    stated = "peermem" in owner.model_fields_set and owner.peermem is not None
+    if stated and owner.gpu_direct and owner.peermem != (owner.gpu_direct != "none"):
+        yield Finding(
+            f"peermem is {str(owner.peermem).lower()}, and gpu_direct is {owner.gpu_direct}.",
+            (
+                at((*path, "peermem"), owner.peermem),
+                at((*path, "gpu_direct"), owner.gpu_direct),
+            ),
+            "remove peermem: gpu_direct says the same and more.",
         )
 
 
@@ -324,7 +332,7 @@ def _operator_findings(spec: ClusterSpec) -> Iterator[Finding]:
 def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Iterator[Finding]:
     settings = spec.settings_of(host)
     path, branch = settings.gpu_path, gpu_branch(settings.gpu_driver_version or "")
-    places = (at(where, host.name), at(("host_defaults", "gpu_direct"), path))
+    places = (at(where, host.name), at(*written_gpu_path(spec, host)))
     if path == "nv_peer_mem":
         reason = _why_not_nv_peer_mem(spec, settings.driver, branch)
         if reason:

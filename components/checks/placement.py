@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from components.checks.drivers import written_gpu_path
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
@@ -27,16 +28,18 @@ def check_gpu_path(spec: ClusterSpec) -> Iterator[Finding]:
     """
     for nic in list_nics(spec):
         path = nic.nic.gpu_path
-        direct = nic.host.gpus > 0 and spec.settings_of(nic.host).peermem
+        direct = nic.host.gpus > 0 and spec.settings_of(nic.host).gpu_path != "none"
         if path not in {"SYS", "NODE"} or not direct:
             continue
         crosses = path == "SYS"
+        word = written_gpu_path(spec, nic.host)[0][-1]
+        off = "peermem: false" if word == "peermem" else "gpu_direct: none"
         yield Finding(
             f"the GPUs of {nic.host.name} {nic.nic.netdev} reach the card only "
             f"{'from the other NUMA node' if crosses else 'over another host bridge'} ({path}).",
             (at((*nic.path, "gpu_path"), path),),
             "give them to a nearer card (`railyard discover` shows which), move the card, or "
-            "switch GPUDirect RDMA off with peermem: false.",
+            f"switch GPUDirect RDMA off with {off}.",
             "error" if crosses else "warning",
         )
 

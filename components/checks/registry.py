@@ -9,6 +9,7 @@ from typing import Final
 from components.checks import (
     acceptance,
     access,
+    adapters,
     addresses,
     asked,
     cabling,
@@ -112,7 +113,9 @@ RULES: Final = tuple(
         card_firmware.check_nic_speed,
         card_firmware.check_firmware_vfs,
         card_firmware.check_firmware_floor,
+        card_firmware.check_port_function,
         card_firmware.check_firmware_guests,
+        adapters.check_hca_settings,
         machines.check_duplicate_nic,
         machines.check_netdev_name,
         machines.check_bonded_rail,

@@ -11,6 +11,7 @@ from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_cables, list_nics
 from components.hosts.sriov import vf_guids
 from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
 from components.model.qos import HostQos
 from components.model.sriov import Sriov
 
@@ -193,7 +194,10 @@ def check_vf_guid(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_hca_sriov(spec: ClusterSpec) -> Iterator[Finding]:
-    """VFs of InfiniBand ports are on hosts that have so many HCAs, each port once."""
+    """VFs of InfiniBand ports are on hosts that have so many HCAs, each port once and no NIC's.
+
+    A port that stands under `nics` too would have two numbers of VFs.
+    """
     for h, host in enumerate(spec.hosts):
         path: SpecPath = ("hosts", h, "hca_sriov")
         if len(host.hca_sriov) > host.hcas:
@@ -210,6 +214,7 @@ def check_hca_sriov(spec: ClusterSpec) -> Iterator[Finding]:
                     (at((*path, p, "pci"), pf.pci),),
                     "each port stands once, with all of its VFs.",
                 )
+            yield from _ethernet_port(host, h, p)
             if pf.vfs > _MAX_HCA_VFS:
                 yield Finding(
                     f"{host.name} {pf.pci} is asked for {pf.vfs} VFs, and a port has at most "
@@ -217,6 +222,20 @@ def check_hca_sriov(spec: ClusterSpec) -> Iterator[Finding]:
                     (at((*path, p, "vfs"), pf.vfs),),
                     f"set vfs to {_MAX_HCA_VFS} or less; 8 is usual.",
                 )
+
+
+def _ethernet_port(host: Host, h: int, p: int) -> Iterator[Finding]:
+    pci = host.hca_sriov[p].pci
+    for n, nic in enumerate(host.nics):
+        if nic.pci == pci:
+            yield Finding(
+                f"{pci} of {host.name} is a NIC on a rail and an InfiniBand port.",
+                (
+                    at(("hosts", h, "hca_sriov", p, "pci"), pci),
+                    at(("hosts", h, "nics", n, "pci"), pci),
+                ),
+                "keep it under nics (Ethernet), or under hca_sriov (InfiniBand).",
+            )
 
 
 def check_receive_buffers(spec: ClusterSpec) -> Iterator[Finding]:

@@ -92,6 +92,7 @@ def parse_driver_version(text: str) -> DriverVersion | None:
     Returns:
         None when it is none of them, or a DOCA release that is not known here.
     """
+    text = text.removesuffix(":")  # `ofed_info -s` ends its answer with one
     if stack := _STACK.fullmatch(text):
         family = stack["family"]
         rest = stack["rest"]
@@ -107,5 +108,5 @@ def parse_driver_version(text: str) -> DriverVersion | None:
 
 def gpu_branch(version: str) -> int | None:
     """The branch of a GPU driver: 580 of `580.126.20`."""
-    head = version.partition(".")[0].removeprefix("R")
+    head = version.partition(".")[0]
     return int(head) if head.isdigit() else None

@@ -24,10 +24,19 @@ _KEY_DIGITS: Final = 12
 
 def driver_settings(spec: ClusterSpec, host: Host) -> Settings:
     """The RDMA driver where there are cards of ours, and what GPUDirect RDMA needs of the host."""
-    kept = _gpu(spec, host)
-    if host.nics:
-        kept |= _rdma(spec.settings_of(host).driver)
-    return Settings(kept)
+    package = _package(spec, host)
+    return Settings(_gpu(spec, host) | (_rdma(package) if package else {}))
+
+
+def _package(spec: ClusterSpec, host: Host) -> DriverPackage | None:
+    """The RDMA driver of a host with cards, or None where it is not ours to say.
+
+    The image of a cloud's instances brings it. Of InfiniBand adapters alone `inbox` demands
+    nothing: the images of such hosts often carry DOCA-OFED already.
+    """
+    package = spec.settings_of(host).driver
+    adapters = host.hcas > 0 and spec.cloud is None and package.kind != "inbox"
+    return package if host.nics or adapters else None
 
 
 def _rdma(package: DriverPackage) -> dict[str, str]:
@@ -73,8 +82,8 @@ def _gpu(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 def driver_parameters(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """Where the package is and what its checksum is: how the step is done, no setting."""
-    package = spec.settings_of(host).driver
-    if not host.nics or package.kind == "inbox":
+    package = _package(spec, host)
+    if package is None or package.kind == "inbox":
         return {}
     lines = {"driver_packages": " ".join(package.packages)} if package.packages else {}
     if package.repository is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from components.hosts.settings import Settings
-from components.model.cards import CARDS
+from components.model.cards import CARDS, IB_PORTS
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware
 from components.model.hosts import Host, Nic
+from components.model.sriov import HcaPf
 
 
 def firmware_settings(spec: ClusterSpec, host: Host) -> Settings:
@@ -23,37 +24,49 @@ def firmware_settings(spec: ClusterSpec, host: Host) -> Settings:
             settings["fw_floor"] = floor
         if asked.ats:
             settings["ats"] = "on"
-        if asked.relaxed_ordering:
-            settings |= {"fw_advanced_pci_settings": "on", "fw_pci_wr_ordering": "force_relax"}
-        if asked.manage:
-            settings |= _sriov(asked, host, nic) | _link_type(spec, nic)
+        settings |= _asked(spec, host, nic)
         kept |= {f"nic.{nic.pci}.{key}": value for key, value in settings.items()}
+    for pf in host.hca_sriov:
+        kept |= {f"nic.{pf.pci}.{key}": value for key, value in _asked(spec, host, pf).items()}
     return Settings(kept)
 
 
-def same_card(first: Nic, second: Nic) -> bool:
+def _asked(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str, str]:
+    """What is set on a port of either kind."""
+    asked = spec.settings_of(host).firmware
+    settings: dict[str, str] = {}
+    if asked.relaxed_ordering:
+        settings = {"fw_advanced_pci_settings": "on", "fw_pci_wr_ordering": "force_relax"}
+    if asked.manage:
+        settings |= _sriov(asked, host, port) | _link_type(spec, port)
+    return settings
+
+
+def same_card(first: Nic | HcaPf, second: Nic | HcaPf) -> bool:
     """Two ports are functions of one PCI device: one card, whose firmware they share."""
     return first.pci.rpartition(".")[0] == second.pci.rpartition(".")[0]
 
 
-def offered_vfs(asked: Firmware, host: Host, nic: Nic) -> int:
+def offered_vfs(asked: Firmware, host: Host, port: Nic | HcaPf) -> int:
     """`NUM_OF_VFS` of a card: what the file says, or the most that one of its ports needs."""
-    return asked.num_of_vfs or max(each.vfs for each in host.nics if same_card(nic, each))
+    ports = (*host.nics, *host.hca_sriov)
+    return asked.num_of_vfs or max(each.vfs for each in ports if same_card(port, each))
 
 
-def _sriov(asked: Firmware, host: Host, nic: Nic) -> dict[str, str]:
+def _sriov(asked: Firmware, host: Host, port: Nic | HcaPf) -> dict[str, str]:
     """A card whose ports need no VFs stays as it is: unused VFs only take address space."""
-    count = offered_vfs(asked, host, nic)
+    count = offered_vfs(asked, host, port)
     return {"fw_sriov_en": "on", "fw_num_of_vfs": str(count)} if count else {}
 
 
-def _link_type(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
+def _link_type(spec: ClusterSpec, port: Nic | HcaPf) -> dict[str, str]:
     """PCI function 0 is port 1 of its card, function 1 port 2.
 
     Derived, not documented: a card in two slots (Socket Direct) counts otherwise, and then the
     host refuses, because there is no such port.
     """
-    if not CARDS[nic.model].vpi:
+    number = int(port.pci.rpartition(".")[2]) + 1
+    if number > IB_PORTS or (isinstance(port, Nic) and not CARDS[port.model].vpi):
         return {}
-    port = int(nic.pci.rpartition(".")[2], 16) + 1
-    return {f"fw_link_type_p{port}": "ib" if spec.rdma.transport == "infiniband" else "eth"}
+    infiniband = isinstance(port, HcaPf) or spec.rdma.transport == "infiniband"
+    return {f"fw_link_type_p{number}": "ib" if infiniband else "eth"}

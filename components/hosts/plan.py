@@ -136,7 +136,8 @@ def _deadline_s(desired: HostState, *, with_package: bool) -> float:
 
 def _firmware_s(spec: ClusterSpec, host: Host) -> float:
     asked = spec.settings_of(host).firmware
-    return FIRMWARE_DEADLINE_S * len(host.nics) if asked.sets_anything else 0.0
+    ports = len(host.nics) + len(host.hca_sriov)
+    return FIRMWARE_DEADLINE_S * ports if asked.sets_anything else 0.0
 
 
 def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None:

@@ -41,6 +41,8 @@ class CardModel:
     """There are cards of this model whose ports can be InfiniBand or Ethernet (`LINK_TYPE_P1`)."""
     also: tuple[tuple[str, int], ...] = ()
     """Further PCI ids with their mst numbers: variants that need nothing of their own."""
+    ports: int = 2
+    """Ports of its largest card: each is one function of the PCI device, from 0 on."""
     firmware_floor: str | None = None
     """Oldest firmware whose parameters can be relied on; None: no release notes name one, and
     what the card's own list of parameters has decides."""
@@ -52,8 +54,10 @@ _MODELS: Final = (
     ),  # 1019 is ConnectX-5 Ex
     CardModel("ConnectX-6", "101b", "101c", 4123, 20, 200, 127, vpi=True),
     CardModel("ConnectX-6 Dx", "101d", "101e", 4125, 22, 200, 127, vpi=False),
-    CardModel("ConnectX-7", "1021", "101e", 4129, 28, 400, 127, vpi=True),
-    CardModel("ConnectX-8", "1023", "101e", 4131, 40, 800, 127, vpi=True),
+    # Four ports: cards for Ethernet alone (ConnectX-7 user manual, Introduction).
+    CardModel("ConnectX-7", "1021", "101e", 4129, 28, 400, 127, vpi=True, ports=4),
+    # No list of all its cards is known, so it is taken as the one before.
+    CardModel("ConnectX-8", "1023", "101e", 4131, 40, 800, 127, vpi=True, ports=4),
     # 126 is what a host may ask for (DOCA, BlueField SR-IOV); 32.38.1002 changed how NIC mode is
     # configured, and is not compatible with what was before (its release notes).
     CardModel(
@@ -62,3 +66,5 @@ _MODELS: Final = (
 )
 CARDS: Final[Mapping[CardName, CardModel]] = {card.name: card for card in _MODELS}
 """Card model by name, in the order in which they came out."""
+IB_PORTS: Final = 2
+"""Ports of the largest card that can be InfiniBand; cards with more are Ethernet alone."""

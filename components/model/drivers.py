@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import StringConstraints
 
@@ -10,6 +10,9 @@ from components.model.units import Frozen, ReleaseText, Sha256
 
 GpuDirect: TypeAlias = Literal["peermem", "dma_buf", "none", "nv_peer_mem"]
 """How a card reaches GPU memory."""
+GPU_DRIVER: Final = r"^[0-9]{3}\.[0-9]+(\.[0-9]+)?$"
+GpuDriverVersion = Annotated[str, StringConstraints(pattern=GPU_DRIVER)]
+"""A GPU driver's version as `modinfo -F version nvidia` shows it: branch and release."""
 PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]*$")]
 """A package as apt and dnf take it, without a version: the repository holds one."""
 

@@ -31,7 +31,8 @@ class Firmware(Frozen):
 
     manage: bool = False
     """Set SR-IOV and its number of VFs as `nics[].vfs` asks, and on cards whose ports can be
-    either, the link type as `rdma.transport` asks."""
+    either, the link type as `rdma.transport` asks. Of InfiniBand, the ports under `hca_sriov` are
+    set, and no others."""
     num_of_vfs: Annotated[int, Field(ge=1, le=127)] | None = None
     """VFs that every port offers (`NUM_OF_VFS`), with `manage`; default the greatest `vfs` of the
     card's ports, which share the setting."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from components.model.cards import CardName
-from components.model.drivers import DriverPackage, GpuDirect
+from components.model.drivers import DriverPackage, GpuDirect, GpuDriverVersion
 from components.model.firmware import Firmware
 from components.model.kernel import KernelSettings
 from components.model.qos import HostQos
@@ -19,7 +19,6 @@ from components.model.units import (
     MtuBytes,
     PciAddress,
     PortGuid,
-    ReleaseText,
     Ssh,
 )
 
@@ -101,9 +100,10 @@ class Host(Frozen):
     nics: tuple[Nic, ...] = ()
     """RDMA cards; a worker has one on each rail."""
     hcas: Annotated[int, Field(ge=0, le=16)] = 0
-    """InfiniBand HCAs; their names are discovered, and nothing is set on them but `hca_sriov`."""
+    """InfiniBand HCAs; their names are discovered, and nothing is set on them but what `hca_sriov`
+    and `firmware` ask of ports with an address."""
     hca_sriov: tuple[HcaPf, ...] = ()
-    """InfiniBand ports that have VFs, with their GUIDs."""
+    """InfiniBand ports by address: those with VFs, and those whose firmware is set."""
     hca_guids: tuple[PortGuid, ...] = ()
     """Port GUIDs of the HCAs, in the order in which switch ports count them; partitions need them.
 
@@ -134,7 +134,7 @@ class HostDefaults(Frozen):
     `peermem`. `nv_peer_mem` is the module before GPU driver 470, for what still runs it."""
     gpu_driver: Literal["operator", "host"] | None = None
     """Who owns the GPU driver; default `operators.gpu.driver`. A host's own is never installed."""
-    gpu_driver_version: ReleaseText | None = None
+    gpu_driver_version: GpuDriverVersion | None = None
     """Version of a GPU driver that the host owns, for example `580.126.20`; it is verified."""
     qos: HostQos = HostQos()
     """What of RoCE's quality of service is a host's own choice."""
@@ -163,7 +163,7 @@ class HostGroup(Frozen):
     """The short form of `gpu_direct` for this group."""
     gpu_direct: GpuDirect | None = None
     """How cards reach GPU memory on this group."""
-    gpu_driver_version: ReleaseText | None = None
+    gpu_driver_version: GpuDriverVersion | None = None
     """Version of the GPU driver that this group's hosts own."""
     qos: HostQos | None = None
     """RoCE's quality of service on this group; all of it."""

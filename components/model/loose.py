@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv4Network
-from typing import TYPE_CHECKING, Final, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Union, get_args, get_origin
 
 from components.model.members import member_for, models_in
 from components.model.wording import wrong_type
@@ -51,10 +52,27 @@ def _loose_field(info: FieldInfo, value: Json, path: SpecPath) -> Iterator[Probl
 
 
 def _loose_scalar(annotation: object, value: Json, path: SpecPath) -> Iterator[Problem]:
-    kinds = {annotation, *get_args(annotation)}
+    kinds = _kinds_of(annotation)
+    lists = [kind for kind in kinds if get_origin(kind) is tuple]
+    if lists and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _loose_scalar(get_args(lists[0])[0], item, (*path, index))
+        return
+    choices = [each for kind in kinds if get_origin(kind) is Literal for each in get_args(kind)]
+    if isinstance(value, bool) and value in choices and all(each is not value for each in choices):
+        yield wrong_type(path, value, "a whole number")
     for kind, accepts, wanted in _SCALARS:
         if kind in kinds and not accepts(value):
             yield wrong_type(path, value, wanted)
+
+
+def _kinds_of(annotation: object) -> tuple[object, ...]:
+    """The kinds that an annotation allows, without what is said of each of them."""
+    if get_origin(annotation) is Annotated:
+        return _kinds_of(get_args(annotation)[0])
+    if get_origin(annotation) in {Union, UnionType}:
+        return tuple(kind for part in get_args(annotation) for kind in _kinds_of(part))
+    return (annotation,)
 
 
 def _is_number(value: Json) -> bool:

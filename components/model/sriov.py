@@ -39,7 +39,7 @@ class Sriov(Frozen):
 
 
 class HcaPf(Frozen):
-    """One InfiniBand port (PF) that has VFs."""
+    """One InfiniBand port (PF) that has VFs, or firmware settings (`vfs: 0`)."""
 
     pci: PciAddress
     """PCI address, for example `"0000:18:00.0"`."""

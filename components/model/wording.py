@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import BaseModel
 
+from components.model.drivers import GPU_DRIVER
 from components.model.firmware import FIRMWARE_VERSION
 from components.model.infiniband import PARTITION_NAME
 from components.model.kernel import SYSCTL_VALUE
@@ -85,6 +86,7 @@ _PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     IMAGE: ("an image such as 192.168.100.10:5000/nccl-roce-test:1.0, without a scheme", _no_idea),
     FIRMWARE_VERSION: ("a firmware release such as 28.43.1014", _no_idea),
     SYSCTL_VALUE: ("a number, or a text of letters, digits, spaces and ._:/,+-", _no_idea),
+    GPU_DRIVER: ("a version of a GPU driver such as 580.126.20", _no_idea),
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
     r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
 }

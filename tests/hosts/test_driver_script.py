@@ -279,3 +279,16 @@ def test_cards_whose_vfs_are_in_pods_are_named(fake: Path) -> None:
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert done.stdout.strip() == "0000:84:00.0", done.stderr
+
+
+def test_a_card_without_sriov_has_no_vfs(fake: Path) -> None:
+    (fake / "devices/0000:05:00.0").mkdir(
+        parents=True
+    )  # mlx5 with SRIOV_EN off has no sriov_numvfs
+    text = library_text().replace("/sys/bus/pci/devices/", "$FAKE/devices/")
+    done = subprocess.run(
+        ["/bin/sh"], input=f"{text}read_key nic.0000:05:00.0.vfs\n",
+        env={"PATH": f"{fake}:/usr/bin:/bin", "FAKE": str(fake)},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.stdout == "0\n", done.stderr

@@ -6,11 +6,16 @@ import pytest
 
 from components.acceptance.plan import plan_acceptance
 from components.hosts.driver_versions import gpu_branch, parse_driver_version
-from components.hosts.drivers import driver_parameters, driver_settings
+from components.hosts.drivers import DRIVER_DEADLINE_S, driver_parameters, driver_settings
 from components.hosts.kernel import kernel_settings
+from components.hosts.plan import plan_hosts
 from components.jobs.plan import plan_jobs
 from components.model.cluster import ClusterSpec
+from components.model.drivers import DriverPackage
+from components.model.gpu_direct import has_own_rdma_driver
+from components.model.instances import with_instances
 from components.operators.plan import gpu_operator_values
+from tests.golden.site import load_example
 from tests.over_ssh.host_lab import load_spec
 
 SHA = "1" * 64
@@ -54,6 +59,7 @@ def modules(spec: ClusterSpec, name: str = "gpu01") -> set[str]:
         ("MLNX_OFED_LINUX-5.2-2.2.4.0-ubuntu20.04-x86_64.tgz", "5.2", "5.2-2.2.4.0", "mlnx_ofed",
          "ubuntu20.04"),
         ("OFED-internal-25.10-1.7.1.413", "25.10", "25.10-1.7.1.413", "doca_ofed", None),
+        ("OFED-internal-25.10-1.7.1.413:", "25.10", "25.10-1.7.1.413", "doca_ofed", None),
         ("OFED-internal-25.10-1.7.1", "25.10", "25.10-1.7.1.0", "doca_ofed", None),
         ("3.2.0", "25.10", None, "doca_ofed", None),
         ("2.9.1", "24.10", None, "doca_ofed", None),
@@ -75,7 +81,7 @@ def test_what_is_no_version_is_not_guessed(text: str) -> None:
     assert parse_driver_version(text) is None
 
 
-@pytest.mark.parametrize(("text", "branch"), [("580.126.20", 580), ("R470", 470), ("new", None)])
+@pytest.mark.parametrize(("text", "branch"), [("580.126.20", 580), ("470.1", 470), ("", None)])
 def test_the_branch_of_a_gpu_driver(text: str, branch: int | None) -> None:
     assert gpu_branch(text) == branch
 
@@ -91,6 +97,44 @@ def test_a_package_is_watched_with_its_modules(spec: ClusterSpec) -> None:
     }
     left = settings(changed(spec, driver=package | {"rebuild": False}))
     assert not {"driver.modules", "driver.loaded"} & set(left)
+
+
+def adapters_only(spec: ClusterSpec) -> ClusterSpec:
+    """The site with InfiniBand adapters in place of the NICs of its workers."""
+    hosts = (
+        host.model_copy(update={"nics": (), "hcas": 8}) if host.nics else host
+        for host in spec.hosts
+    )
+    return spec.model_copy(update={"hosts": tuple(hosts)})
+
+
+def test_infiniband_adapters_get_the_package_that_the_operator_builds_on(
+    spec: ClusterSpec,
+) -> None:
+    package = {"kind": "doca_ofed", "version": "3.2.0", "source": "/opt/a.deb", "sha256": SHA}
+    site = adapters_only(changed(spec, driver=package))
+    assert has_own_rdma_driver(site)
+    plan = next(plan for plan in plan_hosts(site) if plan.name == "gpu01")
+    assert plan.desired.values["driver.kind"] == "doca_ofed"
+    assert plan.desired.values["driver.line"] == "25.10"
+    assert "driver_source=/opt/a.deb\n" in plan.converge.desired
+    assert plan.converge.deadline_s == DRIVER_DEADLINE_S
+    assert not [key for key in settings(site, "mgmt01") if key.startswith("driver.")]
+
+
+def test_inbox_is_not_demanded_of_infiniband_adapters(spec: ClusterSpec) -> None:
+    assert settings(adapters_only(spec)) == {}  # their image may carry DOCA-OFED
+
+
+def test_a_cloud_brings_the_driver_of_its_adapters() -> None:
+    cloud = load_example("crusoe-k3s")
+    driver = DriverPackage(kind="doca_ofed", version="3.2.0", source="/opt/a.deb", sha256=SHA)
+    defaults = cloud.host_defaults.model_copy(update={"driver": driver})
+    site = with_instances(cloud.model_copy(update={"host_defaults": defaults}))
+    worker = site.workers[0]
+    assert worker.hcas
+    assert "driver.kind" not in driver_settings(site, worker).kept
+    assert driver_parameters(site, worker) == {}
 
 
 def test_a_doca_release_names_a_line_only(spec: ClusterSpec) -> None:

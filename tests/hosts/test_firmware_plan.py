@@ -15,6 +15,7 @@ from components.hosts.state import HostState
 from components.model.cards import CARDS, CardName
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware, FirmwareFloor, version_number
+from components.model.sriov import HcaPf
 from tests.golden.site import changed_spec, load_example
 
 PCI = "0000:05:00.0"
@@ -76,6 +77,44 @@ def test_two_ports_share_what_their_card_offers() -> None:
     assert firmware_of(both)["fw_num_of_vfs"] == "20"
     assert firmware_of(both, "0000:05:00.1")["fw_num_of_vfs"] == "20"
     assert firmware_of(both, "0000:05:00.1")["fw_link_type_p2"] == "eth"
+
+
+def infiniband(firmware: Firmware, *ports: HcaPf) -> HostPlan:
+    """The first worker of the InfiniBand site, with that firmware and these ports."""
+    spec = load_example("quantum-ib")
+    defaults = spec.host_defaults.model_copy(update={"firmware": firmware})
+    host = spec.hosts[1].model_copy(update={"hca_sriov": ports})
+    return gpu01(changed_spec(spec, host_defaults=defaults, hosts=(spec.hosts[0], host)))
+
+
+def test_infiniband_ports_with_an_address_have_firmware_settings() -> None:
+    ports = (HcaPf(pci="0000:18:00.0", vfs=4), HcaPf(pci="0000:18:00.1", vfs=16))
+    plan = infiniband(Firmware(manage=True, relaxed_ordering=True), *ports)
+    keys = {key: value for key, value in plan.desired.values.items() if ".fw_" in key}
+    both = {
+        "fw_sriov_en": "on",
+        "fw_num_of_vfs": "16",
+        "fw_advanced_pci_settings": "on",
+        "fw_pci_wr_ordering": "force_relax",
+    }
+    assert keys == {f"nic.{pf.pci}.{key}": value for pf in ports for key, value in both.items()} | {
+        "nic.0000:18:00.0.fw_link_type_p1": "ib",
+        "nic.0000:18:00.1.fw_link_type_p2": "ib",
+    }
+    assert plan.converge.deadline_s > infiniband(Firmware(), *ports).converge.deadline_s
+
+
+def test_an_infiniband_port_without_vfs_has_its_link_type_alone() -> None:
+    plan = infiniband(Firmware(manage=True), HcaPf(pci="0000:18:00.0", vfs=0))
+    keys = {key: value for key, value in plan.desired.values.items() if ".fw_" in key}
+    assert keys == {"nic.0000:18:00.0.fw_link_type_p1": "ib"}
+
+
+def test_a_card_of_four_ports_has_no_link_type() -> None:
+    third = firmware_of(
+        site(Firmware(manage=True), model="ConnectX-7", pci=f"{PCI[:-1]}2"), f"{PCI[:-1]}2"
+    )
+    assert third == {"fw_sriov_en": "on", "fw_num_of_vfs": "8"}
 
 
 def test_relaxed_ordering_brings_what_shows_it() -> None:

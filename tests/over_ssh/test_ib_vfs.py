@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from components.hosts.plan import HostPlan
+from components.model.drivers import DriverPackage
+from components.model.firmware import Firmware
 from components.model.sriov import HcaPf
 from lab.views import HostConfig
 from tests.golden.site import changed_spec
@@ -39,10 +41,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
     assert unmodelled == {"gpu01": []}
 
 
-def ib_plan(lab: HostLab, *ports: HcaPf) -> HostPlan:
+def ib_plan(lab: HostLab, *ports: HcaPf, **defaults: object) -> HostPlan:
     host = next(host for host in lab.spec.hosts if host.name == "gpu01")
     worker = host.model_copy(update={"nics": (), "hcas": 2, "hca_sriov": ports})
-    return lab.plan("gpu01", changed_spec(lab.spec, hosts=(lab.spec.hosts[0], worker)))
+    site = {"hosts": (lab.spec.hosts[0], worker)}
+    shared = lab.spec.host_defaults.model_copy(update=defaults)
+    return lab.plan("gpu01", changed_spec(lab.spec, host_defaults=shared, **site))
 
 
 def test_guids_are_the_same_after_a_reboot_and_ports_come_up(lab: HostLab) -> None:
@@ -75,3 +79,33 @@ def test_a_guid_that_a_hand_changed_is_put_right(lab: HostLab) -> None:
     assert json.loads(again.stdout)["changed"] == [f"vf.{INBOX}.0.guid"]
     assert lab.drift(plan) == ()
     assert lab.undo(plan).exit_status == 0
+
+
+def test_firmware_of_a_port_with_an_address_waits_for_a_reboot(lab: HostLab) -> None:
+    firmware = Firmware(manage=True)
+    plan = ib_plan(lab, HcaPf(pci=INBOX, vfs=0), HcaPf(pci=NVIDIA, vfs=2), firmware=firmware)
+    for netdev in ("ibp5s0", "ibp132s0"):
+        lab.fault("gpu01", "firmware", netdev, "LINK_TYPE_P1", "1")
+    lab.ask(op="reboot", device="gpu01")
+    before = lab.snapshot("gpu01")
+    applied = lab.apply(plan)
+    assert applied.exit_status == 0, applied.stderr
+    report = json.loads(applied.stdout)
+    assert report["firmware_waits"] == {NVIDIA: "reboot"}
+    assert f"nic.{NVIDIA}.fw_num_of_vfs" in report["changed"]
+    lab.ask(op="reboot", device="gpu01")
+    assert lab.drift(plan) == ()
+    assert json.loads(lab.apply(plan).stdout)["changed"] == []
+    assert lab.undo(plan).exit_status == 0
+    lab.ask(op="reboot", device="gpu01")
+    assert lab.snapshot("gpu01") == before
+
+
+def test_adapters_are_to_get_the_driver_package(lab: HostLab) -> None:
+    driver = DriverPackage(
+        kind="mlnx_ofed", version="5.4-1.0.3.0", source="/opt/none.tgz", sha256="0" * 64
+    )
+    answer = lab.apply(ib_plan(lab, driver=driver))
+    assert answer.exit_status == 1
+    assert "nothing was installed" in answer.stderr  # the checks before an installation
+    assert lab.undo(ib_plan(lab, driver=driver)).exit_status == 0
