@@ -89,9 +89,12 @@ def test_only_whole_comment_lines_are_stripped() -> None:
         ("hostname=gpu01\n", "stdin has no stack= line"),
     ],
 )
-def test_converge_refuses_what_it_does_not_understand(stdin: str, reason: str) -> None:
+def test_converge_refuses_what_it_does_not_understand(
+    stdin: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "converge").write_text(script_text("converge"))  # too long for one argument
     done = subprocess.run(
-        ["/bin/sh", "-c", script_text("converge")],
+        ["/bin/sh", str(tmp_path / "converge")],
         input=stdin,
         capture_output=True,
         text=True,
