@@ -47,6 +47,8 @@ REPAIRED: Final = {
     "leaf-01-apply": "update",
     "node03-host": "update",
     "node04-host": "update",
+    "node03-reboot": "update",
+    "node04-reboot": "update",
     "node03-k3s": "update",
     "node04-k3s": "update",
     f"rdma-shared-dp-ds-configmap-{DEVICES}": "create",
