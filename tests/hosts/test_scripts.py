@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from components.hosts.scripts import ScriptName, boot_script_text, script_text, strip_comments
+from components.hosts.scripts import (
+    ScriptName,
+    boot_script_text,
+    library_text,
+    script_text,
+    strip_comments,
+)
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted((ROOT / "components").glob("*/scripts"))
@@ -104,3 +110,19 @@ def test_converge_refuses_what_it_does_not_understand(
     assert done.returncode == 1
     assert reason in done.stderr
     assert "changed before this: nothing" in done.stderr
+
+
+def test_each_name_of_a_site_has_its_own_entry(tmp_path: Path) -> None:
+    """Also one that another begins or ends with."""
+    names = ["gpu1", "gpu11", "1", "pu1"]
+    block = "".join(f"echo 10.0.0.{number} {name}\n" for number, name in enumerate(names))
+    script = (
+        f"{library_text()}\nblock_lines() {{\n{block}}}\n"
+        f"for name in {' '.join(names)} gone; do read_host_entry $name; done\n"
+    )
+    (tmp_path / "script").write_text(script)
+    done = subprocess.run(
+        ["/bin/sh", str(tmp_path / "script")],
+        capture_output=True, text=True, timeout=10, check=True,
+    )  # fmt: skip
+    assert done.stdout == "10.0.0.0\n10.0.0.1\n10.0.0.2\n10.0.0.3\nabsent\n"

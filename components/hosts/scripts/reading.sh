@@ -22,7 +22,7 @@ read_all() { # FILE OUTPUT : the keys of FILE with the values of now
 }
 
 forget_readings() { # what was kept of the tools' answers, since something may have changed
-  hosts_block=''
+  rm -rf "$work/hosts_block"
   rm -f "$work"/qos.* "$work"/firmware.* "$work"/driver.* "$work"/kernel.*
 }
 
@@ -71,13 +71,16 @@ block_lines() { # the entries of our part of /etc/hosts; without a stack, of any
   sed -n "/^$(block_begin)\$/,/^$(block_end)\$/p" /etc/hosts 2>/dev/null | grep -v '^#'
 }
 
-read_host_entry() { # NAME : a site of 200 hosts asks 200 times, so the part is read once
-  [ -n "$hosts_block" ] || hosts_block=" $(block_lines | awk '{ printf "%s=%s ", $2, $1 }')"
-  entry=${hosts_block#* "$1="}
-  case $hosts_block in "$entry") echo absent ;; *) echo "${entry%% *}" ;; esac
+read_host_entry() { # NAME : a site of 200 hosts asks 200 times, so the part is read once, to a file a name
+  if [ ! -d "$work/hosts_block" ]; then # a search in a text would grow with the cube of the names in dash
+    mkdir "$work/hosts_block"
+    block_lines | awk -v folder="$work/hosts_block/" '
+      $2 != "" && $2 !~ "/" { print $1 >(folder $2); close(folder $2) }'
+  fi
+  entry=absent
+  [ ! -f "$work/hosts_block/$1" ] || IFS= read -r entry <"$work/hosts_block/$1"
+  echo "$entry"
 }
-
-hosts_block='' # of our part of /etc/hosts: " <name>=<address> <name>=<address> "
 
 first_in() { # FOLDER : the name of its first entry
   for entry in "$1"/*; do

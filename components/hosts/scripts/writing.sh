@@ -60,7 +60,7 @@ write_host_entry() { # NAME ADDRESS|absent
 }
 
 write_host_entries() { # FILE : hosts.<name>=<address>|absent, all in one go
-  hosts_block=''
+  rm -rf "$work/hosts_block"
   [ -e /etc/hosts ] || { : >/etc/hosts && chmod 0644 /etc/hosts; }
   # Without its end our part would reach to the end of the file, and all of that would be deleted.
   [ "$(grep -c "^$(block_begin)\$" /etc/hosts)" = "$(grep -c "^$(block_end)\$" /etc/hosts)" ] ||
