@@ -107,8 +107,8 @@ unsigned_kernels() { # under Secure Boot: those that would refuse the modules
 }
 
 read_driver_modules() { # built, unfinished:PACKAGE,..., missing:KERNEL,... or unsigned:KERNEL,...
-  left=$(unfinished_packages | grep -E "$STACK_PACKAGES" | paste -s -d , -)
-  [ -z "$left" ] || { echo "unfinished:$left" && return; }
+  stack_left=$(unfinished_packages | grep -E "$STACK_PACKAGES" | paste -s -d , -)
+  [ -z "$stack_left" ] || { echo "unfinished:$stack_left" && return; }
   kernels=$(missing_kernels | paste -s -d , -)
   [ -z "$kernels" ] || { echo "missing:$kernels" && return; }
   kernels=$(unsigned_kernels | paste -s -d , -)
