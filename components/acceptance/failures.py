@@ -81,6 +81,12 @@ _NCCL = _compile(
         (r"\.\. \S+ pid \d+: Test failure", "test_failure", "an earlier line says why", True),
         (r"Incompatible NCCL versions", "versions", "built with one NCCL, run with another", False),
         (r"Invalid number of GPUs", "gpus", "fewer GPUs in the pod than asked for", False),
+        (
+            r"railyard: (?:there is no RDMA device behind|no RoCE v2 GID with)",
+            "no_device",
+            "the line names the host and its interface: card, driver, address and link there",
+            False,
+        ),
         (r"There are not enough slots available", "slots", "more ranks than GPU slots", False),
         (
             (

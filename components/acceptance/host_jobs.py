@@ -6,6 +6,7 @@ They are planned here and run by `railyard accept run`; what their logs say is j
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -24,6 +25,7 @@ from components.payload.launch import (
     in_container,
     mpirun,
     nccl_exports,
+    on_own_devices,
     shell_words,
 )
 from components.remote.host_session import HostAnswer, run_on_host
@@ -115,39 +117,36 @@ def _all_workers(
     containers: Containers,
     name: str,
     kind: HostProbeKind,
-    command: tuple[str, ...],
+    program: tuple[str, ...],
     *,
     ranks: int,
 ) -> HostProbe:
     """A probe that `mpirun` on the first worker starts on all of them."""
-    first = spec.workers[0]
     measured = kind in {"nccl", "resnet50"}
-    find = find_devices(tuple(nic.netdev for nic in first.nics)) if measured else ""
+    exports = nccl_exports(spec) if measured else ()
+    run = on_own_devices(spec, program) if measured else program
+    script = shlex.join(mpirun(spec, ranks, (*exports, *run)))
     return HostProbe(
         name=name,
         kind=kind,
         rails=tuple(rail.name for rail in spec.rails) if measured else (),
         nodes=tuple(host.name for host in spec.workers),
         ranks=ranks,
-        client=HostCommand(
-            host_endpoint(first), in_container(containers, f"{find}{shell_words(command)}\n")
-        ),
+        client=HostCommand(host_endpoint(spec.workers[0]), in_container(containers, f"{script}\n")),
         server=None,
         deadline_s=spec.acceptance.timeout_s if measured else SMOKE_DEADLINE_S,
-        command=command,
+        command=mpirun(spec, ranks, (*exports, *program)),
     )
 
 
 def _mpi_hosts(spec: ClusterSpec, containers: Containers) -> HostProbe:
     ranks = len(spec.workers)
-    command = mpirun(spec, ranks, ("hostname",))
-    return _all_workers(spec, containers, "mpi-hosts", "mpi_hosts", command, ranks=ranks)
+    return _all_workers(spec, containers, "mpi-hosts", "mpi_hosts", ("hostname",), ranks=ranks)
 
 
 def _mpi_gpus(spec: ClusterSpec, containers: Containers) -> HostProbe:
-    ranks = len(spec.workers)
-    command = mpirun(spec, ranks, ("nvidia-smi", "-L"))
-    return _all_workers(spec, containers, "mpi-gpus", "mpi_gpus", command, ranks=ranks)
+    ranks, program = len(spec.workers), ("nvidia-smi", "-L")
+    return _all_workers(spec, containers, "mpi-gpus", "mpi_gpus", program, ranks=ranks)
 
 
 def _gpus(spec: ClusterSpec) -> int:
@@ -156,16 +155,15 @@ def _gpus(spec: ClusterSpec) -> int:
 
 def _nccl(spec: ClusterSpec, containers: Containers) -> HostProbe:
     program = ("all_reduce_perf", "-b", "8", "-e", spec.acceptance.nccl_max_size, "-f", "2")
-    command = mpirun(spec, _gpus(spec), (*nccl_exports(spec), *program, "-g", "1"))
-    return _all_workers(spec, containers, "nccl-all-reduce", "nccl", command, ranks=_gpus(spec))
+    program += ("-g", "1")
+    return _all_workers(spec, containers, "nccl-all-reduce", "nccl", program, ranks=_gpus(spec))
 
 
 def _resnet50(spec: ClusterSpec, containers: Containers, batch_size: int) -> HostProbe:
     """The guide's command; the NCCL variables beside the guide's two keep it on the rails."""
     program = ("python3", _TF_CNN, "--model", "resnet50", "--batch_size", str(batch_size))
     program += ("--use_fp16", "--variable_update=horovod", "--xla=True")
-    command = mpirun(spec, _gpus(spec), (*nccl_exports(spec), *program))
-    return _all_workers(spec, containers, "resnet50", "resnet50", command, ranks=_gpus(spec))
+    return _all_workers(spec, containers, "resnet50", "resnet50", program, ranks=_gpus(spec))
 
 
 def _perftest(

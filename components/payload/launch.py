@@ -11,20 +11,13 @@ from importlib import resources
 from typing import Final
 
 from components.hosts.scripts import strip_comments
-from components.jobs.environment import nccl_environment
+from components.jobs.environment import find_hcas, nccl_environment
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.hosts import Host
 
 BRIDGES: Final = "lo,docker0"
 """Interfaces that exist on every host with the same address: whoever picks one waits for ever."""
-GID: Final = "$gid"
-"""What the device script found: the index of the RoCE v2 GID of the first host's card.
-
-NCCL before 2.21 takes index 0 otherwise, which is RoCE v1 and carries no DSCP.
-"""
-HCAS: Final = "$hcas"
-"""What the device script found: the RDMA devices behind the rails' interfaces."""
 
 
 def mpirun(spec: ClusterSpec, ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:
@@ -58,11 +51,37 @@ def _slots(host: Host, slots: int) -> str:
 
 
 def nccl_exports(spec: ClusterSpec) -> tuple[str, ...]:
-    """`-x NAME=value` for every NCCL variable, of containers in the hosts' own network."""
-    values = nccl_environment(spec)
-    values |= {"NCCL_SOCKET_IFNAME": f"^{BRIDGES}", "NCCL_IB_HCA": HCAS}
-    values.setdefault("NCCL_IB_GID_INDEX", GID)
+    """`-x NAME=value` for every NCCL variable that is the same on all hosts.
+
+    Which devices there are, and at which index their GIDs, each rank finds on its own host
+    (`on_own_devices`).
+    """
+    values = nccl_environment(spec) | {"NCCL_SOCKET_IFNAME": f"^{BRIDGES}"}
     return tuple(part for pair in sorted(values.items()) for part in ("-x", "=".join(pair)))
+
+
+def on_own_devices(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ...]:
+    """A program behind the search for the RDMA devices of the host that its rank runs on."""
+    if spec.rdma.transport == "infiniband":
+        return find_hcas(program)
+    script = _netdevs(spec) + _script("rdma_device") + _script("rank")
+    return ("/bin/sh", "-c", script, "rank", *program)
+
+
+def _netdevs(spec: ClusterSpec) -> str:
+    """The lines that set `$netdevs`, by the host's name where not all are alike."""
+    hosts: dict[str, list[str]] = {}
+    for host in spec.workers:
+        hosts.setdefault(" ".join(nic.netdev for nic in host.nics), []).append(host.name)
+    if len(hosts) == 1:
+        return f"{_netdevs_line(*hosts)}\n"
+    cases = [f"{' | '.join(names)}) {_netdevs_line(each)} ;;" for each, names in hosts.items()]
+    unknown = '*) echo "railyard: $(uname -n) is no worker of this site" >&2 && exit 1 ;;'
+    return "\n".join(["case $(uname -n) in", *cases, unknown, "esac", ""])
+
+
+def _netdevs_line(netdevs: str) -> str:
+    return f"netdevs={shlex.quote(netdevs)}"
 
 
 def in_container(containers: Containers, script: str) -> str:
@@ -77,11 +96,11 @@ def shell_words(command: tuple[str, ...]) -> str:
 
 
 @cache
-def _device_script() -> str:
+def _script(name: str) -> str:
     folder = resources.files("components.payload").joinpath("scripts")
-    return strip_comments(folder.joinpath("rdma_device.sh").read_text("utf-8"))
+    return strip_comments(folder.joinpath(f"{name}.sh").read_text("utf-8"))
 
 
 def find_devices(netdevs: tuple[str, ...]) -> str:
     """The lines that set `$hca`, `$gid` and `$hcas` from the interfaces of a host's rails."""
-    return f"netdevs={shlex.quote(' '.join(netdevs))}\n" + _device_script()
+    return f"{_netdevs_line(' '.join(netdevs))}\n{_script('rdma_device')}"

@@ -63,6 +63,10 @@ class NcclJob:
         """The traffic class byte of NCCL's packets; 0 when nothing sets it."""
         return max(int(self.env.get("NCCL_IB_TC", "0") or 0), 0)
 
+    def env_of(self, pod: ProbePod) -> dict[str, str]:
+        """The environment of the ranks in one pod."""
+        return {**self.env, **pod.rank_env}
+
     def ranks_of(self, pod: ProbePod) -> tuple[Rank, ...]:
         """The ranks that run in one pod."""
         return tuple(rank for rank in self.ranks if rank.pod.name == pod.name)

@@ -83,7 +83,7 @@ def start_up(job: NcclJob, network: Network) -> list[Line]:
             f"NCCL version {NCCL_VERSION}",
             *(
                 f"{name} set by environment to {value}."
-                for name, value in sorted(job.env.items())
+                for name, value in sorted(job.env_of(rank.pod).items())
                 if name.startswith("NCCL_IB_") or name in _ECHOED
             ),
             *_topology_lines(job, network, rank),

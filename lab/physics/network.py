@@ -167,7 +167,7 @@ def _devices(job: NcclJob, pod: ProbePod, site: Site) -> tuple[AnyEnd, ...]:
     found = [end for end in site.ends_of(pod) if end.usable]
     if job.searches:
         found = _fastest_adapters(found)
-    selector = "" if job.searches else job.env.get("NCCL_IB_HCA", "")
+    selector = "" if job.searches else job.env_of(pod).get("NCCL_IB_HCA", "")
     chosen = [end for end in found if _is_selected(end.device, selector)]
     return tuple(sorted(chosen, key=lambda end: (len(end.device), end.device)))
 

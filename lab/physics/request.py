@@ -77,6 +77,8 @@ class ProbePod:
     own limit is unlimited (`--ulimit memlock=-1`) is named with it too."""
     host_network: bool = False
     """In the host's network: with no `networks`, all cards of the node are in use."""
+    rank_env: dict[str, str] = field(default_factory=dict[str, str])
+    """What a script before the program set in the ranks here, over all that was handed on."""
     files: tuple[str, ...] = ()
     """Files of the node that the pod has mounted, by their path in the pod."""
 

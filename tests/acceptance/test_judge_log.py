@@ -86,6 +86,8 @@ def test_wrong_values_fail_whatever_the_bandwidth() -> None:
         ("NET/IB : Got completion with error 12, opcode 1, len 0", "retry_exceeded"),
         ("w: Test NCCL failure common.cu:921 'unhandled system error'", "nccl_failure"),
         ("mpirun detected that one or more processes exited with non-zero status", "rank_failed"),
+        ("railyard: there is no RDMA device behind ens224 on vm02", "no_device"),
+        ("railyard: no RoCE v2 GID with an IPv4 address of ens224 on mlx5_0 of vm02", "no_device"),
     ],
 )
 def test_failure_text_fails_a_log_with_a_perfect_table(line: str, kind: str) -> None:

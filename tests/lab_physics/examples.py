@@ -200,8 +200,7 @@ class Played:
             return self._perftest(probe, hosts)
         workers = tuple(self.pod(host, ("sshd",)) for host in hosts)
         if probe.job is None:
-            command = tuple(word.replace("$hcas", "mlx5_0") for word in probe.command)
-            return ProbeRequest("mpirun", workers, ProbePod("first", command=command))
+            return ProbeRequest("mpirun", workers, ProbePod("first", command=probe.command))
         body = cast("Mapping[str, Any]", number_objects(probe.job.objects, 1)[0])
         template = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
         container = template["containers"][0]

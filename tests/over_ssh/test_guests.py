@@ -171,6 +171,10 @@ def test_mpirun_reaches_the_other_host_by_ssh_or_says_why_not(lab: HostLab, vm01
     allowed = entry.format(lab.spec.hosts[0].ssh.address)
     lab.sh(other, f"cp {keys}.old {keys}; echo {shlex.quote(allowed)} >>{keys}")
     assert in_container(lab, vm01, hello).stdout == "vm01\nvm02\n"
+    own = 'test "$(uname -n)" = vm01 || { echo "no card on $(uname -n)" >&2; exit 1; }; exec "$@"'
+    measured = hello.replace("hostname", f"sh -c {shlex.quote(own)} rank all_reduce_perf -b 8")
+    refused = in_container(lab, vm01, measured)
+    assert (refused.exit_status, refused.stderr.splitlines()[0]) == (1, "no card on vm02")
     lab.sh(other, "docker stop mpicont")
     stopped = in_container(lab, vm01, hello)
     assert stopped.exit_status == 1

@@ -13,7 +13,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from pydantic import TypeAdapter
@@ -99,6 +99,8 @@ class Report:
     node: str
     hostname: str
     ranks: tuple[Rank, ...] = ()
+    rank_env: dict[str, str] = field(default_factory=dict[str, str])
+    """Of a played program: what the script before it set on this host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +184,22 @@ def place_ranks(hosts: tuple[Slots, ...], count: int) -> tuple[tuple[int, ...], 
     return tuple(ranks)
 
 
+def split_script(command: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """`sh -c TEXT NAME PROGRAM…`: the script and its name, and the program that it is given."""
+    at = 4 if command[0].endswith("sh") and command[1:2] == ("-c",) else 0
+    return command[:at], command[at:]
+
+
+def rank_variables(rank: int) -> dict[str, str]:
+    """What Open MPI puts into a rank's environment."""
+    return {"OMPI_COMM_WORLD_RANK": str(rank)}
+
+
 def is_played(command: tuple[str, ...]) -> bool:
     """The program needs GPUs and a network: the physics plays it."""
-    return command[0].endswith("_perf") or any(
-        word.endswith("tf_cnn_benchmarks.py") for word in command
+    _, program = split_script(command)
+    return any(word.endswith("_perf") for word in program[:1]) or any(
+        word.endswith("tf_cnn_benchmarks.py") for word in program
     )
 
 
@@ -237,7 +251,7 @@ class OpenMpi:
             reports = await self._launch(container, job, request)
             if isinstance(reports, ToolResult):
                 return reports
-            if job.played:
+            if job.played and not any(report.ranks for report in reports):
                 return await self._play(call, request, reports)
             return merge(reports, tagged=request.tagged)
         finally:
@@ -311,14 +325,29 @@ class OpenMpi:
 
     async def _run_ranks(self, container: Container, job: Job, index: int) -> Report:
         model = self._host.model
+        env = self._environment(container) | job.env
+        if job.played:
+            return await self._prepare(container, job, job.ranks[index][0], env)
         done: list[Rank] = []
-        if not job.played:
-            env = self._environment(container) | job.env
-            for rank in job.ranks[index]:
-                variables = {"OMPI_COMM_WORLD_RANK": str(rank)}
-                answer = await self._host.output(container, job.command, env | variables)
-                done.append(Rank(rank, *answer))
+        for rank in job.ranks[index]:
+            answer = await self._host.output(container, job.command, env | rank_variables(rank))
+            done.append(Rank(rank, *answer))
         return Report(model.config.name, model.hostname, tuple(done))
+
+    async def _prepare(
+        self, container: Container, job: Job, rank: int, env: dict[str, str]
+    ) -> Report:
+        """Run the script before a played program, with `env` in its place; report what failed."""
+        model = self._host.model
+        script, _ = split_script(job.command)
+        if not script:
+            return Report(model.config.name, model.hostname)
+        env = env | rank_variables(rank)
+        status, out, err = await self._host.output(container, (*script, "env"), env)
+        if status != 0:
+            return Report(model.config.name, model.hostname, (Rank(rank, status, out, err),))
+        own = dict(line.split("=", 1) for line in out.splitlines() if line.startswith("NCCL_"))
+        return Report(model.config.name, model.hostname, rank_env=own)
 
     async def _play(self, call: ToolCall, request: Request, reports: list[Report]) -> ToolResult:
         by_index = dict(enumerate(reports))
@@ -328,6 +357,7 @@ class OpenMpi:
                 "node": report.node,
                 "gpus": request.hosts[index].slots,
                 "env": request.env,
+                "rank_env": report.rank_env,
                 "host_network": True,
                 "command": [*request.command],
             }
