@@ -76,6 +76,7 @@ SYSCTL_DEFAULTS = {
     "net/ipv4/ip_forward": "0",
     "net/ipv4/tcp_ecn": "2",
     "net/ipv4/ip_local_port_range": "32768\t60999",
+    "net/ipv4/ip_local_reserved_ports": "",
     "net/ipv4/conf/all/rp_filter": "2",
     "net/ipv4/conf/default/rp_filter": "2",
     "net/ipv4/conf/all/arp_ignore": "0",
@@ -352,7 +353,7 @@ class HostModel:
             self.hostname = text.strip()
             self.on_hostname(self.hostname)
             return
-        for word in text.split():
+        for word in (text.replace(",", " ").replace("-", " ") if "_ports" in key else text).split():
             parse_kernel_uint(word)
         self.sysctls[key] = "\t".join(text.split())
         if key == "vm/nr_hugepages":  # pages of the default size

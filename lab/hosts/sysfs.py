@@ -114,10 +114,15 @@ def _add_gpus(table: Table, model: HostModel) -> None:
         add_pci(table, base, pci, ("10de", gpu_of(model).device, "0x030200"), numa)
 
 
+def pci_class(nic: Nic) -> str:
+    """What the link type makes of its functions (pci.ids: 0200 Ethernet, 0207 InfiniBand)."""
+    return "0x020700" if nic.is_ib else "0x020000"
+
+
 def _add_pf(table: Table, model: HostModel, nic: Nic) -> None:
     config = nic.config
     base = device_path(model.config, config.pci, config.numa)
-    add_pci(table, base, config.pci, (config.vendor, config.device, "0x020000"), config.numa)
+    add_pci(table, base, config.pci, (config.vendor, config.device, pci_class(nic)), config.numa)
     if not model.config.guest:  # what a hypervisor shows of links is not known
         table.update((path, SysFile(read)) for path, read in link_files(base, nic))
     if nic.vf_limit:
@@ -178,7 +183,7 @@ def _add_sriov_files(table: Table, base: str, vf: Vf) -> None:
 
 def _add_vf(table: Table, model: HostModel, nic: Nic, vf: Vf) -> None:
     base = device_path(model.config, vf.pci, nic.config.numa, nic.config.pci)
-    ids = (nic.config.vendor, nic.config.vf_device, "0x020000")
+    ids = (nic.config.vendor, nic.config.vf_device, pci_class(nic))
     add_pci(table, base, vf.pci, ids, nic.config.numa)
     table[f"{base}/physfn"] = SysLink(f"../{nic.config.pci}")
     if not vf.bound:

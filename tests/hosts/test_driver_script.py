@@ -184,6 +184,33 @@ def test_a_package_tools_refusal_is_told_by_its_cause(fake: Path, output: str, w
     assert words in done.stderr
 
 
+NOTHING = "railyard: changed before this: nothing\n"
+IN_PART = "railyard: changed before this: nothing; packages perhaps in part\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "changed"),
+    [("dpkg: error processing package doca-ofed (--configure)", IN_PART),
+     ("No space left on device", IN_PART),
+     ("E: Unable to locate package doca-ofed", NOTHING),
+     ("E: Could not get lock /var/lib/dpkg/lock", NOTHING)],
+)  # fmt: skip
+def test_packages_that_may_be_there_in_part_are_no_nothing(
+    fake: Path, output: str, changed: str
+) -> None:
+    tool(fake, "apt-get", f"echo '{output}' >&2; exit 100")
+    assert sh(fake, "apt_get -y install doca-ofed\n").stderr.endswith(changed)
+
+
+def test_what_an_earlier_step_installed_is_no_nothing_either(fake: Path) -> None:
+    tool(fake, "rpm", "exit 0")
+    tool(fake, "curl", "exit 0")
+    tool(fake, "dnf", "echo 'Error: Unable to find a match: doca-ofed' >&2; exit 1")
+    told = sh(fake, "packages rpm -U repository.rpm\ndnf_install doca-ofed\n").stderr
+    assert told.endswith(IN_PART)
+    assert sh(fake, "packages curl x\nfail no\n").stderr.endswith(NOTHING)
+
+
 LISTS_LOCK = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 42 (apt-get)"
 
 

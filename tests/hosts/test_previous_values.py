@@ -47,6 +47,23 @@ def test_what_a_driver_brings_is_recorded_before_it_is_changed(host: FolderHost)
     assert found == ["pcp\n", "5\n", "6\n"]
 
 
+def test_a_file_that_the_kernel_lacks_has_no_value(host: FolderHost) -> None:
+    """RDMA-CM's folder of configfs is there, and has no default_roce_tos in an old kernel."""
+    host.card(PCI, "enp5s0")
+    host.write("sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode", "RoCE v2\n")
+    found = host.observe(f"{CARD}.roce_mode=RoCE v2", f"{CARD}.roce_tos=106")
+    assert (found[f"{CARD}.roce_mode"], found[f"{CARD}.roce_tos"]) == ("RoCE v2", "unsupported")
+
+
+def test_a_driver_that_is_half_installed_stays_and_is_listed(host: FolderHost) -> None:
+    host.card(PCI, "enp5s0")
+    host.tool("modinfo", "echo /lib/modules/K/updates/mlx5_core.ko")
+    host.report("converge", "driver.modules=built", f"{CARD}.mtu_bytes=9000")
+    host.tool("dpkg-query", "echo 'iF  doca-ofed'")
+    undone = host.report("undo")
+    assert undone == {"changed": [f"{CARD}.mtu_bytes"], "left": ["driver.modules"]}
+
+
 def test_vfs_that_appear_with_the_firmware_go_away_again(host: FolderHost) -> None:
     device = host.card(PCI, "enp5s0")
     assert "offers no VFs" in host.run("converge", f"{CARD}.vfs=1").stderr

@@ -20,7 +20,11 @@ RAIL_KEYS = tuple(
 )
 """What the routes stand on."""
 EVERYTHING = KernelSettings(
-    sysctls={"net.core.rmem_max": "268435456", "net.ipv4.ip_local_port_range": "20000 60999"},
+    sysctls={
+        "net.core.rmem_max": "268435456",
+        "net.ipv4.ip_local_port_range": "20000 60999",
+        "net.ipv4.ip_local_reserved_ports": "30000-32767",  # empty on a new system
+    },
     hugepages_2mib=1024,
     hugepages_1gib_per_node=(2, 1),
     cpu_governor="performance",

@@ -106,9 +106,11 @@ install_package() { # NAME WORDS
   umask 022 # packages expect it; what follows sets its own modes
   export DEBIAN_FRONTEND=noninteractive
   run apt-get -o DPkg::Lock::Timeout=600 -y update
-  package_output=$(apt-get -o DPkg::Lock::Timeout=600 -y install "$1" 2>&1) ||
+  package_output=$(apt-get -o DPkg::Lock::Timeout=600 -y install "$1" 2>&1) || {
+    packages_came "apt-get install $1" "$package_output"
     fail "apt-get cannot install $1: $(printf '%s\n' "$package_output" | tail -n 3)." \
       "Name a repository that has $2 in /etc/apt/sources.list.d, or install it by hand"
+  }
 }
 
 write_docker_config() { # KEY VALUE

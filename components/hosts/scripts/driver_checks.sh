@@ -193,9 +193,21 @@ need_space() { # FOLDER KIB
 
 packages() { # COMMAND... : a refusal in the words of its cause
   package_output=$("$@" 2>&1) || fail_packages "$*" "$package_output"
+  packages_came "$*" ''
+}
+
+packages_came() { # COMMAND OUTPUT : for the last line of a run that fails, now or later
+  case $1:$2 in
+    curl\ * | tar\ * | *\ update:*) ;;
+    *'Could not get lock'* | *'frontend lock'* | *NO_PUBKEY* | *'is not signed'*) ;;
+    *'Unable to locate package'* | *'No match for argument'* | *'nable to find a match'*) ;;
+    *'-f install'* | *'--fix-broken install'* | *'unmet dependencies'* | *'held broken packages'*) ;;
+    *) in_part='; packages perhaps in part' ;;
+  esac
 }
 
 fail_packages() { # COMMAND OUTPUT
+  packages_came "$1" "$2"
   last_words=$(printf '%s\n' "$2" | grep . | tail -n 3 | paste -s -d ' ' -)
   case $2 in
     *'Could not get lock'* | *'dpkg frontend lock'*)
@@ -242,6 +254,7 @@ apt_get() { # ARGUMENTS : no other kernel comes along, and the pin goes with the
     sleep 5
     waited_s=$((waited_s + 5))
   done
+  packages_came "$*" ''
 }
 
 dnf_install() { # PACKAGES

@@ -11,6 +11,7 @@ export LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 changed=''
+in_part='' # what may have changed beside the settings of $changed
 reload_units=no
 restart_units=''
 reboot_required=false
@@ -23,7 +24,7 @@ trap 'exit 143' HUP INT TERM
 
 fail() {
   printf 'railyard: %s\n' "$*" >&2
-  printf 'railyard: changed before this: %s\n' "${changed:-nothing}" >&2
+  printf 'railyard: changed before this: %s\n' "${changed:-nothing}$in_part" >&2
   exit 1
 }
 

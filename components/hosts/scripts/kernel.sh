@@ -92,7 +92,7 @@ read_sysctl() { # NAME
       awk '{ at = index($0, ":"); path = substr($0, 11, at - 11); if (seen[path]++) next
         gsub(/\./, "\t", path); gsub(/\//, ".", path); gsub(/\t/, "/", path)
         value = substr($0, at + 1); gsub(/[ \t]+/, " ", value); gsub(/^ | $/, "", value)
-        print path "=" value }' >"$work/kernel.sysctls"
+        print path "=" (value == "" ? "(empty)" : value) }' >"$work/kernel.sysctls"
   fi
   value_of "$1" "$work/kernel.sysctls"
 }
@@ -105,7 +105,7 @@ write_sysctl() { # NAME VALUE
     fail "this kernel has no setting $1 (no $sysctl_path): see sysctl -a; its module may not be" \
       'loaded, or the network device has another name. Correct it in host_defaults.kernel.sysctls'
   rm -f "$work/kernel.sysctls"
-  put "$2" "$sysctl_path"
+  case $2 in '(empty)') put '' "$sysctl_path" ;; *) put "$2" "$sysctl_path" ;; esac
 }
 
 note_rivals() { # files that set one of our settings to another value at boot; our unit runs later

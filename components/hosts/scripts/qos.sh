@@ -53,8 +53,8 @@ read_qos() { # PCI SETTING
     ecn_priority_*) read_ecn "$net/ecn" "${2#ecn_priority_}" ;;
     cnp_dscp) show "$net/ecn/roce_np/cnp_dscp" ;;
     cnp_priority) show "$net/ecn/roce_np/cnp_802p_prio" ;;
-    roce_mode) rdma_cm "$1" cat default_roce_mode ;;
-    roce_tos) rdma_cm "$1" cat default_roce_tos ;;
+    roce_mode) rdma_cm "$1" show default_roce_mode ;;
+    roce_tos) rdma_cm "$1" show default_roce_tos ;;
     global_pause) ethtool -a "$netdev" 2>/dev/null | awk '$1 == "RX:" { rx = $2 }
       $1 == "TX:" { tx = $2 } END { print rx == tx ? rx : (rx == "on" ? "rx" : "tx") }' ;;
   esac

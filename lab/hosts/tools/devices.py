@@ -31,11 +31,12 @@ def pci_functions(model: HostModel) -> list[tuple[str, str, str, str]]:
         switch = "PLX Technology, Inc. PEX 8747 48-Lane, 5-Port PCI Express Gen 3 Switch"
         name = f"PCI bridge: {port if ids == ROOT_PORT else switch}"
         rows.append((pci, "0604", f"{ids[0]}:{ids[1]}", name))
-    cards = [(n.config.pci, n.config.device) for n in model.nics]
-    cards += [(vf.pci, nic.config.vf_device) for nic, vf in model.all_vfs()]
-    for pci, device in cards:
-        name = f"Ethernet controller: Mellanox Technologies {CARD_NAMES.get(device, device)}"
-        rows.append((pci, "0200", f"15b3:{device}", name))
+    cards = [(n.config.pci, n.config.device, n.is_ib) for n in model.nics]
+    cards += [(vf.pci, nic.config.vf_device, nic.is_ib) for nic, vf in model.all_vfs()]
+    for pci, device, is_ib in cards:
+        kind, number = ("Infiniband", "0207") if is_ib else ("Ethernet", "0200")
+        name = f"{kind} controller: Mellanox Technologies {CARD_NAMES.get(device, device)}"
+        rows.append((pci, number, f"15b3:{device}", name))
     return sorted(rows)
 
 
