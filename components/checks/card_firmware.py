@@ -13,12 +13,15 @@ from components.model.firmware import Firmware, version_number
 from components.model.hosts import Host
 
 
-def _asked(spec: ClusterSpec) -> Iterator[tuple[SpecPath, Firmware]]:
-    """Each place of the file that asks for firmware."""
-    yield ("host_defaults", "firmware"), spec.host_defaults.firmware
+def firmware_asked(spec: ClusterSpec) -> Iterator[tuple[SpecPath, Firmware, tuple[Host, ...]]]:
+    """Each place of the file that asks for firmware, and the hosts for which it holds."""
+    own = {group.name for group in spec.host_groups if group.firmware is not None}
+    others = tuple(host for host in spec.hosts if host.group not in own)
+    yield ("host_defaults", "firmware"), spec.host_defaults.firmware, others
     for number, group in enumerate(spec.host_groups):
         if group.firmware is not None:
-            yield ("host_groups", number, "firmware"), group.firmware
+            hosts = tuple(host for host in spec.hosts if host.group == group.name)
+            yield ("host_groups", number, "firmware"), group.firmware, hosts
 
 
 def check_nic_speed(spec: ClusterSpec) -> Iterator[Finding]:
@@ -50,7 +53,7 @@ def check_firmware_vfs(spec: ClusterSpec) -> Iterator[Finding]:
 
     It is only set where Railyard manages the firmware: elsewhere the number would be a wish.
     """
-    for path, firmware in _asked(spec):
+    for path, firmware, _ in firmware_asked(spec):
         if firmware.num_of_vfs is not None and not firmware.manage:
             yield Finding(
                 f"{firmware.num_of_vfs} VFs are to be offered, and the firmware is not managed.",
@@ -91,7 +94,8 @@ def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
     The first number of a release tells the family: a release of another family can never run
     there, and the demand would never hold.
     """
-    for path, firmware in _asked(spec):
+    for path, firmware, hosts in firmware_asked(spec):
+        models = {nic.model for host in hosts for nic in host.nics}
         seen: dict[str, SpecPath] = {}
         for number, floor in enumerate(firmware.min_versions):
             place = (*path, "min_versions", number)
@@ -102,6 +106,14 @@ def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
                     f"with {family}.",
                     (at((*place, "version"), floor.version),),
                     "write a release of that family, as the firmware's release notes name it.",
+                )
+            if models and floor.model not in models:
+                yield Finding(
+                    f"an oldest release is named for {floor.model}, and no host for which it holds "
+                    "has such a card: it does nothing.",
+                    (at((*place, "model"), floor.model),),
+                    f"correct the model ({', '.join(sorted(models))}), or remove the entry.",
+                    "warning",
                 )
             first = seen.setdefault(floor.model, place)
             if first != place:
@@ -142,7 +154,7 @@ def check_firmware_guests(spec: ClusterSpec) -> Iterator[Finding]:
     """
     if not spec.hypervisors:
         return
-    for path, firmware in _asked(spec):
+    for path, firmware, _ in firmware_asked(spec):
         for key in ("manage", "relaxed_ordering"):
             if getattr(firmware, key):
                 yield Finding(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address
 
-from components.checks.problem import SpecPath
+from components.checks.card_firmware import firmware_asked
+from components.checks.problem import SpecPath, render_path
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
 from components.model.cluster import ClusterSpec
@@ -56,23 +57,22 @@ def check_guest_ats(spec: ClusterSpec) -> Iterator[Finding]:
     A guest's GPU and card reach each other through the hypervisor's address translation: without
     ATS every message takes the way over the processor. On bare metal there is no such translation.
     """
-    ats = spec.host_defaults.firmware.ats
-    place = at(("host_defaults", "firmware", "ats"), ats)
-    if ats and not spec.hypervisors:
-        yield Finding(
-            "ATS is for virtual machines on ESXi, and this site has no hypervisors.",
-            (place,),
-            "remove host_defaults.firmware.ats, or describe the hypervisors with environment kind "
-            "esxi.",
-        )
-    if not ats and spec.hypervisors:
-        yield Finding(
-            "the hosts are virtual machines, and ATS of their cards is off.",
-            (place,),
-            "set host_defaults.firmware.ats to true, unless you measure without GPUDirect on "
-            "purpose.",
-            "warning",
-        )
+    for path, firmware, hosts in firmware_asked(spec):
+        setting = render_path((*path, "ats"))
+        place = at((*path, "ats"), firmware.ats)
+        if firmware.ats and not spec.hypervisors:
+            yield Finding(
+                "ATS is for virtual machines on ESXi, and this site has no hypervisors.",
+                (place,),
+                f"remove {setting}, or describe the hypervisors with environment kind esxi.",
+            )
+        if spec.hypervisors and hosts and not firmware.ats:
+            yield Finding(
+                "the hosts are virtual machines, and ATS of their cards is off.",
+                (place,),
+                f"set {setting} to true, unless you measure without GPUDirect on purpose.",
+                "warning",
+            )
 
 
 def check_docker_runtime(spec: ClusterSpec) -> Iterator[Finding]:

@@ -109,8 +109,10 @@ def check_vf_rate(spec: ClusterSpec) -> Iterator[Finding]:
 def check_vf_vlan(spec: ClusterSpec) -> Iterator[Finding]:
     """The VLAN that a card puts on its VFs' frames is the rail's, and the switch port takes tags.
 
-    An access port drops tagged frames; a port of another VLAN drops them too.
+    An access port drops tagged frames; a port of another VLAN drops them too. Where the card sends
+    untagged frames beside its VFs, the port has to be an access port, and the VFs need no tag.
     """
+    on_the_card = spec.pod_network.mode == "rdma_shared" or spec.containers is not None
     for nic in list_nics(spec):
         vlan, rail = nic.nic.sriov.vlan, spec.rail(nic.nic.rail)
         if vlan and rail is not None and vlan != rail.vlan:
@@ -130,7 +132,9 @@ def check_vf_vlan(spec: ClusterSpec) -> Iterator[Finding]:
                 f"the VFs of {cable.nic.host.name} {cable.nic.nic.netdev} send tagged frames, and "
                 f"port {port.name} of {port.switch.name} is an access port, which drops them.",
                 (at(_on(cable.nic, "vlan"), vlan), at((*port.path, "mode"), port.port.mode)),
-                "remove vlan, or set the port's mode to trunk.",
+                "remove vlan: the port puts what is untagged into the rail's VLAN as well."
+                if on_the_card
+                else "remove vlan, or set the port's mode to trunk.",
             )
 
 

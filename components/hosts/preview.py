@@ -6,6 +6,7 @@ Pure: from what was observed and what is planned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from components.hosts.firmware_pending import (
     NOT_THERE,
@@ -17,6 +18,8 @@ from components.hosts.firmware_pending import (
 from components.hosts.plan import HostPlan
 from components.hosts.state import HostState
 from components.model.cluster import ClusterSpec
+
+OWN_CARDS: Final = "correct its pci in hosts; `lspci -D -d 15b3:` on the host lists its cards"
 
 
 def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
@@ -74,8 +77,8 @@ def hosts_refused(
         host = spec.host(plan.name)
         if not isinstance(seen, HostState) or host is None:
             continue
-        for nic in host.nics:
-            about = _Card(plan, seen, nic.pci, passed_through=bool(spec.hypervisors))
+        for port in (*host.nics, *host.hca_sriov):
+            about = _Card(plan, seen, port.pci, passed_through=bool(spec.hypervisors))
             found += about.reasons()
     return tuple(found)
 
@@ -96,12 +99,17 @@ class _Card:
 
     def reasons(self) -> Iterator[str]:
         model, there = self._both("model")
-        if there == "absent":
+        _, vfs = self._both("vfs")
+        if "absent" in {there, vfs}:
             if not self._passed_through:
-                yield self._say(
-                    f"{self._host} has no PCI device {self._pci}.",
-                    "correct hosts[].nics[].pci; `lspci -D -d 15b3:` on the host lists its cards",
-                )
+                yield self._say(f"{self._host} has no PCI device {self._pci}.", OWN_CARDS)
+            return
+        if there == "unknown":
+            yield self._say(
+                f"{self._pci} of {self._host} is no card that Railyard knows, and the file says"
+                f" {model}.",
+                OWN_CARDS,
+            )
             return
         if there and there not in NOT_THERE and there != model:
             yield self._say(

@@ -43,7 +43,7 @@ class Firmware(Frozen):
     with it. Where the card shows the one only after it started with the other, it takes two
     starts."""
     min_versions: tuple[FirmwareFloor, ...] = ()
-    """Oldest releases that may run; default what Railyard needs of a model, where that is known."""
+    """Oldest releases that may run; at least what Railyard needs of a model, where known."""
 
     @property
     def sets_anything(self) -> bool:
@@ -52,8 +52,11 @@ class Firmware(Frozen):
 
     def floor_of(self, model: CardName) -> str | None:
         """The oldest release that a card may run; None where nobody demands one."""
-        own = next((each.version for each in self.min_versions if each.model == model), None)
-        return own or (CARDS[model].firmware_floor if self.sets_anything else None)
+        floors = [each.version for each in self.min_versions if each.model == model]
+        needed = CARDS[model].firmware_floor
+        if self.sets_anything and needed is not None:
+            floors.append(needed)
+        return max(floors, key=version_number, default=None)
 
 
 def version_number(version: str) -> tuple[int, ...]:

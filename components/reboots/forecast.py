@@ -179,11 +179,15 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
         for key, value in values.items()
         if step.request.loads_firmware or not is_firmware(key.removeprefix(BOOT))
     }
-    yield from waiting_words(own, BOOT)
-    for key, wanted, now in _differing(step, own):
-        already = f"{BOOT}{key}" in own
-        if needs_boot(key) and not already:
-            yield setting_words(key, f"{now} -> {wanted}")
+    changes = {key: (now, wanted) for key, wanted, now in _differing(step, own) if needs_boot(key)}
+    yield from waiting_words(
+        {key: own[key] for key in own if key[len(BOOT) :] not in changes}, BOOT
+    )
+    for key, (following, wanted) in changes.items():
+        now, waits, _ = own.get(f"{BOOT}{key}", "").partition(" -> ")
+        runs = now if waits else following  # what follows is another value by then
+        if runs not in {wanted, "absent"}:
+            yield setting_words(key, f"{runs} -> {wanted}")
 
 
 def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:

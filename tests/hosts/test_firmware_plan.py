@@ -130,6 +130,9 @@ def test_the_oldest_release_is_the_files_or_the_tables() -> None:
     asked = firmware_of(site(Firmware(ats=True), model="BlueField-3", speed_gbit_s=200))
     assert asked["fw_floor"] == CARDS["BlueField-3"].firmware_floor
     assert "fw_floor" not in firmware_of(site(Firmware(), model="BlueField-3", speed_gbit_s=200))
+    old = FirmwareFloor(model="BlueField-3", version="32.30.1000")
+    low = Firmware(ats=True, min_versions=(old,))  # does not lower what Railyard needs
+    assert firmware_of(site(low, model="BlueField-3", speed_gbit_s=200)) == asked
 
 
 @pytest.mark.parametrize("name", list(CARDS))
@@ -233,6 +236,33 @@ def test_a_card_that_is_not_there_is_refused_but_on_virtual_machines() -> None:
     plan = plan_hosts(guests)[0]
     gone = HostState(dict.fromkeys(plan.desired.values, "absent"))
     assert hosts_refused(guests, (plan,), {plan.name: gone}) == ()
+
+
+def test_a_device_of_another_kind_is_refused() -> None:
+    text = refused(Firmware(manage=True), model="unknown", fw_vfs_offered="0")
+    assert f"{PCI} of gpu01 is no card that Railyard knows, and the file says ConnectX-5" in text
+    assert "lspci -D -d 15b3:" in text
+    assert "firmware.manage" not in text
+
+
+@pytest.mark.parametrize(
+    ("vfs", "offered", "words"),
+    [
+        ("absent", "unsupported", "gpu01 has no PCI device 0000:99:00.0"),
+        ("0", "0", "gpu01 0000:99:00.0 is asked for 8 VFs, and its firmware offers 0"),
+        ("0", "8", ""),
+    ],
+)
+def test_an_infiniband_port_is_looked_at_too(vfs: str, offered: str, words: str) -> None:
+    spec = load_example("quantum-ib")
+    port = HcaPf(pci="0000:99:00.0", vfs=8)
+    hosts = tuple(host.model_copy(update={"hca_sriov": (port,)}) for host in spec.hosts)
+    spec = changed_spec(spec, hosts=hosts)
+    plan = gpu01(spec)
+    found = {f"nic.{port.pci}.vfs": vfs, f"nic.{port.pci}.fw_vfs_offered": offered}
+    text = "\n".join(hosts_refused(spec, (plan,), {"gpu01": HostState(found)}))
+    assert words in text
+    assert bool(text) is bool(words)
 
 
 def test_another_card_is_refused() -> None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from components.hosts.plan import HostPlan
+from components.hosts.preview import hosts_refused
+from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
 from components.model.firmware import Firmware
 from components.model.sriov import HcaPf
@@ -41,12 +43,23 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
     assert unmodelled == {"gpu01": []}
 
 
-def ib_plan(lab: HostLab, *ports: HcaPf, **defaults: object) -> HostPlan:
+def ib_site(lab: HostLab, *ports: HcaPf, **defaults: object) -> ClusterSpec:
     host = next(host for host in lab.spec.hosts if host.name == "gpu01")
     worker = host.model_copy(update={"nics": (), "hcas": 2, "hca_sriov": ports})
-    site = {"hosts": (lab.spec.hosts[0], worker)}
     shared = lab.spec.host_defaults.model_copy(update=defaults)
-    return lab.plan("gpu01", changed_spec(lab.spec, host_defaults=shared, **site))
+    return changed_spec(lab.spec, host_defaults=shared, hosts=(lab.spec.hosts[0], worker))
+
+
+def ib_plan(lab: HostLab, *ports: HcaPf, **defaults: object) -> HostPlan:
+    return lab.plan("gpu01", ib_site(lab, *ports, **defaults))
+
+
+def test_a_preview_refuses_what_no_port_carries(lab: HostLab) -> None:
+    spec = ib_site(lab, HcaPf(pci="0000:99:00.0"), HcaPf(pci=NVIDIA, vfs=100))
+    plan = lab.plan("gpu01", spec)
+    gone, many = hosts_refused(spec, (plan,), {"gpu01": lab.observe(plan)})
+    assert "gpu01 has no PCI device 0000:99:00.0" in gone
+    assert f"gpu01 {NVIDIA} is asked for 100 VFs, and its firmware offers" in many
 
 
 def test_guids_are_the_same_after_a_reboot_and_ports_come_up(lab: HostLab) -> None:

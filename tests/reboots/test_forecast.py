@@ -195,6 +195,32 @@ def test_an_edit_of_firmware_is_told_once() -> None:
         assert line == "WILL REBOOT (group 1 of 2): gpu01: nic 0000:05:00.0 ats off -> on"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (4, "WILL REBOOT (group 1 of 2): gpu01: nic 0000:05:00.0 fw_num_of_vfs 16 -> 4"),
+        (16, ""),  # taken back: no start is due any more
+    ],
+)
+def test_an_edit_while_an_older_value_waits(wanted: int, words: str) -> None:
+    firmware = SPEC.host_defaults.firmware.model_copy(update={"manage": True, "num_of_vfs": wanted})
+    defaults = SPEC.host_defaults.model_copy(update={"firmware": firmware})
+    groups = groups_of(changed_spec(SPEC, host_defaults=defaults))
+    settings = groups[0].steps[0].request.settings
+    key = f"{CARD}.fw_num_of_vfs"
+    waits = HostState({**settings, key: "8", f"pending.boot.{key}": "16 -> 8"})
+    assert "\n".join(render_departures(groups, {"gpu01": waits})) == words
+
+
+def test_a_card_that_is_not_there_is_no_reason_to_boot() -> None:
+    firmware = SPEC.host_defaults.firmware.model_copy(update={"manage": True})
+    defaults = SPEC.host_defaults.model_copy(update={"firmware": firmware})
+    groups = groups_of(changed_spec(SPEC, host_defaults=defaults))
+    settings = groups[0].steps[0].request.settings
+    gone = {key: "absent" for key in settings if key.startswith(CARD)}
+    assert render_departures(groups, {"gpu01": HostState({**settings, **gone})}) == ()
+
+
 def test_groups_are_told_by_number() -> None:
     spec = changed_spec(SPEC, disruption=Disruption(reboots="allow", max_unavailable=2))
     groups = groups_of(spec)

@@ -385,7 +385,7 @@ report_firmware() { # JSON fields: version of each card, and what it waits for
 
 observe_firmware() { # what a preview must know of the cards beside the settings
   cards_with_firmware >"$work/cards"
-  sed -n 's/^nic\.\([^=]*\)\.model=.*/\1/p' "$work/desired" >"$work/pfs"
+  sed -n -E 's/^nic\.([^=]*)\.(model|vfs)=.*/\1/p' "$work/desired" | sort -u >"$work/pfs"
   while IFS= read -r pci <&7; do
     [ -d "/sys/bus/pci/devices/$pci" ] || continue
     for setting in fw_ver fw_vfs_offered; do
