@@ -13,7 +13,7 @@ from typing import Literal
 from components.hosts.scripts import ScriptName, boot_script_text, library_text, script_text
 
 STACK = "dev"
-_SYSTEM_PATHS = re.compile(r"(?<![\w}])/(?=(?:sys|etc|run|var/lib)/)")
+_SYSTEM_PATHS = re.compile(r"(?<![\w}])/(?=(?:sys|etc|run|var/lib|boot)/)")
 _ACCEPTS_ALL = ("systemctl", "modprobe", "devlink", "lspci", "sync", "udevadm")
 
 

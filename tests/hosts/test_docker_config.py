@@ -84,7 +84,9 @@ def test_ours_go_in_and_out_and_the_rest_stays(config: Json, indent: int | None)
         assert sh(folder, back + READ).splitlines() == before
         assert (folder / "docker/daemon.json").read_text() == text
         assert (folder / "docker/daemon.json").stat().st_mode & 0o777 == 0o640
-        assert list((folder / "state").iterdir()) == []
+        due = folder / "state/due"  # nobody told dockerd in this test
+        assert list((folder / "state").iterdir()) == [due]
+        assert due.read_text() == "reload docker\n"
 
 
 def test_without_a_file_none_is_left(tmp_path: Path) -> None:

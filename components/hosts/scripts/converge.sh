@@ -38,12 +38,6 @@ record_baseline() { # what was here before our first change, once per key
   sync "$state_dir"
 }
 
-take_effect() { # what is read from files only when it is told to
-  [ "$reload_units" = no ] || run systemctl daemon-reload
-  reload_units=no
-  apply_docker_config
-}
-
 apply_all() { # what one change lost of another (a driver its MTU, say) is set in a further round
   : >"$work/written"
   while lines_that_differ "$work/actual" "$work/desired" >"$work/differ"
@@ -93,7 +87,16 @@ verify() { # of the last reading, which came after the last change
 
 restart_changed_units() { # a running K3s takes a new limit only at its start
   for unit in $restart_units; do
-    ! systemctl is-active --quiet "$unit.service" || run systemctl restart "$unit.service"
+    if systemctl is-active --quiet "$unit.service"; then
+      case $unit in
+        k3s | rke2-server) # all of them at once would be no quorum
+          note "$unit takes its new locked-memory limit at its next start: systemctl restart $unit," \
+            'one server after the other'
+          ;;
+        *) run systemctl restart "$unit.service" ;;
+      esac
+    fi
+    owe_no_more "restart $unit"
   done
 }
 
@@ -119,6 +122,7 @@ load_input "$work/input"
 [ -n "$stack" ] || fail 'stdin has no stack= line'
 state_dir=/var/lib/railyard/$stack
 take_lock
+take_up_due
 read_all "$work/desired" "$work/actual"
 refuse_early
 record_baseline

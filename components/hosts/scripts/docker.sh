@@ -120,15 +120,21 @@ write_docker_config() { # KEY VALUE
     if [ -d "${DAEMON_CONFIG%/*}" ]; then echo kept; else echo made; fi >"$state_dir/daemon.seen"
   fi
   [ -d "${DAEMON_CONFIG%/*}" ] || mkdir -m 0755 "${DAEMON_CONFIG%/*}"
+  owe 'reload docker'
   docker_output=$(docker_config "$DAEMON_CONFIG" write "$1" "$2" "$state_dir/daemon.orig" 2>&1) ||
     fail "${docker_output:-writing $DAEMON_CONFIG failed}"
   reload_docker=yes
 }
 
 apply_docker_config() { # dockerd reads the file on SIGHUP, and answers as before until it has
-  [ "$reload_docker" = yes ] && systemctl is-active --quiet docker.service || return 0
-  run systemctl reload docker.service
+  [ "$reload_docker" = yes ] || return 0
+  ! systemctl is-active --quiet docker.service || reload_dockerd
   reload_docker=no
+  owe_no_more 'reload docker'
+}
+
+reload_dockerd() {
+  run systemctl reload docker.service
   waited_s=0
   while [ "$waited_s" -lt 10 ]; do
     case $(read_default_runtime) in */*) ;; *) return 0 ;; esac

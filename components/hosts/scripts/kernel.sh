@@ -235,22 +235,28 @@ read_netns_mode() {
 }
 
 write_netns_mode() { # shared|exclusive
+  owe update-initramfs
   rm -f "$NETNS_FILE"
   if [ "$(read_netns_mode)" != "$1" ]; then
     case $1 in exclusive) netns_number=0 ;; *) netns_number=1 ;; esac
     (umask 022 && echo "options ib_core netns_mode=$netns_number" >"$NETNS_FILE") ||
       fail "cannot write $NETNS_FILE"
   fi
-  if command -v update-initramfs >/dev/null; then # ib_core may be loaded from there
-    run update-initramfs -u
-  elif command -v dracut >/dev/null; then
-    run dracut -f
-  fi
+  update_initramfs
   [ "$(read_kernel kernel.rdma_netns_current)" = "$1" ] || rdma system set netns "$1" >/dev/null 2>&1 || {
     reboot_required=true
     note "RDMA namespaces become $1 at the next boot: the kernel does not change them while there are" \
       'network namespaces (containers, services with PrivateNetwork); reboot this host'
   }
+}
+
+update_initramfs() { # ib_core may be loaded from there
+  if command -v update-initramfs >/dev/null; then
+    run update-initramfs -u
+  elif command -v dracut >/dev/null; then
+    run dracut -f
+  fi
+  owe_no_more update-initramfs
 }
 
 memlock_file() { # unit.<unit>.limit_memlock
@@ -309,6 +315,9 @@ is_still_used() { # KEY
 write_memlock() { # KEY VALUE|absent
   drop_in=$(memlock_file "$1")
   unit=$(basename "${drop_in%/*}" .service.d)
+  restart_memlock "$unit"
+  owe daemon-reload
+  reload_units=yes
   if [ "$2" = absent ]; then
     rm -f "$drop_in"
     rmdir "${drop_in%/*}" 2>/dev/null
@@ -317,16 +326,19 @@ write_memlock() { # KEY VALUE|absent
     printf '[Service]\nLimitMEMLOCK=%s\n' "$2" >"$drop_in" || fail "cannot write $drop_in"
     chmod 0644 "$drop_in"
   fi
-  reload_units=yes
-  case $unit in
+}
+
+restart_memlock() { # UNIT
+  case $1 in
     docker | containerd) # its restart ends every container of Docker's
       [ -z "$(docker ps --quiet 2>/dev/null)" ] || {
-        note "$unit takes its new locked-memory limit at its next start: containers run in it now"
+        note "$1 takes its new locked-memory limit at its next start: containers run in it now"
         return 0
       }
       ;;
   esac
-  restart_units="$restart_units $unit"
+  owe "restart $1"
+  restart_units="$restart_units $1"
 }
 
 forget_kernel() { # after an undo: what only we needed

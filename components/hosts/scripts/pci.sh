@@ -161,15 +161,17 @@ write_iommu() { # pt|off, or what was there before us: then our file goes
       "update-grub: add '$(iommu_words "$1")' to the kernel's command line by hand (RHEL: grubby" \
       "--update-kernel=ALL --args='$(iommu_words "$1")'), reboot, then run again"
   if [ -e "$GRUB_FILE" ]; then
+    owe update-grub
     rm -f "$GRUB_FILE"
-    run update-grub
+    update_grub
   fi
   if [ "$(read_pci kernel.cmdline.iommu)" != "$1" ]; then
     case $1 in pt | off) ;; *) still_used="$still_used kernel.cmdline.iommu" && return 0 ;; esac # another's file has it
+    owe update-grub
     grub_line="GRUB_CMDLINE_LINUX_DEFAULT=\"\$GRUB_CMDLINE_LINUX_DEFAULT $(iommu_words "$1")\""
     (umask 022 && mkdir -p "${GRUB_FILE%/*}" && printf '%s\n' "$grub_line" >"$GRUB_FILE") ||
       fail "cannot write $GRUB_FILE"
-    run update-grub
+    update_grub
   fi
   [ "$(read_pci kernel.cmdline.iommu_current)" = "$1" ] || {
     reboot_required=true
@@ -178,10 +180,16 @@ write_iommu() { # pt|off, or what was there before us: then our file goes
   }
 }
 
+update_grub() {
+  run update-grub
+  owe_no_more update-grub
+}
+
 forget_pci() { # files of ours that the recorded state did not need
   rm -f "$state_dir/acs"
   [ ! -e "$GRUB_FILE" ] || {
+    owe update-grub
     rm -f "$GRUB_FILE"
-    run update-grub
+    update_grub
   }
 }

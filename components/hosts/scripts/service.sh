@@ -54,6 +54,43 @@ must_wait() { # KEY VALUE : true, and remembered, when it is to be set after a b
   put_off="$put_off $1"
 }
 
+owe() { # ACTION : what makes a file act is due from before it is written, also for the next run
+  [ -n "${state_dir:-}" ] || return 0 # at boot nothing needs to be told
+  ! grep -s -q -x -F "$1" "$state_dir/due" || return 0
+  echo "$1" >>"$state_dir/due" || fail "cannot write $state_dir/due"
+}
+
+owe_no_more() { # ACTION
+  [ -e "${state_dir:-/none}/due" ] || return 0
+  grep -v -x -F "$1" "$state_dir/due" >"$work/still_due"
+  if [ -s "$work/still_due" ]; then cat "$work/still_due" >"$state_dir/due"; else rm "$state_dir/due"; fi
+}
+
+take_up_due() { # what an earlier run wrote and did not live to make act
+  [ -s "$state_dir/due" ] || return 0
+  cp "$state_dir/due" "$work/due_before"
+  note "an earlier run ended before: $(paste -s -d , "$work/due_before" | sed 's/,/, /g'); that is done now"
+  while IFS= read -r due_action <&7; do
+    case $due_action in
+      daemon-reload) reload_units=yes ;;
+      'restart '*) restart_units="$restart_units ${due_action#restart }" ;;
+      'reload docker') reload_docker=yes ;;
+      update-initramfs) update_initramfs ;;
+      update-grub) update_grub ;;
+    esac
+  done 7<"$work/due_before"
+  take_effect
+}
+
+take_effect() { # what is read from files only when it is told to
+  if [ "$reload_units" = yes ]; then
+    run systemctl daemon-reload
+    reload_units=no
+    owe_no_more daemon-reload
+  fi
+  apply_docker_config
+}
+
 boot_id() { cat /proc/sys/kernel/random/boot_id; }
 
 note_pending() { # what this run leaves to a drain or to a boot; it outlives the run, not the boot

@@ -28,6 +28,7 @@ if [ ! -e "$state_dir/baseline" ]; then
   exit 0
 fi
 
+take_up_due
 left=''
 # shellcheck disable=SC2034 # pci.sh asks
 undoing=yes
@@ -36,9 +37,7 @@ read_all "$state_dir/baseline" "$work/actual"
 while find_due && [ -s "$work/due" ]; do # new VFs lose the MTU that a round before left alone
   cat "$work/due" >>"$work/written" || fail "cannot write $work/written"
   write_all "$work/due"
-  [ "$reload_units" = no ] || run systemctl daemon-reload
-  reload_units=no
-  apply_docker_config
+  take_effect
   read_all "$state_dir/baseline" "$work/actual"
 done
 for key in $still_used; do left="$left${left:+,}\"$key\""; done
@@ -71,7 +70,7 @@ done 8<"$work/ordered"
 forget_docker
 forget_kernel
 rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig" "$state_dir/vfs" \
-  "$state_dir/reboot" "$state_dir/reboot.new" "$state_dir/reboot-pending"
+  "$state_dir/reboot" "$state_dir/reboot.new" "$state_dir/reboot-pending" "$state_dir/due"
 rm -rf /run/railyard
 rmdir "$state_dir" /var/lib/railyard 2>/dev/null
 list=''
