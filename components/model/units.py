@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    WithJsonSchema,
 )
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
@@ -122,7 +123,16 @@ def _network(value: object) -> object:
 
 DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
 """A name that Kubernetes, DNS and hostname(1) accept: RFC 1123, at most 63 characters."""
-PciAddress = Annotated[str, AfterValidator(_pci)]
+PciAddress = Annotated[
+    str,
+    AfterValidator(_pci),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$",
+        }
+    ),
+]
 """A PCI address in the form domain:bus:device.function, kept in lower case."""
 PortName = Annotated[str, AfterValidator(_port)]
 """A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus,
