@@ -22,6 +22,7 @@ IMAGE = (
     r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)*(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?$"
 )
 PORT_TARGET = r"^[^/:\s]+(/[^/:\s]+|:[^:\s]+)$"
+SHA_256 = r"^[0-9a-f]{64}$"
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
 _GUID = re.compile(r"[0-9a-f]{16}")
@@ -158,7 +159,7 @@ LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
 ImageName = Annotated[str, StringConstraints(pattern=IMAGE)]
 """A container image as Kubernetes takes it: lower case, without a scheme."""
 ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=SHA_256)]
 
 
 class SecretRef(Frozen):
