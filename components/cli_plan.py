@@ -26,7 +26,8 @@ def plan(
     spec = load_checked_site(file).spec_or_raise()
     planned = make_plan(spec, stack or _stack_of(file, spec.name))
     if output == "json":
-        typer.echo(json.dumps(to_json(planned), indent=1, sort_keys=True))
+        whole = to_json(planned) | {"left_by_destroy": to_json(planned.left_by_destroy)}
+        typer.echo(json.dumps(whole, indent=1, sort_keys=True))
     else:
         typer.echo(render_plan(planned), nl=False)
 

@@ -36,7 +36,7 @@ def _lines(plan: ClusterPlan) -> Iterator[str]:
         for manifest in room.manifests:
             yield from _manifest(manifest)
     yield from _acceptance(plan)
-    yield from _not_undone(plan, steps)
+    yield from _not_undone(plan)
 
 
 def _cloud(plan: ClusterPlan) -> Iterator[str]:
@@ -124,19 +124,18 @@ def _acceptance(plan: ClusterPlan) -> Iterator[str]:
     yield _yaml(plan.acceptance.limits.model_dump(mode="json"))
 
 
-def _not_undone(plan: ClusterPlan, steps: tuple[RemoteStep, ...]) -> Iterator[str]:
+def _not_undone(plan: ClusterPlan) -> Iterator[str]:
+    left = plan.left_by_destroy
     yield "\n## What destroy leaves"
-    for host in plan.hosts:
-        left = host.left_by_destroy
-        if left.packages:
-            came = "; ".join(left.packages)
-            yield f"# packages on {host.name}, if they came with it: {came}"
-        if left.until_restart:
-            waits = "; ".join(left.until_restart)
-            yield f"# put back on {host.name} for its next start, and in force until then: {waits}"
-    for step in steps:
-        if step.why_no_undo:
-            yield f"# {step.name}: {step.why_no_undo}"
+    for name, host in left.hosts.items():
+        if host.packages:
+            came = "; ".join(host.packages)
+            yield f"# packages on {name}, if they came with it: {came}"
+        if host.until_restart:
+            waits = "; ".join(host.until_restart)
+            yield f"# put back on {name} for its next start, and in force until then: {waits}"
+    for step, reason in left.steps.items():
+        yield f"# {step}: {reason}"
 
 
 def _yaml(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,6 +13,7 @@ from components.acceptance.plan import AcceptancePlan, plan_acceptance
 from components.cloud.plan import CloudPlan, plan_cloud
 from components.errors import UsageError
 from components.fabric.plan import SwitchPlan, plan_fabric
+from components.hosts.leftovers import Leftovers
 from components.hosts.plan import HostPlan, plan_hosts
 from components.hosts.watched import Watched
 from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
@@ -28,6 +30,16 @@ from components.remote.step import RemoteStep
 
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What the scripts on the hosts take, and at most what Pulumi takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftByDestroy:
+    """What `destroy` of a site leaves, or does not take back at once."""
+
+    hosts: Mapping[str, Leftovers]
+    """By host; those of which nothing stays are not in it."""
+    steps: Mapping[str, str]
+    """Steps without an undo, and why they have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,15 @@ class ClusterPlan:
             *(host.verify for host in self.hosts if host.verify),
             *(self.payload.steps if self.payload else ()),
             *(self.kubernetes.steps if self.kubernetes else ()),
+        )
+
+    @property
+    def left_by_destroy(self) -> LeftByDestroy:
+        """What destroy cannot take back; it follows from the rest, and is not in the digest."""
+        hosts = {host.name: host.left_by_destroy for host in self.hosts}
+        return LeftByDestroy(
+            hosts={name: left for name, left in hosts.items() if left != Leftovers((), ())},
+            steps={step.name: step.why_no_undo for step in self.steps if step.why_no_undo},
         )
 
     @property

@@ -54,7 +54,8 @@ def check_firmware_vfs(spec: ClusterSpec) -> Iterator[Finding]:
     It is only set where Railyard manages the firmware: elsewhere the number would be a wish.
     """
     for path, firmware, _ in firmware_asked(spec):
-        if firmware.num_of_vfs is not None and not firmware.manage:
+        guests = bool(spec.hypervisors)  # of those `firmware-guests` tells
+        if firmware.num_of_vfs is not None and not firmware.manage and not guests:
             yield Finding(
                 f"{firmware.num_of_vfs} VFs are to be offered, and the firmware is not managed.",
                 (
@@ -155,10 +156,10 @@ def check_firmware_guests(spec: ClusterSpec) -> Iterator[Finding]:
     if not spec.hypervisors:
         return
     for path, firmware, _ in firmware_asked(spec):
-        for key in ("manage", "relaxed_ordering"):
+        for key in ("manage", "num_of_vfs", "relaxed_ordering"):
             if getattr(firmware, key):
                 yield Finding(
                     f"{key} is asked for on virtual machines, whose cards their hypervisors start.",
-                    (at((*path, key), value=True),),
+                    (at((*path, key), getattr(firmware, key)),),
                     f"remove {key}; set these parameters on the hypervisor with its own tools.",
                 )

@@ -25,6 +25,7 @@ from components.operators.versions import show_version
 
 _SOURCE: Final = re.compile(r"(/|https://)[A-Za-z0-9._:/@,+-]+")
 """What the scripts take as an address: nothing that a shell or apt would read otherwise."""
+_NO_SIGN: Final = re.compile(r"[^A-Za-z0-9._:/@,+-]")
 _FILES: Final = {"doca_ofed": (".deb", ".rpm"), "mlnx_ofed": (".tgz",)}
 """Kind to the packages that NVIDIA offers of it."""
 _PATH: Final[SpecPath] = ("host_defaults", "driver")
@@ -83,13 +84,16 @@ def _missing_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding
             "pin it: the version, an absolute path or https address, and the SHA-256 of the file.",
         )
     if driver.repository is not None and (driver.source or driver.sha256):
+        given = {"source": driver.source, "sha256": driver.sha256}
+        keys = [key for key, value in given.items() if value]
+        name = "a source" if driver.source else "a checksum of a source"
         yield Finding(
-            "the driver has a source and a repository, and it can come from one of them only.",
+            f"the driver has {name} and a repository, and it can come from one of them only.",
             (
-                at((*path, "source"), driver.source or driver.sha256),
+                at((*path, keys[0]), given[keys[0]]),
                 at((*path, "repository", "url"), driver.repository.url),
             ),
-            "remove source and sha256, or repository.",
+            f"remove {' and '.join(keys)}, or repository.",
         )
 
 
@@ -101,10 +105,21 @@ def _address_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding
         where[("repository", "url")] = ("driver's repository", driver.repository.url)
         where[("repository", "key")] = ("key of the driver's repository", driver.repository.key)
     for key, (name, value) in where.items():
-        if value is not None and not _SOURCE.fullmatch(value):
+        if value is None or _SOURCE.fullmatch(value):
+            continue
+        place = (at((*path, *key), value),)
+        sign = _NO_SIGN.search(value.removeprefix("https://"))
+        if value.startswith(("/", "https://")) and sign:
+            yield Finding(
+                f'the {name} {value} has a "{sign[0]}" in it, which no host takes.',
+                place,
+                "offer the file at a path or an address of letters, digits and ._:/@,+- alone, "
+                "without a query.",
+            )
+        else:
             yield Finding(
                 f"the {name} {value} is neither an absolute path nor https.",
-                (at((*path, *key), value),),
+                place,
                 "use an https address, or a path on the hosts that begins with /.",
             )
 
@@ -117,7 +132,8 @@ def _file_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
             "add repository, or remove packages.",
         )
     ends = _FILES[driver.kind]
-    if driver.source is not None and not driver.source.endswith(ends):
+    readable = driver.source is not None and _SOURCE.fullmatch(driver.source)
+    if driver.source is not None and readable and not driver.source.endswith(ends):
         yield Finding(
             f"{driver.source.rpartition('/')[2]} is no package of {driver.kind}, which comes as "
             f"{' or '.join(ends)}.",

@@ -54,6 +54,17 @@ _OWNED: Final = {
     "vm.compact_memory": "it is an order, and holds no value that could be compared or put back",
     "net.ipv4.route.flush": "it is an order, and holds no value that could be compared or put back",
 }
+_NO_NUMBERS: Final = frozenset(
+    {
+        "kernel.core_pattern",
+        "kernel.domainname",
+        "net.core.flow_limit_cpu_bitmap",
+        "net.core.rps_default_mask",
+    }
+)
+"""Settings whose digits are a text, or a mask of processors that the kernel prints with zeros."""
+_DIGITS: Final = re.compile(r"-?(0[xX][0-9A-Fa-f]+|[0-9]+)")
+_NOT_DECIMAL: Final = re.compile(r"-?0[0-9xX]")
 _FORWARDING: Final = {
     "net.ipv4.ip_forward": "0",
     "net.ipv4.conf.all.forwarding": "0",
@@ -121,6 +132,41 @@ def _distance(one: str, other: str) -> int:
             change = before + (letter != wanted)
             before, row[place] = row[place], min(change, row[place] + 1, row[place - 1] + 1)
     return row[-1]
+
+
+def check_sysctl_number(spec: ClusterSpec) -> Iterator[Finding]:
+    """A number of a kernel setting is written as the kernel shows it: in decimal, without zeros.
+
+    The kernel reads 010 as octal and 0x10 as hexadecimal (`strtoul` with base 0), and prints what
+    it made of them: the value would never read back as it is written.
+    """
+    for block in _blocks(spec):
+        for name, value in block.kernel.sysctls.items():
+            words = value.split()
+            if name in _NO_NUMBERS or not all(_DIGITS.fullmatch(word) for word in words):
+                continue
+            if not any(_NOT_DECIMAL.match(word) for word in words):
+                continue
+            read = " ".join(_as_kernel(word) for word in words)
+            plain = " ".join(re.sub(r"^(-?)0+(?=[0-9])", r"\1", word) for word in words)
+            meant = (
+                "" if "x" in plain.lower() or plain == read else f", or {plain} if that is meant"
+            )
+            yield Finding(
+                f"{name} = {value} would never read back: the kernel takes a leading 0 for octal "
+                "and 0x for hexadecimal, and shows decimal numbers.",
+                (at((*block.path, "sysctls", name), value),),
+                f"write {read}{meant}.",
+            )
+
+
+def _as_kernel(word: str) -> str:
+    """A number as the kernel shows what it reads; one that it cannot read, without its zeros."""
+    try:
+        is_octal = re.fullmatch(r"-?0[0-9]+", word)
+        return str(int(word, 8) if is_octal else int(word, 0))
+    except ValueError:
+        return str(int(word))
 
 
 def check_sysctl_conflict(spec: ClusterSpec) -> Iterator[Finding]:

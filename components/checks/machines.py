@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.problem import SpecPath
+from components.checks.problem import Place, SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
 from components.model.cards import CARDS
 from components.model.cluster import ClusterSpec
+from components.model.hosts import Nic
+from components.model.sriov import HcaPf
 
 _USER: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SYSTEM_USERS: Final = frozenset({"root", "daemon", "bin", "sys", "nobody", "sshd", "www-data"})
@@ -50,7 +52,7 @@ def check_vf_count(spec: ClusterSpec) -> Iterator[Finding]:
 
 def check_duplicate_nic(spec: ClusterSpec) -> Iterator[Finding]:
     """On one host, each NIC has its own PCI address, network device and rail."""
-    seen: dict[tuple[str, str, str], SpecPath] = {}
+    seen: dict[tuple[SpecPath, str, str], SpecPath] = {}
     for nic in list_nics(spec):
         for key, value in (
             ("pci", nic.nic.pci),
@@ -58,12 +60,46 @@ def check_duplicate_nic(spec: ClusterSpec) -> Iterator[Finding]:
             ("rail", nic.nic.rail),
         ):
             path: SpecPath = (*nic.path, key)
-            other = seen.setdefault((nic.host.name, key, value), path)
+            other = seen.setdefault((nic.path[:2], key, value), path)
             if other != path:
                 yield Finding(
                     f"two NICs of {nic.host.name} have the same {key}: {value}.",
                     (at(path, value), at(other, value)),
                     "each NIC is one PCI function with one network device on one rail.",
+                )
+
+
+def check_card_serial(spec: ClusterSpec) -> Iterator[Finding]:
+    """A serial number is that of one card: it stands at the ports of that card and nowhere else.
+
+    A host refuses a card with another number than the file has. On one host a second slot may have
+    the same number, if the card is one with two connectors (Socket Direct): that is a warning.
+    """
+    first: dict[str, tuple[int, str, Place]] = {}
+    for h, host in enumerate(spec.hosts):
+        cards: list[tuple[SpecPath, Nic | HcaPf]] = [
+            (("nics", n), nic) for n, nic in enumerate(host.nics)
+        ]
+        cards += [(("hca_sriov", p), pf) for p, pf in enumerate(host.hca_sriov)]
+        for place, card in cards:
+            if card.serial is None:
+                continue
+            slot, own = card.pci.partition(".")[0], at(("hosts", h, *place, "serial"), card.serial)
+            other_h, other_slot, other = first.setdefault(card.serial, (h, slot, own))
+            if other_h != h:
+                yield Finding(
+                    f"cards of {spec.hosts[other_h].name} and {host.name} have the same serial "
+                    f"number {card.serial}.",
+                    (own, other),
+                    "correct one of them: `lspci -vv` on the host shows its own.",
+                )
+            elif other_slot != slot:
+                yield Finding(
+                    f"cards at {other_slot} and {slot} of {host.name} have the same serial number "
+                    f"{card.serial}.",
+                    (own, other),
+                    "correct one of them, unless it is one card with two connectors.",
+                    "warning",
                 )
 
 

@@ -12,6 +12,7 @@ from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
 from components.model.cluster import ClusterSpec
 
+_TWO: Final = 2
 _OLD_CODING: Final = 0.8
 """Data bits of ten on a link of PCIe generation 1 or 2 (8b/10b, PCI Express Base 2.0)."""
 _CODING: Final = 128 / 130
@@ -51,7 +52,15 @@ def check_gpu_pair(spec: ClusterSpec) -> Iterator[Finding]:
     """
     for h, host in enumerate(spec.hosts):
         named = [(pci, n) for n, nic in enumerate(host.nics) for pci in nic.gpu_pci]
-        for pci, count in Counter(pci for pci, _ in named).items():
+        for (pci, n), count in Counter(named).items():
+            if count > 1:
+                yield Finding(
+                    f"the GPU at {pci} is {'twice' if count == _TWO else f'{count} times'} in "
+                    f"gpu_pci of {host.name} {host.nics[n].netdev}.",
+                    (at(_gpus(h, n), pci),),
+                    f"remove {'one of the two' if count == _TWO else 'all but one'}.",
+                )
+        for pci, count in Counter(pci for pci, _ in dict.fromkeys(named)).items():
             if count > 1 and len(host.nics) <= host.gpus:
                 places = [n for each, n in named if each == pci]
                 yield Finding(

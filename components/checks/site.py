@@ -58,6 +58,11 @@ _RULES_BY_PART: Final[Mapping[str, frozenset[str]]] = {
     "containers": frozenset({"payload-choice"}),
 }
 """Part of the file to the rules that look for what is in it."""
+_RULES_BY_ROLE: Final = frozenset(
+    {"worker-count", "control-plane", "etcd-members", "balancer", "cloud-balancer"}
+    | {"max-unavailable", "deepspeed-workers", "perftest-case", "partition-member"}
+)
+"""Rules that count hosts of a role; they say nothing true while a role is wrong or missing."""
 _SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routing", "hca_guids"})
 """Keys by which things are found; of a wrong VLAN or MTU only its own rules must keep quiet."""
 
@@ -126,6 +131,9 @@ def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
     nameless = any(path[-1:] == ("name",) for path in loaded.left_out)
     nameless = nameless or any(each.rule == port_ranges.RULE for each in loaded.problems)
     if nameless and problem.rule in _RULES_BY_NAME:
+        return True
+    roleless = any(path[-1:] == ("role",) for path in loaded.left_out)
+    if roleless and problem.rule in _RULES_BY_ROLE:
         return True
     lost = (*loaded.left_out, *(each.where[0].path for each in loaded.problems))
     if any(problem.rule in _rules_that_need(path) for path in lost if _is_shape(path)):

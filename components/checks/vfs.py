@@ -75,6 +75,38 @@ def check_vf_driver(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
+def check_vf_effect(spec: ClusterSpec) -> Iterator[Finding]:
+    """What is written for VFs meets VFs: with none, or without their driver, it would do nothing.
+
+    Without a driver of the host (`autoprobe: false`) a VF has no network device, and no MTU there.
+    """
+    for nic in list_nics(spec):
+        if _pods_have_vfs(spec) and nic.host.role == "worker":
+            continue  # `vf-count`, `vf-owner` and `vf-driver` tell more
+        mtu_bytes, name = nic.nic.vf_mtu_bytes, f"{nic.host.name} {nic.nic.netdev}"
+        mtu_place = at((*nic.path, "vf_mtu_bytes"), mtu_bytes)
+        if nic.nic.vfs == 0:
+            keys = [key for key in (*_CARRIED, "autoprobe") if _value(nic, key) is not None]
+            places = {key: at(_on(nic, key), _value(nic, key)) for key in keys}
+            places |= {"vf_mtu_bytes": mtu_place} if mtu_bytes else {}
+            for key, place in places.items():
+                yield Finding(
+                    f"{name} has no VFs, and {key} is written for them.",
+                    (place, at((*nic.path, "vfs"), nic.nic.vfs)),
+                    f"set vfs to their number, or remove {key}.",
+                )
+        elif mtu_bytes and nic.nic.sriov.autoprobe is False:
+            yield Finding(
+                f"{name} gives its VFs no driver, and without one vf_mtu_bytes is set nowhere.",
+                (mtu_place, at(_on(nic, "autoprobe"), value=False)),
+                "remove vf_mtu_bytes: who takes a VF sets its MTU; or remove autoprobe.",
+            )
+
+
+def _value(nic: PlacedNic, key: str) -> object:
+    return getattr(nic.nic.sriov, key)
+
+
 def check_vf_rate(spec: ClusterSpec) -> Iterator[Finding]:
     """The least rate of a VF is not above its most, and all VFs together fit the port.
 

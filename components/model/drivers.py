@@ -13,7 +13,8 @@ GpuDirect: TypeAlias = Literal["peermem", "dma_buf", "none", "nv_peer_mem"]
 GPU_DRIVER: Final = r"^[0-9]{3}\.[0-9]+(\.[0-9]+)?$"
 GpuDriverVersion = Annotated[str, StringConstraints(pattern=GPU_DRIVER)]
 """A GPU driver's version as `modinfo -F version nvidia` shows it: branch and release."""
-PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]*$")]
+PACKAGE_NAME: Final = r"^[a-z0-9][a-z0-9.+-]*$"
+PackageName = Annotated[str, StringConstraints(pattern=PACKAGE_NAME)]
 """A package as apt and dnf take it, without a version: the repository holds one."""
 
 

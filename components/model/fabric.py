@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from components.model.units import (
     PORT_TARGET,
@@ -188,7 +188,9 @@ class Switch(Frozen):
     model: str
     """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; `components/fabric/models/` lists
     the known ones."""
-    release: Annotated[str, BeforeValidator(_release_from_number)] = "3.9.2504"
+    release: Annotated[
+        str, BeforeValidator(_release_from_number), WithJsonSchema({"type": ["integer", "string"]})
+    ] = "3.9.2504"
     """Running release of the switch system, for version rules; the default is one of Onyx.
 
     On SONiC the branch of the image: `202405`, or `"202311.1"` in quotes.

@@ -9,6 +9,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from components.model.units import Frozen
 
 SYSCTL_VALUE = r"^[A-Za-z0-9_:/,+-][A-Za-z0-9 ._:/,+-]*$"
+_WRITTEN = r"^\s*[A-Za-z0-9_:/,+-][A-Za-z0-9\s._:/,+-]*$"
+"""The same before runs of blanks became one."""
 Pages = Annotated[int, Field(ge=0, le=9_999_999)]
 """Number of huge pages; the bound is what the host's scripts take, 19 TiB in 2 MiB pages."""
 
@@ -24,7 +26,7 @@ SysctlValue = Annotated[
     str,
     BeforeValidator(_sysctl_value),
     Field(pattern=SYSCTL_VALUE),
-    WithJsonSchema({"type": ["integer", "string"]}),
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "pattern": _WRITTEN}]}),
 ]
 """Value of a kernel setting; the signs are those that the hosts' scripts take."""
 

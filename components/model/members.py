@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, TypeAlias, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from components.model.problem import Json, SpecPath
 
@@ -66,6 +67,21 @@ def models_in(annotation: object) -> tuple[type[BaseModel], ...]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return (annotation,)
     return tuple(found for part in get_args(annotation) for found in models_in(part))
+
+
+def pattern_of(owner: Owner, key: str) -> str:
+    """The pattern of the texts that a key holds, or that are the items of its list; else empty."""
+    info = owner.model_fields.get(key) if owner else None
+    return _pattern_in(Annotated[info.annotation, info]) if info else ""
+
+
+def _pattern_in(annotation: object) -> str:
+    if isinstance(annotation, FieldInfo):
+        return next((found for each in annotation.metadata if (found := _pattern_in(each))), "")
+    pattern = getattr(annotation, "pattern", None)
+    if isinstance(pattern, str):
+        return pattern
+    return next((found for part in get_args(annotation) if (found := _pattern_in(part))), "")
 
 
 def member_for(members: tuple[type[BaseModel], ...], value: Json) -> Owner:

@@ -2,42 +2,73 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, Final, cast
 
 from pydantic.json_schema import GenerateJsonSchema
 
 from components.errors import Bug
 from components.model.cluster import ClusterSpec
 from components.model.problem import Json
-from components.model.units import PORT_TARGET
+from components.model.units import DNS_LABEL, PORT_TARGET
 
-_PORT = {"$ref": "#/$defs/SwitchPort"}
-_SHORT_PORT = {
-    "type": "string",
-    "pattern": PORT_TARGET,
-    "description": "`<host>/<rail>` or `<switch>:<port>`: a port without exceptions.",
+_SHORT_FORMS: Final = {
+    "SwitchPort": (
+        ("Switch", "ports"),
+        {
+            "type": "string",
+            "pattern": PORT_TARGET,
+            "description": "`<host>/<rail>` or `<switch>:<port>`: a port without exceptions.",
+        },
+    ),
+    "IbMember": (
+        ("IbPartition", "members"),
+        {
+            "type": "string",
+            "pattern": DNS_LABEL,
+            "description": "A host's name: a member without exceptions.",
+        },
+    ),
 }
+"""What may also be written as one text: where it stands, and the text."""
 
 
 def render_schema() -> dict[str, Json]:
     """Generate the schema of what the user writes (not of what the model keeps).
 
     Raises:
-        Bug: The model has changed, and the short form of a port no longer fits in.
+        Bug: The model has changed, and a short form no longer fits in.
     """
     schema = ClusterSpec.model_json_schema(mode="validation")
-    ports = schema["$defs"]["Switch"]["properties"]["ports"]
-    if _PORT not in ports.values():
-        raise Bug("the schema of a switch's ports is not what render_schema expects")
-    # Pydantic describes what a port becomes; a user may also write it as one text.
-    short = {
-        key: {"anyOf": [_SHORT_PORT, _PORT]} if part == _PORT else part
-        for key, part in ports.items()
-    }
-    schema["$defs"]["Switch"]["properties"]["ports"] = short
+    # Pydantic describes what a value becomes; a user may also write it as one text.
+    for name, ((owner, key), text) in _SHORT_FORMS.items():
+        properties = schema["$defs"][owner]["properties"]
+        whole = {"$ref": f"#/$defs/{name}"}
+        mended = _replaced(properties[key], whole, {"anyOf": [text, whole]})
+        if mended == properties[key]:
+            raise Bug(f"the schema of {owner}.{key} is not what render_schema expects")
+        properties[key] = mended
+    _name_default_plane(schema)
     titled = {
         "$schema": GenerateJsonSchema.schema_dialect,
         **schema,
         "title": "Railyard site",
     }
     return cast("dict[str, Json]", titled)
+
+
+def _replaced(part: Any, old: dict[str, Any], new: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    if part == old:
+        return new
+    if isinstance(part, dict):
+        items = cast("dict[str, Any]", part).items()
+        return {key: _replaced(item, old, new) for key, item in items}
+    if isinstance(part, list):
+        return [_replaced(item, old, new) for item in cast("list[Any]", part)]
+    return part
+
+
+def _name_default_plane(schema: dict[str, Any]) -> None:
+    """Take `plane` from what K3s needs: the model adds it before pydantic chooses."""
+    k3s = schema["$defs"]["K3sPlane"]
+    k3s["required"] = [key for key in k3s["required"] if key != "plane"]
+    k3s["properties"]["plane"]["default"] = "k3s"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -10,7 +10,8 @@ from components.model.units import Frozen, PciAddress, PortGuid
 
 MbitPerSecond = Annotated[int, Field(ge=0, le=999_999)]
 """A rate as `ip link set … max_tx_rate` takes it; 0 is no limit."""
-CardSerial = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+CARD_SERIAL: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+CardSerial = Annotated[str, Field(pattern=CARD_SERIAL)]
 """A board's serial number as `lspci -vv` shows it: `[SN] Serial number: MT2012X12345`."""
 
 

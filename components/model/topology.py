@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 PCIE_GT_S = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0)
 """Speeds of a lane in GT/s, generations 1 to 6 of PCI Express (the kernel's pcie_link_speed)."""
@@ -17,7 +17,12 @@ def _generation(value: float) -> float:
     return value
 
 
-LinkGtS = Annotated[float, Field(gt=0), AfterValidator(_generation)]
+LinkGtS = Annotated[
+    float,
+    Field(gt=0),
+    AfterValidator(_generation),
+    WithJsonSchema({"type": "number", "enum": list(PCIE_GT_S)}),
+]
 """Speed of one PCIe lane in GT/s: 8 is generation 3, 16 is 4, 32 is 5."""
 LinkWidth = Literal[1, 2, 4, 8, 16]
 """Lanes of a PCIe link."""

@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    WithJsonSchema,
 )
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
@@ -21,6 +22,7 @@ IMAGE = (
     r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)*(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?$"
 )
 PORT_TARGET = r"^[^/:\s]+(/[^/:\s]+|:[^:\s]+)$"
+SHA_256 = r"^[0-9a-f]{64}$"
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
 _GUID = re.compile(r"[0-9a-f]{16}")
@@ -122,7 +124,16 @@ def _network(value: object) -> object:
 
 DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
 """A name that Kubernetes, DNS and hostname(1) accept: RFC 1123, at most 63 characters."""
-PciAddress = Annotated[str, AfterValidator(_pci)]
+PciAddress = Annotated[
+    str,
+    AfterValidator(_pci),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$",
+        }
+    ),
+]
 """A PCI address in the form domain:bus:device.function, kept in lower case."""
 PortName = Annotated[str, AfterValidator(_port)]
 """A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus,
@@ -148,7 +159,7 @@ LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
 ImageName = Annotated[str, StringConstraints(pattern=IMAGE)]
 """A container image as Kubernetes takes it: lower case, without a scheme."""
 ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=SHA_256)]
 
 
 class SecretRef(Frozen):

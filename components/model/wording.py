@@ -5,19 +5,17 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import BaseModel
 
-from components.model.drivers import GPU_DRIVER
-from components.model.firmware import FIRMWARE_VERSION
-from components.model.infiniband import PARTITION_NAME
-from components.model.kernel import SYSCTL_VALUE
-from components.model.members import Owner, models_at, owner_of, quoted_words
+from components.model.members import Owner, models_at, owner_of, pattern_of, quoted_words
+from components.model.patterns import PATTERNS, mend_text, offer_number, words_of
 from components.model.problem import Place, Problem, SpecPath, render_path
 from components.model.unions import NO_KIND
-from components.model.units import DNS_LABEL, IMAGE, LOGIN, PORT_TARGET, RELEASE, SecretRef
+from components.model.units import SecretRef
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -49,46 +47,6 @@ _BOUNDS: Final = {
     "greater_than_equal": ("ge", "at least"),
     "less_than": ("lt", "less than"),
     "less_than_equal": ("le", "at most"),
-}
-
-
-def _as_label(text: str) -> str:
-    return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")[:63].strip("-")
-
-
-def _as_key(text: str) -> str:
-    return re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
-
-
-def _as_partition(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:32]
-
-
-def _no_idea(_text: str) -> str:
-    return ""
-
-
-_PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
-    DNS_LABEL: (
-        "a name of lower-case letters, digits and inner hyphens, at most 63 long",
-        _as_label,
-    ),
-    r"^[0-9a-f]{64}$": ("a SHA-256 checksum of 64 hexadecimal digits", _no_idea),
-    PORT_TARGET: (
-        "a text of the form <host>/<rail>, for example gpu01/rail-0, or <switch>:<port>",
-        _no_idea,
-    ),
-    LOGIN: ("a login name of letters, digits, dots, hyphens and underscores", _no_idea),
-    PARTITION_NAME: (
-        "a name of at most 32 letters, digits, hyphens and underscores that begins with a letter",
-        _as_partition,
-    ),
-    IMAGE: ("an image such as 192.168.100.10:5000/nccl-roce-test:1.0, without a scheme", _no_idea),
-    FIRMWARE_VERSION: ("a firmware release such as 28.43.1014", _no_idea),
-    SYSCTL_VALUE: ("a number, or a text of letters, digits, spaces and ._:/,+-", _no_idea),
-    GPU_DRIVER: ("a version of a GPU driver such as 580.126.20", _no_idea),
-    RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
-    r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
 }
 
 
@@ -255,13 +213,12 @@ def _bound(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
 
 def _pattern(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     pattern, value = str(detail.get("ctx", {}).get("pattern", "")), str(detail["input"])
-    wanted, mend = _PATTERNS.get(pattern, (f"a text of the form {pattern}", _no_idea))
-    better = mend(value)
+    wanted, better = words_of(pattern), mend_text(pattern, value)
     return Problem(
         rule="malformed",
         what=f'{render_path(path)} is "{show_value(value)}", which is not {wanted}.',
         where=(Place(path, show_value(value)),),
-        fix=f"write {better}." if better and re.match(pattern, better) else f"write {wanted}.",
+        fix=f"write {better or wanted}.",
     )
 
 
@@ -271,9 +228,7 @@ def mended(detail: ErrorDetails) -> str | None:
     if not isinstance(value, str):
         return None
     if detail["type"] == "string_pattern_mismatch":
-        pattern = str(context.get("pattern", ""))
-        better = _PATTERNS[pattern][1](value) if pattern in _PATTERNS else ""
-        return better if better and re.match(pattern, better) else None
+        return mend_text(str(context.get("pattern", "")), value) or None
     if detail["type"] == "value_error" and value.count("/") == 1:
         return str(_enclosing(value) or "") or None
     return None
@@ -328,7 +283,34 @@ _REASONS: Final[dict[str, Callable[[str], str]]] = {
 def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     if SecretRef in models_at(owner, path[-1:]):
         return _open_secret(path)
-    return wrong_type(path, detail["input"], _KINDS.get(detail["type"], "another value"))
+    value, wanted = detail["input"], _KINDS.get(detail["type"], "another value")
+    key = next((str(item) for item in reversed(path) if isinstance(item, str)), "")
+    pattern = pattern_of(owner, key)
+    problem = wrong_type(path, value, wanted)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if wanted != "a text" or not is_number or pattern not in PATTERNS:
+        return problem
+    # A text of another form would be refused next, and YAML has dropped what the number lost.
+    return replace(problem, fix=offer_number(pattern, value))
+
+
+def _length(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
+    """A list with too few entries or too many."""
+    context, key = detail.get("ctx", {}), str(path[-1])
+    info = owner.model_fields.get(key) if owner else None
+    limits = {
+        getattr(each, "min_length", None) or getattr(each, "max_length", None)
+        for each in (info.metadata if info else ())
+    } - {None}
+    limit = context.get("min_length", context.get("max_length"))
+    side = "" if len(limits) == 1 else "at least " if "min_length" in context else "at most "
+    count, doc = context.get("actual_length"), _doc_of(owner, key)
+    return Problem(
+        rule="out-of-range",
+        what=f"{render_path(path)} has {count} entries, and {side}{limit} are expected.",
+        where=(Place(path, show_value(detail["input"])),),
+        fix=f"write {side}{limit} entries{f' - {doc}' if doc else ''}.",
+    )
 
 
 _WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Problem]]] = {
@@ -340,6 +322,8 @@ _WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Problem]]] 
     NO_KIND: _no_kind,
     "string_pattern_mismatch": _pattern,
     "value_error": _refused,
+    "too_short": _length,
+    "too_long": _length,
     **dict.fromkeys(_BOUNDS, _bound),
 }
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from components.model.problem import Json
+from components.model.load import CONFIG_KEY, load_site, parse_site
 from components.model.schema import render_schema
 from components.model.yaml_text import parse_yaml
-from tests.checks.invalid_files import ROOT
+from tests.checks.invalid_files import FOLDER, ROOT
+from tests.checks.json_schema import find_schema_errors
 
 _CALL = "from components.cli import main; main()"
 
@@ -97,48 +99,6 @@ def test_a_command_does_not_import_pulumi_or_other_commands() -> None:
     assert done.stderr.strip() == "[]"
 
 
-def _find_schema_errors(schema: Json, value: Json, root: dict[str, Json]) -> list[str]:
-    """Judge the few keywords that our schema uses on mappings; enough to meet every key."""
-    assert isinstance(schema, dict)
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        found: Json = root
-        for part in reference.removeprefix("#/").split("/"):
-            assert isinstance(found, dict)
-            found = found[part]
-        return _find_schema_errors(found, value, root)
-    choices = schema.get("anyOf")
-    if isinstance(choices, list):
-        errors = [_find_schema_errors(choice, value, root) for choice in choices]
-        return [] if [] in errors else errors[0]
-    if isinstance(value, list):
-        items = schema.get("items")
-        return [e for item in value for e in _find_schema_errors(items, item, root)]
-    if not isinstance(value, dict):
-        kinds = {"string": str, "integer": int, "number": int | float, "boolean": bool}
-        kind = kinds.get(str(schema.get("type")))
-        return [f"{value!r} is no {kind}"] if kind and not isinstance(value, kind) else []
-    return _find_mapping_errors(schema, value, root)
-
-
-def _find_mapping_errors(
-    schema: dict[str, Json], value: dict[str, Json], root: dict[str, Json]
-) -> list[str]:
-    if schema.get("type") not in {None, "object"}:
-        return [f"{value!r} is a mapping"]
-    known, other = schema.get("properties") or {}, schema.get("additionalProperties", True)
-    required = schema.get("required") or []
-    assert isinstance(known, dict)
-    assert isinstance(required, list)
-    errors = [f"no {key}" for key in required if key not in value]
-    for key, item in value.items():
-        if key not in known and other is False:
-            errors.append(f"unknown {key}")
-        elif not isinstance(known.get(key, other), bool):
-            errors += _find_schema_errors(known.get(key, other), item, root)
-    return errors
-
-
 @pytest.mark.parametrize(
     ("file", "errors"),
     [
@@ -150,8 +110,51 @@ def _find_mapping_errors(
 )
 def test_schema_describes_what_users_write(file: str, errors: list[str]) -> None:
     value = parse_yaml((ROOT / file).read_text(encoding="utf-8"), "x").value
-    found = _find_schema_errors(dict(render_schema()), value, render_schema())
+    found = find_schema_errors(render_schema(), value)
     assert sorted(text.split()[-1] for text in found) == sorted(errors)
+
+
+_SITES = sorted(
+    path for path in (ROOT / "examples").glob("*/*.yaml") if load_site(path).spec is not None
+)
+
+
+@pytest.mark.parametrize("path", _SITES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_schema_takes_every_example(path: Path) -> None:
+    value = parse_yaml(path.read_text(encoding="utf-8"), "x").value
+    assert isinstance(value, dict)
+    config = value.get("config")
+    site = config[CONFIG_KEY] if isinstance(config, dict) else value
+    assert find_schema_errors(render_schema(), site) == []
+
+
+def test_schema_takes_a_release_that_is_a_number() -> None:
+    text = (ROOT / "examples" / "dgx-roce" / "site.yaml").read_text(encoding="utf-8")
+    text = text.replace("release: 3.9.2504", "release: 202405")
+    assert find_schema_errors(render_schema(), parse_yaml(text, "x").value) == []
+
+
+def test_every_example_is_among_those() -> None:
+    folders = {path.parent for path in (ROOT / "examples").glob("*/site.yaml")}
+    assert {path.parent for path in _SITES} == folders
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('pci: "0000:05:00.0"', 'pci: "05:00.0"'),
+        ("numa: 0}", "numa: 0, link_gt_s: 12}"),
+        ("numa: 0}", "numa: 0, gpu_pci: [card0]}"),
+        ("peermem: true", 'peermem: true, kernel: {sysctls: {vm.swappiness: "1;2"}}'),
+        ("peermem: true", "peermem: true, kernel: {sysctls: {vm.swappiness: true}}"),
+    ],
+)
+def test_schema_refuses_what_the_model_refuses(old: str, new: str) -> None:
+    clean = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    assert find_schema_errors(render_schema(), parse_yaml(clean, "x").value) == []
+    text = clean.replace(old, new, 1)
+    assert parse_site(text, "x").spec is None
+    assert find_schema_errors(render_schema(), parse_yaml(text, "x").value) != []
 
 
 def test_schema_is_printed() -> None:

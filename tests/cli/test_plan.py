@@ -30,6 +30,26 @@ def test_json_has_every_step(railyard: Call) -> None:
     assert f"stack dev, digest {digest}\n" in railyard("plan", EXAMPLE, "--stack", "dev").out
 
 
+def test_json_says_what_destroy_leaves_as_the_text_does(railyard: Call) -> None:
+    site = str(EXAMPLES / "shared-rdma" / "docker.yaml")
+    data = json.loads(railyard("plan", site, "--format", "json").out)["left_by_destroy"]
+    text = railyard("plan", site).out.partition("## What destroy leaves\n")[2]
+    assert data["hosts"]
+    said = [
+        words
+        for left in data["hosts"].values()
+        for words in (*left["packages"], *left["until_restart"])
+    ]
+    assert said
+    assert all(words in text for words in [*data["hosts"], *said])
+    assert all(f"# {step}: {why}" in text for step, why in data["steps"].items())
+
+
+def test_json_has_nothing_that_destroy_does_not_leave(railyard: Call) -> None:
+    data = json.loads(railyard("plan", EXAMPLE, "--format", "json").out)["left_by_destroy"]
+    assert all(any(left.values()) for left in data["hosts"].values())
+
+
 def test_a_stack_file_names_its_stack(railyard: Call) -> None:
     done = railyard("plan", DEV)
     assert (done.code, done.err) == (0, "")

@@ -1,0 +1,117 @@
+"""Refusals in the user's words: what is offered is something that the field takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from pydantic import BaseModel
+
+from components.model.cluster import ClusterSpec
+from components.model.load import parse_site
+from components.model.members import models_in, pattern_of
+from components.model.patterns import PATTERNS
+from components.model.problem import Problem
+from tests.checks.invalid_files import FOLDER
+
+_EIGHT = "[0, 0, 0, 0, 0, 0, 0, 0]"
+_SEVEN = "[0, 0, 0, 0, 0, 0, 0]"
+_SHA = "6f0b44c8a5b0e5f4c1a9d7b2e3f60718293a4b5c6d7e8f90112233445566778f"
+
+
+def _problems(defaults: str) -> list[Problem]:
+    text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^host_defaults: .*$", f"host_defaults: {{{defaults}}}", text)
+    return list(parse_site(text, "x").problems)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "what", "fix"),
+    [
+        (
+            f"qos: {{buffers: {{size_bytes: {_SEVEN}, priorities: {_EIGHT}}}}}",
+            "host_defaults.qos.buffers.size_bytes has 7 entries, and 8 are expected.",
+            (
+                "write 8 entries - Sizes of buffers 0 to 7 in bytes, as `mlnx_qos --buffer_size` "
+                "takes them."
+            ),
+        ),
+        (
+            f"qos: {{buffers: {{size_bytes: {_EIGHT}, priorities: {_EIGHT[:-1]}, 0]}}}}",
+            "host_defaults.qos.buffers.priorities has 9 entries, and 8 are expected.",
+            (
+                "write 8 entries - The buffer of each priority 0 to 7, as `mlnx_qos --prio2buffer` "
+                "takes it."
+            ),
+        ),
+        (
+            f"driver: {{kind: doca_ofed, sha256: {_SHA.upper()}}}",
+            "which is not a SHA-256 checksum of 64 hexadecimal digits in small letters.",
+            f"write {_SHA}.",
+        ),
+        (
+            'driver: {packages: ["doca-ofed=3.2.0"]}',
+            (
+                'host_defaults.driver.packages[0] is "doca-ofed=3.2.0", which is not the name of a '
+                "package without a version, such as doca-ofed."
+            ),
+            "write doca-ofed.",
+        ),
+        (
+            'driver: {packages: ["mft tools"]}',
+            "which is not the name of a package without a version, such as doca-ofed.",
+            "write the name of a package without a version, such as doca-ofed.",
+        ),
+        (
+            "driver: {version: 3.2}",
+            "host_defaults.driver.version is the number 3.2, and a text is expected.",
+            "write a version such as 3.2.0 or 24.10-1.1.4.0, in quotes.",
+        ),
+        (
+            "driver: {version: 24}",
+            "host_defaults.driver.version is the number 24, and a text is expected.",
+            "write a version such as 3.2.0 or 24.10-1.1.4.0, in quotes.",
+        ),
+        (
+            "gpu_driver_version: 580",
+            "host_defaults.gpu_driver_version is the number 580, and a text is expected.",
+            "write a version of a GPU driver such as 580.126.20, in quotes.",
+        ),
+        (
+            "gpu_driver_version: 580.126",
+            "host_defaults.gpu_driver_version is the number 580.126, and a text is expected.",
+            "write a version of a GPU driver such as 580.126.20, in quotes.",
+        ),
+    ],
+)
+def test_refusal_says_what_is_right(defaults: str, what: str, fix: str) -> None:
+    [problem] = _problems(defaults)
+    assert problem.what.endswith(what)
+    assert problem.fix == fix
+
+
+def test_a_number_that_is_a_serial_is_offered_in_quotes() -> None:
+    text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    [problem] = parse_site(text.replace("numa: 0}", "numa: 0, serial: 1234567}", 1), "x").problems
+    assert problem.fix == 'write a text, with quotes: "1234567".'
+    [problem] = parse_site(text.replace("numa: 0}", 'numa: 0, serial: "a b"}', 1), "x").problems
+    assert "which is not a serial number as `lspci -vv` shows it" in problem.what
+
+
+def _models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield model
+    for info in model.model_fields.values():
+        for inner in models_in(info.annotation):
+            yield from _models(inner)
+
+
+def test_every_pattern_of_the_model_has_words() -> None:
+    found = {
+        pattern
+        for model in set(_models(ClusterSpec))
+        for key in model.model_fields
+        if (pattern := pattern_of(model, key))
+    }
+    assert len(found) > 8
+    assert found <= PATTERNS.keys()
