@@ -64,6 +64,36 @@ def test_a_driver_that_is_half_installed_stays_and_is_listed(host: FolderHost) -
     assert undone == {"changed": [f"{CARD}.mtu_bytes"], "left": ["driver.modules"]}
 
 
+def test_another_name_of_the_same_thing_is_recorded_after_the_first_went(host: FolderHost) -> None:
+    """The kernel spreads a total over its nodes; here the folder's files are one and the same."""
+    node = host.root / "sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
+    total = host.root / "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    for path in (node, total):
+        path.parent.mkdir(parents=True)
+    node.write_text("0\n")
+    total.symlink_to(node)
+    host.report("converge", "kernel.hugepages.2mib=1024")
+    host.report("converge", "kernel.hugepages.2mib.node0=256")
+    assert node.read_text() == "256\n"
+    assert host.report("undo")["left"] == []
+    assert node.read_text() == "0\n"
+
+
+def test_a_host_is_of_one_stack(host: FolderHost) -> None:
+    mtu = host.card(PCI, "enp5s0") / "net/enp5s0/mtu"
+    wanted = f"{CARD}.mtu_bytes=9000"
+    host.report("converge", wanted)
+    host.state.rename(host.state.with_name("old"))
+    refused = host.run("converge", f"{CARD}.mtu_bytes=4200")
+    assert refused.returncode == 1
+    assert "stack old has settings on this host" in refused.stderr
+    assert f"mv {host.state.with_name('old')} {host.state} on the host" in refused.stderr
+    assert (mtu.read_text(), host.state.exists()) == ("9000\n", False)
+    host.state.with_name("old").rename(host.state)
+    host.report("undo")
+    assert mtu.read_text() == "1500\n"
+
+
 def test_vfs_that_appear_with_the_firmware_go_away_again(host: FolderHost) -> None:
     device = host.card(PCI, "enp5s0")
     assert "offers no VFs" in host.run("converge", f"{CARD}.vfs=1").stderr

@@ -3,6 +3,16 @@
 # Brings one host to the state on stdin: read, compare, change only the difference, read again.
 # Safe to run twice and after half a run. stdout: one line of JSON evidence.
 
+refuse_other_stack() { # it would record what the other one set, and nobody would put that back
+  for other_stack in /var/lib/railyard/*/baseline; do
+    other_stack=${other_stack%/baseline}
+    [ ! -e "$other_stack/baseline" ] || [ "$other_stack" = "$state_dir" ] ||
+      fail "stack ${other_stack##*/} has settings on this host, and one host can be of one stack only: take" \
+        'the host out of its file and update it (or destroy it), then run again. Where the stack was only' \
+        "renamed: mv $other_stack $state_dir on the host"
+  done
+}
+
 refuse_early() { # what must not be recorded as a previous value, since it has to go first
   refuse_pci
   refuse_docker
@@ -50,7 +60,9 @@ apply_all() { # what one change lost of another (a driver its MTU, say) is set i
   done
 }
 
-release_dropped() { # settings that the plan no longer owns go back to what they were
+release_dropped() { # settings that the plan no longer owns go back to what they were, before others are
+  # recorded: a new one may be another name of the same thing (huge pages in all, and of each node)
+  [ -e "$state_dir/baseline" ] || return 0
   lines_without "$work/desired" "$state_dir/baseline" >"$work/dropped"
   [ -s "$work/dropped" ] || return 0
   while IFS= read -r line; do
@@ -71,7 +83,6 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   [ -s "$work/due" ] || return 0
   take_effect
   read_all "$work/desired" "$work/actual"
-  apply_all # new VFs, say, lost the MTU that stays ours
 }
 
 verify() { # of the last reading, which came after the last change
@@ -122,14 +133,15 @@ load_input "$work/input"
 [ -n "$stack" ] || fail 'stdin has no stack= line'
 state_dir=/var/lib/railyard/$stack
 take_lock
+refuse_other_stack
 take_up_due
 read_all "$work/desired" "$work/actual"
 refuse_early
+deferring=yes
+release_dropped
 record_baseline
 record_acs
-deferring=yes
 apply_all
-release_dropped
 restart_changed_units
 mark_vf_mtus
 note_pending
