@@ -51,7 +51,11 @@ firmware_device() { # PCI : its mst device while mst runs; the tools take the ad
 }
 
 firmware_version() { # PCI : by the driver, or by the card where no driver has it
-  cat "/sys/bus/pci/devices/$1"/infiniband/*/fw_ver 2>/dev/null && return
+  for version_file in "/sys/bus/pci/devices/$1"/infiniband/*/fw_ver; do
+    version_now=''
+    { read -r version_now version_rest <"$version_file"; } 2>/dev/null
+    [ -z "$version_now" ] || { printf '%s\n' "$version_now" && return; }
+  done
   version_tool=$(command -v flint || command -v mstflint) || return 0
   "$version_tool" -d "$(firmware_device "$1")" query 2>/dev/null </dev/null | awk '/^FW Version:/ { print $3 }'
 }
@@ -59,7 +63,7 @@ firmware_version() { # PCI : by the driver, or by the card where no driver has i
 firmware_rows() { # mlxconfig's JSON or table : "<PARAMETER> <next boot> <current>" a line, of ours only
   awk -v form="$1" '
     function plain(text) {
-      gsub(/["\t ,]/, "", text)
+      gsub(/[^-A-Za-z0-9_.:()\/+]/, "", text)
       if (text == "") return "unknown"
       if (text ~ /^True[(]/) return "on"
       if (text ~ /^False[(]/) return "off"
@@ -372,7 +376,7 @@ report_firmware() { # JSON fields: version of each card, and what it waits for
   waits=''
   firmware_needs=nothing
   while IFS= read -r pci <&7; do
-    versions="$versions${versions:+,}\"$pci\":\"$(firmware_version "$pci")\""
+    versions="$versions${versions:+,}\"$pci\":\"$(json_text "$(firmware_version "$pci")")\""
     card_needs=$(read_needs "$pci")
     [ "$card_needs" != nothing ] || continue
     waits="$waits${waits:+,}\"$pci\":\"$card_needs\""

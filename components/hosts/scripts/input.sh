@@ -37,6 +37,10 @@ put() { # VALUE FILE : tee, because a shell's own printf hides the kernel's reas
     fail "writing $1 failed: ${put_output:-no output}"
 }
 
+json_text() { # WORDS... of this host: without what would end a text of JSON, or is in none
+  printf '%s' "$*" | tr -d '\000-\037\\"'
+}
+
 take_lock() { # a killed engine can leave a script running here: two must not mix
   exec 9>/run/railyard.lock || fail 'cannot open /run/railyard.lock'
   flock -w 120 9 || fail 'another Railyard run holds /run/railyard.lock for 120 s; wait for it'
