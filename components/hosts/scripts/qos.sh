@@ -61,7 +61,7 @@ read_qos() { # PCI SETTING
 }
 
 write_qos() { # PCI SETTING VALUE
-  netdev=$(first_in "/sys/bus/pci/devices/$1/net")
+  find_netdev "$1"
   case $2 in
     lldpad)
       need_mlnx_qos "$netdev" "$2"
