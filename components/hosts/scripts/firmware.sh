@@ -50,14 +50,16 @@ firmware_device() { # PCI : its mst device while mst runs; the tools take the ad
     END { print found == "" ? pci : found }'
 }
 
-firmware_version() { # PCI : by the driver, or by the card where no driver has it
+firmware_version() { # PCI : by the RDMA driver, by the card where it has no RDMA device, or by its netdev
   for version_file in "/sys/bus/pci/devices/$1"/infiniband/*/fw_ver; do
     version_now=''
     { read -r version_now version_rest <"$version_file"; } 2>/dev/null
     [ -z "$version_now" ] || { printf '%s\n' "$version_now" && return; }
   done
-  version_tool=$(command -v flint || command -v mstflint) || return 0
-  "$version_tool" -d "$(firmware_device "$1")" query 2>/dev/null </dev/null | awk '/^FW Version:/ { print $3 }'
+  version_tool=$(command -v flint || command -v mstflint) &&
+    "$version_tool" -d "$(firmware_device "$1")" query 2>/dev/null </dev/null |
+    awk '/^FW Version:/ { print $3; found = 1 } END { exit !found }' && return
+  ethtool -i "$(netdev_of "$1")" 2>/dev/null | sed -n 's/^firmware-version: *\([0-9][^ ]*\).*/\1/p'
 }
 
 firmware_rows() { # mlxconfig's JSON or table : "<PARAMETER> <next boot> <current>" a line, of ours only
@@ -216,7 +218,12 @@ write_firmware() { # PCI SETTING VALUE
   case $2 in
     model) refuse_model "$1" "$3" ;;
     fw_floor)
-      fail "the firmware of $1 ($(card_model "$1")) is $(firmware_version "$1"), want $3 or later: update" \
+      version_now=$(firmware_version "$1")
+      [ -n "$version_now" ] ||
+        fail "the firmware of $1 ($(card_model "$1")) cannot be read, want $3 or later: it has no RDMA device" \
+          'here, and neither flint nor ethtool tells its version: modprobe mlx5_ib, or install mstflint or' \
+          'ethtool, then run again'
+      fail "the firmware of $1 ($(card_model "$1")) is $version_now, want $3 or later: update" \
         'it (mlxfwmanager, or flint with the image of the card), then reboot'
       ;;
     *_current | *_active) fail "$2 of $1 can be read, not set" ;;

@@ -261,6 +261,9 @@ moved_card() { # PCI : what is known of the card that shall be in an empty slot
 }
 
 refuse_serial() { # PCI WANTED
+  command -v lspci >/dev/null ||
+    fail "the serial of the card at $1 cannot be read: there is no lspci on this host; install pciutils," \
+      'then run again'
   serial_now=$(card_serial "$1")
   serial_at=$(slots_of "$2")
   [ -z "$serial_at" ] ||
