@@ -108,7 +108,8 @@ class HostLook:
     name: str = ""
     """The host's own name."""
     uplink: tuple[str, ...] = ()
-    """Network device of the default route, and those that it stands on: a bond's, a VLAN's."""
+    """Network devices of the default routes and of the session that looked, and those that they
+    stand on: a bond's, a VLAN's."""
 
     def card(self, pci: str) -> CardFact | None:
         """The card function at an address, or None."""
@@ -123,11 +124,14 @@ def parse_look(lines: Iterable[str]) -> HostLook:
     """Read the lines of `look.sh` and `discover.sh`; lines of others are passed over."""
     functions: dict[str, dict[str, str]] = {}
     host: dict[str, str] = {}
+    uplink: dict[str, None] = {}
     lldp: dict[str, dict[str, str]] = {}
     for line in lines:
         key, _, value = line.strip().partition("=")
         if found := _FUNCTION.fullmatch(key):
             functions.setdefault(found[1], {}).setdefault(found[2], value)
+        elif key == f"{_HOST}uplink":  # one a route
+            uplink |= dict.fromkeys(value.split())
         elif key.startswith(_HOST):
             host.setdefault(key.removeprefix(_HOST), value)
         elif key.startswith("lldp."):
@@ -143,7 +147,7 @@ def parse_look(lines: Iterable[str]) -> HostLook:
         nodes=count_nodes(host.get("nodes", "")),
         seen=host.get("seen") == "yes",
         name=host.get("name", ""),
-        uplink=tuple(host.get("uplink", "").split()),
+        uplink=tuple(uplink),
     )
 
 

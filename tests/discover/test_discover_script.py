@@ -110,6 +110,65 @@ def test_the_uplink_is_told_with_all_that_it_stands_on(
     assert sh(script, str(tmp_path), uplink, shell=shell) == f"look.host.uplink={' '.join(way)}\n"
 
 
+ROUTE = "Iface\tDestination\tGateway\n{}\t00000000\t010200C0\neno9\t000200C0\t00000000\n"
+NONE = "0" * 32
+ROUTE6 = (
+    f"{NONE} 40 {NONE} 00 {NONE} 00000100 00000001 00000000 00000001     eno9\n"
+    f"{NONE} 00 {NONE} 00 fd{NONE[2:]} 00000400 00000003 00000000 00000003     bond0\n"
+    f"{NONE} 00 {NONE} 00 {NONE} ffffffff 00000001 00000000 00200200       lo\n"
+)
+IP = """\
+case $* in '-o addr show') cat <<'END' ;; esac
+1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever preferred_lft forever
+2: ens2    inet6 2001:db8::1/64 scope global \\       valid_lft forever preferred_lft forever
+5: br0    inet 192.0.2.1/24 scope global br0\\       valid_lft forever preferred_lft forever
+5: br0    inet6 2001:db8::10/64 scope global \\       valid_lft forever preferred_lft forever
+6: ens5    inet6 fe80::5/64 scope link \\       valid_lft forever preferred_lft forever
+END
+"""
+BR0 = ("br0", "bond0.100", "bond0", "ens2", "ens3")
+
+
+@pytest.mark.parametrize("sudo", ["", "env -u SSH_CONNECTION "])
+@pytest.mark.parametrize(
+    ("routes", "session", "way"),
+    [
+        ({"route": ROUTE.format("ens1"), "ipv6_route": ROUTE6}, "", ("ens1",)),
+        ({"route": ROUTE.format("ens1")}, "192.0.2.1", ("ens1", *BR0)),
+        ({"ipv6_route": ROUTE6}, "", BR0[2:]),
+        ({}, "2001:db8::10", BR0),
+        ({"route": "Iface\tDestination\n"}, "192.0.2.1", BR0),
+        ({}, "fe80::5%ens5", ("ens5",)),
+        ({}, "127.0.0.1", ()),
+        ({}, "192.0.2.100", ()),
+    ],
+    ids=["v4", "another", "v6", "session-v6", "air-gapped", "link-local", "itself", "unknown"],
+)
+def test_what_carries_the_session_or_the_default_route_is_told(
+    tmp_path: Path, routes: dict[str, str], session: str, way: tuple[str, ...], sudo: str
+) -> None:
+    for name in ("ens1", "ens5"):
+        net(tmp_path, name, pci=True)
+    for name in ("ens2", "ens3"):
+        net(tmp_path, name, master="bond0", pci=True)
+    net(tmp_path, "bond0", "ens2", "ens3")
+    net(tmp_path, "bond0.100", "bond0", master="br0")
+    net(tmp_path, "br0", "bond0.100")
+    for name, text in routes.items():
+        (tmp_path / "proc/net").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "proc/net" / name).write_text(text)
+    (tmp_path / "ip").write_text(f"#!/bin/sh\n{IP}")
+    (tmp_path / "ip").chmod(0o755)
+    (tmp_path / "script").write_text(
+        f'set -u\n{FUNCTIONS}look_at=host\nlook_uplinks "$1" "$1/proc"'
+    )
+    told = sh(
+        f"""SSH_CONNECTION=$2 sh -c '{sudo}sh "$1/script" "$1"; true' sh "$1" """, str(tmp_path),
+        f"198.51.100.9 50000 {session} 22" if session else "", path=str(tmp_path),
+    )  # fmt: skip
+    assert parse_look(told.splitlines()).uplink == way
+
+
 LLDP = """\
 lldp.enp5s0.via=LLDP
 lldp.enp5s0.rid=1

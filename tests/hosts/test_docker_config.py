@@ -117,3 +117,19 @@ def test_what_was_added_by_hand_since_stays(tmp_path: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"debug": True}))
     sh(folder, "write_docker docker.default_runtime absent\nwrite_docker docker.runtime absent\n")
     assert json.loads(path.read_text()) == {"debug": True}
+
+
+def test_a_full_disk_leaves_the_file_as_it_is_and_nothing_beside_it(tmp_path: Path) -> None:
+    text = json.dumps({"labels": ["x" * 4000]})
+    folder = folder_with(tmp_path, text)
+    (folder / "state/daemon.seen").write_text("kept\n")
+    done = subprocess.run(
+        ["/bin/sh"],
+        input=f"{library_text()}{places(folder)}ulimit -f 1\n{SET}",
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    path = folder / "docker/daemon.json"
+    assert f"cannot write {path} (File too large); it stays as it is" in done.stderr
+    assert (path.read_text(), [*path.parent.iterdir()]) == (text, [path])

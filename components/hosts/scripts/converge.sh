@@ -21,7 +21,7 @@ refuse_early() { # what must not be recorded as a previous value, since it has t
     key=${line%%=*}
     ! value_of "$key" "$state_dir/baseline" >/dev/null 2>&1 || continue
     split_nic "$key"
-    refuse_address "$pci" "$(first_in "/sys/bus/pci/devices/$pci/net")" "${line#*=}" \
+    refuse_address "$pci" "$(netdev_of "$pci")" "${line#*=}" \
       "$(value_of "$key" "$work/actual")"
   done <"$work/addresses"
 }

@@ -35,12 +35,9 @@ look_closer() { # what one look at a host is for, and not every preview
     { IFS= read -r look_vendor <"$look_device/vendor"; } 2>/dev/null
     if [ "$look_vendor" != 0x15b3 ] || [ -e "$look_device/physfn" ]; then continue; fi
     if [ -r "$look_device/vpd" ]; then look_fact serial "$(serial_of "$look_device/vpd")"; fi
-    for look_net in "$look_device"/net/*; do
-      [ -e "$look_net" ] || continue
-      look_fact addresses "$(ip -4 addr show dev "${look_net##*/}" 2>/dev/null |
-        awk '$1 == "inet" { print $2 }' | sort | paste -s -d , -)"
-      break
-    done
+    look_own_net
+    [ ! -e "$look_net" ] || look_fact addresses "$(ip -4 addr show dev "${look_net##*/}" 2>/dev/null |
+      awk '$1 == "inet" { print $2 }' | sort | paste -s -d , -)"
   done
 }
 
@@ -64,6 +61,27 @@ look_uplink() { # NET NETDEV : it and all that it stands on; NET is /sys/class/n
   look_fact uplink "$look_way"
 }
 
+look_session() { # this host's own address of this session; sudo clears SSH_CONNECTION, its caller has it
+  look_ancestor=$$
+  while [ "${look_ancestor:-0}" -gt 1 ]; do
+    tr '\0' '\n' <"/proc/$look_ancestor/environ" 2>/dev/null |
+      sed -n 's/^SSH_CONNECTION=[^ ]* [^ ]* \([^ %]*\).*/\1/p' | grep '' && return
+    look_ancestor=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$look_ancestor/status" 2>/dev/null)
+  done
+}
+
+look_uplinks() { # NETS PROC : what this session comes through, and the default route
+  look_defaults=$(awk '$2 == "00000000" { print $1 }' "$2/net/route" 2>/dev/null)
+  # IPv6 routers on the rails (BGP unnumbered) announce themselves: where IPv4 has a route out, it tells.
+  [ -n "$look_defaults" ] || look_defaults=$(awk '$1 ~ /^0+$/ && $2 == "00" && $NF != "lo" { print $NF }' \
+    "$2/net/ipv6_route" 2>/dev/null | sort -u)
+  look_own=$(look_session)
+  [ -z "$look_own" ] || look_defaults="$look_defaults
+$(ip -o addr show 2>/dev/null | awk -v own="$look_own" '
+    ($4 == own || index($4, own "/") == 1) && $2 != "lo" { print $2 }')"
+  for look_net in $look_defaults; do look_uplink "$1" "$look_net"; done
+}
+
 look_neighbours() { # lldpd's, where it runs: NETDEV's switch and port
   lldpcli -f keyvalue show neighbors 2>/dev/null |
     sed -n 's/^lldp\.\(.*\)\.\(chassis\.name\|port\.ifname\|port\.local\|port\.descr\)=/lldp.\1.\2=/p'
@@ -73,9 +91,6 @@ look_all /sys
 look_closer
 look_at=host
 look_fact name "$(uname -n)"
-while read -r look_net look_destination look_rest; do
-  [ "$look_destination" != 00000000 ] || look_uplink /sys/class/net "$look_net"
-done </proc/net/route 2>/dev/null
-: "${look_rest:-}"
+look_uplinks /sys/class/net /proc
 look_neighbours
 exit 0

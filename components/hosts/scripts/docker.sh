@@ -25,6 +25,8 @@ try:
         value = nvidia.get("path") if key == "runtime" else config.get("default-runtime")
         print("absent" if value is None else value)
         sys.exit(0)
+except OSError as error:
+    sys.exit(f"cannot read {path} ({error.strerror}): correct it")
 except (ValueError, AttributeError) as error:
     sys.exit(f"{path} is no JSON object as dockerd reads it ({error}): correct it")
 value, original = sys.argv[4:6]
@@ -48,10 +50,15 @@ elif not config and not os.path.exists(original):
 else:
     text = json.dumps(config, indent=4) + "\n"
 mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o644
-with open(path + ".railyard", "w", encoding="utf-8") as file:
-    file.write(text)
-os.chmod(path + ".railyard", mode)
-os.replace(path + ".railyard", path)
+try:
+    with open(path + ".railyard", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path + ".railyard", mode)
+    os.replace(path + ".railyard", path)
+except OSError as error:
+    if os.path.exists(path + ".railyard"):
+        os.unlink(path + ".railyard")
+    sys.exit(f"cannot write {path} ({error.strerror}); it stays as it is: free room in its folder, then run again")
 PYTHON
 }
 

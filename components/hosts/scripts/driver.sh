@@ -354,5 +354,5 @@ check_peer_module() { # NAME : before modprobe
 printable() { tr -cd '[:alnum:] ._:/,+()-' | cut -c 1-200; }
 
 report_driver() { # why modules wait for a reboot
-  [ -z "$driver_note" ] || printf ',"driver":"%s"' "$driver_note"
+  [ -z "$driver_note" ] || printf ',"driver":"%s"' "$(json_text "$driver_note")"
 }

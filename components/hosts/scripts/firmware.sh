@@ -50,16 +50,22 @@ firmware_device() { # PCI : its mst device while mst runs; the tools take the ad
     END { print found == "" ? pci : found }'
 }
 
-firmware_version() { # PCI : by the driver, or by the card where no driver has it
-  cat "/sys/bus/pci/devices/$1"/infiniband/*/fw_ver 2>/dev/null && return
-  version_tool=$(command -v flint || command -v mstflint) || return 0
-  "$version_tool" -d "$(firmware_device "$1")" query 2>/dev/null </dev/null | awk '/^FW Version:/ { print $3 }'
+firmware_version() { # PCI : by the RDMA driver, by the card where it has no RDMA device, or by its netdev
+  for version_file in "/sys/bus/pci/devices/$1"/infiniband/*/fw_ver; do
+    version_now=''
+    { read -r version_now version_rest <"$version_file"; } 2>/dev/null
+    [ -z "$version_now" ] || { printf '%s\n' "$version_now" && return; }
+  done
+  version_tool=$(command -v flint || command -v mstflint) &&
+    "$version_tool" -d "$(firmware_device "$1")" query 2>/dev/null </dev/null |
+    awk '/^FW Version:/ { print $3; found = 1 } END { exit !found }' && return
+  ethtool -i "$(netdev_of "$1")" 2>/dev/null | sed -n 's/^firmware-version: *\([0-9][^ ]*\).*/\1/p'
 }
 
 firmware_rows() { # mlxconfig's JSON or table : "<PARAMETER> <next boot> <current>" a line, of ours only
   awk -v form="$1" '
     function plain(text) {
-      gsub(/["\t ,]/, "", text)
+      gsub(/[^-A-Za-z0-9_.:()\/+]/, "", text)
       if (text == "") return "unknown"
       if (text ~ /^True[(]/) return "on"
       if (text ~ /^False[(]/) return "off"
@@ -212,7 +218,12 @@ write_firmware() { # PCI SETTING VALUE
   case $2 in
     model) refuse_model "$1" "$3" ;;
     fw_floor)
-      fail "the firmware of $1 ($(card_model "$1")) is $(firmware_version "$1"), want $3 or later: update" \
+      version_now=$(firmware_version "$1")
+      [ -n "$version_now" ] ||
+        fail "the firmware of $1 ($(card_model "$1")) cannot be read, want $3 or later: it has no RDMA device" \
+          'here, and neither flint nor ethtool tells its version: modprobe mlx5_ib, or install mstflint or' \
+          'ethtool, then run again'
+      fail "the firmware of $1 ($(card_model "$1")) is $version_now, want $3 or later: update" \
         'it (mlxfwmanager, or flint with the image of the card), then reboot'
       ;;
     *_current | *_active) fail "$2 of $1 can be read, not set" ;;
@@ -372,7 +383,7 @@ report_firmware() { # JSON fields: version of each card, and what it waits for
   waits=''
   firmware_needs=nothing
   while IFS= read -r pci <&7; do
-    versions="$versions${versions:+,}\"$pci\":\"$(firmware_version "$pci")\""
+    versions="$versions${versions:+,}\"$pci\":\"$(json_text "$(firmware_version "$pci")")\""
     card_needs=$(read_needs "$pci")
     [ "$card_needs" != nothing ] || continue
     waits="$waits${waits:+,}\"$pci\":\"$card_needs\""

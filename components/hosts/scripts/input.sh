@@ -37,9 +37,16 @@ put() { # VALUE FILE : tee, because a shell's own printf hides the kernel's reas
     fail "writing $1 failed: ${put_output:-no output}"
 }
 
+json_text() { # WORDS... of this host: without what would end a text of JSON, or is in none
+  printf '%s' "$*" | tr -d '\000-\037\\"'
+}
+
 take_lock() { # a killed engine can leave a script running here: two must not mix
   exec 9>/run/railyard.lock || fail 'cannot open /run/railyard.lock'
-  flock -w 120 9 || fail 'another Railyard run holds /run/railyard.lock for 120 s; wait for it'
+  flock_output=$(flock -w 120 9 2>&1) || case $flock_output in # it says nothing of a lock that is held
+    '') fail 'another Railyard run holds /run/railyard.lock for 120 s; wait for it' ;;
+    *) fail "cannot lock /run/railyard.lock ($flock_output): install util-linux, which has flock, then run again" ;;
+  esac
 }
 
 number() { # VALUE LOWEST HIGHEST

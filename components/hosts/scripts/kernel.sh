@@ -11,8 +11,8 @@ NODES=/sys/devices/system/node
 GOVERNORS=/sys/devices/system/cpu/cpufreq
 NETNS_FILE=/etc/modprobe.d/zz-railyard-rdma.conf
 
-note() { # WORDS... : quotes and backslashes would end the JSON text of the report
-  notes="$notes${notes:+,}\"$(printf '%s' "$*" | tr -d '"\\\n\t')\""
+note() { # WORDS...
+  notes="$notes${notes:+,}\"$(json_text "$*")\""
 }
 
 kernel_key() { # KEY
@@ -114,7 +114,8 @@ note_rivals() { # files that set one of our settings to another value at boot; o
     [ ! -e "$rival_file" ] || awk '
       NR == FNR { at = index($0, "="); ours[substr($0, 15, at - 15)] = substr($0, at + 1); next }
       /^[ \t]*[;#]/ || !/=/ { next }
-      { at = index($0, "="); key = substr($0, 1, at - 1); value = substr($0, at + 1)
+      { sub(/\r$/, "") # of a file that was written on another system
+        at = index($0, "="); key = substr($0, 1, at - 1); value = substr($0, at + 1)
         gsub(/^[ \t-]+|[ \t]+$/, "", key); gsub(/[ \t]+/, " ", value); gsub(/^ | $/, "", value)
         if (match(key, /[.\/]/) && substr(key, RSTART, 1) == "/") {
           gsub(/\./, "\t", key); gsub(/\//, ".", key); gsub(/\t/, "/", key) }

@@ -31,17 +31,29 @@ look_function() { # KIND : what NICs and GPUs have alike
   look_fact path "${look_path#*/devices/}"
 }
 
+look_own_net() { # $look_net becomes the port's own network device: a VF's is pf0vf1, the port p0 or nothing
+  look_net=''
+  for look_each in "$look_device"/net/*; do
+    look_text=''
+    { IFS= read -r look_text <"$look_each/phys_port_name"; } 2>/dev/null
+    case $look_text in
+      p[0-9] | p[0-9][0-9]) look_net=$look_each && return ;;
+      '') look_net=${look_net:-$look_each} ;;
+    esac
+  done
+  [ -n "$look_net" ] || for look_net in "$look_device"/net/*; do return; done
+}
+
 look_card() {
   look_function nic
   look_link
   look_file vfs "$look_device/sriov_totalvfs"
-  for look_net in "$look_device"/net/*; do
-    [ -e "$look_net" ] || continue
+  look_own_net # a function has one port since ConnectX-4
+  if [ -e "$look_net" ]; then
     look_fact netdev "${look_net##*/}"
     look_file state "$look_net/operstate"
     look_file mbit_s "$look_net/speed"
-    break # a function has one port since ConnectX-4
-  done
+  fi
   for look_rdma in "$look_device"/infiniband/*; do
     [ -e "$look_rdma" ] || continue
     look_fact rdma "${look_rdma##*/}"

@@ -61,7 +61,7 @@ read_qos() { # PCI SETTING
 }
 
 write_qos() { # PCI SETTING VALUE
-  netdev=$(first_in "/sys/bus/pci/devices/$1/net")
+  find_netdev "$1"
   case $2 in
     lldpad)
       need_mlnx_qos "$netdev" "$2"
@@ -213,6 +213,8 @@ write_rdma_cm() { # PCI roce_mode|roce_tos VALUE
 }
 
 write_pause() { # NETDEV on|off|rx|tx : ethtool -A may fail though it applied; reading again decides
+  command -v ethtool >/dev/null ||
+    fail "cannot set global_pause of $1: ethtool is not on this host; install ethtool, then run again"
   case $2 in on | rx) pause_rx=on ;; *) pause_rx=off ;; esac
   case $2 in on | tx) pause_tx=on ;; *) pause_tx=off ;; esac
   ethtool -A "$1" rx "$pause_rx" tx "$pause_tx" >/dev/null 2>&1 || :

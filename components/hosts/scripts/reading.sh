@@ -89,12 +89,26 @@ first_in() { # FOLDER : the name of its first entry
   done
 }
 
-find_netdev() { # PCI : its network device in $netdev
+find_netdev() { # PCI : its network device in $netdev; in switchdev mode those of its VFs lie beside it
   netdev=absent
-  for entry in "/sys/bus/pci/devices/$1"/net/*; do
-    [ ! -e "$entry" ] || netdev=${entry##*/}
-    break
+  set -- "/sys/bus/pci/devices/$1"/net/*
+  [ ! -e "$1" ] || netdev=${1##*/}
+  [ $# -gt 1 ] || return 0
+  netdev=''
+  for entry; do # the port is p0, a VF pf0vf1; older kernels name no port
+    port_name=''
+    { IFS= read -r port_name <"$entry/phys_port_name"; } 2>/dev/null
+    case $port_name in
+      p[0-9] | p[0-9][0-9]) netdev=${entry##*/} && return ;;
+      '') netdev=${netdev:-${entry##*/}} ;;
+    esac
   done
+  netdev=${netdev:-${1##*/}}
+}
+
+netdev_of() { # PCI : the same, printed
+  find_netdev "$1"
+  echo "$netdev"
 }
 
 read_nic() { # PCI SETTING

@@ -261,6 +261,9 @@ moved_card() { # PCI : what is known of the card that shall be in an empty slot
 }
 
 refuse_serial() { # PCI WANTED
+  command -v lspci >/dev/null ||
+    fail "the serial of the card at $1 cannot be read: there is no lspci on this host; install pciutils," \
+      'then run again'
   serial_now=$(card_serial "$1")
   serial_at=$(slots_of "$2")
   [ -z "$serial_at" ] ||
@@ -272,7 +275,7 @@ refuse_serial() { # PCI WANTED
 
 vf_row() { # PCI NUMBER : what `ip link` shows of one VF, asked once until something is written
   if [ ! -s "$work/qos.vf.$1" ]; then
-    ip link show dev "$(first_in "/sys/bus/pci/devices/$1/net")" 2>/dev/null |
+    ip link show dev "$(netdev_of "$1")" 2>/dev/null |
       sed -n 's/^ *vf \([0-9][0-9]*\) /\1 /p' >"$work/qos.vf.$1"
   fi
   sed -n "s/^$2 //p" "$work/qos.vf.$1"
@@ -329,7 +332,7 @@ set_vf() { # PCI NUMBER WORDS...
   set_number=$2
   shift 2
   rm -f "$work/qos.vf.$set_pci"
-  set_dev=$(first_in "/sys/bus/pci/devices/$set_pci/net")
+  set_dev=$(netdev_of "$set_pci")
   set_output=$(ip link set dev "$set_dev" vf "$set_number" "$@" 2>&1) ||
     fail "\`ip link set dev $set_dev vf $set_number $*\` failed: ${set_output:-no output}" \
       "(embedded switch in $(read_eswitch "$set_pci") mode; see dmesg)"

@@ -34,7 +34,7 @@ while IFS= read -r pci <&8; do
   current=$(read_key "nic.$pci.ats_current")
   active=$(read_key "nic.$pci.ats_active")
   reason=$(explain "$pci" "$next" "$current" "$active") || problems="$problems${problems:+; }$reason"
-  list="$list${list:+,}{\"pci\":\"$pci\",\"firmware\":\"$version\",\"ats_next_boot\":\"$next\""
+  list="$list${list:+,}{\"pci\":\"$pci\",\"firmware\":\"$(json_text "$version")\",\"ats_next_boot\":\"$next\""
   list="$list,\"ats_current\":\"$current\",\"ats_active\":\"$active\"}"
 done 8<"$work/cards"
 printf '{"cards":[%s]}\n' "$list"

@@ -103,7 +103,7 @@ write_user() { # NAME UID|absent
 write_nic() { # PCI SETTING VALUE
   device=/sys/bus/pci/devices/$1
   [ -d "$device" ] || fail "there is no PCI device $1 on this host$(moved_card "$1"); lspci -D -d 15b3: lists its cards"
-  netdev=$(first_in "$device/net")
+  find_netdev "$1"
   net=/sys/class/net/$netdev
   case $2 in
     netdev)
