@@ -211,3 +211,34 @@ def test_vfs_that_get_no_driver_unasked_are_refused(bare: HostLab) -> None:
     assert bare.drift(asked) == ()
     assert bare.undo(asked).exit_status == 0
     bare.sh(plan, f"echo 1 >{DEVICE}/sriov_drivers_autoprobe")
+
+
+SWITCHDEV = f"""
+devlink dev eswitch set pci/{PCI} mode switchdev
+echo {VFS} >{DEVICE}/sriov_numvfs
+"""
+POD = "/var/lib/kubelet/pods/8d1f"
+
+
+def test_what_vfs_carry_waits_for_the_mode_that_waits_for_the_drain(bare: HostLab) -> None:
+    plan = one_card(bare, Sriov(vlan=111, eswitch="legacy"))
+    bare.sh(plan, f"{SWITCHDEV}mkdir -p {POD}")
+    first = bare.apply(plan)
+    assert first.exit_status == 0, first.stderr
+    waiting = set(json.loads(first.stdout)["waiting"])
+    assert {f"{CARD}.eswitch", f"vf.{PCI}.0.vlan"} <= waiting
+    bare.sh(plan, "rm -r /var/lib/kubelet")
+    assert (drained := bare.apply(plan)).exit_status == 0, drained.stderr
+    assert bare.drift(plan) == ()
+    assert (undone := bare.undo(plan)).exit_status == 0, undone.stderr
+    bare.sh(plan, f"echo 0 >{DEVICE}/sriov_numvfs")
+
+
+def test_another_mode_and_what_the_vfs_carry_come_back_in_one_undo(bare: HostLab) -> None:
+    plan = one_card(bare, Sriov(vlan=111, eswitch="legacy"))
+    bare.sh(plan, f"echo {VFS} >{DEVICE}/sriov_numvfs\nip link set dev enp5s0 vf 1 vlan 7")
+    bare.apply(plan)
+    bare.sh(plan, SWITCHDEV.replace("devlink", f"echo 0 >{DEVICE}/sriov_numvfs\ndevlink", 1))
+    assert (undone := bare.undo(plan)).exit_status == 0, undone.stderr
+    assert bare.sh(plan, "ip link show dev enp5s0").count("vlan 7,") == 1
+    bare.sh(plan, f"echo 0 >{DEVICE}/sriov_numvfs")

@@ -49,7 +49,8 @@ apply_all() { # what one change lost of another (a driver its MTU, say) is set i
   while lines_that_differ "$work/actual" "$work/desired" >"$work/differ"
     lines_without "$work/written" "$work/differ" >"$work/due" && [ -s "$work/due" ]; do
     cat "$work/due" >>"$work/written" || fail "cannot write $work/written"
-    ranked "$work/due" >"$work/ordered"
+    with_vfs "$work/due" "$work/desired" >"$work/round"
+    ranked "$work/round" >"$work/ordered"
     write_all "$work/ordered"
     take_effect
     read_all "$work/desired" "$work/actual"
@@ -64,7 +65,8 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   done <"$work/dropped" >"$work/released"
   read_all "$work/released" "$work/before"
   lines_that_differ "$work/before" "$work/released" >"$work/due"
-  ranked "$work/due" -r >"$work/ordered"
+  with_vfs "$work/due" "$work/desired" >"$work/round"
+  ranked "$work/round" -r >"$work/ordered"
   write_all "$work/ordered"
   for key in $waiting; do # what waits stays ours until it is put back
     awk -v key="$key=" 'index($0, key) != 1' "$work/dropped" >"$work/ordered"

@@ -356,7 +356,7 @@ waits_for_boot() { # KEY VALUE : it cannot be set before the card started anew
       ;;
     model | fw_* | ats*) return 1 ;;
     vfs) ! vfs_wait "$pci" "$2" || return 0 ;;
-    vf | vf_*) ! waits "nic.$pci.vfs" || return 0 ;;
+    vf | vf_*) ! { waits "nic.$pci.vfs" || waits "nic.$pci.eswitch"; } || return 0 ;; # set on VFs that go
   esac
   link_type_changes "$pci"
 }

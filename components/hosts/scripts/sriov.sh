@@ -154,6 +154,20 @@ refuse_driverless() { # PCI : without drivers VFs have no MTU that could be set
   esac
 }
 
+with_vfs() { # FILE WANTED : its lines, and how many VFs WANTED has where one is of VFs: a change of the
+  # mode or of the driver takes them away, and what they carry is set when they are there again
+  awk -F = 'FILENAME == ARGV[1] {
+      print
+      has[$1]
+      pci = $1
+      if (sub(/^vf\./, "", pci)) sub(/\.[0-9]+\.[a-z_]+$/, "", pci)
+      else if (!sub(/^nic\./, "", pci) || !sub(/\.vf_mtu_bytes$/, "", pci)) next
+      of_card["nic." pci ".vfs"]
+      next
+    }
+    ($1 in of_card) && !($1 in has)' "$1" "$2"
+}
+
 remember_vfs() ( # PCI : what a hand gave to VFs goes away with them, also what we do not own
   [ -n "${state_dir:-}" ] || return 0 # at boot there are none yet
   for entry in "/sys/bus/pci/devices/$1"/virtfn*; do

@@ -35,7 +35,9 @@ read_all "$state_dir/baseline" "$work/actual"
 : >"$work/written"
 while find_due && [ -s "$work/due" ]; do # new VFs lose the MTU that a round before left alone
   cat "$work/due" >>"$work/written" || fail "cannot write $work/written"
-  write_all "$work/due"
+  with_vfs "$work/due" "$state_dir/baseline" >"$work/round"
+  ranked "$work/round" -r >"$work/back"
+  write_all "$work/back"
   [ "$reload_units" = no ] || run systemctl daemon-reload
   reload_units=no
   apply_docker_config
