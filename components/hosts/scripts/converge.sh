@@ -76,6 +76,7 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   grep -v -x -F -f "$work/dropped" "$state_dir/baseline" >"$state_dir/baseline.new"
   [ $? -le 1 ] || fail "cannot write $state_dir/baseline.new" # 1: no line is left
   mv "$state_dir/baseline.new" "$state_dir/baseline"
+  forget_vfs "$work/dropped"
   [ -s "$work/due" ] || return 0
   take_effect
   read_all "$work/desired" "$work/actual"
