@@ -6,6 +6,7 @@
 refuse_early() { # what must not be recorded as a previous value, since it has to go first
   refuse_pci
   refuse_docker
+  refuse_release
   grep -E '^nic\.[^=]*\.address=' "$work/desired" >"$work/addresses"
   while IFS= read -r line; do
     key=${line%%=*}
@@ -129,6 +130,7 @@ record_acs
 deferring=yes
 apply_all
 release_dropped
+note_released "$work/dropped"
 restart_changed_units
 mark_vf_mtus
 note_pending

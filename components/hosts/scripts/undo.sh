@@ -72,7 +72,7 @@ done 8<"$work/ordered"
 
 forget_docker
 forget_kernel
-rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig" "$state_dir/vfs" \
+rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig" "$state_dir/vfs" "$state_dir/released" \
   "$state_dir/reboot" "$state_dir/reboot.new" "$state_dir/reboot-pending"
 rm -rf /run/railyard
 rmdir "$state_dir" /var/lib/railyard 2>/dev/null
