@@ -91,3 +91,13 @@ def test_vfs_in_pods_have_the_mtu_that_they_were_seen_with(host: FolderHost, by:
         assert host.report("converge", *MTU)["changed"] == []
     rmtree(host.devices / "0000:18:00.1/net/ib0v0")
     assert host.observe(*MTU)[f"{CARD}.vf_mtu_bytes"] == "1500"
+
+
+def test_vfs_stay_while_the_disk_has_no_room_for_what_a_hand_gave_them(host: FolderHost) -> None:
+    host.tool("ip", 'echo "    vf 0     link/ether 00:11:22:33:44:55, vlan 7, trust on"')
+    host.report("converge", f"{CARD}.vfs=1")
+    (host.state / "vfs.new").symlink_to("/dev/full")
+    full = host.run("converge", f"{CARD}.vfs=2", "disrupt=now")
+    assert f"cannot write {host.state / 'vfs'}, which keeps what a hand gave" in full.stderr
+    assert (host.devices / PCI / "sriov_numvfs").read_text() == "1\n"
+    assert sorted(path.name for path in host.state.iterdir()) == ["baseline"]

@@ -177,3 +177,34 @@ def test_a_port_that_is_to_be_ethernet_gets_its_settings_after_its_start(lab: Ho
     assert f"{CARD}.fw_link_type_p1_current" in cast("list[str]", undone["left"])
     lab.ask(op="reboot", device="gpu02")
     assert snapshot(lab, "gpu02") == before
+
+
+def test_firmware_that_is_not_asked_for_any_more_keeps_the_vfs(lab: HostLab) -> None:
+    plan = plan_of(lab, "gpu01", Firmware(manage=True), vfs=VFS)
+    evidence(lab.apply(plan))
+    lab.ask(op="reboot", device="gpu01")
+    assert evidence(lab.apply(plan))["firmware_needs"] == "nothing"
+    before = snapshot(lab, "gpu01")
+    refused = lab.apply(plan_of(lab, "gpu01", Firmware(), vfs=VFS))
+    assert f"{PCI} is not asked for any more, and would go back to 16 VFs" in refused.stderr
+    assert f"the file wants {VFS}, and the next boot would leave none. Keep" in refused.stderr
+    assert snapshot(lab, "gpu01") == before
+    fewer = plan_of(lab, "gpu01", Firmware())
+    for _ in range(2):
+        again = evidence(lab.apply(fewer))
+        assert (again["firmware_needs"], again["reboot_required"]) == ("reboot", True)
+        assert f"pending.boot.{CARD}.fw_num_of_vfs={VFS} -> 16" in pending_lines(lab, fewer)
+    lab.ask(op="reboot", device="gpu01")
+    assert pending_lines(lab, fewer) == []
+    last = evidence(lab.apply(fewer))
+    assert (last["changed"], last["reboot_required"], "firmware" in last) == ([], False, False)
+    evidence(lab.undo(fewer))
+    lab.ask(op="reboot", device="gpu01")
+
+
+def pending_lines(lab: HostLab, plan: HostPlan) -> list[str]:
+    """What a look at the host says of settings that wait for a start of the card."""
+    answer = lab.run(plan, plan.watched.observe, f"stack={lab.stack}\n{plan.desired.render()}")
+    assert answer.exit_status == 0, answer.stderr
+    lines = answer.stdout.splitlines()
+    return [line for line in lines if line.startswith(("pending.boot.nic", "pending.power"))]

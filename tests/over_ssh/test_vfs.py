@@ -211,3 +211,61 @@ def test_vfs_that_get_no_driver_unasked_are_refused(bare: HostLab) -> None:
     assert bare.drift(asked) == ()
     assert bare.undo(asked).exit_status == 0
     bare.sh(plan, f"echo 1 >{DEVICE}/sriov_drivers_autoprobe")
+
+
+SWITCHDEV = f"""
+devlink dev eswitch set pci/{PCI} mode switchdev
+echo {VFS} >{DEVICE}/sriov_numvfs
+"""
+POD = "/var/lib/kubelet/pods/8d1f"
+
+
+def test_what_vfs_carry_waits_for_the_mode_that_waits_for_the_drain(bare: HostLab) -> None:
+    plan = one_card(bare, Sriov(vlan=111, eswitch="legacy"))
+    bare.sh(plan, f"{SWITCHDEV}mkdir -p {POD}")
+    first = bare.apply(plan)
+    assert first.exit_status == 0, first.stderr
+    waiting = set(json.loads(first.stdout)["waiting"])
+    assert {f"{CARD}.eswitch", f"vf.{PCI}.0.vlan"} <= waiting
+    bare.sh(plan, "rm -r /var/lib/kubelet")
+    assert (drained := bare.apply(plan)).exit_status == 0, drained.stderr
+    assert bare.drift(plan) == ()
+    assert (undone := bare.undo(plan)).exit_status == 0, undone.stderr
+    bare.sh(plan, f"echo 0 >{DEVICE}/sriov_numvfs")
+
+
+def test_another_mode_and_what_the_vfs_carry_come_back_in_one_undo(bare: HostLab) -> None:
+    plan = one_card(bare, Sriov(vlan=111, eswitch="legacy"))
+    bare.sh(plan, f"echo {VFS} >{DEVICE}/sriov_numvfs\nip link set dev enp5s0 vf 1 vlan 7")
+    bare.apply(plan)
+    bare.sh(plan, SWITCHDEV.replace("devlink", f"echo 0 >{DEVICE}/sriov_numvfs\ndevlink", 1))
+    assert (undone := bare.undo(plan)).exit_status == 0, undone.stderr
+    assert bare.sh(plan, "ip link show dev enp5s0").count("vlan 7,") == 1
+    bare.sh(plan, f"echo 0 >{DEVICE}/sriov_numvfs")
+
+
+def test_what_a_hand_gave_last_is_put_back_when_vfs_are_made_anew(bare: HostLab) -> None:
+    plan = one_card(bare, Sriov())
+    bare.sh(plan, f"echo 2 >{DEVICE}/sriov_numvfs\nip link set dev enp5s0 vf 1 vlan 7")
+
+    def vlan_after(*lines: str) -> str:
+        answer = bare.apply(plan, "".join(f"{line}\n" for line in (f"stack={bare.stack}", *lines)))
+        assert answer.exit_status == 0, answer.stderr
+        return bare.sh(
+            plan, "ip link show dev enp5s0 | sed -n 's/.*vf 1 .*vlan \\([0-9]*\\).*/\\1/p'"
+        )
+
+    def by_hand(vlan: int) -> None:
+        bare.sh(plan, f"ip link set dev enp5s0 vf 1 vlan {vlan}")
+
+    assert vlan_after(f"{CARD}.vfs=4") == "7\n"
+    by_hand(8)
+    assert vlan_after(f"{CARD}.vfs=6") == "8\n"
+    assert vlan_after(f"{CARD}.mtu_bytes=1500") == "8\n"
+    left = f"grep -c '^vf' /var/lib/railyard/{bare.stack}/vfs || true"
+    assert bare.sh(plan, left).strip() in ("", "0")
+    by_hand(9)
+    assert vlan_after(f"{CARD}.vfs=4") == "9\n"
+    assert bare.undo(plan).exit_status == 0
+    assert "vlan 9," in bare.sh(plan, "ip link show dev enp5s0")
+    bare.sh(plan, f"echo 0 >{DEVICE}/sriov_numvfs")

@@ -16,6 +16,7 @@ refuse_other_stack() { # it would record what the other one set, and nobody woul
 refuse_early() { # what must not be recorded as a previous value, since it has to go first
   refuse_pci
   refuse_docker
+  refuse_release
   grep -E '^nic\.[^=]*\.address=' "$work/desired" >"$work/addresses"
   while IFS= read -r line; do
     key=${line%%=*}
@@ -53,7 +54,8 @@ apply_all() { # what one change lost of another (a driver its MTU, say) is set i
   while lines_that_differ "$work/actual" "$work/desired" >"$work/differ"
     lines_without "$work/written" "$work/differ" >"$work/due" && [ -s "$work/due" ]; do
     cat "$work/due" >>"$work/written" || fail "cannot write $work/written"
-    ranked "$work/due" >"$work/ordered"
+    with_vfs "$work/due" "$work/desired" >"$work/round"
+    ranked "$work/round" >"$work/ordered"
     write_all "$work/ordered"
     take_effect
     read_all "$work/desired" "$work/actual"
@@ -70,7 +72,8 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   done <"$work/dropped" >"$work/released"
   read_all "$work/released" "$work/before"
   lines_that_differ "$work/before" "$work/released" >"$work/due"
-  ranked "$work/due" -r >"$work/ordered"
+  with_vfs "$work/due" "$work/desired" >"$work/round"
+  ranked "$work/round" -r >"$work/ordered"
   write_all "$work/ordered"
   for key in $waiting; do # what waits stays ours until it is put back
     awk -v key="$key=" 'index($0, key) != 1' "$work/dropped" >"$work/ordered"
@@ -80,6 +83,7 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   grep -v -x -F -f "$work/dropped" "$state_dir/baseline" >"$state_dir/baseline.new"
   [ $? -le 1 ] || fail "cannot write $state_dir/baseline.new" # 1: no line is left
   mv "$state_dir/baseline.new" "$state_dir/baseline"
+  forget_vfs "$work/dropped"
   [ -s "$work/due" ] || return 0
   take_effect
   read_all "$work/desired" "$work/actual"
@@ -142,6 +146,7 @@ release_dropped
 record_baseline
 record_acs
 apply_all
+note_released "$work/dropped"
 restart_changed_units
 mark_vf_mtus
 note_pending

@@ -367,13 +367,54 @@ waits_for_boot() { # KEY VALUE : it cannot be set before the card started anew
       ;;
     model | fw_* | ats*) return 1 ;;
     vfs) ! vfs_wait "$pci" "$2" || return 0 ;;
-    vf | vf_*) ! waits "nic.$pci.vfs" || return 0 ;;
+    vf | vf_*) ! { waits "nic.$pci.vfs" || waits "nic.$pci.eswitch"; } || return 0 ;; # set on VFs that go
   esac
   link_type_changes "$pci"
 }
 
-cards_with_firmware() { # the PFs whose firmware is ours to set
-  sed -n -E 's/^nic\.([^=]*)\.(ats|fw_(sriov|num|link|advanced|pci)[a-z0-9_]*)=.*/\1/p' "$work/desired" | sort -u
+# shellcheck disable=SC2086 # the name of a stack has no blanks, and * stands for all of them
+cards_with_firmware() { # the PFs whose firmware is ours to set, or was and is not loaded yet
+  sed -n -E 's/^nic\.([^=]*)\.(ats|fw_(sriov|num|link|advanced|pci)[a-z0-9_]*)=.*/\1/p' \
+    "$work/desired" /var/lib/railyard/${stack:-*}/released 2>/dev/null | sort -u
+}
+
+released_firmware() { # lines of what was put back, and is not asked for again; of any stack where none is told
+  for released_file in /var/lib/railyard/${stack:-*}/released; do
+    [ ! -s "$released_file" ] || lines_without "$work/desired" "$released_file"
+  done
+}
+
+note_released() { # FILE : of the lines put back, and of those before, what the card did not start with yet
+  [ -s "$1" ] || [ -e "$state_dir/released" ] || return 0
+  cat "$state_dir/released" "$1" 2>/dev/null | grep -E '^nic\.[^=]*\.(ats|fw_[a-z_0-9]*)=' | grep -v '\.fw_floor=' |
+    sort -u >"$work/released_all"
+  lines_without "$work/desired" "$work/released_all" >"$work/released_due"
+  while IFS= read -r line <&7; do
+    key=${line%%=*}
+    ! is_gone "$key" || continue
+    next=$(read_key "$key")
+    case $(read_key "${key}_current") in "$next" | unsupported) continue ;; unknown) noted "$pci" || continue ;; esac
+    printf '%s=%s\n' "$key" "$next"
+  done 7<"$work/released_due" >"$work/released_still"
+  if [ -s "$work/released_still" ]; then
+    cat "$work/released_still" >"$state_dir/released" || fail "cannot write $state_dir/released"
+  else
+    rm -f "$state_dir/released"
+  fi
+}
+
+refuse_release() { # what firmware goes back to, once it is not ours, must do for the VFs that stay wanted
+  lines_without "$work/desired" "$state_dir/baseline" 2>/dev/null |
+    grep -E '\.(fw_num_of_vfs=[0-9]+|fw_sriov_en=off)$' >"$work/released"
+  while IFS= read -r line <&7; do
+    ! is_gone "${line%%=*}" || continue
+    release_vfs=$(value_of "nic.$pci.vfs" "$work/desired") || continue
+    case $line in *=off) release_to=0 ;; *) release_to=${line#*=} ;; esac
+    [ "$release_to" -ge "$release_vfs" ] ||
+      fail "the firmware of $pci is not asked for any more, and would go back to $release_to VFs (${line##*.}" \
+        "before Railyard): the file wants $release_vfs, and the next boot would leave none. Keep" \
+        'firmware.manage (with firmware.num_of_vfs), or ask for fewer in hosts[].nics[].vfs'
+  done 7<"$work/released"
 }
 
 report_firmware() { # JSON fields: version of each card, and what it waits for

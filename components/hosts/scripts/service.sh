@@ -112,6 +112,7 @@ note_pending() { # what this run leaves to a drain or to a boot; it outlives the
 }
 
 pending_settings() { # what runs otherwise than the next boot will: firmware, the kernel's command line
+  { cat "$work/desired" && released_firmware; } >"$work/next_boot"
   while IFS= read -r line <&7; do
     key=${line%%=*}
     case $key in
@@ -126,7 +127,7 @@ pending_settings() { # what runs otherwise than the next boot will: firmware, th
       "$now:$now") ;;
       *) printf 'pending.%s.%s=%s -> %s\n' "$(loaded_by "$key")" "$key" "$now" "$next" ;;
     esac
-  done 7<"$work/desired"
+  done 7<"$work/next_boot"
 }
 
 loaded_by() { # KEY : `power` where a warm reboot does not load what the card was told

@@ -154,18 +154,53 @@ refuse_driverless() { # PCI : without drivers VFs have no MTU that could be set
   esac
 }
 
+with_vfs() { # FILE WANTED : its lines, and how many VFs WANTED has where one is of VFs: a change of the
+  # mode or of the driver takes them away, and what they carry is set when they are there again
+  awk -F = 'FILENAME == ARGV[1] {
+      print
+      has[$1]
+      pci = $1
+      if (sub(/^vf\./, "", pci)) sub(/\.[0-9]+\.[a-z_]+$/, "", pci)
+      else if (!sub(/^nic\./, "", pci) || !sub(/\.vf_mtu_bytes$/, "", pci)) next
+      of_card["nic." pci ".vfs"]
+      next
+    }
+    ($1 in of_card) && !($1 in has)' "$1" "$2"
+}
+
 remember_vfs() ( # PCI : what a hand gave to VFs goes away with them, also what we do not own
   [ -n "${state_dir:-}" ] || return 0 # at boot there are none yet
+  [ "$(read_eswitch "$1")" = legacy ] || return 0 # in the other mode they have none of it
   for entry in "/sys/bus/pci/devices/$1"/virtfn*; do
-    [ -e "$entry" ] || return 0
+    [ -e "$entry" ] || break
     for part in vlan trust spoofchk min_rate_mbit_s max_rate_mbit_s link_state guid; do
       key=vf.$1.${entry##*/virtfn}.$part
-      cat "$state_dir/baseline" "$state_dir/vfs" 2>/dev/null | value_of "$key" - >/dev/null && continue
       value=$(read_vf "$key" 2>/dev/null)
-      [ -z "$value" ] || printf '%s=%s\n' "$key" "$value" >>"$state_dir/vfs"
+      [ -z "$value" ] || printf '%s=%s\n' "$key" "$value"
     done
-  done
+  done >"$work/vfs_now"
+  cat "$state_dir/vfs" >"$work/vfs_old" 2>/dev/null # also of VFs that are not there just now
+  { lines_without "$state_dir/baseline" "$work/vfs_now" && lines_without "$work/vfs_now" "$work/vfs_old"; } |
+    sort >"$work/vfs_new" || fail "cannot write $work/vfs_new"
+  keep_vfs
 )
+
+forget_vfs() { # FILE : of cards whose count it has, which is not ours any more
+  [ -s "$state_dir/vfs" ] || return 0
+  awk -F = 'FILENAME == ARGV[1] { if (sub(/\.vfs$/, "", $1)) gone[substr($1, 5)]; next }
+    { pci = $1; sub(/^vf\./, "", pci); sub(/\.[0-9]+\.[a-z_]+$/, "", pci) }
+    !(pci in gone)' "$1" "$state_dir/vfs" >"$work/vfs_new"
+  keep_vfs
+}
+
+keep_vfs() { # what is not on the disk before the VFs go is lost with them
+  ! cmp -s "$work/vfs_new" "$state_dir/vfs" || return 0
+  { cat "$work/vfs_new" >"$state_dir/vfs.new" && sync "$state_dir/vfs.new"; } 2>/dev/null || {
+    rm -f "$state_dir/vfs.new"
+    fail "cannot write $state_dir/vfs, which keeps what a hand gave to VFs: is the disk full?"
+  }
+  mv "$state_dir/vfs.new" "$state_dir/vfs"
+}
 
 restore_vfs() { # PCI : gives it back to the VFs of the same numbers, where it is not set anyway
   [ -s "${state_dir:-/none}/vfs" ] && [ "$(read_eswitch "$1")" = legacy ] || return 0
@@ -177,7 +212,7 @@ restore_vfs() { # PCI : gives it back to the VFs of the same numbers, where it i
 }
 
 put_vfs() { # PCI DEVICE COUNT : the kernel's reason in words
-  [ "$3" != 0 ] || remember_vfs "$1"
+  [ "$3" != 0 ] || remember_vfs "$1" || exit 1
   rm -f "$work"/qos.vf."$1"
   put_output=$({ printf '%s\n' "$3" | tee "$2/sriov_numvfs" >/dev/null; } 2>&1) && return
   case $put_output in

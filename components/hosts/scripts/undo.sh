@@ -36,7 +36,9 @@ read_all "$state_dir/baseline" "$work/actual"
 : >"$work/written"
 while find_due && [ -s "$work/due" ]; do # new VFs lose the MTU that a round before left alone
   cat "$work/due" >>"$work/written" || fail "cannot write $work/written"
-  write_all "$work/due"
+  with_vfs "$work/due" "$state_dir/baseline" >"$work/round"
+  ranked "$work/round" -r >"$work/back"
+  write_all "$work/back"
   take_effect
   read_all "$state_dir/baseline" "$work/actual"
 done
@@ -69,7 +71,7 @@ done 8<"$work/ordered"
 
 forget_docker
 forget_kernel
-rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig" "$state_dir/vfs" \
+rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig" "$state_dir/vfs" "$state_dir/released" \
   "$state_dir/reboot" "$state_dir/reboot.new" "$state_dir/reboot-pending" "$state_dir/due"
 rm -rf /run/railyard
 rmdir "$state_dir" /var/lib/railyard 2>/dev/null
