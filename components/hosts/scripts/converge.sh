@@ -75,7 +75,10 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   with_vfs "$work/due" "$work/desired" >"$work/round"
   ranked "$work/round" -r >"$work/ordered"
   write_all "$work/ordered"
-  for key in $waiting; do # what waits stays ours until it is put back
+  for key in $still_used; do
+    note "$key cannot be put back now (it is in use, or another file has it too): the next run tries again"
+  done
+  for key in $waiting $still_used; do # what waits stays ours until it is put back
     awk -v key="$key=" 'index($0, key) != 1' "$work/dropped" >"$work/ordered"
     cp "$work/ordered" "$work/dropped"
   done

@@ -78,7 +78,11 @@ read_docker() { # KEY
       ;;
     docker.service)
       command -v dockerd >/dev/null || { echo absent && return; }
-      echo "$(systemctl is-enabled docker.service 2>/dev/null)/$(systemctl is-active docker.service)"
+      docker_at_boot=$(systemctl is-enabled docker.service 2>/dev/null)
+      case $(systemctl is-active docker.service) in # `failed` is nothing that could be put back
+        active | activating | reloading) echo "${docker_at_boot%-runtime}/active" ;;
+        *) echo "${docker_at_boot%-runtime}/inactive" ;;
+      esac
       ;;
     docker.runtime) docker_config "$DAEMON_CONFIG" read runtime 2>&1 ;;
     docker.default_runtime) read_default_runtime ;;
@@ -101,6 +105,7 @@ write_docker() { # KEY VALUE
     docker.service:*)
       case $2 in enabled/*) run systemctl enable docker.service ;; *) run systemctl disable docker.service ;; esac
       case $2 in */active) run systemctl start docker.service ;; *) run systemctl stop docker.service ;; esac
+      case $2 in masked/*) run systemctl mask docker.service ;; esac
       ;;
     docker.default_runtime:*) write_docker_config default_runtime "${2%%/*}" ;; # what was stored
     *) write_docker_config "${1#docker.}" "$2" ;;

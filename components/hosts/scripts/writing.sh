@@ -90,14 +90,24 @@ render_hosts() { # FILE : the whole of the new /etc/hosts, as $work/hosts
 
 write_user() { # NAME UID|absent
   if [ "$2" = absent ]; then
-    run userdel "$1" # its home folder stays: it may hold data
+    user_output=$(userdel "$1" 2>&1) || case $user_output in # its home folder stays: it may hold data
+      *'used by process'* | *'logged in'*) still_used="$still_used user.$1.uid" ;;
+      *) fail "userdel $1: ${user_output:-no output}" ;;
+    esac
   elif getent passwd "$1" >/dev/null; then
     user_output=$(usermod -u "$2" "$1" 2>&1) ||
       fail "the uid of $1 cannot become $2: $user_output. A user who is logged in keeps the uid:" \
         'log in as another user (hosts[].ssh.user), or name the uid it has in host_defaults.user'
   else
     run useradd -m -s /bin/bash -u "$2" "$1"
+    own_home "$1" "$2"
   fi
+}
+
+own_home() { # NAME UID : a home that an earlier account of this name left belongs to nobody now
+  user_home=$(getent passwd "$1" | cut -d : -f 6)
+  home_owner=$(stat -c %u "$user_home" 2>/dev/null) || return 0
+  [ "$home_owner" = "$2" ] || getent passwd "$home_owner" >/dev/null || run chown -R "$1:" "$user_home"
 }
 
 write_nic() { # PCI SETTING VALUE
