@@ -178,8 +178,7 @@ def check_untagged_port(spec: ClusterSpec) -> Iterator[Finding]:
     """Cards that send on a rail themselves are plugged into access ports.
 
     Neither a macvlan interface nor the card itself tags its frames; a trunk port would put them
-    into another VLAN than the rail's. Where only VFs carry jobs, this is a warning; containers
-    without Kubernetes run on the card itself.
+    into another VLAN than the rail's. Where only VFs carry jobs, this is a warning.
     """
     if spec.pod_network.mode != "rdma_shared":
         yield from _addresses_on_trunks(spec)
@@ -202,7 +201,9 @@ def _addresses_on_trunks(spec: ClusterSpec) -> Iterator[Finding]:
         port, nic = cable.port, cable.nic
         if nic.nic.address is None or port.port.mode != "trunk":
             continue
-        on_vfs = nic.nic.vfs and spec.containers is None
+        access = f'write {{to: {port.port.to}, mode: access}} for port "{port.name}"'
+        on_card = f"{access}, unless all jobs run on VFs."
+        on_vfs = "remove it: jobs have theirs on VFs, whose frames are tagged."
         yield Finding(
             f"{nic.host.name} {nic.nic.netdev} has an address of {port.rail}, and port {port.name} "
             f"of {port.switch.name} is a trunk: untagged frames are not in the rail's VLAN.",
@@ -210,10 +211,8 @@ def _addresses_on_trunks(spec: ClusterSpec) -> Iterator[Finding]:
                 at((*nic.path, "address"), nic.nic.address),
                 at((*port.path, "mode"), port.port.mode),
             ),
-            "remove it: jobs have theirs on VFs, whose frames are tagged."
-            if on_vfs
-            else f'write {{to: {port.port.to}, mode: access}} for port "{port.name}".',
-            "warning" if on_vfs else "error",
+            (on_card if spec.containers else on_vfs) if nic.nic.vfs else f"{access}.",
+            "warning" if nic.nic.vfs else "error",
         )
 
 
