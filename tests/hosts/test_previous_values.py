@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.hosts.folder_host import FolderHost, folder_host
+from tests.hosts.folder_host import STACK, FolderHost, folder_host
 
 PCI = "0000:05:00.0"
 CARD = f"nic.{PCI}"
@@ -87,11 +88,25 @@ def test_a_host_is_of_one_stack(host: FolderHost) -> None:
     refused = host.run("converge", f"{CARD}.mtu_bytes=4200")
     assert refused.returncode == 1
     assert "stack old has settings on this host" in refused.stderr
-    assert f"mv {host.state.with_name('old')} {host.state} on the host" in refused.stderr
+    assert f"mv {host.state.with_name('old')} {host.state}; sed -i" in refused.stderr
     assert (mtu.read_text(), host.state.exists()) == ("9000\n", False)
     host.state.with_name("old").rename(host.state)
     host.report("undo")
     assert mtu.read_text() == "1500\n"
+
+
+def test_a_renamed_stack_goes_on_with_the_commands_of_the_refusal(host: FolderHost) -> None:
+    hosts = host.root / "etc/hosts"
+    host.write("etc/hosts", "127.0.0.1 localhost\n")
+    host.report("converge", "hosts.gpu02=10.0.0.2")
+    host.state.rename(host.state.with_name("old"))
+    hosts.write_text(hosts.read_text().replace(f"railyard {STACK}:", "railyard old:"))
+    refused = host.run("converge", "hosts.gpu02=10.0.0.2").stderr
+    commands = refused.split("run on the host: ")[1].splitlines()[0]
+    subprocess.run(["/bin/sh", "-c", commands], check=True)
+    assert host.report("converge", "hosts.gpu02=10.0.0.2")["changed"] == []
+    assert host.report("undo") == {"changed": ["hosts.gpu02"], "left": []}
+    assert hosts.read_text() == "127.0.0.1 localhost\n"
 
 
 def test_vfs_that_appear_with_the_firmware_go_away_again(host: FolderHost) -> None:

@@ -9,7 +9,8 @@ refuse_other_stack() { # it would record what the other one set, and nobody woul
     [ ! -e "$other_stack/baseline" ] || [ "$other_stack" = "$state_dir" ] ||
       fail "stack ${other_stack##*/} has settings on this host, and one host can be of one stack only: take" \
         'the host out of its file and update it (or destroy it), then run again. Where the stack was only' \
-        "renamed: mv $other_stack $state_dir on the host"
+        "renamed, run on the host: mv $other_stack $state_dir; sed -i" \
+        "'s/^# railyard ${other_stack##*/}:/# railyard $stack:/' /etc/hosts" # else that part would be nobody's
   done
 }
 
