@@ -71,6 +71,18 @@ def test_a_service_that_was_masked_is_masked_again(host: FolderHost) -> None:
     assert (host.root / "enabled").read_text() == "masked\n"
 
 
+@pytest.mark.parametrize("before", ["linked", "not-found", ""])
+def test_a_service_whose_state_nobody_can_make_is_listed_as_left(
+    host: FolderHost, before: str
+) -> None:
+    host.write("enabled", f"{before}\n")
+    host.write("active", "inactive\n")
+    host.report("converge", SERVICE)
+    assert host.report("undo")["left"] == ["docker.service"]
+    assert (host.root / "active").read_text() == "inactive\n"
+    assert not host.state.exists()
+
+
 def test_a_user_with_processes_is_listed_as_left(host: FolderHost) -> None:
     host.report("converge", "user.mpi.uid=1500")
     host.write("held", "")
@@ -101,4 +113,6 @@ def test_a_home_that_an_earlier_account_left_is_the_new_ones(host: FolderHost) -
     host.tool("chown", 'echo "$@" >$F/owned')
     host.write("home/mpi/.ssh/id", "key")  # of a number that no account has by now
     host.report("converge", "user.mpi.uid=1600")
-    assert (host.root / "owned").read_text() == f"-R mpi: {host.root}/home/mpi\n"
+    earlier = (host.root / "home/mpi").stat().st_uid
+    given = f"-R --from={earlier} mpi: {host.root}/home/mpi\n"
+    assert (host.root / "owned").read_text() == given

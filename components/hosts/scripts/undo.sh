@@ -53,6 +53,7 @@ while IFS= read -r line <&8; do
   case $key:$wanted in
     *.vf_mtu_bytes:in-use | *.fw_floor:* | *:unsupported | *:hidden | *:per_pf) ;;
     docker.default_runtime:absent) left="$left${left:+,}\"$key\"" ;; # until dockerd restarts
+    docker.service:[!edm]*) left="$left${left:+,}\"$key\"" ;; # neither enabled, disabled nor masked: not for systemctl to make
     *)
       kept "$key" "$wanted" || fail "$key is '$now' after it was put back, want '$wanted'"
       left="$left${left:+,}\"$key\""

@@ -107,7 +107,7 @@ write_user() { # NAME UID|absent
 own_home() { # NAME UID : a home that an earlier account of this name left belongs to nobody now
   user_home=$(getent passwd "$1" | cut -d : -f 6)
   home_owner=$(stat -c %u "$user_home" 2>/dev/null) || return 0
-  [ "$home_owner" = "$2" ] || getent passwd "$home_owner" >/dev/null || run chown -R "$1:" "$user_home"
+  [ "$home_owner" = "$2" ] || getent passwd "$home_owner" >/dev/null || run chown -R --from="$home_owner" "$1:" "$user_home"
 }
 
 write_nic() { # PCI SETTING VALUE
