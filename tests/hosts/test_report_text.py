@@ -47,3 +47,26 @@ def test_versions_and_reasons_are_told_without_what_no_json_holds(host: FolderHo
     assert report["firmware"] == {CARD: "16.35.2000"}
     done = host.sh("driver_note=$(printf 'a\\001\"b\\\\\\nc')\nreport_driver\n")
     assert done.stdout == ',"driver":"abc"'
+
+
+def test_a_name_that_an_earlier_line_of_the_hosts_file_has_is_told(host: FolderHost) -> None:
+    lines = ("127.0.0.1 localhost", "127.0.1.1\tGPU01.site gpu01 # Debian's", "::1 gpu02",
+             "10.0.0.3 gpu03", "# 10.9.9.9 gpu02", "10.9.9.9 other gpu02\r")  # fmt: skip
+    host.write("etc/hosts", "".join(f"{line}\n" for line in lines))
+    wanted = tuple(f"hosts.gpu0{each}=10.0.0.{each}" for each in (1, 2, 3))
+    [note] = cast("list[str]", host.report("converge", *wanted)["notes"])
+    assert "gpu01 is 127.0.1.1 (line 2), gpu02 is 10.9.9.9 (line 6)" in note
+    assert "gpu03" not in note
+    host.write("etc/hosts", (host.root / "etc/hosts").read_text().replace("10.9.9.9 other", "# "))
+    host.write("etc/hosts", (host.root / "etc/hosts").read_text() + "10.7.7.7 gpu02\n")
+    [note] = cast("list[str]", host.report("converge", *wanted)["notes"])
+    assert "gpu02" not in note
+
+
+def test_many_such_names_are_counted(host: FolderHost) -> None:
+    names = [f"gpu{each:02}" for each in range(1, 10)]
+    host.write("etc/hosts", "".join(f"10.9.9.9 {name}\n" for name in names))
+    [note] = cast(
+        "list[str]", host.report("converge", *(f"hosts.{n}=10.0.0.1" for n in names))["notes"]
+    )
+    assert "gpu03 is 10.9.9.9 (line 3) and 6 more: " in note

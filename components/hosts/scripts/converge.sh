@@ -119,6 +119,23 @@ restart_changed_units() { # a running K3s takes a new limit only at its start
   done
 }
 
+note_earlier_names() { # the first line of /etc/hosts that has a name is the one that counts, and ours are its last
+  grep '^hosts\.' "$work/desired" >"$work/entries" || return 0
+  earlier_names=$(awk -v begin="$(block_begin)" '
+    NR == FNR { at = index($0, "="); ours[tolower(substr($0, 7, at - 7))] = substr($0, at + 1); next }
+    $0 == begin { exit }
+    { sub(/[#\r].*/, "") }
+    $1 ~ /:/ { next } # our addresses are IPv4, and are looked up beside these
+    { for (i = 2; i <= NF; i++) if ((name = tolower($i)) in ours) {
+        if ($1 != ours[name] && ++count <= 3)
+          list = list (count > 1 ? ", " : "") name " is " $1 " (line " FNR ")"
+        delete ours[name] } }
+    END { if (count) print list (count > 3 ? " and " count - 3 " more" : "") }' "$work/entries" /etc/hosts)
+  [ -z "$earlier_names" ] ||
+    note "/etc/hosts has earlier lines for names of ours, and the first one counts: $earlier_names:" \
+      'take these names out of their lines'
+}
+
 report_waiting() { # what is left to the step that takes this host out of service
   [ -n "$waiting" ] || return 0
   printf ',"waiting":["%s"]' "$(printf '%s\n' "$waiting" | sed 's/ /","/g')"
@@ -131,6 +148,7 @@ report() {
   report_firmware >"$work/report"
   case $firmware_needs in '' | nothing) ;; *) reboot_required=true ;; esac
   note_rivals
+  note_earlier_names
   printf '{"changed":[%s],"unchanged":%d,"reboot_required":%s%s%s%s%s}\n' \
     "$list" "$(lines_without "$work/moved" "$work/desired" | wc -l)" "$reboot_required" "$(cat "$work/report")" "$(report_driver)" "$(report_waiting)" \
     "${notes:+,\"notes\":[$notes]}"
