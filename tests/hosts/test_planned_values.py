@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Final, cast
 
@@ -76,11 +77,14 @@ while IFS= read -r line; do
     *) valid_key "${{line%%=*}}" && valid_value "${{line%%=*}}" "${{line#*=}}" ;;
   esac || printf '%s\\n' "$line"
 done"""
-    done = subprocess.run(
-        ["/bin/sh", "-c", script],
-        input="".join(f"{line}\n" for line in sorted(lines)),
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+    with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:  # one argument ends at 128 KiB
+        file.write(script)
+        file.flush()
+        done = subprocess.run(
+            ["/bin/sh", file.name],
+            input="".join(f"{line}\n" for line in sorted(lines)),
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
     return done.stdout + done.stderr
 
 
