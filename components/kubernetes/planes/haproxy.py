@@ -94,7 +94,7 @@ def render_haproxy(spec: ClusterSpec, host: Host, api_port: int) -> str:
 
     200 or 401 is an API that answers (K3s asks for a certificate); 503 is one that is not ready,
     and a hung one gives nothing. All servers are listed from the start: the check keeps out those
-    that have not joined yet.
+    that have not joined yet. Before it finds a lost one, a connection is tried at another.
     """
     lines = [
         "global",
@@ -113,6 +113,7 @@ def render_haproxy(spec: ClusterSpec, host: Host, api_port: int) -> str:
         "    default_backend servers",
         "backend servers",
         "    balance roundrobin",
+        "    option redispatch 1",
         "    option httpchk",
         "    http-check connect ssl alpn http/1.1",
         "    http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host k3s",
