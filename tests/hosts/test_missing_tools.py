@@ -16,6 +16,12 @@ echo 'driver: mlx5_core'
 echo 'firmware-version: 16.35.2000 (MT_0000000012)'
 """
 
+MLXCONFIG = """\
+while [ $# -gt 1 ]; do [ "$1" != -j ] || file=$2; shift; done
+echo '{"Device #1": {"tlv_configuration": {"ATS_ENABLED":
+  {"current_value": "True(1)", "next_value": "True(1)"}}}}' >"$file"
+"""
+
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Path:
@@ -76,3 +82,17 @@ def test_a_version_comes_from_the_network_device_where_nothing_else_tells(fake: 
     assert sh(fake, f"firmware_version {CARD}\n").stdout == "16.35.2000\n"
     done = sh(fake, f"write_firmware {CARD} fw_floor 16.36.1000\n")
     assert "is 16.35.2000, want 16.36.1000 or later: update it" in done.stderr
+
+
+def test_ats_that_nobody_can_look_at_is_not_the_hypervisors_fault(tmp_path: Path) -> None:
+    host = folder_host(tmp_path)
+    host.card(CARD, "enp5s0")
+    host.tool("mlxconfig", MLXCONFIG)
+    done = host.run("verify", f"nic.{CARD}.ats_active=on")
+    assert done.returncode == 1
+    assert "ESXi host" in done.stderr
+    (host.root / "bin/lspci").unlink()
+    done = host.run("verify", f"nic.{CARD}.ats_active=on")
+    assert done.returncode == 1
+    assert f"whether ATS works on {CARD} cannot be read: install pciutils" in done.stderr
+    assert "ESXi" not in done.stderr

@@ -144,8 +144,9 @@ read_firmware() { # PCI SETTING
     fw_needs) read_needs "$1" ;;
     fw_loads) reset_needs "$1" ;;
     fw_vfs_offered) cat "/sys/bus/pci/devices/$1/sriov_totalvfs" 2>/dev/null || echo 0 ;;
-    ats_active) lspci -s "$1" -vvv 2>/dev/null | awk '/ATSCtl:/ { seen = /Enable\+/ ? "on" : "off" }
-      END { print seen == "" ? "absent" : seen }' ;;
+    ats_active) { lspci -s "$1" -vvv 2>/dev/null || echo failed; } |
+      awk '/ATSCtl:/ { seen = /Enable\+/ ? "on" : "off" } /^failed/ && ! seen { seen = "unknown" }
+        END { print seen == "" ? "absent" : seen }' ;;
     *) read_parameter "$1" "$2" ;;
   esac
 }

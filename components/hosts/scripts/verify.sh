@@ -13,6 +13,9 @@ explain() { # PCI NEXT CURRENT ACTIVE
       echo "ATS_ENABLED of $1 is set for the next boot and off now: the ESXi host must reboot" \
         '(a reboot of the virtual machine alone does not load it)'
       ;;
+    on/on/unknown)
+      echo "whether ATS works on $1 cannot be read: install pciutils, so that 'lspci -s $1 -vvv' tells it, then run again"
+      ;;
     *)
       echo "the firmware of $1 has ATS on, and lspci shows ATSCtl ${4}: on the ESXi host, Runtime of" \
         'atsSupport must be TRUE (esxcli system settings kernel list -o atsSupport); where it is, the' \
