@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from components.model.units import DnsLabel, Frozen, Ipv4Net, LoginName, SecretRef, TcpPort
+from components.model.units import (
+    DnsLabel,
+    Frozen,
+    Ipv4Net,
+    LoginName,
+    PoolName,
+    SecretRef,
+    TcpPort,
+)
 
 Role = Literal["control_plane", "worker", "balancer"]
+MOST_NODES: Final = 5000
+"""Kubernetes, "Considerations for large clusters": no more than 5,000 nodes."""
 
 
 class InfiniBandFabric(Frozen):
@@ -32,14 +42,14 @@ class BringYourOwn(Frozen):
 class InstancePool(Frozen):
     """Equal instances; they are named `<name>-0`, `<name>-1` and so on."""
 
-    name: DnsLabel
+    name: PoolName
     role: Role
     """What the instances become."""
     type: str
     """Instance type, for example `h100-80gb-sxm-ib.8x`; `components/model/instance_types.py`."""
     image: str
     """Image, for example `ubuntu22.04-nvidia-sxm-docker:latest`; resolved once and pinned."""
-    count: Annotated[int, Field(ge=0)]
+    count: Annotated[int, Field(ge=0, le=MOST_NODES)]
 
 
 class CrusoeProvision(Frozen):

@@ -11,7 +11,7 @@ from components.model.firmware import FIRMWARE_VERSION
 from components.model.infiniband import PARTITION_NAME
 from components.model.kernel import SYSCTL_VALUE
 from components.model.sriov import CARD_SERIAL
-from components.model.units import DNS_LABEL, IMAGE, LOGIN, PORT_TARGET, RELEASE, SHA_256
+from components.model.units import DNS_LABEL, IMAGE, LOGIN, POOL_NAME, PORT_TARGET, RELEASE, SHA_256
 
 
 def _as_label(text: str) -> str:
@@ -34,6 +34,10 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     DNS_LABEL: (
         "a name of lower-case letters, digits and inner hyphens, at most 63 long",
         _as_label,
+    ),
+    POOL_NAME: (
+        "a name of lower-case letters, digits and inner hyphens, at most 58 long before a number",
+        lambda text: _as_label(text)[:58].strip("-"),
     ),
     SHA_256: ("a SHA-256 checksum of 64 hexadecimal digits in small letters", str.lower),
     PORT_TARGET: (

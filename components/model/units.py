@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+POOL_NAME = r"^[a-z0-9]([-a-z0-9]{0,56}[a-z0-9])?$"
 LOGIN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$"
 IMAGE = (
     r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)*(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?$"
@@ -124,6 +125,8 @@ def _network(value: object) -> object:
 
 DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
 """A name that Kubernetes, DNS and hostname(1) accept: RFC 1123, at most 63 characters."""
+PoolName = Annotated[str, StringConstraints(pattern=POOL_NAME)]
+"""The beginning of names that end in a hyphen and up to four digits, 63 characters together."""
 PciAddress = Annotated[
     str,
     AfterValidator(_pci),

@@ -146,3 +146,28 @@ def test_no_message_shows_the_validators_own_words() -> None:
             "literal[",
         ):
             assert word not in report, path.name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "fix"),
+    [
+        ("name: crusoe-k3s-worker", f"name: {'w' * 60}", "at most 58 long", f"write {'w' * 58}."),
+        ("count: 2", "count: 1000000000", "1000000000", "at most 5000"),
+    ],
+    ids=["name", "count"],
+)
+def test_a_pool_of_unusable_instances_is_told(
+    tmp_path: Path, old: str, new: str, what: str, fix: str
+) -> None:
+    text = (ROOT / "examples" / "crusoe-k3s" / "site.yaml").read_text(encoding="utf-8")
+    assert old in text
+    [problem] = _load_text(tmp_path, text.replace(old, new)).problems
+    assert problem.where[0].path[:5] == (
+        "environment",
+        "instances",
+        "pools",
+        2,
+        *old.split(":")[:1],
+    )
+    assert what in problem.what
+    assert fix in problem.fix
