@@ -25,6 +25,8 @@ IMAGE = (
 PORT_TARGET = r"^[^/:\s]+(/[^/:\s]+|:[^:\s]+)$"
 SHA_256 = r"^[0-9a-f]{64}$"
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
+LONGEST_TEXT = 4000
+"""Characters: more than a host key has, and fewer digits than Python reads as a number (4,300)."""
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
 _GUID = re.compile(r"[0-9a-f]{16}")
 _PORT = re.compile(
@@ -36,7 +38,12 @@ _PORT = re.compile(
 class Frozen(BaseModel):
     """The base of every part of the model: immutable, and unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        str_max_length=LONGEST_TEXT,
+    )
 
 
 def from_short_form(value: object, key: str, example: str) -> object:

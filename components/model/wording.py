@@ -313,6 +313,17 @@ def _length(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     )
 
 
+def _too_long(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
+    limit = detail.get("ctx", {}).get("max_length")
+    return Problem(
+        rule="out-of-range",
+        what=f"{render_path(path)} has {len(str(detail['input']))} characters, "
+        f"and at most {limit} are expected.",
+        where=(Place(path, show_value(detail["input"])),),
+        fix=f"write a text of at most {limit} characters.",
+    )
+
+
 _WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Problem]]] = {
     "missing": _missing,
     "union_tag_not_found": _missing,
@@ -322,6 +333,7 @@ _WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Problem]]] 
     NO_KIND: _no_kind,
     "string_pattern_mismatch": _pattern,
     "value_error": _refused,
+    "string_too_long": _too_long,
     "too_short": _length,
     "too_long": _length,
     **dict.fromkeys(_BOUNDS, _bound),

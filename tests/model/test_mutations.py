@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import cast
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,9 @@ _ODD: st.SearchStrategy[Json] = st.one_of(
     st.integers(),
     st.floats(),
     st.text(max_size=12),
-    st.sampled_from(["gpu01/rail-0", "10.0.0.0/33", "ssh-rsa AAAA", "9" * 5000, "1/1", "rail-1"]),
+    st.sampled_from(
+        ["gpu01/rail-0", "10.0.0.0/33", "ssh-rsa AAAA", "9" * 5000, "1/1", "rail-1", "a" * 63]
+    ),
     st.builds(lambda: cast("Json", [])),  # a new one each time: put into itself, it has no end
     st.builds(lambda: cast("Json", {})),
     st.builds(lambda: cast("Json", {"secret": "x"})),
@@ -42,10 +45,10 @@ def _paths(value: Json, path: SpecPath = ()) -> list[SpecPath]:
 
 
 PATHS = _paths(VALUE)
-INFINIBAND = parse_yaml(
-    (EXAMPLE.parents[1] / "quantum-ib" / "site.yaml").read_text(encoding="utf-8"), "site.yaml"
-).value
-IB_PATHS = _paths(INFINIBAND)
+SITES = {
+    f"{file.parent.name}/{file.stem}": parse_yaml(file.read_text(encoding="utf-8"), file.name).value
+    for file in sorted(EXAMPLE.parents[1].glob("*/*.yaml"))
+}
 _INTERNALS = ("tuple[", "literal[", "function-", "Input should", "validator")
 
 
@@ -98,15 +101,16 @@ def test_changed_values_load_or_are_reported(edits: list[tuple[SpecPath, Json, s
     _assert_reported(load_config_value(value, None), lines=False)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    st.sampled_from([path for path in IB_PATHS if path[0] in {"infiniband", "hosts"}]),
-    _ODD,
-    st.sampled_from(["replace", "remove", "add"]),
-)
-def test_changed_infiniband_loads_or_is_reported(path: SpecPath, new: Json, how: str) -> None:
-    value = copy.deepcopy(INFINIBAND)
-    _change(value, path, new, how)
+@pytest.mark.parametrize("site", SITES)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_a_changed_value_of_any_example_loads_or_is_reported(
+    site: str, data: st.DataObject
+) -> None:
+    value = copy.deepcopy(SITES[site])
+    path = data.draw(st.sampled_from(_paths(value)))
+    how = data.draw(st.sampled_from(["replace", "remove", "add"]))
+    _change(value, path, data.draw(_ODD), how)
     _assert_reported(load_config_value(value, None), lines=False)
 
 

@@ -91,6 +91,13 @@ def test_refusal_says_what_is_right(defaults: str, what: str, fix: str) -> None:
     assert problem.fix == fix
 
 
+def test_a_text_is_no_file_of_its_own() -> None:
+    [problem] = _problems(f"gpu_driver_version: '{'5' * 5000}'")
+    assert problem.what.endswith(" has 5000 characters, and at most 4000 are expected.")
+    assert len(str(problem)) < 1000
+    assert problem.fix == "write a text of at most 4000 characters."
+
+
 def test_a_number_that_is_a_serial_is_offered_in_quotes() -> None:
     text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
     [problem] = parse_site(text.replace("numa: 0}", "numa: 0, serial: 1234567}", 1), "x").problems
