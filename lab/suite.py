@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from lab.vm.tools import why_not
 
@@ -19,6 +22,10 @@ RESULTS: Final = PROJECT / "build" / "suite"
 """One JUnit file for each stage of tests; not kept in git."""
 STAGE_DEADLINE_S: Final = 2400.0
 """Twice what the slowest stage takes on two busy cores; one that hangs must not hang CI."""
+OWN_NETWORK: Final = ("unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", "env")
+"""Begins a command that shall have a loopback network of its own; only root may make one."""
+MOST_PARTS: Final = 3
+"""More are no faster: the largest file is a part of its own by then."""
 SLOW_MARKS: Final = ("lab", "engine", "cluster", "site")
 """Also the order of their stages: what a later one builds on is tested before it."""
 
@@ -37,6 +44,8 @@ class Stage:
     command: tuple[str, ...]
     results: Path | None = None
     """Where its tests are counted; None where it is one check and no tests."""
+    parts: int = 1
+    """How many parts of it run beside one another, each in a network of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +60,13 @@ class Outcome:
     skipped: int = 0
 
 
-def plan_stages() -> tuple[Stage, ...]:
-    """All stages, the quick ones first."""
+def plan_stages(lab_parts: int = 1) -> tuple[Stage, ...]:
+    """All stages, the quick ones first.
+
+    Args:
+        lab_parts: In how many parts the stage of the emulated devices runs: it waits for most of
+            its time, and takes addresses of the loopback network that it cannot share.
+    """
     checks = (
         Stage("format", "ruff format", _tool("ruff", "format", "--check", ".")),
         Stage("lint", "ruff check", _tool("ruff", "check", ".")),
@@ -60,8 +74,48 @@ def plan_stages() -> tuple[Stage, ...]:
         Stage("contracts", "which room may import which", _tool("lint-imports")),
     )
     quick = " and ".join(f"not {mark}" for mark in (*SLOW_MARKS, "story", VM_MARK))
-    fast = _tests("fast", "tests that need no device, engine or cluster", quick, "-n", "2")
-    return (*checks, fast, *(_slow(number) for number in range(len(SLOW_MARKS))))
+    fast = _tests(
+        "fast",
+        "tests that need no device, engine or cluster",
+        quick,
+        "-n",
+        "auto",
+        "--maxprocesses=8",
+    )
+    lab, *later = (_slow(number) for number in range(len(SLOW_MARKS)))
+    return (*checks, fast, replace(lab, parts=lab_parts), *later)
+
+
+def split_stage(stage: Stage, folder: Path) -> tuple[Stage, ...]:
+    """The parts of a stage of tests: each with its results, its network and its temporary files.
+
+    Args:
+        stage: One with results.
+        folder: For the temporary files; a short path, since sockets lie below it.
+    """
+    results = stage.results or RESULTS / f"{stage.name}.xml"
+    return tuple(
+        replace(
+            stage,
+            name=f"{stage.name} {number} of {stage.parts}",
+            command=(
+                *OWN_NETWORK,
+                f"TMPDIR={folder / str(number)}",
+                *(part for part in stage.command if not part.startswith("--junitxml=")),
+                f"--junitxml={(mine := results.with_stem(f'{results.stem}-{number}'))}",
+                f"--part={number}/{stage.parts}",
+            ),
+            results=mine,
+            parts=1,
+        )
+        for number in range(1, stage.parts + 1)
+    )
+
+
+def count_lab_parts() -> int:
+    """Three at most, and one where this machine does not let us make a network."""
+    trial = subprocess.run([*OWN_NETWORK, "true"], capture_output=True, check=False)
+    return min(MOST_PARTS, os.cpu_count() or 1) if trial.returncode == 0 else 1
 
 
 def _slow(number: int) -> Stage:
@@ -102,8 +156,37 @@ def _tests(name: str, what: str, marks: str, *more: str) -> Stage:
 
 
 def run_stage(stage: Stage) -> Outcome:
-    """Run one stage; its output goes straight to the terminal."""
+    """Run one stage; its output goes to the terminal, that of each part when the part has ended."""
     print(f"\n=== {stage.name}: {stage.what}", flush=True)
+    if stage.parts == 1:
+        return _run(stage, None)
+    with (
+        tempfile.TemporaryDirectory(prefix="ry-", ignore_cleanup_errors=True) as folder,
+        ThreadPoolExecutor(stage.parts) as pool,
+    ):
+        outcomes = tuple(
+            pool.map(partial(_run_part, Path(folder)), split_stage(stage, Path(folder)))
+        )
+    return Outcome(
+        stage,
+        good=all(each.good for each in outcomes),
+        seconds=max(each.seconds for each in outcomes),
+        passed=sum(each.passed for each in outcomes),
+        failed=sum(each.failed for each in outcomes),
+        skipped=sum(each.skipped for each in outcomes),
+    )
+
+
+def _run_part(folder: Path, part: Stage) -> Outcome:
+    log = folder / f"{part.name}.log"
+    (folder / part.name.split()[1]).mkdir()
+    with log.open("wb") as output:
+        outcome = _run(part, output)
+    print(f"--- {part.name}\n{log.read_text('utf-8', 'replace')}", end="", flush=True)
+    return outcome
+
+
+def _run(stage: Stage, output: IO[bytes] | None) -> Outcome:
     if stage.results is not None:
         stage.results.unlink(missing_ok=True)
     begun = time.monotonic()
@@ -112,6 +195,8 @@ def run_stage(stage: Stage) -> Outcome:
             stage.command,
             cwd=PROJECT,
             stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT if output else None,
             check=False,
             timeout=STAGE_DEADLINE_S,
         ).returncode
@@ -177,7 +262,7 @@ def main() -> int:
     """Run all stages, whatever fails, and sum up."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     on_kernels, no_vm = plan_vm(os.environ.get(VM_SWITCH, ""), why_not())
-    outcomes = tuple(run_stage(stage) for stage in (*plan_stages(), *on_kernels))
+    outcomes = tuple(run_stage(stage) for stage in (*plan_stages(count_lab_parts()), *on_kernels))
     print(render_summary(outcomes, no_vm), flush=True)
     return 0 if all(outcome.good for outcome in outcomes) else 1
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from lab.suite import (
+    OWN_NETWORK,
+    PROJECT,
     SLOW_MARKS,
     VM_MARK,
     Outcome,
@@ -16,6 +20,8 @@ from lab.suite import (
     plan_stages,
     plan_vm,
     render_summary,
+    run_stage,
+    split_stage,
 )
 
 REPORT = (
@@ -66,6 +72,48 @@ def test_a_machine_without_qemu_says_so_and_does_not_pass_in_silence() -> None:
     lint = Outcome(Stage("lint", "ruff", ("ruff",)), good=True, seconds=1.0)
     assert "NOT RUN vm" in render_summary((lint,), "this machine lacks QEMU")
     assert "NOT RUN" not in render_summary((lint,))
+
+
+def test_parts_of_a_stage_share_nothing(tmp_path: Path) -> None:
+    [lab] = [each for each in plan_stages(3) if each.parts > 1]
+    parts = split_stage(lab, tmp_path)
+    assert len({each.results for each in parts}) == len({each.name for each in parts}) == lab.parts
+    assert len({word for each in parts for word in each.command if "TMPDIR" in word}) == lab.parts
+    for number, part in enumerate(parts, 1):
+        assert part.command[: len(OWN_NETWORK)] == OWN_NETWORK
+        assert part.command[-2:] == (f"--junitxml={part.results}", f"--part={number}/3")
+        assert sum(word.startswith("--junitxml") for word in part.command) == 1
+
+
+def test_each_file_is_in_exactly_one_part() -> None:
+    def collected(part: str) -> set[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"--part={part}"]
+        text = subprocess.run(
+            [*command, "tests/model", "-p", "no:cacheprovider"],
+            cwd=PROJECT, capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        return {line for line in text.splitlines() if "::" in line}
+
+    first, second = collected("1/2"), collected("2/2")
+    assert first | second == collected("1/1")
+    assert not {each.partition("::")[0] for each in first} & {
+        each.partition("::")[0] for each in second
+    }
+    assert 2 * len(first) > len(second) > len(first) / 2
+
+
+def test_a_stage_in_parts_is_the_sum_of_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.suite.OWN_NETWORK", ("env",))
+    script = 'echo "ran $*"; f=${1#*=}; printf "%s" "$REPORT" >"$f"; [ "$2" != --part=2/2 ]'
+    monkeypatch.setenv("REPORT", REPORT)
+    lab = Stage("lab", "devices", ("sh", "-c", script, "sh"), tmp_path / "lab.xml", parts=2)
+    outcome = run_stage(lab)
+    assert (outcome.passed, outcome.failed, outcome.skipped, outcome.good) == (10, 6, 2, False)
+    said = capfd.readouterr().out
+    assert said.index("=== lab: devices") < said.index("--- lab 1 of 2\nran ")
+    assert f"ran --junitxml={tmp_path / 'lab-2.xml'} --part=2/2" in said
 
 
 def test_the_sums_of_a_stage(tmp_path: Path) -> None:

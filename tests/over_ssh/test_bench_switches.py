@@ -23,4 +23,6 @@ def test_one_session_a_switch_and_no_line_that_changes_nothing() -> None:
 def test_the_peer_sends_everything_every_time() -> None:
     first, nothing, by_hand = _costs(PEER)
     assert [cost.sessions for cost in (first, nothing, by_hand)] == [SWITCHES] * 3
-    assert nothing.lines == by_hand.lines == first.lines
+    lines = [cost.lines for cost in (first, nothing, by_hand)]
+    assert max(lines) - min(lines) <= SWITCHES, "netmiko hangs up without waiting for its `exit`"
+    assert min(lines) > 20 * SWITCHES
