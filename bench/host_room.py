@@ -6,6 +6,7 @@ The site is the one of the DeepOps example, with its workers as often as is aske
 from __future__ import annotations
 
 import copy
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -45,21 +46,25 @@ class Counted:
 class HostRoom:
     """The running hosts, what each shall look like, and how to log in."""
 
-    root: Path
+    labs: tuple[Path, ...]
     spec: ClusterSpec
     plans: tuple[HostPlan, ...]
     private_key: str
 
-    def ask(self, **body: object) -> dict[str, object]:
-        """One request to the lab."""
-        return control.request(self.root / "control.sock", body)
+    def of_each(self, what: str) -> dict[str, object]:
+        """What the labs know of each host by this name: `counted` or `unmodelled`."""
+        answers = [control.request(lab / "control.sock", {"op": what}) for lab in self.labs]
+        return {
+            host: value
+            for answer in answers
+            for host, value in cast("dict[str, object]", answer[what]).items()
+        }
 
     def counted(self) -> Counted:
-        """Since the start of the lab."""
-        answer = cast("dict[str, dict[str, int]]", self.ask(op="counted")["counted"])
+        """Since the start of the labs."""
+        hosts = list(cast("dict[str, dict[str, int]]", self.of_each("counted")).values())
         return Counted(
-            sum(each["connections"] for each in answer.values()),
-            sum(each["processes"] for each in answer.values()),
+            sum(host["connections"] for host in hosts), sum(host["processes"] for host in hosts)
         )
 
 
@@ -85,14 +90,27 @@ def _worker(worker: Document, number: int) -> Document:
 
 @contextmanager
 def running_room(hosts: int, root: Path) -> Generator[HostRoom]:
-    """Start that many new hosts below `root`, and stop them."""
+    """Start that many new hosts below `root`, and stop them.
+
+    One lab is one process, which plays `/sys` of its hosts: a lab for each core, or the tools would
+    wait for it while cores idle.
+    """
     spec = ClusterSpec.model_validate(site_document(hosts))
     whole = lab_file(spec, STACK, (ROOT, root / "cache", Path(sys.executable)))
-    root.mkdir(parents=True, exist_ok=True)
-    file = root / "lab.json"
-    file.write_bytes(TypeAdapter(LabFile).dump_json(replace(whole, root=root)))
-    control.start(file)
+    count = min(len(os.sched_getaffinity(0)), hosts)
+    labs = [
+        replace(whole, root=root / str(number), hosts=whole.hosts[number::count])
+        for number in range(count)
+    ]
     try:
-        yield HostRoom(root, spec, plan_hosts(spec, STACK), client_key(STACK).private_openssh)
+        for lab in labs:
+            lab.root.mkdir(parents=True)
+            file = lab.root / "lab.json"
+            file.write_bytes(TypeAdapter(LabFile).dump_json(lab))
+            control.start(file)
+        plans = plan_hosts(spec, STACK)
+        roots = tuple(lab.root for lab in labs)
+        yield HostRoom(roots, spec, plans, client_key(STACK).private_openssh)
     finally:
-        control.stop(root)
+        for lab in labs:
+            control.stop(lab.root)

@@ -128,9 +128,9 @@ def _not_undone(plan: ClusterPlan) -> Iterator[str]:
     left = plan.left_by_destroy
     yield "\n## What destroy leaves"
     for name, host in left.hosts.items():
-        if host.packages:
-            came = "; ".join(host.packages)
-            yield f"# packages on {name}, if they came with it: {came}"
+        if host.stays:
+            came = "; ".join(host.stays)
+            yield f"# stays on {name}, if it came with the stack: {came}"
         if host.until_restart:
             waits = "; ".join(host.until_restart)
             yield f"# put back on {name} for its next start, and in force until then: {waits}"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from lab.vm.tools import why_not
 
@@ -24,8 +23,6 @@ STAGE_DEADLINE_S: Final = 2400.0
 """Twice what the slowest stage takes on two busy cores; one that hangs must not hang CI."""
 OWN_NETWORK: Final = ("unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", "env")
 """Begins a command that shall have a loopback network of its own; only root may make one."""
-MOST_PARTS: Final = 3
-"""More are no faster: the largest file is a part of its own by then."""
 SLOW_MARKS: Final = ("lab", "engine", "cluster", "site")
 """Also the order of their stages: what a later one builds on is tested before it."""
 
@@ -44,8 +41,8 @@ class Stage:
     command: tuple[str, ...]
     results: Path | None = None
     """Where its tests are counted; None where it is one check and no tests."""
-    parts: int = 1
-    """How many parts of it run beside one another, each in a network of its own."""
+    workers: int = 1
+    """How many processes share its tests, each in a network of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +57,12 @@ class Outcome:
     skipped: int = 0
 
 
-def plan_stages(lab_parts: int = 1) -> tuple[Stage, ...]:
+def plan_stages(cores: int = 0) -> tuple[Stage, ...]:
     """All stages, the quick ones first.
 
     Args:
-        lab_parts: In how many parts the stage of the emulated devices runs: it waits for most of
-            its time, and takes addresses of the loopback network that it cannot share.
+        cores: That workers may share, each in a network of its own: the emulated devices take
+            addresses of the loopback network. 0 where no network can be made.
     """
     checks = (
         Stage("format", "ruff format", _tool("ruff", "format", "--check", ".")),
@@ -82,40 +79,39 @@ def plan_stages(lab_parts: int = 1) -> tuple[Stage, ...]:
         "auto",
         "--maxprocesses=8",
     )
-    lab, *later = (_slow(number) for number in range(len(SLOW_MARKS)))
-    return (*checks, fast, replace(lab, parts=lab_parts), *later)
+    slow = (_slow(number) for number in range(len(SLOW_MARKS)))
+    return (*checks, fast, *(replace(each, workers=_count(each.name, cores)) for each in slow))
 
 
-def split_stage(stage: Stage, folder: Path) -> tuple[Stage, ...]:
-    """The parts of a stage of tests: each with its results, its network and its temporary files.
+def _count(stage: str, cores: int) -> int:
+    """Of workers; the lab waits for half its time, and the site is one for all its tests."""
+    wanted = {"lab": min(6, cores + cores // 2), "engine": min(3, cores), "cluster": min(3, cores)}
+    return max(1, wanted.get(stage, 1))
+
+
+def spread(stage: Stage, folder: Path) -> tuple[str, ...]:
+    """What its command needs more: workers with their own network and temporary files.
 
     Args:
-        stage: One with results.
+        stage: One of tests.
         folder: For the temporary files; a short path, since sockets lie below it.
     """
-    results = stage.results or RESULTS / f"{stage.name}.xml"
-    return tuple(
-        replace(
-            stage,
-            name=f"{stage.name} {number} of {stage.parts}",
-            command=(
-                *OWN_NETWORK,
-                f"TMPDIR={folder / str(number)}",
-                *(part for part in stage.command if not part.startswith("--junitxml=")),
-                f"--junitxml={(mine := results.with_stem(f'{results.stem}-{number}'))}",
-                f"--part={number}/{stage.parts}",
-            ),
-            results=mine,
-            parts=1,
-        )
-        for number in range(1, stage.parts + 1)
+    if stage.workers == 1:
+        return ()
+    python = shlex.join((*OWN_NETWORK, sys.executable))
+    own = [folder / str(number) for number in range(stage.workers)]
+    for each in own:
+        each.mkdir()
+    return (
+        "--dist=worksteal",
+        *(f"--tx=popen//env:TMPDIR={each}//python={python}" for each in own),
     )
 
 
-def count_lab_parts() -> int:
-    """Three at most, and one where this machine does not let us make a network."""
+def count_cores() -> int:
+    """Of this machine; 0 where it does not let us make a network."""
     trial = subprocess.run([*OWN_NETWORK, "true"], capture_output=True, check=False)
-    return min(MOST_PARTS, os.cpu_count() or 1) if trial.returncode == 0 else 1
+    return (os.cpu_count() or 1) if trial.returncode == 0 else 0
 
 
 def _slow(number: int) -> Stage:
@@ -156,53 +152,23 @@ def _tests(name: str, what: str, marks: str, *more: str) -> Stage:
 
 
 def run_stage(stage: Stage) -> Outcome:
-    """Run one stage; its output goes to the terminal, that of each part when the part has ended."""
+    """Run one stage; its output goes to the terminal."""
     print(f"\n=== {stage.name}: {stage.what}", flush=True)
-    if stage.parts == 1:
-        return _run(stage, None)
-    with (
-        tempfile.TemporaryDirectory(prefix="ry-", ignore_cleanup_errors=True) as folder,
-        ThreadPoolExecutor(stage.parts) as pool,
-    ):
-        outcomes = tuple(
-            pool.map(partial(_run_part, Path(folder)), split_stage(stage, Path(folder)))
-        )
-    return Outcome(
-        stage,
-        good=all(each.good for each in outcomes),
-        seconds=max(each.seconds for each in outcomes),
-        passed=sum(each.passed for each in outcomes),
-        failed=sum(each.failed for each in outcomes),
-        skipped=sum(each.skipped for each in outcomes),
-    )
-
-
-def _run_part(folder: Path, part: Stage) -> Outcome:
-    log = folder / f"{part.name}.log"
-    (folder / part.name.split()[1]).mkdir()
-    with log.open("wb") as output:
-        outcome = _run(part, output)
-    print(f"--- {part.name}\n{log.read_text('utf-8', 'replace')}", end="", flush=True)
-    return outcome
-
-
-def _run(stage: Stage, output: IO[bytes] | None) -> Outcome:
     if stage.results is not None:
         stage.results.unlink(missing_ok=True)
     begun = time.monotonic()
-    try:
-        code = subprocess.run(
-            stage.command,
-            cwd=PROJECT,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT if output else None,
-            check=False,
-            timeout=STAGE_DEADLINE_S,
-        ).returncode
-    except subprocess.TimeoutExpired:
-        print(f"{stage.name} did not end in {STAGE_DEADLINE_S:.0f} s", flush=True)
-        code = 1
+    with tempfile.TemporaryDirectory(prefix="ry-", ignore_cleanup_errors=True) as folder:
+        try:
+            code = subprocess.run(
+                (*stage.command, *spread(stage, Path(folder))),
+                cwd=PROJECT,
+                stdin=subprocess.DEVNULL,
+                check=False,
+                timeout=STAGE_DEADLINE_S,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            print(f"{stage.name} did not end in {STAGE_DEADLINE_S:.0f} s", flush=True)
+            code = 1
     seconds = time.monotonic() - begun
     if stage.results is None:
         return Outcome(stage, code == 0, seconds)
@@ -262,7 +228,7 @@ def main() -> int:
     """Run all stages, whatever fails, and sum up."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     on_kernels, no_vm = plan_vm(os.environ.get(VM_SWITCH, ""), why_not())
-    outcomes = tuple(run_stage(stage) for stage in (*plan_stages(count_lab_parts()), *on_kernels))
+    outcomes = tuple(run_stage(stage) for stage in (*plan_stages(count_cores()), *on_kernels))
     print(render_summary(outcomes, no_vm), flush=True)
     return 0 if all(outcome.good for outcome in outcomes) else 1
 

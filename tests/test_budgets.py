@@ -25,6 +25,7 @@ def _tracked(*patterns: str) -> list[Path]:
 
 
 PYTHON = _tracked("*.py")
+SCRIPTS = _tracked("*.sh")
 PRODUCT = [path for path in PYTHON if path.relative_to(ROOT).parts[0] != "tests"]
 
 
@@ -32,7 +33,7 @@ def test_something_is_measured() -> None:
     assert len(PRODUCT) > 30
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [*PYTHON, *SCRIPTS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_module_is_within_its_budget(path: Path) -> None:
     lines = len(path.read_text().splitlines())
     own = path.name if path.relative_to(ROOT).parts[0] != "lab" else ""

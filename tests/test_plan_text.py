@@ -66,8 +66,11 @@ def test_every_object_is_named_and_small_ones_are_printed() -> None:
 
 
 def test_what_destroy_leaves_is_said_last() -> None:
-    assert TEXT.rstrip("\n").splitlines()[-4:] == [
+    assert TEXT.rstrip("\n").splitlines()[-7:] == [
         "## What destroy leaves",
+        "# stays on mgmt01, if it came with the stack: the home folder of its account",
+        "# stays on gpu01, if it came with the stack: the home folder of its account",
+        "# stays on gpu02, if it came with the stack: the home folder of its account",
         "# gpu01-reboot: a reboot cannot be taken back; other steps put back what it loaded",
         "# gpu02-reboot: a reboot cannot be taken back; other steps put back what it loaded",
         "# mgmt01-cluster-access: it only reads",

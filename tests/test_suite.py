@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import shlex
 import sys
 from itertools import combinations
 from pathlib import Path
@@ -11,7 +11,6 @@ import pytest
 
 from lab.suite import (
     OWN_NETWORK,
-    PROJECT,
     SLOW_MARKS,
     VM_MARK,
     Outcome,
@@ -21,7 +20,7 @@ from lab.suite import (
     plan_vm,
     render_summary,
     run_stage,
-    split_stage,
+    spread,
 )
 
 REPORT = (
@@ -74,46 +73,42 @@ def test_a_machine_without_qemu_says_so_and_does_not_pass_in_silence() -> None:
     assert "NOT RUN" not in render_summary((lint,))
 
 
-def test_parts_of_a_stage_share_nothing(tmp_path: Path) -> None:
-    [lab] = [each for each in plan_stages(3) if each.parts > 1]
-    parts = split_stage(lab, tmp_path)
-    assert len({each.results for each in parts}) == len({each.name for each in parts}) == lab.parts
-    assert len({word for each in parts for word in each.command if "TMPDIR" in word}) == lab.parts
-    for number, part in enumerate(parts, 1):
-        assert part.command[: len(OWN_NETWORK)] == OWN_NETWORK
-        assert part.command[-2:] == (f"--junitxml={part.results}", f"--part={number}/3")
-        assert sum(word.startswith("--junitxml") for word in part.command) == 1
+def test_workers_share_neither_network_nor_temporary_files(tmp_path: Path) -> None:
+    workers = {stage.name: stage.workers for stage in plan_stages(4)}
+    assert (workers["lab"], workers["engine"], workers["cluster"]) == (6, 3, 3)
+    assert {workers[name] for name in ("fast", "site", "lint")} == {1}
+    for stage in plan_stages(4):
+        (folder := tmp_path / stage.name).mkdir()
+        specs = [
+            dict(part.split("=", 1) for part in word.split("//")[1:])
+            for word in spread(stage, folder)
+            if word.startswith("--tx=")
+        ]
+        assert len(specs) == (stage.workers if stage.workers > 1 else 0)
+        assert len({each["env:TMPDIR"] for each in specs}) == len(specs)
+        assert all(Path(each["env:TMPDIR"]).is_dir() for each in specs)
+        assert all(shlex.split(each["python"]) == [*OWN_NETWORK, sys.executable] for each in specs)
 
 
-def test_each_file_is_in_exactly_one_part() -> None:
-    def collected(part: str) -> set[str]:
-        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"--part={part}"]
-        text = subprocess.run(
-            [*command, "tests/model", "-p", "no:cacheprovider"],
-            cwd=PROJECT, capture_output=True, text=True, check=True,
-        ).stdout  # fmt: skip
-        return {line for line in text.splitlines() if "::" in line}
-
-    first, second = collected("1/2"), collected("2/2")
-    assert first | second == collected("1/1")
-    assert not {each.partition("::")[0] for each in first} & {
-        each.partition("::")[0] for each in second
-    }
-    assert 2 * len(first) > len(second) > len(first) / 2
+def test_where_no_network_can_be_made_no_workers_share_a_lab(tmp_path: Path) -> None:
+    assert {stage.workers for stage in plan_stages(0)} == {1}
+    assert all(spread(stage, tmp_path) == () for stage in plan_stages(0))
 
 
-def test_a_stage_in_parts_is_the_sum_of_them(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_workers_of_a_stage_run_its_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("lab.suite.OWN_NETWORK", ("env",))
-    script = 'echo "ran $*"; f=${1#*=}; printf "%s" "$REPORT" >"$f"; [ "$2" != --part=2/2 ]'
-    monkeypatch.setenv("REPORT", REPORT)
-    lab = Stage("lab", "devices", ("sh", "-c", script, "sh"), tmp_path / "lab.xml", parts=2)
-    outcome = run_stage(lab)
-    assert (outcome.passed, outcome.failed, outcome.skipped, outcome.good) == (10, 6, 2, False)
-    said = capfd.readouterr().out
-    assert said.index("=== lab: devices") < said.index("--- lab 1 of 2\nran ")
-    assert f"ran --junitxml={tmp_path / 'lab-2.xml'} --part=2/2" in said
+    (tmp_path / "test_here.py").write_text(
+        "import tempfile, pytest\n"
+        "@pytest.mark.parametrize('number', range(8))\n"
+        "def test_it(number): assert tempfile.gettempdir()[-2:] in ('/0', '/1') and number != 3\n"
+    )
+    results = tmp_path / "lab.xml"
+    command = (sys.executable, "-m", "pytest", "-q", str(tmp_path), f"--junitxml={results}")
+    outcome = run_stage(Stage("lab", "devices", command, results, workers=2))
+    assert (outcome.passed, outcome.failed, outcome.good) == (7, 1, False)
+    assert "=== lab: devices" in capfd.readouterr().out
 
 
 def test_the_sums_of_a_stage(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
         # An SSH address that is none at all is `valid-address`'s problem.
         known = host.node_ip is not None or _is_address(host.ssh.address)
         known = known and not has_placeholder(host.address)
-        if known and _as_ipv4(host.address) is None:
+        if known and not (_as_ipv4(host.address) and _is_address(host.address)):
             key = ("node_ip",) if host.node_ip else ("ssh", "address")
             yield Finding(
                 f'K3s needs an IPv4 address for {host.name}, and "{host.address}" is none.',
@@ -171,14 +171,30 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]
 
 
 def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
-    """A rail's subnet has an address for each VF on it."""
+    """A rail's subnet has an address for whatever is on it.
+
+    Its VFs, or where pods share the cards one pod of each worker and the server of the bandwidth
+    test; the gateway; and the cards that have an address themselves.
+    """
+    shared = spec.pod_network.mode == "rdma_shared" and not spec.pod_network.host_network
     for r, rail in enumerate(spec.rails):
-        needed = sum(nic.nic.vfs for nic in list_nics(spec) if nic.nic.rail == rail.name)
+        cards = [nic.nic for nic in list_nics(spec) if nic.nic.rail == rail.name]
+        own = sum(card.address is not None for card in cards)
+        pods, probe = sum(card.vfs for card in cards), 0
+        if shared and cards and spec.kubernetes is not None:
+            pods, probe = len(spec.workers), 1
+        needed = {
+            f"{pods} pods" if probe else f"{pods} VFs": pods,
+            "the bandwidth test": probe,
+            f"{own} card{'s' * (own > 1)}": own,
+            "the gateway": int(rail.gateway is not None),
+        }
         # The network's own address and its broadcast address are nobody's.
         free = max(rail.subnet.num_addresses - 2, 0)
-        if free < needed:
+        if free < sum(needed.values()):
+            wanted = ", ".join(words for words, count in needed.items() if count)
             yield Finding(
-                f"the subnet of {rail.name}, {rail.subnet}, has {free} addresses for {needed} VFs.",
+                f"the subnet of {rail.name}, {rail.subnet}, has {free} addresses for {wanted}.",
                 (at(("rails", r, "subnet"), rail.subnet),),
                 "choose a larger subnet, or fewer VFs.",
             )

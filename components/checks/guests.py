@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address
+from typing import Final
 
 from components.checks.card_firmware import firmware_asked
 from components.checks.problem import SpecPath, render_path
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
 from components.model.cluster import ClusterSpec
+from components.pod_network.networks import probe_address
+
+_NO_MACHINES: Final = 31
+"""Bits of a subnet that is all network and broadcast address."""
 
 
 def check_pf_address(spec: ClusterSpec) -> Iterator[Finding]:
@@ -42,7 +47,24 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Iterator[Find
     except AddressValueError:
         address = None
     ends = (rail.subnet.network_address, rail.subnet.broadcast_address)
-    if address is None or address not in rail.subnet or address in ends:
+    if rail.subnet.prefixlen >= _NO_MACHINES:
+        yield Finding(
+            f"{rail.name}'s subnet {rail.subnet} has no address for {nic.host.name} "
+            f"{nic.nic.netdev}.",
+            (
+                at(path, nic.nic.address),
+                at(("rails", spec.rails.index(rail), "subnet"), rail.subnet),
+            ),
+            "choose a larger subnet; /24 is usual.",
+        )
+    elif spec.kubernetes and not spec.pod_network.host_network and address == probe_address(rail):
+        yield Finding(
+            f"{address} of {nic.host.name} {nic.nic.netdev} is the last address of {rail.name}, "
+            "kept for the server of the bandwidth test.",
+            (at(path, nic.nic.address),),
+            "give the card another address.",
+        )
+    elif address is None or address not in rail.subnet or address in ends:
         yield Finding(
             f"{nic.nic.address} of {nic.host.name} {nic.nic.netdev} is no address of a machine in "
             f"{rail.name}'s subnet {rail.subnet}.",

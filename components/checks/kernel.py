@@ -37,7 +37,11 @@ _KNOWN: Final = (
     "net.ipv4.tcp_low_latency", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_mem",
     "net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_rmem", "net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps",
     "net.ipv4.tcp_window_scaling", "net.ipv4.tcp_wmem", "net.ipv4.udp_mem",
+    "net.ipv4.conf.all.forwarding", "net.ipv4.conf.default.arp_filter",
+    "net.ipv4.conf.lo.arp_announce", "net.ipv4.conf.lo.arp_ignore", "net.ipv4.tcp_dsack",
     "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.all.forwarding",
+    "net.ipv6.neigh.default.gc_thresh1", "net.ipv6.neigh.default.gc_thresh2",
+    "net.ipv6.neigh.default.gc_thresh3",
     "net.ipv6.conf.default.disable_ipv6", "vm.dirty_background_ratio", "vm.dirty_ratio",
     "vm.max_map_count", "vm.min_free_kbytes", "vm.nr_hugepages", "vm.overcommit_memory",
     "vm.panic_on_oom", "vm.swappiness", "vm.vfs_cache_pressure", "vm.zone_reclaim_mode",
@@ -64,6 +68,9 @@ _NO_NUMBERS: Final = frozenset(
 )
 """Settings whose digits are a text, or a mask of processors that the kernel prints with zeros."""
 _DIGITS: Final = re.compile(r"-?(0[xX][0-9A-Fa-f]+|[0-9]+)")
+_UNIT: Final = re.compile(r"([0-9]+)([KMGTkmgt])i?[Bb]?")
+_SHIFTS: Final = {"k": 10, "m": 20, "g": 30, "t": 40}
+_PORT_RANGE: Final = "net.ipv4.ip_local_port_range"
 _NOT_DECIMAL: Final = re.compile(r"-?0[0-9xX]")
 _FORWARDING: Final = {
     "net.ipv4.ip_forward": "0",
@@ -71,6 +78,15 @@ _FORWARDING: Final = {
     "net.bridge.bridge-nf-call-iptables": "0",
 }
 """What Kubernetes' networks cannot do without, and the value that takes it away."""
+_PAIRS: Final = {
+    "vm.dirty_bytes": "vm.dirty_ratio",
+    "vm.dirty_background_bytes": "vm.dirty_background_ratio",
+    "vm.overcommit_kbytes": "vm.overcommit_ratio",
+}
+"""Settings of which the kernel makes one 0 when the other is written (admin-guide/sysctl/vm)."""
+_FLUX: Final = frozenset("34567")
+"""Of arp_ignore: the greater of `all` and the card counts, and these answer for other cards too
+(3 for any address but those of scope host; 4 to 7 mean nothing): ip-sysctl."""
 _MIB: Final = {"2mib": 2, "1gib": 1024}
 
 
@@ -138,11 +154,20 @@ def check_sysctl_number(spec: ClusterSpec) -> Iterator[Finding]:
     """A number of a kernel setting is written as the kernel shows it: in decimal, without zeros.
 
     The kernel reads 010 as octal and 0x10 as hexadecimal (`strtoul` with base 0), and prints what
-    it made of them: the value would never read back as it is written.
+    it made of them: the value would never read back as it is written. It takes no units, and words
+    of a list stand apart by blanks.
     """
     for block in _blocks(spec):
         for name, value in block.kernel.sysctls.items():
             words = value.split()
+            if (plain := _in_kernel_form(name, words)) != words:
+                meant = "" if name == _PORT_RANGE else ", if it counts bytes"
+                yield Finding(
+                    f"no kernel takes {value} for {name}.",
+                    (at((*block.path, "sysctls", name), value),),
+                    f"write {' '.join(plain)}{meant}.",
+                )
+                continue
             if name in _NO_NUMBERS or not all(_DIGITS.fullmatch(word) for word in words):
                 continue
             if not any(_NOT_DECIMAL.match(word) for word in words):
@@ -158,6 +183,20 @@ def check_sysctl_number(spec: ClusterSpec) -> Iterator[Finding]:
                 (at((*block.path, "sysctls", name), value),),
                 f"write {read}{meant}.",
             )
+
+
+def _in_kernel_form(name: str, words: list[str]) -> list[str]:
+    """The numbers without units, the two ends of a range as two words."""
+    if name in _NO_NUMBERS:
+        return words
+    if name == _PORT_RANGE:
+        return " ".join(words).replace("-", " ").split()
+    if not all(_DIGITS.fullmatch(word) or _UNIT.fullmatch(word) for word in words):
+        return words
+    return [
+        str(int(unit[1]) << _SHIFTS[unit[2].lower()]) if (unit := _UNIT.fullmatch(word)) else word
+        for word in words
+    ]
 
 
 def _as_kernel(word: str) -> str:
@@ -179,6 +218,13 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Iterator[Finding]:
     for block in _blocks(spec):
         for name, value in block.kernel.sysctls.items():
             where = (at((*block.path, "sysctls", name), value),)
+            if (other := _PAIRS.get(name)) and value == "0":
+                yield Finding(
+                    f"{name} = 0 says that {other} counts.", where, f"write {other} alone."
+                )
+            elif other and other in block.kernel.sysctls:
+                what = f"{name} and {other} exclude each other: the kernel makes one of them 0."
+                yield Finding(what, where, f"keep one of {name} and {other}.")
             if spec.kubernetes is not None and _FORWARDING.get(name) == value:
                 what = f"{name} = {value}, and pods reach nothing without it."
                 yield Finding(what, where, "remove the line: Kubernetes sets it to 1.")
@@ -209,11 +255,12 @@ def _against_rail(name: str, value: str, nic: Nic, *, routed: bool) -> str:
     )
     if strict:
         return f"what comes in by {nic.netdev} from another subnet is dropped"
-    if name == f"{device}arp_ignore" and value == "0":
+    ignore = {f"{device}arp_ignore", "net.ipv4.conf.all.arp_ignore"}
+    if (name == f"{device}arp_ignore" and value == "0") or (name in ignore and value in _FLUX):
         return f"{nic.netdev} answers ARP for the other cards' addresses"
     if name == f"{device}arp_announce" and value in {"0", "1"}:
         return f"{nic.netdev} announces the other cards' addresses"
-    if name in {f"{device}arp_ignore", "net.ipv4.conf.all.arp_ignore"} and value == "8":
+    if name in ignore and value == "8":
         return f"{nic.netdev} answers no ARP at all"
     return ""
 
@@ -282,6 +329,24 @@ def check_guest_kernel(spec: ClusterSpec) -> Iterator[Finding]:
                 (at((*block.path, key), value),),
                 f"remove {key}: it belongs to the machine below.",
             )
+
+
+def check_passed_vfs(spec: ClusterSpec) -> Iterator[Finding]:
+    """A host that passes VFs to virtual machines keeps ACS and the IOMMU.
+
+    Without them one machine's device could reach the memory of another, and no VF can be passed.
+    """
+    for block in _blocks(spec):
+        passed = [nic.netdev for host in block.hosts for nic in host.nics if nic.passes_vfs]
+        for key in ("acs", "iommu"):
+            if passed and getattr(block.kernel, key) == "off":
+                yield Finding(
+                    f"{key} is off, and virtual machines take the VFs of {passed[0]} (autoprobe is "
+                    "false).",
+                    (at((*block.path, key), "off"),),
+                    f"set {key} to {'keep' if key == 'acs' else 'pt'}; or remove autoprobe, where "
+                    "no machine takes the VFs.",
+                )
 
 
 def check_rdma_netns(spec: ClusterSpec) -> Iterator[Finding]:

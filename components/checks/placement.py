@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.drivers import written_gpu_path
+from components.checks.gpu_drivers import written_gpu_path
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics

@@ -42,6 +42,8 @@ class CheckedSite:
         return self.spec
 
 
+_FREE: Final = frozenset({"sysctls"})
+"""Mappings whose names nobody knows before."""
 _RULES_BY_NAME: Final = frozenset({"port-target", "nic-rail", "nic-cabling", "unused-rail"})
 """Rules that look for a name; they say nothing true while a name, or a range of ports, is wrong or
 missing."""
@@ -161,4 +163,7 @@ def _touches(path: SpecPath, left_out: SpecPath, loaded: Loaded) -> bool:
     parent = left_out[:-1]
     if not parent:
         return path[:1] == left_out or path[:1] not in loaded.places.lines
-    return path[: len(parent)] == parent
+    if path[: len(left_out)] == left_out or path == parent:
+        return True
+    # Beside it stand settings that mean something together, but not in a mapping of free names.
+    return path[:-1] == parent and parent[-1] not in _FREE

@@ -12,7 +12,7 @@ from components.checks.topology import PlacedNic, list_cables, list_nics
 from components.hosts.sriov import vf_guids
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.qos import HostQos
+from components.model.qos import HostQos, ReceiveBuffers
 from components.model.sriov import Sriov
 
 _MBIT: Final = 1000
@@ -283,6 +283,7 @@ def check_receive_buffers(spec: ClusterSpec) -> Iterator[Finding]:
         buffers = qos.buffers
         if buffers is None:
             continue
+        yield from _shared_buffer(spec, path, buffers)
         for priority, number in enumerate(buffers.priorities):
             if buffers.size_bytes[number] == 0:
                 yield Finding(
@@ -294,6 +295,20 @@ def check_receive_buffers(spec: ClusterSpec) -> Iterator[Finding]:
                     "give the buffer a size, or the priority another buffer; or remove buffers: "
                     "then the driver sizes them.",
                 )
+
+
+def _shared_buffer(spec: ClusterSpec, path: SpecPath, buffers: ReceiveBuffers) -> Iterator[Finding]:
+    """PFC pauses one priority: others that fill the same buffer are not stopped."""
+    lossless, number = spec.rdma.priority, buffers.priorities[spec.rdma.priority]
+    others = [p for p, own in enumerate(buffers.priorities) if own == number and p != lossless]
+    if spec.rdma.host_pfc and others:
+        place = (*path, "qos", "buffers", "priorities")
+        yield Finding(
+            f"priority {lossless} is lossless, and shares receive buffer {number} with priority "
+            f"{others[0]}, which nothing pauses.",
+            (at((*place, lossless), number), at((*place, others[0]), number)),
+            f"give priority {lossless} a buffer of its own.",
+        )
 
 
 def _qos_settings(spec: ClusterSpec) -> Iterator[tuple[SpecPath, HostQos]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 from components.discover.cards import card_name, known_model
 from components.discover.rails import SiteRails, choose_rails
@@ -82,11 +82,14 @@ def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: Site
         UsageError: Its cards are no list of mappings.
     """
     written = _written_cards(host, path)
-    known = {_pci(card): card for card in written}
-    chosen = choose_rails(host, list(known.values()), look, site)
+    placed = [(_pci(card, look), card) for card in written]
+    known = dict(placed)
+    chosen = choose_rails(host, placed, look, site)
     pairs = assign_gpus(look, chosen.rails)
     found = {
-        card.pci: _values(card, chosen.rails[card.pci], pairs)
+        card.pci: _without_taken(
+            known.get(card.pci, {}), _values(card, chosen.rails[card.pci], pairs), written
+        )
         for card in look.cards
         if card.pci in chosen.rails
     }
@@ -100,7 +103,7 @@ def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: Site
         card_keys=keys,
         new_cards=tuple(values for pci, values in found.items() if pci not in known),
         host_keys=host_keys,
-        disagreements=(*disagreements, *more, *_wrong_rails(written, path, chosen.told)),
+        disagreements=(*disagreements, *more, *_wrong_rails(placed, path, chosen.told)),
         notes=(*chosen.notes, *_notes(look, chosen.rails, pairs)),
     )
 
@@ -116,8 +119,28 @@ def _written_cards(host: Mapping[str, Json], path: SpecPath) -> list[Mapping[str
     return list(found)
 
 
-def _pci(card: Mapping[str, Json]) -> str:
-    return str(card.get("pci", "")).lower()
+def _pci(card: Mapping[str, Json], look: HostLook) -> str:
+    """Where a written card is: at its address, else where the card of its name is."""
+    pci = str(card.get("pci", "")).lower()
+    if look.card(pci) is not None:
+        return pci
+    name = card.get("netdev")
+    return next((each.pci for each in look.cards if each.netdev and each.netdev == name), pci)
+
+
+def _without_taken(
+    card: Mapping[str, Json], values: Mapping[str, Json], written: Sequence[Mapping[str, Json]]
+) -> Mapping[str, Json]:
+    """What was found of a card, less the GPUs that the user gave to others."""
+    own = values.get("gpu_pci")
+    if "gpu_pci" in card or not isinstance(own, list):
+        return values
+    lists = [gpus for each in written if isinstance(gpus := each.get("gpu_pci"), list)]
+    taken = {str(gpu).lower() for gpus in lists for gpu in gpus}
+    left: list[Json] = [gpu for gpu in own if str(gpu).lower() not in taken]
+    if left:
+        return {**values, "gpu_pci": left}
+    return {key: value for key, value in values.items() if key not in ("gpu_pci", "gpu_path")}
 
 
 def _values(card: CardFact, rail: str, pairs: Sequence[Pair]) -> dict[str, Json]:
@@ -150,10 +173,11 @@ def _compare_cards(
     disagreements: list[Disagreement] = []
     for number, card in enumerate(written):
         place = (*path, "nics", number)
-        fact = look.card(_pci(card))
+        fact = look.card(str(card.get("pci") or _pci(card, look)).lower())
         if fact is None:
             disagreements.append(_gone(card, place, look))
             continue
+        disagreements += _other_board(card, place, fact, look)
         for key, value in found.get(fact.pci, {}).items():
             if key not in card:
                 if not _waits_for_pairs(card, key):
@@ -161,6 +185,17 @@ def _compare_cards(
             elif not _agrees(key, card[key], value, fact):
                 disagreements.append(Disagreement((*place, key), card[key], value))
     return keys, disagreements
+
+
+def _other_board(
+    card: Mapping[str, Json], place: SpecPath, fact: CardFact, look: HostLook
+) -> Iterator[Disagreement]:
+    """The serial number, which is never proposed: who writes it wants to be told of a change."""
+    told = card.get("serial")
+    if told and fact.serial and str(told) != fact.serial:
+        there = next((each.pci for each in look.cards if each.serial == str(told)), None)
+        note = f"the card with serial {told} is at {there}" if there else ""
+        yield Disagreement((*place, "serial"), told, fact.serial, note)
 
 
 def _waits_for_pairs(card: Mapping[str, Json], key: str) -> bool:
@@ -176,10 +211,8 @@ def _agrees(key: str, told: Json, found: Json, card: CardFact) -> bool:
         return told in (found, card.link.gt_s if key == "link_gt_s" else card.link.width)
     if key == "gpu_path" and isinstance(told, str) and isinstance(found, str):
         return told in Distance.__members__ and Distance[told] >= Distance[found]
-    if isinstance(told, list):
-        return sorted(str(each).lower() for each in told) == sorted(
-            map(str, cast("list[Json]", found))
-        )
+    if isinstance(told, list) and isinstance(found, list):
+        return sorted(str(each).lower() for each in told) == sorted(map(str, found))
     return str(told).lower() == str(found).lower()
 
 
@@ -191,10 +224,12 @@ def _gone(card: Mapping[str, Json], place: SpecPath, look: HostLook) -> Disagree
 
 
 def _wrong_rails(
-    written: Sequence[Mapping[str, Json]], path: SpecPath, told: Mapping[str, tuple[str, str]]
+    placed: Sequence[tuple[str, Mapping[str, Json]]],
+    path: SpecPath,
+    told: Mapping[str, tuple[str, str]],
 ) -> Iterator[Disagreement]:
-    for number, card in enumerate(written):
-        rail, source = told.get(_pci(card), ("", ""))
+    for number, (pci, card) in enumerate(placed):
+        rail, source = told.get(pci, ("", ""))
         if rail and card.get("rail") not in (None, rail):
             yield Disagreement((*path, "nics", number, "rail"), card.get("rail"), rail, source)
 
@@ -232,8 +267,8 @@ def _far_note(look: HostLook, pair: Pair) -> str:
             f"system tells no NUMA node of {unknown}"
         )
     return (
-        f"the GPU at {pair.gpu} has no card on its NUMA node: GPUDirect RDMA would go from one "
-        "processor to the other"
+        f"the GPU at {pair.gpu} has no card with a rail on its NUMA node: GPUDirect RDMA would "
+        "go from one processor to the other"
     )
 
 

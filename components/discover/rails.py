@@ -64,7 +64,7 @@ def _mappings(value: Json) -> Iterator[dict[str, Json]]:
 
 def choose_rails(
     host: Mapping[str, Json],
-    written: Sequence[Mapping[str, Json]],
+    written: Sequence[tuple[str, Mapping[str, Json]]],
     look: HostLook,
     site: SiteRails,
 ) -> ChosenRails:
@@ -73,11 +73,12 @@ def choose_rails(
     What the file says of a card holds. Of the others, a cable by LLDP or an address in a rail's
     subnet decides; the rest get the rails that are left, in the order of PCI addresses, so that
     card k of each host is on rail k. Where rails are fewer than cards, cards that are up go first.
-    A card that no rail is left for, or whose cable contradicts the file, is told and not written.
+    A card that no rail is left for, or whose cable contradicts the file, is told and not written;
+    nor is one by its order, while a card of the file is not on the host: it may be that one.
 
     Args:
         host: The host's entry in the file.
-        written: Its cards there.
+        written: Its cards there, each with its PCI address; empty where that is not known.
         look: What it has.
         site: The rails.
     """
@@ -98,26 +99,33 @@ def choose_rails(
     # A first look at a new site has no rails: these names the user may change.
     names = site.names or tuple(f"rail-{number}" for number in range(len(look.cards)))
     free = [name for name in names if name not in rails.values()]
-    rails |= _rails_by_order(left, free)
-    notes += [
-        f"{card.pci} ({card.netdev}) is not written: no rail of the file is left for it"
-        for card in left
-        if card.pci not in rails
-    ]
+    missing = [pci or "one without pci" for pci, _ in written if look.card(pci) is None]
+    rails |= _rails_by_order(left, [] if missing else free)
+    notes += _unplaced([card for card in left if card.pci not in rails], missing)
     if not site.names and rails:
         notes.append(f"the file has no rails: write {', '.join(sorted(set(rails.values())))}")
     return ChosenRails(rails, told, tuple(notes))
 
 
+def _unplaced(cards: Sequence[CardFact], missing: Sequence[str]) -> Iterator[str]:
+    why = "no rail of the file is left for it"
+    if missing:
+        why = f"it may be a card of the file that is not on the host ({', '.join(missing)})"
+    for card in cards:
+        yield f"{card.pci} ({card.netdev}) is not written: {why}"
+
+
 def _rails_by_order(cards: Sequence[CardFact], free: Sequence[str]) -> dict[str, str]:
-    first = sorted(cards, key=lambda card: (not card.up, card.pci))[: len(free)]
+    # One port of each card before the second of any.
+    first = sorted(cards, key=lambda card: (not card.up, card.pci.rpartition(".")[2], card.pci))
+    first = first[: len(free)]
     return dict(zip(sorted(card.pci for card in first), free, strict=False))
 
 
-def _written_rails(written: Sequence[Mapping[str, Json]]) -> dict[str, str]:
+def _written_rails(written: Sequence[tuple[str, Mapping[str, Json]]]) -> dict[str, str]:
     return {
-        str(card.get("pci", "")).lower(): rail
-        for card in written
+        pci or f"nics[{number}]": rail
+        for number, (pci, card) in enumerate(written)
         if isinstance(rail := card.get("rail"), str)
     }
 
@@ -125,12 +133,14 @@ def _written_rails(written: Sequence[Mapping[str, Json]]) -> dict[str, str]:
 def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> str:
     """Why a card carries no rail of ours; empty where it may."""
     ssh = host.get("ssh")
-    address = str(ssh.get("address", "")) if isinstance(ssh, dict) else ""
+    own = {str(host.get("node_ip", ""))}
+    own |= {str(ssh.get("address", ""))} if isinstance(ssh, dict) else set()
     if card.link_layer == "InfiniBand":
         return "is an InfiniBand adapter: it is counted in hcas"
     if not card.netdev:
-        return "has no network device: no driver is bound to it"
-    if card.netdev in look.uplink or address in {each.split("/")[0] for each in card.addresses}:
+        where = "it is in another network namespace" if card.rdma else "no driver is bound to it"
+        return f"has no network device: {where}"
+    if card.netdev in look.uplink or own & {each.split("/")[0] for each in card.addresses}:
         return f"({card.netdev}) carries the host's own traffic: it is left alone"
     return ""
 

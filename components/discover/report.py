@@ -55,7 +55,8 @@ def render_report(report: Report) -> str:
     lines = [line for found in report.found for line in _host(report.file, found)]
     lines += [f"error: {error}" for error in report.errors]
     if not report.difference:
-        lines.append(f"{report.file.path}: nothing to add.")
+        rest = " of the others" if report.errors else ""
+        lines.append(f"{report.file.path}: nothing to add{rest}.")
         return "\n".join(lines) + "\n"
     if report.written:
         lines.append(f"{report.file.path}: written.")
@@ -98,9 +99,15 @@ def _card(card: CardFact, rail: str, pairs: Sequence[Pair]) -> str:
 def _disagreement(file: SiteFile, each: Disagreement) -> str:
     line = file.line(each.path)
     where = f"{file.path}:{line}" if line else str(file.path)
-    found = "" if each.found is None else f", found {show_value(each.found)}"
+    found = "" if each.found is None else f", found {_shown(each.found)}"
     note = f" ({each.note})" if each.note else ""
-    return f"{where}  {render_path(each.path)} = {show_value(each.told)}{found}{note}"
+    return f"{where}  {render_path(each.path)} = {_shown(each.told)}{found}{note}"
+
+
+def _shown(value: Json) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(show_value(each) for each in value)}]"
+    return show_value(value)
 
 
 def report_json(report: Report) -> Json:

@@ -28,7 +28,8 @@ def compare(
 ) -> tuple[Report, str]:
     """Compare the file with what was seen.
 
-    A host that cannot be written, or was not seen, keeps no other from being written.
+    A host that cannot be written, or was not seen, keeps no other from being written; what was
+    seen of it is shown all the same.
 
     Returns:
         The report, and the text of the file with what it lacks.
@@ -49,9 +50,9 @@ def compare(
     try:
         text = _texts(file, found)
     except UsageError:
-        found, refused = _which_fit(file, found)
+        fit, refused = _which_fit(file, found)
         failed += refused
-        text = _texts(file, found)
+        text = _texts(file, fit)
     report = Report(file, tuple(found), tuple(failed), diff_texts(file, text))
     return report, text
 

@@ -10,7 +10,7 @@ from typing import Final
 from components.checks.access import how_to_pin
 from components.discover.site_file import SiteFile, ssh_of
 from components.errors import UsageError
-from components.model.problem import Json, SpecPath
+from components.model.problem import Json, SpecPath, render_path
 from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
 
@@ -44,15 +44,16 @@ def find_targets(
         host_key: Public key of the one host that is not in the file yet.
         user: Login name for that one, where its address has none.
     """
+    _demand_list(file)
     entries = list(file.hosts())
     known: dict[int, Target] = {}
     new: dict[tuple[str, int], Target] = {}
     errors: list[UsageError] = []
-    for word in asked or [str(host.get("name")) for _, host in entries]:
+    for word in asked or range(len(entries)):
         try:
-            number = _number_of(entries, word)
+            number = word if isinstance(word, int) else _number_of(entries, word)
             if number is None:
-                target = _new_target(file, word, host_key, user, len(entries) + len(new))
+                target = _new_target(file, str(word), host_key, user, len(entries) + len(new))
                 new.setdefault((target.endpoint.address, target.endpoint.port), target)
             else:
                 known[number] = _target(file, *entries[number])
@@ -61,12 +62,23 @@ def find_targets(
     return [*(known[number] for number in sorted(known)), *new.values()], errors
 
 
+def _demand_list(file: SiteFile) -> None:
+    hosts = file.site.get("hosts")
+    if hosts is not None and not (
+        isinstance(hosts, list) and all(isinstance(each, dict) for each in hosts)
+    ):
+        raise UsageError(
+            f"{file.path}:{file.line(('hosts',))}: hosts is no list of hosts; none was looked at.\n"
+            "  fix    write each as an entry of a list: `- name: gpu01`."
+        )
+
+
 def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str) -> int | None:
     """The host of that name, or at that address; several at one address differ by their port."""
     parts = _ADDRESS.fullmatch(word)
     there: list[tuple[int, Json]] = []
     for number, (_, host) in enumerate(entries):
-        if word == host.get("name"):
+        if word == str(host.get("name")):
             return number
         ssh = host.get("ssh")
         if parts and isinstance(ssh, dict) and ssh.get("address") == parts["address"]:
@@ -78,7 +90,12 @@ def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str
 
 
 def _target(file: SiteFile, path: SpecPath, host: Mapping[str, Json]) -> Target:
-    name = str(host.get("name"))
+    if not host.get("name"):
+        raise UsageError(
+            f"{file.path}:{file.line(path)}: {render_path(path)} has no name, and was not looked"
+            " at.\n  fix    add name."
+        )
+    name = str(host["name"])
     where = f"{file.path}:{file.line((*path, 'ssh'))}: {name}"
     ssh = ssh_of(host, where)
     if ssh.host_key is None:

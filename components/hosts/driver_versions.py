@@ -13,11 +13,12 @@ from typing import Final
 _STACK: Final = re.compile(
     r"(?:(?P<family>MLNX_OFED_LINUX|MLNX_OFED|OFED-internal)-)?"
     r"(?P<line>\d+\.\d+)-(?P<rest>\d+(?:\.\d+){2,4})"
-    r"(?:-(?P<system>[a-z]+[0-9.]+))?(?:-(?:x86_64|aarch64))?(?:\.tgz|\.iso)?"
+    r"(?:-(?P<system>[a-z]+[0-9.]+(?:sp\d+)?))?(?:-(?:x86_64|aarch64))?(?:\.tgz|\.iso)?"
 )
 _DOCA: Final = re.compile(r"(?:doca[-_]?)?(?P<release>\d+\.\d+)\.\d+")
 _DOCA_HOST: Final = re.compile(
-    r"doca-host[-_]\d+(?:\.\d+)+-\d+[-_](?P<line>\d+\.\d+)[-_][a-z]+\d+(?:sp\d+)?[._].*"
+    r"doca-host[-_]\d+(?:\.\d+)+-\d+[-_](?P<line>\d+\.\d+)[-_]"
+    r"(?P<system>[a-z]+\d+(?:sp\d+)?)[._].*"
 )
 """As `doca-host_3.2.0-125000-25.10-ubuntu2204_amd64.deb`, and of Red Hat
 `doca-host-3.2.0-125000_25.10_rhel9.x86_64.rpm`."""
@@ -100,7 +101,8 @@ def parse_driver_version(text: str) -> DriverVersion | None:
         kind = None if family is None else "mlnx_ofed" if "MLNX" in family else "doca_ofed"
         return DriverVersion(stack["line"], f"{stack['line']}-{rest}", kind, stack["system"])
     if package := _DOCA_HOST.fullmatch(text):
-        return DriverVersion(package["line"], family="doca_ofed")
+        system = re.sub(r"^(ubuntu\d\d)(\d\d)$", r"\1.\2", package["system"])
+        return DriverVersion(package["line"], family="doca_ofed", system=system)
     doca = _DOCA.fullmatch(text)
     line = DOCA_LINES.get(doca["release"]) if doca else None
     return DriverVersion(line, family="doca_ofed") if line else None

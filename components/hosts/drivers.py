@@ -63,7 +63,7 @@ def _version(text: str) -> dict[str, str]:
 
 
 def _gpu(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The GPU driver that the host owns, and what DMA-BUF demands."""
+    """The GPU driver that the host owns, or none where the operator does; what DMA-BUF demands."""
     settings = spec.settings_of(host)
     if not host.gpus:
         return {}
@@ -71,7 +71,7 @@ def _gpu(spec: ClusterSpec, host: Host) -> dict[str, str]:
     owner = gpu_driver_owner(spec)
     if owner == "host" and settings.gpu_driver_version:
         kept["driver.gpu_host"] = settings.gpu_driver_version
-    if settings.gpu_driver == "operator":
+    if owner == "operator":
         kept["driver.gpu_host"] = "absent"
     if settings.gpu_path == "dma_buf":
         kept["driver.dma_buf"] = "ready"

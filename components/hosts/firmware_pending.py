@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -18,8 +19,10 @@ PARAMETERS: Final = {
     "fw_pci_wr_ordering": "PCI_WR_ORDERING",
 }
 """Setting of a PF to mlxconfig's name of it."""
-NOT_THERE: Final = frozenset({"absent", "unsupported", "unknown", "per_pf"})
+NOT_THERE: Final = frozenset({"absent", "unsupported", "unreadable", "unknown", "per_pf"})
 """What a host answers where there is no value: nothing that could wait."""
+BACK: Final = "pending.back."
+"""Begins where a setting goes that is ours no longer: `<now> -> <before Railyard>`."""
 _NEEDS: Final[tuple[Needs, ...]] = ("reboot", "power_cycle", "mlxfwreset")
 _WORDS: Final[dict[Needs, str]] = {
     "reboot": "a reboot",
@@ -95,4 +98,37 @@ def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBo
         found.append(
             PendingBoot(pci, PARAMETERS[setting], current, wanted, needs, following == wanted)
         )
+    for key, current, before in released_settings(observed.values, desired.values):
+        pci, _, setting = key.removeprefix("nic.").rpartition(".")
+        if setting in PARAMETERS and current != before:
+            needs = needs_of(observed, pci)
+            found.append(PendingBoot(pci, PARAMETERS[setting], current, before, needs))
     return tuple(found)
+
+
+def released_settings(
+    observed: Mapping[str, str], wanted: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """What only a start loads, is ours, and is not asked for any more: it goes back.
+
+    A card has one set of firmware settings: what one of its functions still wants does not go back
+    with another.
+
+    Returns:
+        Key, current value and value before Railyard, sorted by key.
+    """
+    for line, change in sorted(observed.items()):
+        key = line.removeprefix(BACK)
+        if key != line and not _wanted(key, wanted):
+            current, _, before = change.partition(" -> ")
+            yield key, current, before
+
+
+def _wanted(key: str, wanted: Mapping[str, str]) -> bool:
+    where, _, setting = key.rpartition(".")
+    if not key.startswith("nic."):
+        return key in wanted
+    card, _, _ = where.rpartition(".")
+    return any(
+        other.startswith(f"{card}.") and other.rpartition(".")[2] == setting for other in wanted
+    )

@@ -13,6 +13,18 @@ from components.model.kernel import KernelSettings
 
 _PEER_MODULES: Final = {"peermem": "nvidia_peermem", "nv_peer_mem": "nv_peer_mem"}
 """GPUDirect RDMA to the module that it needs; DMA-BUF needs none."""
+_SYSCTL_MODULES: Final = {
+    "net.bridge.": "br_netfilter",
+    "net.netfilter.nf_conntrack_": "nf_conntrack",
+    "net.nf_conntrack_max": "nf_conntrack",
+    "net.ipv4.vs.": "ip_vs",
+    "sunrpc.rdma_": "rpcrdma",
+    "sunrpc.svc_rdma.": "rpcrdma",
+    "sunrpc.": "sunrpc",
+}
+"""Kernel settings to the module that brings them; the first that fits counts (kernel documentation,
+networking/nf_conntrack-sysctl, ipvs-sysctl, admin-guide/sysctl). At boot, before Kubernetes, nobody
+else has loaded it. `sysctl_module` in scripts/kernel.sh has the same table."""
 
 
 def kernel_settings(spec: ClusterSpec, host: Host) -> Settings:
@@ -42,13 +54,14 @@ def acs_off(spec: ClusterSpec, host: Host) -> bool:
     """Whether ACS of the bridges between GPUs and cards is to be off.
 
     Without being asked only where nothing else can be meant: a bare machine with GPUs and RDMA
-    cards. There ACS serves nobody, since no device is passed to a virtual machine, and GPUDirect
-    RDMA is slow or hangs with it (sources.md#host-kernel).
+    cards, whose VFs no virtual machine takes. There ACS serves nobody, and GPUDirect RDMA is slow
+    or hangs with it (sources.md#host-kernel).
     """
     acs = spec.settings_of(host).kernel.acs
     if acs != "auto":
         return acs == "off"
     bare = spec.environment.kind == "onprem"
+    bare = bare and not any(nic.passes_vfs for nic in host.nics)
     return bare and host.gpus > 0 and bool(host.nics or host.hcas)
 
 
@@ -64,6 +77,10 @@ def _modules(spec: ClusterSpec, host: Host) -> dict[str, str]:
     by_container = gpu_driver_owner(spec) == "operator"  # which loads the module, too
     if module and not by_container and host.gpus and (host.nics or host.hcas):
         loaded.append(module)
+    for name in spec.settings_of(host).kernel.sysctls:
+        fitting = (brings for start, brings in _SYSCTL_MODULES.items() if name.startswith(start))
+        if brings := next(fitting, None):
+            loaded.append(brings)
     return {f"module.{name}": "loaded" for name in loaded}
 
 

@@ -110,7 +110,7 @@ def _addresses(pair: Pair) -> tuple[str, str]:
 
 def _left_cards(pairs: list[tuple[Distance, str, str]], found: Mapping[str, Pair]) -> list[Pair]:
     more: list[Pair] = []
-    used = {pair.card for pair in found.values()}
+    used = {pair.card for pair in found.values() if pair.distance < Distance.SYS}
     load = Counter(pair.gpu for pair in found.values())
     near = [pair for pair in pairs if pair[0] < Distance.SYS]
     for card in sorted({card for _, _, card in near} - used):

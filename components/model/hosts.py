@@ -74,6 +74,11 @@ class Nic(Frozen):
     gpu_path: GpuPath | None = None
     """The longest way between the card and these GPUs, in the words of `nvidia-smi topo -m`."""
 
+    @property
+    def passes_vfs(self) -> bool:
+        """Virtual machines take its VFs."""
+        return self.vfs > 0 and self.sriov.autoprobe is False
+
 
 class User(Frozen):
     """The one user that exists with the same uid on every host, as in the DeepOps guide."""

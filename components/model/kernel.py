@@ -59,7 +59,8 @@ class KernelSettings(Frozen):
     acs: Literal["auto", "off", "keep"] = "auto"
     """PCIe access control on the bridges between a GPU and an RDMA card.
 
-    `auto` is `off` on bare metal hosts that have both, else `keep`. With ACS the bridge sends what
+    `auto` is `off` on bare metal hosts that have both, unless virtual machines take a card's VFs
+    (`autoprobe: false`), else `keep`. With ACS the bridge sends what
     a card writes to a GPU over the processor: GPUDirect RDMA is slow, or hangs.
     """
     iommu: Literal["pt", "off", "keep"] = "keep"

@@ -20,6 +20,9 @@ from components.model.units import SecretRef
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+_WORD: Final = re.compile(r"[^a-z0-9]+")
+"""What stands between the words of a name."""
+_DIGIT: Final = re.compile(r"[0-9]")
 _KINDS: Final = {
     "string_type": "a text",
     "int_type": "a whole number",
@@ -67,11 +70,20 @@ def show_value(value: object) -> str:
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """Suggest the nearest known word, as the end of a sentence; empty without one."""
     by_lower = {each.lower(): each for each in reversed(known)}
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) or [
-        by_lower[each]
-        for each in difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.6)
+    typed = word.lower()
+    parts = _WORD.split(typed)
+    near = [by_lower[each] for each in by_lower if each in parts or sorted(each) == sorted(typed)]
+    near = near or [
+        *difflib.get_close_matches(word, known, n=3, cutoff=0.6),
+        *(by_lower[each] for each in difflib.get_close_matches(typed, list(by_lower), 1, 0.6)),
     ]
+    near = [each for each in near if not _other_number(each.lower(), typed)]
     return f" Did you mean `{near[0]}`?" if near else ""
+
+
+def _other_number(one: str, other: str) -> bool:
+    """ConnectX-4 is no slip for ConnectX-8, but gpu2 may be one for gpu02."""
+    return one != other and _DIGIT.sub("0", one) == _DIGIT.sub("0", other)
 
 
 def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Problem]:
@@ -94,6 +106,8 @@ def wrong_type(path: SpecPath, value: object, wanted: str) -> Problem:
     hint = " (without quotes)" if isinstance(value, str) and "number" in wanted else ""
     if wanted == "a text" and isinstance(value, int | float):
         hint = f', with quotes: "{show_value(value)}"'
+        if isinstance(value, bool) and "sysctls" in path:
+            wanted, hint = str(int(value)), ": the kernel knows no words for it"
     return Problem(
         rule="wrong-type",
         what=f"{render_path(path)} is {kind}, and {wanted} is expected.",

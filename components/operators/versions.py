@@ -50,6 +50,14 @@ GPU_OPERATOR: Final = (
 )
 """Newest line first."""
 
+GPU_DRIVER_LEAST: Final[Mapping[tuple[int, ...], int]] = {(26, 7): 535, (26, 3): 535}
+"""GPU operator line to the oldest driver branch that its component matrix lists.
+
+26.7.0: 610, 595, 580, 535; 26.3.0 to 26.3.3: 595, 590, 580, 570, 535 (NVIDIA/cloud-native-docs,
+`gpu-operator/life-cycle-policy.rst`, 187a4a5b and ee488781). The matrix is that of the driver
+container; that it holds for a driver of the host is inferred, so it is a warning.
+"""
+
 NETWORK_OPERATOR: Final = (
     KubernetesRange(
         (26, 7), (1, 32), None, "network operator 26.7 chart, kubeVersion; no upper end is stated"

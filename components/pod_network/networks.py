@@ -9,6 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from components.kubernetes.manifest import Body
+from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.pod_network.paths import WHEREABOUTS_CONFIG
 
@@ -26,9 +27,11 @@ def probe_address(rail: Rail) -> IPv4Address:
     return rail.subnet[-2]
 
 
-def job_addresses(rail: Rail) -> dict[str, JsonValue]:
-    """Address management of the attachment that jobs use: all but probe and gateway."""
-    kept = [probe_address(rail), *([rail.gateway] if rail.gateway else [])]
+def job_addresses(spec: ClusterSpec, rail: Rail) -> dict[str, JsonValue]:
+    """Address management of the attachment that jobs use: all but probe, gateway and cards."""
+    nics = (nic for host in spec.hosts for nic in host.nics if nic.rail == rail.name)
+    cards = [nic.address for nic in nics if nic.address is not None]
+    kept = [probe_address(rail), *([rail.gateway] if rail.gateway else []), *cards]
     exclude: dict[str, JsonValue] = {"exclude": [f"{address}/32" for address in kept]}
     return _whereabouts(rail) | exclude
 

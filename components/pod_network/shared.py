@@ -97,7 +97,7 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
 
 def macvlan_attachment(spec: ClusterSpec, rail: Rail) -> Body:
     """The NetworkAttachmentDefinition of a rail: what jobs use."""
-    return _attachment(spec, rail, rail.network, job_addresses(rail))
+    return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
 
 
 def macvlan_probe_attachment(spec: ClusterSpec, rail: Rail) -> Body:

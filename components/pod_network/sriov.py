@@ -85,7 +85,7 @@ def _resource(spec: ClusterSpec, rail: Rail) -> JsonValue:
 
 def attachment(spec: ClusterSpec, rail: Rail) -> Body:
     """The NetworkAttachmentDefinition of a rail: what jobs use."""
-    return _attachment(spec, rail, rail.network, job_addresses(rail))
+    return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
 
 
 def probe_attachment(spec: ClusterSpec, rail: Rail) -> Body:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from components.applied import Applied, AppliedStep
+from components.hosts.firmware_pending import BACK, needs_of, released_settings
 from components.hosts.state import HostState
 from components.reboots.pending import (
     BEGUN,
@@ -177,17 +178,31 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
     own = {
         key: value
         for key, value in values.items()
-        if step.request.loads_firmware or not is_firmware(key.removeprefix(BOOT))
+        if step.request.loads_firmware or not is_firmware(key.removeprefix(BOOT).removeprefix(BACK))
     }
-    changes = {key: (now, wanted) for key, wanted, now in _differing(step, own) if needs_boot(key)}
+    changes = {
+        key: (now, wanted)
+        for key, wanted, now in _differing(step, own)
+        if needs_boot(key) and _loaded_by_boot(key, values)
+    }
+    released = {key: each for key, *each in released_settings(own, step.request.settings)}
     yield from waiting_words(
-        {key: own[key] for key in own if key[len(BOOT) :] not in changes}, BOOT
+        {key: own[key] for key in own if key[len(BOOT) :] not in {*changes, *released}}, BOOT
     )
+    for key, (now, before) in released.items():
+        if now != before and _loaded_by_boot(key, values):
+            yield setting_words(key, f"{now} -> {before}, as before Railyard")
     for key, (following, wanted) in changes.items():
         now, waits, _ = own.get(f"{BOOT}{key}", "").partition(" -> ")
         runs = now if waits else following  # what follows is another value by then
         if runs not in {wanted, "absent"}:
             yield setting_words(key, f"{runs} -> {wanted}")
+
+
+def _loaded_by_boot(key: str, values: Mapping[str, str]) -> bool:
+    """Whether it is no firmware that asks for a power cycle or a reset of its card."""
+    pci = key.removeprefix("nic.").rpartition(".")[0]
+    return not is_firmware(key) or needs_of(HostState(values), pci) == "reboot"
 
 
 def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:

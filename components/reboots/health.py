@@ -43,15 +43,19 @@ def is_ready(node: Body) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> None:
+def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
     """Refuse to take a server away while another one is not well.
 
-    A cluster with one server has no other: its API is away until the server is back.
+    One of one or two servers goes all the same, since no better time will come: what is left is
+    no majority, so the API is away while the server boots.
 
     Args:
         calls: The cluster.
         host: The server that shall go.
         planned: All servers of the file; none for a cluster of somebody else, whose labels count.
+
+    Returns:
+        What the cluster loses while the server boots; empty while the others are a majority.
 
     Raises:
         DeviceError: Which server is not Ready, or what the API says about etcd.
@@ -66,12 +70,15 @@ def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> None:
             " well, etcd may lose its quorum. Bring it back first"
         )
     if not others:
-        return
+        return f"the API is away while {host}, its only server, boots"
     answer = calls.call("GET", "/readyz?verbose")
     bad = [line for line in answer.text.splitlines() if line.startswith("[-]")]
     if answer.status != _OK or bad:
         words = "; ".join(bad) or answer.words
         raise DeviceError(f"the cluster's API is not ready to lose {host}: {words}")
+    if len(others) == 1:
+        return f"the API is away while {host} boots: {others[0]} alone is no majority of etcd"
+    return ""
 
 
 def _is_server(node: Body) -> bool:

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from components.errors import DeviceError
 from components.kubernetes.calls import Body, Calls
-from components.reboots.health import Nodes, is_ready, part_of, read_nodes
+from components.reboots.health import is_ready, part_of, read_nodes
 
 POLL_S: Final = 2.0
 """Seconds between two looks."""
@@ -66,7 +66,7 @@ class Node:
             ends_vfs: This run takes VFs away, so that the node must not offer them again.
         """
         node = self.read() or {}
-        ours, cordoned = _is_ours(node), is_cordoned(node)
+        ours, cordoned = is_ours(node), is_cordoned(node)
         if cordoned and not ours:
             return
         offered = _recorded(node) if ours else sorted(_offered(node))
@@ -84,23 +84,29 @@ class Node:
             DeviceError: A pod has no owner that would make it anew, or pods are left after the
                 deadline: their names, and the words of what holds them.
         """
-        ends_at_s = self.now() + deadline_s
         left = self._pods()
         _refuse_orphans(self.name, left)
-        local = [_name(pod) for pod in left if _has_local_data(pod)]
-        if local:
-            self.done.append(f"ended with their local data: {', '.join(local)}")
-        first = [_name(pod) for pod in left]
+        evicted: dict[str, Body] = {}
+        try:
+            self._evict_all(left, evicted, deadline_s)
+        finally:  # what was evicted is gone, also where another pod stays
+            local = [name for name, pod in evicted.items() if _has_local_data(pod)]
+            if evicted:
+                self.done.append(f"evicted {', '.join(evicted)}")
+            if local:
+                self.done.append(f"ended with their local data: {', '.join(local)}")
+
+    def _evict_all(self, left: list[Body], evicted: dict[str, Body], deadline_s: float) -> None:
+        """Go on until none is left; `evicted` gets each pod whose eviction was granted."""
+        ends_at_s = self.now() + deadline_s
         held: dict[str, str] = {}
         while left:
-            held = {_name(pod): words for pod in left if (words := self._evict(pod))}
+            held = {_name(pod): words for pod in left if (words := self._evict(pod, evicted))}
             left = self._pods()
             if left and self.now() >= ends_at_s:
                 raise DeviceError(_still_there(left, held, deadline_s))
             if left:
                 self.pause(POLL_S)
-        if first:
-            self.done.append(f"evicted {', '.join(first)}")
 
     def restart_device_plugins(self) -> None:
         """Let the plugins look again at what the host has: they count devices when they start.
@@ -156,7 +162,7 @@ class Node:
     def uncordon(self) -> None:
         """Let pods come back, where the cordon is ours."""
         node = self.read()
-        if node is None or not _is_ours(node):
+        if node is None or not is_ours(node):
             return
         self._patch({ANNOTATION: None}, unschedulable=None)
         self.held = False
@@ -183,7 +189,7 @@ class Node:
         pods = cast("list[Body]", answer.body.get("items") or [])
         return sorted(pods, key=_name)
 
-    def _evict(self, pod: Body) -> str:
+    def _evict(self, pod: Body, evicted: dict[str, Body]) -> str:
         """Ask for one eviction; the words of what holds the pod, empty when it goes."""
         meta = pod["metadata"]
         if meta.get("deletionTimestamp"):
@@ -196,7 +202,10 @@ class Node:
         }
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
         answer = self.calls.call("POST", path, body)
-        if answer.status in {*_CREATED, _NOT_FOUND, 409}:  # 409: another pod has that name by now
+        if answer.status in _CREATED:
+            evicted[_name(pod)] = pod
+            return ""
+        if answer.status in {_NOT_FOUND, 409}:  # 409: another pod has that name by now
             return ""
         if answer.status == _TOO_MANY:
             return answer.words
@@ -211,7 +220,7 @@ def open_node(
     found = node.read()
     if found is None:
         return None
-    node.held = _is_ours(found) and is_cordoned(found)
+    node.held = is_ours(found) and is_cordoned(found)
     return node
 
 
@@ -240,21 +249,13 @@ def is_cordoned(node: Body) -> bool:
     return bool(part_of(node, "spec").get("unschedulable"))
 
 
-def unavailable_workers(nodes: Nodes, workers: tuple[str, ...]) -> list[str]:
-    """The workers that are nodes and do not serve: not Ready, or cordoned."""
-    return [
-        name
-        for name in workers
-        if (node := nodes.get(name)) is not None and (is_cordoned(node) or not is_ready(node))
-    ]
+def is_ours(node: Body) -> bool:
+    """Whether a run of ours took it out of service and did not put it back yet."""
+    return ANNOTATION in _annotations(node)
 
 
 def _annotations(meta: Body) -> Mapping[str, str]:
     return cast("Mapping[str, str]", part_of(meta, "metadata").get("annotations") or {})
-
-
-def _is_ours(node: Body) -> bool:
-    return ANNOTATION in _annotations(node)
 
 
 def _offered(node: Body) -> frozenset[str]:

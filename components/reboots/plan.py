@@ -129,6 +129,7 @@ def _step(
             converge_deadline_s=plan.converge.deadline_s,
             drain_deadline_s=spec.disruption.drain_deadline_s,
             boot_deadline_s=spec.disruption.boot_deadline_s,
+            hcas=host.hcas,
         ),
         serves=plan.converge.name,
     )

@@ -21,14 +21,9 @@ from components.hosts.scripts import ScriptName, script_text
 from components.hosts.state import HostState, parse_state
 from components.kubernetes.calls import Calls
 from components.reboots.access import open_cluster
+from components.reboots.allowance import check_allowance
 from components.reboots.health import check_quorum, read_nodes
-from components.reboots.node import (
-    POLL_S,
-    Node,
-    open_node,
-    refuse_other_name,
-    unavailable_workers,
-)
+from components.reboots.node import POLL_S, Node, open_node, refuse_other_name
 from components.reboots.pending import Waiting, is_firmware, read_waiting
 from components.reboots.request import READY_DEADLINE_S, HostReboot, parse_request
 from components.remote.host_runs import Run, run_with_keys
@@ -41,6 +36,8 @@ MAINTAIN_DEADLINE_S: Final = 120.0
 """Seconds for one part on the host: `take_lock` alone waits that long for a script before it."""
 LOOPBACK_DEADLINE_S: Final = 600.0
 """Seconds for the RDMA writes of all cards; each of them ends within a second or in 180 s."""
+SPARE: Final = "spare."
+"""Begins an InfiniBand adapter that is not usable, and that the file does not count."""
 
 
 @dataclass(slots=True)
@@ -146,6 +143,7 @@ class HostRun:
         self.phase = "draining"
         try:
             node.cordon(ends_vfs=seen.ends_vfs)
+            self._ask_to_go(node.calls)  # others of its group may have asked at the same time
             node.drain(self.request.drain_deadline_s)
         except DeviceError:
             if seen.begun is None:  # nothing was changed yet: do not leave a node idle for nothing
@@ -170,20 +168,14 @@ class HostRun:
         Raises:
             DeviceError: Which nodes are out of service already.
         """
-        cluster, name = self.request.cluster, self.request.endpoint.device
         if self.request.role == "control_plane":
-            planned = cluster.servers if cluster else ()
-            check_quorum(calls, name, tuple(each.endpoint.device for each in planned))
-            return
-        workers = cluster.workers if cluster else ()
-        others = tuple(each for each in workers if each not in self.request.group)
-        out = unavailable_workers(read_nodes(calls), others)
-        if len(out) + len(self.request.group) > self.request.max_unavailable:
-            raise DeviceError(
-                f"{', '.join(out)} is out of service already (not Ready, or cordoned), and"
-                f" disruption.max_unavailable is {self.request.max_unavailable}: bring it back, or"
-                " take it out of the file"
-            )
+            planned = self.request.cluster.servers if self.request.cluster else ()
+            names = tuple(each.endpoint.device for each in planned)
+            lost = check_quorum(calls, self.request.endpoint.device, names)
+            if lost and lost not in self.done:
+                self.done.append(lost)
+        else:
+            check_allowance(calls, self.request)
 
     def _change(self, seen: Waiting) -> Waiting:
         """What had to wait for the drain, then the boot if one is still due."""
@@ -319,12 +311,16 @@ class HostRun:
             )
         self.phase = "an RDMA write from each card to itself"
         asked = self._maintain("loopback", self.request.settings, LOOPBACK_DEADLINE_S)
-        looped = parse_state(asked).values
+        told = parse_state(asked).values
+        looped = {key: words for key, words in told.items() if not key.startswith(SPARE)}
         bad = [f"{key}: {words}" for key, words in sorted(looped.items()) if words != "ok"]
         if bad:
             raise DeviceError("; ".join(bad))
         if looped:
             self.done.append(f"an RDMA write to itself passed on {len(looped)} card(s)")
+        spare = [f"{key.removeprefix(SPARE)}: {told[key]}" for key in sorted(told.keys() - looped)]
+        if spare:
+            self.done.append(f"passed over, beyond hcas = {self.request.hcas}: {'; '.join(spare)}")
 
     def _converge(self) -> None:
         """Everything as the plan says, now that nothing is in the way; it verifies itself."""
@@ -342,7 +338,7 @@ class HostRun:
         settings: Mapping[str, str] | None = None,
         deadline_s: float = MAINTAIN_DEADLINE_S,
     ) -> str:
-        lines = {"action": action, "stack": self.request.stack}
+        lines = {"action": action, "stack": self.request.stack, "hcas": str(self.request.hcas)}
         stdin = HostState({**(settings or {}), **lines}).render()
         return self._on_host("maintain", stdin, deadline_s)
 

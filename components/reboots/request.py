@@ -58,6 +58,8 @@ class HostReboot:
     converge_deadline_s: float
     drain_deadline_s: float
     boot_deadline_s: float
+    hcas: int = 0
+    """InfiniBand adapters that must be usable before it is back in service."""
     repair: str = ""
     """Why this runs although the plan is the same: the note of the step that it serves."""
 

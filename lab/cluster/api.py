@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import ssl
 import threading
 from collections.abc import Mapping
@@ -39,6 +40,15 @@ _KEPT = _Kept()
 
 def _connections() -> _Connections:
     return _KEPT.connections
+
+
+def _is_closed(connection: http.client.HTTPSConnection) -> bool:
+    # Between two answers the server has nothing to say but that it closes the connection.
+    if connection.sock is None:
+        return True
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class ApiError(DeviceError):
@@ -105,7 +115,8 @@ class Api:
     ) -> tuple[int, str]:
         key = (self.server, self.client)
         connection = _connections().get(key)
-        if connection is None:
+        if connection is None or _is_closed(connection):
+            self._forget()
             parts = urlsplit(self.server)
             connection = http.client.HTTPSConnection(
                 parts.hostname or "", parts.port or 443, timeout=self.timeout_s, context=self._tls()

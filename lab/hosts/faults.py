@@ -234,7 +234,7 @@ def _remove_container(host: LabHost, name: str) -> str:
 def _lose_module(host: LabHost, module: str) -> str:
     if module not in host.model.modules:
         raise UsageError(f"module {module} is not loaded on {host.config.name}")
-    host.model.modules.remove(module)
+    host.model.unload_module(module)
     return f"module {module} is unloaded"
 
 

@@ -16,6 +16,7 @@ from lab.hosts.driver_state import DriverState, built_version, kernels
 from lab.hosts.firmware import Firmware, card_of, default_firmware
 from lab.hosts.nic import DeviceRefusal, Nic, QosState, Vf, parse_kernel_uint, stable_mac
 from lab.hosts.platform import Platform
+from lab.hosts.sysctls import PAIR_DEFAULTS, excluded, is_refused, module_sysctls
 from lab.physics.subnet import FabricPort, Subnet
 from lab.views import HcaConfig, HostConfig, NicConfig
 
@@ -30,7 +31,6 @@ BOOT_MODULES = (
     "nvidia_uvm",
     "nvidia_modeset",
     "overlay",
-    "br_netfilter",
 )
 """Modules that a DGX-like host has loaded after boot."""
 
@@ -39,8 +39,10 @@ LOADABLE_MODULES = {
     "nv_peer_mem": ("nvidia", "ib_core"),
     "ib_umad": ("ib_core",),
     "ib_ipoib": ("ib_core", "rdma_cm"),
+    "br_netfilter": (),
     "nf_conntrack": (),
     "ip_vs": ("nf_conntrack",),
+    "rpcrdma": ("rdma_cm", "ib_core"),
     "vfio_pci": (),
     "dummy": (),
     "8021q": (),
@@ -83,8 +85,7 @@ SYSCTL_DEFAULTS = {
     "net/ipv4/conf/all/arp_announce": "0",
     "net/ipv6/conf/all/forwarding": "0",
     "net/ipv6/conf/all/disable_ipv6": "0",
-    "net/bridge/bridge-nf-call-iptables": "1",
-    "net/bridge/bridge-nf-call-ip6tables": "1",
+    **PAIR_DEFAULTS,
 }
 """Kernel settings a fresh boot has (Ubuntu 22.04's values)."""
 
@@ -174,7 +175,8 @@ class HostModel:
             self.boot_id = str(uuid.uuid4())
             self.hostname = hostname
             self.modules = list(BOOT_MODULES)
-            self.sysctls = SYSCTL_DEFAULTS | self._device_sysctls()
+            brought = module_sysctls(BOOT_MODULES)
+            self.sysctls = SYSCTL_DEFAULTS | brought | self._device_sysctls()
             if newer := kernels(self.root):
                 self.sysctls["kernel/osrelease"] = newer[-1]
             self.drivers.loaded = built_version(self.root, self.kernel)
@@ -323,15 +325,19 @@ class HostModel:
         plain = name.replace("-", "_")
         if plain in self.modules:
             return True
-        if plain in BOOT_MODULES:
-            self.modules.append(plain)
-            return True
-        if plain not in LOADABLE_MODULES:
+        if plain not in LOADABLE_MODULES and plain not in BOOT_MODULES:
             return False
-        for needed in LOADABLE_MODULES[plain]:
+        for needed in LOADABLE_MODULES.get(plain, ()):
             self.load_module(needed)
         self.modules.append(plain)
+        self.sysctls |= module_sysctls([plain])
         return True
+
+    def unload_module(self, name: str) -> None:
+        """Unload a module, with the settings that it brought."""
+        self.modules.remove(name)
+        for key in module_sysctls([name]):
+            del self.sysctls[key]
 
     def module_users(self, name: str) -> list[str]:
         """Loaded modules that keep `name` from being unloaded."""
@@ -355,6 +361,10 @@ class HostModel:
             return
         for word in (text.replace(",", " ").replace("-", " ") if "_ports" in key else text).split():
             parse_kernel_uint(word)
+        if is_refused(key, text):
+            raise DeviceRefusal(errno.EINVAL)
+        if other := excluded(key, self.sysctls[key], text):
+            self.sysctls[other] = "0"
         self.sysctls[key] = "\t".join(text.split())
         if key == "vm/nr_hugepages":  # pages of the default size
             self.platform.set_total("2048kB", int(text))

@@ -58,6 +58,9 @@ NOISE: Final = (
     Noise("sysctl", r"net\.core\.netdev_rss_key", "random, made when a card first comes up"),
     Noise("sysctl", r"net\.netfilter\.nf_conntrack_count", "a counter"),
     Noise(
+        "sysctl", r"vm\.(admin|user)_reserve_kbytes", "a 32nd of the memory that was free at boot"
+    ),
+    Noise(
         "file", r"(sha256 )?/etc/(passwd|shadow|group|gshadow|subuid|subgid)-", "useradd's backup"
     ),
     Noise("file", r"(sha256 )?/etc/\.pwd\.lock", "useradd's lock"),

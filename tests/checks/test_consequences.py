@@ -76,6 +76,28 @@ def test_one_mistake_is_one_problem(
     assert _problems(tmp_path, base, old, new) == [rule]
 
 
+_DEFAULTS = "{user: {name: nvidia, uid: 1010}, driver: {kind: inbox}, peermem: true}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rules"),
+    [
+        (
+            _DEFAULTS,
+            "{memlock: unlimted, driver: {kind: inbox, version: 3.2.0}, firmware: {num_of_vfs: 4}}",
+            {"unknown-choice", "driver-package", "firmware-vfs"},
+        ),
+        (
+            "peermem: true",
+            "peermem: true, kernel: {sysctls: {kernel.sysrq: true, vm.nr_hugepages: 8}}",
+            {"wrong-type", "sysctl-name"},
+        ),
+    ],
+)
+def test_one_mistake_hides_no_other(tmp_path: Path, old: str, new: str, rules: set[str]) -> None:
+    assert set(_problems(tmp_path, "clean", old, new)) == rules
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [("rails:\n", "rails: {}\nx:\n"), ("hosts:\n", "hosts: {}\nx:\n")],

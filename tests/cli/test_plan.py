@@ -38,7 +38,7 @@ def test_json_says_what_destroy_leaves_as_the_text_does(railyard: Call) -> None:
     said = [
         words
         for left in data["hosts"].values()
-        for words in (*left["packages"], *left["until_restart"])
+        for words in (*left["stays"], *left["until_restart"])
     ]
     assert said
     assert all(words in text for words in [*data["hosts"], *said])

@@ -174,7 +174,7 @@ def test_a_host_that_cannot_be_written_keeps_no_other(tmp_path: Path, look: Host
     text += SSH.replace("    ssh:", "  - name: gpu03\n    ssh:")
     report, after = run(tmp_path, text, look, look, look)
     assert len(report.errors) == 2
-    assert [found.target.name for found in report.found] == ["gpu03"]
+    assert [found.target.name for found in report.found] == ["gpu01", "gpu02", "gpu03"]
     assert after.count(" pci:") == 1 + 4
 
 

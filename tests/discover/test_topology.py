@@ -144,6 +144,16 @@ def test_a_card_that_is_near_is_not_left_for_an_unused_one_of_another_node() -> 
     assert {pair.card for pair in pairs} == {"0000:85:00.0"}
 
 
+def test_a_card_that_a_far_gpu_has_gets_one_of_its_own_node_too() -> None:
+    cards = tuple(
+        CardFact(f"0000:{bus}:00.0", "1021", 0, ("pci0000:00", f"0000:{bus}:00.0"))
+        for bus in ("10", "11", "12")
+    )
+    gpus = (at("0000:50:00.0", "pci0000:00"), at("0000:51:00.0", "pci0000:40", numa=1))
+    pairs = assign_gpus(HostLook(cards, gpus, nodes=2), [card.pci for card in cards])
+    assert [gpus_of(pairs, card.pci) for card in cards] == [("0000:50:00.0",)] * 3
+
+
 def test_a_gpu_is_not_taken_from_its_own_switch_to_even_out() -> None:
     switch = "pci0000:10/0000:10:01.0/0000:11:00.0"
     cards = tuple(

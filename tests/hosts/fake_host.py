@@ -33,8 +33,18 @@ MOKUTIL = """#!/bin/sh
 case $1 in
   --sb-state) cat "$FAKE/secure_boot" ;;
   --test-key) echo "$2 is not enrolled" ;;
+  --list-enrolled)
+    [ -e "$FAKE/enrolled" ] || { echo 'MokListRT is empty' && exit; }
+    echo '[key 1]'
+    echo 'SHA1 Fingerprint: 76:a0:92:06:58:00:bf:37:69:01:c3:72:cd:55:a9:0e:1f:de:d2:e0'
+    echo 'Certificate:'
+    sed 's/.*/        Issuer: &\\n        Subject: &/' "$FAKE/enrolled"
+    ;;
+  --db) echo 'db is empty' ;;
+  *) echo "mokutil: unrecognized option '$1'" >&2 && exit 255 ;;
 esac
 """
+"""Words of mokutil 0.6, and the certificates as OpenSSL prints them; `enrolled` has their names."""
 KERNEL = "5.15.0-1-generic"
 ROOT_PATH = ":/usr/local/sbin:/usr/sbin:/sbin"
 """The folders of root's tools that the scripts add; none of their tools is for here."""

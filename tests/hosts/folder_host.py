@@ -13,7 +13,9 @@ from typing import Literal
 from components.hosts.scripts import ScriptName, boot_script_text, library_text, script_text
 
 STACK = "dev"
-_SYSTEM_PATHS = re.compile(r"(?<![\w}])/(?=(?:sys|etc|run|var/lib|boot)/)")
+_SYSTEM_PATHS = re.compile(
+    r"(?<![\w}])/(?=(?:(?:sys|etc|run|var/lib|boot)/|proc/(?:cmdline|sys/kernel/numa_balancing)\b))"
+)
 _ACCEPTS_ALL = ("systemctl", "modprobe", "devlink", "lspci", "sync", "udevadm")
 
 

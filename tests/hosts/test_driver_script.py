@@ -22,12 +22,21 @@ def fake(tmp_path: Path) -> Path:
         ("MLNX_OFED_LINUX-5.2-2.2.4.0:", "mlnx_ofed", "5.2-2.2.4.0"),
         ("OFED-internal-25.10-1.7.1:", "doca_ofed", "25.10-1.7.1.0"),
         ("OFED-internal-24.10-1.1.4.0.200:", "doca_ofed", "24.10-1.1.4.0.200"),
+        ("mlnx-en-5.8-3.0.7.0:", "other", "mlnx-en-5.8-3.0.7.0"),
     ],
 )
 def test_both_families_are_told_apart(fake: Path, said: str, kind: str, version: str) -> None:
     tool(fake, "ofed_info", f"echo {said}")
     done = sh(fake, "read_key driver.kind\nread_key driver.version\nread_key driver.line\n")
     assert done.stdout.split() == [kind, version, version.partition("-")[0]], done.stderr
+
+
+@pytest.mark.parametrize("kind", ["doca_ofed", "mlnx_ofed"])
+def test_another_stack_is_no_driver_of_the_file(fake: Path, kind: str) -> None:
+    tool(fake, "ofed_info", "echo mlnx-en-5.8-3.0.7.0:")
+    done = sh(fake, f"echo driver.kind={kind} >$work/desired\ncheck_old_stack\n")
+    assert done.returncode == 1
+    assert "mlnx-en-5.8-3.0.7.0 is installed, which is neither MLNX_OFED nor DOCA" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -37,6 +46,7 @@ def test_both_families_are_told_apart(fake: Path, said: str, kind: str, version:
         ("/lib/modules/K/updates/dkms/mlx5_core.ko", "", "disabled", "built"),
         ("/lib/modules/K/updates/dkms/mlx5_core.ko", "", "enabled", "unsigned:5.15.0-1-generic"),
         ("/lib/modules/K/extra/mlnx-ofa_kernel/mlx5_core.ko", "key", "enabled", "built"),
+        ("/lib/modules/K/updates/mlx5_core.ko", "a", "enabled", "untrusted:5.15.0-1-generic"),
         ("/lib/modules/K/weak-updates/mlx5_core.ko", "key", "disabled", "built"),
     ],
 )
@@ -45,6 +55,7 @@ def test_modules_are_judged_by_place_and_signature(
 ) -> None:
     module(fake, "mlx5_core", filename=path, signer=signer)
     (fake / "secure_boot").write_text(f"SecureBoot {secure}\n")
+    (fake / "enrolled").write_text("O=Site, CN=key\n")
     assert sh(fake, "read_key driver.modules\n").stdout == f"{value}\n"
 
 
@@ -111,6 +122,9 @@ def test_each_file_system_is_counted_once_with_all_that_it_must_hold(fake: Path)
 
 ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n'
 RHEL = 'ID="rhel"\nID_LIKE="fedora"\nVERSION_ID="9.5"\n'
+RHEL810 = 'ID="rhel"\nID_LIKE="fedora"\nVERSION_ID="8.10"\n'
+RHEL81 = 'ID="rhel"\nID_LIKE="fedora"\nVERSION_ID="8.1"\n'
+STREAM = 'ID="centos"\nID_LIKE="rhel fedora"\nVERSION_ID="9"\n'
 DEBIAN = 'ID=debian\nVERSION_ID="12"\n'
 OPENEULER = 'ID="openEuler"\nVERSION_ID="22.03"\n'
 KYLIN = 'ID="kylin"\nVERSION_ID="V10"\n'
@@ -125,10 +139,17 @@ UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="22.04"\n'
         (RHEL, "doca-host-2.10.0-093000_25.01_rhel95.x86_64.rpm", ""),
         (RHEL, "doca-host-2.10.0-093000_25.01_rhel94.x86_64.rpm", "is for rhel94"),
         (DEBIAN, "MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64.tgz", ""),
-        (UBUNTU, "MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64.tgz", "is for debian125"),
+        (UBUNTU, "MLNX_OFED_LINUX-24.10-1.1.4.0-debian12.5-x86_64.tgz", "is for debian12.5"),
         (UBUNTU, "doca-host_3.1.0-091000-25.07-ubuntu2204_amd64.deb", ""),
         (UBUNTU, "doca-host_3.1.0-091000-25.07-ubuntu2404_amd64.deb", "is for ubuntu2404"),
         (UBUNTU, "ofed.tgz", ""),
+        (RHEL810, "MLNX_OFED_LINUX-5.8-3.0.7.0-rhel8.1-x86_64.tgz", "is for rhel8.1"),
+        (RHEL810, "MLNX_OFED_LINUX-24.10-1.1.4.0-rhel8.10-x86_64.tgz", ""),
+        (RHEL810, "doca-host-2.9.1-018000_24.10_rhel81.x86_64.rpm", "is for rhel81"),
+        (RHEL810, "doca-host-2.9.1-018000_24.10_rhel810.x86_64.rpm", ""),
+        (RHEL810, "doca-host-2.9.1-018000_24.10_rhel8.x86_64.rpm", ""),
+        (RHEL81, "MLNX_OFED_LINUX-24.10-1.1.4.0-rhel8.10-x86_64.tgz", "is for rhel8.10"),
+        (STREAM, "MLNX_OFED_LINUX-24.10-1.1.4.0-rhel9.4-x86_64.tgz", ""),
         (OPENEULER, "MLNX_OFED_LINUX-24.10-1.1.4.0-openeuler22.03sp1-x86_64.tgz", ""),
         (OPENEULER, "MLNX_OFED_LINUX-24.10-1.1.4.0-openeuler20.03-x86_64.tgz", "is for openeuler2"),
         (KYLIN, "MLNX_OFED_LINUX-24.10-1.1.4.0-kylin10sp2-x86_64.tgz", ""),
@@ -146,6 +167,28 @@ def test_a_packages_name_says_where_it_fits(
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert (done.returncode, refused in done.stderr) == (1 if refused else 0, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted", "source", "refused"),
+    [
+        ("OFED-internal-26.01-1.0.0", "line=25.10", "a.deb", "26.01-1.0.0.0 is installed, which"),
+        ("OFED-internal-26.01-1.0.0", "version=25.10-1.7.1.0", "a.rpm", "newer than the file's 25"),
+        ("OFED-internal-25.10-1.7.1.413", "version=25.10-1.7.1.0", "", "newer than the file's 25"),
+        ("OFED-internal-25.10-1.7.1", "line=25.10", "a.deb", ""),
+        ("OFED-internal-25.10-1.7.1", "version=25.10-1.7.1.0", "a.deb", ""),
+        ("OFED-internal-25.07-1.7.1", "line=25.10", "a.deb", ""),
+        ("MLNX_OFED_LINUX-24.10-1.1.4.0", "version=5.8-3.0.7.0", "a.tgz", ""),
+    ],
+)
+def test_packages_do_not_go_back(
+    fake: Path, said: str, wanted: str, source: str, refused: str
+) -> None:
+    """MLNX_OFED's installer takes out what was there; apt and dnf keep what is newer."""
+    tool(fake, "ofed_info", f"echo {said}:")
+    done = sh(fake, f"echo driver.{wanted} >$work/desired\ndriver_source={source}\ncheck_newer\n")
+    assert (done.returncode, refused in done.stderr) == (1 if refused else 0, True), done.stderr
+    assert not refused or "nothing was installed" in done.stderr
 
 
 def test_an_interrupted_dnf_is_named(fake: Path) -> None:
@@ -173,6 +216,8 @@ def test_dnf_brings_no_kernel_along(fake: Path) -> None:
          "the package lock is held by another process"),
         (" a : Depends: b (= 1.0)\nE: Unmet dependencies. Try 'apt --fix-broken install' with none",
          "packages of this host are broken: a : Depends: b (= 1.0). Mend them with"),
+        ("\tpackage doca-host-3.3.0-1 (which is newer than doca-host-3.2.0-1) is already installed",
+         "a newer package is installed than the file's, and rpm does not go back"),
         ("something else", "failed: something else"),
     ],
 )  # fmt: skip

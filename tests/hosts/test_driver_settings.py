@@ -58,14 +58,18 @@ def modules(spec: ClusterSpec, name: str = "gpu01") -> set[str]:
         ("MLNX_OFED_LINUX-5.2-2.2.4.0", "5.2", "5.2-2.2.4.0", "mlnx_ofed", None),
         ("MLNX_OFED_LINUX-5.2-2.2.4.0-ubuntu20.04-x86_64.tgz", "5.2", "5.2-2.2.4.0", "mlnx_ofed",
          "ubuntu20.04"),
+        ("MLNX_OFED_LINUX-5.8-3.0.7.0-sles15sp4-x86_64", "5.8", "5.8-3.0.7.0", "mlnx_ofed",
+         "sles15sp4"),
         ("OFED-internal-25.10-1.7.1.413", "25.10", "25.10-1.7.1.413", "doca_ofed", None),
         ("OFED-internal-25.10-1.7.1.413:", "25.10", "25.10-1.7.1.413", "doca_ofed", None),
         ("OFED-internal-25.10-1.7.1", "25.10", "25.10-1.7.1.0", "doca_ofed", None),
         ("3.2.0", "25.10", None, "doca_ofed", None),
         ("2.9.1", "24.10", None, "doca_ofed", None),
-        ("doca-host_3.2.0-125000-25.10-ubuntu2204_amd64.deb", "25.10", None, "doca_ofed", None),
-        ("doca-host-3.2.0-125000_25.10_rhel9.x86_64.rpm", "25.10", None, "doca_ofed", None),
-        ("doca-host-2.9.1-018000_24.10_sles15sp6.x86_64.rpm", "24.10", None, "doca_ofed", None),
+        ("doca-host_3.2.0-125000-25.10-ubuntu2204_amd64.deb", "25.10", None, "doca_ofed",
+         "ubuntu22.04"),
+        ("doca-host-3.2.0-125000_25.10_rhel9.x86_64.rpm", "25.10", None, "doca_ofed", "rhel9"),
+        ("doca-host-2.9.1-018000_24.10_sles15sp6.x86_64.rpm", "24.10", None, "doca_ofed",
+         "sles15sp6"),
     ],
 )  # fmt: skip
 def test_a_version_is_read_in_each_spelling(
@@ -207,3 +211,12 @@ def test_the_operators_driver_follows_the_hosts(spec: ClusterSpec) -> None:
     owned = changed(spec, gpu_driver="operator")
     assert settings(owned)["driver.gpu_host"] == "absent"
     assert modules(owned) == set()  # the container loads nvidia_peermem
+
+
+def test_the_operators_driver_stands_alone_however_it_is_said(spec: ClusterSpec) -> None:
+    assert "driver.gpu_host" not in settings(spec)
+    assert spec.operators.gpu is not None
+    owner = spec.operators.gpu.model_copy(update={"driver": "operator"})
+    operators = spec.operators.model_copy(update={"gpu": owner})
+    found = settings(spec.model_copy(update={"operators": operators}))
+    assert found["driver.gpu_host"] == "absent"

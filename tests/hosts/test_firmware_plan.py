@@ -196,6 +196,21 @@ def test_what_loads_it_is_what_the_card_takes(facts: Mapping[str, str], words: s
     assert words in host_changes((plan,), {"gpu01": found})[0]
 
 
+def test_a_preview_tells_what_goes_back() -> None:
+    plan = gpu01(site(Firmware()))
+    back = {
+        f"pending.back.{CARD}.fw_num_of_vfs": "32 -> 16",
+        f"pending.back.{CARD}.fw_sriov_en": "on -> on",
+        "pending.back.kernel.cmdline.iommu": "pt -> default",
+    }
+    found = HostState({**plan.desired.values, **back})
+    (text,) = host_changes((plan,), {"gpu01": found})
+    assert text.splitlines() == [
+        "gpu01: firmware of its cards",
+        f"  {PCI}: NUM_OF_VFS 32 -> 16 is set for its next start; needs a reboot",
+    ]
+
+
 def test_what_could_not_be_read_is_no_change() -> None:
     plan = gpu01(site(Firmware(ats=True)))
     for answer in ("unsupported", "absent", "unknown"):

@@ -38,7 +38,8 @@ while [ $# -gt 0 ]; do
   case $1 in
     -d) shift ;;
     -j) shift; json=$1 ;;
-    -e | -y) ;;
+    -e) ;;
+    -y) agreed=yes ;;
     *) break ;;
   esac
   shift
@@ -46,6 +47,7 @@ done
 [ -z "$json" ] || [ ! -e $FAKE/no_json ] || { echo '-E- Unknown flag: -j'; exit 1; }
 grep -q '^ADVANCED_PCI_SETTINGS True' $FAKE/nv || hidden=PCI_WR_ORDERING
 grep -v "^${hidden:-none} " $FAKE/nv >$FAKE/shown
+[ ! -e $FAKE/broken ] || { echo "-E- Failed to open device: $(cat $FAKE/broken)"; exit 3; }
 if [ "$1" = query ]; then
   if [ -n "$json" ]; then
     awk 'BEGIN { printf "{\n\t\"Device #1\" : \n\t{\n\t\t\"name\" : \"A {card}\",\n\t\t\"tlv_configuration\" : \n\t\t{\n" }
@@ -67,6 +69,7 @@ read answer && { echo "read $answer from stdin" >&2; exit 9; }
 for word in "$@"; do
   grep -q "^${word%%=*} " $FAKE/shown || { echo "-E- The Device doesn't support ${word%%=*} parameter"; exit 3; }
 done
+[ -n "$agreed" ] || { sed -n 's/ : y$/ : Aborted by user/p' $FAKE/words | head -n 1; exit 3; }
 for word in "$@"; do
   case $word in
     NUM_OF_VFS=*) value=${word#*=} ;;
@@ -190,6 +193,7 @@ def test_an_unexpected_question_is_not_answered(fake: Path) -> None:
     done = sh(fake, f"echo y | write_firmware {CARD} ats on\n")
     assert done.returncode == 1
     assert "asked what Railyard does not know:  Really? (y/n)" in done.stderr
+    assert read(fake, "ats") == ["off"]
 
 
 def test_all_of_a_card_is_set_in_one_call(fake: Path) -> None:

@@ -20,6 +20,7 @@ from components.hosts.scripts import boot_unit_text, library_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostGroup
 from components.model.kernel import KernelSettings
+from components.model.sriov import Sriov
 from tests.golden.site import changed_spec, load_example
 
 
@@ -98,6 +99,24 @@ def test_what_the_user_writes_stands_before_what_rails_need(spec: ClusterSpec) -
     assert kernel_keys(routed, routed.hosts[1])[f"kernel.sysctl.{name}"] == "2"
 
 
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("net.netfilter.nf_conntrack_max", "nf_conntrack"),
+        ("net.bridge.bridge-nf-call-iptables", "br_netfilter"),
+        ("net.ipv4.vs.conn_reuse_mode", "ip_vs"),
+        ("sunrpc.tcp_slot_table_entries", "sunrpc"),
+    ],
+)
+def test_a_setting_that_comes_with_a_module_brings_it_at_each_boot(
+    spec: ClusterSpec, name: str, module: str
+) -> None:
+    """It passed while Kubernetes had loaded the module, and failed the boot unit before that."""
+    asked = with_kernel(spec, sysctls={name: 1})
+    assert kernel_settings(asked, asked.hosts[1]).lost[f"module.{module}"] == "loaded"
+    assert f"echo {module} ;;" in library_text()  # which has the same table for the undo
+
+
 def test_every_wish_is_one_key(spec: ClusterSpec) -> None:
     asked = with_kernel(
         spec,
@@ -122,6 +141,15 @@ def test_every_wish_is_one_key(spec: ClusterSpec) -> None:
         "kernel.governor": "performance",
         "kernel.numa_balancing": "off",
     }
+
+
+def test_acs_stays_where_virtual_machines_take_the_vfs(spec: ClusterSpec) -> None:
+    gpu02 = spec.hosts[2]
+    passing = gpu02.nics[0].model_copy(update={"sriov": Sriov(autoprobe=False)})
+    mixed = gpu02.model_copy(update={"nics": (passing, *gpu02.nics[1:])})
+    passed = changed_spec(spec, hosts=(*spec.hosts[:2], mixed))
+    assert kernel_keys(passed, passed.hosts[1])["kernel.acs"] == "off"
+    assert "kernel.acs" not in kernel_keys(passed, passed.hosts[2])
 
 
 def test_a_group_has_a_kernel_of_its_own(spec: ClusterSpec) -> None:

@@ -30,6 +30,7 @@ def host(tmp_path: Path) -> FolderHost:
     noting(host, "update-grub", UPDATE_GRUB)
     host.write("etc/modprobe.d/blacklist.conf", "")
     host.write("boot/grub/grub.cfg", "  linux /vmlinuz root=/dev/sda1\n")
+    host.write("proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1\n")
     return host
 
 
@@ -117,3 +118,13 @@ def test_a_running_server_of_kubernetes_is_not_restarted(host: FolderHost) -> No
     notes = str(host.report("converge", "unit.k3s.limit_memlock=infinity")["notes"])
     assert "systemctl restart k3s.service" not in calls(host)
     assert "one server after the other" in notes
+
+
+@pytest.mark.parametrize("content", ["", None])
+def test_a_boot_without_its_settings_fails(host: FolderHost, content: str | None) -> None:
+    """An update that was killed before it wrote them left a unit that was green."""
+    if content is not None:
+        host.write("etc/railyard/nics.conf", content)
+    told = host.run("boot")
+    assert told.returncode == 1
+    assert "nics.conf is not there, or empty" in told.stderr

@@ -101,3 +101,33 @@ def test_vfs_stay_while_the_disk_has_no_room_for_what_a_hand_gave_them(host: Fol
     assert f"cannot write {host.state / 'vfs'}, which keeps what a hand gave" in full.stderr
     assert (host.devices / PCI / "sriov_numvfs").read_text() == "1\n"
     assert sorted(path.name for path in host.state.iterdir()) == ["baseline"]
+
+
+def test_the_mtu_of_vfs_in_pods_waits_and_what_they_had_is_put_back(host: FolderHost) -> None:
+    """It was said to be set although no VF could be written, and 9000 stayed after the undo."""
+    mtu = host.devices / "0000:18:00.1/net/ib0v0/mtu"
+    mtu.write_text("4200\n")
+    away = mtu.parents[2] / "net-of-a-pod"
+    (in_pod := mtu.parents[1]).rename(away)
+    (host.devices / PCI / "infiniband/mlx5_0/ports/1/link_layer").write_text("Ethernet\n")
+    wanted = (f"{CARD}.vfs=1", f"{CARD}.vf_mtu_bytes=9000")
+    report = host.report("converge", *wanted)
+    assert (report["waiting"], report["changed"]) == ([f"{CARD}.vf_mtu_bytes"], [])
+    assert "pods have them" in host.run("converge", *wanted, "disrupt=now").stderr
+    away.rename(in_pod)
+    assert host.report("converge", *wanted)["changed"] == [f"{CARD}.vf_mtu_bytes"]
+    assert mtu.read_text() == "9000\n"
+    assert host.report("undo")["left"] == []
+    assert mtu.read_text() == "4200\n"
+
+
+def test_vfs_of_a_virtual_machine_are_told_from_those_of_pods(host: FolderHost) -> None:
+    (host.devices / PCI / "infiniband/mlx5_0/ports/1/link_layer").write_text("Ethernet\n")
+    vf = host.devices / "0000:18:00.1"
+    rmtree(vf / "net")
+    (driver := host.root / "sys/bus/pci/drivers/vfio-pci").mkdir()
+    (vf / "driver").unlink()
+    (vf / "driver").symlink_to(driver)
+    refused = host.run("converge", f"{CARD}.vfs=2", "disrupt=now")
+    assert "bound to vfio-pci: a virtual machine" in refused.stderr
+    assert "drain" not in refused.stderr

@@ -13,6 +13,7 @@ from components.model.load import parse_site
 from components.model.members import models_in, pattern_of
 from components.model.patterns import PATTERNS
 from components.model.problem import Problem
+from components.model.wording import did_you_mean
 from tests.checks.invalid_files import FOLDER
 
 _EIGHT = "[0, 0, 0, 0, 0, 0, 0, 0]"
@@ -122,3 +123,24 @@ def test_every_pattern_of_the_model_has_words() -> None:
     }
     assert len(found) > 8
     assert found <= PATTERNS.keys()
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "hint"),
+    [
+        ("nvidia_peermem", ("peermem", "dma_buf", "none", "nv_peer_mem"), "peermem"),
+        ("nvidia-peermem", ("peermem", "dma_buf", "none", "nv_peer_mem"), "peermem"),
+        ("rial", ("serial", "rail", "pci"), "rail"),
+        ("gpu2", ("gpu01", "gpu02"), "gpu02"),
+        ("connectx-7", ("ConnectX-6", "ConnectX-7"), "ConnectX-7"),
+        ("ConnectX-4", ("ConnectX-5", "ConnectX-8"), ""),
+        ("rail-7", ("rail-0", "rail-1"), ""),
+    ],
+)
+def test_a_hint_leads_to_what_was_meant(word: str, known: tuple[str, ...], hint: str) -> None:
+    assert did_you_mean(word, known) == (f" Did you mean `{hint}`?" if hint else "")
+
+
+def test_true_of_a_kernel_setting_is_a_number() -> None:
+    [problem] = _problems("kernel: {sysctls: {kernel.sysrq: true}}")
+    assert problem.fix == "write 1: the kernel knows no words for it."

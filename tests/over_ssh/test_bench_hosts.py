@@ -25,7 +25,7 @@ HOSTS = 3
 def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostRoom]:
     with running_room(HOSTS, tmp_path_factory.mktemp("bench") / "lab") as running:
         yield running
-        unmodelled = running.ask(op="unmodelled")["unmodelled"]
+        unmodelled = running.of_each("unmodelled")
     assert unmodelled == {plan.name: [] for plan in running.plans}
 
 

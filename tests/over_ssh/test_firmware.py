@@ -103,6 +103,7 @@ def test_a_power_cycle_is_asked_for_until_it_was_done(lab: HostLab) -> None:
     assert pending_firmware(lab.observe(plan), plan.desired)[0].needs == "power_cycle"
     lab.ask(op="reboot", device="gpu02")
     assert lab.observe(plan).values[f"{CARD}.ats_current"] == "off"
+    assert pending_firmware(lab.observe(plan), plan.desired)[0].needs == "power_cycle"
     lab.fault("gpu02", "power-cycle", "off")
     lab.ask(op="reboot", device="gpu02")
     assert evidence(lab.apply(plan))["firmware_waits"] == {}
@@ -173,6 +174,11 @@ def test_a_port_that_is_to_be_ethernet_gets_its_settings_after_its_start(lab: Ho
     lab.ask(op="reboot", device="gpu02")
     assert lab.drift(plan) == ()
     assert "waiting" not in evidence(lab.apply(plan))
+    held = snapshot(lab, "gpu02")
+    refused = lab.apply(plan_of(lab, "gpu02", Firmware()))
+    assert f"{PCI} is not asked for any more, and its port would go back to ib" in refused.stderr
+    assert "Keep firmware.manage" in refused.stderr
+    assert snapshot(lab, "gpu02") == held
     undone = evidence(lab.undo(plan))
     assert f"{CARD}.fw_link_type_p1_current" in cast("list[str]", undone["left"])
     lab.ask(op="reboot", device="gpu02")
@@ -190,6 +196,8 @@ def test_firmware_that_is_not_asked_for_any_more_keeps_the_vfs(lab: HostLab) -> 
     assert f"the file wants {VFS}, and the next boot would leave none. Keep" in refused.stderr
     assert snapshot(lab, "gpu01") == before
     fewer = plan_of(lab, "gpu01", Firmware())
+    told = [str(each) for each in pending_firmware(lab.observe(fewer), fewer.desired)]
+    assert f"NUM_OF_VFS of {PCI}: {VFS} -> 16, needs a reboot" in told
     for _ in range(2):
         again = evidence(lab.apply(fewer))
         assert (again["firmware_needs"], again["reboot_required"]) == ("reboot", True)

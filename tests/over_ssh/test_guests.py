@@ -80,9 +80,10 @@ def test_ats_is_set_proven_after_the_reset_and_put_back(lab: HostLab) -> None:
     assert {p: t for p, t in files.items() if not p.startswith(PACKAGE_PATHS)} == {
         path: text for path, text in old.items() if not path.startswith(PACKAGE_PATHS)
     }
-    assert plan.left_by_destroy.packages == (
+    assert plan.left_by_destroy.stays == (
         "docker.io (stopped and disabled where no container is left)",
         "nvidia-container-toolkit",
+        "the home folder of its account",
     )
     service = lab.sh(plan, "systemctl is-enabled docker; systemctl is-active docker; true")
     assert service.split() == ["disabled", "inactive"]

@@ -24,6 +24,9 @@ EVERYTHING = KernelSettings(
         "net.core.rmem_max": "268435456",
         "net.ipv4.ip_local_port_range": "20000 60999",
         "net.ipv4.ip_local_reserved_ports": "30000-32767",  # empty on a new system
+        "net.netfilter.nf_conntrack_max": "1000000",  # there with its module alone
+        "vm.dirty_bytes": "1073741824",  # which makes vm.dirty_ratio 0
+        "vm.overcommit_ratio": "80",
     },
     hugepages_2mib=1024,
     hugepages_1gib_per_node=(2, 1),
@@ -85,6 +88,11 @@ def test_all_is_set_outlives_a_reboot_and_is_undone_exactly(lab: HostLab, plan: 
     assert lab.drift(plan) == ()
     assert "iommu=pt" in lab.sh(plan, "cat /proc/cmdline")
     assert "netns exclusive" in lab.sh(plan, "rdma system show")
+    told = lab.run(plan, plan.watched.observe, f"stack={lab.stack}\n").stdout.splitlines()
+    assert {line for line in told if line.startswith("pending.back")} == {
+        "pending.back.kernel.cmdline.iommu=pt -> absent",
+        "pending.back.kernel.rdma_netns=exclusive -> shared",
+    }
     assert evidence(lab.apply(plan).stdout)["reboot_required"] is False
     undone = lab.undo(plan)
     assert undone.exit_status == 0, undone.stderr
@@ -209,7 +217,7 @@ def test_what_cannot_be_set_is_refused_in_words(
 def test_drift_is_seen_in_words_and_repaired(
     lab: HostLab, plan: HostPlan, by_hand: str, words: str
 ) -> None:
-    stdin = only(plan, "kernel.", "route.", *RAIL_KEYS)
+    stdin = only(plan, "module.nf_conntrack", "kernel.", "route.", *RAIL_KEYS)
     assert lab.apply(plan, stdin).exit_status == 0
     if by_hand == "railyard-fault":
         lab.fault("gpu01", "rules-lost")

@@ -209,6 +209,8 @@ def test_vfs_that_get_no_driver_unasked_are_refused(bare: HostLab) -> None:
     asked = one_card(bare, Sriov(autoprobe=True))
     assert (applied := bare.apply(asked)).exit_status == 0, applied.stderr
     assert bare.drift(asked) == ()
+    bound = bare.sh(plan, f"ls -d {DEVICE}/virtfn*/driver {DEVICE}/virtfn*/net/*").split()
+    assert len(bound) == 2 * VFS
     assert bare.undo(asked).exit_status == 0
     bare.sh(plan, f"echo 1 >{DEVICE}/sriov_drivers_autoprobe")
 

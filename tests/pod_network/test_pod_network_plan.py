@@ -152,6 +152,29 @@ def test_dhcp_is_refused_with_the_way_out(spec: ClusterSpec) -> None:
         plan_pod_network(changed_spec(spec, pod_network=dhcp))
 
 
+@pytest.mark.parametrize("example", ["dgx-roce", "shared-rdma"])
+def test_no_pod_gets_the_address_of_a_card(example: str) -> None:
+    spec = load_example(example)
+    rail = spec.rails[0]
+    hosts = tuple(
+        host.model_copy(
+            update={
+                "nics": tuple(
+                    nic.model_copy(update={"address": str(rail.subnet[number])})
+                    for nic in host.nics
+                    if nic.rail == rail.name
+                )
+            }
+        )
+        for number, host in enumerate(spec.hosts, 1)
+    )
+    bodies = of_kind(changed_spec(spec, hosts=hosts), "NetworkAttachmentDefinition")
+    [config] = [b["spec"]["config"] for b in bodies if b["metadata"]["name"] == rail.network]
+    cards = [nic.address for host in hosts for nic in host.nics]
+    assert len(cards) > 1
+    assert all(f'"{address}/32"' in config for address in cards)
+
+
 def test_no_pod_gets_the_address_of_the_gateway(spec: ClusterSpec) -> None:
     first = spec.rails[0].subnet.network_address + 1
     rails = (spec.rails[0].model_copy(update={"gateway": first}), spec.rails[1])

@@ -71,6 +71,26 @@ def test_a_host_as_planned_goes_nowhere() -> None:
             {f"{DROPPED}.vfs": "8", f"{DROPPED}.eswitch": "switchdev"},
             f"{LEAVES}: {'; '.join(f'nic 0000:07:00.0 {was} -> {BACK}' for was in BOTH)}",
         ),
+        (
+            {
+                f"{DROPPED}.fw_num_of_vfs": "16",
+                f"pending.back.{DROPPED}.fw_num_of_vfs": "16 -> 8",
+                f"pending.boot.{DROPPED}.fw_num_of_vfs": "16 -> 32",
+            },
+            "WILL REBOOT (group 1 of 2): gpu01: nic 0000:07:00.0 fw_num_of_vfs 16 -> 8, " + BACK,
+        ),
+        (
+            {"pending.back.kernel.cmdline.iommu": "pt -> default"},
+            f"WILL REBOOT (group 1 of 2): gpu01: kernel cmdline iommu pt -> default, {BACK}",
+        ),
+        ({f"pending.back.{DROPPED}.fw_num_of_vfs": "16 -> 16"}, ""),  # it was so before
+        (
+            {  # taken back while it waits for its start
+                f"pending.back.{DROPPED}.fw_num_of_vfs": "8 -> 8",
+                f"pending.boot.{DROPPED}.fw_num_of_vfs": "8 -> 16",
+            },
+            "",
+        ),
         ({f"{DROPPED}.vfs": "absent"}, ""),  # it is not in the host any more either
         ({f"{DROPPED}.vfs": "0", f"{DROPPED}.eswitch": "switchdev"}, ""),
         ({f"{DROPPED}.vfs": "8", "pending.in_service": "no"}, ""),
@@ -183,6 +203,18 @@ def test_groups_do_not_pass_over_a_host_that_is_away() -> None:
     assert passing_refused(GROUPS, as_seen({f"{CARD}.vfs": "4"}), {"gpu02": "no answer"}) == ()
 
 
+def test_firmware_of_a_card_stays_while_one_of_its_ports_wants_it() -> None:
+    firmware = SPEC.host_defaults.firmware.model_copy(update={"manage": True})
+    defaults = SPEC.host_defaults.model_copy(update={"firmware": firmware})
+    groups = groups_of(changed_spec(SPEC, host_defaults=defaults))
+    settings = groups[0].steps[0].request.settings
+    back = {
+        f"pending.back.nic.{pci}.fw_num_of_vfs": "16 -> 8"
+        for pci in ("0000:05:00.0", "0000:05:00.1")
+    }
+    assert render_departures(groups, {"gpu01": HostState({**settings, **back})}) == ()
+
+
 def test_an_edit_of_firmware_is_told_once() -> None:
     firmware = SPEC.host_defaults.firmware.model_copy(update={"ats": True})
     defaults = SPEC.host_defaults.model_copy(update={"firmware": firmware})
@@ -193,6 +225,21 @@ def test_an_edit_of_firmware_is_told_once() -> None:
     for state in (off, half):
         (line,) = render_departures(groups, {"gpu01": state})
         assert line == "WILL REBOOT (group 1 of 2): gpu01: nic 0000:05:00.0 ats off -> on"
+
+
+@pytest.mark.parametrize("needs", ["power_cycle", "mlxfwreset"])
+@pytest.mark.parametrize("fact", ["fw_needs", "fw_loads"])
+def test_firmware_that_a_reboot_does_not_load_reboots_nothing(fact: str, needs: str) -> None:
+    firmware = SPEC.host_defaults.firmware.model_copy(update={"ats": True})
+    defaults = SPEC.host_defaults.model_copy(update={"firmware": firmware})
+    groups = groups_of(changed_spec(SPEC, host_defaults=defaults))
+    settings = groups[0].steps[0].request.settings
+    changes = {
+        f"{CARD}.ats": "off",
+        f"{CARD}.{fact}": needs,
+        f"pending.back.{CARD}.fw_num_of_vfs": "16 -> 8",
+    }
+    assert render_departures(groups, {"gpu01": HostState({**settings, **changes})}) == ()
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_a_host_that_did_not_boot_anew_is_no_success(cluster: PlayedCluster) -> 
     assert cluster.cordoned("gpu01")
 
 
-def test_a_budget_that_holds_a_pod_leaves_all_as_it_was(cluster: PlayedCluster) -> None:
+def test_a_budget_that_holds_the_only_pod_leaves_all_as_it_was(cluster: PlayedCluster) -> None:
     cluster.guarded = {"train-gpu01"}
     host = PlayedHost(REQUEST, cluster, boots=dict(FIRMWARE))
     fails(
@@ -152,6 +152,27 @@ def test_a_budget_that_holds_a_pod_leaves_all_as_it_was(cluster: PlayedCluster) 
     )
     assert cluster.asked == ["cordon gpu01", "uncordon gpu01"]
     assert (host.mark, host.boots, host.boot) == ("", FIRMWARE, 1)
+
+
+def test_a_drain_that_fails_names_the_pods_that_it_evicted(cluster: PlayedCluster) -> None:
+    cluster.pods["held"] = make_pod("held", "gpu01")
+    cluster.guarded = {"held"}
+    for name in ("held", "train-gpu01"):
+        cluster.pods[name]["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    host = PlayedHost(REQUEST, cluster, boots=dict(FIRMWARE))
+    text = fails(
+        host,
+        f"pods are left after 600 s (disruption.drain_deadline_s): jobs/held ({BUDGET})",
+        "done   cordoned, evicted jobs/train-gpu01, ended with their local data: jobs/train-gpu01,"
+        " uncordoned",
+    )
+    assert text.count("jobs/held") == 1
+
+
+def test_a_pod_that_never_ends_was_evicted_all_the_same(cluster: PlayedCluster) -> None:
+    cluster.linger = 10**9
+    host = PlayedHost(REQUEST, cluster, boots=dict(FIRMWARE))
+    fails(host, "jobs/train-gpu01 (is ending)", "done   cordoned, evicted jobs/train-gpu01, uncor")
 
 
 def test_a_budget_that_lets_go_in_time_is_waited_for(cluster: PlayedCluster) -> None:
@@ -234,6 +255,15 @@ def test_a_card_that_cannot_write_to_itself_keeps_the_node_out(cluster: PlayedCl
     host.looped = {"loopback.0000:05:00.0": "ok"}
     changed = host.run().perform()["changed"]
     assert changed == ["an RDMA write to itself passed on 1 card(s)", "uncordoned"]
+
+
+def test_an_adapter_that_is_passed_over_is_told(cluster: PlayedCluster) -> None:
+    words = "port 1 of mlx5_8 is 1: DOWN, want ACTIVE"
+    looped = {"loopback.0000:18:00.0": "ok", "spare.0000:d8:00.0": words}
+    host = PlayedHost(replace(REQUEST, hcas=1), cluster, boots=dict(FIRMWARE), looped=looped)
+    changed = host.run().perform()["changed"]
+    assert "an RDMA write to itself passed on 1 card(s)" in str(changed)
+    assert f"passed over, beyond hcas = 1: 0000:d8:00.0: {words}" in str(changed)
 
 
 def test_a_node_that_does_not_offer_its_devices_stays_out(cluster: PlayedCluster) -> None:

@@ -4,6 +4,8 @@
 # A setting that fails does not keep the others from being set; the unit then shows as failed.
 
 take_lock
+[ -s "$BOOT_CONFIG" ] || # an update that was killed, or a hand
+  fail "$BOOT_CONFIG is not there, or empty: no setting of this host was made at this boot; update the stack"
 load_input "$BOOT_CONFIG" # under the lock: an update may be writing it
 waited_s=0
 # What shows that a PF's driver has probed: its network device, or on InfiniBand its RDMA device.

@@ -75,7 +75,9 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   lines_that_differ "$work/before" "$work/released" >"$work/due"
   with_vfs "$work/due" "$work/desired" >"$work/round"
   ranked "$work/round" -r >"$work/ordered"
+  restoring=yes
   write_all "$work/ordered"
+  restoring=no
   for key in $still_used; do
     note "$key cannot be put back now (it is in use, or another file has it too): the next run tries again"
   done

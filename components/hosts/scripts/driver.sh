@@ -8,6 +8,7 @@ driver_packages=''
 driver_installer=''
 driver_installed=no
 driver_note=''
+GRUB_ENV=/boot/grub/grubenv
 
 driver_key() { # KEY
   case $1 in
@@ -66,7 +67,8 @@ ask_driver() {
     release=${release%:}
     case $release in
       MLNX_OFED_LINUX-*) echo "mlnx_ofed $(full_version "${release#MLNX_OFED_LINUX-}")" ;;
-      *) echo "doca_ofed $(full_version "${release#OFED-internal-}")" ;;
+      OFED-internal-*) echo "doca_ofed $(full_version "${release#OFED-internal-}")" ;;
+      *) echo "other $(printf '%s' "$release" | tr -cd '[:alnum:]._-')" ;; # as mlnx-en-5.8-3.0.7.0
     esac
   elif [ -d /sys/module/mlx5_core ]; then
     echo "inbox $(uname -r)"
@@ -82,10 +84,20 @@ full_version() { # DOCA leaves out a last number that is 0: 25.10-1.7.1 is 25.10
 driver_kernels() { # the running kernel, and that of the next boot where it is another
   running_kernel=$(uname -r)
   echo "$running_kernel"
-  next_kernel=$(grubby --default-kernel 2>/dev/null) ||
+  next_kernel=$(grubby --default-kernel 2>/dev/null) || next_kernel=$(pinned_kernel | grep .) ||
     next_kernel=$(printf '%s\n' /boot/vmlinuz-* | grep -v -e rescue -e '\.old$' | sort -V | tail -n 1)
   next_kernel=${next_kernel##*/vmlinuz-}
   case $next_kernel in '' | '*' | "$running_kernel") ;; *) echo "$next_kernel" ;; esac
+}
+
+pinned_kernel() { # the one whose entry GRUB is told to start by its name; by number it is not looked up
+  entry=$(sed -n 's/^next_entry=//p' "$GRUB_ENV" 2>/dev/null)
+  [ -n "$entry" ] || entry=$(sed -n 's/^[[:space:]]*GRUB_DEFAULT=//p' /etc/default/grub /etc/default/grub.d/*.cfg \
+    2>/dev/null | tail -n 1 | tr -d "\"'")
+  [ "$entry" != saved ] || entry=$(sed -n 's/^saved_entry=//p' "$GRUB_ENV" 2>/dev/null)
+  for image in /boot/vmlinuz-*; do
+    case "$entry " in *"with Linux ${image##*/vmlinuz-} "* | *"gnulinux-${image##*/vmlinuz-}-"*) echo "$image" ;; esac
+  done | tail -n 1
 }
 
 missing_kernels() { # those for which no package brought modules: the kernel's own lie in kernel/
@@ -99,20 +111,15 @@ missing_kernels() { # those for which no package brought modules: the kernel's o
 
 runs_without_modules() { missing_kernels | grep -q -x -F "$(uname -r)"; }
 
-unsigned_kernels() { # under Secure Boot: those that would refuse the modules
-  [ "$(secure_boot)" = enabled ] || return 0
-  for kernel in $(driver_kernels); do
-    [ -n "$(modinfo -k "$kernel" -F signer mlx5_core 2>/dev/null)" ] || echo "$kernel"
-  done
-}
-
-read_driver_modules() { # built, unfinished:PACKAGE,..., missing:KERNEL,... or unsigned:KERNEL,...
+read_driver_modules() { # built, or unfinished:PACKAGE,..., missing:, unsigned: or untrusted:KERNEL,...
   stack_left=$(unfinished_packages | grep -E "$STACK_PACKAGES" | paste -s -d , -)
   [ -z "$stack_left" ] || { echo "unfinished:$stack_left" && return; }
   kernels=$(missing_kernels | paste -s -d , -)
   [ -z "$kernels" ] || { echo "missing:$kernels" && return; }
   kernels=$(unsigned_kernels | paste -s -d , -)
-  if [ -n "$kernels" ]; then echo "unsigned:$kernels"; else echo built; fi
+  [ -z "$kernels" ] || { echo "unsigned:$kernels" && return; }
+  kernels=$(untrusted_kernels | paste -s -d , -)
+  if [ -n "$kernels" ]; then echo "untrusted:$kernels"; else echo built; fi
 }
 
 read_driver_loaded() { # whether the running module is the one on disk
@@ -218,52 +225,20 @@ fetch() { # SOURCE SHA256 : to $fetched, an absolute path
   [ "$found" = "$2" ] || fail "checksum of $1 is $found, want $2; nothing was installed"
 }
 
-rebuild_modules() { # for each kernel without; a package that was just installed has built them
-  check_packages
-  unsigned=$(unsigned_kernels | paste -s -d ' ' -)
-  missing_kernels >"$work/missing"
-  [ -s "$work/missing" ] || fail_unsigned "$unsigned"
-  check_secure_boot
-  check_disk
-  while IFS= read -r kernel <&7; do
-    check_kernel_sources "$kernel"
-    if dkms status 2>/dev/null | grep -q '^mlnx-ofed-kernel[/,]'; then
-      packages dkms autoinstall -k "$kernel"
-    elif [ -x "$DOCA_KERNEL_SUPPORT" ]; then
-      build_with_doca "$kernel"
-    else
-      driver_installer="--add-kernel-support --kernel $kernel --kernel-sources /lib/modules/$kernel/build"
-      driver_installed=no # once a kernel
-      install_driver
-      [ "$kernel" = "$(uname -r)" ] || ! runs_without_modules ||
-        fail "the driver's installer builds for one kernel: $kernel has its modules now, and $(uname -r)," \
-          'which runs, has none: reboot the host, and run again'
-    fi
-  done 7<"$work/missing"
-  load_modules
-}
-
-DOCA_KERNEL_SUPPORT=/opt/mellanox/doca/tools/doca-kernel-support
-
-build_with_doca() { # KERNEL : its product is a package with a repository, in a folder of its own
-  packages "$DOCA_KERNEL_SUPPORT" -k "$1"
-  for product in /tmp/DOCA.*/doca-kernel-repo-*.rpm; do
-    [ ! -e "$product" ] || packages rpm -U --replacepkgs "$product"
-  done
-  ! command -v dnf >/dev/null || dnf_install doca-ofed
-}
-
 load_missing() { # nothing is loaded after a restart of openibd that failed halfway
   [ "$(read_driver_loaded)" = absent ] || return 0
-  load_output=$(modprobe mlx5_core 2>&1) ||
-    fail "no RDMA driver is loaded: $driver_note${driver_note:+; }modprobe mlx5_core:" \
-      "${load_output:-no output}. Look at dmesg, reboot the host, and run again"
-  rm -f "$work"/*.* # what was read of the cards without a driver
+  load_output=$(modprobe mlx5_core 2>&1) && rm -f "$work"/*.* && return # what was read without a driver
+  load_output="no RDMA driver is loaded: $driver_note${driver_note:+; }modprobe mlx5_core: ${load_output:-no output}."
+  case $load_output in
+    *'Key was rejected'* | *'Required key not available'*) refuse_key "$load_output" ;;
+  esac
+  fail "$load_output Look at dmesg, reboot the host, and run again"
 }
 
 load_modules() { # without a reboot, where nothing else holds the old ones
   load_missing
   [ "$(read_driver_loaded)" = other ] || return 0
+  check_signature
   reboot_required=true # the loaded modules are still the old ones
   [ -x /etc/init.d/openibd ] || return 0
   uplink=$(card_uplink)
@@ -353,6 +328,7 @@ check_peer_module() { # NAME : before modprobe
 
 printable() { tr -cd '[:alnum:] ._:/,+()-' | cut -c 1-200; }
 
-report_driver() { # why modules wait for a reboot
+report_driver() { # why modules wait for a reboot, and what is not known of them
+  driver_note=$driver_note$(unknown_signer "${driver_note:+; }")
   [ -z "$driver_note" ] || printf ',"driver":"%s"' "$(json_text "$driver_note")"
 }

@@ -7,6 +7,7 @@ LOCK_WAIT_S=300 # a first boot's upgrades take minutes
 
 check_before_install() {
   check_old_stack
+  check_newer
   check_system
   check_packages
   if command -v dpkg >/dev/null || [ -n "$driver_installer" ]; then # else the modules come ready made
@@ -25,13 +26,38 @@ check_old_stack() { # one family on top of the other leaves both broken
       ;;
     doca_ofed*:mlnx_ofed)
       fail "DOCA-OFED $(read_driver version) is installed, and MLNX_OFED is older: keep kind doca_ofed, or" \
-        "remove it first (apt-get purge 'doca-*', /usr/sbin/ofed_uninstall.sh --force, then a reboot)"
+        "remove it first ($(removal), then a reboot)"
+      ;;
+  esac
+  case $(driver_now) in
+    other*)
+      fail "$(read_driver version) is installed, which is neither MLNX_OFED nor DOCA-OFED: remove it first" \
+        '(/usr/sbin/ofed_uninstall.sh --force, then a reboot), and run again; nothing was installed'
       ;;
   esac
   mixed=$(installed_packages 'doca-ofed-generic*' | head -n 1)
   [ -z "$mixed" ] || [ -z "$driver_source" ] ||
     fail "$mixed of Ubuntu's archive is installed, and NVIDIA's packages do not go with it: remove it" \
       "(apt-get purge $mixed), or name it in driver.packages with Ubuntu's repository"
+}
+
+removal() { # of DOCA-OFED, in the words of the system
+  tool='dnf remove'
+  ! command -v apt-get >/dev/null || tool='apt-get purge'
+  printf '%s' "$tool 'doca-*', /usr/sbin/ofed_uninstall.sh --force"
+}
+
+check_newer() { # neither apt nor dnf goes back; the installer of an archive removes what was there
+  case $driver_source in *.tgz) return 0 ;; esac
+  case $(driver_now) in mlnx_ofed* | doca_ofed*) ;; *) return 0 ;; esac
+  there=$(read_driver version)
+  wanted=$(value_of driver.version "$work/desired")
+  [ -n "$wanted" ] || { there=$(read_driver line) && wanted=$(value_of driver.line "$work/desired"); }
+  [ -n "$wanted" ] && [ "$there" != "$wanted" ] || return 0
+  [ "$(printf '%s\n' "$there" "$wanted" | sort -V | tail -n 1)" = "$there" ] || return 0
+  fail "RDMA driver $(read_driver version) is installed, which is newer than the file's $wanted, and packages do not" \
+    "go back: write that version and its package, or remove it first ($(removal), then a reboot), and run again;" \
+    'nothing was installed'
 }
 
 installed_packages() { # PATTERN : names of those that are wholly there
@@ -42,12 +68,12 @@ installed_packages() { # PATTERN : names of those that are wholly there
 check_system() { # the package's own name says what it was built for
   package=${driver_source##*/}
   wanted_system=$(printf '%s\n' "$package" |
-    sed -nE 's/.*[-_]((ubuntu|debian|rhel|ol|sles|fedora|openeuler|kylin)[0-9][0-9.]*(sp[0-9]+)?)[-_.].*/\1/p' | tr -d .)
+    sed -nE 's/.*[-_]((ubuntu|debian|rhel|ol|sles|fedora|openeuler|kylin)[0-9][0-9.]*(sp[0-9]+)?)[-_.].*/\1/p')
   # shellcheck source=/dev/null
   case $wanted_system in
     '' | sles*) ;; # service packs of SLES are written in several ways
     *) same_system "$wanted_system" "$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${ID_LIKE:-} ${VERSION_ID:-}" |
-      tr -d . | tr '[:upper:]' '[:lower:]' | sed 's/ v\([^ ]*\)$/ \1/')" || # openEuler; Kylin's V10
+      tr '[:upper:]' '[:lower:]' | sed 's/ v\([^ ]*\)$/ \1/')" || # openEuler; Kylin's V10
       refuse_system ;;
   esac
   case $package:$(uname -m) in
@@ -64,8 +90,19 @@ same_system() { # WANTED "ID LIKE... VERSION" : a package may name more of a ver
     rhel*:*' rhel '* | rhel*:*' centos '*) name_here=rhel ;;
     *) name_here=${2%% *} ;;
   esac
-  case $1 in "$name_here$version_here"*) return 0 ;; esac
-  case $name_here$version_here in "$1"*) ;; *) return 1 ;; esac
+  case $1 in "$name_here"[0-9]*) ;; *) return 1 ;; esac
+  wanted_version=${1#"$name_here"}
+  wanted_version=${wanted_version%%sp*} # no system says its service pack there
+  case $wanted_version:$version_here in
+    *.*:*) # 8.1 is not 8.10
+      case $wanted_version. in "$version_here".*) return 0 ;; esac
+      case $version_here. in "$wanted_version".*) ;; *) return 1 ;; esac
+      ;;
+    *:*.*) # all of it without the dot, or the first number
+      case $wanted_version in "${version_here%%.*}" | "$(printf '%s' "$version_here" | tr -d .)") ;; *) return 1 ;; esac
+      ;;
+    *) case $wanted_version in "$version_here"*) ;; *) return 1 ;; esac ;;
+  esac
 }
 
 refuse_system() {
@@ -120,38 +157,6 @@ wait_for_rpm() { # rpm holds a POSIX lock, which /proc/locks shows by inode
 fail_lock() { # HOLDER WORDS
   fail "the package lock is held by ${1:-another process}, and was not free within $LOCK_WAIT_S s: wait for it, or" \
     "stop what runs (for example systemctl stop $2), then run again; nothing was installed"
-}
-
-secure_boot() { # enabled|disabled
-  case $(mokutil --sb-state 2>/dev/null) in
-    *'SecureBoot enabled'*) echo enabled ;;
-    '') # the fifth byte of the variable, after four of attributes
-      case $(od -An -tu1 -j4 -N1 /sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c 2>/dev/null) in
-        *1*) echo enabled ;;
-        *) echo disabled ;;
-      esac
-      ;;
-    *) echo disabled ;;
-  esac
-}
-
-check_secure_boot() { # modules that are built here are signed by a key of this host, or not at all
-  [ "$(secure_boot)" = enabled ] || return 0
-  own_key=''
-  for key_file in /var/lib/shim-signed/mok/MOK.der /var/lib/dkms/mok.pub; do
-    [ -r "$key_file" ] || continue
-    own_key=$key_file
-    case $(mokutil --test-key "$key_file" 2>&1) in *'is already enrolled'*) return 0 ;; esac
-  done
-  fail 'Secure Boot is on, and no key that signs modules on this host is enrolled, so the kernel would' \
-    'refuse the driver (Key was rejected by service). At the console: mokutil --import' \
-    "${own_key:-/var/lib/shim-signed/mok/MOK.der (update-secureboot-policy --new-key makes it)}, reboot, confirm in" \
-    'MOK manager. Or switch Secure Boot off, or keep driver.kind: inbox. Nothing was installed'
-}
-
-fail_unsigned() { # KERNELS
-  fail "the RDMA modules for ${1:-this kernel} have no signature and Secure Boot is on, so the kernel refuses" \
-    'them: enrol a key (mokutil --import, at the console) and build them again with dkms, or switch Secure Boot off'
 }
 
 check_kernel_sources() { # KERNEL : what modules are built with
@@ -213,6 +218,10 @@ fail_packages() { # COMMAND OUTPUT
     *'Could not get lock'* | *'dpkg frontend lock'*)
       fail_lock "$(printf '%s\n' "$2" | sed -n 's/.*held by \(process [0-9]* ([^)]*)\).*/\1/p' | head -n 1)" \
         'unattended-upgrades apt-daily'
+      ;;
+    *'which is newer than'*'is already installed'*)
+      fail "a newer package is installed than the file's, and rpm does not go back: $last_words. Write its version," \
+        "or remove it first ($(removal), then a reboot)"
       ;;
     *'dpkg was interrupted'*) check_half_installed ;;
     *'No space left on device'*)

@@ -183,7 +183,7 @@ rank() { # KEY [-r] : the order in which settings are applied; undone in reverse
 kept() { # KEY VALUE : no setting that is put back; packages stay in a running system
   case $1:$2 in
     driver.repository:*) return 1 ;;
-    driver.* | docker.engine:* | docker.toolkit:* | docker.service:absent | *:unsupported) ;;
+    driver.* | docker.engine:* | docker.toolkit:* | docker.service:absent | *:unsupported | *:unreadable) ;;
     *.fw_floor:* | *:hidden | *:per_pf) ;;
     *) nothing_to_undo "$1" || is_gone "$1" ;;
   esac

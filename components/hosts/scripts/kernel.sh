@@ -94,7 +94,39 @@ read_sysctl() { # NAME
         value = substr($0, at + 1); gsub(/[ \t]+/, " ", value); gsub(/^ | $/, "", value)
         print path "=" (value == "" ? "(empty)" : value) }' >"$work/kernel.sysctls"
   fi
-  value_of "$1" "$work/kernel.sysctls"
+  sysctl_value=$(value_of "$1" "$work/kernel.sysctls") || return 1
+  # Of a pair one is 0 while the other counts: 0/20 is 0, where the other is 20. A ratio alone takes 0.
+  if [ "$sysctl_value" = 0 ] && sysctl_other=$(sysctl_pair "$1") && sysctl_other=$(show "$(sysctl_file "$sysctl_other")"); then
+    case $1:$sysctl_other in *: | *_ratio:0) ;; *) sysctl_value=0/$sysctl_other ;; esac
+  fi
+  printf '%s\n' "$sysctl_value"
+}
+
+sysctl_pair() { # NAME : the setting that the kernel makes 0 when this one is written (admin-guide/sysctl/vm.rst)
+  case $1 in
+    vm.dirty_bytes | vm.dirty_background_bytes) echo "${1%_bytes}_ratio" ;;
+    vm.dirty_ratio | vm.dirty_background_ratio) echo "${1%_ratio}_bytes" ;;
+    vm.overcommit_kbytes) echo vm.overcommit_ratio ;;
+    vm.overcommit_ratio) echo vm.overcommit_kbytes ;;
+    *) return 1 ;;
+  esac
+}
+
+sysctl_module() { # KEY : the module that brings a setting, as components/hosts/kernel.py has them
+  case ${1#kernel.sysctl.} in
+    net.bridge.*) echo br_netfilter ;;
+    net.netfilter.nf_conntrack_* | net.nf_conntrack_max) echo nf_conntrack ;;
+    net.ipv4.vs.*) echo ip_vs ;;
+    sunrpc.rdma_* | sunrpc.svc_rdma.*) echo rpcrdma ;;
+    sunrpc.*) echo sunrpc ;;
+    *) return 1 ;;
+  esac
+}
+
+went_with_module() { # KEY : of a setting; before us there was neither it nor its module
+  case $1 in kernel.sysctl.*) ;; *) return 1 ;; esac
+  [ ! -e "$(sysctl_file "$1")" ] && sysctl_brings=$(sysctl_module "$1") &&
+    [ "$(value_of "module.$sysctl_brings" "${state_dir:-/none}/baseline" 2>/dev/null)" = absent ]
 }
 
 sysctl_file() { printf '/proc/sys/%s\n' "$(printf '%s\n' "${1#kernel.sysctl.}" | tr ./ /.)"; } # NAME or key
@@ -105,7 +137,12 @@ write_sysctl() { # NAME VALUE
     fail "this kernel has no setting $1 (no $sysctl_path): see sysctl -a; its module may not be" \
       'loaded, or the network device has another name. Correct it in host_defaults.kernel.sysctls'
   rm -f "$work/kernel.sysctls"
-  case $2 in '(empty)') put '' "$sysctl_path" ;; *) put "$2" "$sysctl_path" ;; esac
+  case $1:$2 in
+    *:'(empty)') put '' "$sysctl_path" ;;
+    vm.*:0/*) write_sysctl "$(sysctl_pair "$1")" "${2#0/}" ;; # which makes this one 0
+    vm.dirty_ratio:0) put 1 "$sysctl_path" && put 0 "$sysctl_path" ;; # 0 once more is no change to the kernel
+    *) put "$2" "$sysctl_path" ;;
+  esac
 }
 
 note_rivals() { # files that set one of our settings to another value at boot; our unit runs later
@@ -157,14 +194,19 @@ write_hugepages() { # KEY COUNT|absent
       ;;
   esac
   pages_now=$(cat "$pages_file")
-  [ "$pages_now" = "$2" ] ||
-    fail "the kernel gave $pages_now of $2 huge pages ($1): memory is in use or in pieces. Reboot:" \
-      'railyard-nics.service asks for them early; or ask for fewer, or for 2 MiB pages'
+  [ "$pages_now" = "$2" ] || case $restoring in
+    yes) fail "the kernel gave back $pages_now of $2 huge pages ($1): memory is in use or in pieces; after a" \
+      "reboot: echo $2 >$pages_file" ;;
+    *) fail "the kernel gave $pages_now of $2 huge pages ($1): memory is in use or in pieces. Reboot:" \
+      'railyard-nics.service asks for them early; or ask for fewer, or for 2 MiB pages' ;;
+  esac
 }
 
 restore_hugepages() { # COUNT : the recorded total; node by node where that is known
   if [ -s "$pages_kept" ]; then
-    while IFS= read -r pages_line; do put "${pages_line##*:}" "${pages_line%:*}"; done <"$pages_kept"
+    while IFS= read -r pages_line; do # a node may have gone since
+      [ ! -e "${pages_line%:*}" ] || put "${pages_line##*:}" "${pages_line%:*}"
+    done <"$pages_kept"
     rm -f "$pages_kept"
   else
     put "$1" "$pages_file"
@@ -187,6 +229,7 @@ write_governor() { # VALUE
   [ -n "$(read_governor)" ] ||
     fail 'this machine has no CPU frequency scaling (a virtual machine, or the BIOS keeps it to' \
       'itself): remove host_defaults.kernel.cpu_governor, or let the BIOS leave it to the system'
+  policies_gone=''
   case $1 in
     *:*) printf '%s\n' "$1" | tr , '\n' >"$work/governors" ;;
     *) echo "$1" >"$work/governors" ;;
@@ -196,9 +239,13 @@ write_governor() { # VALUE
       put_governor "$governor" "$GOVERNORS"/policy*/scaling_governor
     else
       printf '%s\n' "$policies" | tr . '\n' | sed "s,.*,$GOVERNORS/policy&/scaling_governor," >"$work/policies"
-      while IFS= read -r policy <&7; do put_governor "$governor" "$policy"; done 7<"$work/policies"
+      while IFS= read -r policy <&7; do
+        if [ -e "$policy" ]; then put_governor "$governor" "$policy"; else policies_gone="$policies_gone $policy"; fi
+      done 7<"$work/policies"
     fi
   done <"$work/governors"
+  [ -z "$policies_gone" ] ||
+    fail "there is no$policies_gone any more, whose CPU governor is recorded: are these CPUs offline?"
 }
 
 put_governor() { # GOVERNOR FILE...
@@ -300,9 +347,12 @@ write_module() { # NAME loaded|absent
       ;;
     *) fail "modprobe $1: $module_output" ;;
   esac
+  rm -f "$work/kernel.sysctls" # it may have brought some
 }
 
 unload_module() { # NAME : what uses it by now (rdma-core's services, a container) is not ours to stop
+  case $1:$(echo /sys/class/net/*/bridge) in br_netfilter:*'*'*) ;; br_netfilter:*) # pods' bridges do not hold it
+    still_used="$still_used module.$1" && return ;; esac
   module_output=$(modprobe -r "$1" 2>&1) || case $module_output in
     *'in use'* | *builtin*) still_used="$still_used module.$1" ;;
     *) fail "modprobe -r $1: $module_output" ;;

@@ -1,12 +1,13 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154 # work, stack, action, ... are set by input.sh
 # The parts of taking a host out of service and back, one a run (`action=`). Between the parts the
-# machine that asked talks to Kubernetes and waits for the boot. stdin: the settings that may wait.
+# machine that asked talks to Kubernetes and waits for the boot. stdin: the settings that may wait, and
+# hcas=, how many InfiniBand adapters the file says.
 #   look     boot id, what waits, and the mark of a run that was not finished
 #   begin    leave the mark
 #   reboot   ask for the boot, soon, so that this session still ends
 #   ready    after the boot: the unit that sets the cards, and the RDMA devices
-#   loopback     an RDMA write from each card to itself, where perftest is there
+#   loopback     an RDMA write from each card to itself, where perftest is there; adapters passed over
 #   forget       all is done: take the marks away
 #   forget-mark  it did not begin after all; what waits still waits
 
@@ -19,7 +20,15 @@ waiting_settings() { # what is not as wanted and can be set only out of service
   done 8<"$work/desired"
 }
 
+refuse_unreadable() { # what waits in a card that cannot be asked would be taken for nothing
+  cards_with_firmware >"$work/cards"
+  while IFS= read -r pci <&7; do
+    [ ! -d "/sys/bus/pci/devices/$pci" ] || ! firmware_error "$pci" >/dev/null || refuse_unreadable_card "$pci"
+  done 7<"$work/cards"
+}
+
 look() {
+  refuse_unreadable
   printf 'boot_id=%s\n' "$(boot_id)"
   pending
   waiting_settings
@@ -66,13 +75,44 @@ vf_problem() { # PCI : VFs that are there without an RDMA device
   [ "$vfs_rdma" = "$vfs_now" ] || echo "$vfs_rdma of its $vfs_now VFs have an RDMA device"
 }
 
+ib_adapters() { # PCI addresses of the InfiniBand functions, but not the VFs of one that is here
+  grep -s -l '^0x0207' /sys/bus/pci/devices/*/class | sed 's,/class$,,' | while IFS= read -r adapter; do
+    [ -e "$adapter/physfn" ] || echo "${adapter##*/}"
+  done
+}
+
+# The file has no more of most InfiniBand adapters than their number, and a machine may have others:
+# a port for storage that has no cable. So as many as the file says must be usable.
+
+list_cards() { # $work/cards: those that jobs need; $work/spare: adapters beyond them that are not usable
+  sed -n 's/^nic\.\([^=]*\)\.vfs=.*/\1/p' "$work/desired" | sort -u >"$work/named"
+  ib_adapters | sort -u >"$work/adapters"
+  while IFS= read -r pci <&7; do
+    [ -n "$(rdma_problem "$pci")" ] || echo "$pci"
+  done 7<"$work/adapters" >"$work/usable"
+  needed=usable
+  [ "$(wc -l <"$work/usable")" -ge "$hcas" ] || needed=adapters
+  sort -u "$work/named" "$work/$needed" >"$work/cards"
+  comm -13 "$work/cards" "$work/adapters" >"$work/spare"
+}
+
+missing_adapters() { # what is said where there are fewer than the file says
+  found=$(wc -l <"$work/adapters")
+  there=$(paste -s -d , "$work/adapters" | sed 's/,/, /g')
+  [ "$found" -ge "$hcas" ] ||
+    printf 'rdma.hcas=%s InfiniBand adapters are on its PCIe bus (%s), and the file says hcas: %s\n' \
+      "$found" "${there:-none}" "$hcas"
+}
+
 ready() {
   grep -q '^unit.railyard-nics.enabled=enabled' "$work/desired" &&
     printf 'unit=%s\n' "$(systemctl is-active railyard-nics.service)"
-  sed -n 's/^nic\.\([^=]*\)\.vfs=.*/\1/p' "$work/desired" >"$work/cards"
+  list_cards
+  missing_adapters
   while IFS= read -r pci <&8; do
     problem=$(rdma_problem "$pci")
-    printf 'rdma.%s=%s\n' "$pci" "${problem:-$(vf_problem "$pci" | grep . || echo ok)}"
+    if [ -z "$problem" ] && grep -q -x -F "$pci" "$work/named"; then problem=$(vf_problem "$pci"); fi
+    printf 'rdma.%s=%s\n' "$pci" "${problem:-ok}"
   done 8<"$work/cards"
 }
 
@@ -103,14 +143,20 @@ write_to_itself() { # PCI : `ok`, or why it did not work
 }
 
 loopback() {
+  list_cards
+  while IFS= read -r pci <&8; do
+    printf 'spare.%s=%s\n' "$pci" "$(rdma_problem "$pci")"
+  done 8<"$work/spare"
   command -v ib_write_bw >/dev/null || return 0
-  sed -n 's/^nic\.\([^=]*\)\.vfs=.*/\1/p' "$work/desired" >"$work/cards"
   while IFS= read -r pci <&8; do
     printf 'loopback.%s=%s\n' "$pci" "$(write_to_itself "$pci")"
   done 8<"$work/cards"
 }
 
-cat >"$work/input"
+cat >"$work/asked"
+hcas=$(value_of hcas "$work/asked") || hcas=0
+number "$hcas" 0 16 || fail "stdin: '$hcas' is no number of InfiniBand adapters"
+grep -v '^hcas=' "$work/asked" >"$work/input"
 load_input "$work/input"
 [ -n "$stack" ] || fail 'stdin has no stack= line'
 state_dir=/var/lib/railyard/$stack

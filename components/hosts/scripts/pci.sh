@@ -4,7 +4,6 @@
 
 GRUB_FILE=/etc/default/grub.d/zz-railyard.cfg
 GRUB_CFG=/boot/grub/grub.cfg
-undoing=no # undo sets it
 
 pci_key() { # KEY
   case $1 in kernel.acs | kernel.cmdline.iommu | kernel.cmdline.iommu_current) ;; *) return 1 ;; esac
@@ -51,7 +50,7 @@ rail_cards() { # PCI addresses of the file's cards, and of all InfiniBand contro
 acs_bridges() { # those on the way between a GPU (vendor 10de, class 03) and a rail card
   {
     grep -s -E '^0x(03|10de)' /sys/bus/pci/devices/*/class /sys/bus/pci/devices/*/vendor |
-      awk -F / 'seen[$6]++ { print "gpu", $6 }'
+      awk -F / 'seen[$(NF - 1)]++ { print "gpu", $(NF - 1) }'
     rail_cards | sed 's/^/card /'
   } >"$work/kernel.ends"
   sed 's,.* ,/sys/bus/pci/devices/,' "$work/kernel.ends" | xargs -r readlink -f |
@@ -84,8 +83,10 @@ record_acs() { # after the baseline was recorded, before anything is written
 }
 
 owned_bridges() { # those on the way now and before; when values are put back, those that we recorded
-  if [ "$undoing" = no ] && grep -q '^kernel\.acs=' "$work/desired"; then acs_bridges; fi
+  if [ "$restoring" = no ] && grep -q '^kernel\.acs=' "$work/desired"; then acs_bridges; fi
   cut -d ' ' -f 1 "${state_dir:-/none}/acs" 2>/dev/null
+  # A run that was killed between the two files has the second record alone.
+  value_of kernel.acs "${state_dir:-/none}/baseline" 2>/dev/null | tr , '\n' | sed -n 's,/.*,,p'
 }
 
 acs_words() { # "<bridge> <control word>" of each that has ACS, asked once until something is written
@@ -156,6 +157,13 @@ iommu_words() { # pt|off : AMD has its IOMMU on without being told
 }
 
 write_iommu() { # pt|off, or what was there before us: then our file goes
+  if ! has_grub && [ "$restoring" = yes ]; then
+    still_used="$still_used kernel.cmdline.iommu"
+    note "kernel.cmdline.iommu is $(read_pci kernel.cmdline.iommu), was $1, and this host has no update-grub:" \
+      "take '$(iommu_words "$(read_pci kernel.cmdline.iommu)")' off the kernel's command line by hand (RHEL:" \
+      'grubby --update-kernel=ALL --remove-args=...)'
+    return 0
+  fi
   has_grub ||
     fail "kernel.cmdline.iommu is $(read_pci kernel.cmdline.iommu), want $1, and this host has no" \
       "update-grub: add '$(iommu_words "$1")' to the kernel's command line by hand (RHEL: grubby" \

@@ -31,6 +31,10 @@ interrupts() { # KEY VALUE : setting it ends what is open on the cards
       split_vf "$1"
       [ -e "/sys/bus/pci/devices/$pci/virtfn$vf/driver" ] && read_vf "$1" | grep -q '[1-9a-f]'
       ;;
+    nic.*.vf_mtu_bytes) # of VFs that are all in pods
+      split_nic "$1"
+      [ -e "/sys/bus/pci/devices/$pci/virtfn0" ] && [ "$(vfs_here "/sys/bus/pci/devices/$pci")" = 0 ]
+      ;;
     nic.*.vfs | nic.*.eswitch)
       split_nic "$1"
       [ "$(cat "/sys/bus/pci/devices/$pci/sriov_numvfs" 2>/dev/null || echo 0)" != 0 ]
@@ -115,19 +119,23 @@ pending_settings() { # what runs otherwise than the next boot will: firmware, th
   { cat "$work/desired" && released_firmware; } >"$work/next_boot"
   while IFS= read -r line <&7; do
     key=${line%%=*}
-    case $key in
-      *_current | *.fw_ver | *.fw_floor | *.fw_needs | *.fw_loads | *.fw_vfs_offered) continue ;;
-      nic.*.ats | nic.*.fw_[a-z]* | kernel.cmdline.* | kernel.rdma_netns) ;;
-      *) continue ;;
-    esac
+    loads_at_boot "$key" || continue
     next=$(read_key "$key")
     now=$(read_key "${key}_current")
     case $next:$now in
-      unsupported:* | *:unsupported | absent:* | *:absent | unknown:* | *:unknown | per_pf:* | *:per_pf) ;;
+      unsupported:* | *:unsupported | unreadable:* | *:unreadable | absent:* | *:absent | unknown:* | *:unknown | per_pf:* | *:per_pf) ;;
       "$now:$now") ;;
       *) printf 'pending.%s.%s=%s -> %s\n' "$(loaded_by "$key")" "$key" "$now" "$next" ;;
     esac
   done 7<"$work/next_boot"
+}
+
+loads_at_boot() { # KEY : firmware, and what the kernel reads when it starts
+  case $1 in
+    *_current | *.fw_ver | *.fw_floor | *.fw_needs | *.fw_loads | *.fw_vfs_offered) return 1 ;;
+    nic.*.ats | nic.*.fw_[a-z]* | kernel.cmdline.* | kernel.rdma_netns) ;;
+    *) return 1 ;;
+  esac
 }
 
 loaded_by() { # KEY : `power` where a warm reboot does not load what the card was told

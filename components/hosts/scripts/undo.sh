@@ -30,8 +30,8 @@ fi
 
 take_up_due
 left=''
-# shellcheck disable=SC2034 # pci.sh asks
-undoing=yes
+# shellcheck disable=SC2034 # writing.sh and pci.sh ask
+restoring=yes
 read_all "$state_dir/baseline" "$work/actual"
 : >"$work/written"
 while find_due && [ -s "$work/due" ]; do # new VFs lose the MTU that a round before left alone
@@ -51,7 +51,7 @@ while IFS= read -r line <&8; do
   ! is_still_used "$key" || continue
   now=$(value_of "$key" "$work/actual")
   case $key:$wanted in
-    *.vf_mtu_bytes:in-use | *.fw_floor:* | *:unsupported | *:hidden | *:per_pf) ;;
+    *.vf_mtu_bytes:in-use | *.fw_floor:* | *:unsupported | *:unreadable | *:hidden | *:per_pf) ;;
     docker.default_runtime:absent) left="$left${left:+,}\"$key\"" ;; # until dockerd restarts
     docker.service:[!edm]*) left="$left${left:+,}\"$key\"" ;; # neither enabled, disabled nor masked: not for systemctl to make
     *)
@@ -64,7 +64,7 @@ grep -E '^(nic\.[^=]*\.(ats|fw_[a-z0-9_]*)|kernel\.cmdline\.iommu|kernel\.rdma_n
 ranked "$work/next_boot" -r >"$work/ordered"
 while IFS= read -r line <&8; do
   key=${line%%=*}
-  case $line in *.fw_floor=* | *=unsupported | *=hidden | *=per_pf) continue ;; esac
+  case $line in *.fw_floor=* | *=unsupported | *=unreadable | *=hidden | *=per_pf) continue ;; esac
   ! is_gone "$key" || continue # listed with its other settings
   [ "$(read_key "${key}_current")" = "${line#*=}" ] ||
     left="$left${left:+,}\"${key}_current\"" # until a reboot
@@ -74,9 +74,9 @@ forget_docker
 forget_kernel
 [ -e "$BOOT_UNIT" ] || rm -f /etc/systemd/system/*.wants/railyard-nics.service # of a unit that a hand removed
 rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig" "$state_dir/vfs" "$state_dir/released" \
-  "$state_dir/reboot" "$state_dir/reboot.new" "$state_dir/reboot-pending" "$state_dir/due"
+  "$state_dir"/fw_needs.* "$state_dir/reboot" "$state_dir/reboot.new" "$state_dir/reboot-pending" "$state_dir/due"
 rm -rf /run/railyard
 rmdir "$state_dir" /var/lib/railyard 2>/dev/null
 list=''
 for key in $changed; do list="$list${list:+,}\"$key\""; done
-printf '{"changed":[%s],"left":[%s]}\n' "$list" "$left"
+printf '{"changed":[%s],"left":[%s]%s}\n' "$list" "$left" "${notes:+,\"notes\":[$notes]}"

@@ -3,6 +3,8 @@
 # shellcheck disable=SC2034 # reload_units, restart_units, changed are read by the scripts
 # How each setting of a host is written. write_key KEY VALUE changes it, or ends with the reason.
 
+restoring=no # while values go back to what was recorded
+
 write_all() { # FILE : its settings that are not as it says, in its order
   if grep '^hosts\.' "$1" >"$work/entries"; then write_host_entries "$work/entries"; fi
   while IFS= read -r all_line <&8; do
@@ -17,8 +19,19 @@ write_one() { # KEY VALUE : re-read first, since an earlier change may have sett
   [ "$one_now" != "$2" ] || return 1
   if must_wait "$1" "$2"; then return 1; fi
   record_shown "$1" "$one_now"
-  write_key "$1" "$2" # what it ends with says nothing: it fails, or it has written
+  case $restoring:$1 in
+    yes:kernel.sysctl.* | yes:kernel.hugepages.* | yes:kernel.governor | yes:kernel.numa_balancing | yes:kernel.acs)
+      write_back "$1" "$2"
+      ;;
+    *) write_key "$1" "$2" ;; # what it ends with says nothing: it fails, or it has written
+  esac
   ! is_still_used "$1"
+}
+
+write_back() { # KEY VALUE : what this machine does not take any more is told, and keeps nothing else from going back
+  (trap - EXIT && write_key "$1" "$2"; exit 0) 2>"$work/refused" && return
+  still_used="$still_used $1"
+  note "$(sed -n '1s/^railyard: //p' "$work/refused")"
 }
 
 write_key() { # KEY VALUE : called in the main shell, so that fail ends the run

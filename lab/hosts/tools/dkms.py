@@ -5,11 +5,13 @@ Sources: docs/explanation/sources.md#rdma-driver.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 
 from lab.hosts.driver_state import (
     MOK,
+    SIGNER,
     STACK,
     TREE,
     build,
@@ -79,8 +81,18 @@ def dkms(call: ToolCall) -> ToolResult:
             return call.unmodelled(ToolResult(1, err=f"Error! Unknown option: {call.argv}\n"))
 
 
+def _key(name: str) -> str:
+    """One key that signed itself, as mokutil 0.6 and OpenSSL print it, without its numbers."""
+    digest = hashlib.sha1(name.encode(), usedforsecurity=False).digest()
+    fingerprint = ":".join(f"{byte:02x}" for byte in digest)
+    return (
+        f"[key 1]\nSHA1 Fingerprint: {fingerprint}\nCertificate:\n    Data:\n"
+        f"        Issuer: CN={name}\n        Subject: CN={name}\n"
+    )
+
+
 def mokutil(call: ToolCall) -> ToolResult:
-    """`mokutil --sb-state` and `mokutil --test-key FILE`."""
+    """`mokutil --sb-state`, `--test-key FILE`, `--list-enrolled` and `--db`."""
     state = call.model.drivers
     match call.argv:
         case ("--sb-state",):
@@ -89,6 +101,10 @@ def mokutil(call: ToolCall) -> ToolResult:
             if state.enrolled and path == f"/{MOK}":
                 return ToolResult(1, f"{path} is already enrolled\n")
             return ToolResult(0, f"{path} is not enrolled\n")
+        case ("--list-enrolled",):
+            return ToolResult(out=_key(SIGNER) if state.enrolled else "MokListRT is empty\n")
+        case ("--db",):
+            return ToolResult(out=_key("Microsoft Corporation UEFI CA 2011"))
         case _:
             return call.unmodelled(ToolResult(255, err="mokutil: unrecognized option\n"))
 
@@ -115,7 +131,8 @@ def openibd(call: ToolCall) -> ToolResult:
         text = "Unloading ib_uverbs [FAILED]\n"
         text += f"rmmod: ERROR: Module ib_uverbs is in use by: {holders[0]}\n"
         return ToolResult(1, text)
-    if model.drivers.secure_boot and not signer(call.root, model.kernel):
+    signed = model.drivers.enrolled and signer(call.root, model.kernel)
+    if model.drivers.secure_boot and not signed:
         text = "modprobe: ERROR: could not insert 'mlx5_core': Key was rejected by service\n"
         return ToolResult(1, "Loading HCA driver and Access Layer:[FAILED]\n", text)
     model.drivers.loaded = built_version(call.root, model.kernel)

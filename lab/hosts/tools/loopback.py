@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from lab.hosts.hca_sysfs import is_active
 from lab.hosts.model import HostModel
 from lab.hosts.tools.call import ToolResult
 from lab.physics.calibration import pair_gbit_s
@@ -24,14 +25,15 @@ def play_loopback(model: HostModel, argv: Sequence[str]) -> ToolResult:
     """What the client of such a test prints, and its exit status."""
     words = list(argv)
     device = words[words.index("-d") + 1] if "-d" in words else "mlx5_0"
-    nic = model.nic_by_rdma(device)
-    if nic is None:
+    port = _port(model, device)
+    if port is None:
         text = f"IB device {device} not found\n Unable to find the Infiniband/RoCE device\n"
         return ToolResult(1, err=text)
-    if not nic.link_up:
+    is_up, speed_gbit_s = port
+    if not is_up:
         text = " Port number 1 state is Down\n Couldn't set the link layer\n"
         return ToolResult(1, err=text + " Couldn't get context for the device\n")
-    gbit_s = pair_gbit_s(nic.config.speed_gbit_s, 1.0, SIZE_BYTES)
+    gbit_s = pair_gbit_s(speed_gbit_s, 1.0, SIZE_BYTES)
     rate = gbit_s * 1e9 / 8 / SIZE_BYTES / 1e6
     mib_s = gbit_s * 1e9 / 8 / 2**20
     lines = [
@@ -44,3 +46,12 @@ def play_loopback(model: HostModel, argv: Sequence[str]) -> ToolResult:
         RULE,
     ]
     return ToolResult(out="\n".join(lines) + "\n")
+
+
+def _port(model: HostModel, device: str) -> tuple[bool, int] | None:
+    """Whether the port of a card or InfiniBand adapter is up, and its rate in Gbit/s."""
+    nic = model.nic_by_rdma(device)
+    if nic is not None:
+        return nic.link_up, nic.config.speed_gbit_s
+    hca = next((each for each in model.config.hcas if each.name == device), None)
+    return (is_active(model, hca), hca.rate_gbit_s) if hca else None

@@ -57,7 +57,7 @@ def _unload(call: ToolCall, names: list[str]) -> ToolResult:
         if call.model.module_users(plain):
             return ToolResult(1, err=f"modprobe: FATAL: Module {plain} is in use.\n")
         if plain in call.model.modules:
-            call.model.modules.remove(plain)
+            call.model.unload_module(plain)
     return ToolResult()
 
 

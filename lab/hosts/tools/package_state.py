@@ -14,7 +14,7 @@ from lab.hosts.model import HostModel
 from lab.hosts.tools.call import ToolCall, ToolResult
 from lab.hosts.tools.driver_packages import DOCA_REPO, read_stanzas
 from lab.hosts.tools.options import split_options
-from lab.hosts.tools.packages import install, installed
+from lab.hosts.tools.packages import install, installed, version_order
 
 LOCK: Final = "/var/lib/dpkg/lock-frontend"
 HALF: Final = "var/lib/dpkg/half-installed.json"
@@ -135,8 +135,13 @@ def _install_file(call: ToolCall, path: str) -> ToolResult:
     sources = call.root / "etc/apt/sources.list.d"
     sources.mkdir(parents=True, exist_ok=True)
     (sources / "doca.list").write_text(f"deb [trusted=yes] file:/{DOCA_REPO} ./\n")
-    install(call.root, stanza["Package"])
-    return ToolResult(out=f"Setting up {stanza['Package']} ({stanza['Version']}) ...\n")
+    name, there = stanza["Package"], installed(call.root).get(stanza["Package"], "")
+    install(call.root, name, downgrade=True)
+    warning = f"dpkg: warning: downgrading {name} from {there} to {stanza['Version']}\n"
+    back = version_order(there) > version_order(stanza["Version"])
+    return ToolResult(
+        out=f"Setting up {name} ({stanza['Version']}) ...\n", err=warning if back else ""
+    )
 
 
 def df(call: ToolCall) -> ToolResult:

@@ -8,6 +8,7 @@ Texts: apt 2.4, dpkg 1.21 (Ubuntu 22.04).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,8 +118,10 @@ def _record(root: Path, names: Mapping[str, str]) -> None:
     (root / DATABASE).write_text(json.dumps(dict(sorted(names.items())), indent=1) + "\n")
 
 
-def install(root: Path, name: str) -> list[str]:
+def install(root: Path, name: str, *, downgrade: bool = False) -> list[str]:
     """Install a package with what it depends on, or its newer version; the names that are new.
+
+    Apt leaves a newer version than the offered one where it is; dpkg goes back, with a warning.
 
     Raises:
         KeyError: There is no such package, or none that it depends on.
@@ -129,11 +132,19 @@ def install(root: Path, name: str) -> list[str]:
         if package is None:
             raise KeyError(each)
         have = installed(root)
-        if have.get(each) != package.version:
+        there = have.get(each, "")
+        if there != package.version and (
+            downgrade or version_order(there) < version_order(package.version)
+        ):
             new.append(each)
             _unpack(root, package)
             _record(root, {**have, each: package.version})
     return new
+
+
+def version_order(version: str) -> list[int]:
+    """The numbers of a version, by which the lab's packages follow each other."""
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def put_package(root: Path, name: str, version: str) -> None:

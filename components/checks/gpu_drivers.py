@@ -1,0 +1,217 @@
+"""Rules on the GPU driver: its owner, its age, and how the cards reach GPU memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.hosts.driver_versions import (
+    NV_PEER_MEM_LEAST,
+    OPEN_MODULES_LEAST,
+    PEERMEM_LEAST,
+    gpu_branch,
+    parse_driver_version,
+)
+from components.model.cluster import ClusterSpec
+from components.model.drivers import DriverPackage
+from components.model.gpu_direct import gpu_driver_owner, gpu_paths
+from components.model.hosts import Host, HostDefaults, HostGroup
+from components.operators.versions import GPU_DRIVER_LEAST, parse_numbers, show_version
+
+
+def check_gpu_direct(spec: ClusterSpec) -> Iterator[Finding]:
+    """GPUDirect RDMA is on where there are GPUs.
+
+    Without nvidia_peermem or DMA-BUF every message is copied through the host's memory, which costs
+    bandwidth and processor time.
+    """
+    for host in spec.workers:
+        if not host.gpus or spec.settings_of(host).gpu_path != "none":
+            continue
+        where, value = written_gpu_path(spec, host)
+        wanted = "peermem to true" if where[-1] == "peermem" else "gpu_direct to peermem or dma_buf"
+        what = "GPUDirect RDMA is off on hosts with GPUs: no card reaches GPU memory directly."
+        fix = f"set {wanted}, unless you measure without GPUDirect on purpose."
+        yield Finding(what, (at(where, value),), fix, "warning")
+
+
+def written_gpu_path(spec: ClusterSpec, host: Host) -> tuple[SpecPath, object]:
+    """Where it stands how the cards of a host reach GPU memory: at its group, or for all."""
+    owner: HostDefaults | HostGroup = spec.host_defaults
+    path: SpecPath = ("host_defaults",)
+    for g, group in enumerate(spec.host_groups):
+        if group.name == host.group and (group.gpu_direct or group.peermem is not None):
+            owner, path = group, ("host_groups", g)
+    key = "gpu_direct" if owner.gpu_direct else "peermem"
+    return (*path, key), getattr(owner, key)
+
+
+def check_gpu_driver(spec: ClusterSpec) -> Iterator[Finding]:
+    """The GPU driver has one owner: the host, or the GPU operator's container.
+
+    With both, the operator's container fails to load its modules beside the host's, and the node's
+    GPUs are gone. A version can be demanded of a host's own driver only.
+    """
+    stated, operator = spec.host_defaults.gpu_driver, spec.operators.gpu
+    if stated is not None and operator is not None and stated != operator.driver:
+        yield Finding(
+            f"the GPU driver has two owners: host_defaults says {stated}, and the GPU operator's "
+            f"driver is {operator.driver}.",
+            (
+                at(("host_defaults", "gpu_driver"), stated),
+                at(("operators", "gpu", "driver"), operator.driver),
+            ),
+            "write the same in both, or leave gpu_driver out.",
+        )
+    if stated == "operator" and operator is None:
+        yield Finding(
+            "the GPU operator shall bring the GPU driver, and there is no GPU operator.",
+            (at(("host_defaults", "gpu_driver"), stated),),
+            "add operators.gpu with driver: operator, or set gpu_driver to host.",
+        )
+    if gpu_driver_owner(spec) == "operator":
+        for path, version in _gpu_versions(spec):
+            yield Finding(
+                f"version {version} of the GPU driver is demanded of the hosts, and the GPU "
+                "operator brings the driver.",
+                (at(path, version),),
+                "remove it, or let the hosts own the driver (operators.gpu.driver: host).",
+            )
+
+
+def _gpu_versions(spec: ClusterSpec) -> Iterator[tuple[SpecPath, str]]:
+    if spec.host_defaults.gpu_driver_version is not None:
+        yield ("host_defaults", "gpu_driver_version"), spec.host_defaults.gpu_driver_version
+    for g, group in enumerate(spec.host_groups):
+        if group.gpu_driver_version is not None:
+            yield ("host_groups", g, "gpu_driver_version"), group.gpu_driver_version
+
+
+def check_gpu_driver_age(spec: ClusterSpec) -> Iterator[Finding]:
+    """A GPU driver of the hosts is not older than all that the GPU operator's release lists.
+
+    NVIDIA lists the drivers that it tried with each release; that a host's own driver has to be of
+    one of those branches, or of a later one, is inferred. An older one was not tried with the
+    other parts of that release.
+    """
+    operator = spec.operators.gpu
+    if operator is None or gpu_driver_owner(spec) != "host":
+        return
+    least = GPU_DRIVER_LEAST.get(parse_numbers(operator.chart.version)[:2])
+    for path, version in _gpu_versions(spec):
+        branch = gpu_branch(version)
+        if least is not None and branch is not None and branch < least:
+            yield Finding(
+                f"the GPU driver of the hosts is {version}, and the oldest that GPU operator "
+                f"{operator.chart.version} lists is of branch {least}.",
+                (
+                    at(path, version),
+                    at(("operators", "gpu", "chart", "version"), operator.chart.version),
+                ),
+                f"update the GPU driver to {least} or later, or take an older GPU operator.",
+                "warning",
+            )
+
+
+def check_peer_memory(spec: ClusterSpec) -> Iterator[Finding]:
+    """What a card needs to reach GPU memory is there: the module of that driver, or DMA-BUF.
+
+    nvidia_peermem comes with GPU driver 470, and took the place of nv_peer_mem, whose last release
+    is 1.3 of January 2022 and needs MLNX_OFED 5.1. DMA-BUF needs open kernel modules (driver 515)
+    and Linux 5.12, which the host is asked for. One GPU operator cannot serve both paths.
+    """
+    yield from _two_words(("host_defaults",), spec.host_defaults)
+    for g, group in enumerate(spec.host_groups):
+        yield from _two_words(("host_groups", g), group)
+    for h, host in enumerate(spec.hosts):
+        if host.gpus:
+            yield from _path_findings(spec, host, ("hosts", h, "name"))
+    yield from _operator_findings(spec)
+    mixed = gpu_paths(spec)
+    if len(mixed) > 1 and gpu_driver_owner(spec) == "operator":
+        yield Finding(
+            f"the workers reach GPU memory by {' and '.join(sorted(mixed))}, and the GPU operator "
+            "loads one driver on all of them.",
+            (at(("host_groups",)), at(("operators", "gpu", "driver"), "operator")),
+            "use one gpu_direct for all workers, or let the hosts own the GPU driver.",
+        )
+
+
+def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Iterator[Finding]:
+    """The short form and the long one, side by side, say the same."""
+    stated = "peermem" in owner.model_fields_set and owner.peermem is not None
+    if stated and owner.gpu_direct and owner.peermem != (owner.gpu_direct != "none"):
+        yield Finding(
+            f"peermem is {str(owner.peermem).lower()}, and gpu_direct is {owner.gpu_direct}.",
+            (
+                at((*path, "peermem"), owner.peermem),
+                at((*path, "gpu_direct"), owner.gpu_direct),
+            ),
+            "remove peermem: gpu_direct says the same and more.",
+        )
+
+
+def _operator_findings(spec: ClusterSpec) -> Iterator[Finding]:
+    """What the GPU operator's one driver container cannot build on."""
+    operator = spec.operators.gpu
+    if operator is None or operator.driver != "operator":
+        return
+    where = at(("operators", "gpu", "driver"), operator.driver)
+    kinds = {spec.settings_of(host).driver.kind for host in spec.workers if host.gpus}
+    network = spec.operators.network
+    if len(kinds) > 1 and "inbox" in kinds:
+        yield Finding(
+            f"the workers' RDMA drivers are {' and '.join(sorted(kinds))}, and the GPU operator's "
+            "driver (useHostMofed) builds on a package on all of them or on none.",
+            (where, at(("host_groups",))),
+            "give all workers a driver package, or none, or let the hosts own the GPU driver.",
+        )
+    elif kinds == {"inbox"} and "peermem" in gpu_paths(spec) and network is None:
+        yield Finding(
+            "the GPU operator loads nvidia_peermem, which needs MLNX_OFED or DOCA-OFED, and the "
+            "workers' RDMA driver is inbox.",
+            (where, at(("host_defaults", "driver"), None)),
+            "set gpu_direct to dma_buf, or give the hosts a driver package.",
+            "warning",
+        )
+
+
+def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Iterator[Finding]:
+    settings = spec.settings_of(host)
+    path, branch = settings.gpu_path, gpu_branch(settings.gpu_driver_version or "")
+    places = (at(where, host.name), at(*written_gpu_path(spec, host)))
+    if path == "nv_peer_mem":
+        reason = _why_not_nv_peer_mem(spec, settings.driver, branch)
+        if reason:
+            yield Finding(
+                f"nv_peer_mem cannot load: {reason}.",
+                places,
+                "set gpu_direct to peermem: nvidia_peermem of GPU driver 470 and later took its "
+                "place; or to dma_buf with Linux 5.12 and open GPU kernel modules.",
+            )
+    least = {"peermem": PEERMEM_LEAST, "dma_buf": OPEN_MODULES_LEAST}.get(path, 0)
+    if branch is not None and branch < least:
+        yield Finding(
+            f"gpu_direct is {path}, which comes with GPU driver {least}, and the hosts have "
+            f"{settings.gpu_driver_version}.",
+            places,
+            f"update the GPU driver to {least} or later, or choose another gpu_direct.",
+        )
+
+
+def _why_not_nv_peer_mem(
+    spec: ClusterSpec, driver: DriverPackage, branch: int | None
+) -> str | None:
+    """Why the file says already that nv_peer_mem cannot load; the host's kernel is asked later."""
+    found = parse_driver_version(driver.version or "")
+    needs = f"it needs MLNX_OFED {show_version(NV_PEER_MEM_LEAST)}"
+    if gpu_driver_owner(spec) == "operator":
+        return f"the GPU operator's driver is later than {PEERMEM_LEAST}"
+    if branch is not None and branch >= PEERMEM_LEAST:
+        return f"GPU driver {branch} brings nvidia_peermem in its place"
+    if driver.kind != "mlnx_ofed":
+        return f"{needs}, and the driver is {driver.kind}"
+    if found is not None and found.numbers < NV_PEER_MEM_LEAST:
+        return f"{needs}, and this is {driver.version}"
+    return None
