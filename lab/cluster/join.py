@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -26,6 +28,14 @@ SHARED_FILES = (
 )
 """What all servers of a cluster have in common."""
 PROMOTION_S = 60.0
+RETRY_S = 1.0
+"""K3s asks again as often (k3s-io/k3s, pkg/etcd, `Start`), and for as long as it takes."""
+_BUSY = (
+    "etcdserver: too many learner members in cluster",
+    "etcdserver: unhealthy cluster",
+)
+"""What etcd says while another member joins: it takes one learner at a time, and none in the first
+five seconds after it heard from a new voter (etcd, server/etcdserver, `HealthInterval`)."""
 
 
 def has_data(paths: HostPaths) -> bool:
@@ -49,11 +59,18 @@ def dump_shared(tls: Path) -> dict[str, Json]:
     return {name: (tls / name).read_text() for name in SHARED_FILES}
 
 
-def join(config: K3sConfig, paths: HostPaths, name: str) -> tuple[Upstream, str]:
-    """Join the cluster of `config.server`: returns it, and etcd's `--initial-cluster`.
+def join(config: K3sConfig, paths: HostPaths, name: str, wait: Callable[[float], bool]) -> str:
+    """Join the cluster of `config.server`: returns etcd's `--initial-cluster`.
+
+    Args:
+        config: Of this server.
+        paths: Where the cluster's CAs are written.
+        name: Of its member.
+        wait: Lets so many seconds go by; True where this server shall end.
 
     Raises:
-        DeviceError: No server answers, token or CA are of another cluster, or etcd refuses.
+        DeviceError: No server answers, token or CA are of another cluster, etcd refuses, or this
+            server shall end.
     """
     upstream = connect(config, paths)
     path = "/v1-lab/server-bootstrap"
@@ -75,8 +92,22 @@ def join(config: K3sConfig, paths: HostPaths, name: str) -> tuple[Upstream, str]
         write_private(tls / file, text.encode())
     peer = f"https://{config.node_ip}:{ETCD_PEER_PORT}"
     body: Doc = {"name": name, "peer": peer, "disable": list[Json](config.disable)}
-    answer = as_doc(cast("Json", json.loads(upstream.request("POST", "/v1-lab/etcd-member", body))))
-    return upstream, text_at(answer, "initial_cluster")
+    return text_at(_ask_in(upstream, body, wait), "initial_cluster")
+
+
+def _ask_in(upstream: Upstream, body: Doc, wait: Callable[[float], bool]) -> Doc:
+    while True:
+        try:
+            raw = upstream.request("POST", "/v1-lab/etcd-member", body)
+        except DeviceError as error:
+            if not any(words in str(error) for words in _BUSY):
+                raise
+            told = f"Waiting for other members to finish joining etcd cluster: {error}"
+            print(f'level=info msg="{told}"', file=sys.stderr, flush=True)
+            if wait(RETRY_S):
+                raise DeviceError(f"ended while it waited to join: {error}") from error
+            continue
+        return as_doc(cast("Json", json.loads(raw)))
 
 
 def wait_promoted(config: K3sConfig, paths: HostPaths, members: EtcdMembers) -> None:

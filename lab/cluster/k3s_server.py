@@ -68,7 +68,7 @@ def run_server(
     """
     name, joined = ensure_member_name(config, paths), ""
     if config.server and not has_data(paths):
-        _, joined = join(config, paths, name)
+        joined = join(config, paths, name, stop.wait)
     options = PlaneOptions(config.tls_sans, config.api_args, name, joined)
     plane = ControlPlane(paths.server, config.node_ip, API_PORT, tools.binaries, options)
     password = _settle_token(config, paths, plane)

@@ -81,6 +81,10 @@ class Site:
     folder: Path
     control: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
+    last: dict[str, subprocess.Popen[bytes]] = field(
+        default_factory=dict[str, subprocess.Popen[bytes]]
+    )
+    """The process that was started last on each host."""
 
     @property
     def block(self) -> str:
@@ -113,13 +117,21 @@ class Site:
                 [sys.executable, "-m", "lab.cluster.k3s", role], env=env, stdout=log, stderr=log
             )
         self.processes.append(process)
+        self.last[name] = process
         return process
 
     def log(self, name: str) -> str:
         return (self.root(name) / "log").read_text()
 
     def wait_log(self, name: str, text: str) -> None:
-        wait_until(f"{text!r} in the log of {name}", lambda: text in self.log(name), 60)
+        def told() -> bool:
+            ended = self.last[name].poll()
+            if text in self.log(name):
+                return True
+            assert ended is None, f"{name} ended with {ended}:\n{self.log(name)[-3000:]}"
+            return False
+
+        wait_until(f"{text!r} in the log of {name}", told, 60)
 
     @property
     def api(self) -> Api:

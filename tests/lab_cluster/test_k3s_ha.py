@@ -88,8 +88,11 @@ def ha(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterator[
     try:
         start_server(site, "cp-0", server_text(site, FIRST, join=None))
         start_balancer(site, load_example("dgx-roce"))
-        for number in (1, 2):
-            start_server(site, f"cp-{number}", server_text(site, FIRST + number))
+        for number in (1, 2):  # at once: etcd takes in one after the other
+            site.configure(f"cp-{number}", server_text(site, FIRST + number))
+            site.start(f"cp-{number}", "server")
+        for name in ("cp-1", "cp-2"):
+            site.wait_log(name, "up and running")
         agent = f"token: {TOKEN}\nserver: https://{site.address(BALANCER)}:6443\n"
         make_gpu_node(site.configure("gpu-0", f"{agent}node-ip: {site.address(31)}\n"), vfs=4)
         site.start("gpu-0", "agent")
