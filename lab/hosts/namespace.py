@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.errors import UsageError
-from lab.hosts.platform import CMDLINE
+from lab.hosts.platform import CMDLINE, CPUINFO
 from lab.hosts.rootfs import (
     CONTAINER_TOOLS,
     INNER_PYTHON,
@@ -153,6 +153,7 @@ def _arguments(hostname: str, paths: HostPaths) -> list[str]:
         "--ro-bind", "/usr", "/usr",
         "--proc", "/proc", "--bind", str(paths.files / "procsys"), "/proc/sys",
         "--ro-bind", str(paths.root / CMDLINE), "/proc/cmdline",
+        "--ro-bind", str(paths.root / CPUINFO), "/proc/cpuinfo",
         "--bind", str(paths.files / "sys"), "/sys",
         "--dev", "/dev", "--tmpfs", "/run", "--tmpfs", INNER_TMP, "--chmod", "1777", INNER_TMP,
         *_usr_links(),

@@ -29,6 +29,9 @@ NODE_MEMORY_KIB = 64 << 20
 MODPROBE = ("usr/lib/modprobe.d", "etc/modprobe.d")
 CMDLINE = "cmdline"
 """File of the host's folder that stands as its /proc/cmdline."""
+CPUINFO = "cpuinfo"
+"""File of the host's folder that stands as its /proc/cpuinfo: a DGX-1's processors by their maker
+and what tells whether pages of 1 GiB can be had, wherever the lab runs."""
 _OPTION = re.compile(r"^\s*options\s+ib_core\s.*netns_mode=([01])", re.MULTILINE)
 _LINUX = re.compile(r"^\s*linux\s+(.*)$", re.MULTILINE)
 _ASSIGNMENT = re.compile(r'^\s*(GRUB_[A-Z_]+)="([^"]*)"\s*$')
@@ -76,6 +79,7 @@ class Platform:
         self.held_modules.clear()
         self.cmdline = boot_cmdline(root)
         (root / CMDLINE).write_text(f"{self.cmdline}\n")
+        (root / CPUINFO).write_text("".join(_cpu_text(number) for number in range(CPUS)))
         texts = [path.read_text() for folder in MODPROBE
                  for path in sorted((root / folder).glob("*.conf"))]  # fmt: skip
         found = [match for text in texts for match in _OPTION.findall(text)]
@@ -130,6 +134,14 @@ class Platform:
             "rules": list(self.rules),
             "routes": sorted((route.table, *route.words) for route in self.routes),
         }
+
+
+def _cpu_text(number: int) -> str:
+    return (
+        f"processor\t: {number}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 79\n"
+        "model name\t: Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz\n"
+        f"physical id\t: {number * NODES // CPUS}\nflags\t\t: fpu pse pat pdpe1gb vmx\n\n"
+    )
 
 
 def grub_cfg(root: Path) -> str:

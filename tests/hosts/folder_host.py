@@ -14,7 +14,7 @@ from components.hosts.scripts import ScriptName, boot_script_text, library_text,
 
 STACK = "dev"
 _SYSTEM_PATHS = re.compile(
-    r"(?<![\w}])/(?=(?:(?:sys|etc|run|var/lib|boot)/|proc/(?:cmdline|sys/kernel/numa_balancing)\b))"
+    r"(?<![\w}])/(?=(?:(?:sys|etc|run|var/lib|boot)/|proc/(?:cmdline|cpuinfo|sys/kernel/numa_balancing)\b))"
 )
 _ACCEPTS_ALL = ("systemctl", "modprobe", "devlink", "lspci", "sync", "udevadm")
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from components.checks.kernel import (
@@ -180,26 +177,6 @@ def test_the_boot_unit_runs_after_what_would_take_its_settings_away() -> None:
     after = " ".join(line for line in boot_unit_text().splitlines() if line.startswith("After="))
     for unit in ("systemd-sysctl", "systemd-networkd", "NetworkManager"):
         assert f"{unit}.service" in after
-
-
-@pytest.mark.parametrize(
-    ("line", "mode"),
-    [
-        ("ro quiet", "absent"),
-        ("ro intel_iommu=on iommu=pt", "pt"),
-        ("ro iommu=pt quiet iommu=nopt", "absent"),
-        ("ro iommu=pt intel_iommu=off", "off"),
-        ("ro amd_iommu=off amd_iommu=on iommu.passthrough=1", "pt"),
-        ("ro intel_iommu=on,sm_on", "absent"),
-    ],
-)
-def test_the_last_word_of_a_command_line_counts(line: str, mode: str, tmp_path: Path) -> None:
-    (tmp_path / "mode").write_text(library_text() + "iommu_mode")
-    done = subprocess.run(
-        ["/bin/sh", str(tmp_path / "mode")],
-        input=line, capture_output=True, text=True, timeout=10, check=True,
-    )  # fmt: skip
-    assert done.stdout == f"{mode}\n"
 
 
 def test_settings_of_the_whole_host_may_still_be_strict_where_rails_are_routed(

@@ -86,7 +86,7 @@ def test_all_is_set_outlives_a_reboot_and_is_undone_exactly(lab: HostLab, plan: 
     assert evidence(lab.apply(plan).stdout)["changed"] == []
     lab.ask(op="reboot", device="gpu01")
     assert lab.drift(plan) == ()
-    assert "iommu=pt" in lab.sh(plan, "cat /proc/cmdline")
+    assert " intel_iommu=on iommu=pt" in lab.sh(plan, "cat /proc/cmdline")
     assert "netns exclusive" in lab.sh(plan, "rdma system show")
     told = lab.run(plan, plan.watched.observe, f"stack={lab.stack}\n").stdout.splitlines()
     assert {line for line in told if line.startswith("pending.back")} == {

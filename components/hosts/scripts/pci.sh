@@ -138,22 +138,48 @@ next_cmdline() { # the first entry of GRUB's menu is its default
 
 has_grub() { [ -e "$GRUB_CFG" ] && command -v update-grub >/dev/null; }
 
-iommu_mode() { # stdin: a command line. Of several words the last one counts
-  awk '{ for (i = 1; i <= NF; i++) {
-      if ($i == "iommu=pt" || $i == "iommu.passthrough=1") pt = 1
-      if ($i == "iommu=nopt" || $i == "iommu.passthrough=0") pt = 0
-      if ($i ~ /^(intel|amd)_iommu=/) off = $i ~ /=off$/
-    } }
-    END { print off ? "off" : pt ? "pt" : "absent" }'
+cpu_maker() { sed -n 's/^vendor_id[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1; }
+
+# What the kernel makes of the words (x86/kernel/pci-dma.c, drivers/iommu/{amd/init.c,intel/iommu.c}): each
+# maker's word is read on its processors only. Of pt and nopt, and of Intel's on and off, the last one
+# counts; iommu=off and amd_iommu=off are never taken back.
+iommu_mode() { # stdin: a command line
+  awk -v maker="$(cpu_maker)" '{ for (i = 1; i <= NF; i++) {
+      key = $i; sub(/=.*/, "", key)
+      words = split(substr($i, length(key) + 2), word, ",")
+      for (j = 1; j <= words; j++) {
+        if (key == "iommu" && word[j] ~ /^(no)?pt/) pt = word[j] ~ /^pt/
+        if (key == "iommu" && word[j] ~ /^off/) for_good = 1
+        if (key == "iommu.passthrough") pt = word[j] ~ /^(1|[yY]|on)/
+        if (key == "amd_iommu" && maker == "AuthenticAMD" && word[j] ~ /^off/) for_good = 1
+        if (key == "intel_iommu" && maker != "AuthenticAMD" && word[j] ~ /^o(n|ff)/) off = word[j] ~ /^off/
+      } } }
+    END { print for_good || off ? "off" : pt ? "pt" : "absent" }'
 }
 
 iommu_words() { # pt|off : AMD has its IOMMU on without being told
-  case $1:$(grep -m 1 '^vendor_id' /proc/cpuinfo) in
-    pt:*AuthenticAMD) echo 'iommu=pt' ;;
+  case $1:$(cpu_maker) in
+    pt:AuthenticAMD) echo 'iommu=pt' ;;
     pt:*) echo 'intel_iommu=on iommu=pt' ;;
-    off:*AuthenticAMD) echo 'amd_iommu=off' ;;
+    off:AuthenticAMD) echo 'amd_iommu=off' ;;
     off:*) echo 'intel_iommu=off' ;;
   esac
+}
+
+off_for_good() { # of the next command line: the words that no later one takes back
+  next_cmdline | tr ' ' '\n' | grep -E '^(amd_)?iommu=([^=]*,)?off' | while IFS= read -r word; do
+    [ "$(echo "$word" | iommu_mode)" != off ] || printf '%s\n' "$word"
+  done
+}
+
+refuse_off_for_good() { # pt|off : words of somebody else that ours do not reach
+  [ "$1" = pt ] || return 0
+  stuck=$(off_for_good | head -n 1)
+  [ -n "$stuck" ] || return 0
+  stuck_files=$(grep -l -F -e "$stuck" /etc/default/grub /etc/default/grub.d/*.cfg 2>/dev/null | tr '\n' ' ')
+  fail "the IOMMU is switched off by $stuck on the kernel's command line, want pt, and no later word takes that" \
+    "back: take it out of ${stuck_files:-the boot loader (RHEL: grubby --update-kernel=ALL --remove-args=$stuck) }and" \
+    'run again'
 }
 
 write_iommu() { # pt|off, or what was there before us: then our file goes
@@ -164,17 +190,22 @@ write_iommu() { # pt|off, or what was there before us: then our file goes
       'grubby --update-kernel=ALL --remove-args=...)'
     return 0
   fi
-  has_grub ||
+  has_grub || {
+    refuse_off_for_good "$1"
     fail "kernel.cmdline.iommu is $(read_pci kernel.cmdline.iommu), want $1, and this host has no" \
       "update-grub: add '$(iommu_words "$1")' to the kernel's command line by hand (RHEL: grubby" \
       "--update-kernel=ALL --args='$(iommu_words "$1")'), reboot, then run again"
+  }
   if [ -e "$GRUB_FILE" ]; then
     owe update-grub
     rm -f "$GRUB_FILE"
     update_grub
   fi
   if [ "$(read_pci kernel.cmdline.iommu)" != "$1" ]; then
-    case $1 in pt | off) ;; *) still_used="$still_used kernel.cmdline.iommu" && return 0 ;; esac # another's file has it
+    others=no # another's file has it
+    case $1 in off) ;; pt) [ -z "$(off_for_good)" ] || others=$restoring ;; *) others=yes ;; esac
+    [ "$others" = no ] || { still_used="$still_used kernel.cmdline.iommu" && return 0; }
+    refuse_off_for_good "$1"
     owe update-grub
     grub_line="GRUB_CMDLINE_LINUX_DEFAULT=\"\$GRUB_CMDLINE_LINUX_DEFAULT $(iommu_words "$1")\""
     (umask 022 && mkdir -p "${GRUB_FILE%/*}" && printf '%s\n' "$grub_line" >"$GRUB_FILE") ||
