@@ -170,6 +170,8 @@ class PerftestLog(Frozen):
     has_table: bool = False
     ended: bool = False
     """The rule after the table is there."""
+    clock_unknown: bool = False
+    """The tool could not measure the processor's clock: every rate is 0, whatever arrived."""
     failures: tuple[LogFailure, ...] = ()
 
 

@@ -33,14 +33,19 @@ def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
     verdict: Verdict = "passed"
     count = len(log.rows) or len(log.latency)
     actual, detail = f"{count} row{'s' if count > 1 else ''}", "; ".join(log.notes)
-    if log.bad_rows:
+    next_step = "take the log of the client again"
+    still = any(row.average_gbit_s == 0 and row.rate_mpps == 0 for row in log.rows)
+    if log.clock_unknown and (still or log.bad_rows):
+        verdict, actual = "error", "no rate: perftest could not measure the processor's clock"
+        next_step = "run it again while the host that sends has nothing else to do"
+    elif log.bad_rows:
         verdict = "error"
         actual, detail = f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
     elif not log.rows and not log.latency:
         verdict, actual = "error", "no result row"
     elif not log.ended:
         verdict, actual = "error", "cut off: the rule under the table is missing"
-    elif any(row.average_gbit_s == 0 and row.rate_mpps == 0 for row in log.rows):
+    elif still:
         verdict, actual = "failed", "a row in which no message arrived"
     return Finding(
         check="completeness",
@@ -49,7 +54,7 @@ def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
         expected="a whole table with a result",
         actual=actual,
         detail=detail,
-        next_step="" if verdict == "passed" else "take the log of the client again",
+        next_step="" if verdict == "passed" else next_step,
     )
 
 

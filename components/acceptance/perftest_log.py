@@ -24,6 +24,8 @@ _CPU_NOISE = re.compile(
     r"Conflicting CPU frequency values detected: [\d.]+ != [\d.]+\."
     r"(?:\s*CPU Frequency is not max\.)?"
 )
+_NO_CLOCK = re.compile(r"Correlation coefficient r\^2: \S+ < 0\.9")
+"""Of counter and time, over 200 samples; then its clock is 0 MHz (perftest, src/get_clock.c)."""
 _RULE = re.compile(r"-{40,}")
 _NUMBER = re.compile(r"^\d{1,15}(?:\.\d{1,15})?$")
 _FIELDS = {
@@ -91,6 +93,7 @@ def parse_perftest_log(text: str) -> PerftestLog | ParseProblem:
         notes=_notes(text),
         has_table=bool(rows.unit or rows.latency),
         ended=rows.ended,
+        clock_unknown=_NO_CLOCK.search(text) is not None,
         failures=failures,
     )
 

@@ -88,3 +88,18 @@ def test_perftest_without_a_message_fails() -> None:
     text = load_perftest("deepops_dgx1_roce_flattened")
     still = text.replace("92.40", "0.00").replace("0.176230", "0.000000")
     assert judge_perftest_text(still).exit_code == 1
+
+
+def test_perftest_without_a_clock_measured_nothing() -> None:
+    text = load_perftest("rxe_clock_unknown")
+    found = {each.check: each for each in judge_perftest_text(text).findings}
+    assert found["completeness"].verdict == "error"
+    assert "could not measure the processor's clock" in found["completeness"].actual
+    assert "run it again" in found["completeness"].next_step
+    assert "failed" not in {each.verdict for each in found.values()}
+    assert judge_perftest_text(text).exit_code == 4
+
+
+def test_rates_count_where_only_the_other_end_lacked_a_clock() -> None:
+    lacks = "Correlation coefficient r^2: 0.71 < 0.9\n"
+    assert judge_perftest_text(lacks + load_perftest("rxe_on_igb_vf")).exit_code == 0

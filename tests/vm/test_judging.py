@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from components.errors import DeviceError
+from components.remote.host_session import HostAnswer
+from components.remote.step import Endpoint
 from lab.vm import rdma
 from lab.vm.carried import LEFT_OUT, plan_guests
 from lab.vm.drifts import drifts_of
@@ -112,6 +114,24 @@ def test_our_judge_takes_the_recorded_log_and_not_its_speed() -> None:
     assert [line for line in emulated if ": passed" not in line] == []
     real = describe_findings(rdma.judge(log, 0.9))
     assert [line.split(":")[0] for line in real if ": failed" in line] == ["bandwidth"]
+
+
+@pytest.mark.parametrize("busy", [0, 2, 9])
+def test_a_run_without_a_clock_is_repeated_a_few_times(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, busy: int
+) -> None:
+    site, carried = plan_guests(PORTS, tmp_path)
+    client, server = (rdma.End(each.plan.endpoint, n, "gid") for n, each in enumerate(carried, 1))
+    no_clock = LOG.with_name("rxe_clock_unknown.txt").read_text()
+    logs = [no_clock] * busy + [LOG.read_text()]
+
+    def run(endpoint: Endpoint, _script: str) -> HostAnswer:
+        return HostAnswer(logs.pop(0) if endpoint == client.endpoint else "", "", 0)
+
+    monkeypatch.setattr(rdma, "run_as_root", run)
+    log = rdma.run_perftest(site, client, server)
+    assert ("Correlation coefficient" in log) == (busy > 4)
+    assert len(logs) == max(0, busy - 4)
 
 
 def test_a_log_of_something_else_is_refused() -> None:
