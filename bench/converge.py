@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
+from components.core.key_values import HostState, diff_states, parse_state
 from components.hosts.plan import HostPlan, plan_hosts
-from components.hosts.state import HostState, diff_states, parse_state
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import run_on_host
 from components.remote.script import render_remote_command

@@ -27,8 +27,8 @@ from bench.converge import look
 from bench.host_room import ROOT, STACK, HostRoom, running_room, site_document
 from bench.peer_files import ENVIRONMENT, PeerFiles, install_peers, write_peer_files
 from bench.runner import Spent, run_measured
-from components.errors import UsageError
-from components.hosts.state import diff_states
+from components.core.errors import UsageError
+from components.core.key_values import diff_states
 
 PAGE: Final = ROOT / "docs" / "reference" / "performance.md"
 BEGIN: Final = "<!-- bench.hosts: begin -->"

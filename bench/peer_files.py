@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.host_room import ROOT, STACK, HostRoom
-from components.errors import UsageError
+from components.core.errors import UsageError
 from components.hosts.plan import HostPlan
 from components.hosts.scripts import boot_script_text, boot_unit_text
 

@@ -15,7 +15,7 @@ from typing import Final
 import psutil
 
 from bench.host_room import ROOT
-from components.errors import UsageError
+from components.core.errors import UsageError
 
 SAMPLE_S: Final = 0.5
 """How often memory is looked at: more often would cost the tool the core it runs on."""

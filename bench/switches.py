@@ -28,7 +28,7 @@ from typing import Final, cast
 from netmiko.mellanox.mellanox_mlnxos_ssh import MellanoxMlnxosSSH
 
 from bench.emulators import PASSWORD, USER, switch_config
-from components.errors import Bug
+from components.core.errors import Bug
 from components.fabric import device
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.onyx_actions import flatten

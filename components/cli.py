@@ -10,7 +10,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from components.errors import Bug, RailyardError
+from components.core.errors import Bug, RailyardError
 
 if TYPE_CHECKING:
     # Typer has no public name for the types that its own group class takes and returns.

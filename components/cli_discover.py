@@ -11,12 +11,12 @@ from typing import Annotated, Final, Literal, cast
 import typer
 
 from components.cli_stack import PREFIX, config_flags, pulumi
+from components.core.errors import UsageError
 from components.discover.report import render_report, report_json
 from components.discover.run import compare, replace_file
 from components.discover.session import look_at_hosts
 from components.discover.site_file import SiteFile, read_site_file
 from components.discover.targets import Target, find_targets
-from components.errors import UsageError
 from components.remote.step import env_name, secrets_from
 
 app = typer.Typer(add_completion=False)

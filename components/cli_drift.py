@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from components.cli_stack import load_stack
+from components.core.to_json import to_json
 from components.drift import drift_exit_code, render_drift
 from components.observe import observe_site
-from components.plan_json import to_json
 from components.repair import judge_drift
 
 app = typer.Typer(add_completion=False)

@@ -17,8 +17,8 @@ from components.acceptance.judge_log import (
     judge_perftest_text,
     judge_training_text,
 )
-from components.errors import UsageError
-from components.plan_json import to_json
+from components.core.errors import UsageError
+from components.core.to_json import to_json
 
 app = typer.Typer(
     no_args_is_help=True, help="Judge a log of NCCL, perftest, DeepSpeed or training."

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from components.checks.site import load_checked_site
-from components.plan_json import to_json
+from components.core.to_json import to_json
 from components.plan_text import render_plan
 from components.planning import make_plan
 

@@ -11,7 +11,7 @@ import typer
 from components.acceptance.archive import latest_evidence, run_folder
 from components.acceptance.judge import judge_evidence
 from components.acceptance.report.text import render_table
-from components.errors import UsageError
+from components.core.errors import UsageError
 
 app = typer.Typer(add_completion=False)
 

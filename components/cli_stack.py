@@ -13,9 +13,9 @@ from typing import Final, cast
 
 from components.applied import Applied, applied_from_export
 from components.checks.site import check_config_value
-from components.errors import UsageError
+from components.core.errors import UsageError
+from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.problem import Json
 from components.planning import ClusterPlan, make_plan
 
 PULUMI_DEADLINE_S: Final = 120

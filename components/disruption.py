@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from components.applied import Applied
+from components.core.difference import Difference
+from components.core.key_values import HostState
 from components.drift import DeviceDrift, Facts, Unreachable, applied_switch
 from components.fabric.drivers import DRIVERS
 from components.fabric.exec_plan import describe_interrupts
 from components.fabric.preview import preview_switch
 from components.fabric.state import SwitchState, diff_states
-from components.hosts.state import HostState
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.planning import ClusterPlan
 from components.reboots.forecast import departures_refused, passing_refused, render_departures
-from components.remote.difference import Difference
 
 
 def disruptions_refused(

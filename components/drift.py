@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import cast
 
 from components.applied import Applied, AppliedStep
+from components.core.difference import Difference
+from components.core.key_values import HostState, parse_state
+from components.core.key_values import diff_states as diff_settings
+from components.core.placeholder import matches
 from components.fabric.state import SwitchState
 from components.fabric.state import diff_states as diff_switches
 from components.fabric.targets import overlay
 from components.hosts.placement import Misplaced
-from components.hosts.state import HostState, parse_state
-from components.hosts.state import diff_states as diff_settings
 from components.hosts.watched import Watched
-from components.remote.difference import Difference
-from components.remote.placeholder import matches
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import yaml
 
 from components.cloud.calls import list_calls
+from components.core.to_json import to_json
 from components.fabric.exec_plan import ExecPlan, describe_interrupts
 from components.fabric.plan import render_first_commands
 from components.kubernetes.manifest import Manifest
-from components.plan_json import to_json
 from components.planning import ClusterPlan
 from components.remote.step import RemoteStep
 

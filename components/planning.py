@@ -11,7 +11,8 @@ from typing import Final
 
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
 from components.cloud.plan import CloudPlan, plan_cloud
-from components.errors import UsageError
+from components.core.errors import UsageError
+from components.core.to_json import OMIT_EMPTY, to_json
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.hosts.leftovers import Leftovers
 from components.hosts.plan import HostPlan, plan_hosts
@@ -23,7 +24,6 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.operators.plan import OperatorsPlan, plan_operators
 from components.payload.plan import PayloadPlan, plan_payload
-from components.plan_json import OMIT_EMPTY, to_json
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
 from components.reboots.plan import RebootGroup, plan_reboots
 from components.remote.step import RemoteStep

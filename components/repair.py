@@ -11,6 +11,8 @@ from typing import Final, Literal, cast
 from components.acceptance.report.text import PASSED_LINE
 from components.applied import Applied, AppliedStep
 from components.cloud.observe import cloud_drift, with_generations
+from components.core.key_values import HostState
+from components.core.placeholder import matches
 from components.drift import DeviceDrift, Facts, drift_of_step, drift_of_switch
 from components.exec_runs import exec_notes, left_by_exec
 from components.fabric.cabling import find_wrong_cables
@@ -18,12 +20,10 @@ from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
-from components.hosts.state import HostState
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.planes.base import NODE_SUFFIX
 from components.planning import ClusterPlan
 from components.reboots.forecast import departure_notes, forecast_departures
-from components.remote.placeholder import matches
 from components.remote.script import render_step_command
 from components.remote.step import REPAIR_LINE, RemoteStep
 from components.seen import Seen

@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hosts.lab_file import load_lab_file
 from lab.hosts.machine_room import unmount
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.errors import RailyardError
+from components.core.errors import RailyardError
 from lab.hosts.host import LabHost
 from lab.hosts.lab_file import LabFile, load_lab_file
 from lab.hosts.machine_room import Lab

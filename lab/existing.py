@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from components.errors import Bug, DeviceError
+from components.core.errors import Bug, DeviceError
 from components.kubernetes.kubeconfig import render_kubeconfig
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan

@@ -17,14 +17,14 @@ from typing import Final, cast
 
 import yaml
 
-from components.errors import UsageError
+from components.core.errors import UsageError
+from components.core.placeholder import has_placeholder
 from components.model.cards import CARDS
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.model.instances import crusoe_of
 from components.model.port_ranges import spread_document
-from components.remote.placeholder import has_placeholder
 from lab.cloud.adapters import adapters, own_adapters
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hosts.lab_file import CloudLab, LabFile

@@ -20,9 +20,9 @@ from rich.console import Console
 
 from components.checks.site import check_config_value
 from components.cli_stack import CONFIG_FILE
-from components.errors import RailyardError, UsageError
+from components.core.errors import RailyardError, UsageError
+from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.problem import Json
 from components.secret_names import secret_names
 from lab import control
 from lab.cluster.artefact import checksums

@@ -10,12 +10,12 @@ import pulumi
 
 from components.checks.render import render_problem
 from components.checks.site import check_config_value
+from components.core.errors import RailyardError
+from components.core.problem import Json
 from components.disruption import disruptions_refused, host_departures, switch_changes
-from components.errors import RailyardError
 from components.hosts.preview import host_changes, hosts_refused
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
-from components.model.problem import Json
 from components.model.run_settings import choose_setting
 from components.observe import observe_site
 from components.own_state import read_own_state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.acceptance.component import Acceptance
-from components.errors import Bug
+from components.core.errors import Bug
 from components.handoffs import AcceptanceReport, HostsReady, JobsReady
 from components.jobs.component import Jobs
 from components.kubernetes.component import Cluster

@@ -16,7 +16,7 @@ from components.applied import (
     applied_from_export,
     applied_from_outputs,
 )
-from components.model.problem import Json
+from components.core.problem import Json
 
 URN = "urn:pulumi:dev::probe::"
 SECRET: dict[str, Json] = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}

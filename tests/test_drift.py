@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.applied import Applied, AppliedStep
+from components.core.difference import Difference
+from components.core.key_values import HostState
 from components.drift import (
     DeviceDrift,
     Unreachable,
@@ -21,9 +23,7 @@ from components.drift import (
 from components.fabric.plan import plan_fabric
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.hosts.plan import plan_hosts
-from components.hosts.state import HostState
 from components.planning import make_plan
-from components.remote.difference import Difference
 from components.repair import judge_drift
 from components.seen import Seen
 from tests.golden.site import load_example

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.plan_json import to_json
+from components.core.to_json import to_json
 from components.plan_text import render_plan
 from components.planning import make_plan
 from components.secret_names import secret_names

@@ -7,13 +7,13 @@ from typing import Literal
 import pytest
 
 from components.applied import Applied, AppliedStep
+from components.core.difference import Difference
+from components.core.key_values import HostState
 from components.disruption import disruptions_refused
 from components.drift import DeviceDrift, Facts, Unreachable
-from components.hosts.state import HostState
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.instances import with_instances
 from components.planning import ClusterPlan, make_plan
-from components.remote.difference import Difference
 from components.remote.script import render_step_command
 from components.remote.step import RemoteStep
 from components.repair import Intentions, intend, judge_drift, refusals

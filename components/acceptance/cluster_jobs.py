@@ -13,7 +13,7 @@ from kubernetes import config as kube_config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from components.errors import Bug, DeviceError, UnreachableError
+from components.core.errors import Bug, DeviceError, UnreachableError
 
 Body = Mapping[str, Any]
 

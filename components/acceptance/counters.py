@@ -10,7 +10,7 @@ from typing import Final
 
 from components.acceptance.evidence import Hop, diff_counters
 from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.fabric.device import read_counters
 from components.fabric.drivers.base import PortCounters
 from components.remote.host_session import run_on_host

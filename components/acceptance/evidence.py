@@ -29,7 +29,7 @@ from components.acceptance.mpi_log import parse_mpi_log
 from components.acceptance.nccl_log import parse_nccl_log
 from components.acceptance.perftest_log import parse_perftest_log
 from components.acceptance.training_log import parse_training_log
-from components.errors import UsageError
+from components.core.errors import UsageError
 from components.model.units import Frozen
 
 SCHEMA_VERSION = 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.acceptance.cluster_jobs import ProbeRun
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.hosts.endpoint import host_endpoint
 from components.jobs.environment import job_script
 from components.jobs.perftest import perftest_command

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import Field
 
 from components.acceptance.ib_facts import IbFacts, parse_ib_look
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.fabric.ib_state import DEFAULT_PARTITION
 from components.hosts.endpoint import host_endpoint
 from components.model.cluster import ClusterSpec

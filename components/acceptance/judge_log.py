@@ -47,7 +47,7 @@ from components.acceptance.workload_findings import (
     judge_totals,
     odd_steps,
 )
-from components.errors import UsageError
+from components.core.errors import UsageError
 
 _MARKS: dict[Verdict, str] = {
     "passed": "PASSED ",

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypedDict
 from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
 from components.acceptance.host_jobs import HostProbe, plan_payload_probes
 from components.acceptance.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
+from components.core.to_json import OMIT_EMPTY
 from components.fabric.plan import switch_endpoint
 from components.hosts.endpoint import host_endpoint
 from components.jobs.plan import JobsPlan, ProbeJob
@@ -17,7 +18,6 @@ from components.model.cloud import InfiniBandFabric
 from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import gpu_paths
 from components.model.hosts import Host, Nic
-from components.plan_json import OMIT_EMPTY
 from components.pod_network.plan import expected_allocatable
 from components.remote.step import Endpoint
 

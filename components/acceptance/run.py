@@ -30,10 +30,10 @@ from components.acceptance.host_jobs import run_host_probe
 from components.acceptance.ib_facts import IbFacts
 from components.acceptance.ib_limits import look_at_fabric
 from components.acceptance.plan import AcceptancePlan, CounterSource, ProbePlan
-from components.errors import Bug, DeviceError
+from components.core.errors import Bug, DeviceError
+from components.core.to_json import to_json
 from components.jobs.plan import number_objects
 from components.kubernetes.manifest import Body
-from components.plan_json import to_json
 
 MEMLOCK_DEADLINE_S: Final = 120.0
 """Seconds for a pod that prints one line, its image pull included."""

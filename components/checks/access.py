@@ -9,13 +9,13 @@ from typing import Final
 
 from components.checks.problem import Place, SpecPath
 from components.checks.rule import Finding, at
+from components.core.placeholder import has_placeholder
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.instances import crusoe_of
 from components.model.kubernetes import ExistingPlane
 from components.model.load import StackSecrets
 from components.model.units import SecretRef, Ssh
-from components.remote.placeholder import has_placeholder
 
 _KEY_TYPES: Final = (
     "ssh-ed25519",

@@ -12,9 +12,9 @@ from typing import Final
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
+from components.core.placeholder import has_placeholder
 from components.model.cluster import ClusterSpec
 from components.model.units import Ssh
-from components.remote.placeholder import has_placeholder
 
 _HOSTNAME: Final = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 _NUMERIC: Final = re.compile(r"[0-9.]+")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.checks.rule import Finding, at
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.fabric.drivers import driver_of
 from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC, describe_interrupts
 from components.fabric.plan import SwitchPlan, plan_fabric

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from components.model.problem import Lines, Place, Problem, Severity, SpecPath, render_path
+from components.core.problem import Lines, Place, Problem, Severity, SpecPath, render_path
 
 __all__ = ["Lines", "Place", "Problem", "Severity", "SpecPath", "render_path"]

@@ -13,12 +13,12 @@ from components.checks.problem import Place, Problem, SpecPath
 from components.checks.registry import RULES
 from components.checks.render import render_text
 from components.checks.stack_keys import check_stack_key
-from components.errors import SpecError
+from components.core.errors import SpecError
+from components.core.problem import Json
 from components.model import port_ranges
 from components.model.cluster import ClusterSpec
 from components.model.instances import written_at
 from components.model.load import Loaded, load_config_value, load_site
-from components.model.problem import Json
 
 
 @dataclass(frozen=True, slots=True)

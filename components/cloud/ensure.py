@@ -15,7 +15,7 @@ from components.cloud.crusoe_api import CrusoeApi, Document
 from components.cloud.errors import AmbiguousError, CloudError, NotFoundError, OutOfStockError
 from components.cloud.kinds import KINDS, Item, Kind, differing, find, get_by_id
 from components.cloud.request import ObjectRequest, Printed
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 
 _IN_USE: Final = frozenset({400, 409})
 """How the API refuses to delete what something else still uses."""

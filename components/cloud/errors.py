@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 
 
 class CloudError(DeviceError):

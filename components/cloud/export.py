@@ -10,11 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import cast
 
-from components.errors import UsageError
+from components.core.errors import UsageError
+from components.core.placeholder import Facts, fill
+from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.instances import crusoe_of, with_instances
-from components.model.problem import Json
-from components.remote.placeholder import Facts, fill
 
 
 def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from components.cloud.crusoe_api import CrusoeApi, Document
 from components.cloud.errors import CloudError
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 
 ObjectKind = Literal["network", "subnet", "firewall-rule", "ib-partition", "instance"]
 RUNNING: Final = "STATE_RUNNING"

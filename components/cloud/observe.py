@@ -30,10 +30,10 @@ from components.cloud.request import (
     parse_request,
     previous_of_text,
 )
+from components.core.difference import ABSENT, Difference
+from components.core.errors import Bug
+from components.core.placeholder import fill, instances_in, parse_facts
 from components.drift import DeviceDrift
-from components.errors import Bug
-from components.remote.difference import ABSENT, Difference
-from components.remote.placeholder import fill, instances_in, parse_facts
 
 OBSERVE_PATIENCE = Patience(request_s=10.0, poll_s=0.5, reads=3)
 """A preview waits for it: a read that fails is tried three times within seconds."""

@@ -22,12 +22,12 @@ from components.cloud.request import (
     PreflightRequest,
     ReadyRequest,
 )
+from components.core.placeholder import instances_in, placeholder
 from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
 from components.model.environments import CloudIb
 from components.model.instance_types import InstanceType, find_type
 from components.model.instances import crusoe_of, instance_names
-from components.remote.placeholder import instances_in, placeholder
 
 _HCA_SLICES: Final = 8
 """Slices of an IB network that one instance takes: the vendor's example counts 8 a VM."""

@@ -14,7 +14,7 @@ from components.cloud.crusoe_api import CrusoeApi
 from components.cloud.ensure import delete, ib_capacity
 from components.cloud.kinds import KINDS, Item, ObjectKind, list_kind
 from components.cloud.request import Claim, ImageRequest, PreflightRequest, Printed
-from components.errors import Bug, DeviceError
+from components.core.errors import Bug, DeviceError
 from components.model.wording import did_you_mean
 
 LATEST = "latest"

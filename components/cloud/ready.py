@@ -16,7 +16,7 @@ from components.cloud.ensure import give_up, operation_state
 from components.cloud.errors import CloudError
 from components.cloud.kinds import KINDS, RUNNING, STOPPED, Item, Settings, get_by_id
 from components.cloud.request import Printed, ReadyRequest
-from components.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
 
 _KIND = KINDS["instance"]
 _KEY_TYPE = "ssh-ed25519"

@@ -16,7 +16,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.cloud.crusoe_api import Access, CrusoeApi, Patience
 from components.cloud.kinds import ObjectKind
-from components.errors import UsageError
+from components.core.errors import UsageError
 from components.remote.lock import hold_lock
 
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 
 VERSION = "1.0"
 Query = Sequence[tuple[str, str]]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Interface, IPv4Network
 from typing import Final
 
+from components.core.problem import Json
 from components.hosts.look import CardFact, HostLook
-from components.model.problem import Json
 
 _PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 """Onyx calls its port 1/31 `Eth1/31` to others."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from components.core.errors import RailyardError
+from components.core.problem import Json, render_path
 from components.discover.cards import card_name
 from components.discover.propose import Disagreement, Proposal
 from components.discover.site_file import SiteFile
 from components.discover.targets import Target
-from components.errors import RailyardError
 from components.hosts.look import CardFact
 from components.hosts.topology import Pair, matrix
-from components.model.problem import Json, render_path
 from components.model.wording import show_value
 
 

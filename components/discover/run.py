@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from components.core.errors import DeviceError, RailyardError, UsageError
+from components.core.problem import Json, render_path
 from components.discover.propose import Proposal, propose
 from components.discover.rails import site_rails
 from components.discover.report import Found, Report
 from components.discover.site_file import SiteFile, diff_texts, read_text, write_proposals
 from components.discover.targets import Target
-from components.errors import DeviceError, RailyardError, UsageError
 from components.hosts.look import HostLook
-from components.model.problem import Json, render_path
 from components.model.units import DNS_LABEL
 
 _LABEL: Final = re.compile(DNS_LABEL)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.hosts.look import HostLook, parse_look
 from components.hosts.scripts import script_text
 from components.observe import AT_ONCE, refusal_words

@@ -11,12 +11,12 @@ from typing import cast
 from pydantic import ValidationError
 
 from components.checks.render import render_text
+from components.core.errors import SpecError, UsageError
+from components.core.problem import Json, SpecPath
 from components.discover.propose import Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
-from components.errors import SpecError, UsageError
 from components.model.load import CONFIG_KEY
 from components.model.port_ranges import spread_ports
-from components.model.problem import Json, SpecPath
 from components.model.units import Ssh
 from components.model.yaml_text import parse_yaml
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.checks.access import how_to_pin
+from components.core.errors import UsageError
+from components.core.problem import Json, SpecPath, render_path
 from components.discover.site_file import SiteFile, ssh_of
-from components.errors import UsageError
-from components.model.problem import Json, SpecPath, render_path
 from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
 

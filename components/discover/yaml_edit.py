@@ -16,8 +16,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from components.errors import UsageError
-from components.model.problem import Json, SpecPath, render_path
+from components.core.errors import UsageError
+from components.core.problem import Json, SpecPath, render_path
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*( [A-Za-z][A-Za-z0-9._/-]*)*")
 """Texts that need no quotes; the words of YAML that mean something else are not among them."""

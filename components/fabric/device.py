@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.base import PortCounters
 from components.fabric.drivers.onyx_actions import collapse_vlans

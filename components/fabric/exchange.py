@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from components.errors import DeviceError, UnreachableError
+from components.core.difference import ABSENT
+from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate
 from components.fabric.drivers.base import (
     Change,
@@ -26,7 +27,6 @@ from components.fabric.drivers.base import (
 )
 from components.fabric.setting_text import group_settings
 from components.fabric.state import Neighbour, SwitchState
-from components.remote.difference import ABSENT
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""

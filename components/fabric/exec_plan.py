@@ -17,7 +17,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from components.errors import Bug
+from components.core.errors import Bug
 from components.fabric.drivers import driver_of, sonic_exec
 from components.fabric.drivers.base import Change, Script
 from components.fabric.drivers.cumulus_actions import collapse_ports

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.fabric.ib_state import ALL_PORTS, IbState, MemberKind, PartitionState
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec

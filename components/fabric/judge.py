@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from components.errors import DeviceError, UsageError
+from components.core.errors import DeviceError, UsageError
 from components.fabric.device import SwitchEvidence, dump_evidence, parse_request
 from components.fabric.drivers import driver_of
 from components.fabric.exec_plan import digest_of, is_expected

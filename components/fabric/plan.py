@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
 from components.fabric.drivers import driver_of

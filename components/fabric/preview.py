@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from components.core.difference import ABSENT
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.base import Unsettable
 from components.fabric.models import find_model
@@ -15,7 +16,6 @@ from components.fabric.plan import SwitchPlan
 from components.fabric.setting_text import collapse, group_settings
 from components.fabric.state import SwitchState
 from components.fabric.targets import target_of_apply
-from components.remote.difference import ABSENT
 
 _OF_PORT = re.compile(r"port (\S+) (.*)")
 """A driver's words for what a change interrupts on one port: `port 1/3 flaps`."""

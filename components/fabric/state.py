@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from components.core.difference import Difference, diff_settings
 from components.fabric.ib_state import IbState
-from components.remote.difference import Difference, diff_settings
 
 
 def _is_none(value: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from components.hosts.state import HostState
+from components.core.key_values import HostState
 
 Needs = Literal["reboot", "power_cycle", "mlxfwreset"]
 PARAMETERS: Final = {

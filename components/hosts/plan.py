@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.core.key_values import HostState, parse_state
+from components.core.to_json import OMIT_EMPTY
 from components.hosts.drivers import (
     DRIVER_DEADLINE_S,
     DRIVER_PARAMETERS,
@@ -26,12 +28,10 @@ from components.hosts.routing import routing_settings
 from components.hosts.scripts import boot_files_digest, script_text
 from components.hosts.settings import Settings
 from components.hosts.sriov import sriov_settings
-from components.hosts.state import HostState, parse_state
 from components.hosts.watched import Watched
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.instances import crusoe_of
-from components.plan_json import OMIT_EMPTY
 from components.remote.step import Endpoint, RemoteStep
 
 CONVERGE_DEADLINE_S: Final = 300.0

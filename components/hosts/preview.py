@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from components.core.key_values import HostState
 from components.hosts.firmware_pending import (
     NOT_THERE,
     PendingBoot,
@@ -16,7 +17,6 @@ from components.hosts.firmware_pending import (
     words_of,
 )
 from components.hosts.plan import HostPlan
-from components.hosts.state import HostState
 from components.model.cluster import ClusterSpec
 
 OWN_CARDS: Final = "correct its pci in hosts; `lspci -D -d 15b3:` on the host lists its cards"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from components.hosts.state import HostState, parse_state
-from components.remote.placeholder import Facts, fill_known
+from components.core.key_values import HostState, parse_state
+from components.core.placeholder import Facts, fill_known
 from components.remote.step import RemoteStep
 
 RUN_PARAMETERS: Final = frozenset({"stack", "repair"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
 
 
 def explain_refusal(error: DeviceError) -> str:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Final
 
-from components.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.key_values import HostState, parse_state
 from components.hosts.scripts import script_text as host_script
-from components.hosts.state import HostState, parse_state
 from components.hypervisor.access import explain_refusal
 from components.hypervisor.plan import PASSED_THROUGH
 from components.hypervisor.request import Guest, RebootRequest, parse_request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.hosts.state import HostState
+from components.core.key_values import HostState
 from components.hypervisor.plan import HypervisorPlan
 
 _AT_BOOT: Final = ("runtime", "current_owner")

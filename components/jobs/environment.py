@@ -11,7 +11,7 @@ import shlex
 from importlib import resources
 from typing import Final
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 import yaml
 
-from components.errors import DeviceError, UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 
 Body = Mapping[str, Any]
 REQUEST_DEADLINE_S: Final = 5.0

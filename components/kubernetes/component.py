@@ -7,7 +7,7 @@ from dataclasses import replace
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from components.errors import Bug
+from components.core.errors import Bug
 from components.handoffs import ClusterAccess, HostsReady, gate
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.kubernetes.planes.base import KubernetesPlan

@@ -11,7 +11,7 @@ import yaml
 from cryptography import x509
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 
 RENEWAL_WINDOW: Final = timedelta(days=90)
 """K3s renews its certificates at a start within 90 days of their end."""

@@ -12,7 +12,7 @@ from kubernetes import config as kube_config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from components.errors import DeviceError, UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.planes.base import KubernetesPlan
 

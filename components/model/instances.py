@@ -1,20 +1,20 @@
 """The hosts that a cloud makes: the pools of the file, written out as the hosts they become.
 
 Every later room works on `hosts`, whoever made them. What only the cloud can know of an instance,
-its addresses and its host key, stands there as a hole (`components/remote/placeholder.py`).
+its addresses and its host key, stands there as a hole (`components/core/placeholder.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from components.core.placeholder import placeholder
+from components.core.problem import SpecPath
 from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.instance_types import InstanceType, find_type
-from components.model.problem import SpecPath
 from components.model.units import Ssh
-from components.remote.placeholder import placeholder
 
 
 def crusoe_of(spec: ClusterSpec) -> CrusoeProvision | None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from components.errors import UsageError
+from components.core.errors import UsageError
+from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
 from components.model.loose import find_loose_types
 from components.model.port_ranges import spread_ports
-from components.model.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.run_settings import SETTINGS
 from components.model.stand_in import find_stand_in, replace_wrong
 from components.model.unions import settle_unions

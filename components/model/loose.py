@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-    from components.model.problem import Json, Problem, SpecPath
+    from components.core.problem import Json, Problem, SpecPath
 
 
 def find_loose_types(model: type[BaseModel], value: Json) -> tuple[Problem, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from components.model.problem import Json, SpecPath
+from components.core.problem import Json, SpecPath
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

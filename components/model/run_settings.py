@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 
 SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "observe": ("always", "never"),

@@ -6,9 +6,9 @@ from typing import Any, Final, cast
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from components.errors import Bug
+from components.core.errors import Bug
+from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.problem import Json
 from components.model.units import DNS_LABEL, PORT_TARGET
 
 _SHORT_FORMS: Final = {

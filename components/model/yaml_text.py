@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from components.model.problem import Json, Lines, Place, Problem, SpecPath
+from components.core.problem import Json, Lines, Place, Problem, SpecPath
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"

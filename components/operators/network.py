@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
 from components.model.operators import NetworkOperator

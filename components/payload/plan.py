@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from components.errors import Bug
+from components.core.errors import Bug
+from components.core.key_values import HostState
 from components.hosts.endpoint import host_endpoint
-from components.hosts.state import HostState
 from components.hosts.watched import Watched
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers, ImageBuild, registry_of

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-from components.errors import Bug
+from components.core.errors import Bug
 from components.hosts.scripts import strip_comments
 
 ScriptName = Literal["observe", "converge", "undo", "build", "build_undo", "store", "store_undo"]

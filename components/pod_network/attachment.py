@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.model.cards import CARDS
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.kubernetes.manifest import Body, Manifest, make_manifest
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec

@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail

@@ -11,7 +11,7 @@ import json
 
 from pydantic import JsonValue
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cards import CARDS
 from components.model.cluster import ClusterSpec

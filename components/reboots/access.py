@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from components.errors import DeviceError, UnreachableError, UsageError
+from components.core.errors import DeviceError, UnreachableError, UsageError
 from components.kubernetes.calls import Calls, KubernetesCalls
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.reboots.request import ClusterRef, Server

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.kubernetes.calls import Calls
 from components.reboots.health import Nodes, is_ready, read_nodes
 from components.reboots.node import is_cordoned, is_ours

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from components.applied import Applied, AppliedStep
+from components.core.key_values import HostState
 from components.hosts.firmware_pending import BACK, needs_of, released_settings
-from components.hosts.state import HostState
 from components.reboots.pending import (
     BEGUN,
     BOOT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias, cast
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.kubernetes.calls import Body, Calls
 
 Nodes: TypeAlias = Mapping[str, Body]

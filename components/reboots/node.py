@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.kubernetes.calls import Body, Calls
 from components.reboots.health import is_ready, part_of, read_nodes
 

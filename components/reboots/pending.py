@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from components.hosts.state import parse_state
+from components.core.key_values import parse_state
 
 BOOT: Final = "pending.boot."
 DRAIN: Final = "pending.drain."

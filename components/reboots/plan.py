@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from components.core.key_values import parse_state
 from components.hosts.plan import HostPlan
-from components.hosts.state import parse_state
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Final
 
-from components.errors import Bug, DeviceError, HostKeyError
+from components.core.errors import Bug, DeviceError, HostKeyError
+from components.core.key_values import HostState, parse_state
 from components.hosts.scripts import ScriptName, script_text
-from components.hosts.state import HostState, parse_state
 from components.kubernetes.calls import Calls
 from components.reboots.access import open_cluster
 from components.reboots.allowance import check_allowance

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 import pulumi
 from pulumi_command import local, remote
 
-from components.remote.placeholder import fill, instances_in, parse_facts
+from components.core.placeholder import fill, instances_in, parse_facts
 from components.remote.script import RAILYARD, render_step_command
 from components.remote.step import REPAIR_LINE, Endpoint, RemoteStep, env_name
 

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint, env_name
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import asyncssh
 
-from components.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.remote.step import Endpoint
 
 CONNECT_DEADLINE_S: Final = 20.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 
 POLL_S: Final = 0.2
 

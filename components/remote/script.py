@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.errors import Bug
+from components.core.errors import Bug
 from components.remote.packing import needs_packing, packed_script
 from components.remote.step import RemoteStep
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
-from components.errors import Bug
-from components.remote.placeholder import Facts, fill_known, has_placeholder
+from components.core.errors import Bug
+from components.core.placeholder import Facts, fill_known, has_placeholder
 
 TargetKind = Literal["host", "switch"]
 REPAIR_LINE = "repair="

@@ -30,7 +30,7 @@ from paramiko.ssh_exception import (
     NoValidConnectionsError,
 )
 
-from components.errors import Bug, DeviceError, HostKeyError, SpecError, UnreachableError
+from components.core.errors import Bug, DeviceError, HostKeyError, SpecError, UnreachableError
 from components.remote.step import Endpoint
 
 CONNECT_S: Final = 10.0

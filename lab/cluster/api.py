@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.document import Doc, Json, as_doc, docs_at, text_at
 from lab.cluster.pki import KeyPair
 

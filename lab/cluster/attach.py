@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.device_plugin import Pool
 from lab.cluster.devices import VirtualFunction
 from lab.cluster.document import (

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.document import Json, text_at
 from lab.engine.install import cache_root
 from lab.engine.progress import locked, run_shown

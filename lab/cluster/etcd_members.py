@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.api import Api
 from lab.cluster.document import Doc, at, docs_at, text_at, texts_at
 

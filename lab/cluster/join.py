@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.document import Doc, Json, as_doc, pairs_at, text_at
 from lab.cluster.etcd_members import EtcdMembers
 from lab.cluster.k3s_config import HostPaths, K3sConfig

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from components.errors import DeviceError, RailyardError
+from components.core.errors import DeviceError, RailyardError
 from lab.cluster.build import K3S_VERSION, PROGRAMS, built
 from lab.cluster.k3s_agent import run_agent
 from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags

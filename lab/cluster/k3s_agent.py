@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import cast
 from urllib.parse import quote
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.devices import dump_devices
 from lab.cluster.document import Doc, Json, as_doc, text_at
 from lab.cluster.https import serve_tls

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, cast
 
 import yaml
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.document import Json, as_doc
 
 Role = Literal["server", "agent"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.devices import dump_devices
 from lab.cluster.document import Doc
 from lab.cluster.https import serve_tls

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 
 _PREFIX = "K10"
 _HASH_LENGTH = 64

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.etcd_members import follow_removals
 from lab.cluster.fake_nodes import start_kwok
 from lab.cluster.node_agent import NodeAgent

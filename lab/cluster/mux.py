@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.process import Child
 from lab.prerequisites import find_haproxy
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.device_plugin import Pool, plan_pools
 from lab.cluster.devices import NodeDevices
 from lab.cluster.document import Doc, Json, doc_at, number_at, text_at

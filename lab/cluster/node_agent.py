@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from components.errors import RailyardError
+from components.core.errors import RailyardError
 from lab.cluster.allocate import allocate, dump_allocation
 from lab.cluster.api import Api
 from lab.cluster.attach import AttachError, Site, attach

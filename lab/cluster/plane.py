@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.api import Api
 from lab.cluster.document import Doc
 from lab.cluster.etcd_members import EtcdMembers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.errors import RailyardError
+from components.core.errors import RailyardError
 from lab.cluster.document import Doc, as_doc, number_at, text_at
 from lab.cluster.lab_link import LabLink
 from lab.cluster.pod_view import Pod

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 
 POLL_S = 0.05
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.devices import Card
 from lab.cluster.document import Doc, Json, docs_at, number_at, text_at, texts_at
 

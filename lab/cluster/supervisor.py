@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.api import CONFLICT, Api, ApiError
 from lab.cluster.devices import parse_devices
 from lab.cluster.document import Doc, Json, as_doc, at, docs_at, pairs_at, text_at, texts_at

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import docs_at, text_at
 from lab.cluster.fake_nodes import NodeFacts, register_node, start_kwok

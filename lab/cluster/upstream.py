@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.document import Doc, Json, as_doc, texts_at
 from lab.cluster.https import OK
 from lab.cluster.k3s_config import HostPaths, K3sConfig

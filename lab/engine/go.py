@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from components.errors import RailyardError
+from components.core.errors import RailyardError
 from lab.engine.progress import locked, run_shown
 
 MINIMUM: Final = (1, 26)

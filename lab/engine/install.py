@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from components.errors import RailyardError
+from components.core.errors import RailyardError
 from lab.engine.go import find_go, go_version
 from lab.engine.progress import locked, run_shown
 

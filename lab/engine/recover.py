@@ -20,7 +20,7 @@ from typing import Final, cast
 
 import psutil
 
-from components.errors import RailyardError
+from components.core.errors import RailyardError
 from lab.plugins.values import Properties, Value, reveal
 
 ORGANIZATION: Final = "organization"

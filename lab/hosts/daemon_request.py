@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 
 MAX_ANSWER_BYTES = 16 << 20
 _ANSWER = TypeAdapter(dict[str, object])

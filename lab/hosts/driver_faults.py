@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hosts.driver_state import MOK
 from lab.hosts.model import HostModel
 from lab.hosts.tools.package_state import half_installed, set_half_installed

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hosts.docker_state import load_state, save_state
 from lab.hosts.driver_faults import DRIVER_WORDS, cause_driver_fault
 from lab.hosts.host import LabHost

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.cluster.artefact import LabPlaces, publish
 from lab.hosts import accounts
 from lab.hosts.accounts import Account

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hypervisors.config import EsxiConfig
 from lab.views import HostConfig, SwitchConfig

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.cloud.machines import Machines, Yard
 from lab.hosts import fuse_server
 from lab.hosts.faults import cause_fault

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hosts.platform import CMDLINE, CPUINFO
 from lab.hosts.rootfs import (
     CONTAINER_TOOLS,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import asyncssh
 from asyncssh.channel import SSHServerChannel
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hosts.accounts import Account
 from lab.hosts.authorized_keys import find_key
 from lab.keys import host_key

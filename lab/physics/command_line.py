@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 
 _VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
 _SUBSTITUTION = re.compile(r"\$\((?!\w+\))(?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")

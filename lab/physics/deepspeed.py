@@ -7,7 +7,7 @@ bandwidths are those of the same collective in nccl-tests, its throughput counts
 from __future__ import annotations
 
 from components.acceptance.nccl_factor import bus_factor
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.physics import nccl_text as text
 from lab.physics.calibration import collective_time_us
 from lab.physics.command_line import find_tool, option_value

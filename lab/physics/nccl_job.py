@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.physics.command_line import ToolCall, find_tool, option_value, parse_size
 from lab.physics.request import ProbePod, ProbeRequest
 

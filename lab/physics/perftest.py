@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.physics.calibration import pair_gbit_s
 from lab.physics.command_line import find_tool, option_value, parse_size
 from lab.physics.counters import Flow, deltas_of, drops_of

@@ -36,7 +36,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 
 ProbeKind = Literal["perftest", "nccl", "mpirun", "deepspeed_scan"]
 AttachmentKind = Literal["vf", "pf", "hca"]

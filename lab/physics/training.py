@@ -7,7 +7,7 @@ waits for the gradients that nothing hides: on a slower network by so much longe
 from __future__ import annotations
 
 from components.acceptance.nccl_factor import bus_factor
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.physics import nccl_text as text
 from lab.physics.calibration import (
     GRADIENT_BYTES,

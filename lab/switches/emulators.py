@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, Protocol, cast, runtime_checkable
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.views import PortView, SubnetView, SwitchConfig
 
 

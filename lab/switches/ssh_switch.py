@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import asyncssh
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab import keys
 from lab.switches.plain_faults import PLAIN_FAULTS, PlainFaults
 from lab.switches.stored import PortCounters, Stored

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from components.checks.site import load_checked_site
-from components.errors import DeviceError
+from components.core.errors import DeviceError
+from components.core.key_values import HostState, parse_state
 from components.hosts.plan import HostPlan, host_settings, plan_hosts, with_boot_unit
 from components.hosts.settings import Settings
-from components.hosts.state import HostState, parse_state
 from components.model.cluster import ClusterSpec
 
 SITE: Final = Path(__file__).with_name("site.yaml")

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from components.errors import DeviceError, UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint
 from lab.keys import client_key, host_key

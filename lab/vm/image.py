@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.engine.install import cache_root
 from lab.engine.progress import locked
 from lab.keys import client_key

@@ -8,7 +8,7 @@ from typing import Final
 
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.verdict import Finding
-from components.errors import RailyardError
+from components.core.errors import RailyardError
 from lab.vm.snapshot import Noise, Snapshot, compare
 
 _WITH: Final = {"module.rdma_cm": frozenset({"rdma_cm", "iw_cm", "ib_cm", "ib_core"})}

@@ -12,7 +12,7 @@ from components.acceptance.log_model import PerftestLog
 from components.acceptance.perftest_findings import find_perftest_failure
 from components.acceptance.perftest_log import parse_perftest_log
 from components.acceptance.verdict import Finding
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.jobs.environment import job_script
 from components.jobs.perftest import perftest_command
 from components.model.cluster import ClusterSpec

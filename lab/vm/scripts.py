@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
+from components.core.key_values import diff_states, parse_state
 from components.hosts.plan import HostPlan
-from components.hosts.state import diff_states, parse_state
 from components.remote.script import render_step_command
 from lab.vm.guest import run_text
 

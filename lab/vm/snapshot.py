@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 
 LOOK: Final = r"""
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin SYSTEMD_BUS_TIMEOUT=300

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from components.errors import RailyardError
+from components.core.errors import RailyardError
 from components.model.cluster import ClusterSpec
 from lab.vm import rdma
 from lab.vm.carried import Carried, plan_guests

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 
 QEMU: Final = "qemu-system-x86_64"
 OLDEST_MAJOR: Final = 8

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from components.acceptance.cluster_jobs import Body
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 
 Fate = Literal["succeeds", "fails", "runs", "unschedulable"]
 CONDITIONS: Mapping[tuple[str, Fate], str] = {

@@ -9,7 +9,7 @@ import yaml
 
 from components.acceptance import cluster_jobs
 from components.acceptance.cluster_jobs import Body, KubernetesApi, ProbeRun, run_probe
-from components.errors import Bug, DeviceError, UnreachableError
+from components.core.errors import Bug, DeviceError, UnreachableError
 from components.jobs.plan import ProbeJob, number_objects
 from components.planning import make_plan
 from tests.acceptance.fake_cluster import NO_VF, FakeCluster

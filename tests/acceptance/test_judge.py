@@ -19,7 +19,7 @@ from components.acceptance.judge import judge_evidence
 from components.acceptance.judge_perftest import pair_floor
 from components.acceptance.nccl_floor import nccl_floor
 from components.acceptance.report.text import render_table
-from components.errors import UsageError
+from components.core.errors import UsageError
 from tests.lab_physics.site import Site, take_evidence
 
 

@@ -19,7 +19,7 @@ from components.acceptance.judge import judge_evidence
 from components.acceptance.judge_ib import FABRIC, judge_ib, warn_ib
 from components.acceptance.plan import plan_acceptance
 from components.acceptance.verdict import Finding
-from components.errors import UnreachableError
+from components.core.errors import UnreachableError
 from components.jobs.plan import plan_jobs
 from components.remote.host_session import HostAnswer
 from tests.acceptance.ib_texts import (

@@ -8,7 +8,7 @@ from components.acceptance.judge_log import NcclAsked, judge_nccl_text
 from components.acceptance.log_model import NcclLog
 from components.acceptance.nccl_log import parse_nccl_log
 from components.acceptance.nccl_profile import Adapters, judge_hcas, judge_pace
-from components.errors import UsageError
+from components.core.errors import UsageError
 from tests.acceptance.recordings import load_nccl
 
 ARTICLE = load_nccl("crusoe_h100_ib")

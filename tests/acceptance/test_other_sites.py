@@ -27,7 +27,7 @@ from components.acceptance.run import (
     parse_accept_request,
     render_accept_request,
 )
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.jobs.plan import plan_jobs
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer

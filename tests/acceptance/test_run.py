@@ -18,7 +18,7 @@ from components.acceptance.run import (
     parse_accept_request,
     render_accept_request,
 )
-from components.errors import Bug
+from components.core.errors import Bug
 from components.planning import make_plan
 from components.remote.step import secrets_from
 from tests.acceptance.fake_cluster import FakeCluster

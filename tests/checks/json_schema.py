@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from components.model.problem import Json
+from components.core.problem import Json
 
 _KINDS: Final[dict[str, type | tuple[type, ...]]] = {
     "string": str,

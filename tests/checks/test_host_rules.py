@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.checks.site import load_checked_site
-from components.model.problem import Problem
+from components.core.problem import Problem
 from tests.checks.invalid_files import FOLDER, ROOT
 
 _SHA = "6f0b44c8a5b0e5f4c1a9d7b2e3f60718293a4b5c6d7e8f90112233445566778f"

@@ -23,11 +23,11 @@ from components.cloud.crusoe_api import Patience
 from components.cloud.observe import cloud_drift, observe_cloud, with_generations
 from components.cloud.plan import CloudPlan, plan_cloud
 from components.cloud.request import PREVIOUS_OUTPUT
-from components.errors import RailyardError
+from components.core.errors import RailyardError
+from components.core.placeholder import fill, instances_in, parse_facts
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
 from components.model.yaml_text import parse_yaml
-from components.remote.placeholder import fill, instances_in, parse_facts
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.cloud.crusoe.server import CrusoeCloud
 

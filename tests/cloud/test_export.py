@@ -12,7 +12,7 @@ import yaml
 from components.checks.site import check_site
 from components.cli import main
 from components.cloud.export import export_bring_your_own
-from components.errors import UsageError
+from components.core.errors import UsageError
 from components.model.environments import BringYourOwn
 from components.model.load import load_site
 from lab.cloud.crusoe.server import CrusoeCloud

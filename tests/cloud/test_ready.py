@@ -16,7 +16,7 @@ from components.cli_cloud import run_verb
 from components.cloud.calls import list_calls
 from components.cloud.crusoe_api import Patience
 from components.cloud.plan import CloudPlan
-from components.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from lab.cloud.crusoe.server import CrusoeCloud
 from lab.keys import host_key
 from tests.cloud.small_engine import QUICK, Stack, plan_of, printed, site

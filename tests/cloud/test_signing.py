@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.cloud.signing import Query, canonical_query, sign
-from components.errors import UsageError
+from components.core.errors import UsageError
 from tests.cloud.small_engine import SECRET
 
 TIME = "2026-01-02T03:04:05Z"

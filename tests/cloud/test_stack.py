@@ -15,7 +15,7 @@ from components.cloud.errors import CloudError, OutOfStockError
 from components.cloud.kinds import Item
 from components.cloud.observe import Unread, cloud_drift, observe_cloud
 from components.cloud.plan import CloudPlan
-from components.errors import DeviceError, HostKeyError
+from components.core.errors import DeviceError, HostKeyError
 from lab.cloud.crusoe.model import VmType
 from lab.cloud.crusoe.server import CrusoeCloud
 from tests.cloud.small_engine import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.problem import Json
 from components.model.schema import render_schema
 
 ROOT_NAME = ClusterSpec.__name__

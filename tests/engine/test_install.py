@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import RailyardError
+from components.core.errors import RailyardError
 from lab.engine import install
 from lab.engine.go import REQUIREMENT, find_go, go_version, parse_go_version
 from lab.engine.install import MODULE, VERSION, cache_root, find_cached, find_on_path, module_key

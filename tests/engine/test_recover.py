@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from components.errors import RailyardError
+from components.core.errors import RailyardError
 from lab.engine.recover import (
     adopt_pending,
     check_lock,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from components.checks.registry import RULES
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.fabric.drivers import DRIVERS
 from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC
 from components.fabric.intent import INTENTS

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
+from components.core.difference import Difference
 from components.fabric.drivers.base import Change, Guard, PortCounters, Reading, Unreadable
 from components.fabric.intent import Intent
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.model.fabric import Rdma
-from components.remote.difference import Difference
 from lab.switches.onyx.config import Mode
 from lab.views import PortView, SwitchConfig
 

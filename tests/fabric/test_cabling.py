@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from components.fabric.cabling import CableEnd, find_wrong_cables
 from components.fabric.drivers.base import Unreadable
 from components.fabric.drivers.cumulus import NEIGHBOURS as CUMULUS_LLDP

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.errors import DeviceError, UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 from components.fabric.drivers.base import Occupied, Unreadable
 from components.fabric.drivers.cumulus_revisions import find_id, find_stale
 from components.fabric.exchange import Exchange

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from components.errors import SpecError
+from components.core.difference import Difference
+from components.core.errors import SpecError
 from components.fabric.drivers.cumulus import CumulusDriver
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
 from components.model.cluster import ClusterSpec
-from components.remote.difference import Difference
 from tests.fabric.cumulus_lab import load_spec
 
 

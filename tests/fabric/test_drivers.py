@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from components.fabric.drivers import DRIVERS
 from components.fabric.intent import INTENTS
 from components.fabric.models import MODELS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError, UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
 from components.fabric.state import diff_states

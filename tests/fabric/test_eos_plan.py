@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from components.errors import SpecError
+from components.core.difference import Difference
+from components.core.errors import SpecError
 from components.fabric.drivers.base import Change, Unsettable
 from components.fabric.drivers.eos import EosDriver
 from components.fabric.models.switch_model import parse_release
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.model.cluster import ClusterSpec
-from components.remote.difference import Difference
 from tests.fabric.eos_lab import load_spec
 
 ECN = (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.fabric.state import diff_states
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import make_switch, talk

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.errors import DeviceError, UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import diff_states
 from lab.switches.onyx.server import OnyxSwitch

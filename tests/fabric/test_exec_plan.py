@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.errors import Bug, DeviceError, UsageError
+from components.core.errors import Bug, DeviceError, UsageError
 from components.fabric.device import SwitchEvidence, every_key
 from components.fabric.drivers import DRIVERS
 from components.fabric.exec_plan import (

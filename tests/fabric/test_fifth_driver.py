@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.fabric.drivers import DRIVERS
 from components.fabric.exchange import Exchange
 from components.fabric.exec_plan import NO_EXEC

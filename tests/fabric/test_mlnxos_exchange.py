@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.errors import Bug, DeviceError
+from components.core.difference import Difference
+from components.core.errors import Bug, DeviceError
 from components.fabric.drivers.mlnxos import MlnxosDriver
 from components.fabric.ib_state import IbState, MemberKind, PartitionState
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import target_of_apply
-from components.remote.difference import Difference
 from lab.switches.mlnxos.server import MlnxosSwitch
 from tests.fabric.ib_lab import load_spec, make_switch, talk
 from tests.fabric.in_process import apply, baseline_of, edit, restore

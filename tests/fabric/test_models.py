@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.fabric.intent import INTENTS
 from components.fabric.models import MODELS, find_model
 from components.fabric.models.port_names import PORT_NAMINGS, PortPlace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.fabric.models.switch_model import parse_release
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.fabric.drivers import DRIVERS, driver_of
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import preview_switch

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states

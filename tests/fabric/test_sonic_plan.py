@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from components.errors import SpecError
+from components.core.difference import Difference
+from components.core.errors import SpecError
 from components.fabric.drivers.sonic import SonicDriver
 from components.fabric.models import find_model
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.model.cluster import ClusterSpec
-from components.remote.difference import Difference
 from lab.switches.sonic.config import PLATFORMS, factory_db
 from tests.fabric.sonic_lab import load_spec
 

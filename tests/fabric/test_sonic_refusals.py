@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.in_process import apply
 from tests.fabric.sonic_lab import make_switch, talk

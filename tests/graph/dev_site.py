@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from components.core.problem import Json
 from components.drift import Facts
 from components.model.cluster import ClusterSpec
-from components.model.problem import Json
 from components.planning import ClusterPlan, make_plan
 from tests.graph.harness import ROOT, Graph, Run
 

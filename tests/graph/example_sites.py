@@ -8,9 +8,9 @@ from typing import Final, cast
 
 import yaml
 
+from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
-from components.model.problem import Json
 from components.planning import ClusterPlan, make_plan
 from components.secret_names import secret_names
 from tests.golden.site import EXAMPLES, load_example

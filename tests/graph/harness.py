@@ -21,7 +21,7 @@ import pulumi
 from google.protobuf import json_format, struct_pb2
 from pulumi.runtime import mocks, rpc, settings, stack
 
-from components.model.problem import Json
+from components.core.problem import Json
 
 ROOT: Final = Path(__file__).parents[2]
 SECRET_KEY: Final = "4dabf18193072939515e22adb298388d"

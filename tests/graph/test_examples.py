@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from components.model.problem import Json
+from components.core.problem import Json
 from components.plan_text import render_plan
 from tests.golden.files import abridge, check_golden
 from tests.graph.example_sites import NAMES, example_plan, example_preview, example_run

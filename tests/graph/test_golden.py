@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 
-from components.model.problem import Json
+from components.core.problem import Json
 from tests.golden.files import FOLDER, check_golden
 from tests.graph.harness import SECRET_KEY, Graph, Recorded, unwrap_all
 

@@ -13,8 +13,8 @@ from typing import cast
 import pytest
 
 from components.applied import Applied
+from components.core.problem import Json
 from components.drift import Facts, Unreachable
-from components.model.problem import Json
 from components.remote.step import Endpoint
 from components.seen import Seen
 from stacks import program

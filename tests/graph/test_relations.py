@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from components.model.problem import Json
+from components.core.problem import Json
 from tests.graph.dev_site import CLIENT_KEY, SECRETS, changed_inputs, dev_run
 from tests.graph.harness import SECRET_KEY, UNKNOWN, Graph, Recorded, record_main
 

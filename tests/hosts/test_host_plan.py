@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.core.key_values import HostState, diff_states, parse_state
+from components.core.placeholder import placeholder
 from components.hosts.plan import host_settings, plan_hosts
 from components.hosts.scripts import boot_files_digest, boot_script_text, boot_unit_text
-from components.hosts.state import HostState, diff_states, parse_state
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware
-from components.remote.placeholder import placeholder
 from components.remote.script import render_remote_command
 from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example

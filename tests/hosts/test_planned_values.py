@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.checks.site import check_loaded
+from components.core.problem import Json
 from components.hosts.plan import plan_hosts
 from components.hosts.scripts import library_text
 from components.model.load import load_config_value
-from components.model.problem import Json
 from components.model.yaml_text import parse_yaml
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from components.hosts.state import HostState, diff_states, parse_state
+from components.core.difference import Difference
+from components.core.key_values import HostState, diff_states, parse_state
 from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
-from components.remote.difference import Difference
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint
 from lab.hypervisors.config import (

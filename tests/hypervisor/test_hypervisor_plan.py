@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from components.hosts.state import HostState, diff_states
+from components.core.key_values import HostState, diff_states
 from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.hypervisor.refusals import reboots_refused
 from components.hypervisor.scripts import ScriptName, script_text

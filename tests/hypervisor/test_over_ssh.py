@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.hypervisor.access import explain_refusal
 from components.hypervisor.plan import HypervisorPlan
 from components.model.cluster import ClusterSpec

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError, HostKeyError, UnreachableError, UsageError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
 from components.hypervisor.plan import HypervisorPlan
 from components.hypervisor.reboot import Reboot, run_reboot
 from components.hypervisor.request import RebootRequest, parse_request

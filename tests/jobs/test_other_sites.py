@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.jobs.environment import (
     find_hcas,
     find_rail_hcas,

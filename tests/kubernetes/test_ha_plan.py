@@ -11,13 +11,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.hosts.state import HostState, parse_state
+from components.core.key_values import HostState, parse_state
+from components.core.placeholder import fill_known
 from components.kubernetes.planes.haproxy import CA_FILE, render_haproxy
 from components.kubernetes.planes.k3s import render_config
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Ssh
 from components.model.instances import with_instances
-from components.remote.placeholder import fill_known
 from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned

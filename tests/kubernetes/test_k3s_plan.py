@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from components.errors import Bug
+from components.core.errors import Bug
 from components.kubernetes.planes.k3s import render_config, render_registries
 from components.model.cluster import ClusterSpec
 from tests.golden.files import check_golden

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.kubernetes.kubeconfig import (
     choose_context,
     client_certificate_end,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.errors import DeviceError, UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.server_version import check_existing, minor_of
 from components.model.kubernetes import ExistingPlane

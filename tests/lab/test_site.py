@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from components.checks.site import check_config_value
-from components.errors import UsageError
+from components.core.errors import UsageError
+from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.problem import Json
 from components.secret_names import secret_names
 from lab.cluster.artefact import checksums
 from lab.keys import client_key, host_key

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from components.cloud.crusoe_api import Access, CrusoeApi
 from components.cloud.errors import AmbiguousError, CloudError, NotFoundError
 from components.cloud.signing import authorization, sign
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.cloud.crusoe.instances import Event
 from lab.cloud.crusoe.server import CrusoeCloud
 from tests.cloud.small_engine import PROJECT, QUICK, SECRET, SECRETS, cloud_config

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.https import OK, Request, Response, serve_tls
 from lab.cluster.join import dump_shared, join
 from lab.cluster.k3s_config import HostPaths, K3sConfig

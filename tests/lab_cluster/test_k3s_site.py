@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.api import Api
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import Doc, docs_at, name_of, pairs_at, text_at

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.jobs.environment import job_script
 from components.operators.network import host_device_config, nic_cluster_policy
 from components.pod_network.shared import macvlan_attachment, shared_plugin_config

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from lab.cluster.artefact import LabPlaces, checksums, publish
 from lab.cluster.attach import AttachError, allocate, parse_networks
 from lab.cluster.device_plugin import plan_pools

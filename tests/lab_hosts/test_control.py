@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab import control
 from tests.lab_hosts.conftest import SmallLab, make_host, write_lab
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from tests.lab_hosts.conftest import SmallLab
 
 pytestmark = pytest.mark.lab

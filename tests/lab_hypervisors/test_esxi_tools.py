@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hypervisors.esxi.faults import cause_fault
 from lab.hypervisors.esxi.machine import EsxiMachine, GuestHooks
 from lab.hypervisors.esxi.release import kernel_options, parse_release

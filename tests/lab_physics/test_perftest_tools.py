@@ -6,7 +6,7 @@ import pytest
 
 from components.acceptance.log_model import PerftestLog
 from components.acceptance.perftest_log import parse_perftest_log
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.physics.request import ProbePod, ProbeRequest, ProbeResult
 from tests.lab_physics.examples import Played, example
 

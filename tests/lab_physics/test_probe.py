@@ -11,7 +11,7 @@ from components.acceptance.judge import judge_evidence
 from components.acceptance.log_model import NcclLog, PerftestLog
 from components.acceptance.nccl_log import parse_nccl_log
 from components.acceptance.perftest_log import parse_perftest_log
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.physics.request import parse_request
 from tests.acceptance.recordings import load_nccl
 from tests.lab_physics.site import HOSTS, Site, take_evidence

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.switches.cumulus.cli import Session
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.cumulus_lab import make_switch

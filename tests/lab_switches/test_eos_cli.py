@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.switches.eos.cli import Session
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import Clock, make_switch

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.switches.mlnxos.server import MlnxosSwitch
 from lab.switches.onyx.cli import Mode, Session
 from tests.fabric.ib_lab import make_switch

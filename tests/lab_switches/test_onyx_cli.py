@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.switches.onyx.cli import Mode, Session
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.conftest import make_switch

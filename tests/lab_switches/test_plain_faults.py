@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from tests.fabric.eos_lab import Clock
 from tests.fabric.switch_labs import LABS
 

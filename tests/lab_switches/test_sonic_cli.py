@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.switches.sonic.cli import Session
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.sonic_lab import make_switch

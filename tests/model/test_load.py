@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
+from components.core.problem import Json, render_path
 from components.model.load import Loaded, load_config_value, load_site
-from components.model.problem import Json, render_path
 from components.model.yaml_text import parse_yaml
 from tests.checks.invalid_files import FOLDER, ROOT
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from components.checks.render import render_json, render_text
 from components.checks.site import check_loaded
+from components.core.problem import Json, SpecPath
 from components.model.load import Loaded, load_config_value, parse_site
-from components.model.problem import Json, SpecPath
 from components.model.yaml_text import parse_yaml
 from tests.model.test_load import EXAMPLE
 

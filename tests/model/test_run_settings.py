@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.model.run_settings import choose_setting
 
 

@@ -8,10 +8,10 @@ from typing import Literal, get_args
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
+from components.core.problem import Problem, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition
 from components.model.members import models_in
-from components.model.problem import Problem, SpecPath
 from components.model.unions import settle_unions
 from components.model.units import Frozen
 from components.model.wording import word_error

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
+from components.core.problem import Problem
 from components.model.cluster import ClusterSpec
 from components.model.load import parse_site
 from components.model.members import models_in, pattern_of
 from components.model.patterns import PATTERNS
-from components.model.problem import Problem
 from components.model.wording import did_you_mean
 from tests.checks.invalid_files import FOLDER
 

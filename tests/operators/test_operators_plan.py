@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.model.cluster import ClusterSpec
 from components.model.operators import ChartSource, NetworkOperator
 from components.operators import Operators

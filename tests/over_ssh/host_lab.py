@@ -12,10 +12,10 @@ from typing import cast
 
 from pydantic import TypeAdapter
 
+from components.core.difference import Difference
+from components.core.key_values import HostState, diff_states, parse_state
 from components.hosts.plan import HostPlan, plan_hosts
-from components.hosts.state import HostState, diff_states, parse_state
 from components.model.cluster import ClusterSpec
-from components.remote.difference import Difference
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.script import render_remote_command
 from components.remote.step import RemoteStep

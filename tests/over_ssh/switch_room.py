@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import asyncssh
 
+from components.core.difference import Difference
 from components.fabric import device
 from components.fabric.state import SwitchState, diff_states
-from components.remote.difference import Difference
 from components.remote.step import Endpoint
 from components.remote.switch_session import SwitchSession, open_session
 from lab import keys

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import UnreachableError
+from components.core.errors import UnreachableError
 from components.fabric import device
 from components.fabric.cabling import find_wrong_cables
 from tests.over_ssh.switch_room import SwitchRoom, switch_room

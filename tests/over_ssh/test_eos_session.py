@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError, UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 
 pytestmark = pytest.mark.lab

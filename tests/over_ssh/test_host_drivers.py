@@ -14,9 +14,9 @@ from typing import cast
 
 import pytest
 
-from components.errors import UsageError
+from components.core.errors import UsageError
+from components.core.key_values import HostState
 from components.hosts.plan import HostPlan
-from components.hosts.state import HostState
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage, DriverRepository
 from components.remote.host_session import HostAnswer

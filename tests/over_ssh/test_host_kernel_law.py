@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from components.hosts.state import parse_state
+from components.core.key_values import parse_state
 from components.model.kernel import KernelSettings
 from tests.over_ssh.host_lab import HostLab, running_hosts
 from tests.over_ssh.test_host_kernel import RAIL_KEYS, only, with_kernel

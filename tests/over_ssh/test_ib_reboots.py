@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.hosts.plan import HostPlan
 from components.model.cluster import ClusterSpec
 from lab.views import HostConfig

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from components.hosts.state import diff_states, parse_state
+from components.core.key_values import diff_states, parse_state
 from components.hosts.watched import Watched
 from components.kubernetes.plan import KubernetesPlan, render_kubeconfig
 from components.remote.host_session import HostAnswer

@@ -16,13 +16,13 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from components.hosts.state import HostState, diff_states, parse_state
+from components.core.key_values import HostState, diff_states, parse_state
+from components.core.placeholder import fill, instances_in
 from components.kubernetes.plan import KubernetesPlan, plan_kubernetes, render_kubeconfig
 from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.membership import CLUSTER_FOUND
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer
-from components.remote.placeholder import fill, instances_in
 from components.remote.step import RemoteStep
 from lab import control
 from lab.cluster.artefact import checksums

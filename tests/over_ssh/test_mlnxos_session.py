@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 
 pytestmark = pytest.mark.lab

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
+from components.core.key_values import HostState, parse_state
 from components.hosts.plan import HostPlan, plan_hosts
-from components.hosts.state import HostState, parse_state
 from components.kubernetes.plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.reboots.forecast import render_departures

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.fabric import device
 from components.fabric.exec_plan import plan_exec
 from components.fabric.plan import plan_fabric

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 
-from components.errors import DeviceError, UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 from components.fabric import device
 from components.fabric.drivers import DRIVERS
 from components.remote.switch_session import SwitchSession

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import (
+from components.core.errors import (
     DeviceError,
     HostKeyError,
     RailyardError,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from components.core.key_values import diff_states, parse_state
 from components.hosts.plan import HostPlan
-from components.hosts.state import diff_states, parse_state
 from components.model.qos import HostQos
 from components.model.sriov import Sriov
 from tests.over_ssh.host_lab import HostLab, running_hosts

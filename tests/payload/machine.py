@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from components.hosts.state import parse_state
+from components.core.key_values import parse_state
 from components.payload.keys import make_keys
 from components.payload.plan import HostPayload, PayloadPlan
 from components.remote.step import RemoteStep

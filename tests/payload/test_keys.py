@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from components.cli import app
-from components.hosts.state import parse_state
+from components.core.key_values import parse_state
 from components.payload.keys import PAIRS, make_keys
 
 

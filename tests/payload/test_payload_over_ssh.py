@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from components.acceptance.cluster_jobs import ProbeRun
 from components.acceptance.host_jobs import HostProbe, plan_payload_probes, run_host_probe
-from components.hosts.state import diff_states, parse_state
+from components.core.key_values import diff_states, parse_state
 from components.model.cluster import ClusterSpec
 from components.payload.keys import make_keys
 from components.payload.plan import PayloadPlan, plan_payload

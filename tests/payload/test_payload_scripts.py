@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.hosts.state import parse_state
+from components.core.key_values import parse_state
 from components.model.containers import RegistryLogin
 from components.model.units import SecretRef
 from components.payload.keys import make_keys

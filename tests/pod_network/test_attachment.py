@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.model.cluster import ClusterSpec
 from components.model.pod_network import SharedDevice
 from components.pod_network.attachment import (

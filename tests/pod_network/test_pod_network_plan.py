@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.kubernetes.manifest import Manifest
 from components.model.cluster import ClusterSpec
 from components.pod_network.plan import plan_pod_network

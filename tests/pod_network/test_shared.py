@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.handoffs import GpuReady
 from components.kubernetes.manifest import Manifest
 from components.model.cluster import ClusterSpec

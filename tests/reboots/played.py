@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from components.errors import UnreachableError
+from components.core.errors import UnreachableError
 from components.hosts.plan import plan_hosts
 from components.kubernetes.calls import Answer, Body
 from components.kubernetes.plan import plan_kubernetes

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 
-from components.errors import DeviceError, UnreachableError, UsageError
+from components.core.errors import DeviceError, UnreachableError, UsageError
 from components.kubernetes.calls import Answer, Calls, KubernetesCalls
 from components.reboots.access import open_cluster
 from components.reboots.request import ClusterRef, Server

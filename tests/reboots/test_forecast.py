@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.hosts.state import HostState
+from components.core.key_values import HostState
 from components.model.cluster import Disruption
 from components.model.drivers import DriverPackage
 from components.reboots.forecast import departures_refused, passing_refused, render_departures

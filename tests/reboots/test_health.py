@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.kubernetes.calls import Answer, Body
 from components.reboots.node import ANNOTATION
 from components.reboots.request import HostReboot

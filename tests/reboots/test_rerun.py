@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.errors import DeviceError, HostKeyError
+from components.core.errors import DeviceError, HostKeyError
 from components.kubernetes.calls import Answer, Body
 from components.reboots.node import ANNOTATION
 from components.remote.host_session import HostAnswer

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.errors import DeviceError, HostKeyError, UnreachableError, UsageError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
 from components.reboots.node import ANNOTATION
 from components.reboots.reboot import run_reboot_host
 from components.reboots.request import HostReboot, parse_request

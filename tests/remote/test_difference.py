@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.remote.difference import ABSENT, Difference, diff_settings
+from components.core.difference import ABSENT, Difference, diff_settings
 
 KEYS = st.tuples(st.sampled_from(["port 1/1", "port 1/2", "switch"]), st.sampled_from("abc"))
 STATES = st.dictionaries(KEYS, st.sampled_from(["1", "2", "on"]))

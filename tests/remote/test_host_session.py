@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from components.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.errors import Bug
+from components.core.errors import Bug
 from components.hosts.scripts import script_text
 from components.remote.packing import needs_packing, packed_script
 from components.remote.script import render_remote_command

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.errors import Bug
+from components.core.errors import Bug
 from components.remote.step import Endpoint, RemoteStep
 
 ENDPOINT = Endpoint("gpu01", "host", "127.41.0.11", 2222, "nvidia", "ssh-ed25519 AAAA")

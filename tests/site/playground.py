@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from components.model.problem import Json
+from components.core.problem import Json
 from lab import control
 from lab.up import choose_site, load_spec
 from tests.site.leftovers import family, marked_processes

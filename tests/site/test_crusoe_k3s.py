@@ -11,7 +11,7 @@ from typing import Final, cast
 import pytest
 import yaml
 
-from components.model.problem import Json
+from components.core.problem import Json
 from lab import control
 from tests.site.conftest import play_example
 from tests.site.playground import Playground, Preview, run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import DeviceError
+from components.core.errors import DeviceError
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
 from lab.vm import rdma

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.errors import SpecError
+from components.core.errors import SpecError
 from components.fabric.drivers.base import Driver
 from components.fabric.drivers.cumulus import CumulusDriver
 from components.fabric.drivers.eos import EosDriver

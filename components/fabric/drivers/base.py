@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
+from components.core.difference import Difference
 from components.fabric.state import Neighbour, SwitchState
-from components.remote.difference import Difference
 
 CANDIDATE_PREFIX: Final = "railyard-"
 """How the names of our candidates begin: what a killed run left behind is found by it."""

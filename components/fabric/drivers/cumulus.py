@@ -12,13 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from components.core.difference import ABSENT, Difference
 from components.fabric.drivers import cumulus_actions, cumulus_parse
 from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
 from components.fabric.drivers.cumulus_parse import PortConfig, Profile
 from components.fabric.drivers.cumulus_profile import FACTORY_MTU_BYTES
 from components.fabric.drivers.cumulus_revisions import GUARD
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
-from components.remote.difference import ABSENT, Difference
 
 CONFIG: Final = "nv config show -o json"
 ROCE: Final = "nv show qos roce"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from components.core.difference import Difference
 from components.fabric.drivers import eos_actions, eos_config, eos_parse
 from components.fabric.drivers.base import Change, Guard, PortCounters, Reading, Unreadable
 from components.fabric.drivers.eos_config import Section
@@ -22,7 +23,6 @@ from components.fabric.drivers.eos_defaults import (
     default_class,
 )
 from components.fabric.state import Neighbour, PortState, SwitchState
-from components.remote.difference import Difference
 
 VLANS: Final = "show vlan | json"
 STATUS: Final = "show interfaces status | json"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from components.errors import Bug
+from components.core.difference import ABSENT, Difference
+from components.core.errors import Bug
 from components.fabric.drivers import mlnxos_actions, mlnxos_parse, onyx_session
 from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
 from components.fabric.ib_state import (
@@ -19,7 +20,6 @@ from components.fabric.ib_state import (
     PartitionState,
 )
 from components.fabric.state import SwitchState
-from components.remote.difference import ABSENT, Difference
 
 PARTITIONS: Final = "show ib partition"
 FUNCTION: Final = "show ib sm"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from components.core.difference import Difference
 from components.fabric.drivers import onyx_actions, onyx_parse, onyx_session
 from components.fabric.drivers.base import (
     Change,
@@ -16,7 +17,6 @@ from components.fabric.drivers.base import (
 )
 from components.fabric.drivers.onyx_parse import Pfc, Switchport
 from components.fabric.state import Neighbour, PortState, SwitchState
-from components.remote.difference import Difference
 
 VLANS: Final = "show vlan | json-print"
 SWITCHPORTS: Final = "show interfaces switchport | json-print"

@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from components.core.difference import Difference
 from components.fabric.drivers import sonic_actions, sonic_parse
 from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
 from components.fabric.drivers.sonic_facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
 from components.fabric.drivers.sonic_parse import ConfigDb, Tables, vlan_number
 from components.fabric.state import Neighbour, PortState, SwitchState
-from components.remote.difference import Difference
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 POLL: Final = "sleep 11"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.errors import Bug
+from components.core.errors import Bug
 from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane

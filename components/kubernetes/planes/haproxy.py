@@ -11,13 +11,13 @@ import json
 from importlib import resources
 from typing import Final
 
+from components.core.key_values import HostState
+from components.core.placeholder import placeholder
 from components.hosts.endpoint import host_endpoint
-from components.hosts.state import HostState
 from components.hosts.watched import Watched
 from components.kubernetes.planes.scripts import numbered_lines, script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.remote.placeholder import placeholder
 from components.remote.step import RemoteStep
 
 DEADLINE_S: Final = 600.0

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from components.errors import Bug
+from components.core.errors import Bug
+from components.core.key_values import HostState
 from components.hosts.endpoint import host_endpoint
-from components.hosts.state import HostState
 from components.hosts.watched import Watched
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.planes.haproxy import ca_step, plan_balancer

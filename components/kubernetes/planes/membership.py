@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.errors import Bug
+from components.core.errors import Bug
+from components.core.key_values import HostState
+from components.core.placeholder import placeholder
 from components.hosts.endpoint import host_endpoint
-from components.hosts.state import HostState
 from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.kubernetes.planes.scripts import script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.remote.placeholder import placeholder
 from components.remote.step import RemoteStep
 
 REMOVAL_DEADLINE_S: Final = 420.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 
 KINDS: Final = {
     "401": "answers 401 bad_credential",

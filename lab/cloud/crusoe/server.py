@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.cloud.signing import authorization, sign
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.cloud.crusoe.faults import USAGE, Faults
 from lab.cloud.crusoe.instances import RUNNING, STOPPED, Event, address_of, made_instance
 from lab.cloud.crusoe.model import ApiError, CloudState, CrusoeConfig, Document

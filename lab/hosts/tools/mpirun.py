@@ -18,7 +18,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hosts.containers import CONTAINER_VARIABLE, MPI_BIN, ContainerHost
 from lab.hosts.daemon_request import ask_daemon
 from lab.hosts.docker_state import Container

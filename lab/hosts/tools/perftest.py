@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hosts.containers import ContainerHost
 from lab.hosts.daemon_request import ask_daemon
 from lab.hosts.stream_tools import Streams

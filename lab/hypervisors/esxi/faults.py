@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hypervisors.esxi.machine import EsxiMachine
 from lab.hypervisors.esxi.stored import Refusal
 from lab.hypervisors.esxi.vmx import parse_vmx, render_vmx

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hypervisors.config import EsxiConfig, EsxiPciDevice, EsxiVmConfig, EsxiVmView
 from lab.hypervisors.esxi.release import Release, kernel_options, parse_release
 from lab.hypervisors.esxi.stored import Refusal, Stored, VmState, fresh, host_uuid

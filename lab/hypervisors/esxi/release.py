@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 
 BUILDS = {
     (6, 7, 3): "14320388",

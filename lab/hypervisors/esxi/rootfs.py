@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.hosts.namespace import INNER_TMP, START_DEADLINE_S, Namespace
 from lab.hosts.rootfs import (
     CLIENT_NAME,

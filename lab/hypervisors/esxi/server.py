@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab import hosts
 from lab.hosts.accounts import Account
 from lab.hosts.namespace import Namespace

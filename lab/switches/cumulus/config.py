@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.switches import stored
 from lab.switches.onyx.config import PORTS_BY_MODEL
 from lab.switches.stored import Part

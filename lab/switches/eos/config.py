@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.switches import stored
 from lab.switches.stored import Part
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Generic, Literal, TypeVar
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.switches import stored
 from lab.switches.stored import Part
 

@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.switches.onyx.config import (
     PORTS_BY_MODEL,
     RoceMode,

@@ -12,7 +12,7 @@ import copy
 from dataclasses import dataclass
 from typing import Final
 
-from components.errors import UsageError
+from components.core.errors import UsageError
 from lab.switches import stored
 
 Fields = dict[str, str]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from components.errors import Bug
+from components.core.errors import Bug
 
 _HOLE: Final = re.compile(r"@\{([a-z0-9-]+)\.([a-z_]+)\}")
 Facts = Mapping[str, Mapping[str, str]]

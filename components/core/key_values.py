@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from components.errors import DeviceError
-from components.remote.difference import Difference, diff_settings
+from components.core.difference import Difference, diff_settings
+from components.core.errors import DeviceError
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The few values that all rooms speak: errors, problems, settings, differences."""
