@@ -6,7 +6,7 @@ import json
 
 import typer
 
-from components.model.schema import render_schema
+from components.reading.schema import render_schema
 
 app = typer.Typer(add_completion=False)
 

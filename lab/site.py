@@ -24,7 +24,7 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.model.instances import crusoe_of
-from components.model.port_ranges import spread_document
+from components.reading.port_ranges import spread_document
 from lab.cloud.adapters import adapters, own_adapters
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hosts.lab_file import CloudLab, LabFile

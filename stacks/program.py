@@ -16,10 +16,10 @@ from components.disruption import disruptions_refused, host_departures, switch_c
 from components.hosts.preview import host_changes, hosts_refused
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
-from components.model.run_settings import choose_setting
 from components.observe import observe_site
 from components.own_state import read_own_state
 from components.planning import ClusterPlan, make_plan
+from components.reading.run_settings import choose_setting
 from components.remote.component import Remote
 from components.repair import Intentions, intend, refusals, strangers_to_undo
 from components.secret_names import secret_names

@@ -14,8 +14,8 @@ from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.instances import crusoe_of
 from components.model.kubernetes import ExistingPlane
-from components.model.load import StackSecrets
 from components.model.units import SecretRef, Ssh
+from components.reading.load import StackSecrets
 
 _KEY_TYPES: Final = (
     "ssh-ed25519",

@@ -10,7 +10,7 @@ from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
 from components.fabric.links import reachable
 from components.model.cluster import ClusterSpec
-from components.model.wording import did_you_mean
+from components.reading.wording import did_you_mean
 
 
 def check_port_target(spec: ClusterSpec) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from components.fabric.drivers.cumulus_profile import (
 from components.fabric.models import MODELS, find_model
 from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
-from components.model.wording import did_you_mean
+from components.reading.wording import did_you_mean
 
 _USUAL_MTU_BYTES: Final = 9216
 

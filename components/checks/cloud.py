@@ -14,7 +14,7 @@ from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
 from components.model.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
 from components.model.instances import crusoe_of, instance_names
-from components.model.wording import did_you_mean
+from components.reading.wording import did_you_mean
 
 _INSTANCES: Final = ("environment", "instances")
 _LOCATION: Final = re.compile(r"[a-z]{2}-[a-z]+[0-9]+-[a-z]")

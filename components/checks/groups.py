@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from components.checks.rule import Finding, at
 from components.model.cluster import ClusterSpec
-from components.model.wording import did_you_mean
+from components.reading.wording import did_you_mean
 
 
 def check_host_group(spec: ClusterSpec) -> Iterator[Finding]:

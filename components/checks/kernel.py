@@ -13,7 +13,7 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.instances import crusoe_of
 from components.model.kernel import KernelSettings
-from components.model.wording import did_you_mean
+from components.reading.wording import did_you_mean
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)+")
 _AREAS: Final = ("abi", "crypto", "debug", "dev", "fs", "kernel", "net", "sunrpc", "user", "vm")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
 from components.model.cluster import ClusterSpec
-from components.model.wording import did_you_mean
+from components.reading.wording import did_you_mean
 
 
 def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from components.checks.rule import Finding, at
 from components.fabric.ib_state import DEFAULT_PARTITION, show_pkey
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition, InfiniBand
-from components.model.wording import did_you_mean
+from components.reading.wording import did_you_mean
 
 _DEFAULT_PKEY: Final = 0x7FFF
 _MEMBERSHIP_BIT: Final = 0x8000

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from components.checks.problem import Place, Problem, Severity, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.wording import show_value
+from components.reading.wording import show_value
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from components.checks.render import render_text
 from components.checks.stack_keys import check_stack_key
 from components.core.errors import SpecError
 from components.core.problem import Json
-from components.model import port_ranges
 from components.model.cluster import ClusterSpec
 from components.model.instances import written_at
-from components.model.load import Loaded, load_config_value, load_site
+from components.reading import port_ranges
+from components.reading.load import Loaded, load_config_value, load_site
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from components.checks.access import list_secrets
 from components.checks.problem import Place
 from components.checks.rule import Finding
 from components.model.cluster import ClusterSpec
-from components.model.load import StackSecrets
-from components.model.run_settings import SETTINGS
-from components.model.wording import did_you_mean
+from components.reading.load import StackSecrets
+from components.reading.run_settings import SETTINGS
+from components.reading.wording import did_you_mean
 
 _SITE = "cluster"
 

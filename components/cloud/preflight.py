@@ -15,7 +15,7 @@ from components.cloud.ensure import delete, ib_capacity
 from components.cloud.kinds import KINDS, Item, ObjectKind, list_kind
 from components.cloud.request import Claim, ImageRequest, PreflightRequest, Printed
 from components.core.errors import Bug, DeviceError
-from components.model.wording import did_you_mean
+from components.reading.wording import did_you_mean
 
 LATEST = "latest"
 _ORDER: Sequence[ObjectKind] = ("instance", "firewall-rule", "ib-partition", "subnet", "network")

@@ -13,7 +13,7 @@ from components.discover.site_file import SiteFile
 from components.discover.targets import Target
 from components.hosts.look import CardFact
 from components.hosts.topology import Pair, matrix
-from components.model.wording import show_value
+from components.reading.wording import show_value
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from components.core.errors import SpecError, UsageError
 from components.core.problem import Json, SpecPath
 from components.discover.propose import Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
-from components.model.load import CONFIG_KEY
-from components.model.port_ranges import spread_ports
 from components.model.units import Ssh
-from components.model.yaml_text import parse_yaml
+from components.reading.load import CONFIG_KEY
+from components.reading.port_ranges import spread_ports
+from components.reading.yaml_text import parse_yaml
 
 
 @dataclass(frozen=True, slots=True)

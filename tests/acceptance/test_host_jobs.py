@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from components.acceptance.cluster_jobs import ProbeRun
 from components.acceptance.host_jobs import HostProbe, plan_payload_probes, run_host_probe
-from components.model.load import load_site
+from components.reading.load import load_site
 from components.remote.step import Endpoint
 from tests.payload.site import load_spec
 

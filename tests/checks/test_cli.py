@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from components.model.load import CONFIG_KEY, load_site, parse_site
-from components.model.schema import render_schema
-from components.model.yaml_text import parse_yaml
+from components.reading.load import CONFIG_KEY, load_site, parse_site
+from components.reading.schema import render_schema
+from components.reading.yaml_text import parse_yaml
 from tests.checks.invalid_files import FOLDER, ROOT
 from tests.checks.json_schema import find_schema_errors
 

@@ -8,7 +8,7 @@ from components.checks.access import list_secrets
 from components.checks.site import check_site
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
-from components.model.yaml_text import parse_yaml
+from components.reading.yaml_text import parse_yaml
 from tests.checks.invalid_files import ROOT
 
 

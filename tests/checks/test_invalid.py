@@ -8,7 +8,7 @@ import pytest
 
 from components.checks.docs import render_rules_page
 from components.checks.site import check_site, load_checked_site
-from components.model.load import load_site
+from components.reading.load import load_site
 from tests.checks.invalid_files import CASES, FOLDER, ROOT, RULE_NAMES, golden, report_of, rule_of
 
 

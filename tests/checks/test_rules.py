@@ -9,9 +9,9 @@ import pytest
 from components.checks.site import check_site
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.load import load_site
-from components.model.yaml_text import parse_yaml
 from components.operators.versions import find_line, parse_k3s, parse_numbers
+from components.reading.load import load_site
+from components.reading.yaml_text import parse_yaml
 from tests.checks.invalid_files import FOLDER
 
 

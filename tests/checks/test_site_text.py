@@ -10,7 +10,7 @@ from components.checks.render import render_text
 from components.checks.site import CheckedSite, check_loaded, check_site, load_checked_site
 from components.checks.topology import list_cables
 from components.model.fabric import SwitchPort
-from components.model.load import parse_site
+from components.reading.load import parse_site
 from tests.checks.invalid_files import ROOT
 
 TEXT = (ROOT / "examples" / "dgx-roce" / "site.yaml").read_text(encoding="utf-8")

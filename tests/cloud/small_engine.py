@@ -27,7 +27,7 @@ from components.core.errors import RailyardError
 from components.core.placeholder import fill, instances_in, parse_facts
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
-from components.model.yaml_text import parse_yaml
+from components.reading.yaml_text import parse_yaml
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.cloud.crusoe.server import CrusoeCloud
 

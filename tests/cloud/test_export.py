@@ -14,7 +14,7 @@ from components.cli import main
 from components.cloud.export import export_bring_your_own
 from components.core.errors import UsageError
 from components.model.environments import BringYourOwn
-from components.model.load import load_site
+from components.reading.load import load_site
 from lab.cloud.crusoe.server import CrusoeCloud
 from tests.cloud.small_engine import HOST_KEY, Stack, printed, site
 

@@ -10,7 +10,7 @@ from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
 from components.model.instance_types import GPU_TYPES, find_type, fits_image
 from components.model.instances import with_instances, written_at
-from components.model.load import load_site
+from components.reading.load import load_site
 from tests.cloud.small_engine import HOST_KEY, ROOT, SECRETS, SITE, plan_of, site
 
 ENDPOINT = "https://api.cloud.crusoe.ai/v1"

@@ -18,7 +18,7 @@ from components.discover.run import compare
 from components.discover.site_file import read_site_file
 from components.discover.targets import find_targets
 from components.hosts.look import CardFact, HostLook, LinkFact
-from components.model.yaml_text import parse_yaml
+from components.reading.yaml_text import parse_yaml
 from tests.discover.played import bare, dgx, look_at, nic
 from tests.discover.sites import BLOCK, GPU01, HEAD, SSH, TAIL, added, run
 

@@ -14,7 +14,7 @@ from components.discover.run import compare, replace_file
 from components.discover.site_file import read_site_file
 from components.discover.targets import find_targets
 from components.hosts.look import HostLook
-from components.model.yaml_text import YamlText, parse_yaml
+from components.reading.yaml_text import YamlText, parse_yaml
 from tests.discover.played import bare, dgx, instance, look_at, nic
 from tests.discover.sites import GPU01, HEAD, KEY, SSH, TAIL, added, run
 

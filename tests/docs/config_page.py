@@ -7,7 +7,7 @@ from typing import cast
 
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.schema import render_schema
+from components.reading.schema import render_schema
 
 ROOT_NAME = ClusterSpec.__name__
 

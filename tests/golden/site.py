@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from components.model.cluster import ClusterSpec
-from components.model.port_ranges import spread_document
+from components.reading.port_ranges import spread_document
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

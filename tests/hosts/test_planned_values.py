@@ -15,8 +15,8 @@ from components.checks.site import check_loaded
 from components.core.problem import Json
 from components.hosts.plan import plan_hosts
 from components.hosts.scripts import library_text
-from components.model.load import load_config_value
-from components.model.yaml_text import parse_yaml
+from components.reading.load import load_config_value
+from components.reading.yaml_text import parse_yaml
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 _TAKEN: Final[set[str]] = set()

@@ -12,7 +12,7 @@ from components.acceptance.evidence import ProbeEvidence, digest_log
 from components.acceptance.judge import judge_probe
 from components.jobs.plan import plan_jobs
 from components.jobs.templates import ProbeJob, number_objects
-from components.model.load import load_site
+from components.reading.load import load_site
 from lab.physics.request import ProbePod, ProbeRequest
 from tests.lab_physics.site import HOSTS, LIMITS, PFS, Site
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from components.model.cluster import ClusterSpec
-from components.model.load import load_site
 from components.payload.plan import PayloadPlan, plan_payload
+from components.reading.load import load_site
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "esxi-roce" / "site.yaml"
 STACK = "lab"

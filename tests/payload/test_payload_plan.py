@@ -10,10 +10,10 @@ import pytest
 from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers, ImageBuild, RegistryLogin
-from components.model.load import load_site
 from components.model.units import SecretRef
 from components.payload.plan import build_digest, container_flags, plan_payload
 from components.payload.scripts import dockerfile_text
+from components.reading.load import load_site
 from components.remote.script import render_remote_command
 from tests.payload.site import load_plan, load_spec
 

@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field, ValidationError
 from components.core.problem import Problem, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition
-from components.model.members import models_in
-from components.model.unions import settle_unions
 from components.model.units import Frozen
-from components.model.wording import word_error
+from components.reading.members import models_in
+from components.reading.unions import settle_unions
+from components.reading.wording import word_error
 
 
 class _Inner(Frozen):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from components.checks.render import render_json, render_text
 from components.checks.site import check_loaded
 from components.core.problem import Json, SpecPath
-from components.model.load import Loaded, load_config_value, parse_site
-from components.model.yaml_text import parse_yaml
-from tests.model.test_load import EXAMPLE
+from components.reading.load import Loaded, load_config_value, parse_site
+from components.reading.yaml_text import parse_yaml
+from tests.reading.test_load import EXAMPLE
 
 TEXT = EXAMPLE.read_text(encoding="utf-8")
 VALUE = parse_yaml(TEXT, "site.yaml").value

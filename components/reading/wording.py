@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, cast
 from pydantic import BaseModel
 
 from components.core.problem import Place, Problem, SpecPath, render_path
-from components.model.members import Owner, models_at, owner_of, pattern_of, quoted_words
-from components.model.patterns import PATTERNS, mend_text, offer_number, words_of
-from components.model.unions import NO_KIND
 from components.model.units import SecretRef
+from components.reading.members import Owner, models_at, owner_of, pattern_of, quoted_words
+from components.reading.patterns import PATTERNS, mend_text, offer_number, words_of
+from components.reading.unions import NO_KIND
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

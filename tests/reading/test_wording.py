@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 from components.core.problem import Problem
 from components.model.cluster import ClusterSpec
-from components.model.load import parse_site
-from components.model.members import models_in, pattern_of
-from components.model.patterns import PATTERNS
-from components.model.wording import did_you_mean
+from components.reading.load import parse_site
+from components.reading.members import models_in, pattern_of
+from components.reading.patterns import PATTERNS
+from components.reading.wording import did_you_mean
 from tests.checks.invalid_files import FOLDER
 
 _EIGHT = "[0, 0, 0, 0, 0, 0, 0, 0]"

@@ -7,8 +7,8 @@ from ipaddress import IPv4Address, IPv4Network
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Union, get_args, get_origin
 
-from components.model.members import member_for, models_in
-from components.model.wording import wrong_type
+from components.reading.members import member_for, models_in
+from components.reading.wording import wrong_type
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, get_args
 from pydantic import BaseModel, ValidationError
 
 from components.core.problem import Json, SpecPath
-from components.model.members import owner_of
-from components.model.wording import mended
+from components.reading.members import owner_of
+from components.reading.wording import mended
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.core.problem import Json
-from components.model.load import parse_site
-from components.model.port_ranges import spread_document
+from components.reading.load import parse_site
+from components.reading.port_ranges import spread_document
 
 CLEAN = (Path(__file__).parents[1] / "invalid" / "clean.yaml").read_text()
 LONG = CLEAN[CLEAN.index('      "1/1":') : CLEAN.index("hosts:")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Union, cast, get_args, get_o
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from components.model.members import models_in, tagged
+from components.reading.members import models_in, tagged
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -16,7 +16,7 @@ from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.fabric.models import find_model
 from components.fabric.models.switch_model import SwitchModel
 from components.model.units import PORT_TARGET
-from components.model.yaml_text import YamlText
+from components.reading.yaml_text import YamlText
 
 RULE = "port-range"
 _BRACKETS = re.compile(r"\[([0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)\]")

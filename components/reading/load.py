@@ -12,13 +12,13 @@ from components.core.errors import UsageError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
-from components.model.loose import find_loose_types
-from components.model.port_ranges import spread_ports
-from components.model.run_settings import SETTINGS
-from components.model.stand_in import find_stand_in, replace_wrong
-from components.model.unions import settle_unions
-from components.model.wording import did_you_mean, show_value, word_error
-from components.model.yaml_text import YamlText, parse_yaml
+from components.reading.loose import find_loose_types
+from components.reading.port_ranges import spread_ports
+from components.reading.run_settings import SETTINGS
+from components.reading.stand_in import find_stand_in, replace_wrong
+from components.reading.unions import settle_unions
+from components.reading.wording import did_you_mean, show_value, word_error
+from components.reading.yaml_text import YamlText, parse_yaml
 
 CONFIG_KEY = "railyard:cluster"
 """The one key of the stack's configuration that describes the site."""

@@ -8,8 +8,8 @@ import pytest
 
 from components.core.errors import UsageError
 from components.core.problem import Json, render_path
-from components.model.load import Loaded, load_config_value, load_site
-from components.model.yaml_text import parse_yaml
+from components.reading.load import Loaded, load_config_value, load_site
+from components.reading.yaml_text import parse_yaml
 from tests.checks.invalid_files import FOLDER, ROOT
 
 EXAMPLE = ROOT / "examples" / "dgx-roce" / "site.yaml"
