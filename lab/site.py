@@ -17,9 +17,9 @@ from typing import Final, cast
 
 import yaml
 
+from components.catalogue.cards import CARDS
 from components.core.errors import UsageError
 from components.core.placeholder import has_placeholder
-from components.model.cards import CARDS
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.hypervisors import Hypervisor, VirtualMachine

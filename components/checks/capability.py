@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from components.catalogue.switches import MODELS, find_model
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
@@ -16,7 +17,6 @@ from components.fabric.drivers.cumulus_profile import (
     ECN_TOLERANCE,
     ROCE_PRIORITY,
 )
-from components.fabric.models import MODELS, find_model
 from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean

@@ -8,11 +8,11 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 from urllib.parse import urlsplit
 
+from components.catalogue.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
 from components.checks.problem import Place, SpecPath
 from components.checks.rule import Finding, at
 from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
-from components.model.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
 from components.model.instances import crusoe_of, instance_names
 from components.reading.wording import did_you_mean
 

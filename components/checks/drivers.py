@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.problem import SpecPath
-from components.checks.rule import Finding, at
-from components.checks.topology import list_nics
-from components.hosts.driver_versions import (
+from components.catalogue.driver_versions import (
     MLNX_OFED_LAST,
     SYSTEMS,
     parse_driver_version,
 )
+from components.catalogue.operator_versions import show_version
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.checks.topology import list_nics
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
-from components.operators.versions import show_version
 
 _SOURCE: Final = re.compile(r"(/|https://)[A-Za-z0-9._:/@,+-]+")
 """What the scripts take as an address: nothing that a shell or apt would read otherwise."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.checks.problem import SpecPath
-from components.checks.rule import Finding, at
-from components.hosts.driver_versions import (
+from components.catalogue.driver_versions import (
     NV_PEER_MEM_LEAST,
     OPEN_MODULES_LEAST,
     PEERMEM_LEAST,
     gpu_branch,
     parse_driver_version,
 )
+from components.catalogue.operator_versions import GPU_DRIVER_LEAST, parse_numbers, show_version
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
 from components.model.gpu_direct import gpu_driver_owner, gpu_paths
 from components.model.hosts import Host, HostDefaults, HostGroup
-from components.operators.versions import GPU_DRIVER_LEAST, parse_numbers, show_version
 
 
 def check_gpu_direct(spec: ClusterSpec) -> Iterator[Finding]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
+from components.catalogue.esxi_releases import parse_release
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
-from components.hypervisor.releases import parse_release
 from components.model.cluster import ClusterSpec
 from components.model.hypervisors import Hypervisor, VirtualMachine
 

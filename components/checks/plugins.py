@@ -8,6 +8,14 @@ from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
+from components.catalogue.operator_versions import (
+    GPU_DEVICE_PLUGIN,
+    NETWORK_OPERATOR,
+    KubernetesRange,
+    find_line,
+    parse_k3s,
+    show_version,
+)
 from components.checks.drivers import list_drivers
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
@@ -16,14 +24,6 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.operators import ChartSource
 from components.model.pod_network import SHARED_PLUGIN
-from components.operators.versions import (
-    GPU_DEVICE_PLUGIN,
-    NETWORK_OPERATOR,
-    KubernetesRange,
-    find_line,
-    parse_k3s,
-    show_version,
-)
 from components.pod_network.attachment import hca_count, takes_nic
 
 _UNMAINTAINED: Final = re.compile(r"registry[.-][a-z0-9.-]*aliyuncs\.com/acs/rdma-device-plugin\b")
@@ -338,8 +338,8 @@ def check_driver_owner(spec: ClusterSpec) -> Iterator[Finding]:
 def check_plugin_version(spec: ClusterSpec) -> Iterator[Finding]:
     """The network operator and the GPU device plugin are of a line that is known with Kubernetes.
 
-    The ranges, and who states them, are in components/operators/versions.py. A line that is not
-    there, or a newer Kubernetes than it states, is a warning: nobody has said that it fails.
+    The ranges, and who states them, are in components/catalogue/operator_versions.py. A line that
+    is not there, or a newer Kubernetes than it states, is a warning: nobody has said that it fails.
     """
     operators = spec.operators
     if operators.network is not None:

@@ -6,19 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.problem import SpecPath
-from components.checks.rule import Finding, at
-from components.fabric.drivers import driver_of
-from components.fabric.drivers.cumulus_profile import MIN_RELEASE as CUMULUS_NVUE
-from components.fabric.drivers.eos_defaults import MIN_RELEASE as EOS_LEAST
-from components.fabric.drivers.sonic_facts import MIN_RELEASE as SONIC_LEAST
-from components.fabric.drivers.sonic_facts import parse_branch
-from components.fabric.models import find_model
-from components.fabric.systems import system_of
-from components.model.cluster import ClusterSpec
-from components.model.fabric import Switch
-from components.model.operators import ChartSource
-from components.operators.versions import (
+from components.catalogue.operator_versions import (
     GPU_OPERATOR,
     ONYX_QOS,
     ONYX_ROCE,
@@ -27,6 +15,18 @@ from components.operators.versions import (
     parse_numbers,
     show_version,
 )
+from components.catalogue.switches import find_model
+from components.checks.problem import SpecPath
+from components.checks.rule import Finding, at
+from components.fabric.drivers import driver_of
+from components.fabric.drivers.cumulus_profile import MIN_RELEASE as CUMULUS_NVUE
+from components.fabric.drivers.eos_defaults import MIN_RELEASE as EOS_LEAST
+from components.fabric.drivers.sonic_facts import MIN_RELEASE as SONIC_LEAST
+from components.fabric.drivers.sonic_facts import parse_branch
+from components.fabric.systems import system_of
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
+from components.model.operators import ChartSource
 
 _SOURCE: Final = re.compile(r"(/|https://)[^\s]+")
 _MIRROR: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::([0-9]{1,5}))?")
@@ -89,8 +89,8 @@ def check_k3s_version(spec: ClusterSpec) -> Iterator[Finding]:
 def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
     """The GPU operator's release line supports the Kubernetes minor.
 
-    The ranges, and who states them, are in components/operators/versions.py. A line that is not
-    in the catalogue is a warning.
+    The ranges, and who states them, are in components/catalogue/operator_versions.py. A line that
+    is not in the catalogue is a warning.
     """
     operator, plane = spec.operators.gpu, spec.kubernetes
     k3s = parse_k3s(plane.version) if plane else None

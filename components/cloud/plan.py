@@ -13,6 +13,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from components.catalogue.instance_types import InstanceType, find_type
 from components.cloud.kinds import KINDS, ObjectKind
 from components.cloud.request import (
     Claim,
@@ -26,7 +27,6 @@ from components.core.placeholder import instances_in, placeholder
 from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
 from components.model.environments import CloudIb
-from components.model.instance_types import InstanceType, find_type
 from components.model.instances import crusoe_of, instance_names
 
 _HCA_SLICES: Final = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from components.model.cards import CARDS, CardName
+from components.catalogue.cards import CARDS, CardName
 
 _KNOWN: Final[Mapping[str, CardName]] = {
     device: card.name

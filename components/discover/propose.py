@@ -9,13 +9,13 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.catalogue.cards import CARDS
 from components.core.errors import UsageError
 from components.core.problem import Json, SpecPath, render_path
 from components.discover.cards import card_name, known_model
 from components.discover.rails import SiteRails, choose_rails
 from components.hosts.look import CardFact, HostLook
 from components.hosts.topology import Distance, Pair, assign_gpus, gpus_of, without_node
-from components.model.cards import CARDS
 
 _KEYS: Final = (
     "rail",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from components.catalogue.switches import find_model
+from components.catalogue.switches.switch_model import Release
 from components.fabric.drivers import driver_of
-from components.fabric.models import find_model
-from components.fabric.models.switch_model import Release
 from components.fabric.systems import SwitchSystem, system_of
 from components.model.fabric import Rdma, Switch
 

@@ -7,6 +7,8 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from components.catalogue.switches import MODELS, find_model
+from components.catalogue.switches.switch_model import SwitchModel
 from components.core.errors import SpecError
 from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
@@ -17,8 +19,6 @@ from components.fabric.ib_plan import plan_subnet
 from components.fabric.intent import INTENTS
 from components.fabric.lacks import lacks
 from components.fabric.links import rails_on_link, switches_of_rails
-from components.fabric.models import MODELS, find_model
-from components.fabric.models.switch_model import SwitchModel
 from components.fabric.state import BgpState, EcnState, PortState, SwitchState
 from components.fabric.systems import ONE_SHOT_PRIORITY, system_of
 from components.fabric.targets import target_of_apply

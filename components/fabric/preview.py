@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from components.catalogue.switches import find_model
 from components.core.difference import ABSENT
 from components.fabric.drivers import driver_of
 from components.fabric.drivers.base import Unsettable
-from components.fabric.models import find_model
 from components.fabric.plan import SwitchPlan
 from components.fabric.setting_text import collapse, group_settings
 from components.fabric.state import SwitchState

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from components.catalogue.switches.switch_model import Release, parse_release, show_release
 from components.fabric.drivers import cumulus_profile, eos_defaults, sonic_facts
-from components.fabric.models.switch_model import Release, parse_release, show_release
 
 Mode = Literal["lossy_ecn", "lossless", "semi_lossless"]
 ONE_SHOT_PRIORITY: Final = 3

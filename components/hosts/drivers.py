@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.hosts.driver_versions import parse_driver_version
+from components.catalogue.driver_versions import parse_driver_version
 from components.hosts.settings import Settings
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from components.catalogue.cards import CARDS, IB_PORTS
 from components.hosts.settings import Settings
-from components.model.cards import CARDS, IB_PORTS
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware
 from components.model.hosts import Host, Nic

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from components.catalogue.esxi_releases import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.hosts.endpoint import host_endpoint
 from components.hosts.watched import Watched
-from components.hypervisor.releases import parse_release
 from components.hypervisor.request import Guest, RebootRequest
 from components.hypervisor.scripts import script_text
 from components.model.cluster import ClusterSpec

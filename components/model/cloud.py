@@ -46,7 +46,7 @@ class InstancePool(Frozen):
     role: Role
     """What the instances become."""
     type: str
-    """Instance type, for example `h100-80gb-sxm-ib.8x`; `components/model/instance_types.py`."""
+    """Instance type, for example `h100-80gb-sxm-ib.8x`: components/catalogue/instance_types.py."""
     image: str
     """Image, for example `ubuntu22.04-nvidia-sxm-docker:latest`; resolved once and pinned."""
     count: Annotated[int, Field(ge=0, le=MOST_NODES)]

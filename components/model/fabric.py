@@ -186,8 +186,8 @@ class Switch(Frozen):
     os: Literal["onyx", "cumulus", "eos", "sonic", "mlnxos"]
     """Switch system that runs on it."""
     model: str
-    """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; `components/fabric/models/` lists
-    the known ones."""
+    """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; `components/catalogue/switches/`
+    lists the known ones."""
     release: Annotated[
         str, BeforeValidator(_release_from_number), WithJsonSchema({"type": ["integer", "string"]})
     ] = "3.9.2504"

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints
 
-from components.model.cards import CARDS, CardName
+from components.catalogue.cards import CARDS, CardName
 from components.model.units import Frozen
 
 FIRMWARE_VERSION: Final = r"^[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,5}$"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from components.catalogue.instance_types import InstanceType, find_type
 from components.core.placeholder import placeholder
 from components.core.problem import SpecPath
 from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.instance_types import InstanceType, find_type
 from components.model.units import Ssh
 
 

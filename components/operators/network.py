@@ -11,11 +11,11 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from components.catalogue.operator_versions import DOCA_DRIVER
 from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
 from components.model.operators import NetworkOperator
-from components.operators.versions import DOCA_DRIVER
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.paths import CNI_BIN_DIR, CNI_CONFIG_DIR
 

@@ -11,9 +11,9 @@ import json
 
 from pydantic import JsonValue
 
+from components.catalogue.cards import CARDS
 from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
-from components.model.cards import CARDS
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Nic

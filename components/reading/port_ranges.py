@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from components.catalogue.switches import find_model
+from components.catalogue.switches.switch_model import SwitchModel
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
-from components.fabric.models import find_model
-from components.fabric.models.switch_model import SwitchModel
 from components.model.units import PORT_TARGET
 from components.reading.yaml_text import YamlText
 

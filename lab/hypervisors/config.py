@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.model.cards import CARDS as CARD_MODELS
+from components.catalogue.cards import CARDS as CARD_MODELS
 from lab.hosts.cards import CARD_NAMES
 
 MT_CARDS = {

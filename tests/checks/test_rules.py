@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from components.catalogue.operator_versions import find_line, parse_k3s, parse_numbers
 from components.checks.site import check_site
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.operators.versions import find_line, parse_k3s, parse_numbers
 from components.reading.load import load_site
 from components.reading.yaml_text import parse_yaml
 from tests.checks.invalid_files import FOLDER

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, get_args
 
+from components.catalogue.switches import MODELS
+from components.catalogue.switches.port_names import PORT_NAMINGS
 from components.checks.registry import RULES
 from components.core.errors import SpecError
 from components.fabric.drivers import DRIVERS
 from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC
 from components.fabric.intent import INTENTS
-from components.fabric.models import MODELS
-from components.fabric.models.port_names import PORT_NAMINGS
 from components.fabric.plan import plan_fabric
 from components.fabric.systems import SYSTEMS
 from components.model.fabric import CARRIES, Switch

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from components.catalogue.switches.switch_model import parse_release
 from components.core.difference import Difference
 from components.core.errors import SpecError
 from components.fabric.drivers.base import Change, Unsettable
 from components.fabric.drivers.eos import EosDriver
-from components.fabric.models.switch_model import parse_release
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.model.cluster import ClusterSpec

@@ -6,10 +6,10 @@ from ipaddress import IPv4Address
 
 import pytest
 
+from components.catalogue.switches import MODELS, find_model
+from components.catalogue.switches.port_names import PORT_NAMINGS, PortPlace
 from components.core.errors import SpecError
 from components.fabric.intent import INTENTS
-from components.fabric.models import MODELS, find_model
-from components.fabric.models.port_names import PORT_NAMINGS, PortPlace
 from components.fabric.plan import plan_fabric
 from components.fabric.systems import SYSTEMS, system_of
 from components.model.cluster import ClusterSpec

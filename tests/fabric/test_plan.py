@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from components.catalogue.switches.switch_model import parse_release
 from components.core.errors import SpecError
-from components.fabric.models.switch_model import parse_release
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
 from tests.fabric.conftest import load_spec

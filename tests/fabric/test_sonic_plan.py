@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from components.catalogue.switches import find_model
 from components.core.difference import Difference
 from components.core.errors import SpecError
 from components.fabric.drivers.sonic import SonicDriver
-from components.fabric.models import find_model
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.model.cluster import ClusterSpec

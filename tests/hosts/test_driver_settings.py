@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.acceptance.plan import plan_acceptance
-from components.hosts.driver_versions import gpu_branch, parse_driver_version
+from components.catalogue.driver_versions import gpu_branch, parse_driver_version
 from components.hosts.drivers import DRIVER_DEADLINE_S, driver_parameters, driver_settings
 from components.hosts.kernel import kernel_settings
 from components.hosts.plan import plan_hosts

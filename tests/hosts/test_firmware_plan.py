@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.catalogue.cards import CARDS, CardName
 from components.core.key_values import HostState
 from components.hosts.firmware_pending import PARAMETERS, pending_firmware
 from components.hosts.plan import HostPlan, plan_hosts
 from components.hosts.preview import host_changes, hosts_refused
-from components.model.cards import CARDS, CardName
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware, FirmwareFloor, version_number
 from components.model.sriov import HcaPf

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.catalogue.cards import CARDS, CardName
 from components.hosts.scripts import library_text
-from components.model.cards import CARDS, CardName
 
 MST = """#!/bin/sh
 state=$FAKE/mst_runs

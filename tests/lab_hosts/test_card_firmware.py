@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from components.model.cards import CARDS as MODELS
-from components.model.cards import CardName
+from components.catalogue.cards import CARDS as MODELS
+from components.catalogue.cards import CardName
 from lab.hosts.cards import CARD_NAMES, CARDS
 from lab.hosts.model import HostModel
 from lab.hosts.sysfs import make_sys_table

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
+from components.catalogue.operator_versions import (
+    GPU_DEVICE_PLUGIN,
+    NETWORK_OPERATOR,
+    find_line,
+)
 from components.core.errors import SpecError
 from components.model.cluster import ClusterSpec
 from components.model.operators import ChartSource, NetworkOperator
 from components.operators import Operators
 from components.operators.labels import node_labels
 from components.operators.plan import OperatorsPlan, plan_operators
-from components.operators.versions import (
-    GPU_DEVICE_PLUGIN,
-    NETWORK_OPERATOR,
-    find_line,
-)
 from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
 from tests.graph.harness import Graph, record_program

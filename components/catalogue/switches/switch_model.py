@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.fabric.models.port_names import PORT_NAMINGS
+from components.catalogue.switches.port_names import PORT_NAMINGS
 
 IB_MTU_RANGE_BYTES: Final = (256, 4096)
 """The least and the largest MTU of the InfiniBand specification."""

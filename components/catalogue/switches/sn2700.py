@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.fabric.models.spectrum import Front, make_spectrum
+from components.catalogue.switches.spectrum import Front, make_spectrum
 
 SN2700 = make_spectrum(
     "SN2700",

@@ -7,8 +7,8 @@ need: docs/explanation/sources.md#sonic. Its two SFP+ ports are left out: no rai
 
 from __future__ import annotations
 
+from components.catalogue.switches.switch_model import SwitchModel
 from components.fabric.drivers.sonic_facts import MTU_RANGE_BYTES
-from components.fabric.models.switch_model import SwitchModel
 
 LANES_PER_PORT = 8
 Z9332F = SwitchModel(

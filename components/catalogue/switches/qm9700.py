@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.fabric.models.switch_model import IB_MTU_RANGE_BYTES, SwitchModel
+from components.catalogue.switches.switch_model import IB_MTU_RANGE_BYTES, SwitchModel
 
 QM9700 = SwitchModel(
     name="QM9700",

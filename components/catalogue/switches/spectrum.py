@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.catalogue.switches.switch_model import Release, SwitchModel
 from components.fabric.drivers.cumulus_profile import MTU_RANGE_BYTES
-from components.fabric.models.switch_model import Release, SwitchModel
 
 ONYX_MTU_RANGE_BYTES: Final = (1500, 9612)
 """What the vendor's Ansible collection accepts (module_utils/network/onyx/onyx.py)."""

@@ -1,0 +1,1 @@
+"""What exists: switch models, cards, drivers, operators, releases, instance types; all data."""
