@@ -30,9 +30,9 @@ from netmiko.mellanox.mellanox_mlnxos_ssh import MellanoxMlnxosSSH
 from bench.emulators import PASSWORD, USER, switch_config
 from components.core.errors import Bug
 from components.fabric import device
-from components.fabric.drivers import driver_of
-from components.fabric.drivers.onyx_actions import flatten
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems import driver_of
+from components.fabric.systems.onyx.write import flatten
 from components.fabric.targets import target_of_apply
 from components.remote import switch_session
 from components.remote.step import Endpoint, env_name

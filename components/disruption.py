@@ -8,10 +8,10 @@ from components.applied import Applied
 from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.drift import DeviceDrift, Facts, Unreachable, applied_switch
-from components.fabric.drivers import DRIVERS
 from components.fabric.exec_plan import describe_interrupts
 from components.fabric.preview import preview_switch
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.systems import DRIVERS
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.planning import ClusterPlan

@@ -12,7 +12,7 @@ from components.acceptance.evidence import Hop, diff_counters
 from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
 from components.core.errors import DeviceError
 from components.fabric.device import read_counters
-from components.fabric.drivers.base import PortCounters
+from components.fabric.systems.base import PortCounters
 from components.remote.host_session import run_on_host
 
 READ_DEADLINE_S: Final = 20.0

@@ -8,9 +8,9 @@ from typing import Final
 from components.catalogue.switches import find_model
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
-from components.fabric.drivers import driver_of
 from components.fabric.lacks import Topic, lacks
-from components.fabric.systems import system_of
+from components.fabric.systems import driver_of
+from components.fabric.systems.capabilities import system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 

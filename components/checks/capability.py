@@ -9,7 +9,8 @@ from components.catalogue.switches import MODELS, find_model
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
-from components.fabric.drivers.cumulus_profile import (
+from components.fabric.systems.capabilities import system_of
+from components.fabric.systems.cumulus.facts import (
     BYTES_PER_KIB,
     CNP_PRIORITY,
     ECN_MAX_BYTES,
@@ -17,7 +18,6 @@ from components.fabric.drivers.cumulus_profile import (
     ECN_TOLERANCE,
     ROCE_PRIORITY,
 )
-from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 

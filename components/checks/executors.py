@@ -7,9 +7,9 @@ from typing import Final
 
 from components.checks.rule import Finding, at
 from components.core.errors import SpecError
-from components.fabric.drivers import driver_of
 from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC, describe_interrupts
 from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.systems import driver_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 

@@ -8,8 +8,8 @@ from components.catalogue.switches import find_model
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_all_ports
-from components.fabric.drivers import driver_of
-from components.fabric.systems import system_of
+from components.fabric.systems import driver_of
+from components.fabric.systems.capabilities import system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Inband, Switch
 

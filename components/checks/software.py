@@ -18,12 +18,12 @@ from components.catalogue.operator_versions import (
 from components.catalogue.switches import find_model
 from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
-from components.fabric.drivers import driver_of
-from components.fabric.drivers.cumulus_profile import MIN_RELEASE as CUMULUS_NVUE
-from components.fabric.drivers.eos_defaults import MIN_RELEASE as EOS_LEAST
-from components.fabric.drivers.sonic_facts import MIN_RELEASE as SONIC_LEAST
-from components.fabric.drivers.sonic_facts import parse_branch
-from components.fabric.systems import system_of
+from components.fabric.systems import driver_of
+from components.fabric.systems.capabilities import system_of
+from components.fabric.systems.cumulus.facts import MIN_RELEASE as CUMULUS_NVUE
+from components.fabric.systems.eos.facts import MIN_RELEASE as EOS_LEAST
+from components.fabric.systems.sonic.facts import MIN_RELEASE as SONIC_LEAST
+from components.fabric.systems.sonic.facts import parse_branch
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.model.operators import ChartSource

@@ -7,7 +7,7 @@ from typing import Final
 
 from components.checks.rule import Finding, at
 from components.checks.topology import list_all_ports
-from components.fabric.systems import ONE_SHOT_PRIORITY, system_of
+from components.fabric.systems.capabilities import ONE_SHOT_PRIORITY, system_of
 from components.model.cluster import ClusterSpec
 
 _DSCP_PER_PRIORITY: Final = 8

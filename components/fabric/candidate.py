@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from components.fabric.drivers.base import CANDIDATE_PREFIX, Change, Guard
+from components.fabric.systems.base import CANDIDATE_PREFIX, Change, Guard
 
 Stage = Literal["none", "open", "forced"]
 """Nothing is held back; lines are held back; they are in force and not confirmed."""

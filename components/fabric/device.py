@@ -19,12 +19,12 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
-from components.fabric.drivers import driver_of
-from components.fabric.drivers.base import PortCounters
-from components.fabric.drivers.onyx_actions import collapse_vlans
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.ib_state import IbState
 from components.fabric.state import BgpState, PortState, SwitchState
+from components.fabric.systems import driver_of
+from components.fabric.systems.base import PortCounters
+from components.fabric.systems.onyx.write import collapse_vlans
 from components.fabric.targets import (
     dropped,
     overlay,

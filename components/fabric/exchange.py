@@ -15,7 +15,9 @@ from typing import Final, Protocol
 from components.core.difference import ABSENT
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate
-from components.fabric.drivers.base import (
+from components.fabric.setting_text import group_settings
+from components.fabric.state import Neighbour, SwitchState
+from components.fabric.systems.base import (
     Change,
     Driver,
     NeighbourReader,
@@ -25,8 +27,6 @@ from components.fabric.drivers.base import (
     Unreadable,
     Unsettable,
 )
-from components.fabric.setting_text import group_settings
-from components.fabric.state import Neighbour, SwitchState
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""

@@ -18,12 +18,13 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from components.core.errors import Bug
-from components.fabric.drivers import driver_of, sonic_exec
-from components.fabric.drivers.base import Change, Script
-from components.fabric.drivers.cumulus_actions import collapse_ports
-from components.fabric.drivers.cumulus_parse import BRIDGE
-from components.fabric.drivers.onyx_actions import flatten, interruptions
 from components.fabric.state import SwitchState
+from components.fabric.systems import driver_of
+from components.fabric.systems.base import Change, Script
+from components.fabric.systems.cumulus.read import BRIDGE
+from components.fabric.systems.cumulus.write import collapse_ports
+from components.fabric.systems.onyx.write import flatten, interruptions
+from components.fabric.systems.sonic import exec as sonic_exec
 from components.fabric.targets import target_of_apply, target_of_restore
 
 Lines = Sequence[str]

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from components.fabric.drivers.cumulus_profile import (
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.cumulus.facts import (
     CNP_PRIORITY,
     ECN_MAX_KIB,
     ECN_MIN_KIB,
     ROCE_PRIORITY,
 )
-from components.fabric.state import EcnState, PortState, SwitchState
 from components.model.fabric import Rdma
 
 

@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 from components.core.errors import DeviceError, UsageError
 from components.fabric.device import SwitchEvidence, dump_evidence, parse_request
-from components.fabric.drivers import driver_of
 from components.fabric.exec_plan import digest_of, is_expected
 from components.fabric.plan import SwitchPlan
+from components.fabric.systems import driver_of
 from components.remote.step import render_request
 
 OUTPUT_VARIABLE: Final = "RAILYARD_OUTPUT"

@@ -12,15 +12,15 @@ from components.catalogue.switches.switch_model import SwitchModel
 from components.core.errors import SpecError
 from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
-from components.fabric.drivers import driver_of
-from components.fabric.drivers.onyx_actions import flatten, port_key
 from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.ib_plan import plan_subnet
 from components.fabric.intent import INTENTS
 from components.fabric.lacks import lacks
 from components.fabric.links import rails_on_link, switches_of_rails
 from components.fabric.state import BgpState, EcnState, PortState, SwitchState
-from components.fabric.systems import ONE_SHOT_PRIORITY, system_of
+from components.fabric.systems import driver_of
+from components.fabric.systems.capabilities import ONE_SHOT_PRIORITY, system_of
+from components.fabric.systems.onyx.write import flatten, port_key
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort

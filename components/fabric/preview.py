@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from components.catalogue.switches import find_model
 from components.core.difference import ABSENT
-from components.fabric.drivers import driver_of
-from components.fabric.drivers.base import Unsettable
 from components.fabric.plan import SwitchPlan
 from components.fabric.setting_text import collapse, group_settings
 from components.fabric.state import SwitchState
+from components.fabric.systems import driver_of
+from components.fabric.systems.base import Unsettable
 from components.fabric.targets import target_of_apply
 
 _OF_PORT = re.compile(r"port (\S+) (.*)")

@@ -19,7 +19,7 @@ from components.acceptance.counters import (
 from components.acceptance.evidence import HopRole
 from components.acceptance.plan import CounterSource, HopPlan
 from components.core.errors import DeviceError, UnreachableError
-from components.fabric.drivers.base import PortCounters, PriorityCounters
+from components.fabric.systems.base import PortCounters, PriorityCounters
 from components.planning import make_plan
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint

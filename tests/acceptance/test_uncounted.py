@@ -8,7 +8,7 @@ from components.acceptance.counters import Snapshot, flatten_port, measure_hop
 from components.acceptance.evidence import Evidence
 from components.acceptance.judge import judge_evidence
 from components.acceptance.plan import HopPlan
-from components.fabric.drivers.base import PortCounters, PriorityCounters
+from components.fabric.systems.base import PortCounters, PriorityCounters
 from tests.acceptance.test_judge import change_hop
 from tests.lab_physics.site import Site, take_evidence
 

@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from components.fabric.drivers import DRIVERS
 from components.fabric.exec_plan import EXEC_FORMS
+from components.fabric.systems import DRIVERS
 from components.model.cluster import ClusterSpec
 from tests.engine.runner import EngineRunner, Result
 from tests.over_ssh.switch_room import SwitchRoom, switch_room

@@ -14,11 +14,11 @@ from components.catalogue.switches import MODELS
 from components.catalogue.switches.port_names import PORT_NAMINGS
 from components.checks.registry import RULES
 from components.core.errors import SpecError
-from components.fabric.drivers import DRIVERS
 from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC
 from components.fabric.intent import INTENTS
 from components.fabric.plan import plan_fabric
-from components.fabric.systems import SYSTEMS
+from components.fabric.systems import DRIVERS
+from components.fabric.systems.capabilities import SYSTEMS
 from components.model.fabric import CARRIES, Switch
 from components.remote import switch_session
 from lab.switches.emulators import EMULATORS

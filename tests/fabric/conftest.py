@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from components.fabric.drivers.onyx import OnyxDriver
 from components.fabric.exchange import Exchange
 from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.systems.onyx.driver import OnyxDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
 from lab.views import SwitchConfig

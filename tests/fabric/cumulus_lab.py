@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from components.fabric.drivers.cumulus import CumulusDriver
 from components.fabric.exchange import Exchange
+from components.fabric.systems.cumulus.driver import CumulusDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.cumulus.server import CumulusSwitch
 from lab.views import SwitchConfig

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from components.fabric.drivers.eos import EosDriver
 from components.fabric.exchange import Exchange
+from components.fabric.systems.eos.driver import EosDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
 from lab.views import SwitchConfig

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from components.core.difference import Difference
-from components.fabric.drivers.base import Change, Guard, PortCounters, Reading, Unreadable
 from components.fabric.intent import Intent
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
 from components.model.fabric import Rdma
 from lab.switches.onyx.config import Mode
 from lab.views import PortView, SwitchConfig
@@ -42,7 +42,7 @@ def intent(rdma: Rdma) -> Intent:
 
 
 class MinimalDriver:
-    """See `components.fabric.drivers.base.Driver`."""
+    """See `components.fabric.systems.base.Driver`."""
 
     system = "minimal"
     title = "Minimal"

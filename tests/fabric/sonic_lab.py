@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from components.fabric.drivers.sonic import SonicDriver
 from components.fabric.exchange import Exchange
+from components.fabric.systems.sonic.driver import SonicDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.sonic.server import SonicSwitch
 from lab.views import SwitchConfig

@@ -9,13 +9,13 @@ import pytest
 
 from components.core.errors import UsageError
 from components.fabric.cabling import CableEnd, find_wrong_cables
-from components.fabric.drivers.base import Unreadable
-from components.fabric.drivers.cumulus import NEIGHBOURS as CUMULUS_LLDP
-from components.fabric.drivers.cumulus import CumulusDriver
-from components.fabric.drivers.eos import NEIGHBOURS as EOS_LLDP
-from components.fabric.drivers.eos import EosDriver
-from components.fabric.drivers.onyx_parse import parse_neighbours
 from components.fabric.state import Neighbour
+from components.fabric.systems.base import Unreadable
+from components.fabric.systems.cumulus.driver import NEIGHBOURS as CUMULUS_LLDP
+from components.fabric.systems.cumulus.driver import CumulusDriver
+from components.fabric.systems.eos.driver import NEIGHBOURS as EOS_LLDP
+from components.fabric.systems.eos.driver import EosDriver
+from components.fabric.systems.onyx.read import parse_neighbours
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.fabric_lab import KINDS, Room, chain_of, load_example, port_name, rooms_of

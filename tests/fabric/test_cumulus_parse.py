@@ -6,17 +6,17 @@ import json
 
 import pytest
 
-from components.fabric.drivers.base import Unreadable
-from components.fabric.drivers.cumulus import CONFIG, ROCE, CumulusDriver
-from components.fabric.drivers.cumulus_actions import collapse_ports
-from components.fabric.drivers.cumulus_parse import (
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.base import Unreadable
+from components.fabric.systems.cumulus.driver import CONFIG, ROCE, CumulusDriver
+from components.fabric.systems.cumulus.read import (
     expand_names,
     parse_config,
     parse_counters,
     parse_port_names,
     parse_profile,
 )
-from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.cumulus.write import collapse_ports
 
 SINGLE_POOL = """\
                     operational            applied

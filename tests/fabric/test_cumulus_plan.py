@@ -6,9 +6,9 @@ import pytest
 
 from components.core.difference import Difference
 from components.core.errors import SpecError
-from components.fabric.drivers.cumulus import CumulusDriver
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
+from components.fabric.systems.cumulus.driver import CumulusDriver
 from components.model.cluster import ClusterSpec
 from tests.fabric.cumulus_lab import load_spec
 

@@ -11,8 +11,8 @@ import pytest
 
 from components.catalogue.switches import MODELS
 from components.core.errors import UsageError
-from components.fabric.drivers import DRIVERS
 from components.fabric.intent import INTENTS
+from components.fabric.systems import DRIVERS
 from lab.switches.emulators import EMULATORS, make_switch
 from lab.views import SwitchConfig
 from tests.fabric.completeness import PARTS, ROOT, golden_of, missing_parts, offered

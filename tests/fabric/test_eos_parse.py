@@ -13,10 +13,11 @@ from collections.abc import Iterable
 import pytest
 from pydantic import JsonValue
 
-from components.fabric.drivers.base import Occupied, Unreadable
-from components.fabric.drivers.eos import INTERFACES, MAPS, VLANS, EosDriver
-from components.fabric.drivers.eos_config import parse_maps, parse_sections
-from components.fabric.drivers.eos_parse import (
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.base import Occupied, Unreadable
+from components.fabric.systems.eos.config import parse_maps, parse_sections
+from components.fabric.systems.eos.driver import INTERFACES, MAPS, VLANS, EosDriver
+from components.fabric.systems.eos.read import (
     find_stale,
     parse_discards,
     parse_marked,
@@ -25,7 +26,6 @@ from components.fabric.drivers.eos_parse import (
     parse_total,
     parse_vlans,
 )
-from components.fabric.state import EcnState, PortState, SwitchState
 
 _SHORT = """\
 interface Port-Channel3

@@ -7,10 +7,10 @@ import pytest
 from components.catalogue.switches.switch_model import parse_release
 from components.core.difference import Difference
 from components.core.errors import SpecError
-from components.fabric.drivers.base import Change, Unsettable
-from components.fabric.drivers.eos import EosDriver
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.eos.driver import EosDriver
 from components.model.cluster import ClusterSpec
 from tests.fabric.eos_lab import load_spec
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from components.core.errors import Bug, DeviceError, UsageError
 from components.fabric.device import SwitchEvidence, every_key
-from components.fabric.drivers import DRIVERS
 from components.fabric.exec_plan import (
     EXEC_FORMS,
     NO_EXEC,
@@ -30,7 +29,8 @@ from components.fabric.exec_plan import (
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request, run_judge
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.systems import SYSTEMS
+from components.fabric.systems import DRIVERS
+from components.fabric.systems.capabilities import SYSTEMS
 from lab.switches.onyx.cli import Session as OnyxSession
 from tests.fabric import test_cumulus_exchange, test_exchange, test_sonic_exchange
 from tests.fabric.eos_lab import Clock

@@ -14,11 +14,11 @@ from components.catalogue.switches import MODELS
 from components.catalogue.switches.port_names import PORT_NAMINGS, CountedParts
 from components.catalogue.switches.switch_model import SwitchModel
 from components.core.errors import DeviceError
-from components.fabric.drivers import DRIVERS
 from components.fabric.exchange import Exchange
 from components.fabric.exec_plan import NO_EXEC
 from components.fabric.intent import INTENTS
-from components.fabric.systems import SYSTEMS, SwitchSystem
+from components.fabric.systems import DRIVERS
+from components.fabric.systems.capabilities import SYSTEMS, SwitchSystem
 from components.model.cluster import ClusterSpec
 from components.model.fabric import CARRIES
 from components.remote import switch_session

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from components.core.difference import Difference
 from components.core.errors import Bug, DeviceError
-from components.fabric.drivers.mlnxos import MlnxosDriver
 from components.fabric.ib_state import IbState, MemberKind, PartitionState
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.systems.mlnxos.driver import MlnxosDriver
 from components.fabric.targets import target_of_apply
 from lab.switches.mlnxos.server import MlnxosSwitch
 from tests.fabric.ib_lab import load_spec, make_switch, talk

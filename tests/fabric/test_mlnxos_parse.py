@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from components.fabric.drivers.base import Unreadable
-from components.fabric.drivers.mlnxos import PARTITIONS
-from components.fabric.drivers.mlnxos_parse import (
+from components.fabric.ib_state import PartitionState
+from components.fabric.systems.base import Unreadable
+from components.fabric.systems.mlnxos.driver import PARTITIONS
+from components.fabric.systems.mlnxos.read import (
     parse_partitions,
     parse_priority,
     parse_routing_engine,
     parse_switch,
     show_guid,
 )
-from components.fabric.drivers.onyx_session import find_refusal
-from components.fabric.ib_state import PartitionState
+from components.fabric.systems.onyx.session import find_refusal
 
 CAPTURED = """Default:
   PKey : 0x7FFF

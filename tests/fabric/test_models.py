@@ -11,7 +11,7 @@ from components.catalogue.switches.port_names import PORT_NAMINGS, PortPlace
 from components.core.errors import SpecError
 from components.fabric.intent import INTENTS
 from components.fabric.plan import plan_fabric
-from components.fabric.systems import SYSTEMS, system_of
+from components.fabric.systems.capabilities import SYSTEMS, system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Routing
 from lab.switches.eos import config as eos

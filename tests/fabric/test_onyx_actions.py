@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from components.fabric.drivers.onyx_actions import (
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.onyx.write import (
     collapse_ports,
     collapse_vlans,
     flatten,
     interruptions,
     plan_changes,
 )
-from components.fabric.state import EcnState, PortState, SwitchState
 
 NO_ECN = PortState(ecn={3: None})
 

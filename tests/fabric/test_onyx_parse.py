@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from components.fabric.drivers.base import Unreadable
-from components.fabric.drivers.onyx import OnyxDriver
-from components.fabric.drivers.onyx_parse import (
+from components.fabric.state import EcnState
+from components.fabric.systems.base import Unreadable
+from components.fabric.systems.onyx.driver import OnyxDriver
+from components.fabric.systems.onyx.read import (
     Interface,
     Switchport,
     parse_congestion,
@@ -20,7 +21,6 @@ from components.fabric.drivers.onyx_parse import (
     parse_vlan_ranges,
     parse_vlans,
 )
-from components.fabric.state import EcnState
 
 # captures C5 (newer), C6 (older, no space before the bracket): the same two lines, two layouts.
 NEWER = """Eth1/1:

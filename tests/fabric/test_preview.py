@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DeviceError
-from components.fabric.drivers import DRIVERS, driver_of
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import preview_switch
 from components.fabric.setting_text import collapse, group_settings
 from components.fabric.state import SwitchState
+from components.fabric.systems import DRIVERS, driver_of
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import apply
 from tests.fabric.switch_labs import LABS

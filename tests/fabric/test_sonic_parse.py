@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from components.fabric.drivers.base import Unreadable
-from components.fabric.drivers.sonic import CONFIG, SonicDriver
-from components.fabric.drivers.sonic_facts import NO_BRANCH, parse_branch
-from components.fabric.drivers.sonic_parse import ConfigDb, parse_config, parse_counters, port_names
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.base import Unreadable
+from components.fabric.systems.sonic.driver import CONFIG, SonicDriver
+from components.fabric.systems.sonic.facts import NO_BRANCH, parse_branch
+from components.fabric.systems.sonic.read import ConfigDb, parse_config, parse_counters, port_names
 
 AZURE_WRED = {
     "ecn": "ecn_all",

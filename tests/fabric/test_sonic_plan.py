@@ -9,9 +9,9 @@ import pytest
 from components.catalogue.switches import find_model
 from components.core.difference import Difference
 from components.core.errors import SpecError
-from components.fabric.drivers.sonic import SonicDriver
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.sonic.driver import SonicDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.sonic.config import PLATFORMS, factory_db
 from tests.fabric.sonic_lab import load_spec

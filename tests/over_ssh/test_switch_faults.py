@@ -20,7 +20,7 @@ import pytest
 
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric import device
-from components.fabric.drivers import DRIVERS
+from components.fabric.systems import DRIVERS
 from components.remote.switch_session import SwitchSession
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 

@@ -17,9 +17,9 @@ from components.core.errors import (
     UsageError,
 )
 from components.fabric import device
-from components.fabric.drivers import DRIVERS
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState
+from components.fabric.systems import DRIVERS
 from components.remote.switch_session import open_session
 from lab import keys
 from lab.site import lab_file, secrets_of

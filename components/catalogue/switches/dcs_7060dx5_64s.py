@@ -6,7 +6,7 @@ Chip and ports: the board's description in aristanetworks/sonic (docs/explanatio
 from __future__ import annotations
 
 from components.catalogue.switches.switch_model import SwitchModel
-from components.fabric.drivers.eos_defaults import MTU_RANGE_BYTES
+from components.fabric.systems.eos.facts import MTU_RANGE_BYTES
 
 PORTS = range(1, 65)
 """QSFP-DD; the two SFP+ ports 65 and 66 are too slow for a rail."""

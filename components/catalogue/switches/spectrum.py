@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.catalogue.switches.switch_model import Release, SwitchModel
-from components.fabric.drivers.cumulus_profile import MTU_RANGE_BYTES
+from components.fabric.systems.cumulus.facts import MTU_RANGE_BYTES
 
 ONYX_MTU_RANGE_BYTES: Final = (1500, 9612)
 """What the vendor's Ansible collection accepts (module_utils/network/onyx/onyx.py)."""

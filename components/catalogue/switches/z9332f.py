@@ -8,7 +8,7 @@ need: docs/explanation/sources.md#sonic. Its two SFP+ ports are left out: no rai
 from __future__ import annotations
 
 from components.catalogue.switches.switch_model import SwitchModel
-from components.fabric.drivers.sonic_facts import MTU_RANGE_BYTES
+from components.fabric.systems.sonic.facts import MTU_RANGE_BYTES
 
 LANES_PER_PORT = 8
 Z9332F = SwitchModel(

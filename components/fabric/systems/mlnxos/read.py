@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, cast
 
-from components.fabric.drivers.base import Unreadable
 from components.fabric.ib_state import MemberKind, PartitionState
+from components.fabric.systems.base import Unreadable
 
 _NAME: Final = re.compile(r"^(\S+):\s*$")
 _KEY: Final = re.compile(r"^\s+(PKey|ipoib|mtu|rate|defmember)\s*:\s*(\S+)\s*$", re.IGNORECASE)

@@ -13,10 +13,11 @@ from typing import Final, Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.drivers.base import PortCounters, PriorityCounters, Unreadable
-from components.fabric.drivers.onyx_actions import port_key
-from components.fabric.drivers.sonic_cable import length_in_force
-from components.fabric.drivers.sonic_facts import (
+from components.fabric.state import EcnState, Neighbour, PortState
+from components.fabric.systems.base import PortCounters, PriorityCounters, Unreadable
+from components.fabric.systems.onyx.write import port_key
+from components.fabric.systems.sonic.cable import length_in_force
+from components.fabric.systems.sonic.facts import (
     BYTES_PER_KIB,
     DSCPS,
     DYNAMIC_PROFILE,
@@ -26,7 +27,7 @@ from components.fabric.drivers.sonic_facts import (
     OUR_NAME,
     PRIORITIES,
 )
-from components.fabric.drivers.sonic_rows import (
+from components.fabric.systems.sonic.rows import (
     BUFFER_FIELDS,
     MAP_TABLES,
     TRUST_FIELDS,
@@ -37,13 +38,12 @@ from components.fabric.drivers.sonic_rows import (
     spread,
     write_words,
 )
-from components.fabric.drivers.sonic_watchdog import (
+from components.fabric.systems.sonic.watchdog import (
     LIST_FIELD,
     describe_polling,
     is_watching,
     watchdog_row,
 )
-from components.fabric.state import EcnState, Neighbour, PortState
 
 Tables = dict[str, dict[str, Fields]]
 _TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])

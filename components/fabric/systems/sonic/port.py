@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.fabric.drivers import sonic_cable as cable
-from components.fabric.drivers import sonic_lines as say
-from components.fabric.drivers.base import Change, Unsettable
-from components.fabric.drivers.sonic_facts import DYNAMIC_PROFILE, LOSSLESS_PROFILE
-from components.fabric.drivers.sonic_rows import (
+from components.fabric.state import PortState, SwitchState
+from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.sonic import cable
+from components.fabric.systems.sonic import lines as say
+from components.fabric.systems.sonic.facts import DYNAMIC_PROFILE, LOSSLESS_PROFILE
+from components.fabric.systems.sonic.rows import (
     Cell,
     Cells,
     fields_of,
@@ -24,7 +25,7 @@ from components.fabric.drivers.sonic_rows import (
     spread,
     wanted_cells,
 )
-from components.fabric.drivers.sonic_watchdog import (
+from components.fabric.systems.sonic.watchdog import (
     LIST_FIELD,
     UNPOLLED,
     lists_all,
@@ -32,7 +33,6 @@ from components.fabric.drivers.sonic_watchdog import (
     watchdog_cells,
     watchdog_row,
 )
-from components.fabric.state import PortState, SwitchState
 
 
 @dataclass(slots=True)

@@ -11,8 +11,6 @@ from typing import Final
 
 from components.core.difference import ABSENT, Difference
 from components.core.errors import Bug
-from components.fabric.drivers import mlnxos_actions, mlnxos_parse, onyx_session
-from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
 from components.fabric.ib_state import (
     ALL_PORTS,
     DEFAULT_PARTITION,
@@ -20,6 +18,10 @@ from components.fabric.ib_state import (
     PartitionState,
 )
 from components.fabric.state import SwitchState
+from components.fabric.systems.base import Change, Guard, PortCounters, Reading
+from components.fabric.systems.mlnxos import read as mlnxos_parse
+from components.fabric.systems.mlnxos import write as mlnxos_actions
+from components.fabric.systems.onyx import session as onyx_session
 
 PARTITIONS: Final = "show ib partition"
 FUNCTION: Final = "show ib sm"
@@ -29,7 +31,7 @@ ROUTING: Final = "show running-config | include routing-engines"
 
 
 class MlnxosDriver:
-    """See `components.fabric.drivers.base.Driver`."""
+    """See `components.fabric.systems.base.Driver`."""
 
     system = "mlnxos"
     title = "MLNX-OS"

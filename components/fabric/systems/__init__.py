@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from components.core.errors import SpecError
-from components.fabric.drivers.base import Driver
-from components.fabric.drivers.cumulus import CumulusDriver
-from components.fabric.drivers.eos import EosDriver
-from components.fabric.drivers.mlnxos import MlnxosDriver
-from components.fabric.drivers.onyx import OnyxDriver
-from components.fabric.drivers.sonic import SonicDriver
+from components.fabric.systems.base import Driver
+from components.fabric.systems.cumulus.driver import CumulusDriver
+from components.fabric.systems.eos.driver import EosDriver
+from components.fabric.systems.mlnxos.driver import MlnxosDriver
+from components.fabric.systems.onyx.driver import OnyxDriver
+from components.fabric.systems.sonic.driver import SonicDriver
 
 DRIVERS: dict[str, Driver] = {
     "onyx": OnyxDriver(),

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from components.fabric.drivers.base import Change, Unsettable
-from components.fabric.drivers.cumulus_parse import BRIDGE
-from components.fabric.drivers.cumulus_routing import routing_changes
-from components.fabric.drivers.onyx_actions import collapse_vlans, port_key
 from components.fabric.state import PortState, SwitchState
+from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.cumulus.read import BRIDGE
+from components.fabric.systems.cumulus.routing import routing_changes
+from components.fabric.systems.onyx.write import collapse_vlans, port_key
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:

@@ -13,11 +13,11 @@ from typing import Final, Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.drivers.base import PortCounters, PriorityCounters, Unreadable
-from components.fabric.drivers.cumulus_profile import BYTES_PER_KIB, ROCE_PRIORITY
-from components.fabric.drivers.cumulus_routing import Routing, parse_routing
-from components.fabric.drivers.onyx_actions import port_key
 from components.fabric.state import EcnState, Neighbour
+from components.fabric.systems.base import PortCounters, PriorityCounters, Unreadable
+from components.fabric.systems.cumulus.facts import BYTES_PER_KIB, ROCE_PRIORITY
+from components.fabric.systems.cumulus.routing import Routing, parse_routing
+from components.fabric.systems.onyx.write import port_key
 
 Tree = dict[str, JsonValue]
 Mode = Literal["access", "trunk", "hybrid", "routed"]

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.fabric.drivers.base import Change, Unsettable
-from components.fabric.drivers.eos_defaults import (
+from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
+from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.eos.facts import (
     ECN_WEIGHT,
     MAX_MARK_PERCENT,
     WATCHDOG_ACTION,
     WATCHDOG_TIMER,
 )
-from components.fabric.drivers.onyx_actions import collapse_vlans
-from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
+from components.fabric.systems.onyx.write import collapse_vlans
 
 _MODES: Final = {"access": "switchport mode access", "trunk": "switchport mode trunk"}
 _TRUST: Final = {"L2": "qos trust cos", "L3": "qos trust dscp", "port": "no qos trust"}

@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.drivers.base import CANDIDATE_PREFIX, Guard, Occupied, Unreadable
+from components.fabric.systems.base import CANDIDATE_PREFIX, Guard, Occupied, Unreadable
 
 REVISIONS: Final = "nv config revision -o json"
 """Since release 5.5 (NVUE reference); an older one refuses it, and is applied to for good."""

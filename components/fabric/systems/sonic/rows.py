@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.drivers.sonic_facts import (
+from components.fabric.state import EcnState, PortState
+from components.fabric.systems.sonic.facts import (
     BYTES_PER_KIB,
     DSCP_PER_PRIORITY,
     DSCPS,
@@ -17,7 +18,6 @@ from components.fabric.drivers.sonic_facts import (
     OUR_NAME,
     PRIORITIES,
 )
-from components.fabric.state import EcnState, PortState
 
 Cell = tuple[str, str]
 """Row and field."""

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.catalogue.switches.switch_model import Release, parse_release, show_release
-from components.fabric.drivers import cumulus_profile, eos_defaults, sonic_facts
+from components.fabric.systems.cumulus import facts as cumulus_profile
+from components.fabric.systems.eos import facts as eos_defaults
+from components.fabric.systems.sonic import facts as sonic_facts
 
 Mode = Literal["lossy_ecn", "lossless", "semi_lossless"]
 ONE_SHOT_PRIORITY: Final = 3

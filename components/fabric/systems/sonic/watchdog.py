@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.drivers.sonic_rows import Cell, Cells, Fields, numbers_of, qos_row
+from components.fabric.systems.sonic.rows import Cell, Cells, Fields, numbers_of, qos_row
 
 LIST_FIELD: Final = "pfcwd_sw_enable"
 ACTION: Final = "drop"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.core.difference import Difference
-from components.fabric.drivers import onyx_actions, onyx_parse, onyx_session
-from components.fabric.drivers.base import (
+from components.fabric.state import Neighbour, PortState, SwitchState
+from components.fabric.systems.base import (
     Change,
     Guard,
     PortCounters,
@@ -15,8 +15,10 @@ from components.fabric.drivers.base import (
     Reading,
     Unreadable,
 )
-from components.fabric.drivers.onyx_parse import Pfc, Switchport
-from components.fabric.state import Neighbour, PortState, SwitchState
+from components.fabric.systems.onyx import read as onyx_parse
+from components.fabric.systems.onyx import session as onyx_session
+from components.fabric.systems.onyx import write as onyx_actions
+from components.fabric.systems.onyx.read import Pfc, Switchport
 
 VLANS: Final = "show vlan | json-print"
 SWITCHPORTS: Final = "show interfaces switchport | json-print"
@@ -36,7 +38,7 @@ FACTORY_MTU_BYTES: Final = 1500
 
 
 class OnyxDriver:
-    """See `components.fabric.drivers.base.Driver`."""
+    """See `components.fabric.systems.base.Driver`."""
 
     system = "onyx"
     title = "Onyx"

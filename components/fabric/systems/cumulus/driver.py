@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.core.difference import ABSENT, Difference
-from components.fabric.drivers import cumulus_actions, cumulus_parse
-from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
-from components.fabric.drivers.cumulus_parse import PortConfig, Profile
-from components.fabric.drivers.cumulus_profile import FACTORY_MTU_BYTES
-from components.fabric.drivers.cumulus_revisions import GUARD
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
+from components.fabric.systems.base import Change, Guard, PortCounters, Reading
+from components.fabric.systems.cumulus import read as cumulus_parse
+from components.fabric.systems.cumulus import write as cumulus_actions
+from components.fabric.systems.cumulus.facts import FACTORY_MTU_BYTES
+from components.fabric.systems.cumulus.read import PortConfig, Profile
+from components.fabric.systems.cumulus.revisions import GUARD
 
 CONFIG: Final = "nv config show -o json"
 ROCE: Final = "nv show qos roce"
@@ -42,7 +43,7 @@ _ERRORS: Final = (
 
 
 class CumulusDriver:
-    """See `components.fabric.drivers.base.Driver`."""
+    """See `components.fabric.systems.base.Driver`."""
 
     system = "cumulus"
     title = "Cumulus"

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.fabric.drivers import sonic_lines as say
-from components.fabric.drivers.base import Change, Unsettable
-from components.fabric.drivers.sonic_facts import LOSSLESS_PROFILE
-from components.fabric.drivers.sonic_port import PortPlan, plan_port
-from components.fabric.drivers.sonic_rows import Rows, our_rows
 from components.fabric.state import PortState, SwitchState
+from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.sonic import lines as say
+from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
+from components.fabric.systems.sonic.port import PortPlan, plan_port
+from components.fabric.systems.sonic.rows import Rows, our_rows
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:

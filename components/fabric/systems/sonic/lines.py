@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.drivers.sonic_rows import Cell, Fields
+from components.fabric.systems.sonic.rows import Cell, Fields
 
 MAX_FIELDS: Final = 32
 """Of one row in one line; a map of DSCPs has 64."""

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from components.fabric.drivers.base import Unreadable
-from components.fabric.drivers.eos_defaults import (
+from components.fabric.state import EcnState
+from components.fabric.systems.base import Unreadable
+from components.fabric.systems.eos.facts import (
     ECN_WEIGHT,
     FACTORY_VLAN,
     MAX_MARK_PERCENT,
     QUEUES,
     default_class,
 )
-from components.fabric.drivers.onyx_parse import parse_vlan_ranges
-from components.fabric.state import EcnState
+from components.fabric.systems.onyx.read import parse_vlan_ranges
 
 Trust = Literal["L2", "L3", "port"]
 Mode = Literal["access", "trunk", "routed"]

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.drivers.sonic_rows import Cell, Cells, span_of, spread
 from components.fabric.state import PortState
+from components.fabric.systems.sonic.rows import Cell, Cells, span_of, spread
 
 TEMPLATE_ROW: Final = "CABLE_LENGTH|AZURE"
 """The row that the platform's template writes (buffers_config.j2)."""

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.core.difference import Difference
-from components.fabric.drivers import sonic_actions, sonic_parse
-from components.fabric.drivers.base import Change, Guard, PortCounters, Reading
-from components.fabric.drivers.sonic_facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
-from components.fabric.drivers.sonic_parse import ConfigDb, Tables, vlan_number
 from components.fabric.state import Neighbour, PortState, SwitchState
+from components.fabric.systems.base import Change, Guard, PortCounters, Reading
+from components.fabric.systems.sonic import read as sonic_parse
+from components.fabric.systems.sonic import write as sonic_actions
+from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
+from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 POLL: Final = "sleep 11"
@@ -46,7 +47,7 @@ _CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
 
 
 class SonicDriver:
-    """See `components.fabric.drivers.base.Driver`."""
+    """See `components.fabric.systems.base.Driver`."""
 
     system = "sonic"
     title = "SONiC"

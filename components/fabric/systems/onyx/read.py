@@ -13,8 +13,8 @@ from typing import Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.drivers.base import Unreadable
 from components.fabric.state import EcnState, Neighbour
+from components.fabric.systems.base import Unreadable
 
 PortMode = Literal["access", "trunk", "hybrid"]
 Trust = Literal["L2", "L3", "both", "port"]

@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from components.fabric.drivers import sonic_actions
-from components.fabric.drivers import sonic_lines as say
-from components.fabric.drivers.base import Script
-from components.fabric.drivers.sonic import SonicDriver
-from components.fabric.drivers.sonic_facts import LOSSLESS_POOL, LOSSLESS_PROFILE, OUR_NAME
-from components.fabric.drivers.sonic_rows import (
+from components.fabric.state import PortState, SwitchState, list_vlans
+from components.fabric.systems.base import Script
+from components.fabric.systems.sonic import lines as say
+from components.fabric.systems.sonic import write as sonic_actions
+from components.fabric.systems.sonic.driver import SonicDriver
+from components.fabric.systems.sonic.facts import LOSSLESS_POOL, LOSSLESS_PROFILE, OUR_NAME
+from components.fabric.systems.sonic.rows import (
     BUFFER_FIELDS,
     Cell,
     Cells,
@@ -28,8 +29,7 @@ from components.fabric.drivers.sonic_rows import (
     wanted_cells,
     write_words,
 )
-from components.fabric.drivers.sonic_watchdog import LIST_FIELD, wanted_watchdog, watchdog_row
-from components.fabric.state import PortState, SwitchState, list_vlans
+from components.fabric.systems.sonic.watchdog import LIST_FIELD, wanted_watchdog, watchdog_row
 from components.fabric.targets import target_of_restore
 
 ENTER: Final = (

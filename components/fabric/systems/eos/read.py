@@ -7,16 +7,16 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.drivers.base import (
+from components.fabric.state import Neighbour
+from components.fabric.systems.base import (
     CANDIDATE_PREFIX,
     Occupied,
     PortCounters,
     PriorityCounters,
     Unreadable,
 )
-from components.fabric.drivers.eos_defaults import QUEUES
-from components.fabric.drivers.onyx_actions import port_key
-from components.fabric.state import Neighbour
+from components.fabric.systems.eos.facts import QUEUES
+from components.fabric.systems.onyx.write import port_key
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 SESSIONS: Final = "show configuration sessions detail | json"

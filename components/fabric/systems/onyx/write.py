@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.drivers.base import Change
 from components.fabric.state import ALL_VLANS, PortState, SwitchState, list_vlans
+from components.fabric.systems.base import Change
 
 PortLines = Callable[[PortState, PortState], Iterable[str]]
 """(actual, target) of one port to the tails of its `interface ethernet …` lines."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.fabric.drivers.base import Change
-from components.fabric.drivers.mlnxos_parse import DEFAULT_ENGINE, MTU_WORDS, show_guid
 from components.fabric.ib_state import DEFAULT_PARTITION, IbState, PartitionState, show_pkey
+from components.fabric.systems.base import Change
+from components.fabric.systems.mlnxos.read import DEFAULT_ENGINE, MTU_WORDS, show_guid
 
 
 def plan_changes(actual: IbState | None, target: IbState | None) -> tuple[Change, ...]:

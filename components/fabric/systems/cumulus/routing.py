@@ -15,9 +15,9 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.fabric.drivers.base import Change
-from components.fabric.drivers.onyx_actions import port_key
 from components.fabric.state import BgpState, SwitchState
+from components.fabric.systems.base import Change
+from components.fabric.systems.onyx.write import port_key
 
 Tree = dict[str, JsonValue]
 Expand = Callable[[str], Iterable[str]]

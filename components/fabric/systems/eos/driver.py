@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.core.difference import Difference
-from components.fabric.drivers import eos_actions, eos_config, eos_parse
-from components.fabric.drivers.base import Change, Guard, PortCounters, Reading, Unreadable
-from components.fabric.drivers.eos_config import Section
-from components.fabric.drivers.eos_defaults import (
+from components.fabric.state import Neighbour, PortState, SwitchState
+from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
+from components.fabric.systems.eos import config as eos_config
+from components.fabric.systems.eos import read as eos_parse
+from components.fabric.systems.eos import write as eos_actions
+from components.fabric.systems.eos.config import Section
+from components.fabric.systems.eos.facts import (
     FACTORY_MTU_BYTES,
     FACTORY_VLAN,
     QUEUES,
@@ -22,7 +25,6 @@ from components.fabric.drivers.eos_defaults import (
     WATCHDOG_ACTION,
     default_class,
 )
-from components.fabric.state import Neighbour, PortState, SwitchState
 
 VLANS: Final = "show vlan | json"
 STATUS: Final = "show interfaces status | json"
@@ -41,7 +43,7 @@ _TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S
 
 
 class EosDriver:
-    """See `components.fabric.drivers.base.Driver`."""
+    """See `components.fabric.systems.base.Driver`."""
 
     system = "eos"
     title = "EOS"

@@ -1,0 +1,1 @@
+"""MLNX-OS on InfiniBand switches."""
