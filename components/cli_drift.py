@@ -9,7 +9,7 @@ import typer
 
 from components.cli_stack import load_stack
 from components.core.to_json import to_json
-from components.drift import drift_exit_code, render_drift
+from components.drift.device_drift import drift_exit_code, render_drift
 from components.observe import observe_site
 from components.repair import judge_drift
 

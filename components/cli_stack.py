@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from components.applied import Applied, applied_from_export
 from components.checks.site import check_config_value
 from components.core.errors import UsageError
 from components.core.problem import Json
+from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
 from components.planning import ClusterPlan, make_plan
 

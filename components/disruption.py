@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from components.applied import Applied
 from components.core.difference import Difference
 from components.core.key_values import HostState
-from components.drift import DeviceDrift, Facts, Unreachable, applied_switch
+from components.drift.applied import Applied
+from components.drift.device_drift import DeviceDrift, Facts, Unreachable, applied_switch
 from components.fabric.exec_plan import describe_interrupts
 from components.fabric.preview import preview_switch
 from components.fabric.state import SwitchState, diff_states

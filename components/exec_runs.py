@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import cast
 
-from components.applied import Applied, AppliedStep
-from components.drift import DeviceDrift
+from components.drift.applied import Applied, AppliedStep
+from components.drift.device_drift import DeviceDrift
 from components.fabric.exec_plan import digest_of, number_of
 from components.fabric.plan import SwitchPlan
 

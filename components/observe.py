@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
-from components.applied import Applied
 from components.cloud.observe import CloudFacts, observe_cloud, silent_instances
 from components.core.errors import DeviceError, HostKeyError
 from components.core.key_values import HostState, parse_state
-from components.drift import Facts, Unreachable, asked_of_step, asked_of_switch
+from components.drift.applied import Applied
+from components.drift.device_drift import Facts, Unreachable, asked_of_step, asked_of_switch
+from components.drift.watched import Watched
 from components.fabric.device import observe_switch
 from components.fabric.plan import SwitchPlan
-from components.hosts.watched import Watched
 from components.hypervisor.access import explain_refusal
 from components.planning import ClusterPlan
 from components.remote.host_session import OBSERVE_DEADLINE_S, HostSession, connect_to_host

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 import pulumi
 
-from components.applied import Applied, applied_from_outputs
+from components.drift.applied import Applied, applied_from_outputs
 
 ATTEMPTS: Final = 5
 """How often the state is read; a file backend may be writing it at that moment."""

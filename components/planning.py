@@ -13,10 +13,10 @@ from components.acceptance.plan import AcceptancePlan, plan_acceptance
 from components.cloud.plan import CloudPlan, plan_cloud
 from components.core.errors import UsageError
 from components.core.to_json import OMIT_EMPTY, to_json
+from components.drift.watched import Watched
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.hosts.leftovers import Leftovers
 from components.hosts.plan import HostPlan, plan_hosts
-from components.hosts.watched import Watched
 from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.jobs.plan import JobsPlan, plan_jobs
 from components.kubernetes.plan import plan_kubernetes

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 from components.acceptance.report.text import PASSED_LINE
-from components.applied import Applied, AppliedStep
 from components.cloud.observe import cloud_drift, with_generations
 from components.core.key_values import HostState
 from components.core.placeholder import matches
-from components.drift import DeviceDrift, Facts, drift_of_step, drift_of_switch
+from components.drift.applied import Applied, AppliedStep
+from components.drift.device_drift import DeviceDrift, Facts, drift_of_step, drift_of_switch
 from components.exec_runs import exec_notes, left_by_exec
 from components.fabric.cabling import find_wrong_cables
 from components.fabric.plan import SwitchPlan

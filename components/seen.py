@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from components.cloud.observe import CloudFacts, Gone, Item, Unread
-from components.drift import Facts
+from components.drift.device_drift import Facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from components.applied import Applied, AppliedStep
 from components.disruption import disruptions_refused
-from components.drift import DeviceDrift, drift_of_switch
+from components.drift.applied import Applied, AppliedStep
+from components.drift.device_drift import DeviceDrift, drift_of_switch
 from components.exec_runs import exec_notes, left_by_exec
 from components.fabric.exec_plan import numbered
 from components.fabric.judge import judge_request

@@ -6,11 +6,11 @@ from typing import Literal
 
 import pytest
 
-from components.applied import Applied, AppliedStep
 from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.disruption import disruptions_refused
-from components.drift import DeviceDrift, Facts, Unreachable
+from components.drift.applied import Applied, AppliedStep
+from components.drift.device_drift import DeviceDrift, Facts, Unreachable
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.instances import with_instances
 from components.planning import ClusterPlan, make_plan

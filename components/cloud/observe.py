@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from components.applied import Applied
 from components.cloud.crusoe_api import CrusoeApi, Patience
 from components.cloud.errors import CloudError
 from components.cloud.kinds import (
@@ -33,7 +32,8 @@ from components.cloud.request import (
 from components.core.difference import ABSENT, Difference
 from components.core.errors import Bug
 from components.core.placeholder import fill, instances_in, parse_facts
-from components.drift import DeviceDrift
+from components.drift.applied import Applied
+from components.drift.device_drift import DeviceDrift
 
 OBSERVE_PATIENCE = Patience(request_s=10.0, poll_s=0.5, reads=3)
 """A preview waits for it: a read that fails is tried three times within seconds."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from components.core.key_values import HostState, parse_state
 from components.core.to_json import OMIT_EMPTY
+from components.drift.watched import Watched
 from components.hosts.drivers import (
     DRIVER_DEADLINE_S,
     DRIVER_PARAMETERS,
@@ -28,7 +29,6 @@ from components.hosts.routing import routing_settings
 from components.hosts.scripts import boot_files_digest, script_text
 from components.hosts.settings import Settings
 from components.hosts.sriov import sriov_settings
-from components.hosts.watched import Watched
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.instances import crusoe_of

@@ -15,8 +15,8 @@ from typing import Final
 from components.catalogue.esxi_releases import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState
+from components.drift.watched import Watched
 from components.hosts.endpoint import host_endpoint
-from components.hosts.watched import Watched
 from components.hypervisor.request import Guest, RebootRequest
 from components.hypervisor.scripts import script_text
 from components.model.cluster import ClusterSpec

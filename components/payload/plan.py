@@ -11,8 +11,8 @@ from typing import Final
 
 from components.core.errors import Bug
 from components.core.key_values import HostState
+from components.drift.watched import Watched
 from components.hosts.endpoint import host_endpoint
-from components.hosts.watched import Watched
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers, ImageBuild, registry_of
 from components.model.hosts import Host

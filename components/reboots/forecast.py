@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from components.applied import Applied, AppliedStep
 from components.core.key_values import HostState
+from components.drift.applied import Applied, AppliedStep
 from components.hosts.firmware_pending import BACK, needs_of, released_settings
 from components.reboots.pending import (
     BEGUN,

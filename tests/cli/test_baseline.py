@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from components.applied import Applied
-from components.drift import Facts
+from components.drift.applied import Applied
+from components.drift.device_drift import Facts
 from components.fabric.state import PortState, SwitchState
 from components.planning import make_plan
 from components.repair import judge_drift, strangers_to_undo

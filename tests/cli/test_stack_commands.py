@@ -11,8 +11,8 @@ import yaml
 
 from components import cli_drift
 from components.acceptance.evidence import Evidence, dump_evidence
-from components.applied import Applied
-from components.drift import Facts, Unreachable
+from components.drift.applied import Applied
+from components.drift.device_drift import Facts, Unreachable
 from components.planning import ClusterPlan, make_plan
 from components.seen import Seen
 from tests.cli.conftest import Call

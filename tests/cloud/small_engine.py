@@ -15,7 +15,6 @@ from typing import Final
 
 import pytest
 
-from components.applied import Applied, AppliedStep
 from components.cli_cloud import run_verb
 from components.cloud import ready
 from components.cloud.calls import CloudCall, list_calls
@@ -25,6 +24,7 @@ from components.cloud.plan import CloudPlan, plan_cloud
 from components.cloud.request import PREVIOUS_OUTPUT
 from components.core.errors import RailyardError
 from components.core.placeholder import fill, instances_in, parse_facts
+from components.drift.applied import Applied, AppliedStep
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
 from components.reading.yaml_text import parse_yaml

@@ -12,9 +12,9 @@ from typing import cast
 
 import pytest
 
-from components.applied import Applied
 from components.core.problem import Json
-from components.drift import Facts, Unreachable
+from components.drift.applied import Applied
+from components.drift.device_drift import Facts, Unreachable
 from components.remote.step import Endpoint
 from components.seen import Seen
 from stacks import program

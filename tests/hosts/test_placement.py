@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from components.applied import Applied
 from components.core.key_values import HostState
-from components.drift import DeviceDrift, drift_exit_code, render_drift
+from components.drift.applied import Applied
+from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
 from components.hosts.look import HostLook, LinkFact, PciFunction
 from components.hosts.placement import ExpectedCard, Placement, judge_placement, plan_placement
 from components.planning import make_plan

@@ -10,9 +10,9 @@ import pytest
 
 from bench.converge import bring_all, look
 from bench.host_room import STACK, HostRoom, running_room
-from components.applied import Applied
 from components.core.key_values import HostState
-from components.drift import Unreachable
+from components.drift.applied import Applied
+from components.drift.device_drift import Unreachable
 from components.hosts.plan import HostPlan
 from components.observe import observe_site
 from components.planning import ClusterPlan, make_plan

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 import yaml
 
-from components.applied import Applied
+from components.drift.applied import Applied
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.hosts.plan import HostPlan

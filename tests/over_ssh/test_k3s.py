@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from components.core.key_values import diff_states, parse_state
-from components.hosts.watched import Watched
+from components.drift.watched import Watched
 from components.kubernetes.plan import KubernetesPlan, render_kubeconfig
 from components.remote.host_session import HostAnswer
 from components.remote.step import RemoteStep

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from components.hosts.watched import Watched
+from components.drift.watched import Watched
 from components.model.cluster import ClusterSpec
 from components.remote.step import RemoteStep
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from components.core.key_values import HostState
 from components.core.placeholder import placeholder
+from components.drift.watched import Watched
 from components.hosts.endpoint import host_endpoint
-from components.hosts.watched import Watched
 from components.kubernetes.planes.scripts import numbered_lines, script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host

@@ -10,8 +10,8 @@ from typing import Final
 
 from components.core.errors import Bug
 from components.core.key_values import HostState
+from components.drift.watched import Watched
 from components.hosts.endpoint import host_endpoint
-from components.hosts.watched import Watched
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.planes.haproxy import ca_step, plan_balancer
 from components.kubernetes.planes.membership import (

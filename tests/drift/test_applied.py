@@ -10,13 +10,13 @@ import json
 
 import pytest
 
-from components.applied import (
+from components.core.problem import Json
+from components.drift.applied import (
     Applied,
     AppliedStep,
     applied_from_export,
     applied_from_outputs,
 )
-from components.core.problem import Json
 
 URN = "urn:pulumi:dev::probe::"
 SECRET: dict[str, Json] = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.applied import Applied, AppliedStep
 from components.core.difference import Difference
 from components.core.key_values import HostState
-from components.drift import (
+from components.drift.applied import Applied, AppliedStep
+from components.drift.device_drift import (
     DeviceDrift,
     Unreachable,
     asked_of_step,

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from components.applied import Applied, AppliedStep
 from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.placeholder import matches
+from components.drift.applied import Applied, AppliedStep
+from components.drift.watched import Watched
 from components.fabric.state import SwitchState
 from components.fabric.state import diff_states as diff_switches
 from components.fabric.targets import overlay
 from components.hosts.placement import Misplaced
-from components.hosts.watched import Watched
 
 
 @dataclass(frozen=True, slots=True)

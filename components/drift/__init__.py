@@ -1,0 +1,1 @@
+"""What a step last applied, what its device shows now, and how the two differ."""
