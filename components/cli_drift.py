@@ -10,8 +10,8 @@ import typer
 from components.cli_stack import load_stack
 from components.core.to_json import to_json
 from components.drift.device_drift import drift_exit_code, render_drift
-from components.observe import observe_site
-from components.repair import judge_drift
+from components.update.decide import judge_drift
+from components.update.observe import observe_site
 
 app = typer.Typer(add_completion=False)
 

@@ -23,7 +23,7 @@ from components.cli_stack import CONFIG_FILE
 from components.core.errors import RailyardError, UsageError
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.secret_names import secret_names
+from components.update.secret_names import secret_names
 from lab import control
 from lab.cluster.artefact import checksums
 from lab.cluster.build import ensure_binaries

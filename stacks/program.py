@@ -12,18 +12,18 @@ from components.checks.render import render_problem
 from components.checks.site import check_config_value
 from components.core.errors import RailyardError
 from components.core.problem import Json
-from components.disruption import disruptions_refused, host_departures, switch_changes
 from components.hosts.preview import host_changes, hosts_refused
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
-from components.observe import observe_site
-from components.own_state import read_own_state
 from components.planning import ClusterPlan, make_plan
 from components.reading.run_settings import choose_setting
 from components.remote.component import Remote
-from components.repair import Intentions, intend, refusals, strangers_to_undo
-from components.secret_names import secret_names
-from components.seen import Seen
+from components.update.decide import Intentions, intend, refusals, strangers_to_undo
+from components.update.observe import observe_site
+from components.update.own_state import read_own_state
+from components.update.refusals import disruptions_refused, host_departures, switch_changes
+from components.update.secret_names import secret_names
+from components.update.seen import Seen
 from stacks import cloud_ib, esxi, onprem
 
 COMPOSE: Final = {

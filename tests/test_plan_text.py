@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from components.core.to_json import to_json
 from components.plan_text import render_plan
 from components.planning import make_plan
-from components.secret_names import secret_names
+from components.update.secret_names import secret_names
 from tests.golden.files import abridge, check_golden
 from tests.golden.site import EXAMPLES, changed_spec, load_example
 

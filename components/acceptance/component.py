@@ -9,7 +9,7 @@ from components.handoffs import AcceptanceReport, JobsReady, PayloadReady
 from components.planning import ClusterPlan
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.step import env_name
-from components.repair import EVIDENCE_STEP, VERDICT_STEP
+from components.update.decide import EVIDENCE_STEP, VERDICT_STEP
 
 
 class Acceptance(pulumi.ComponentResource):

@@ -9,10 +9,10 @@ from typing import Final
 from components.core.errors import DeviceError
 from components.hosts.look import HostLook, parse_look
 from components.hosts.scripts import script_text
-from components.observe import AT_ONCE, refusal_words
 from components.remote.host_session import run_on_host
 from components.remote.script import render_remote_command
 from components.remote.step import Endpoint
+from components.update.observe import AT_ONCE, refusal_words
 
 LOOK_DEADLINE_S: Final = 60.0
 """Seconds for one host: the look itself is short, reading a card's product data is not always."""

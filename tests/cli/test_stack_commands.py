@@ -14,7 +14,7 @@ from components.acceptance.evidence import Evidence, dump_evidence
 from components.drift.applied import Applied
 from components.drift.device_drift import Facts, Unreachable
 from components.planning import ClusterPlan, make_plan
-from components.seen import Seen
+from components.update.seen import Seen
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example
 from tests.lab_physics.site import Site, take_evidence

@@ -24,8 +24,8 @@ from components.fabric.plan import plan_fabric
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.hosts.plan import plan_hosts
 from components.planning import make_plan
-from components.repair import judge_drift
-from components.seen import Seen
+from components.update.decide import judge_drift
+from components.update.seen import Seen
 from tests.golden.site import load_example
 
 SWITCH = plan_fabric(load_example("dgx-roce"))[0]

@@ -27,12 +27,12 @@ from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 import pulumi
 from components.drift.device_drift import asked_of_switch, drift_of_switch
-from components.exec_runs import exec_notes
+from components.update.exec_runs import exec_notes
 from components.fabric import Fabric
 from components.fabric.device import observe_switch
 from components.fabric.plan import plan_fabric
 from components.model.cluster import ClusterSpec
-from components.own_state import read_own_state
+from components.update.own_state import read_own_state
 from components.remote.component import Remote
 
 config = pulumi.Config("railyard")

@@ -12,7 +12,7 @@ from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
 from components.planning import ClusterPlan, make_plan
-from components.secret_names import secret_names
+from components.update.secret_names import secret_names
 from tests.golden.site import EXAMPLES, load_example
 from tests.graph.dev_site import EVIDENCE, kubeconfig
 from tests.graph.harness import Run

@@ -16,7 +16,7 @@ from components.core.problem import Json
 from components.drift.applied import Applied
 from components.drift.device_drift import Facts, Unreachable
 from components.remote.step import Endpoint
-from components.seen import Seen
+from components.update.seen import Seen
 from stacks import program
 from tests.graph.dev_site import (
     STDOUT,

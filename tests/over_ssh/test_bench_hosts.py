@@ -14,8 +14,8 @@ from components.core.key_values import HostState
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.hosts.plan import HostPlan
-from components.observe import observe_site
 from components.planning import ClusterPlan, make_plan
+from components.update.observe import observe_site
 
 pytestmark = pytest.mark.lab
 HOSTS = 3

@@ -16,9 +16,9 @@ from components.drift.applied import Applied
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.hosts.plan import HostPlan
-from components.observe import observe_site
 from components.planning import make_plan
-from components.repair import judge_drift
+from components.update.decide import judge_drift
+from components.update.observe import observe_site
 from lab.cluster.artefact import checksums
 from lab.keys import client_key
 from lab.site import load_document, overlay

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from components.disruption import disruptions_refused
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, drift_of_switch
-from components.exec_runs import exec_notes, left_by_exec
 from components.fabric.exec_plan import numbered
 from components.fabric.judge import judge_request
 from components.fabric.plan import SwitchPlan
 from components.model.cluster import ClusterSpec, Disruption
 from components.plan_text import render_plan
 from components.planning import ClusterPlan, make_plan
-from components.repair import intend, refusals, strangers_to_undo
-from components.seen import Seen
+from components.update.decide import intend, refusals, strangers_to_undo
+from components.update.exec_runs import exec_notes, left_by_exec
+from components.update.refusals import disruptions_refused
+from components.update.seen import Seen
 from tests.golden.site import changed_spec, load_example
 
 DEVICE = load_example("dgx-roce")

@@ -8,7 +8,6 @@ import pytest
 
 from components.core.difference import Difference
 from components.core.key_values import HostState
-from components.disruption import disruptions_refused
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Facts, Unreachable
 from components.model.cluster import ClusterSpec, Disruption
@@ -16,8 +15,9 @@ from components.model.instances import with_instances
 from components.planning import ClusterPlan, make_plan
 from components.remote.script import render_step_command
 from components.remote.step import RemoteStep
-from components.repair import Intentions, intend, judge_drift, refusals
-from components.seen import Seen
+from components.update.decide import Intentions, intend, judge_drift, refusals
+from components.update.refusals import disruptions_refused
+from components.update.seen import Seen
 from tests.golden.site import changed_spec, load_example
 
 SPEC = load_example("dgx-roce")

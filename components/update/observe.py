@@ -21,7 +21,7 @@ from components.planning import ClusterPlan
 from components.remote.host_session import OBSERVE_DEADLINE_S, HostSession, connect_to_host
 from components.remote.script import render_step_command
 from components.remote.step import Endpoint
-from components.seen import Seen
+from components.update.seen import Seen
 
 AT_ONCE: Final = 32
 """Sessions that are open together: a deadline counts from a device's own turn."""

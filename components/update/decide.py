@@ -14,7 +14,6 @@ from components.core.key_values import HostState
 from components.core.placeholder import matches
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Facts, drift_of_step, drift_of_switch
-from components.exec_runs import exec_notes, left_by_exec
 from components.fabric.cabling import find_wrong_cables
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
@@ -26,7 +25,8 @@ from components.planning import ClusterPlan
 from components.reboots.forecast import departure_notes, forecast_departures
 from components.remote.script import render_step_command
 from components.remote.step import REPAIR_LINE, RemoteStep
-from components.seen import Seen
+from components.update.exec_runs import exec_notes, left_by_exec
+from components.update.seen import Seen
 
 EVIDENCE_STEP: Final = "acceptance-evidence"
 VERDICT_STEP: Final = "acceptance-gate"

@@ -1,0 +1,1 @@
+"""What this run will do: own state, what was observed, decisions, refusals."""
