@@ -10,8 +10,8 @@ import typer
 
 from components.checks.site import load_checked_site
 from components.core.to_json import to_json
-from components.plan_text import render_plan
-from components.planning import make_plan
+from components.plan.make import make_plan
+from components.plan.text import render_plan
 
 app = typer.Typer(add_completion=False)
 

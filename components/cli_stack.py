@@ -16,7 +16,7 @@ from components.core.errors import UsageError
 from components.core.problem import Json
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
-from components.planning import ClusterPlan, make_plan
+from components.plan.make import ClusterPlan, make_plan
 
 PULUMI_DEADLINE_S: Final = 120
 UPDATE_DEADLINE_S: Final = 3600

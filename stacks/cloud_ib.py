@@ -8,7 +8,7 @@ from components.cloud.component import Instances
 from components.fabric.component import Fabric
 from components.handoffs import AcceptanceReport
 from components.hosts.component import Hosts
-from components.planning import ClusterPlan
+from components.plan.make import ClusterPlan
 from components.reboots.component import Reboots
 from components.remote.component import Remote
 from stacks.upper import prove

@@ -6,7 +6,7 @@ from components.fabric.component import Fabric
 from components.handoffs import AcceptanceReport
 from components.hosts.component import GuestProofs, Hosts
 from components.hypervisor.component import FirmwareReboots, Hypervisors
-from components.planning import ClusterPlan
+from components.plan.make import ClusterPlan
 from components.reboots.component import Reboots
 from components.remote.component import Remote
 from stacks.upper import prove

@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.fabric.component import Fabric
 from components.handoffs import AcceptanceReport
 from components.hosts.component import Hosts
-from components.planning import ClusterPlan
+from components.plan.make import ClusterPlan
 from components.reboots.component import Reboots
 from components.remote.component import Remote
 from stacks.upper import prove

@@ -15,7 +15,7 @@ from components.core.problem import Json
 from components.hosts.preview import host_changes, hosts_refused
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
-from components.planning import ClusterPlan, make_plan
+from components.plan.make import ClusterPlan, make_plan
 from components.reading.run_settings import choose_setting
 from components.remote.component import Remote
 from components.update.decide import Intentions, intend, refusals, strangers_to_undo

@@ -10,7 +10,7 @@ from components.kubernetes.component import Cluster
 from components.kubernetes.planes.base import KubernetesPlan
 from components.operators.component import Operators
 from components.payload.component import Payload
-from components.planning import ClusterPlan
+from components.plan.make import ClusterPlan
 from components.pod_network.component import PodNetwork
 from components.remote.component import Remote
 

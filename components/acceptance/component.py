@@ -6,7 +6,7 @@ import pulumi
 
 from components.acceptance.run import AcceptRequest, render_accept_request
 from components.handoffs import AcceptanceReport, JobsReady, PayloadReady
-from components.planning import ClusterPlan
+from components.plan.make import ClusterPlan
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.step import env_name
 from components.update.decide import EVIDENCE_STEP, VERDICT_STEP

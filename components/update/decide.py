@@ -21,7 +21,7 @@ from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.planes.base import NODE_SUFFIX
-from components.planning import ClusterPlan
+from components.plan.make import ClusterPlan
 from components.reboots.forecast import departure_notes, forecast_departures
 from components.remote.script import render_step_command
 from components.remote.step import REPAIR_LINE, RemoteStep

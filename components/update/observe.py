@@ -17,7 +17,7 @@ from components.drift.watched import Watched
 from components.fabric.device import observe_switch
 from components.fabric.plan import SwitchPlan
 from components.hypervisor.access import explain_refusal
-from components.planning import ClusterPlan
+from components.plan.make import ClusterPlan
 from components.remote.host_session import OBSERVE_DEADLINE_S, HostSession, connect_to_host
 from components.remote.script import render_step_command
 from components.remote.step import Endpoint

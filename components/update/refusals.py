@@ -14,7 +14,7 @@ from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import DRIVERS
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
-from components.planning import ClusterPlan
+from components.plan.make import ClusterPlan
 from components.reboots.forecast import departures_refused, passing_refused, render_departures
 
 

@@ -11,7 +11,7 @@ from components.acceptance import cluster_jobs
 from components.acceptance.cluster_jobs import Body, KubernetesApi, ProbeRun, run_probe
 from components.core.errors import Bug, DeviceError, UnreachableError
 from components.jobs.plan import ProbeJob, number_objects
-from components.planning import make_plan
+from components.plan.make import make_plan
 from tests.acceptance.fake_cluster import NO_VF, FakeCluster
 from tests.golden.site import load_example
 

@@ -20,7 +20,7 @@ from components.acceptance.evidence import HopRole
 from components.acceptance.plan import CounterSource, HopPlan
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.systems.base import PortCounters, PriorityCounters
-from components.planning import make_plan
+from components.plan.make import make_plan
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
 from tests.golden.site import load_example

@@ -4,7 +4,7 @@ import pytest
 
 from components.acceptance.plan import AcceptancePlan, ProbePlan
 from components.model.cluster import ClusterSpec
-from components.planning import make_plan
+from components.plan.make import make_plan
 from tests.golden.site import changed_spec, load_example
 
 SPEC = load_example("dgx-roce")

@@ -19,7 +19,7 @@ from components.acceptance.run import (
     render_accept_request,
 )
 from components.core.errors import Bug
-from components.planning import make_plan
+from components.plan.make import make_plan
 from components.remote.step import secrets_from
 from tests.acceptance.fake_cluster import FakeCluster
 from tests.acceptance.recordings import load_nccl, load_perftest

@@ -10,7 +10,7 @@ import pytest
 from components.drift.applied import Applied
 from components.drift.device_drift import Facts
 from components.fabric.state import PortState, SwitchState
-from components.planning import make_plan
+from components.plan.make import make_plan
 from components.update.decide import judge_drift, strangers_to_undo
 from components.update.seen import Seen
 from tests.cli.conftest import Call

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from components.planning import make_plan
+from components.plan.make import make_plan
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example
 

@@ -13,7 +13,7 @@ from components import cli_drift
 from components.acceptance.evidence import Evidence, dump_evidence
 from components.drift.applied import Applied
 from components.drift.device_drift import Facts, Unreachable
-from components.planning import ClusterPlan, make_plan
+from components.plan.make import ClusterPlan, make_plan
 from components.update.seen import Seen
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example

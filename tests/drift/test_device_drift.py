@@ -23,7 +23,7 @@ from components.drift.device_drift import (
 from components.fabric.plan import plan_fabric
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.hosts.plan import plan_hosts
-from components.planning import make_plan
+from components.plan.make import make_plan
 from components.update.decide import judge_drift
 from components.update.seen import Seen
 from tests.golden.site import load_example

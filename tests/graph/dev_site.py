@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from components.core.problem import Json
 from components.drift.device_drift import Facts
 from components.model.cluster import ClusterSpec
-from components.planning import ClusterPlan, make_plan
+from components.plan.make import ClusterPlan, make_plan
 from tests.graph.harness import ROOT, Graph, Run
 
 SECRETS: Final = {

@@ -11,7 +11,7 @@ import yaml
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
-from components.planning import ClusterPlan, make_plan
+from components.plan.make import ClusterPlan, make_plan
 from components.update.secret_names import secret_names
 from tests.golden.site import EXAMPLES, load_example
 from tests.graph.dev_site import EVIDENCE, kubeconfig

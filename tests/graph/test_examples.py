@@ -7,7 +7,7 @@ import json
 import pytest
 
 from components.core.problem import Json
-from components.plan_text import render_plan
+from components.plan.text import render_plan
 from tests.golden.files import abridge, check_golden
 from tests.graph.example_sites import NAMES, example_plan, example_preview, example_run
 from tests.graph.harness import SECRET_KEY, Graph, record_main

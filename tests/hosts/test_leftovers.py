@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from components.hosts.leftovers import Leftovers, leftovers
-from components.plan_text import render_plan
-from components.planning import make_plan
+from components.plan.make import make_plan
+from components.plan.text import render_plan
 from tests.golden.site import load_example
 
 

@@ -12,7 +12,7 @@ from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
 from components.hosts.look import HostLook, LinkFact, PciFunction
 from components.hosts.placement import ExpectedCard, Placement, judge_placement, plan_placement
-from components.planning import make_plan
+from components.plan.make import make_plan
 from components.update.decide import judge_drift, refusals
 from components.update.seen import Seen
 from tests.discover.played import booted, dgx, look_at, look_lines, write_sys

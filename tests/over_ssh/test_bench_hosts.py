@@ -14,7 +14,7 @@ from components.core.key_values import HostState
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.hosts.plan import HostPlan
-from components.planning import ClusterPlan, make_plan
+from components.plan.make import ClusterPlan, make_plan
 from components.update.observe import observe_site
 
 pytestmark = pytest.mark.lab

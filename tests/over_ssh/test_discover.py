@@ -16,7 +16,7 @@ from components.drift.applied import Applied
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.hosts.plan import HostPlan
-from components.planning import make_plan
+from components.plan.make import make_plan
 from components.update.decide import judge_drift
 from components.update.observe import observe_site
 from lab.cluster.artefact import checksums

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.planning import make_plan
+from components.plan.make import make_plan
 from components.remote.packing import (
     PACK_FROM_CHARACTERS,
     file_name,

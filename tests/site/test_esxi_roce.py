@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from components.checks.site import load_checked_site
-from components.planning import make_plan
+from components.plan.make import make_plan
 from tests.lab.test_site import differing
 from tests.over_ssh.host_lab import PACKAGE_PATHS
 from tests.site.conftest import END_DEADLINE_S, play_example

@@ -12,7 +12,7 @@ from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Facts, Unreachable
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.instances import with_instances
-from components.planning import ClusterPlan, make_plan
+from components.plan.make import ClusterPlan, make_plan
 from components.remote.script import render_step_command
 from components.remote.step import RemoteStep
 from components.update.decide import Intentions, intend, judge_drift, refusals

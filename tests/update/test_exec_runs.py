@@ -13,8 +13,8 @@ from components.fabric.exec_plan import numbered
 from components.fabric.judge import judge_request
 from components.fabric.plan import SwitchPlan
 from components.model.cluster import ClusterSpec, Disruption
-from components.plan_text import render_plan
-from components.planning import ClusterPlan, make_plan
+from components.plan.make import ClusterPlan, make_plan
+from components.plan.text import render_plan
 from components.update.decide import intend, refusals, strangers_to_undo
 from components.update.exec_runs import exec_notes, left_by_exec
 from components.update.refusals import disruptions_refused

@@ -12,7 +12,7 @@ from components.core.to_json import to_json
 from components.fabric.exec_plan import ExecPlan, describe_interrupts
 from components.fabric.plan import render_first_commands
 from components.kubernetes.manifest import Manifest
-from components.planning import ClusterPlan
+from components.plan.make import ClusterPlan
 from components.remote.step import RemoteStep
 
 

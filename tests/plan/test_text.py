@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.to_json import to_json
-from components.plan_text import render_plan
-from components.planning import make_plan
+from components.plan.make import make_plan
+from components.plan.text import render_plan
 from components.update.secret_names import secret_names
 from tests.golden.files import abridge, check_golden
 from tests.golden.site import EXAMPLES, changed_spec, load_example
@@ -105,7 +105,7 @@ def test_json_is_plain_and_complete() -> None:
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])
 def test_the_digest_does_not_depend_on_the_process(seed: str) -> None:
     program = (
-        "from tests.golden.site import load_example;from components.planning import make_plan;"
+        "from tests.golden.site import load_example;from components.plan.make import make_plan;"
         "print(make_plan(load_example('dgx-roce'), 'dev').digest)"
     )
     done = subprocess.run(
