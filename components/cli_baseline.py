@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from components.baselines import baseline_file
 from components.cli_stack import load_stack
 from components.core.errors import UsageError
+from components.fabric.baselines import baseline_file
 from components.fabric.state import SwitchState
 
 app = typer.Typer(no_args_is_help=True, help="The values that destroy puts back on switches.")

@@ -19,7 +19,7 @@ _VERBS: Final = {
     "observe": ("components.fabric.device", "run_observe"),
     "judge": ("components.fabric.judge", "run_judge"),
     "reboot": ("components.hypervisor.reboot", "run_reboot"),
-    "reboot-host": ("components.reboots.reboot", "run_reboot_host"),
+    "reboot-host": ("components.disruption.reboot", "run_reboot_host"),
 }
 """Verb to where its function is: a site has one process a device, and none needs all of them."""
 
@@ -43,7 +43,7 @@ def baseline(
     stack: Annotated[str, typer.Option(help="whose imported baselines count")] = "",
 ) -> None:
     """Record the values of now, or those that were imported for this switch."""
-    from components.baselines import baseline_file  # noqa: PLC0415 - lazy on purpose
+    from components.fabric.baselines import baseline_file  # noqa: PLC0415 - lazy on purpose
     from components.fabric.device import (  # noqa: PLC0415 - the same
         BASELINE_VARIABLE,
         parse_request,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from components.payload.keys import make_keys
+from components.containers.keys import make_keys
 
 app = typer.Typer(no_args_is_help=True, help="Inner commands of a payload without Kubernetes.")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from components.cloud.component import Instances
+from components.disruption.component import Reboots
 from components.fabric.component import Fabric
-from components.handoffs import AcceptanceReport
 from components.hosts.component import Hosts
 from components.plan.make import ClusterPlan
-from components.reboots.component import Reboots
 from components.remote.component import Remote
+from components.remote.handoffs import AcceptanceReport
 from stacks.upper import prove
 
 

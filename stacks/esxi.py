@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from components.disruption.component import Reboots
 from components.fabric.component import Fabric
-from components.handoffs import AcceptanceReport
 from components.hosts.component import GuestProofs, Hosts
 from components.hypervisor.component import FirmwareReboots, Hypervisors
 from components.plan.make import ClusterPlan
-from components.reboots.component import Reboots
 from components.remote.component import Remote
+from components.remote.handoffs import AcceptanceReport
 from stacks.upper import prove
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from components.disruption.component import Reboots
 from components.fabric.component import Fabric
-from components.handoffs import AcceptanceReport
 from components.hosts.component import Hosts
 from components.plan.make import ClusterPlan
-from components.reboots.component import Reboots
 from components.remote.component import Remote
+from components.remote.handoffs import AcceptanceReport
 from stacks.upper import prove
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from components.acceptance.component import Acceptance
+from components.containers.component import Payload
 from components.core.errors import Bug
-from components.handoffs import AcceptanceReport, HostsReady, JobsReady
 from components.jobs.component import Jobs
 from components.kubernetes.component import Cluster
 from components.kubernetes.planes.base import KubernetesPlan
 from components.operators.component import Operators
-from components.payload.component import Payload
 from components.plan.make import ClusterPlan
 from components.pod_network.component import PodNetwork
 from components.remote.component import Remote
+from components.remote.handoffs import AcceptanceReport, HostsReady, JobsReady
 
 
 def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> AcceptanceReport:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pulumi
 
 from components.acceptance.run import AcceptRequest, render_accept_request
-from components.handoffs import AcceptanceReport, JobsReady, PayloadReady
 from components.plan.make import ClusterPlan
 from components.remote.component import LocalCall, Remote, local_call
+from components.remote.handoffs import AcceptanceReport, JobsReady, PayloadReady
 from components.remote.step import env_name
 from components.update.decide import EVIDENCE_STEP, VERDICT_STEP
 

@@ -12,15 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.acceptance.cluster_jobs import ProbeRun
-from components.core.errors import DeviceError
-from components.hosts.endpoint import host_endpoint
-from components.jobs.environment import job_script
-from components.jobs.perftest import perftest_command
-from components.model.cluster import ClusterSpec
-from components.model.containers import Containers
-from components.model.fabric import Rail
-from components.model.hosts import Host, Nic
-from components.payload.launch import (
+from components.containers.launch import (
     find_devices,
     in_container,
     mpirun,
@@ -28,6 +20,14 @@ from components.payload.launch import (
     on_own_devices,
     shell_words,
 )
+from components.core.errors import DeviceError
+from components.jobs.environment import job_script
+from components.jobs.perftest import perftest_command
+from components.model.cluster import ClusterSpec
+from components.model.containers import Containers
+from components.model.fabric import Rail
+from components.model.hosts import Host, Nic
+from components.remote.host_endpoint import host_endpoint
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.script import KILL_AFTER_S, render_remote_command
 from components.remote.step import Endpoint

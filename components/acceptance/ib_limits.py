@@ -13,10 +13,10 @@ from pydantic import Field
 from components.acceptance.ib_facts import IbFacts, parse_ib_look
 from components.core.errors import DeviceError
 from components.fabric.ib_state import DEFAULT_PARTITION
-from components.hosts.endpoint import host_endpoint
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition, InfiniBand, Membership
 from components.model.units import Frozen
+from components.remote.host_endpoint import host_endpoint
 from components.remote.host_session import run_on_host
 from components.remote.script import KILL_AFTER_S, render_remote_command
 from components.remote.step import Endpoint

@@ -10,7 +10,6 @@ from components.acceptance.host_jobs import HostProbe, plan_payload_probes
 from components.acceptance.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.plan import switch_endpoint
-from components.hosts.endpoint import host_endpoint
 from components.jobs.plan import JobsPlan, ProbeJob
 from components.kubernetes.manifest import Body
 from components.model.acceptance import Acceptance
@@ -19,6 +18,7 @@ from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import gpu_paths
 from components.model.hosts import Host, Nic
 from components.pod_network.plan import expected_allocatable
+from components.remote.host_endpoint import host_endpoint
 from components.remote.step import Endpoint
 
 ADAPTERS: Final = "adapters"

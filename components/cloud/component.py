@@ -8,8 +8,8 @@ import pulumi
 
 from components.cloud.calls import CloudCall, list_calls
 from components.cloud.plan import CloudPlan
-from components.handoffs import InstancesReady, gate
 from components.remote.component import LocalCall, Remote, local_call
+from components.remote.handoffs import InstancesReady, gate
 from components.remote.step import env_name
 
 

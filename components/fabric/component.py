@@ -10,8 +10,8 @@ from components.fabric.device import BASELINE_VARIABLE, pack_baseline
 from components.fabric.exec_plan import ExecPlan, numbered
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request
 from components.fabric.plan import SwitchPlan
-from components.handoffs import FabricReady, gate
 from components.remote.component import LocalCall, Remote, join_text, local_call
+from components.remote.handoffs import FabricReady, gate
 from components.remote.objects import Sent, SwitchExec, printed, switch_exec
 from components.remote.step import render_request
 

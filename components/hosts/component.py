@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.handoffs import HostsReady, Underlay, gate
 from components.hosts.plan import HostPlan
 from components.remote.component import Remote, host_step
+from components.remote.handoffs import HostsReady, Underlay, gate
 
 
 class Hosts(pulumi.ComponentResource):

@@ -18,7 +18,6 @@ from components.hosts.drivers import (
     driver_parameters,
     driver_settings,
 )
-from components.hosts.endpoint import host_endpoint
 from components.hosts.firmware import firmware_settings
 from components.hosts.kernel import kernel_settings
 from components.hosts.leftovers import Leftovers, leftovers
@@ -32,6 +31,7 @@ from components.hosts.sriov import sriov_settings
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.instances import crusoe_of
+from components.remote.host_endpoint import host_endpoint
 from components.remote.step import Endpoint, RemoteStep
 
 CONVERGE_DEADLINE_S: Final = 300.0

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.handoffs import FabricReady, HostsReady, HypervisorsReady, gate
 from components.hypervisor.plan import HypervisorPlan, RebootStep
 from components.remote.component import LocalCall, Remote, host_step, local_call
+from components.remote.handoffs import FabricReady, HostsReady, HypervisorsReady, gate
 
 
 class Hypervisors(pulumi.ComponentResource):

@@ -16,13 +16,13 @@ from components.catalogue.esxi_releases import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.watched import Watched
-from components.hosts.endpoint import host_endpoint
 from components.hypervisor.request import Guest, RebootRequest
 from components.hypervisor.scripts import script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.remote.endpoint import endpoint_of
+from components.remote.host_endpoint import host_endpoint
 from components.remote.host_session import OBSERVE_DEADLINE_S
 from components.remote.step import Endpoint, RemoteStep
 

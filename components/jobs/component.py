@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pulumi
 
-from components.handoffs import JobsReady, PodNetworkReady, gate
 from components.jobs.plan import JobsPlan
 from components.kubernetes.objects import apply_manifests
+from components.remote.handoffs import JobsReady, PodNetworkReady, gate
 
 
 class Jobs(pulumi.ComponentResource):

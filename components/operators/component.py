@@ -5,9 +5,9 @@ from __future__ import annotations
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release, ReleaseArgs, RepositoryOptsArgs
 
-from components.handoffs import ClusterAccess, GpuReady, gate
 from components.kubernetes.objects import apply_manifests
 from components.operators.plan import ChartPlan, OperatorsPlan
+from components.remote.handoffs import ClusterAccess, GpuReady, gate
 
 
 class Operators(pulumi.ComponentResource):

@@ -11,8 +11,10 @@ from typing import Final
 
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
 from components.cloud.plan import CloudPlan, plan_cloud
+from components.containers.plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
 from components.core.to_json import OMIT_EMPTY, to_json
+from components.disruption.plan import RebootGroup, plan_reboots
 from components.drift.watched import Watched
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.hosts.leftovers import Leftovers
@@ -23,9 +25,7 @@ from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.operators.plan import OperatorsPlan, plan_operators
-from components.payload.plan import PayloadPlan, plan_payload
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
-from components.reboots.plan import RebootGroup, plan_reboots
 from components.remote.step import RemoteStep
 
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

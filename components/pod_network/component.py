@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pulumi
 
-from components.handoffs import GpuReady, PodNetworkReady, gate
 from components.kubernetes.objects import apply_manifests
 from components.pod_network.plan import PodNetworkPlan
+from components.remote.handoffs import GpuReady, PodNetworkReady, gate
 
 
 class PodNetwork(pulumi.ComponentResource):

@@ -12,6 +12,7 @@ from components.acceptance.report.text import PASSED_LINE
 from components.cloud.observe import cloud_drift, with_generations
 from components.core.key_values import HostState
 from components.core.placeholder import matches
+from components.disruption.forecast import departure_notes, forecast_departures
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Facts, drift_of_step, drift_of_switch
 from components.fabric.cabling import find_wrong_cables
@@ -22,7 +23,6 @@ from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.planes.base import NODE_SUFFIX
 from components.plan.make import ClusterPlan
-from components.reboots.forecast import departure_notes, forecast_departures
 from components.remote.script import render_step_command
 from components.remote.step import REPAIR_LINE, RemoteStep
 from components.update.exec_runs import exec_notes, left_by_exec

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from components.core.difference import Difference
 from components.core.key_values import HostState
+from components.disruption.forecast import departures_refused, passing_refused, render_departures
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Facts, Unreachable, applied_switch
 from components.fabric.exec_plan import describe_interrupts
@@ -15,7 +16,6 @@ from components.fabric.systems import DRIVERS
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
-from components.reboots.forecast import departures_refused, passing_refused, render_departures
 
 
 def disruptions_refused(

@@ -17,7 +17,7 @@ from components.acceptance.cluster_jobs import ProbeRun
 from components.acceptance.host_jobs import HostProbe, plan_payload_probes, run_host_probe
 from components.reading.load import load_site
 from components.remote.step import Endpoint
-from tests.payload.site import load_spec
+from tests.containers.site import load_spec
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,14 +9,6 @@ import pulumi_kubernetes as kubernetes
 
 from components.acceptance import Acceptance
 from components.fabric import Fabric
-from components.handoffs import (
-    ClusterAccess,
-    FabricReady,
-    GpuReady,
-    HostsReady,
-    JobsReady,
-    PodNetworkReady,
-)
 from components.hosts import Hosts
 from components.jobs import Jobs
 from components.kubernetes import Cluster
@@ -24,6 +16,14 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.operators import Operators
 from components.pod_network import PodNetwork
 from components.remote.component import Remote
+from components.remote.handoffs import (
+    ClusterAccess,
+    FabricReady,
+    GpuReady,
+    HostsReady,
+    JobsReady,
+    PodNetworkReady,
+)
 from tests.graph.dev_site import STDOUT, dev_plan
 from tests.graph.harness import Graph, Run, record_program
 

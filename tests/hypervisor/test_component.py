@@ -8,10 +8,10 @@ from typing import cast
 
 import pulumi
 
-from components.handoffs import FabricReady, HostsReady
 from components.hypervisor import FirmwareReboots, Hypervisors
 from components.hypervisor.plan import plan_hypervisors
 from components.remote.component import Remote
+from components.remote.handoffs import FabricReady, HostsReady
 from tests.golden.site import load_example
 from tests.graph.harness import Graph, Run, record_program
 

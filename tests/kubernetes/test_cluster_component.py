@@ -10,11 +10,11 @@ from typing import cast
 import pulumi
 import yaml
 
-from components.handoffs import HostsReady
 from components.kubernetes import Cluster
 from components.kubernetes.plan import KubernetesPlan
 from components.model.kubernetes import ExistingPlane
 from components.remote.component import Remote
+from components.remote.handoffs import HostsReady
 from tests.golden.site import changed_spec, load_example
 from tests.graph.dev_site import kubeconfig
 from tests.graph.harness import Graph, Run, record_program

@@ -162,7 +162,7 @@ def test_mpirun_reaches_the_other_host_by_ssh_or_says_why_not(lab: HostLab, vm01
     key = host_key(f"{STACK}/vm02").public_openssh
     lab.sh(vm01, f"echo '[vm02]:2222 {key}' >{folder}/known_hosts")
     assert "Permission denied (publickey)" in in_container(lab, vm01, hello).stderr
-    script = (PROJECT / "components/payload/scripts/mpicont.sh").read_text()
+    script = (PROJECT / "components/containers/scripts/mpicont.sh").read_text()
     entry = f'restrict,from="{{}}",command="/home/nvidia/mpicont.sh" {public.strip()}'
     keys = "/home/nvidia/.ssh/authorized_keys"
     lab.sh(other, f"{run}\ncat >/home/nvidia/mpicont.sh <<'EOF'\n{script}EOF\n"

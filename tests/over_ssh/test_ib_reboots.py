@@ -11,9 +11,9 @@ from components.core.errors import DeviceError
 from components.hosts.plan import HostPlan
 from components.model.cluster import ClusterSpec
 from lab.views import HostConfig
+from tests.disruption.played import PlayedCluster, make_node
 from tests.over_ssh.host_lab import PROJECT, HostLab, running_hosts
 from tests.over_ssh.test_reboots import Departure
-from tests.reboots.played import PlayedCluster, make_node
 
 pytestmark = pytest.mark.lab
 EXAMPLE = PROJECT / "examples" / "quantum-ib" / "site.yaml"
@@ -39,7 +39,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not ready fails a test soon."""
-    monkeypatch.setattr("components.reboots.reboot.READY_DEADLINE_S", 1.0)
+    monkeypatch.setattr("components.disruption.reboot.READY_DEADLINE_S", 1.0)
 
 
 def with_iommu(lab: HostLab, hcas: int) -> ClusterSpec:

@@ -11,18 +11,18 @@ import pytest
 
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, parse_state
+from components.disruption.forecast import render_departures
+from components.disruption.plan import RebootGroup, plan_reboots
+from components.disruption.reboot import HostRun, run_reboot_host
+from components.disruption.request import HostReboot
 from components.hosts.plan import HostPlan, plan_hosts
 from components.kubernetes.plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
-from components.reboots.forecast import render_departures
-from components.reboots.plan import RebootGroup, plan_reboots
-from components.reboots.reboot import HostRun, run_reboot_host
-from components.reboots.request import HostReboot
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint, env_name
 from lab.keys import client_key
+from tests.disruption.played import PlayedCluster, small_cluster
 from tests.over_ssh.host_lab import HostLab, running_hosts
-from tests.reboots.played import PlayedCluster, small_cluster
 
 pytestmark = pytest.mark.lab
 CARD = "nic.0000:05:00.0"
@@ -54,7 +54,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not ready fails a test soon."""
-    monkeypatch.setattr("components.reboots.reboot.READY_DEADLINE_S", 15.0)
+    monkeypatch.setattr("components.disruption.reboot.READY_DEADLINE_S", 15.0)
 
 
 @pytest.fixture
@@ -252,7 +252,7 @@ def test_a_host_that_stays_away_is_told_with_its_last_state(lab: HostLab, gpu01:
 def test_a_card_without_a_link_keeps_the_node_out(
     lab: HostLab, gpu01: HostPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("components.reboots.reboot.READY_DEADLINE_S", 1.0)
+    monkeypatch.setattr("components.disruption.reboot.READY_DEADLINE_S", 1.0)
     departure = Departure(lab, with_vfs(lab, 4))
     departure.converge()
     lab.fault("gpu01", "link-down", "enp5s0", "on")

@@ -14,10 +14,10 @@ from typing import Final
 from components.core.key_values import HostState
 from components.core.placeholder import placeholder
 from components.drift.watched import Watched
-from components.hosts.endpoint import host_endpoint
 from components.kubernetes.planes.scripts import numbered_lines, script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.remote.host_endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 DEADLINE_S: Final = 600.0

@@ -11,7 +11,6 @@ from typing import Final
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.watched import Watched
-from components.hosts.endpoint import host_endpoint
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.planes.haproxy import ca_step, plan_balancer
 from components.kubernetes.planes.membership import (
@@ -24,6 +23,7 @@ from components.kubernetes.planes.scripts import numbered_lines, script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane
+from components.remote.host_endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 TOKEN_FILE: Final = "/etc/rancher/k3s/token"  # noqa: S105 - the place of a secret, not one

@@ -13,11 +13,11 @@ from typing import Final
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.core.placeholder import placeholder
-from components.hosts.endpoint import host_endpoint
 from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.kubernetes.planes.scripts import script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.remote.host_endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 REMOVAL_DEADLINE_S: Final = 420.0

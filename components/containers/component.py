@@ -1,0 +1,87 @@
+"""The payload without Kubernetes as Pulumi resources: keys, image, one container a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pulumi
+
+from components.containers.plan import KEYS, HostPayload, PayloadPlan
+from components.remote.component import (
+    LocalCall,
+    Remote,
+    SecretStore,
+    host_step,
+    local_call,
+)
+from components.remote.handoffs import HostsReady, PayloadReady, gate
+from components.remote.step import RemoteStep
+
+
+@dataclass(frozen=True, slots=True)
+class _WithMade:
+    """The secrets of the stack, and those that this stage made itself."""
+
+    given: SecretStore
+    made: Mapping[str, pulumi.Output[str]]
+
+    def require_secret(self, key: str) -> pulumi.Output[str]:
+        """The secret of that name, marked secret."""
+        return self.made[key] if key in self.made else self.given.require_secret(key)
+
+
+class Payload(pulumi.ComponentResource):
+    """Run one container on every worker, with MPI over SSH between them.
+
+    The keys are made once and kept in the state as secrets. `pulumi up --replace '**payload-keys'`
+    makes new ones and hands them out; the next `pulumi up` sees that they are not in use, and puts
+    them there.
+
+    Args:
+        name: Name of the component; steps are named after their host.
+        plan: What `plan_payload` decided.
+        remote: Secrets and repair notes of this run.
+        hosts: The handoff of the stage before.
+        opts: Resource options of the component.
+    """
+
+    ready: PayloadReady
+
+    def __init__(
+        self,
+        name: str,
+        plan: PayloadPlan,
+        remote: Remote,
+        hosts: HostsReady,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("railyard:payload:Payload", name, {"hosts": len(plan.hosts)}, opts)
+        keys = local_call(
+            LocalCall(f"{name}-keys", plan.keys, "", {}, secret_stdout=True),
+            pulumi.ResourceOptions(parent=self, ignore_changes=["*"]),
+        )
+        secrets = _WithMade(remote.secrets, {KEYS: pulumi.Output.secret(keys.stdout)})
+        shared = replace(remote, secrets=secrets)
+        stores = [self._steps(shared, host.stores, [hosts.gate]) for host in plan.hosts]
+        image: list[pulumi.Resource] = []
+        for step in plan.build:
+            image = self._steps(shared, [step], image or stores[0])
+        containers = [
+            self._container(shared, host, [*kept, *image])
+            for host, kept in zip(plan.hosts, stores, strict=True)
+        ]
+        self.ready = PayloadReady(gate(name, self, containers))
+        self.register_outputs({})
+
+    def _steps(
+        self, shared: Remote, steps: Sequence[RemoteStep], after: Sequence[pulumi.Resource]
+    ) -> list[pulumi.Resource]:
+        opts = pulumi.ResourceOptions(parent=self, depends_on=list(after))
+        return [host_step(shared, step, opts) for step in steps]
+
+    def _container(
+        self, shared: Remote, host: HostPayload, after: Sequence[pulumi.Resource]
+    ) -> pulumi.Resource:
+        opts = pulumi.ResourceOptions(parent=self, depends_on=list(after))
+        return host_step(shared, host.container, opts)

@@ -1,0 +1,264 @@
+"""What runs on each worker without Kubernetes, and the steps that bring it there.
+
+Source: NVIDIA AI Enterprise's multi-node guide; docs/explanation/esxi.md says what is corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from components.containers.scripts import (
+    dockerfile_text,
+    mpicont_text,
+    script_text,
+    short_digest,
+    with_mpicont,
+)
+from components.containers.ssh_files import (
+    authorized_options,
+    container_config,
+    host_config,
+    known_hosts,
+)
+from components.core.errors import Bug
+from components.core.key_values import HostState
+from components.drift.watched import Watched
+from components.model.cluster import ClusterSpec
+from components.model.containers import Containers, ImageBuild, registry_of
+from components.model.hosts import Host
+from components.remote.host_endpoint import host_endpoint
+from components.remote.step import RemoteStep
+
+KEYS: Final = "payload_keys"
+"""Name of the secret that the key step makes; it stands in no configuration."""
+STORE_DEADLINE_S: Final = 60.0
+BUILD_DEADLINE_S: Final = 7200.0
+"""Seconds: a base image of 10 GB, a driver archive, three compilations, a push."""
+CONTAINER_DEADLINE_S: Final = 3600.0
+"""Seconds: the pull of an image of 15 GB over 1 Gbit/s takes four minutes; links are slower."""
+PARAMETERS: Final = frozenset({"registry", "registry_user"})
+
+
+@dataclass(frozen=True, slots=True)
+class HostPayload:
+    """One worker: its secrets, then its container."""
+
+    stores: tuple[RemoteStep, ...]
+    """Each writes one secret to a file that only root reads."""
+    container: RemoteStep
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadPlan:
+    """The containers of all workers. Order: secrets, then the image, then the containers."""
+
+    keys: str
+    """Arguments of `railyard` that print the keys."""
+    base_login: RemoteStep | None
+    """On the first worker: stores the password of the base image's registry."""
+    image: RemoteStep | None
+    """Build and push, on the first worker."""
+    hosts: tuple[HostPayload, ...]
+    watched: tuple[Watched, ...]
+
+    @property
+    def build(self) -> tuple[RemoteStep, ...]:
+        """The steps of the image, one after the other."""
+        return tuple(step for step in (self.base_login, self.image) if step is not None)
+
+    @property
+    def steps(self) -> tuple[RemoteStep, ...]:
+        """All steps in an order in which they may run."""
+        stores = tuple(step for host in self.hosts for step in host.stores)
+        return (*stores, *self.build, *(host.container for host in self.hosts))
+
+
+def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | None:
+    """Plan the containers of a site without Kubernetes; None for a site with it.
+
+    Args:
+        spec: The checked site.
+        stack: Names the folder of the records on the hosts; default the cluster's name.
+
+    Raises:
+        Bug: There is no worker; the check `worker-count` refuses that before.
+    """
+    containers = spec.containers
+    if containers is None:
+        return None
+    if not spec.workers:
+        raise Bug("a payload needs a worker")
+    stack = stack or spec.name
+    planned = [_container(spec, containers, host, stack) for host in spec.workers]
+    first = spec.workers[0]
+    build = containers.build
+    return PayloadPlan(
+        keys=f"payload keys --stack {stack}",
+        base_login=_base_store(build, first, stack) if build else None,
+        image=_build_step(containers, build, first, stack) if build else None,
+        hosts=tuple(
+            HostPayload(_stores(containers, host, stack), watched.step)
+            for host, watched in zip(spec.workers, planned, strict=True)
+        ),
+        watched=tuple(planned),
+    )
+
+
+def _stores(containers: Containers, host: Host, stack: str) -> tuple[RemoteStep, ...]:
+    stores = [_store(host, stack, ("payload-keys", "keys", KEYS))]
+    if containers.login is not None:
+        secret = containers.login.password.secret
+        stores.append(_store(host, stack, ("registry-password", "registry-password", secret)))
+    return tuple(stores)
+
+
+def _base_store(build: ImageBuild, host: Host, stack: str) -> RemoteStep | None:
+    if build.login is None:
+        return None
+    secret = build.login.password.secret
+    return _store(host, stack, ("base-registry-password", "base_registry-password", secret))
+
+
+def _store(host: Host, stack: str, what: tuple[str, str, str]) -> RemoteStep:
+    work, file, secret = what
+    head = {"stack": stack, "file": file}
+    return RemoteStep(
+        name=f"{host.name}-{work}",
+        endpoint=host_endpoint(host),
+        dialect="sh",
+        desired="",
+        apply=script_text("store", head),
+        undo=script_text("store_undo", head),
+        deadline_s=STORE_DEADLINE_S,
+        secret_stdin=secret,
+    )
+
+
+def _registry(containers: Containers) -> dict[str, str]:
+    if containers.login is None:
+        return {}
+    return {
+        "registry": registry_of(containers.image),
+        "registry_user": containers.login.user,
+    }
+
+
+def _base_registry(build: ImageBuild) -> dict[str, str]:
+    if build.login is None:
+        return {}
+    return {
+        "base_registry": registry_of(build.base),
+        "base_registry_user": build.login.user,
+    }
+
+
+def _head(containers: Containers, host: Host, stack: str) -> dict[str, str]:
+    return {"stack": stack, "login": host.ssh.user, "name": containers.name}
+
+
+def _arguments(build: ImageBuild) -> dict[str, str]:
+    """The arguments of the Dockerfile; it says what an empty one means."""
+    return {
+        "arg.BASE": build.base,
+        "arg.MOFED_VERSION": build.mofed_version or "",
+        "arg.MOFED_SHA256": build.mofed_sha256 or "",
+        "arg.OS_VERSION": build.os_version,
+    }
+
+
+def _numbered(name: str, lines: Sequence[str]) -> dict[str, str]:
+    """A text as settings, which a preview then shows line by line."""
+    return {f"{name}.line_{number:03}": line for number, line in enumerate(lines, 1)}
+
+
+def _build_inputs(build: ImageBuild) -> dict[str, str]:
+    return _arguments(build) | _numbered("dockerfile", dockerfile_text().splitlines())
+
+
+def build_digest(build: ImageBuild) -> str:
+    """The fingerprint of a build: the image carries it as its label `railyard.build`."""
+    return short_digest(HostState(_build_inputs(build)).render())
+
+
+def _build_step(containers: Containers, build: ImageBuild, host: Host, stack: str) -> RemoteStep:
+    lines = _build_inputs(build) | _registry(containers) | _base_registry(build)
+    lines |= {"stack": stack, "image": containers.image, "build": build_digest(build)}
+    head = _head(containers, host, stack)
+    return RemoteStep(
+        name=f"{host.name}-image",
+        endpoint=host_endpoint(host),
+        dialect="sh",
+        desired=HostState(lines).render(),
+        apply=script_text("build", head),
+        undo=script_text("build_undo", head),
+        deadline_s=BUILD_DEADLINE_S,
+    )
+
+
+def container_flags(containers: Containers) -> str:
+    """The guide's `docker run` flags; `~` is the login user's home.
+
+    The guide's container ends with a reboot of its machine; ours comes back with it, since a
+    hypervisor may be rebooted by an update that changes nothing in the container.
+    """
+    return (
+        "--gpus=all --net=host --uts=host --ipc=host"
+        f" --ulimit stack={containers.stack_bytes} --ulimit memlock=-1"
+        f" --shm-size={containers.shm_size_gib}g --name={containers.name}"
+        " --device=/dev/infiniband -v ~/.ssh/ssh_container:/root/.ssh --restart=unless-stopped"
+    )
+
+
+def desired_state(spec: ClusterSpec, containers: Containers, host: Host) -> HostState:
+    """All settings that one worker shall have."""
+    user = host.ssh.user
+    options = authorized_options(spec)
+    state = {
+        "key.stored": "yes",
+        "key.host": f"600 {user}",
+        "key.host_public": f"644 {user}",
+        # Only root in the container uses the other pair: the login user need not read it.
+        "key.container": "600 root",
+        "key.container_public": "600 root",
+        "folder.host": f"700 {user}",
+        "folder.container": "700 root",
+        "authorized_keys.host": options["host"],
+        "authorized_keys.container": options["container"],
+        "mpicont.digest": short_digest(mpicont_text(containers.name)),
+        "mpicont.mode": "755 root",
+        "container.image": containers.image,
+        "container.flags": container_flags(containers),
+        "container.state": "running",
+    }
+    if containers.build is not None:
+        state["container.build"] = build_digest(containers.build)
+    for name, lines in (
+        ("host_config", host_config(spec, host)),
+        ("container_config", container_config(spec, host)),
+        ("known_hosts", known_hosts(spec)),
+    ):
+        state |= _numbered(name, lines) | {f"{name}.lines": str(len(lines))}
+    return HostState(state)
+
+
+def _container(spec: ClusterSpec, containers: Containers, host: Host, stack: str) -> Watched:
+    desired = desired_state(spec, containers, host)
+    head = _head(containers, host, stack)
+    step = RemoteStep(
+        name=f"{host.name}-container",
+        endpoint=host_endpoint(host),
+        dialect="sh",
+        desired=HostState({**desired.values, **_registry(containers), "stack": stack}).render(),
+        apply=with_mpicont(script_text("converge", head), containers.name),
+        undo=script_text("undo", head),
+        deadline_s=CONTAINER_DEADLINE_S,
+    )
+    return Watched(
+        device=f"{host.name} container",
+        step=step,
+        desired=desired,
+        observe=script_text("observe", head),
+        parameters=PARAMETERS,
+    )

@@ -1,0 +1,44 @@
+"""Whether a cluster can spare one more worker, beside those that are out of service now."""
+
+from __future__ import annotations
+
+from components.core.errors import DeviceError
+from components.disruption.health import Nodes, is_ready, read_nodes
+from components.disruption.node import is_cordoned, is_ours
+from components.disruption.request import HostReboot
+from components.kubernetes.calls import Calls
+
+
+def check_allowance(calls: Calls, request: HostReboot) -> None:
+    """Refuse where this worker and those that are out are more than the file allows.
+
+    The hosts of a group ask at the same time. So each asks before its cordon, to leave all as it
+    is, and again after it: of too many, the last one to cordon sees all the others.
+
+    Args:
+        calls: The cluster.
+        request: What is asked of the host that shall go.
+
+    Raises:
+        DeviceError: Which workers are out of service, which are leaving, and what is allowed.
+    """
+    name, most = request.endpoint.device, max(1, request.max_unavailable)
+    nodes = read_nodes(calls)
+    workers = request.cluster.workers if request.cluster else ()
+    away = [each for each in workers if each != name and _is_away(nodes, each)]
+    if len(away) < most:
+        return
+    leaving = [each for each in away if each in request.group and is_ours(nodes[each])]
+    out = ", ".join(each for each in away if each not in leaving)
+    with_it = f"{', '.join(leaving)} of its group left before it, and " if leaving else ""
+    raise DeviceError(
+        f"{out} is out of service already (not Ready, or cordoned), {with_it}{name} would make it"
+        f" {len(away) + 1}: disruption.max_unavailable is {request.max_unavailable}. Bring {out}"
+        " back, or take it out of the file"
+    )
+
+
+def _is_away(nodes: Nodes, name: str) -> bool:
+    """It does not serve: not Ready, or cordoned. A host that is no node has no jobs to miss it."""
+    node = nodes.get(name)
+    return node is not None and (is_cordoned(node) or not is_ready(node))

@@ -1,0 +1,258 @@
+"""Which hosts an update will drain or reboot, told before it begins, from what was observed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from components.core.key_values import HostState
+from components.disruption.pending import (
+    BEGUN,
+    BOOT,
+    DRAIN,
+    IN_SERVICE,
+    is_firmware,
+    loads_driver,
+    needs_boot,
+    needs_drain,
+    setting_words,
+    waiting_words,
+)
+from components.disruption.plan import HostRebootStep, RebootGroup
+from components.drift.applied import Applied, AppliedStep
+from components.hosts.firmware_pending import BACK, needs_of, released_settings
+
+WAITS: Final = "waits "
+"""Begins the part of a step's note that says what waits on its host."""
+_RELOADS: Final = "reboots unless the modules can be reloaded"
+_OWN: Final = re.compile(rf"{WAITS}\d+: .*")
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """One host that will leave service."""
+
+    host: str
+    group: int
+    groups: int
+    boots: tuple[str, ...]
+    """What only a boot loads; empty where a drain is enough."""
+    drains: tuple[str, ...]
+    """What can be set only while nothing runs on the host."""
+    reloads: tuple[str, ...] = ()
+    """Changes of the driver: whether they need a boot shows only when it is installed."""
+
+    def __str__(self) -> str:
+        """The words of the preview."""
+        verb = "WILL LEAVE SERVICE" if self.drains else "MAY REBOOT"
+        verb = "WILL REBOOT" if self.boots else verb
+        return f"{verb} (group {self.group} of {self.groups}): {self.host}: {self.why}"
+
+    @property
+    def why(self) -> str:
+        """Everything that waits, in words."""
+        told = dict.fromkeys((*self.boots, *self.drains, *self.reloads))
+        return "; ".join((*told, _RELOADS) if self.reloads and not self.boots else told)
+
+    @property
+    def fate(self) -> str:
+        """What happens to it, after its name and `would`."""
+        return (
+            "be rebooted" if self.boots else "be drained" if self.drains else "perhaps be rebooted"
+        )
+
+
+def forecast_departures(
+    groups: Sequence[RebootGroup], seen: Mapping[str, HostState]
+) -> tuple[Departure, ...]:
+    """The hosts that will leave service in this update, in the order in which they go.
+
+    Args:
+        groups: The plan.
+        seen: Host name to what was observed of it; of others nothing is known,
+            and a preview names them as not observed.
+    """
+    found: list[Departure] = []
+    for group in groups:
+        for step in group.steps:
+            name = step.request.endpoint.device
+            if (facts := seen.get(name)) is None:
+                continue
+            what = [tuple(words(step, facts.values)) for words in (_boots, _drains, _reloads)]
+            if any(what):
+                found.append(Departure(name, group.number, len(groups), *what))
+    return tuple(found)
+
+
+def render_departures(
+    groups: Sequence[RebootGroup], seen: Mapping[str, HostState]
+) -> tuple[str, ...]:
+    """What a preview says; nothing where no host leaves service."""
+    return tuple(str(each) for each in forecast_departures(groups, seen))
+
+
+def departure_notes(
+    groups: Sequence[RebootGroup], seen: Mapping[str, HostState], applied: Applied
+) -> dict[str, str]:
+    """Why a step runs although neither the plan nor its host's settings are new.
+
+    Something may wait for a boot while every setting is as it was left. A note is counted, and the
+    last one stays, so that it changes only when something waits anew.
+
+    Returns:
+        Step name to note.
+    """
+    waiting = {each.host: each for each in forecast_departures(groups, seen)}
+    found: dict[str, str] = {}
+    for step in (step for group in groups for step in group.steps):
+        last = _last_note(applied.step(step.name))
+        departure = waiting.get(step.request.endpoint.device)
+        if departure is not None:
+            number = int(last.removeprefix(WAITS).partition(":")[0] or 0) + 1
+            found[step.name] = f"{WAITS}{number}: {departure.why}"
+        elif last:
+            found[step.name] = last
+    return found
+
+
+def _last_note(step: AppliedStep | None) -> str:
+    """The step's own part of its recorded note; the other part is its host's."""
+    if step is None or not step.stdin:
+        return ""
+    request = cast("Mapping[str, object]", json.loads(step.stdin))
+    match = _OWN.search(str(request.get("repair") or ""))
+    return match[0] if match else ""
+
+
+def departures_refused(
+    groups: Sequence[RebootGroup], seen: Mapping[str, HostState]
+) -> tuple[str, ...]:
+    """Say, at preview, which hosts would leave service although the file denies it.
+
+    Call it only where `disruption.reboots` is `deny`. What was not observed cannot be judged
+    here; the steps refuse it.
+    """
+    return tuple(
+        f"disruption: {each.host} would {each.fate}: {each.why}\n"
+        "  where  disruption.reboots = deny\n"
+        "  fix    plan a window and set disruption.reboots to allow, or take the change back"
+        for each in forecast_departures(groups, seen)
+    )
+
+
+def passing_refused(
+    groups: Sequence[RebootGroup], seen: Mapping[str, HostState], away: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Refuse to go on to a group while a host of an earlier one does not answer.
+
+    It may be the one that did not come back in the last update, and nothing but the host itself
+    knows that it left. With `railyard:observe: never` nobody is known to be away.
+
+    Args:
+        groups: The plan.
+        seen: Host name to what was observed of it.
+        away: Name to why a device does not answer.
+    """
+    leaving = forecast_departures(groups, seen)
+    if not leaving:
+        return ()
+    last = leaving[-1]
+    return tuple(
+        f"unreachable: {away[host]}\n"
+        f"  where  {host} is in group {group.number} of {len(groups)}, and {last.host} of group"
+        f" {last.group} would {last.fate} in this update: a host that did not come back ends the"
+        " groups after it. Nothing was changed on any device.\n"
+        f"  fix    bring {host} back, or take it out of the file"
+        for group in groups
+        if group.number < last.group
+        for host in group.hosts
+        if host in away
+    )
+
+
+def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
+    """What waits for a boot already, and what this update will make wait for one."""
+    own = {
+        key: value
+        for key, value in values.items()
+        if step.request.loads_firmware or not is_firmware(key.removeprefix(BOOT).removeprefix(BACK))
+    }
+    changes = {
+        key: (now, wanted)
+        for key, wanted, now in _differing(step, own)
+        if needs_boot(key) and _loaded_by_boot(key, values)
+    }
+    released = {key: each for key, *each in released_settings(own, step.request.settings)}
+    yield from waiting_words(
+        {key: own[key] for key in own if key[len(BOOT) :] not in {*changes, *released}}, BOOT
+    )
+    for key, (now, before) in released.items():
+        if now != before and _loaded_by_boot(key, values):
+            yield setting_words(key, f"{now} -> {before}, as before Railyard")
+    for key, (following, wanted) in changes.items():
+        now, waits, _ = own.get(f"{BOOT}{key}", "").partition(" -> ")
+        runs = now if waits else following  # what follows is another value by then
+        if runs not in {wanted, "absent"}:
+            yield setting_words(key, f"{runs} -> {wanted}")
+
+
+def _loaded_by_boot(key: str, values: Mapping[str, str]) -> bool:
+    """Whether it is no firmware that asks for a power cycle or a reset of its card."""
+    pci = key.removeprefix("nic.").rpartition(".")[0]
+    return not is_firmware(key) or needs_of(HostState(values), pci) == "reboot"
+
+
+def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
+    if BEGUN in values:
+        at = f" at boot {values[BEGUN]}" if values[BEGUN] else ""
+        yield f"an earlier run took it out of service{at}, and did not finish"
+    told: set[str] = set()
+    if values.get(IN_SERVICE) == "yes":  # else nothing runs there: all is changed at once
+        for key, value in (*_interrupting(step, values), *_dropped(step, values)):
+            told.add(f"{DRAIN}{key}")
+            yield setting_words(key, value)
+    yield from waiting_words({key: values[key] for key in values if key not in told}, DRAIN)
+
+
+def _interrupting(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What this update changes, and jobs must make way for: key, and both values."""
+    for key, wanted, now in _differing(step, values):
+        if needs_drain(key) and wanted != "inbox" and _has_vfs(key, values):
+            yield key, f"{now} -> {wanted}"
+
+
+def _dropped(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What an earlier plan set on a card, and this one leaves: it goes back to what it was."""
+    for key, now in sorted(values.items()):
+        dropped = key.startswith("nic.") and key not in step.request.settings
+        if dropped and needs_drain(key) and _has_vfs(key, values):
+            yield key, f"{now} -> as before Railyard"
+
+
+def _has_vfs(key: str, values: Mapping[str, str]) -> bool:
+    """Whether a job may hold the VF, or a VF of the card; true of a setting of no card."""
+    kind, _, rest = key.partition(".")
+    where = rest.rpartition(".")[0]
+    if kind == "vf":
+        return values.get(key) != "absent" and _has_vfs(f"nic.{where}", values)
+    return kind != "nic" or values.get(f"nic.{where}.vfs") not in {"0", "absent"}
+
+
+def _reloads(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
+    """Other modules than those that are loaded; where none is, what is installed is loaded."""
+    if "absent" in {values.get("driver.kind"), values.get("driver.loaded")}:
+        return
+    for key, wanted, now in _differing(step, values):
+        if loads_driver(key) and wanted != "inbox":
+            yield setting_words(key, f"{now} -> {wanted}")
+
+
+def _differing(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Each setting that is not as wanted: key, wanted and actual value."""
+    for key, wanted in sorted(step.request.settings.items()):
+        now = values.get(key, wanted)
+        if now != wanted:
+            yield key, wanted, now

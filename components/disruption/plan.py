@@ -1,0 +1,156 @@
+"""Which hosts may have to leave service, in which groups, and one step for each of them.
+
+Whether a host really has to is read from the host when its turn comes: a step where nothing waits
+looks once and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from components.core.key_values import parse_state
+from components.disruption.pending import needs_boot, needs_drain
+from components.disruption.request import READY_DEADLINE_S, ClusterRef, HostReboot, Server
+from components.hosts.plan import HostPlan
+from components.kubernetes.planes.base import KubernetesPlan
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.remote.step import RemoteStep
+
+VERB: Final = "device reboot-host"
+DEFAULT_API_PORT: Final = 6443
+
+
+@dataclass(frozen=True, slots=True)
+class HostRebootStep:
+    """One look at a host that may end in a reboot of it."""
+
+    name: str
+    request: HostReboot
+    serves: str
+    """The converge step whose repair this one repeats: what it sets again may wait again."""
+
+    @property
+    def step(self) -> RemoteStep:
+        """The same as a plain step, for plans and goldens."""
+        asked = self.request
+        phases_s = asked.drain_deadline_s + asked.boot_deadline_s + READY_DEADLINE_S
+        return RemoteStep(
+            name=self.name,
+            endpoint=asked.endpoint,
+            dialect="device",
+            desired=asked.render(),
+            apply=VERB,
+            deadline_s=phases_s + 2 * asked.converge_deadline_s,
+            why_no_undo="a reboot cannot be taken back; other steps put back what it loaded",
+            reboots=True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RebootGroup:
+    """Hosts that may be out of service together; the next group waits for all of them."""
+
+    number: int
+    """From 1."""
+    steps: tuple[HostRebootStep, ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names, in the order of the file."""
+        return tuple(step.request.endpoint.device for step in self.steps)
+
+
+def group_hosts(hosts: Sequence[Host], max_unavailable: int) -> tuple[tuple[Host, ...], ...]:
+    """Cut hosts into groups: workers first, then the others, each of them alone.
+
+    Workers come first, because what goes wrong then goes wrong on a machine that is no member of
+    a quorum; and at the first bad group all ends.
+
+    Args:
+        hosts: In the order of the file, which the groups keep.
+        max_unavailable: Most workers in one group; less than 1 counts as 1.
+    """
+    size = max(1, max_unavailable)
+    workers = [host for host in hosts if host.role == "worker"]
+    groups = [tuple(workers[start : start + size]) for start in range(0, len(workers), size)]
+    for role in ("control_plane", "balancer"):
+        groups += [(host,) for host in hosts if host.role == role]
+    return tuple(groups)
+
+
+def plan_reboots(
+    spec: ClusterSpec, plans: Sequence[HostPlan], kubernetes: KubernetesPlan | None
+) -> tuple[RebootGroup, ...]:
+    """Plan the groups of all hosts on which something can wait for a drain or a boot.
+
+    Args:
+        spec: The checked site.
+        plans: The plans of its hosts.
+        kubernetes: The control plane, or None for a site without one.
+    """
+    by_name = {plan.name: plan for plan in plans}
+    hosts = [host for host in spec.hosts if may_wait(by_name[host.name])]
+    cluster = _cluster(spec, kubernetes)
+    groups: list[RebootGroup] = []
+    for number, members in enumerate(group_hosts(hosts, spec.disruption.max_unavailable), 1):
+        names = tuple(host.name for host in members)
+        steps = [_step(spec, host, by_name[host.name], names, cluster) for host in members]
+        groups.append(RebootGroup(number, tuple(steps)))
+    return tuple(groups)
+
+
+def may_wait(plan: HostPlan) -> bool:
+    """Whether a host has a setting that jobs must make way for, or that only a boot loads."""
+    return any(needs_drain(key) or needs_boot(key) for key in plan.desired.values)
+
+
+def _step(
+    spec: ClusterSpec,
+    host: Host,
+    plan: HostPlan,
+    group: tuple[str, ...],
+    cluster: ClusterRef | None,
+) -> HostRebootStep:
+    return HostRebootStep(
+        name=f"{host.name}-reboot",
+        request=HostReboot(
+            endpoint=plan.endpoint,
+            role=host.role,
+            stack=parse_state(plan.converge.desired).values["stack"],
+            settings=parse_state(plan.converge.desired).values,
+            loads_firmware=not spec.hypervisors,
+            group=group,
+            cluster=cluster,
+            reboots=spec.disruption.reboots,
+            max_unavailable=spec.disruption.max_unavailable,
+            converge_deadline_s=plan.converge.deadline_s,
+            drain_deadline_s=spec.disruption.drain_deadline_s,
+            boot_deadline_s=spec.disruption.boot_deadline_s,
+            hcas=host.hcas,
+        ),
+        serves=plan.converge.name,
+    )
+
+
+def _cluster(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> ClusterRef | None:
+    if kubernetes is None:
+        return None
+    workers = tuple(host.name for host in spec.workers)
+    if kubernetes.existing is not None:
+        secret, context = kubernetes.existing.kubeconfig_secret, kubernetes.existing.context
+        return ClusterRef(kubernetes.cluster, (), secret, context, workers)
+    port = spec.k3s.api_port if spec.k3s else DEFAULT_API_PORT
+    addresses = {host.name: host.address for host in spec.servers}
+    servers = tuple(
+        Server(
+            step.endpoint,
+            kubernetes.server_url
+            if len(kubernetes.servers) == 1
+            else f"https://{addresses[step.endpoint.device]}:{port}",
+        )
+        for step in kubernetes.servers
+    )
+    return ClusterRef(kubernetes.cluster, servers, workers=workers)
