@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from components.acceptance.judge_log import (
+from components.acceptance.judge.log import (
     LogVerdict,
     NcclAsked,
     judge_deepspeed_text,

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from components.acceptance.archive import latest_evidence, run_folder
-from components.acceptance.judge import judge_evidence
+from components.acceptance.judge.site import judge_evidence
+from components.acceptance.report.archive import latest_evidence, run_folder
 from components.acceptance.report.text import render_table
 from components.core.errors import UsageError
 

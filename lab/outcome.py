@@ -10,8 +10,8 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from components.acceptance.archive import latest_evidence, run_folder
-from components.acceptance.judge import judge_evidence
+from components.acceptance.judge.site import judge_evidence
+from components.acceptance.report.archive import latest_evidence, run_folder
 from components.acceptance.report.text import render_table
 from components.model.cluster import ClusterSpec
 from components.model.instances import crusoe_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from components.acceptance.run import AcceptRequest, render_accept_request
+from components.acceptance.collect.run import AcceptRequest, render_accept_request
 from components.plan.make import ClusterPlan
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import AcceptanceReport, JobsReady, PayloadReady

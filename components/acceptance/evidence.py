@@ -14,10 +14,10 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from components.acceptance.deepspeed_log import parse_deepspeed_log
-from components.acceptance.ib_facts import IbFacts
-from components.acceptance.ib_limits import IbLimits
-from components.acceptance.log_model import (
+from components.acceptance.collect.ib_facts import IbFacts
+from components.acceptance.collect.ib_limits import IbLimits
+from components.acceptance.logs.deepspeed import parse_deepspeed_log
+from components.acceptance.logs.log_model import (
     DeepSpeedLog,
     MpiLog,
     NcclLog,
@@ -25,10 +25,10 @@ from components.acceptance.log_model import (
     PerftestLog,
     TrainingLog,
 )
-from components.acceptance.mpi_log import parse_mpi_log
-from components.acceptance.nccl_log import parse_nccl_log
-from components.acceptance.perftest_log import parse_perftest_log
-from components.acceptance.training_log import parse_training_log
+from components.acceptance.logs.mpi import parse_mpi_log
+from components.acceptance.logs.nccl import parse_nccl_log
+from components.acceptance.logs.perftest import parse_perftest_log
+from components.acceptance.logs.training import parse_training_log
 from components.core.errors import UsageError
 from components.model.units import Frozen
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict
 
+from components.acceptance.collect.host_jobs import HostProbe, plan_payload_probes
+from components.acceptance.collect.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
-from components.acceptance.host_jobs import HostProbe, plan_payload_probes
-from components.acceptance.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.plan import switch_endpoint
 from components.jobs.plan import JobsPlan, ProbeJob

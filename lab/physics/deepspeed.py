@@ -6,7 +6,7 @@ bandwidths are those of the same collective in nccl-tests, its throughput counts
 
 from __future__ import annotations
 
-from components.acceptance.nccl_factor import bus_factor
+from components.acceptance.logs.nccl_factor import bus_factor
 from components.core.errors import UsageError
 from lab.physics import nccl_text as text
 from lab.physics.calibration import collective_time_us

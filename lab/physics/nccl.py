@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.acceptance.nccl_factor import bus_factor
+from components.acceptance.logs.nccl_factor import bus_factor
 from lab.physics import nccl_text as text
 from lab.physics.calibration import collective_time_us
 from lab.physics.counters import deltas_of, drops_of

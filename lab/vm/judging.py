@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from components.acceptance.evidence import ProbeEvidence
-from components.acceptance.verdict import Finding
+from components.acceptance.judge.verdict import Finding
 from components.core.errors import RailyardError
 from lab.vm.snapshot import Noise, Snapshot, compare
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence, RailLimit, digest_log
-from components.acceptance.judge_perftest import judge_perftest
-from components.acceptance.log_model import PerftestLog
-from components.acceptance.perftest_findings import find_perftest_failure
-from components.acceptance.perftest_log import parse_perftest_log
-from components.acceptance.verdict import Finding
+from components.acceptance.judge.perftest import judge_perftest
+from components.acceptance.judge.perftest_findings import find_perftest_failure
+from components.acceptance.judge.verdict import Finding
+from components.acceptance.logs.log_model import PerftestLog
+from components.acceptance.logs.perftest import parse_perftest_log
 from components.core.errors import DeviceError
 from components.jobs.environment import job_script
 from components.jobs.perftest import perftest_command

@@ -7,8 +7,8 @@ from collections.abc import Generator
 import pytest
 import yaml
 
-from components.acceptance import cluster_jobs
-from components.acceptance.cluster_jobs import Body, KubernetesApi, ProbeRun, run_probe
+from components.acceptance.collect import cluster_jobs
+from components.acceptance.collect.cluster_jobs import Body, KubernetesApi, ProbeRun, run_probe
 from components.core.errors import Bug, DeviceError, UnreachableError
 from components.jobs.plan import ProbeJob, number_objects
 from components.plan.make import make_plan

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.acceptance import counters
-from components.acceptance.counters import (
+from components.acceptance.collect import counters
+from components.acceptance.collect.counters import (
     Snapshot,
     flatten_port,
     measure_hop,

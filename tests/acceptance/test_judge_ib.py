@@ -6,19 +6,19 @@ import asyncio
 
 import pytest
 
-from components.acceptance import ib_limits
-from components.acceptance.evidence import Evidence
-from components.acceptance.ib_facts import IbFacts
-from components.acceptance.ib_limits import (
+from components.acceptance.collect import ib_limits
+from components.acceptance.collect.ib_facts import IbFacts
+from components.acceptance.collect.ib_limits import (
     IbLimits,
     look_at_fabric,
     plan_ib_limits,
     plan_ib_looks,
 )
-from components.acceptance.judge import judge_evidence
-from components.acceptance.judge_ib import FABRIC, judge_ib, warn_ib
+from components.acceptance.evidence import Evidence
+from components.acceptance.judge.infiniband import FABRIC, judge_ib, warn_ib
+from components.acceptance.judge.site import judge_evidence
+from components.acceptance.judge.verdict import Finding
 from components.acceptance.plan import plan_acceptance
-from components.acceptance.verdict import Finding
 from components.core.errors import UnreachableError
 from components.jobs.plan import plan_jobs
 from components.remote.host_session import HostAnswer

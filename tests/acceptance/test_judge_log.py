@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from components.acceptance.judge_log import judge_nccl_text, judge_perftest_text
-from components.acceptance.nccl_findings import Expectation
-from components.acceptance.perftest_findings import PerftestLink
+from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
+from components.acceptance.judge.nccl_findings import Expectation
+from components.acceptance.judge.perftest_findings import PerftestLink
 from tests.acceptance.recordings import load_nccl, load_perftest
 
 

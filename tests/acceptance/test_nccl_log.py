@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.acceptance.log_model import NcclLog, ParseProblem
-from components.acceptance.nccl_log import parse_nccl_log
+from components.acceptance.logs.log_model import NcclLog, ParseProblem
+from components.acceptance.logs.nccl import parse_nccl_log
 from tests.acceptance.recordings import load_nccl
 
 

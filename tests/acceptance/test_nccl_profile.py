@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from components.acceptance.judge_log import NcclAsked, judge_nccl_text
-from components.acceptance.log_model import NcclLog
-from components.acceptance.nccl_log import parse_nccl_log
-from components.acceptance.nccl_profile import Adapters, judge_hcas, judge_pace
+from components.acceptance.judge.log import NcclAsked, judge_nccl_text
+from components.acceptance.judge.nccl_profile import Adapters, judge_hcas, judge_pace
+from components.acceptance.logs.log_model import NcclLog
+from components.acceptance.logs.nccl import parse_nccl_log
 from components.core.errors import UsageError
 from tests.acceptance.recordings import load_nccl
 

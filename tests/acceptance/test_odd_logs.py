@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from components.acceptance.judge_log import judge_nccl_text, judge_perftest_text
+from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
 from tests.acceptance.recordings import load_nccl, load_perftest
 
 

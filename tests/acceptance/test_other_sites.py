@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from components.acceptance import counters, run
-from components.acceptance.cluster_jobs import Body, ProbeRun
-from components.acceptance.counters import Snapshot, measure_hops, read_snapshot
-from components.acceptance.host_jobs import HostProbe
-from components.acceptance.judge import judge_evidence
+from components.acceptance.collect import counters, run
+from components.acceptance.collect.cluster_jobs import Body, ProbeRun
+from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
+from components.acceptance.collect.host_jobs import HostProbe
+from components.acceptance.collect.run import (
+    AcceptRequest,
+    collect_evidence,
+    parse_accept_request,
+    render_accept_request,
+)
+from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import (
     ADAPTERS,
     AcceptancePlan,
     CounterSource,
     HopPlan,
     plan_acceptance,
-)
-from components.acceptance.run import (
-    AcceptRequest,
-    collect_evidence,
-    parse_accept_request,
-    render_accept_request,
 )
 from components.core.errors import DeviceError
 from components.jobs.plan import plan_jobs

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.acceptance.log_model import ParseProblem, PerftestLog
-from components.acceptance.perftest_log import parse_perftest_log
+from components.acceptance.logs.log_model import ParseProblem, PerftestLog
+from components.acceptance.logs.perftest import parse_perftest_log
 from tests.acceptance.recordings import load_perftest
 
 HEAD = " #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from components.acceptance.counters import Snapshot, flatten_port, measure_hop
+from components.acceptance.collect.counters import Snapshot, flatten_port, measure_hop
 from components.acceptance.evidence import Evidence
-from components.acceptance.judge import judge_evidence
+from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import HopPlan
 from components.fabric.systems.base import PortCounters, PriorityCounters
 from tests.acceptance.test_judge import change_hop

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.acceptance.deepspeed_log import parse_deepspeed_log
-from components.acceptance.judge_log import judge_deepspeed_text, judge_training_text
-from components.acceptance.log_model import DeepSpeedLog, MpiLog, ParseProblem, TrainingLog
-from components.acceptance.mpi_log import parse_mpi_log
-from components.acceptance.training_log import parse_training_log
-from components.acceptance.workload_findings import (
+from components.acceptance.judge.log import judge_deepspeed_text, judge_training_text
+from components.acceptance.judge.workload_findings import (
     judge_gpus,
     judge_hosts,
     judge_names,
     judge_scan_completeness,
     judge_totals,
 )
+from components.acceptance.logs.deepspeed import parse_deepspeed_log
+from components.acceptance.logs.log_model import DeepSpeedLog, MpiLog, ParseProblem, TrainingLog
+from components.acceptance.logs.mpi import parse_mpi_log
+from components.acceptance.logs.training import parse_training_log
 from tests.acceptance.recordings import load_training
 
 GUIDE = load_training("nvaie_resnet50")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from components.acceptance.cluster_jobs import ProbeRun
-from components.acceptance.host_jobs import HostProbe, plan_payload_probes, run_host_probe
+from components.acceptance.collect.cluster_jobs import ProbeRun
+from components.acceptance.collect.host_jobs import HostProbe, plan_payload_probes, run_host_probe
 from components.containers.keys import make_keys
 from components.containers.plan import PayloadPlan, plan_payload
 from components.core.key_values import diff_states, parse_state

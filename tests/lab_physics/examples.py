@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from components.acceptance.counters import Snapshot, measure_hops
+from components.acceptance.collect.counters import Snapshot, measure_hops
 from components.acceptance.evidence import Evidence, ProbeEvidence, digest_log
-from components.acceptance.judge import Report, judge_evidence
+from components.acceptance.judge.site import Report, judge_evidence
 from components.acceptance.plan import AcceptancePlan, ProbePlan, plan_acceptance
 from components.jobs.plan import plan_jobs
 from components.jobs.templates import number_objects

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.acceptance.judge import Report, judge_evidence
+from components.acceptance.judge.site import Report, judge_evidence
 from tests.lab_physics.examples import HCAS, Played, example
 
 

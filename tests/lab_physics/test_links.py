@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.log_model import PerftestLog
-from components.acceptance.perftest_log import parse_perftest_log
+from components.acceptance.logs.log_model import PerftestLog
+from components.acceptance.logs.perftest import parse_perftest_log
 from lab.physics.probe import run
 from lab.physics.request import ProbeRequest, ProbeResult
 from lab.views import PortView

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.acceptance.log_model import PerftestLog
-from components.acceptance.perftest_log import parse_perftest_log
+from components.acceptance.logs.log_model import PerftestLog
+from components.acceptance.logs.perftest import parse_perftest_log
 from components.core.errors import UsageError
 from lab.physics.request import ProbePod, ProbeRequest, ProbeResult
 from tests.lab_physics.examples import Played, example

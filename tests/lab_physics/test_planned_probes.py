@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from components.acceptance.evidence import ProbeEvidence, digest_log
-from components.acceptance.judge import judge_probe
+from components.acceptance.judge.site import judge_probe
 from components.jobs.plan import plan_jobs
 from components.jobs.templates import ProbeJob, number_objects
 from components.reading.load import load_site

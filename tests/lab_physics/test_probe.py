@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from components.acceptance.evidence import Evidence
-from components.acceptance.judge import judge_evidence
-from components.acceptance.log_model import NcclLog, PerftestLog
-from components.acceptance.nccl_log import parse_nccl_log
-from components.acceptance.perftest_log import parse_perftest_log
+from components.acceptance.judge.site import judge_evidence
+from components.acceptance.logs.log_model import NcclLog, PerftestLog
+from components.acceptance.logs.nccl import parse_nccl_log
+from components.acceptance.logs.perftest import parse_perftest_log
 from components.core.errors import UsageError
 from lab.physics.request import parse_request
 from tests.acceptance.recordings import load_nccl

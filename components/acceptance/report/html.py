@@ -5,12 +5,12 @@ from __future__ import annotations
 from html import escape
 
 from components.acceptance.evidence import Hop, ProbeEvidence
-from components.acceptance.judge import Report
-from components.acceptance.judge_path import show_size
-from components.acceptance.nccl_floor import nccl_floor, nccl_limit
+from components.acceptance.judge.nccl_floor import nccl_floor, nccl_limit
+from components.acceptance.judge.path import show_size
+from components.acceptance.judge.site import Report
+from components.acceptance.judge.verdict import MEASURES, Finding
 from components.acceptance.report.plot import Level, draw_busbw
 from components.acceptance.report.style import STYLE
-from components.acceptance.verdict import MEASURES, Finding
 
 _ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
 

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from components.acceptance.log_model import NcclRow
-from components.acceptance.nccl_findings import show_bytes
+from components.acceptance.judge.nccl_findings import show_bytes
+from components.acceptance.logs.log_model import NcclRow
 
 _INK, _SOFT, _LINE, _SECOND, _FLOOR, _LIMIT = (
     "#010203",

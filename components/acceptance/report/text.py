@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from components.acceptance.judge import Report
-from components.acceptance.verdict import MEASURES, Finding, Verdict
+from components.acceptance.judge.site import Report
+from components.acceptance.judge.verdict import MEASURES, Finding, Verdict
 
 _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
     "passed": "passed",

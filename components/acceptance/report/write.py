@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.acceptance.evidence import dump_evidence
-from components.acceptance.judge import Report
+from components.acceptance.judge.site import Report
 from components.acceptance.report.html import render_html
 from components.acceptance.report.text import render_ctrf, render_markdown
 

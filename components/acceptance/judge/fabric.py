@@ -10,8 +10,8 @@ from __future__ import annotations
 from itertools import groupby
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
-from components.acceptance.judge_path import LEAST_SHARE_SEEN, expected_bytes, show_size
-from components.acceptance.verdict import Finding, verdict_for
+from components.acceptance.judge.path import LEAST_SHARE_SEEN, expected_bytes, show_size
+from components.acceptance.judge.verdict import Finding, verdict_for
 
 _IDLE_SHARE = 0.5
 """An adapter with less than half of its even share was left out of some channels."""

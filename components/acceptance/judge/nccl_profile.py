@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from components.acceptance.log_model import HostNetwork, NcclLog
-from components.acceptance.nccl_findings import judged_rows, show_bytes
-from components.acceptance.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
+from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.logs.log_model import HostNetwork, NcclLog
 
 _NETWORKS = re.compile(r"^IB(?:ext\w*)?$")
 _RELEASE = re.compile(r"\d+")

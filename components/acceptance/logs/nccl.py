@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from components.acceptance.failures import find_nccl_failures
-from components.acceptance.log_lines import split_lines
-from components.acceptance.log_model import (
+from components.acceptance.logs.failures import find_nccl_failures
+from components.acceptance.logs.lines import split_lines
+from components.acceptance.logs.log_model import (
     Channels,
     Hca,
     HostNetwork,
@@ -22,8 +22,8 @@ from components.acceptance.log_model import (
     ParseProblem,
     RankLine,
 )
-from components.acceptance.nccl_json import parse_nccl_json
-from components.acceptance.nccl_table import Table
+from components.acceptance.logs.nccl_json import parse_nccl_json
+from components.acceptance.logs.nccl_table import Table
 
 _PREFIX = re.compile(r"(?P<host>[^\s:\[\]]+):\d+:\d+ \[\d+\] .*?NCCL (?:INFO|WARN|ERROR) ")
 _CHANNEL = re.compile(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from components.acceptance.log_model import LogFailure
+from components.acceptance.logs.log_model import LogFailure
 
 _LONGEST_LINE = 300
 _MOST_FAILURES = 40

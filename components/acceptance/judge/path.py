@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import groupby
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
-from components.acceptance.log_model import NcclLog
-from components.acceptance.nccl_factor import bus_factor
-from components.acceptance.verdict import Finding
+from components.acceptance.judge.verdict import Finding
+from components.acceptance.logs.log_model import NcclLog
+from components.acceptance.logs.nccl_factor import bus_factor
 
 _READ = ("observed", "uncounted")
 _ROLES = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from components.acceptance.ibdiagnet_log import Diagnosis, parse_ibdiagnet
+from components.acceptance.logs.ibdiagnet import Diagnosis, parse_ibdiagnet
 from components.model.units import Frozen
 
 MASTER: Final = 3

@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from components.acceptance.evidence import Evidence, Limits, ProbeEvidence
-from components.acceptance.judge_fabric import judge_fabric
-from components.acceptance.judge_ib import judge_ib, warn_ib
-from components.acceptance.judge_nccl import judge_nccl, warn_nccl
-from components.acceptance.judge_path import judge_losses, judge_path
-from components.acceptance.judge_perftest import judge_perftest
-from components.acceptance.judge_workloads import judge_mpi, judge_scan, judge_training
-from components.acceptance.nccl_findings import find_failure
-from components.acceptance.perftest_findings import find_perftest_failure
-from components.acceptance.verdict import (
+from components.acceptance.judge.fabric import judge_fabric
+from components.acceptance.judge.infiniband import judge_ib, warn_ib
+from components.acceptance.judge.nccl import judge_nccl, warn_nccl
+from components.acceptance.judge.nccl_findings import find_failure
+from components.acceptance.judge.path import judge_losses, judge_path
+from components.acceptance.judge.perftest import judge_perftest
+from components.acceptance.judge.perftest_findings import find_perftest_failure
+from components.acceptance.judge.verdict import (
     EXIT_CODES,
     Finding,
     Verdict,
     overall_verdict,
     verdict_for,
 )
-from components.acceptance.workload_findings import find_launched_failure
+from components.acceptance.judge.workload_findings import find_launched_failure
+from components.acceptance.judge.workloads import judge_mpi, judge_scan, judge_training
 from components.model.units import Frozen
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from components.acceptance.cluster_jobs import ProbeRun
+from components.acceptance.collect.cluster_jobs import ProbeRun
 from components.containers.launch import (
     find_devices,
     in_container,

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from components.acceptance.failures import first_cause
-from components.acceptance.log_model import DeepSpeedLog, LogFailure, MpiLog, TrainingLog
-from components.acceptance.nccl_findings import LARGE_BYTES, show_bytes
-from components.acceptance.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.nccl_findings import LARGE_BYTES, show_bytes
+from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.logs.failures import first_cause
+from components.acceptance.logs.log_model import DeepSpeedLog, LogFailure, MpiLog, TrainingLog
 
 _SAME_TOTAL = 0.01
 """Each rank prints the sum of all: they differ by the moment of reading their clocks only."""

@@ -17,8 +17,11 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.acceptance.cluster_jobs import Api, KubernetesApi, ProbeRun, run_probe
-from components.acceptance.counters import Snapshot, measure_hops, read_snapshot
+from components.acceptance.collect.cluster_jobs import Api, KubernetesApi, ProbeRun, run_probe
+from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
+from components.acceptance.collect.host_jobs import run_host_probe
+from components.acceptance.collect.ib_facts import IbFacts
+from components.acceptance.collect.ib_limits import look_at_fabric
 from components.acceptance.evidence import (
     Evidence,
     Outcome,
@@ -26,9 +29,6 @@ from components.acceptance.evidence import (
     Unreachable,
     digest_log,
 )
-from components.acceptance.host_jobs import run_host_probe
-from components.acceptance.ib_facts import IbFacts
-from components.acceptance.ib_limits import look_at_fabric
 from components.acceptance.plan import AcceptancePlan, CounterSource, ProbePlan
 from components.core.errors import Bug, DeviceError
 from components.core.to_json import to_json

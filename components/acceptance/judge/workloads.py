@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from components.acceptance.evidence import Limits, ProbeEvidence
-from components.acceptance.judge_nccl import judge_gpu_direct, judge_profile
-from components.acceptance.log_model import DeepSpeedLog, MpiLog, TrainingLog
-from components.acceptance.nccl_findings import judge_transport
-from components.acceptance.verdict import Finding
-from components.acceptance.workload_findings import (
+from components.acceptance.judge.nccl import judge_gpu_direct, judge_profile
+from components.acceptance.judge.nccl_findings import judge_transport
+from components.acceptance.judge.verdict import Finding
+from components.acceptance.judge.workload_findings import (
     judge_gpus,
     judge_hosts,
     judge_images,
@@ -17,6 +16,7 @@ from components.acceptance.workload_findings import (
     judge_scan_ranks,
     judge_totals,
 )
+from components.acceptance.logs.log_model import DeepSpeedLog, MpiLog, TrainingLog
 
 _FROM_FILE = "acceptance in the site's file"
 

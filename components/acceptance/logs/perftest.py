@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from components.acceptance.failures import find_perftest_failures
-from components.acceptance.log_lines import split_lines
-from components.acceptance.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
+from components.acceptance.logs.failures import find_perftest_failures
+from components.acceptance.logs.lines import split_lines
+from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
 
 _HEADER = re.compile(
     r"#bytes\s+#iterations\s+BW peak\[(?P<unit>[^\]\s]{1,20})\]\s+BW average\[[^\]\s]{1,20}\]"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from components.acceptance.evidence import Limits, ProbeEvidence
-from components.acceptance.log_model import PerftestLog
-from components.acceptance.perftest_findings import (
+from components.acceptance.judge.perftest_findings import (
     judge_average,
     judge_gid,
     judge_link,
     judge_perftest_completeness,
 )
-from components.acceptance.verdict import Finding, verdict_for
+from components.acceptance.judge.verdict import Finding, verdict_for
+from components.acceptance.logs.log_model import PerftestLog
 
 ROCE_OVERHEAD_BYTES = 82
 """Ethernet, IPv4, UDP, BTH, ICRC and FCS of a full RoCE v2 packet on the wire."""

@@ -11,8 +11,8 @@ from typing import cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from components.acceptance.log_model import Measure, NcclLog, NcclRow, ParseProblem, RankLine
-from components.acceptance.nccl_table import agrees
+from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, ParseProblem, RankLine
+from components.acceptance.logs.nccl_table import agrees
 
 
 class _Part(BaseModel):

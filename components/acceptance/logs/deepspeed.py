@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from components.acceptance.failures import find_launched_failures
-from components.acceptance.log_lines import split_lines
-from components.acceptance.log_model import DeepSpeedLog, DeepSpeedRow, ParseProblem
-from components.acceptance.nccl_factor import bus_factor
+from components.acceptance.logs.failures import find_launched_failures
+from components.acceptance.logs.lines import split_lines
+from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, ParseProblem
+from components.acceptance.logs.nccl_factor import bus_factor
 
 _HEAD = re.compile(r"-{4}\s*Performance of\s+(\w+)\s+on\s+(\d{1,7})\s+devices")
 _COLUMNS = re.compile(r"Size \(Bytes\)\s+Description\s+Duration\s+Throughput.*BusBW \((\w+)\)")

@@ -11,8 +11,8 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from components.acceptance.log_lines import strip_row_labels
-from components.acceptance.log_model import Measure, NcclRow
+from components.acceptance.logs.lines import strip_row_labels
+from components.acceptance.logs.log_model import Measure, NcclRow
 
 _HEADER = re.compile(r"^\s*#\s+size\s+count\s+type\b(.*)$")
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.acceptance.ib_facts import (
+from components.acceptance.collect.ib_facts import (
     FULL_MEMBER,
     MASTER,
     SM_STATES,
@@ -18,9 +18,9 @@ from components.acceptance.ib_facts import (
     IbPort,
     SubnetManager,
 )
-from components.acceptance.ib_limits import IbLimits, PartitionLimit
-from components.acceptance.ibdiagnet_log import Diagnosis
-from components.acceptance.verdict import Finding, Verdict, verdict_for
+from components.acceptance.collect.ib_limits import IbLimits, PartitionLimit
+from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.logs.ibdiagnet import Diagnosis
 
 FABRIC: Final = "fabric"
 """Subject of the rows that are about no single host."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from components.acceptance.evidence import Limits, ProbeEvidence
-from components.acceptance.log_model import NcclLog
-from components.acceptance.nccl_findings import (
+from components.acceptance.judge.nccl_findings import (
     judge_busbw,
     judge_completeness,
     judge_correctness,
     judge_gdr,
     judge_transport,
 )
-from components.acceptance.nccl_floor import nccl_floor
-from components.acceptance.nccl_profile import (
+from components.acceptance.judge.nccl_floor import nccl_floor
+from components.acceptance.judge.nccl_profile import (
     Adapters,
     judge_hcas,
     judge_network,
@@ -20,7 +19,8 @@ from components.acceptance.nccl_profile import (
     judge_topology,
     judge_version,
 )
-from components.acceptance.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.logs.log_model import NcclLog
 
 
 def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Finding]:

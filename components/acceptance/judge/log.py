@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from components.acceptance.deepspeed_log import parse_deepspeed_log
-from components.acceptance.log_model import NcclLog, ParseProblem
-from components.acceptance.nccl_findings import (
+from components.acceptance.judge.nccl_findings import (
     Expectation,
     find_failure,
     judge_busbw,
@@ -20,15 +18,14 @@ from components.acceptance.nccl_findings import (
     seen_transports,
     show_bytes,
 )
-from components.acceptance.nccl_log import parse_nccl_log
-from components.acceptance.nccl_profile import (
+from components.acceptance.judge.nccl_profile import (
     Adapters,
     judge_hcas,
     judge_network,
     judge_topology,
     judge_version,
 )
-from components.acceptance.perftest_findings import (
+from components.acceptance.judge.perftest_findings import (
     PerftestLink,
     find_perftest_failure,
     judge_average,
@@ -36,10 +33,8 @@ from components.acceptance.perftest_findings import (
     judge_link,
     judge_perftest_completeness,
 )
-from components.acceptance.perftest_log import parse_perftest_log
-from components.acceptance.training_log import parse_training_log
-from components.acceptance.verdict import EXIT_CODES, Finding, Verdict, overall_verdict
-from components.acceptance.workload_findings import (
+from components.acceptance.judge.verdict import EXIT_CODES, Finding, Verdict, overall_verdict
+from components.acceptance.judge.workload_findings import (
     find_launched_failure,
     judge_images,
     judge_scan_busbw,
@@ -47,6 +42,11 @@ from components.acceptance.workload_findings import (
     judge_totals,
     odd_steps,
 )
+from components.acceptance.logs.deepspeed import parse_deepspeed_log
+from components.acceptance.logs.log_model import NcclLog, ParseProblem
+from components.acceptance.logs.nccl import parse_nccl_log
+from components.acceptance.logs.perftest import parse_perftest_log
+from components.acceptance.logs.training import parse_training_log
 from components.core.errors import UsageError
 
 _MARKS: dict[Verdict, str] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from components.acceptance.failures import first_cause
-from components.acceptance.log_model import NcclLog, NcclRow
-from components.acceptance.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.logs.failures import first_cause
+from components.acceptance.logs.log_model import NcclLog, NcclRow
 
 Expectation = Literal["ib", "roce", "nvlink", "socket"]
 LARGE_BYTES = 1 << 30

@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import Field
 
-from components.acceptance.ib_facts import IbFacts, parse_ib_look
+from components.acceptance.collect.ib_facts import IbFacts, parse_ib_look
 from components.core.errors import DeviceError
 from components.fabric.ib_state import DEFAULT_PARTITION
 from components.model.cluster import ClusterSpec

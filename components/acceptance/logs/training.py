@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-from components.acceptance.failures import find_launched_failures
-from components.acceptance.log_lines import split_lines
-from components.acceptance.log_model import ParseProblem, TrainingLog
+from components.acceptance.logs.failures import find_launched_failures
+from components.acceptance.logs.lines import split_lines
+from components.acceptance.logs.log_model import ParseProblem, TrainingLog
 
 _TOTAL = re.compile(r"total images/sec:\s*(\d{1,9}(?:\.\d{1,6})?)(?![\d.])")
 _STEP = re.compile(r"(?<!total )images/sec:\s*(\d{1,9}(?:\.\d{1,6})?)\s*\+/-")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from components.acceptance.failures import first_cause
-from components.acceptance.log_model import PerftestLog
-from components.acceptance.verdict import Finding, Verdict
+from components.acceptance.judge.verdict import Finding, Verdict
+from components.acceptance.logs.failures import first_cause
+from components.acceptance.logs.log_model import PerftestLog
 
 PerftestLink = Literal["ib", "roce"]
 _LINK_TYPES = {"ib": "IB", "roce": "Ethernet"}

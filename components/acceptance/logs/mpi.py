@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from components.acceptance.failures import find_launched_failures
-from components.acceptance.log_lines import split_lines
-from components.acceptance.log_model import MpiLog, ParseProblem
+from components.acceptance.logs.failures import find_launched_failures
+from components.acceptance.logs.lines import split_lines
+from components.acceptance.logs.log_model import MpiLog, ParseProblem
 
 _HOST = re.compile(r"^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$")
 _TABLE_GPU = re.compile(r"^\|\s*\d+\s+\S.*\|\s*[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d ")

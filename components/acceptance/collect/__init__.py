@@ -1,0 +1,1 @@
+"""Running the probes and collecting their evidence."""

@@ -1,0 +1,1 @@
+"""Logs of NCCL, perftest, MPI and training to typed values: pure."""
