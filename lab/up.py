@@ -19,7 +19,7 @@ import yaml
 from rich.console import Console
 
 from components.checks.site import check_config_value
-from components.cli_stack import CONFIG_FILE
+from components.cli.stack import CONFIG_FILE
 from components.core.errors import RailyardError, UsageError
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec

@@ -15,7 +15,7 @@ from components.reading.yaml_text import parse_yaml
 from tests.checks.invalid_files import FOLDER, ROOT
 from tests.checks.json_schema import find_schema_errors
 
-_CALL = "from components.cli import main; main()"
+_CALL = "from components.cli.main import main; main()"
 
 
 def _railyard(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -86,10 +86,10 @@ def test_help_lists_the_commands() -> None:
 def test_a_command_does_not_import_pulumi_or_other_commands() -> None:
     code = (
         "import sys; sys.argv[1:] = ['schema']\n"
-        "from components.cli import main\n"
+        "from components.cli.main import main\n"
         "try:\n    main()\n"
         "finally:\n"
-        "    print(sorted({'pulumi', 'netmiko', 'components.cli_check'} & set(sys.modules)),"
+        "    print(sorted({'pulumi', 'netmiko', 'components.cli.check'} & set(sys.modules)),"
         " file=sys.stderr)\n"
     )
     done = subprocess.run(

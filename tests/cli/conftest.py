@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from components.cli import main
+from components.cli.main import main
 
 
 @dataclass(frozen=True, slots=True)

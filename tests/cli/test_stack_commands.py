@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components import cli_drift
 from components.acceptance.evidence import Evidence, dump_evidence
+from components.cli import drift as cli_drift
 from components.drift.applied import Applied
 from components.drift.device_drift import Facts, Unreachable
 from components.plan.make import ClusterPlan, make_plan

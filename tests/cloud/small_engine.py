@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from components.cli_cloud import run_verb
+from components.cli.cloud import run_verb
 from components.cloud import ready
 from components.cloud.calls import CloudCall, list_calls
 from components.cloud.crusoe_api import Patience

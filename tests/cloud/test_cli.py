@@ -13,7 +13,7 @@ from components.cloud.plan import CloudPlan
 from lab.cloud.crusoe.server import CrusoeCloud
 from tests.cloud.small_engine import ROOT, SECRETS
 
-_CALL = "from components.cli import main; main()"
+_CALL = "from components.cli.main import main; main()"
 
 
 def railyard(verb: str, stdin: str, **secrets: str) -> subprocess.CompletedProcess[str]:

@@ -44,7 +44,7 @@ for name, facts in ready.facts.items():
 RAILYARD = """#!{python}
 import sys
 sys.path.insert(0, {root!r})
-from components.cli import main
+from components.cli.main import main
 main()
 """
 

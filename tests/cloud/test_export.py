@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from components.checks.site import check_site
-from components.cli import main
+from components.cli.main import main
 from components.cloud.export import export_bring_your_own
 from components.core.errors import UsageError
 from components.model.environments import BringYourOwn

@@ -12,7 +12,7 @@ from dataclasses import replace
 import asyncssh
 import pytest
 
-from components.cli_cloud import run_verb
+from components.cli.cloud import run_verb
 from components.cloud.calls import list_calls
 from components.cloud.crusoe_api import Patience
 from components.cloud.plan import CloudPlan

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.cli_cloud import run_verb
+from components.cli.cloud import run_verb
 from components.cloud.calls import INSTANCE_CLAIMS, PREFLIGHT_STEP
 from components.cloud.errors import CloudError, OutOfStockError
 from components.cloud.kinds import Item

@@ -14,7 +14,7 @@ EXAMPLE = ROOT / "examples" / "dgx-roce" / "site.yaml"
 
 
 def discover(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    call = "from components.cli import main; main()"
+    call = "from components.cli.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", call, "discover", *words],
         cwd=ROOT,

@@ -10,7 +10,7 @@ import pytest
 import typer
 import typer.main
 
-from components.cli import COMMANDS, app
+from components.cli.main import COMMANDS, app
 from lab.hosts import faults as host_faults
 from lab.switches.onyx.server import OnyxSwitch
 from tests.docs.markdown import ROOT, blocks, tracked

@@ -53,7 +53,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def railyard(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    call = "from components.cli import main; main()"
+    call = "from components.cli.main import main; main()"
     identity = str(site.with_name("key"))
     return subprocess.run(
         [

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, cast
 
 import typer
 
-from components.cli_stack import PREFIX, config_flags, pulumi
+from components.cli.stack import PREFIX, config_flags, pulumi
 from components.core.errors import UsageError
 from components.discover.report import render_report, report_json
 from components.discover.run import compare, replace_file

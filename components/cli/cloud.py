@@ -113,7 +113,7 @@ for _name in VERBS:
 def export(stack: Annotated[str, typer.Argument(help="name of the stack")]) -> None:
     """Print the site with its made instances as hosts: a `bring_your_own` site file."""
     # Only here: the inner commands run once an object, and start in half the time without these.
-    from components.cli_stack import load_stack  # noqa: PLC0415 - see above
+    from components.cli.stack import load_stack  # noqa: PLC0415 - see above
     from components.cloud.export import export_bring_your_own  # noqa: PLC0415 - see above
 
     loaded = load_stack(stack)

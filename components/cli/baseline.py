@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from components.cli_stack import load_stack
+from components.cli.stack import load_stack
 from components.core.errors import UsageError
 from components.fabric.baselines import baseline_file
 from components.fabric.state import SwitchState

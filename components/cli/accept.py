@@ -14,7 +14,7 @@ from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import EXIT_CODES
 from components.acceptance.report.archive import EVIDENCE, latest_evidence, run_folder
 from components.acceptance.report.text import render_table
-from components.cli_stack import UPDATE_DEADLINE_S, config_flags, run_pulumi
+from components.cli.stack import UPDATE_DEADLINE_S, config_flags, run_pulumi
 from components.remote.step import secrets_from
 
 app = typer.Typer(add_completion=False)

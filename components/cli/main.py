@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 COMMANDS: Final = {
-    "check": "components.cli_check",
-    "plan": "components.cli_plan",
-    "drift": "components.cli_drift",
-    "discover": "components.cli_discover",
-    "accept": "components.cli_accept",
-    "report": "components.cli_report",
-    "baseline": "components.cli_baseline",
-    "judge": "components.cli_judge",
-    "schema": "components.cli_schema",
-    "lab": "components.cli_lab",
-    "payload": "components.cli_payload",
-    "device": "components.cli_device",
-    "cloud": "components.cli_cloud",
+    "check": "components.cli.check",
+    "plan": "components.cli.plan",
+    "drift": "components.cli.drift",
+    "discover": "components.cli.discover",
+    "accept": "components.cli.accept",
+    "report": "components.cli.report",
+    "baseline": "components.cli.baseline",
+    "judge": "components.cli.judge",
+    "schema": "components.cli.schema",
+    "lab": "lab.cli",
+    "payload": "components.cli.payload",
+    "device": "components.cli.device",
+    "cloud": "components.cli.cloud",
 }
 """Name of a command to the module that has its `app`. A new command is one line here."""
 

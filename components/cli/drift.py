@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from components.cli_stack import load_stack
+from components.cli.stack import load_stack
 from components.core.to_json import to_json
 from components.drift.device_drift import drift_exit_code, render_drift
 from components.update.decide import judge_drift

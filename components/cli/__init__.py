@@ -1,0 +1,1 @@
+"""The commands of `railyard`, one module each."""
