@@ -22,7 +22,7 @@ MARK: Final = "# railyard lab shim"
 INSTALL_TIMEOUT_S: Final = 120
 SOURCE: Final = Path(__file__).resolve().parents[2]
 """The folder that holds the `lab` package."""
-STAND_INS: Final = {"command": "lab.plugins.command", "kubernetes": "lab.plugins.kubernetes"}
+STAND_INS: Final = {"command": "standins.command", "kubernetes": "standins.kubernetes"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import Final, cast
 import psutil
 
 from components.core.errors import RailyardError
-from lab.plugins.values import Properties, Value, reveal
+from standins.values import Properties, Value, reveal
 
 ORGANIZATION: Final = "organization"
 CLOCK_SLACK_S: Final = 2.0

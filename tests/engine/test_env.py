@@ -65,7 +65,7 @@ def test_shims_stand_where_the_engine_looks_last(settings: EnvSettings) -> None:
     report = write_env(settings)
     plugins = settings.home / "plugins"
     shim = plugins / "resource-command-v1.2.1" / "pulumi-resource-command"
-    assert "-m lab.plugins.command" in shim.read_text()
+    assert "-m standins.command" in shim.read_text()
     assert (plugins / "language-python-v3.250.0" / "pulumi-language-python").exists()
     assert any("stand-in for version 1.2.1" in notice for notice in report.notices)
     assert write_env(settings) == report

@@ -23,7 +23,7 @@ from lab.engine.recover import (
     parse_lock,
     recover,
 )
-from lab.plugins.values import Properties
+from standins.values import Properties
 from tests.engine.runner import EngineRunner
 
 LOCK = (

@@ -27,7 +27,7 @@ time.sleep(600)
 """
 PLUGIN: Final = """
 import threading
-from lab.plugins.serve import watch_parent
+from standins.serve import watch_parent
 stop = threading.Event()
 watch_parent(stop)
 print("up", flush=True)

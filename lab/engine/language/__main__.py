@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from lab.engine.language.packages import required_packages
 from lab.engine.language.program import EXIT_SHOWN
-from lab.plugins.serve import GRPC_OPTIONS, RpcContext, watch_parent
+from standins.serve import GRPC_OPTIONS, RpcContext, watch_parent
 
 PROGRAM: Final = Path(__file__).with_name("program.py")
 VERSION: Final = "3.250.0"
