@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from components.acceptance.component import Acceptance
+from components.acceptance.request import AcceptRequest
 from components.containers.component import Payload
 from components.core.errors import Bug
 from components.jobs.component import Jobs
 from components.kubernetes.component import Cluster
+from components.kubernetes.handoffs import JobsReady
 from components.kubernetes.planes.base import KubernetesPlan
 from components.operators.component import Operators
 from components.plan.make import ClusterPlan
 from components.pod_network.component import PodNetwork
 from components.remote.component import Remote
-from components.remote.handoffs import AcceptanceReport, HostsReady, JobsReady
+from components.remote.handoffs import AcceptanceReport, HostsReady
 
 
 def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> AcceptanceReport:
@@ -30,7 +32,8 @@ def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> Acc
         runs = _cluster(plan, plan.kubernetes, remote, hosts)
     else:
         raise Bug("a site has neither kubernetes nor containers")
-    return Acceptance("acceptance", plan, remote, runs, run).report
+    request = AcceptRequest(plan.digest, plan.stack, remote.provenance, plan.acceptance)
+    return Acceptance("acceptance", request, remote, runs, run).report
 
 
 def _cluster(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pulumi
 
-from components.acceptance.collect.run import AcceptRequest, render_accept_request
-from components.plan.make import ClusterPlan
+from components.acceptance.request import (
+    EVIDENCE_STEP,
+    VERDICT_STEP,
+    AcceptRequest,
+    render_accept_request,
+)
+from components.kubernetes.handoffs import JobsReady
 from components.remote.component import LocalCall, Remote, local_call
-from components.remote.handoffs import AcceptanceReport, JobsReady, PayloadReady
+from components.remote.handoffs import AcceptanceReport, PayloadReady
 from components.remote.step import env_name
-from components.update.decide import EVIDENCE_STEP, VERDICT_STEP
 
 
 class Acceptance(pulumi.ComponentResource):
@@ -17,7 +21,7 @@ class Acceptance(pulumi.ComponentResource):
 
     Args:
         name: Name of the component.
-        plan: The whole plan: its digest is part of the evidence's input.
+        request: What is to be proven; the digest of the whole plan is part of it.
         remote: Secrets of this run.
         before: The handoff of the stage before: of a cluster, or of containers on hosts.
         run: Number of this proof; the same number asks for no new one.
@@ -29,19 +33,18 @@ class Acceptance(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        plan: ClusterPlan,
+        request: AcceptRequest,
         remote: Remote,
         before: JobsReady | PayloadReady,
         run: int,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:acceptance:Acceptance", name, {}, opts)
-        request = AcceptRequest(plan.digest, plan.stack, remote.provenance, plan.acceptance)
         environment: dict[str, pulumi.Input[str]] = {}
         if isinstance(before, JobsReady):
             kubeconfig = pulumi.Output.secret(before.access.kubeconfig)
             environment[env_name("kubeconfig")] = kubeconfig
-        for endpoint in plan.acceptance.endpoints:
+        for endpoint in request.acceptance.endpoints:
             environment |= remote.environment(endpoint)
         evidence = local_call(
             LocalCall(
@@ -55,7 +58,7 @@ class Acceptance(pulumi.ComponentResource):
         gate = local_call(
             LocalCall(
                 VERDICT_STEP,
-                f"accept gate --{plan.acceptance.gate} --stack {plan.stack}",
+                f"accept gate --{request.acceptance.gate} --stack {request.stack}",
                 evidence.stdout,
                 {},
             ),

@@ -14,9 +14,8 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from components.acceptance.collect.ib_facts import IbFacts
-from components.acceptance.collect.ib_limits import IbLimits
 from components.acceptance.logs.deepspeed import parse_deepspeed_log
+from components.acceptance.logs.ib_facts import IbFacts
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
     MpiLog,
@@ -29,6 +28,7 @@ from components.acceptance.logs.mpi import parse_mpi_log
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.logs.training import parse_training_log
+from components.acceptance.probes.ib_limits import IbLimits
 from components.core.errors import UsageError
 from components.model.units import Frozen
 

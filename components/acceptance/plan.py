@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict
 
-from components.acceptance.collect.host_jobs import HostProbe, plan_payload_probes
-from components.acceptance.collect.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
+from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
+from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
+from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes.probe_job import ProbeJob
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.plan import switch_endpoint
-from components.jobs.plan import JobsPlan, ProbeJob
 from components.kubernetes.manifest import Body
 from components.model.acceptance import Acceptance
 from components.model.cloud import InfiniBandFabric
@@ -18,7 +19,7 @@ from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import gpu_paths
 from components.model.hosts import Host, Nic
 from components.pod_network.plan import expected_allocatable
-from components.remote.host_endpoint import host_endpoint
+from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
 
 ADAPTERS: Final = "adapters"
@@ -93,9 +94,10 @@ class AcceptancePlan:
         )
 
 
-def plan_acceptance(spec: ClusterSpec, jobs: JobsPlan) -> AcceptancePlan:
+def plan_acceptance(spec: ClusterSpec) -> AcceptancePlan:
     """Plan the limits, and for every probe the hops that its bytes must cross."""
-    in_cluster = [_probe(spec, job.probe, job=job) for job in jobs.probes]
+    cluster = plan_probes(spec)
+    in_cluster = [_probe(spec, job.probe, job=job) for job in cluster.jobs]
     on_hosts = [
         _probe(spec, _described(spec, host), host=host) for host in plan_payload_probes(spec)
     ]
@@ -106,7 +108,7 @@ def plan_acceptance(spec: ClusterSpec, jobs: JobsPlan) -> AcceptancePlan:
         probes=(*in_cluster, *on_hosts),
         sources=_sources(spec),
         workers=tuple(host.name for host in spec.workers),
-        memlock=jobs.memlock,
+        memlock=cluster.memlock,
         timeout_s=spec.acceptance.timeout_s,
         ib=plan_ib_looks(spec),
     )

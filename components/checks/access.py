@@ -7,9 +7,9 @@ import binascii
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.problem import Place, SpecPath
 from components.checks.rule import Finding, at
 from components.core.placeholder import has_placeholder
+from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.instances import crusoe_of

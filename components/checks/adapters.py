@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.qos import HostQos

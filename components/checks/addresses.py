@@ -9,10 +9,10 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations
 from typing import Final
 
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
 from components.core.placeholder import has_placeholder
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.units import Ssh
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.catalogue.switches import find_model
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
 from components.fabric.lacks import Topic, lacks
 from components.fabric.systems import driver_of
 from components.fabric.systems.capabilities import system_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
+from components.core.problem import SpecPath
 from components.fabric.links import reachable
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.catalogue.switches import MODELS, find_model
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
+from components.core.problem import SpecPath
 from components.fabric.systems.capabilities import system_of
 from components.fabric.systems.cumulus.facts import (
     BYTES_PER_KIB,

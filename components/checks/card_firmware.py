@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from components.catalogue.cards import CARDS, IB_PORTS
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware, version_number
 from components.model.hosts import Host

@@ -9,8 +9,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from components.catalogue.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
-from components.checks.problem import Place, SpecPath
 from components.checks.rule import Finding, at
+from components.core.problem import Place, SpecPath
 from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
 from components.model.instances import crusoe_of, instance_names

@@ -12,9 +12,9 @@ from components.catalogue.driver_versions import (
     parse_driver_version,
 )
 from components.catalogue.operator_versions import show_version
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
 

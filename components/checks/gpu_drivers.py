@@ -12,8 +12,8 @@ from components.catalogue.driver_versions import (
     parse_driver_version,
 )
 from components.catalogue.operator_versions import GPU_DRIVER_LEAST, parse_numbers, show_version
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
 from components.model.gpu_direct import gpu_driver_owner, gpu_paths

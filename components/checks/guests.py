@@ -7,9 +7,9 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
 from components.checks.card_firmware import firmware_asked
-from components.checks.problem import SpecPath, render_path
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
+from components.core.problem import SpecPath, render_path
 from components.model.cluster import ClusterSpec
 from components.pod_network.networks import probe_address
 

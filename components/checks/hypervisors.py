@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from components.catalogue.esxi_releases import parse_release
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hypervisors import Hypervisor, VirtualMachine
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from components.catalogue.switches import find_model
 from components.checks.partitions import list_partitions
-from components.checks.problem import Place, SpecPath
 from components.checks.rule import Finding, at
+from components.core.problem import Place, SpecPath
 from components.fabric.ib_state import show_pkey
 from components.model.cluster import ClusterSpec
 from components.model.fabric import CARRIES, Switch, SwitchPort

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.instances import crusoe_of

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.catalogue.cards import CARDS
-from components.checks.problem import Place, SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
+from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Nic
 from components.model.sriov import HcaPf

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import Cable, PlacedNic, list_cables, list_nics
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 
 _ROCE_HEADERS_BYTES: Final = 96

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
 from components.fabric.ib_state import DEFAULT_PARTITION, show_pkey
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition, InfiniBand

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.checks.gpu_drivers import written_gpu_path
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 
 _TWO: Final = 2

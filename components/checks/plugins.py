@@ -17,9 +17,9 @@ from components.catalogue.operator_versions import (
     show_version,
 )
 from components.checks.drivers import list_drivers
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_cables, list_nics, list_ports
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.operators import ChartSource

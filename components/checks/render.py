@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TypedDict
 
-from components.checks.problem import Place, Problem, render_path
+from components.core.problem import Place, Problem, render_path
 
 RULES_PAGE = "docs/reference/rules.md"
 

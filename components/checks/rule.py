@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from components.checks.problem import Place, Problem, Severity, SpecPath
+from components.core.problem import Place, Problem, Severity, SpecPath
 from components.model.cluster import ClusterSpec
 from components.reading.wording import show_value
 

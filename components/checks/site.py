@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from components.checks.access import check_secret_value
-from components.checks.problem import Place, Problem, SpecPath
 from components.checks.registry import RULES
 from components.checks.render import render_text
 from components.checks.stack_keys import check_stack_key
 from components.core.errors import SpecError
-from components.core.problem import Json
+from components.core.problem import Json, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.instances import written_at
 from components.reading import port_ranges

@@ -16,8 +16,8 @@ from components.catalogue.operator_versions import (
     show_version,
 )
 from components.catalogue.switches import find_model
-from components.checks.problem import SpecPath
 from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
 from components.fabric.systems import driver_of
 from components.fabric.systems.capabilities import system_of
 from components.fabric.systems.cumulus.facts import MIN_RELEASE as CUMULUS_NVUE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from components.checks.access import list_secrets
-from components.checks.problem import Place
 from components.checks.rule import Finding
+from components.core.problem import Place
 from components.model.cluster import ClusterSpec
 from components.reading.load import StackSecrets
 from components.reading.run_settings import SETTINGS

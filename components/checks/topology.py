@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from components.checks.problem import SpecPath
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
 from components.model.hosts import Host, Nic

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.problem import Place, SpecPath
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_cables, list_nics
+from components.core.problem import Place, SpecPath
 from components.hosts.sriov import vf_guids
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host

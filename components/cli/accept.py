@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from components.acceptance.collect.run import collect_evidence, parse_accept_request
+from components.acceptance.collect.run import collect_evidence
 from components.acceptance.evidence import dump_evidence, parse_evidence
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import EXIT_CODES
 from components.acceptance.report.archive import EVIDENCE, latest_evidence, run_folder
 from components.acceptance.report.text import render_table
+from components.acceptance.request import parse_accept_request
 from components.cli.stack import UPDATE_DEADLINE_S, config_flags, run_pulumi
 from components.remote.step import secrets_from
 

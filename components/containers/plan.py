@@ -28,7 +28,7 @@ from components.drift.watched import Watched
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers, ImageBuild, registry_of
 from components.model.hosts import Host
-from components.remote.host_endpoint import host_endpoint
+from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 KEYS: Final = "payload_keys"

@@ -15,9 +15,8 @@ from components.disruption.request import ClusterRef, Server
 from components.kubernetes.calls import Calls, KubernetesCalls
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.remote.host_runs import Run
-from components.remote.host_session import OBSERVE_DEADLINE_S
 from components.remote.script import render_remote_command
-from components.remote.step import env_name
+from components.remote.step import OBSERVE_DEADLINE_S, env_name
 
 _NONE: Final = "none"
 _READ: Final = f"cat /etc/rancher/k3s/k3s.yaml 2>/dev/null || echo {_NONE}\n"

@@ -6,21 +6,14 @@ an edit is an ordinary diff, and a preview shows the two apart.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.placeholder import matches
-from components.drift.applied import Applied, AppliedStep
+from components.drift.applied import Applied
 from components.drift.watched import Watched
-from components.fabric.state import SwitchState
-from components.fabric.state import diff_states as diff_switches
-from components.fabric.targets import overlay
-from components.hosts.placement import Misplaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +25,14 @@ class Unreachable:
     """It presented another host key than the pinned one."""
 
 
-Facts = SwitchState | HostState | Unreachable | None
-"""What observe saw; None: it was not asked to look."""
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """A card or a GPU that is not where the file says."""
+
+    text: str
+    """What is wrong and how to mend it."""
+    refused: bool = False
+    """No update may start over it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +66,6 @@ class DeviceDrift:
         return f"{number}: " + "; ".join(map(str, self.differences))
 
 
-def applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
-    """What was last applied to a switch, and the repair note of that run."""
-    request = cast("Mapping[str, object]", json.loads(step.stdin))
-    note = request.get("repair")
-    return SwitchState.model_validate(request["desired"]), note if isinstance(note, str) else ""
-
-
-def asked_of_switch(step: str, desired: SwitchState, applied: Applied) -> SwitchState:
-    """What to read of a switch: what is wanted, and what was applied and is wanted no more."""
-    recorded = applied.step(step)
-    if recorded is None or not recorded.stdin:
-        return desired
-    was, _ = applied_switch(recorded)
-    return overlay(desired, was).model_copy(update={"vlans": desired.vlans})
-
-
 def asked_of_step(watched: Watched, applied: Applied) -> HostState:
     """What to read of a watched device: as above.
 
@@ -95,45 +78,46 @@ def asked_of_step(watched: Watched, applied: Applied) -> HostState:
     return HostState({**watched.desired.values, **was.values})
 
 
-def drift_of_switch(
-    device: str, step: str, desired: SwitchState, applied: Applied, facts: Facts
+def drift_of_step(
+    watched: Watched, applied: Applied, facts: HostState | Unreachable | None
 ) -> DeviceDrift:
-    """Compare one switch with what was last applied to it."""
-    recorded = applied.step(step)
-    if recorded is None or not recorded.stdin:
-        return _drift(device, step, facts, (), edited=True, note=None)
-    was, note = applied_switch(recorded)
-    found = diff_switches(facts, was) if isinstance(facts, SwitchState) else ()
-    return _drift(device, step, facts, found, edited=was != desired, note=note)
-
-
-def drift_of_step(watched: Watched, applied: Applied, facts: Facts) -> DeviceDrift:
     """Compare what a watched step left behind with what is there."""
     recorded = applied.step(watched.step.name)
     if recorded is None or not recorded.stdin:
-        return _drift(watched.device, watched.step.name, facts, (), edited=True, note=None)
+        return make_drift(watched.device, watched.step.name, facts, (), edited=True, note=None)
     was = watched.settings_in(recorded.stdin)
     note = parse_state(recorded.stdin).values.get("repair", "")
     found = diff_settings(facts, was) if isinstance(facts, HostState) else ()
     edited = not matches(watched.desired.render(), was.render())
-    return _drift(watched.device, watched.step.name, facts, found, edited=edited, note=note)
+    return make_drift(watched.device, watched.step.name, facts, found, edited=edited, note=note)
 
 
-def _drift(
+def make_drift(
     device: str,
     step: str,
-    facts: Facts,
+    facts: object,
     found: tuple[Difference, ...],
     *,
     edited: bool,
     note: str | None,
 ) -> DeviceDrift:
+    """The drift of one device.
+
+    Args:
+        device: Its name in reports.
+        step: The step that applies its settings.
+        facts: Its state as read; `Unreachable` where that failed, None where it was not read.
+        found: What differs from what was applied.
+        edited: The plan differs from what was applied.
+        note: The last repair note; None where nothing was ever applied.
+    """
+    unread = isinstance(facts, Unreachable)
     return DeviceDrift(
         device=device,
         step=step,
-        observed=isinstance(facts, SwitchState | HostState),
-        unreachable=facts.reason if isinstance(facts, Unreachable) else None,
-        stranger=isinstance(facts, Unreachable) and facts.stranger,
+        observed=facts is not None and not unread,
+        unreachable=facts.reason if unread else None,
+        stranger=unread and facts.stranger,
         applied=note is not None,
         edited=edited,
         differences=found,

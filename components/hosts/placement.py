@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from components.drift.device_drift import Misplaced
 from components.hosts.look import CardFact, HostLook
 from components.hosts.topology import Distance, distance, without_node
 from components.model.cluster import ClusterSpec
@@ -55,16 +56,6 @@ class Placement:
     def __bool__(self) -> bool:
         """Whether there is anything to look at."""
         return bool(self.gpus or self.cards or self.hcas)
-
-
-@dataclass(frozen=True, slots=True)
-class Misplaced:
-    """One thing that is not as the file says."""
-
-    text: str
-    """What is wrong and how to mend it."""
-    refused: bool = False
-    """No update may start over it."""
 
 
 def plan_placement(spec: ClusterSpec, host: Host) -> Placement:

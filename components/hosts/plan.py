@@ -31,7 +31,7 @@ from components.hosts.sriov import sriov_settings
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.instances import crusoe_of
-from components.remote.host_endpoint import host_endpoint
+from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint, RemoteStep
 
 CONVERGE_DEADLINE_S: Final = 300.0

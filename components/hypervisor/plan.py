@@ -21,10 +21,8 @@ from components.hypervisor.scripts import script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.hypervisors import Hypervisor, VirtualMachine
-from components.remote.endpoint import endpoint_of
-from components.remote.host_endpoint import host_endpoint
-from components.remote.host_session import OBSERVE_DEADLINE_S
-from components.remote.step import Endpoint, RemoteStep
+from components.remote.endpoint import endpoint_of, host_endpoint
+from components.remote.step import OBSERVE_DEADLINE_S, Endpoint, RemoteStep
 
 EDIT_DEADLINE_S: Final = 300.0
 """Seconds for the work on one host beside waiting for its guests to shut down."""

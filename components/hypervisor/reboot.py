@@ -23,9 +23,9 @@ from components.hypervisor.plan import PASSED_THROUGH
 from components.hypervisor.request import Guest, RebootRequest, parse_request
 from components.hypervisor.scripts import script_text
 from components.remote.host_runs import Run, run_with_keys
-from components.remote.host_session import OBSERVE_DEADLINE_S, HostAnswer
+from components.remote.host_session import HostAnswer
 from components.remote.script import render_remote_command
-from components.remote.step import Endpoint
+from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
 
 POLL_S: Final = 2.0
 """Seconds between two looks at a host that is rebooting."""

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from pydantic import TypeAdapter
 
-from components.remote.host_runs import read_request
+from components.remote.request import read_request
 from components.remote.step import Endpoint
 
 REBOOT_DEADLINE_S: Final = 1800.0

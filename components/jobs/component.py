@@ -5,8 +5,9 @@ from __future__ import annotations
 import pulumi
 
 from components.jobs.plan import JobsPlan
+from components.kubernetes.handoffs import JobsReady, PodNetworkReady
 from components.kubernetes.objects import apply_manifests
-from components.remote.handoffs import JobsReady, PodNetworkReady, gate
+from components.remote.handoffs import gate
 
 
 class Jobs(pulumi.ComponentResource):

@@ -12,12 +12,10 @@ from typing import Final
 
 import yaml
 
-from components.acceptance.evidence import Probe
 from components.jobs.environment import job_script, nccl_environment
 from components.jobs.mpi import MpiWorkers, mpi_job
-from components.jobs.templates import RUN, JsonObject, ProbeJob, env_list
+from components.jobs.templates import RUN, JsonObject, env_list
 from components.kubernetes.manifest import Body, Manifest, make_manifest
-from components.model.acceptance import DeepSpeedScan
 from components.model.cluster import ClusterSpec
 from components.model.jobs import ARENA_RESOURCE, DeepSpeed
 from components.pod_network.attachment import PodAttachment, pod_attachment
@@ -31,8 +29,7 @@ STORAGE_CLASS: Final = "manual"
 TENSORBOARD_PORT: Final = 6006
 NODE_LABELS: Final = {"gpu-use-type": "exclusive", "rdma": "hca"}
 """Labels of the nodes that take DeepSpeed's workers, as in the notes."""
-SCAN_PROBE: Final = "deepspeed-scan"
-_EXAMPLES: Final = "/workspace/DeepSpeedExamples"
+EXAMPLES: Final = "/workspace/DeepSpeedExamples"
 _HOST_KEY: Final = ("/usr/sbin/sshd", "-De", "-o", "HostKey=/root/.ssh/id_rsa")
 """The job's own key is the workers' host key: whoever holds it is a worker of this job."""
 
@@ -51,31 +48,8 @@ def plan_deepspeed(spec: ClusterSpec) -> tuple[Manifest, ...]:
     )
 
 
-def scan_job(spec: ClusterSpec, sample: DeepSpeed, scan: DeepSpeedScan) -> ProbeJob:
-    """DeepSpeed's own all-reduce over all its workers, in sizes up to 1 GiB a rank and more."""
-    call = (
-        "deepspeed",
-        "--hostfile=/job/hostfile",
-        '--master_addr="$master"',
-        f"{_EXAMPLES}/benchmarks/communication/all_reduce.py",
-        "--scan",
-        "--maxsize",
-        str(scan.maxsize_exponent),
-        "--dist",
-        "torch",
-    )
-    probe = Probe(
-        name=SCAN_PROBE,
-        kind="deepspeed_scan",
-        rails=tuple(rail.name for rail in spec.rails),
-        nodes=tuple(host.name for host in spec.workers[: sample.workers]),
-        ranks=sample.workers * sample.gpus,
-    )
-    body = mpi_job(spec, SCAN_PROBE, _workers(spec, sample), _launcher(spec, sample, call))
-    return ProbeJob(probe, (body,), watched=0, command=call)
-
-
-def _workers(spec: ClusterSpec, sample: DeepSpeed) -> MpiWorkers:
+def deepspeed_workers(spec: ClusterSpec, sample: DeepSpeed) -> MpiWorkers:
+    """The workers of every DeepSpeed job: on labelled nodes, with the data mounted."""
     return MpiWorkers(
         image=sample.image,
         count=sample.workers,
@@ -100,7 +74,8 @@ def _attachment(spec: ClusterSpec, sample: DeepSpeed) -> PodAttachment:
     return PodAttachment(resources, {} if in_host else base.annotations, host_network=in_host)
 
 
-def _launcher(spec: ClusterSpec, sample: DeepSpeed, call: tuple[str, ...]) -> JsonObject:
+def deepspeed_launcher(spec: ClusterSpec, sample: DeepSpeed, call: tuple[str, ...]) -> JsonObject:
+    """The launcher of a DeepSpeed job, which runs `call` once its workers answer."""
     script = job_script("deepspeed_launch").replace("deepspeed_call", " ".join(call))
     return {
         "name": "launcher",
@@ -155,13 +130,13 @@ def _training(spec: ClusterSpec, sample: DeepSpeed) -> Body:
         "deepspeed",
         "--hostfile=/job/hostfile",
         '--master_addr="$master"',
-        f"{_EXAMPLES}/HelloDeepSpeed/train_bert_ds.py",
+        f"{EXAMPLES}/HelloDeepSpeed/train_bert_ds.py",
         "--checkpoint_dir",
         sample.log_dir,
     )
     mounts: JsonObject = {"volumeMounts": [{"name": "data", "mountPath": sample.mount_path}]}
-    launcher = _launcher(spec, sample, call) | mounts
-    job = mpi_job(spec, name, _workers(spec, sample), launcher, volumes=[_data(sample)])
+    launcher = deepspeed_launcher(spec, sample, call) | mounts
+    job = mpi_job(spec, name, deepspeed_workers(spec, sample), launcher, volumes=[_data(sample)])
     text = yaml.safe_dump(job, sort_keys=True, width=200).replace(f"{name}-{RUN}", name)
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""MPIJobs: collectives of nccl-tests over all GPUs of all workers, and what other jobs share."""
+"""MPIJobs: a launcher, and workers on the rails that it reaches by SSH."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.acceptance.evidence import Probe
-from components.jobs.environment import mpirun_command, nccl_environment
+from components.jobs.environment import nccl_environment
 from components.jobs.templates import (
     RUN,
     JsonObject,
-    ProbeJob,
     env_list,
     make_container,
     make_limits,
     make_metadata,
 )
 from components.kubernetes.manifest import Body
-from components.model.acceptance import Collective
 from components.model.cluster import ClusterSpec
-from components.pod_network.attachment import PodAttachment, pod_attachment
+from components.pod_network.attachment import PodAttachment
 
 SHM_SIZE: Final = "16Gi"
 """Shared memory of a worker: NCCL's intra-node buffers outgrow the 64 MiB default."""
@@ -45,34 +42,6 @@ class MpiWorkers:
     """The volumes behind them."""
     selector: dict[str, str] = field(default_factory=dict[str, str])
     """Labels of the nodes that take workers; empty for any."""
-
-
-def nccl_job(spec: ClusterSpec, collective: Collective = "all_reduce") -> ProbeJob:
-    """One NCCL collective over all GPUs of all workers and all rails."""
-    ranks = sum(host.gpus for host in spec.workers)
-    program = (f"{collective}_perf", "-b", "8", "-e", spec.acceptance.nccl_max_size, "-f", "2")
-    command = mpirun_command(spec, ranks, (*program, "-g", "1"))
-    name = f"nccl-{collective.replace('_', '-')}"
-    workers = MpiWorkers(
-        image=spec.jobs.image,
-        count=len(spec.workers),
-        gpus=spec.workers[0].gpus,
-        attachment=pod_attachment(spec),
-    )
-    launcher: JsonObject = {
-        "name": "launcher",
-        "image": spec.jobs.image,
-        "command": [*command],
-    }
-    probe = Probe(
-        name=name,
-        kind="nccl",
-        rails=tuple(rail.name for rail in spec.rails),
-        nodes=tuple(host.name for host in spec.workers),
-        ranks=ranks,
-        collective=collective,
-    )
-    return ProbeJob(probe, (mpi_job(spec, name, workers, launcher),), watched=0, command=command)
 
 
 def mpi_job(

@@ -1,22 +1,15 @@
-"""The jobs of acceptance as templates: numbered when they are run, deleted afterwards.
-
-They run in pods on the rails' own attachments, because a test on the PF would prove a path that no
-job uses.
-"""
+"""What the jobs of a site have in common: names with the number of a run, limits, containers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue, TypeAdapter
 
-from components.acceptance.evidence import Probe
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Host
 
 RUN: Final = "RUN-NUMBER"
 """Stands in names for the number of the run."""
@@ -24,19 +17,6 @@ _BODIES: Final = TypeAdapter(list[Body])
 GPU: Final = "nvidia.com/gpu"
 
 JsonObject = dict[str, JsonValue]
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeJob:
-    """One probe and what it creates."""
-
-    probe: Probe
-    objects: tuple[Body, ...]
-    """In the order of creation; names hold the place of the run's number."""
-    watched: int
-    """Index of the object whose end is the probe's end, and whose log is its result."""
-    command: tuple[str, ...]
-    """What it runs, for people."""
 
 
 def number_objects(objects: tuple[Body, ...], run: int) -> list[Body]:
@@ -87,20 +67,3 @@ def make_job(spec: ClusterSpec, name: str, pod: JsonObject) -> Body:
             "template": pod,
         },
     }
-
-
-def memlock_job(spec: ClusterSpec, host: Host) -> Body:
-    """Prints the locked-memory limit that a pod of one worker gets; `unlimited` is wanted."""
-    container: JsonObject = {
-        "name": "memlock",
-        "image": spec.jobs.image,
-        "command": ["/bin/sh", "-c", "ulimit -l"],
-    }
-    pod: JsonObject = {
-        "spec": {
-            "restartPolicy": "Never",
-            "nodeSelector": {"kubernetes.io/hostname": host.name},
-            "containers": [container],
-        }
-    }
-    return make_job(spec, f"memlock-{host.name}", pod)

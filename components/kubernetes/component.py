@@ -8,12 +8,13 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from components.core.errors import Bug
+from components.kubernetes.handoffs import ClusterAccess
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.membership import CLUSTER_FOUND
 from components.remote.component import Remote, host_step, join_text
-from components.remote.handoffs import ClusterAccess, HostsReady, gate
+from components.remote.handoffs import HostsReady, gate
 from components.remote.step import RemoteStep
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release, ReleaseArgs, RepositoryOptsArgs
 
+from components.kubernetes.handoffs import ClusterAccess, GpuReady
 from components.kubernetes.objects import apply_manifests
 from components.operators.plan import ChartPlan, OperatorsPlan
-from components.remote.handoffs import ClusterAccess, GpuReady, gate
+from components.remote.handoffs import gate
 
 
 class Operators(pulumi.ComponentResource):

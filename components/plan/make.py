@@ -116,7 +116,6 @@ def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
             f"the stack name {stack!r} cannot be used: devices keep a folder of that name.\n"
             "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
         )
-    jobs = plan_jobs(spec)
     hosts, kubernetes = plan_hosts(spec, stack), plan_kubernetes(spec, stack)
     return ClusterPlan(
         name=spec.name,
@@ -129,7 +128,7 @@ def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
         kubernetes=kubernetes,
         operators=plan_operators(spec),
         pod_network=plan_pod_network(spec),
-        jobs=jobs,
-        acceptance=plan_acceptance(spec, jobs),
+        jobs=plan_jobs(spec),
+        acceptance=plan_acceptance(spec),
         reboots=plan_reboots(spec, hosts, kubernetes),
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pulumi
 
+from components.kubernetes.handoffs import GpuReady, PodNetworkReady
 from components.kubernetes.objects import apply_manifests
 from components.pod_network.plan import PodNetworkPlan
-from components.remote.handoffs import GpuReady, PodNetworkReady, gate
+from components.remote.handoffs import gate
 
 
 class PodNetwork(pulumi.ComponentResource):

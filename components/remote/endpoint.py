@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from components.model.hosts import Host
 from components.model.units import Ssh
 from components.remote.step import Endpoint
 
@@ -23,3 +24,8 @@ def endpoint_of(device: str, kind: Literal["switch", "host"], ssh: Ssh) -> Endpo
         password_secret=ssh.password.secret if ssh.password else None,
         private_key_secret=ssh.private_key.secret if ssh.private_key else None,
     )
+
+
+def host_endpoint(host: Host) -> Endpoint:
+    """Address, pinned key and secret names of one host."""
+    return endpoint_of(host.name, "host", host.ssh)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.kubernetes.planes.base import KubernetesPlan
-
 
 @dataclass(frozen=True, slots=True)
 class FabricReady:
@@ -48,40 +46,6 @@ class HostsReady:
     """All hosts are as planned; what they stand on was before them."""
 
     gate: pulumi.Resource
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterAccess:
-    """Kubernetes answers; `kubeconfig` has the address that reaches it from here."""
-
-    gate: pulumi.Resource
-    plan: KubernetesPlan
-    kubeconfig: pulumi.Output[str]
-    provider: pulumi.ProviderResource
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReady:
-    """The GPUs are resources of the cluster."""
-
-    gate: pulumi.Resource
-    access: ClusterAccess
-
-
-@dataclass(frozen=True, slots=True)
-class PodNetworkReady:
-    """Pods can be attached to the rails."""
-
-    gate: pulumi.Resource
-    access: ClusterAccess
-
-
-@dataclass(frozen=True, slots=True)
-class JobsReady:
-    """MPI jobs run."""
-
-    gate: pulumi.Resource
-    access: ClusterAccess
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,10 @@
-"""What inner commands of an update share: a request on stdin, and the hosts that it names."""
+"""Running commands on the hosts that a request names."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Final
 
 from components.core.errors import UsageError
 from components.remote.host_session import HostAnswer, run_on_host
@@ -16,26 +14,6 @@ Run = Callable[[Endpoint, str, str, float], HostAnswer]
 """Run a command: endpoint, command, stdin, deadline in seconds."""
 _GRACE_S: Final = 15.0
 """Seconds beyond a script's own deadline, after which the session is given up."""
-_Request = TypeVar("_Request")
-
-
-def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Request:
-    """Read a request of JSON.
-
-    Args:
-        adapter: Of its class.
-        text: What came on stdin.
-        what: As the error names it: `reboot request`.
-
-    Raises:
-        UsageError: It is none; the text names the first fault.
-    """
-    try:
-        return adapter.validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"stdin is no {what}: {where}: {first['msg']}") from None
 
 
 def run_with_keys(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> Run:

@@ -17,9 +17,6 @@ CONNECT_DEADLINE_S: Final = 20.0
 """Seconds until a host has let us in; a host that is down gives no answer at all."""
 CLOSE_DEADLINE_S: Final = 5.0
 """Seconds for a polite end of a connection whose answers are in."""
-OBSERVE_DEADLINE_S: Final = 60.0
-"""Seconds for one read-only look at a host: connect, script, answer. A look takes about a second;
-a host whose cores are all busy with training may take ten times as long."""
 
 
 class _Stranger(asyncssh.SSHClient):

@@ -17,6 +17,9 @@ from components.core.placeholder import Facts, fill_known, has_placeholder
 TargetKind = Literal["host", "switch"]
 REPAIR_LINE = "repair="
 """Begins the last line of a host's stdin where there is a repair note: no key of a host's state."""
+OBSERVE_DEADLINE_S: Final = 60.0
+"""Seconds for one read-only look at a host: connect, script, answer. A look takes about a second;
+a host whose cores are all busy with training may take ten times as long."""
 
 
 @dataclass(frozen=True, slots=True)

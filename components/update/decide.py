@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 from components.acceptance.report.text import PASSED_LINE
+from components.acceptance.request import EVIDENCE_STEP, VERDICT_STEP
 from components.cloud.observe import cloud_drift, with_generations
 from components.core.key_values import HostState
 from components.core.placeholder import matches
 from components.disruption.forecast import departure_notes, forecast_departures
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift, Facts, drift_of_step, drift_of_switch
+from components.drift.device_drift import DeviceDrift, Unreachable, drift_of_step
 from components.fabric.cabling import find_wrong_cables
+from components.fabric.drift import drift_of_switch
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.look import parse_look
@@ -26,10 +28,8 @@ from components.plan.make import ClusterPlan
 from components.remote.script import render_step_command
 from components.remote.step import REPAIR_LINE, RemoteStep
 from components.update.exec_runs import exec_notes, left_by_exec
-from components.update.seen import Seen
+from components.update.seen import Facts, Seen
 
-EVIDENCE_STEP: Final = "acceptance-evidence"
-VERDICT_STEP: Final = "acceptance-gate"
 _RUN: Final = re.compile(r"--number (\d+)")
 
 
@@ -50,11 +50,11 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
     """Compare every device and cloud object of the plan with what was last applied to it."""
     objects = cloud_drift(plan.cloud, applied, seen.cloud) if plan.cloud else ()
     switches = tuple(
-        _drift_of(switch, applied, seen.devices.get(switch.name)) for switch in plan.switches
+        _drift_of(switch, applied, seen.switch(switch.name)) for switch in plan.switches
     )
     known = applied.instances
     steps = tuple(
-        drift_of_step(watched.known(known), applied, seen.devices.get(watched.device))
+        drift_of_step(watched.known(known), applied, seen.host(watched.device))
         for watched in plan.watched
     )
     steps = with_placement(plan, steps, seen.devices)
@@ -77,7 +77,9 @@ def with_placement(
     return tuple(map(placed, drifts))
 
 
-def _drift_of(switch: SwitchPlan, applied: Applied, facts: Facts) -> DeviceDrift:
+def _drift_of(
+    switch: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
+) -> DeviceDrift:
     """A switch's settings against what was applied, and its cables against the file."""
     drift = drift_of_switch(switch.name, switch.step, switch.desired, applied, facts)
     neighbours = facts.neighbours if isinstance(facts, SwitchState) else None

@@ -12,16 +12,17 @@ from components.cloud.observe import CloudFacts, observe_cloud, silent_instances
 from components.core.errors import DeviceError, HostKeyError
 from components.core.key_values import HostState, parse_state
 from components.drift.applied import Applied
-from components.drift.device_drift import Facts, Unreachable, asked_of_step, asked_of_switch
+from components.drift.device_drift import Unreachable, asked_of_step
 from components.drift.watched import Watched
 from components.fabric.device import observe_switch
+from components.fabric.drift import asked_of_switch
 from components.fabric.plan import SwitchPlan
 from components.hypervisor.access import explain_refusal
 from components.plan.make import ClusterPlan
-from components.remote.host_session import OBSERVE_DEADLINE_S, HostSession, connect_to_host
+from components.remote.host_session import HostSession, connect_to_host
 from components.remote.script import render_step_command
-from components.remote.step import Endpoint
-from components.update.seen import Seen
+from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
+from components.update.seen import Facts, Seen
 
 AT_ONCE: Final = 32
 """Sessions that are open together: a deadline counts from a device's own turn."""

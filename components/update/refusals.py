@@ -8,7 +8,8 @@ from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.disruption.forecast import departures_refused, passing_refused, render_departures
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift, Facts, Unreachable, applied_switch
+from components.drift.device_drift import DeviceDrift, Unreachable
+from components.fabric.drift import applied_switch
 from components.fabric.exec_plan import describe_interrupts
 from components.fabric.preview import preview_switch
 from components.fabric.state import SwitchState, diff_states
@@ -16,6 +17,7 @@ from components.fabric.systems import DRIVERS
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
+from components.update.seen import Facts
 
 
 def disruptions_refused(

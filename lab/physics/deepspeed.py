@@ -6,9 +6,9 @@ bandwidths are those of the same collective in nccl-tests, its throughput counts
 
 from __future__ import annotations
 
-from components.acceptance.logs.nccl_factor import bus_factor
 from components.core.errors import UsageError
 from lab.physics import nccl_text as text
+from lab.physics.bus_bandwidth import bus_factor
 from lab.physics.calibration import collective_time_us
 from lab.physics.command_line import find_tool, option_value
 from lab.physics.counters import deltas_of

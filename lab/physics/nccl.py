@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.acceptance.logs.nccl_factor import bus_factor
 from lab.physics import nccl_text as text
+from lab.physics.bus_bandwidth import bus_factor
 from lab.physics.calibration import collective_time_us
 from lab.physics.counters import deltas_of, drops_of
 from lab.physics.nccl_job import NcclJob, Rank, read_job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from components.acceptance.logs.nccl_factor import bus_factor
+from lab.physics.bus_bandwidth import bus_factor
 from lab.physics.calibration import (
     ALLTOALL_SHARE,
     FABRIC_LATENCY_US,

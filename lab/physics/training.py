@@ -6,9 +6,9 @@ waits for the gradients that nothing hides: on a slower network by so much longe
 
 from __future__ import annotations
 
-from components.acceptance.logs.nccl_factor import bus_factor
 from components.core.errors import UsageError
 from lab.physics import nccl_text as text
+from lab.physics.bus_bandwidth import bus_factor
 from lab.physics.calibration import (
     GRADIENT_BYTES,
     NCCL_SHARE,

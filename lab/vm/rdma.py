@@ -12,9 +12,9 @@ from components.acceptance.judge.perftest_findings import find_perftest_failure
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
+from components.acceptance.probes.perftest import perftest_command
 from components.core.errors import DeviceError
 from components.jobs.environment import job_script
-from components.jobs.perftest import perftest_command
 from components.model.cluster import ClusterSpec
 from components.remote.step import Endpoint
 from lab.vm.drifts import PF

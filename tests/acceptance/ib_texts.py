@@ -5,8 +5,8 @@ The forms are those of docs/explanation/sources.md#infiniband-diagnostics.
 
 from __future__ import annotations
 
-from components.acceptance.collect.ib_facts import IbFacts, parse_ib_look
-from components.acceptance.collect.ib_limits import plan_ib_limits
+from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
+from components.acceptance.probes.ib_limits import plan_ib_limits
 from tests.fabric.ib_lab import load_spec
 
 SPEC = load_spec()

@@ -9,8 +9,9 @@ import yaml
 
 from components.acceptance.collect import cluster_jobs
 from components.acceptance.collect.cluster_jobs import Body, KubernetesApi, ProbeRun, run_probe
+from components.acceptance.probes.probe_job import ProbeJob
 from components.core.errors import Bug, DeviceError, UnreachableError
-from components.jobs.plan import ProbeJob, number_objects
+from components.jobs.templates import number_objects
 from components.plan.make import make_plan
 from tests.acceptance.fake_cluster import NO_VF, FakeCluster
 from tests.golden.site import load_example

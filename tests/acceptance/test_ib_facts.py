@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.acceptance.collect.ib_facts import IbFacts, SubnetManager, parse_ib_look
-from components.acceptance.collect.ib_limits import plan_ib_looks
+from components.acceptance.logs.ib_facts import IbFacts, SubnetManager, parse_ib_look
 from components.acceptance.logs.ibdiagnet import Diagnosis, Links, Stage, parse_ibdiagnet
+from components.acceptance.probes.ib_limits import plan_ib_looks
 from tests.acceptance.ib_texts import IBDIAGNET, MASTER_GUID, SPEC, look
 
 

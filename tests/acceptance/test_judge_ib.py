@@ -6,21 +6,16 @@ import asyncio
 
 import pytest
 
-from components.acceptance.collect import ib_limits
-from components.acceptance.collect.ib_facts import IbFacts
-from components.acceptance.collect.ib_limits import (
-    IbLimits,
-    look_at_fabric,
-    plan_ib_limits,
-    plan_ib_looks,
-)
+from components.acceptance.collect import ib_look
+from components.acceptance.collect.ib_look import look_at_fabric
 from components.acceptance.evidence import Evidence
 from components.acceptance.judge.infiniband import FABRIC, judge_ib, warn_ib
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import Finding
+from components.acceptance.logs.ib_facts import IbFacts
 from components.acceptance.plan import plan_acceptance
+from components.acceptance.probes.ib_limits import IbLimits, plan_ib_limits, plan_ib_looks
 from components.core.errors import UnreachableError
-from components.jobs.plan import plan_jobs
 from components.remote.host_session import HostAnswer
 from tests.acceptance.ib_texts import (
     HOSTS,
@@ -196,7 +191,7 @@ def test_a_host_that_does_not_answer_is_one_error(monkeypatch: pytest.MonkeyPatc
     async def run_on_host(*_: object, **__: object) -> HostAnswer:
         raise UnreachableError("gpu01 (ubuntu@192.168.2.11:22) is not reachable\n  more")
 
-    monkeypatch.setattr(ib_limits, "run_on_host", run_on_host)
+    monkeypatch.setattr(ib_look, "run_on_host", run_on_host)
     seen = asyncio.run(look_at_fabric(plan_ib_looks(SPEC)[0], {}))
     found = rows(seen)
     assert [row.check for key, row in found.items() if key[1] == "gpu01"] == ["ib ports"]
@@ -208,7 +203,7 @@ def test_a_script_that_was_refused_says_why(monkeypatch: pytest.MonkeyPatch) -> 
     async def run_on_host(*_: object, **__: object) -> HostAnswer:
         return HostAnswer("", "sudo: a password is required\n", 1)
 
-    monkeypatch.setattr(ib_limits, "run_on_host", run_on_host)
+    monkeypatch.setattr(ib_look, "run_on_host", run_on_host)
     seen = asyncio.run(look_at_fabric(plan_ib_looks(SPEC)[1], {}))
     assert seen.why_nothing == "the look ended with status 1: sudo: a password is required"
 
@@ -224,7 +219,7 @@ def test_the_first_worker_alone_diagnoses() -> None:
 
 
 def test_rows_are_part_of_the_report() -> None:
-    plan = plan_acceptance(SPEC, plan_jobs(SPEC))
+    plan = plan_acceptance(SPEC)
     evidence = Evidence(
         cluster="quantum-ib",
         plan_digest="0",

@@ -12,13 +12,7 @@ import pytest
 from components.acceptance.collect import counters, run
 from components.acceptance.collect.cluster_jobs import Body, ProbeRun
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
-from components.acceptance.collect.host_jobs import HostProbe
-from components.acceptance.collect.run import (
-    AcceptRequest,
-    collect_evidence,
-    parse_accept_request,
-    render_accept_request,
-)
+from components.acceptance.collect.run import collect_evidence
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import (
     ADAPTERS,
@@ -27,8 +21,9 @@ from components.acceptance.plan import (
     HopPlan,
     plan_acceptance,
 )
+from components.acceptance.probes.on_hosts import HostProbe
+from components.acceptance.request import AcceptRequest, parse_accept_request, render_accept_request
 from components.core.errors import DeviceError
-from components.jobs.plan import plan_jobs
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer
 from tests.acceptance.fake_cluster import FakeCluster
@@ -52,7 +47,7 @@ out_of_sequence: 0
 
 def plan(name: str) -> AcceptancePlan:
     spec = example(name)
-    return plan_acceptance(spec, plan_jobs(spec))
+    return plan_acceptance(spec)
 
 
 def read(source: CounterSource, monkeypatch: pytest.MonkeyPatch, answer: str) -> Snapshot:
@@ -262,6 +257,6 @@ def test_what_a_node_offers_is_read_and_judged(
 def test_one_node_alone_has_nobody_to_talk_to() -> None:
     spec: ClusterSpec = example("shared-rdma")
     alone = spec.model_copy(update={"hosts": spec.hosts[:2]})
-    kinds = {probe.probe.kind for probe in plan_acceptance(alone, plan_jobs(alone)).probes}
+    kinds = {probe.probe.kind for probe in plan_acceptance(alone).probes}
     assert "perftest" not in kinds
     assert "nccl" not in kinds

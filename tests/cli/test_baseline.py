@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from components.drift.applied import Applied
-from components.drift.device_drift import Facts
 from components.fabric.state import PortState, SwitchState
 from components.plan.make import make_plan
 from components.update.decide import judge_drift, strangers_to_undo
-from components.update.seen import Seen
+from components.update.seen import Facts, Seen
 from tests.cli.conftest import Call
 from tests.golden.site import load_example
 

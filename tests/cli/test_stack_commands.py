@@ -12,9 +12,9 @@ import yaml
 from components.acceptance.evidence import Evidence, dump_evidence
 from components.cli import drift as cli_drift
 from components.drift.applied import Applied
-from components.drift.device_drift import Facts, Unreachable
+from components.drift.device_drift import Unreachable
 from components.plan.make import ClusterPlan, make_plan
-from components.update.seen import Seen
+from components.update.seen import Facts, Seen
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example
 from tests.lab_physics.site import Site, take_evidence

@@ -14,12 +14,11 @@ from components.drift.device_drift import (
     DeviceDrift,
     Unreachable,
     asked_of_step,
-    asked_of_switch,
     drift_exit_code,
     drift_of_step,
-    drift_of_switch,
     render_drift,
 )
+from components.fabric.drift import asked_of_switch, drift_of_switch
 from components.fabric.plan import plan_fabric
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.hosts.plan import plan_hosts

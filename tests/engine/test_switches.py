@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 import pulumi
-from components.drift.device_drift import asked_of_switch, drift_of_switch
+from components.fabric.drift import asked_of_switch, drift_of_switch
 from components.update.exec_runs import exec_notes
 from components.fabric import Fabric
 from components.fabric.device import observe_switch

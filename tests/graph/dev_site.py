@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from components.core.problem import Json
-from components.drift.device_drift import Facts
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
+from components.update.seen import Facts
 from tests.graph.harness import ROOT, Graph, Run
 
 SECRETS: Final = {

@@ -8,22 +8,17 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from components.acceptance import Acceptance
+from components.acceptance.request import AcceptRequest
 from components.fabric import Fabric
 from components.hosts import Hosts
 from components.jobs import Jobs
 from components.kubernetes import Cluster
+from components.kubernetes.handoffs import ClusterAccess, GpuReady, JobsReady, PodNetworkReady
 from components.kubernetes.planes.base import KubernetesPlan
 from components.operators import Operators
 from components.pod_network import PodNetwork
 from components.remote.component import Remote
-from components.remote.handoffs import (
-    ClusterAccess,
-    FabricReady,
-    GpuReady,
-    HostsReady,
-    JobsReady,
-    PodNetworkReady,
-)
+from components.remote.handoffs import FabricReady, HostsReady
 from tests.graph.dev_site import STDOUT, dev_plan
 from tests.graph.harness import Graph, Run, record_program
 
@@ -144,7 +139,9 @@ def test_acceptance() -> None:
     def program() -> None:
         cluster = access()
         remote = Remote(Secrets(), {})
-        Acceptance("my-proof", dev_plan(), remote, JobsReady(cluster.gate, cluster), 7)
+        plan = dev_plan()
+        request = AcceptRequest(plan.digest, plan.stack, remote.provenance, plan.acceptance)
+        Acceptance("my-proof", request, remote, JobsReady(cluster.gate, cluster), 7)
 
     graph = record_program(RUN, program)
     evidence = graph.named("acceptance-evidence")

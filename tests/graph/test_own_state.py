@@ -14,9 +14,9 @@ import pytest
 
 from components.core.problem import Json
 from components.drift.applied import Applied
-from components.drift.device_drift import Facts, Unreachable
+from components.drift.device_drift import Unreachable
 from components.remote.step import Endpoint
-from components.update.seen import Seen
+from components.update.seen import Facts, Seen
 from stacks import program
 from tests.graph.dev_site import (
     STDOUT,

@@ -9,7 +9,6 @@ from components.catalogue.driver_versions import gpu_branch, parse_driver_versio
 from components.hosts.drivers import DRIVER_DEADLINE_S, driver_parameters, driver_settings
 from components.hosts.kernel import kernel_settings
 from components.hosts.plan import plan_hosts
-from components.jobs.plan import plan_jobs
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
 from components.model.gpu_direct import has_own_rdma_driver
@@ -193,7 +192,7 @@ def test_one_word_decides_module_and_proof(
 ) -> None:
     site = changed(spec, **defaults)
     assert modules(site) == module
-    plan = plan_acceptance(site, plan_jobs(site))
+    plan = plan_acceptance(site)
     assert plan.limits.require_gdr is required
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.jobs.plan import JobsPlan, number_objects, plan_jobs
+from components.acceptance.probes.plan import ClusterProbes, plan_probes
+from components.jobs.plan import plan_jobs
+from components.jobs.templates import number_objects
 from components.kubernetes.vendored import load_vendored, pack
 from components.model.cluster import ClusterSpec
 from components.operators.plan import plan_operators
@@ -24,16 +26,16 @@ def spec() -> ClusterSpec:
 
 
 @pytest.fixture
-def plan(spec: ClusterSpec) -> JobsPlan:
-    return plan_jobs(spec)
+def plan(spec: ClusterSpec) -> ClusterProbes:
+    return plan_probes(spec)
 
 
-def bodies_of(plan: JobsPlan, probe: int, run: int = 7) -> list[Any]:
-    return [*number_objects(plan.probes[probe].objects, run)]
+def bodies_of(plan: ClusterProbes, probe: int, run: int = 7) -> list[Any]:
+    return [*number_objects(plan.jobs[probe].objects, run)]
 
 
-def test_probes_are_as_before(plan: JobsPlan) -> None:
-    bodies = [body for probe in plan.probes for body in probe.objects]
+def test_probes_are_as_before(plan: ClusterProbes) -> None:
+    bodies = [body for probe in plan.jobs for body in probe.objects]
     check_golden("dgx-roce/jobs/probes.yaml", yaml.safe_dump_all(bodies, sort_keys=True))
 
 
@@ -56,32 +58,32 @@ def test_without_a_gpu_operator_nothing_is_installed(spec: ClusterSpec) -> None:
     assert plan_operators(bare).manifests == ()
 
 
-def test_every_rail_and_all_ranks_are_proven(spec: ClusterSpec, plan: JobsPlan) -> None:
-    assert [probe.probe.name for probe in plan.probes] == [
+def test_every_rail_and_all_ranks_are_proven(spec: ClusterSpec, plan: ClusterProbes) -> None:
+    assert [probe.probe.name for probe in plan.jobs] == [
         "perftest-rail-0-gpu01-gpu02",
         "perftest-rail-1-gpu01-gpu02",
         "nccl-all-reduce",
     ]
-    assert plan.probes[2].probe.ranks == sum(host.gpus for host in spec.workers) == 16
+    assert plan.jobs[2].probe.ranks == sum(host.gpus for host in spec.workers) == 16
 
 
 def test_one_traffic_class_in_every_probe(spec: ClusterSpec) -> None:
     marked = changed_spec(spec, rdma=spec.rdma.model_copy(update={"dscp": 46}))
-    plan = plan_jobs(marked)
-    for probe in plan.probes[:2]:
+    plan = plan_probes(marked)
+    for probe in plan.jobs[:2]:
         assert probe.command[probe.command.index("-T") + 1] == "186"
-    assert "NCCL_IB_TC=186" in plan.probes[2].command
+    assert "NCCL_IB_TC=186" in plan.jobs[2].command
     worker = bodies_of(plan, 2)[0]["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     assert {"name": "NCCL_IB_TC", "value": "186"} in worker["containers"][0]["env"]
 
 
 def test_the_gid_index_is_set_only_where_the_file_says_so(spec: ClusterSpec) -> None:
-    assert "NCCL_IB_GID_INDEX" not in " ".join(plan_jobs(spec).probes[2].command)
+    assert "NCCL_IB_GID_INDEX" not in " ".join(plan_probes(spec).jobs[2].command)
     jobs = spec.jobs.model_copy(update={"gid_index": 5})
-    assert "NCCL_IB_GID_INDEX=5" in plan_jobs(changed_spec(spec, jobs=jobs)).probes[2].command
+    assert "NCCL_IB_GID_INDEX=5" in plan_probes(changed_spec(spec, jobs=jobs)).jobs[2].command
 
 
-def test_the_mpi_job_asks_for_what_the_rails_publish(plan: JobsPlan) -> None:
+def test_the_mpi_job_asks_for_what_the_rails_publish(plan: ClusterProbes) -> None:
     body = bodies_of(plan, 2)[0]
     assert body["metadata"]["name"] == "nccl-all-reduce-7"
     assert body["spec"]["slotsPerWorker"] == 8
@@ -98,9 +100,11 @@ def test_the_mpi_job_asks_for_what_the_rails_publish(plan: JobsPlan) -> None:
     assert container["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
 
 
-def test_the_client_knows_its_servers_address_and_both_run_where_planned(plan: JobsPlan) -> None:
+def test_the_client_knows_its_servers_address_and_both_run_where_planned(
+    plan: ClusterProbes,
+) -> None:
     server, client = bodies_of(plan, 0)
-    assert plan.probes[0].watched == 1
+    assert plan.jobs[0].watched == 1
     texts = [
         body["spec"]["template"]["spec"]["containers"][0]["command"][2] for body in (server, client)
     ]
@@ -110,8 +114,8 @@ def test_the_client_knows_its_servers_address_and_both_run_where_planned(plan: J
     assert nodes == [{"kubernetes.io/hostname": "gpu02"}, {"kubernetes.io/hostname": "gpu01"}]
 
 
-def test_every_name_of_a_run_is_numbered_and_fits(plan: JobsPlan) -> None:
-    for index in range(len(plan.probes)):
+def test_every_name_of_a_run_is_numbered_and_fits(plan: ClusterProbes) -> None:
+    for index in range(len(plan.jobs)):
         for body in bodies_of(plan, index, run=12345):
             assert body["metadata"]["name"].endswith("-12345")
             assert len(body["metadata"]["name"]) <= 63
@@ -119,7 +123,7 @@ def test_every_name_of_a_run_is_numbered_and_fits(plan: JobsPlan) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_the_pods_scripts_parse(plan: JobsPlan, which: int) -> None:
+def test_the_pods_scripts_parse(plan: ClusterProbes, which: int) -> None:
     body = bodies_of(plan, 0)[which]
     script = body["spec"]["template"]["spec"]["containers"][0]["command"][2]
     assert "ib_write_bw_call" not in script
@@ -131,12 +135,14 @@ def test_the_pods_scripts_parse(plan: JobsPlan, which: int) -> None:
 
 def test_without_the_mpi_operator_no_all_reduce_is_planned(spec: ClusterSpec) -> None:
     jobs = spec.jobs.model_copy(update={"mpi_operator": False})
-    plan = plan_jobs(changed_spec(spec, jobs=jobs))
-    assert plan.manifests == ()
-    assert {probe.probe.kind for probe in plan.probes} == {"perftest"}
+    changed = changed_spec(spec, jobs=jobs)
+    assert plan_jobs(changed).manifests == ()
+    plan = plan_probes(changed)
+    assert {probe.probe.kind for probe in plan.jobs} == {"perftest"}
 
 
-def test_the_mpi_operators_objects_come_in_order(plan: JobsPlan) -> None:
+def test_the_mpi_operators_objects_come_in_order(spec: ClusterSpec) -> None:
+    plan = plan_jobs(spec)
     kinds = [manifest.kind for manifest in plan.manifests]
     assert kinds[0] == "Namespace"
     assert kinds[-1] == "Deployment"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.acceptance.probes.plan import ClusterProbes, plan_probes
 from components.core.errors import SpecError
 from components.jobs.environment import (
     find_hcas,
@@ -16,34 +17,35 @@ from components.jobs.environment import (
     job_script,
     nccl_environment,
 )
-from components.jobs.plan import JobsPlan, number_objects, plan_jobs
+from components.jobs.plan import JobsPlan, plan_jobs
+from components.jobs.templates import number_objects
 from tests.lab_physics.examples import example
 
 SHARED, CLOUD = example("shared-rdma"), example("crusoe-k3s")
 
 
-def bodies(plan: JobsPlan, name: str) -> list[Any]:
-    job = next(job for job in plan.probes if job.probe.name == name)
+def bodies(plan: ClusterProbes, name: str) -> list[Any]:
+    job = next(job for job in plan.jobs if job.probe.name == name)
     return [*number_objects(job.objects, 7)]
 
 
-def worker_of(plan: JobsPlan, name: str) -> Any:  # noqa: ANN401 - free JSON
+def worker_of(plan: ClusterProbes, name: str) -> Any:  # noqa: ANN401 - free JSON
     return bodies(plan, name)[0]["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
 
 
 def test_collectives_of_the_cloud_are_a_probe_each() -> None:
-    plan = plan_jobs(CLOUD)
-    assert [(job.probe.name, job.probe.collective) for job in plan.probes] == [
+    plan = plan_probes(CLOUD)
+    assert [(job.probe.name, job.probe.collective) for job in plan.jobs] == [
         ("nccl-all-reduce", "all_reduce"),
         ("nccl-all-gather", "all_gather"),
         ("nccl-reduce-scatter", "reduce_scatter"),
         ("nccl-alltoall", "alltoall"),
     ]
-    assert {job.probe.ranks for job in plan.probes} == {16}
+    assert {job.probe.ranks for job in plan.jobs} == {16}
 
 
 def test_a_worker_of_the_cloud_has_all_adapters_and_its_topology_file() -> None:
-    pod = worker_of(plan_jobs(CLOUD), "nccl-all-reduce")["spec"]
+    pod = worker_of(plan_probes(CLOUD), "nccl-all-reduce")["spec"]
     (container,) = pod["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8, "nvidia.com/hostdev": 8}
     assert container["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
@@ -64,7 +66,7 @@ def test_infiniband_is_told_what_the_cloud_needs_and_nothing_of_roce() -> None:
 
 
 def test_no_list_of_adapters_is_fixed_anywhere() -> None:
-    text = yaml.safe_dump_all(bodies(plan_jobs(CLOUD), "nccl-all-reduce"))
+    text = yaml.safe_dump_all(bodies(plan_probes(CLOUD), "nccl-all-reduce"))
     assert "mlx5_" not in text
 
 
@@ -114,7 +116,7 @@ def test_a_search_that_finds_nothing_ends_the_rank(tmp_path: Path, ports: dict[s
 
 
 def test_pods_on_shared_cards_ask_for_the_published_name() -> None:
-    plan = plan_jobs(SHARED)
+    plan = plan_probes(SHARED)
     server, client = bodies(plan, "perftest-send-cm-node03-node04")
     for body, network in ((server, "macvlan156-probe"), (client, "macvlan156")):
         template = body["spec"]["template"]
@@ -126,7 +128,7 @@ def test_pods_on_shared_cards_ask_for_the_published_name() -> None:
 
 
 def test_the_notes_invocations_keep_their_options() -> None:
-    lines = [" ".join(job.command) for job in plan_jobs(SHARED).probes[1:6]]
+    lines = [" ".join(job.command) for job in plan_probes(SHARED).jobs[1:6]]
     tail = "--report_gbits -F 10.106.156.254"
     device = "-d $hca -x $gid"
     assert lines == [
@@ -151,18 +153,18 @@ def test_in_the_hosts_network_the_card_is_named_and_has_its_address() -> None:
         )
         for host in SHARED.hosts
     )
-    plan = plan_jobs(SHARED.model_copy(update={"pod_network": network, "hosts": hosts}))
+    plan = plan_probes(SHARED.model_copy(update={"pod_network": network, "hosts": hosts}))
     _, client = bodies(plan, "perftest-read-q30-node03-node04")
     pod = client["spec"]["template"]["spec"]
     assert pod["hostNetwork"] is True
     assert pod["containers"][0]["env"] == [{"name": "RAIL_INTERFACE", "value": "enp88s0"}]
     assert "10.106.156.4" in pod["containers"][0]["command"][2]
     assert worker_of(plan, "nccl-all-reduce")["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
-    assert "oob_tcp_if_include" not in plan.probes[6].command
+    assert "oob_tcp_if_include" not in plan.jobs[6].command
 
 
 def test_ranks_on_shared_cards_look_for_those_of_their_rails() -> None:
-    command = next(job for job in plan_jobs(SHARED).probes if job.probe.kind == "nccl").command
+    command = next(job for job in plan_probes(SHARED).jobs if job.probe.kind == "nccl").command
     script = command[command.index("/bin/sh") + 2]
     assert script.startswith("interfaces=net1\n")
     assert command[-9:-8] == ("all_reduce_perf",)
@@ -214,7 +216,7 @@ def test_the_sample_training_is_a_job_that_can_be_created() -> None:
 
 
 def test_deepspeeds_workers_are_arenas() -> None:
-    pod = worker_of(plan_jobs(SHARED), "deepspeed-scan")["spec"]
+    pod = worker_of(plan_probes(SHARED), "deepspeed-scan")["spec"]
     assert pod["nodeSelector"] == {"gpu-use-type": "exclusive", "rdma": "hca"}
     (container,) = pod["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8, "rdma/hca": 1}
@@ -222,7 +224,7 @@ def test_deepspeeds_workers_are_arenas() -> None:
 
 
 def test_the_scan_reaches_messages_that_bandwidth_is_judged_on() -> None:
-    plan = plan_jobs(SHARED)
+    plan = plan_probes(SHARED)
     script = bodies(plan, "deepspeed-scan")[0]["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
     text = script["spec"]["containers"][0]["command"][2]
     assert "all_reduce.py --scan --maxsize 28 --dist torch" in text
@@ -279,4 +281,5 @@ def test_a_worker_without_a_name_stops_the_launcher(tmp_path: Path) -> None:
 
 
 def test_a_site_without_kubernetes_has_no_jobs() -> None:
-    assert plan_jobs(example("esxi-roce")) == JobsPlan((), (), ())
+    assert plan_jobs(example("esxi-roce")) == JobsPlan(())
+    assert plan_probes(example("esxi-roce")) == ClusterProbes()

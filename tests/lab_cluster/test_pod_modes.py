@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from components.jobs.perftest import Pair, perftest_job
-from components.jobs.plan import number_objects
+from components.acceptance.probes.perftest import Pair, perftest_job
+from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body, Manifest
 from components.model.cluster import ClusterSpec
 from components.model.operators import Operators

@@ -16,7 +16,6 @@ from components.acceptance.collect.counters import Snapshot, measure_hops
 from components.acceptance.evidence import Evidence, ProbeEvidence, digest_log
 from components.acceptance.judge.site import Report, judge_evidence
 from components.acceptance.plan import AcceptancePlan, ProbePlan, plan_acceptance
-from components.jobs.plan import plan_jobs
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -129,7 +128,7 @@ class Played:
 
     @property
     def plan(self) -> AcceptancePlan:
-        return plan_acceptance(self.spec, plan_jobs(self.spec))
+        return plan_acceptance(self.spec)
 
     def break_nics(self, **changes: Any) -> None:  # noqa: ANN401 - the field that it names has the type
         self.nics = {key: replace(nic, **changes) for key, nic in self.nics.items()}

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from components.acceptance.evidence import ProbeEvidence, digest_log
 from components.acceptance.judge.site import judge_probe
-from components.jobs.plan import plan_jobs
-from components.jobs.templates import ProbeJob, number_objects
+from components.acceptance.probes.plan import plan_probes
+from components.acceptance.probes.probe_job import ProbeJob
+from components.jobs.templates import number_objects
 from components.reading.load import load_site
 from lab.physics.request import ProbePod, ProbeRequest
 from tests.lab_physics.site import HOSTS, LIMITS, PFS, Site
@@ -22,7 +23,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "dgx-roce" / "site.yaml"
 def planned_jobs() -> tuple[ProbeJob, ...]:
     spec = load_site(EXAMPLE).spec
     assert spec is not None
-    return plan_jobs(spec).probes
+    return plan_probes(spec).jobs
 
 
 def containers(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from components.acceptance.collect.ib_facts import IbFacts
-from components.acceptance.collect.ib_limits import look_at_fabric, plan_ib_limits, plan_ib_looks
+from components.acceptance.collect.ib_look import look_at_fabric
 from components.acceptance.judge.infiniband import FABRIC, judge_ib
+from components.acceptance.logs.ib_facts import IbFacts
+from components.acceptance.probes.ib_limits import plan_ib_limits, plan_ib_looks
 from components.fabric import device
 from components.fabric.plan import plan_fabric
 from components.hosts.plan import plan_hosts

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from components.core.errors import SpecError
+from components.kubernetes.handoffs import GpuReady
 from components.kubernetes.manifest import Manifest
 from components.model.cluster import ClusterSpec
 from components.pod_network import PodNetwork
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
 from components.pod_network.shared import shared_plugin_config
-from components.remote.handoffs import GpuReady
 from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
 from tests.graph.harness import record_program

@@ -9,7 +9,7 @@ import pytest
 from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift, Facts, Unreachable
+from components.drift.device_drift import DeviceDrift, Unreachable
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.instances import with_instances
 from components.plan.make import ClusterPlan, make_plan
@@ -17,7 +17,7 @@ from components.remote.script import render_step_command
 from components.remote.step import RemoteStep
 from components.update.decide import Intentions, intend, judge_drift, refusals
 from components.update.refusals import disruptions_refused
-from components.update.seen import Seen
+from components.update.seen import Facts, Seen
 from tests.golden.site import changed_spec, load_example
 
 SPEC = load_example("dgx-roce")

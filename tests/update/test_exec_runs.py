@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift, drift_of_switch
+from components.drift.device_drift import DeviceDrift
+from components.fabric.drift import drift_of_switch
 from components.fabric.exec_plan import numbered
 from components.fabric.judge import judge_request
 from components.fabric.plan import SwitchPlan

@@ -7,21 +7,17 @@ is the gate's.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any, Final
 
 from components.acceptance.collect.cluster_jobs import Api, KubernetesApi, ProbeRun, run_probe
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
 from components.acceptance.collect.host_jobs import run_host_probe
-from components.acceptance.collect.ib_facts import IbFacts
-from components.acceptance.collect.ib_limits import look_at_fabric
+from components.acceptance.collect.ib_look import look_at_fabric
 from components.acceptance.evidence import (
     Evidence,
     Outcome,
@@ -29,41 +25,15 @@ from components.acceptance.evidence import (
     Unreachable,
     digest_log,
 )
+from components.acceptance.logs.ib_facts import IbFacts
 from components.acceptance.plan import AcceptancePlan, CounterSource, ProbePlan
-from components.core.errors import Bug, DeviceError
-from components.core.to_json import to_json
-from components.jobs.plan import number_objects
+from components.acceptance.request import AcceptRequest
+from components.core.errors import DeviceError
+from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body
 
 MEMLOCK_DEADLINE_S: Final = 120.0
 """Seconds for a pod that prints one line, its image pull included."""
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptRequest:
-    """What the evidence resource hands to `railyard accept run` on stdin."""
-
-    plan_digest: str
-    stack: str
-    provenance: Literal["real", "lab"]
-    acceptance: AcceptancePlan
-
-
-def render_accept_request(request: AcceptRequest) -> str:
-    """The request as indented JSON; the number of the run stands in the command."""
-    return json.dumps(to_json(request), indent=1, sort_keys=True) + "\n"
-
-
-def parse_accept_request(text: str) -> AcceptRequest:
-    """Read a request.
-
-    Raises:
-        Bug: The text is no request: only our own component writes them.
-    """
-    try:
-        return TypeAdapter(AcceptRequest).validate_json(text)
-    except ValidationError as error:
-        raise Bug(f"the acceptance request cannot be read: {error}") from error
 
 
 def collect_evidence(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.acceptance.collect.ib_facts import (
+from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.logs.ib_facts import (
     FULL_MEMBER,
     MASTER,
     SM_STATES,
@@ -18,9 +19,8 @@ from components.acceptance.collect.ib_facts import (
     IbPort,
     SubnetManager,
 )
-from components.acceptance.collect.ib_limits import IbLimits, PartitionLimit
-from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
 from components.acceptance.logs.ibdiagnet import Diagnosis
+from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit
 
 FABRIC: Final = "fabric"
 """Subject of the rows that are about no single host."""

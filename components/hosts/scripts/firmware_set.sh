@@ -277,7 +277,7 @@ observe_firmware() { # what a preview must know of the cards beside the settings
   done 7<"$work/currents"
 }
 
-card_by_id() { # DEVICE ID (pci.ids); the table is components/catalogue/cards.py
+card_by_id() { # DEVICE ID (pci.ids); the table is components/model/cards.py
   case ${1#0x} in
     1017 | 1019) echo ConnectX-5 ;;
     101b) echo ConnectX-6 ;;

@@ -17,7 +17,7 @@ from components.drift.watched import Watched
 from components.kubernetes.planes.scripts import numbered_lines, script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.remote.host_endpoint import host_endpoint
+from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 DEADLINE_S: Final = 600.0

@@ -23,7 +23,7 @@ from components.kubernetes.planes.scripts import numbered_lines, script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane
-from components.remote.host_endpoint import host_endpoint
+from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 TOKEN_FILE: Final = "/etc/rancher/k3s/token"  # noqa: S105 - the place of a secret, not one

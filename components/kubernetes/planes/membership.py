@@ -17,7 +17,7 @@ from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.kubernetes.planes.scripts import script_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.remote.host_endpoint import host_endpoint
+from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 REMOVAL_DEADLINE_S: Final = 420.0

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.cloud.signing import authorization, sign
 from components.core.errors import UsageError
+from lab.cloud.crusoe.credentials import expected_header
 from lab.cloud.crusoe.faults import USAGE, Faults
 from lab.cloud.crusoe.instances import RUNNING, STOPPED, Event, address_of, made_instance
 from lab.cloud.crusoe.model import ApiError, CloudState, CrusoeConfig, Document
@@ -187,10 +187,13 @@ class CrusoeCloud:
             fresh = abs(now - then) <= MAX_SKEW
         except (ValueError, TypeError):
             fresh = False
-        signature = sign(
-            self.config.secret_key, request.method, request.path, request.query, request.timestamp
+        wanted = expected_header(
+            self.config.access_key,
+            self.config.secret_key,
+            request.method,
+            (request.path, request.query),
+            request.timestamp,
         )
-        wanted = authorization(self.config.access_key, signature)
         if not fresh or request.authorization != wanted:
             raise ApiError(401, "bad_credential", "the credential is not valid")
 

@@ -6,15 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.acceptance.evidence import Probe
+from components.acceptance.probes.probe_job import ProbeJob
 from components.jobs.environment import job_script
-from components.jobs.templates import (
-    JsonObject,
-    ProbeJob,
-    env_list,
-    make_container,
-    make_job,
-    make_limits,
-)
+from components.jobs.templates import JsonObject, env_list, make_container, make_job, make_limits
 from components.model.acceptance import PerftestCase
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -10,15 +9,11 @@ from typing import Final
 
 from pydantic import Field
 
-from components.acceptance.collect.ib_facts import IbFacts, parse_ib_look
-from components.core.errors import DeviceError
 from components.fabric.ib_state import DEFAULT_PARTITION
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition, InfiniBand, Membership
 from components.model.units import Frozen
-from components.remote.host_endpoint import host_endpoint
-from components.remote.host_session import run_on_host
-from components.remote.script import KILL_AFTER_S, render_remote_command
+from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
 
 LOOK_DEADLINE_S: Final = 60.0
@@ -134,21 +129,3 @@ def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
         )
         for host, first in ((host, host is spec.workers[0]) for host in spec.workers)
     )
-
-
-async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
-    """Ask one host; one that does not answer is told as such."""
-    endpoint = look.endpoint
-    try:
-        answer = await run_on_host(
-            endpoint,
-            secrets.get(endpoint.private_key_secret or "", ""),
-            render_remote_command(look.script, look.deadline_s),
-            deadline_s=look.deadline_s + 2 * KILL_AFTER_S,
-        )
-    except DeviceError as error:
-        return IbFacts(why_nothing=str(error).splitlines()[0])
-    if answer.exit_status != 0 and not answer.stdout:
-        last = (answer.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-        return IbFacts(why_nothing=f"the look ended with status {answer.exit_status}: {last}")
-    return parse_ib_look(answer.stdout)

@@ -1,0 +1,1 @@
+"""What proves the path: each probe, what it creates or runs, and where."""

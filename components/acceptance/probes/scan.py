@@ -1,0 +1,41 @@
+"""DeepSpeed's own all-reduce as a probe."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from components.acceptance.evidence import Probe
+from components.acceptance.probes.probe_job import ProbeJob
+from components.jobs.deepspeed import EXAMPLES, deepspeed_launcher, deepspeed_workers
+from components.jobs.mpi import mpi_job
+from components.model.acceptance import DeepSpeedScan
+from components.model.cluster import ClusterSpec
+from components.model.jobs import DeepSpeed
+
+SCAN_PROBE: Final = "deepspeed-scan"
+
+
+def scan_job(spec: ClusterSpec, sample: DeepSpeed, scan: DeepSpeedScan) -> ProbeJob:
+    """DeepSpeed's own all-reduce over all its workers, in sizes up to 1 GiB a rank and more."""
+    call = (
+        "deepspeed",
+        "--hostfile=/job/hostfile",
+        '--master_addr="$master"',
+        f"{EXAMPLES}/benchmarks/communication/all_reduce.py",
+        "--scan",
+        "--maxsize",
+        str(scan.maxsize_exponent),
+        "--dist",
+        "torch",
+    )
+    probe = Probe(
+        name=SCAN_PROBE,
+        kind="deepspeed_scan",
+        rails=tuple(rail.name for rail in spec.rails),
+        nodes=tuple(host.name for host in spec.workers[: sample.workers]),
+        ranks=sample.workers * sample.gpus,
+    )
+    body = mpi_job(
+        spec, SCAN_PROBE, deepspeed_workers(spec, sample), deepspeed_launcher(spec, sample, call)
+    )
+    return ProbeJob(probe, (body,), watched=0, command=call)
