@@ -19,7 +19,7 @@ def render_rules_page(examples: Mapping[str, str]) -> str:
     """Write the page.
 
     Args:
-        examples: A report by rule name, from the invalid files of the tests.
+        examples: A report by rule name, from the cases of the tests.
 
     Returns:
         Markdown with one heading a rule: problems link to it by the rule's name.

@@ -12,7 +12,7 @@ import pytest
 from components.reading.load import CONFIG_KEY, load_site, parse_site
 from components.reading.schema import render_schema
 from components.reading.yaml_text import parse_yaml
-from tests.checks.invalid_files import FOLDER, ROOT
+from tests.checks.cases import CASES, CLEAN, ROOT
 from tests.checks.json_schema import find_schema_errors
 
 _CALL = "from components.cli.main import main; main()"
@@ -29,6 +29,12 @@ def _railyard(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _site(folder: Path, case: str) -> str:
+    path = folder / "site.yaml"
+    path.write_text(CASES[case].text(), encoding="utf-8")
+    return str(path)
+
+
 def test_clean_file_is_exit_0() -> None:
     done = _railyard("check", "examples/dgx-roce/site.yaml")
     assert (done.returncode, done.stderr) == (0, "")
@@ -36,15 +42,16 @@ def test_clean_file_is_exit_0() -> None:
     assert "3 hosts, 1 switch, 2 rails" in done.stdout
 
 
-def test_problems_are_exit_1_and_on_stdout() -> None:
-    done = _railyard("check", "tests/invalid/mtu-chain.yaml")
+def test_problems_are_exit_1_and_on_stdout(tmp_path: Path) -> None:
+    site = _site(tmp_path, "mtu-chain")
+    done = _railyard("check", site)
     assert (done.returncode, done.stderr) == (1, "")
-    assert "tests/invalid/mtu-chain.yaml:20  switches[0].ports" in done.stdout
+    assert f"{site}:20  switches[0].ports" in done.stdout
     assert done.stdout.endswith("1 problem. Nothing was touched.\n")
 
 
-def test_json_has_the_same_problems() -> None:
-    done = _railyard("check", "tests/invalid/mtu-chain.yaml", "--format", "json")
+def test_json_has_the_same_problems(tmp_path: Path) -> None:
+    done = _railyard("check", _site(tmp_path, "mtu-chain"), "--format", "json")
     assert done.returncode == 1
     report = json.loads(done.stdout)
     assert (report["errors"], report["warnings"]) == (1, 0)
@@ -54,8 +61,8 @@ def test_json_has_the_same_problems() -> None:
     assert problem["where"][1]["path"] == 'switches[0].ports["1/2"].mtu_bytes'
 
 
-def test_warnings_alone_are_exit_0() -> None:
-    done = _railyard("check", "tests/invalid/gpu-direct.yaml")
+def test_warnings_alone_are_exit_0(tmp_path: Path) -> None:
+    done = _railyard("check", _site(tmp_path, "gpu-direct"))
     assert done.returncode == 0
     assert "gpu-direct (warning)" in done.stdout
 
@@ -100,16 +107,11 @@ def test_a_command_does_not_import_pulumi_or_other_commands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "errors"),
-    [
-        ("examples/dgx-roce/site.yaml", []),
-        ("tests/invalid/clean.yaml", []),
-        ("tests/invalid/unknown-key.yaml", ["prority", "vfs_", "acceptence"]),
-        ("tests/invalid/missing-key.yaml", ["vlan", "image"]),
-    ],
+    ("case", "errors"),
+    [("unknown-key", ["prority", "vfs_", "acceptence"]), ("missing-key", ["vlan", "image"])],
 )
-def test_schema_describes_what_users_write(file: str, errors: list[str]) -> None:
-    value = parse_yaml((ROOT / file).read_text(encoding="utf-8"), "x").value
+def test_schema_refuses_other_keys_and_missing_ones(case: str, errors: list[str]) -> None:
+    value = parse_yaml(CASES[case].text(), "x").value
     found = find_schema_errors(render_schema(), value)
     assert sorted(text.split()[-1] for text in found) == sorted(errors)
 
@@ -150,7 +152,7 @@ def test_every_example_is_among_those() -> None:
     ],
 )
 def test_schema_refuses_what_the_model_refuses(old: str, new: str) -> None:
-    clean = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    clean = CLEAN.read_text(encoding="utf-8")
     assert find_schema_errors(render_schema(), parse_yaml(clean, "x").value) == []
     text = clean.replace(old, new, 1)
     assert parse_site(text, "x").spec is None

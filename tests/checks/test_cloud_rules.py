@@ -9,7 +9,7 @@ from components.checks.site import check_site
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
 from components.reading.yaml_text import parse_yaml
-from tests.checks.invalid_files import ROOT
+from tests.checks.cases import ROOT
 
 
 def _site(*edits: tuple[str, str]) -> ClusterSpec:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from components.checks.site import load_checked_site
-from tests.checks.invalid_files import FOLDER, ROOT
+from tests.checks.cases import CLEAN, ROOT
 
 BASES = {
-    "clean": FOLDER / "clean.yaml",
+    "clean": CLEAN,
     "spine-leaf": ROOT / "examples" / "spine-leaf" / "site.yaml",
     "quantum-ib": ROOT / "examples" / "quantum-ib" / "site.yaml",
     "mixed-fabric": ROOT / "examples" / "mixed-fabric" / "site.yaml",

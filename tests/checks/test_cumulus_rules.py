@@ -1,4 +1,4 @@
-"""Where the rules on Cumulus switches begin and end; the reports are in tests/invalid."""
+"""Where the rules on Cumulus switches begin and end; the reports are in tests/cases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from components.checks.site import load_checked_site
 from components.fabric.plan import plan_fabric
-from tests.checks.invalid_files import FOLDER, ROOT
+from tests.checks.cases import CLEAN, ROOT
 
 CUMULUS = (
     ("    os: onyx", "    os: cumulus"),
@@ -41,7 +41,7 @@ CUMULUS = (
     ],
 )
 def test_boundaries(tmp_path: Path, changes: tuple[tuple[str, str], ...], rules: set[str]) -> None:
-    text = (FOLDER / "clean.yaml").read_text()
+    text = CLEAN.read_text()
     for old, new in (*CUMULUS, *changes):
         assert old in text
         text = text.replace(old, new, 1)

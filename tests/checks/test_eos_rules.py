@@ -1,4 +1,4 @@
-"""Where the rules on EOS switches begin and end; the reports are in tests/invalid."""
+"""Where the rules on EOS switches begin and end; the reports are in tests/cases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from components.checks.site import load_checked_site
 from components.fabric.plan import plan_fabric
-from tests.checks.invalid_files import FOLDER
+from tests.checks.cases import CLEAN
 
 EOS = (
     ("    os: onyx", "    os: eos"),
@@ -20,7 +20,7 @@ EOS = (
 
 
 def _site(tmp_path: Path, *changes: tuple[str, str]) -> Path:
-    text = (FOLDER / "clean.yaml").read_text()
+    text = CLEAN.read_text()
     for old, new in (*EOS, *changes):
         assert old in text
         text = text.replace(old, new, 1)

@@ -1,4 +1,4 @@
-"""Where the rules on links, routing and management begin and end; reports are in tests/invalid."""
+"""Where the rules on links, routing and management begin and end; reports are in tests/cases."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from components.checks.site import load_checked_site
 from components.core.problem import Problem
-from tests.checks.invalid_files import FOLDER, ROOT
+from tests.checks.cases import CLEAN, ROOT
 
 _SHA = "6f0b44c8a5b0e5f4c1a9d7b2e3f60718293a4b5c6d7e8f90112233445566778f"
 _INBOX = "driver: {kind: inbox}"
@@ -17,7 +17,7 @@ _NIC = 'pci: "0000:05:00.0", netdev: enp5s0, vfs: 8, numa: 0'
 
 
 def _problems(folder: Path, *edits: tuple[str, str], base: Path | None = None) -> list[Problem]:
-    text = (base or FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    text = (base or CLEAN).read_text(encoding="utf-8")
     for old, new in edits:
         assert old in text
         text = text.replace(old, new, 1)

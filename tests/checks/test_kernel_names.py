@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.checks.site import load_checked_site
-from tests.checks.invalid_files import FOLDER
+from tests.checks.cases import CLEAN
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tests.checks.invalid_files import FOLDER
     ],
 )
 def test_a_name_that_is_one_is_no_slip(tmp_path: Path, setting: str) -> None:
-    text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    text = CLEAN.read_text(encoding="utf-8")
     path = tmp_path / "site.yaml"
     kernel = f"peermem: true, kernel: {{sysctls: {{{setting}}}}}"
     path.write_text(text.replace("peermem: true", kernel), encoding="utf-8")

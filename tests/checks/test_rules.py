@@ -12,11 +12,11 @@ from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.reading.load import load_site
 from components.reading.yaml_text import parse_yaml
-from tests.checks.invalid_files import FOLDER
+from tests.checks.cases import CASES, CLEAN
 
 
 def _site(*edits: tuple[str, str]) -> ClusterSpec:
-    text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    text = CLEAN.read_text(encoding="utf-8")
     for old, new in edits:
         assert old in text
         text = text.replace(old, new)
@@ -128,9 +128,8 @@ def test_versions_are_read_by_number() -> None:
 
 
 def test_secrets_of_a_stack_file_are_complete(tmp_path: Path) -> None:
-    text = (FOLDER / "secret-value.yaml").read_text(encoding="utf-8")
     path = tmp_path / "Pulumi.dev.yaml"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(CASES["secret-value"].text(), encoding="utf-8")
     loaded = load_site(path)
     assert loaded.spec is not None
     assert loaded.secrets is not None

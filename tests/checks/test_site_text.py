@@ -11,7 +11,7 @@ from components.checks.site import CheckedSite, check_loaded, check_site, load_c
 from components.checks.topology import list_cables
 from components.model.fabric import SwitchPort
 from components.reading.load import parse_site
-from tests.checks.invalid_files import ROOT
+from tests.checks.cases import ROOT
 
 TEXT = (ROOT / "examples" / "dgx-roce" / "site.yaml").read_text(encoding="utf-8")
 PASSWORD = "password: {secret: switch_password}"

@@ -1,4 +1,4 @@
-"""Where the rules on SONiC switches begin and end; the reports are in tests/invalid."""
+"""Where the rules on SONiC switches begin and end; the reports are in tests/cases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from components.checks.executors import ALLOWED, check_exec_system
 from components.checks.site import load_checked_site
 from components.fabric.plan import plan_fabric
-from tests.checks.invalid_files import FOLDER
+from tests.checks.cases import CLEAN
 from tests.fabric.sonic_lab import load_spec
 
 
@@ -77,7 +77,7 @@ SONIC = (
 def test_boundaries(
     tmp_path: Path, changes: tuple[tuple[str, str], ...], rules: set[str] | None
 ) -> None:
-    text = (FOLDER / "clean.yaml").read_text()
+    text = CLEAN.read_text()
     for old, new in (*SONIC, *changes):
         assert old in text
         text = text.replace(old, new, 1)

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 from components.plan.make import make_plan
+from tests.checks.cases import CASES
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example
 
 EXAMPLE = str(EXAMPLES / "dgx-roce" / "site.yaml")
 DEV = str(EXAMPLES.parent / "Pulumi.dev.yaml")
-WRONG = str(EXAMPLES.parent / "tests" / "invalid" / "mtu-chain.yaml")
 
 
 def test_a_plan_is_printed_and_is_the_same_twice(railyard: Call) -> None:
@@ -56,10 +56,12 @@ def test_a_stack_file_names_its_stack(railyard: Call) -> None:
     assert done.out.startswith("# Plan of dgx-roce, stack dev, digest ")
 
 
-def test_a_wrong_file_is_exit_1_with_the_report_and_no_plan(railyard: Call) -> None:
-    done = railyard("plan", WRONG)
+def test_a_wrong_file_is_exit_1_with_the_report_and_no_plan(railyard: Call, tmp_path: Path) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(CASES["mtu-chain"].text())
+    done = railyard("plan", str(site))
     assert (done.code, done.out) == (1, "")
-    assert "mtu-chain.yaml:20" in done.err
+    assert "site.yaml:20" in done.err
 
 
 def test_a_missing_file_is_exit_2(railyard: Call, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from components.core.errors import UsageError
 from components.core.problem import Json, render_path
 from components.reading.load import Loaded, load_config_value, load_site
 from components.reading.yaml_text import parse_yaml
-from tests.checks.invalid_files import FOLDER, ROOT
+from tests.checks.cases import CASES, ROOT
 
 EXAMPLE = ROOT / "examples" / "dgx-roce" / "site.yaml"
 
@@ -127,15 +127,15 @@ def test_missing_and_unreadable_files_are_usage_errors(tmp_path: Path) -> None:
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
-    text = (FOLDER / "malformed.yaml").read_text(encoding="utf-8")
+    text = CASES["malformed"].text()
     value = parse_yaml(text.replace("prio", "pri0"), "x").value
     problems = load_config_value(value, None).problems
     assert len({problem.where[0].path for problem in problems}) >= 6
 
 
 def test_no_message_shows_the_validators_own_words() -> None:
-    for path in FOLDER.glob("*.expected.txt"):
-        report = path.read_text(encoding="utf-8").lower()
+    for case in CASES.values():
+        report = case.expected.lower()
         for word in (
             "pydantic",
             "validation error",
@@ -145,7 +145,7 @@ def test_no_message_shows_the_validators_own_words() -> None:
             "tuple[",
             "literal[",
         ):
-            assert word not in report, path.name
+            assert word not in report, case.name
 
 
 @pytest.mark.parametrize(

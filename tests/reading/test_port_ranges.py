@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +9,10 @@ from hypothesis import strategies as st
 from components.core.problem import Json
 from components.reading.load import parse_site
 from components.reading.port_ranges import spread_document
+from tests.checks.cases import CLEAN
 
-CLEAN = (Path(__file__).parents[1] / "invalid" / "clean.yaml").read_text()
-LONG = CLEAN[CLEAN.index('      "1/1":') : CLEAN.index("hosts:")]
+SITE = CLEAN.read_text()
+LONG = SITE[SITE.index('      "1/1":') : SITE.index("hosts:")]
 
 
 def spread(model: str, system: str, ports: dict[str, Json]) -> Json:
@@ -61,17 +60,17 @@ def test_any_range_is_its_single_ports(one: int, other: int) -> None:
 
 def test_a_site_in_short_is_the_site_in_full() -> None:
     short = '      "1/1-2": gpu01/rail-[0-1]\n      "1/3-1/4": gpu02/rail-[0-1]\n'
-    in_short, in_full = parse_site(CLEAN.replace(LONG, short), "s"), parse_site(CLEAN, "s")
+    in_short, in_full = parse_site(SITE.replace(LONG, short), "s"), parse_site(SITE, "s")
     assert in_short.problems == in_full.problems == ()
     assert in_short.spec == in_full.spec
-    line = CLEAN[: CLEAN.index(LONG)].count("\n") + 1
+    line = SITE[: SITE.index(LONG)].count("\n") + 1
     ports = ("switches", 0, "ports")
     assert in_short.places.lines[*ports, "1/2"] == in_short.places.lines[*ports, "1/1"] == line
     assert in_short.places.lines[*ports, "1/4"] == line + 1
 
 
 def test_of_an_unknown_model_nothing_is_guessed() -> None:
-    loaded = parse_site(CLEAN.replace("SN2700", "SN1").replace('"1/1":', '"1/1-1/2":'), "s")
+    loaded = parse_site(SITE.replace("SN2700", "SN1").replace('"1/1":', '"1/1-1/2":'), "s")
     assert any("1/1-1/2" in problem.what for problem in loaded.problems)
     written: dict[str, Json] = {"1/1-1/2": "gpu[1-2]/rail-0"}
     assert spread("SN1", "onyx", dict(written)) == written

@@ -14,7 +14,7 @@ from components.reading.load import parse_site
 from components.reading.members import models_in, pattern_of
 from components.reading.patterns import PATTERNS
 from components.reading.wording import did_you_mean
-from tests.checks.invalid_files import FOLDER
+from tests.checks.cases import CLEAN
 
 _EIGHT = "[0, 0, 0, 0, 0, 0, 0, 0]"
 _SEVEN = "[0, 0, 0, 0, 0, 0, 0]"
@@ -22,7 +22,7 @@ _SHA = "6f0b44c8a5b0e5f4c1a9d7b2e3f60718293a4b5c6d7e8f90112233445566778f"
 
 
 def _problems(defaults: str) -> list[Problem]:
-    text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    text = CLEAN.read_text(encoding="utf-8")
     text = re.sub(r"(?m)^host_defaults: .*$", f"host_defaults: {{{defaults}}}", text)
     return list(parse_site(text, "x").problems)
 
@@ -100,7 +100,7 @@ def test_a_text_is_no_file_of_its_own() -> None:
 
 
 def test_a_number_that_is_a_serial_is_offered_in_quotes() -> None:
-    text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    text = CLEAN.read_text(encoding="utf-8")
     [problem] = parse_site(text.replace("numa: 0}", "numa: 0, serial: 1234567}", 1), "x").problems
     assert problem.fix == 'write a text, with quotes: "1234567".'
     [problem] = parse_site(text.replace("numa: 0}", 'numa: 0, serial: "a b"}', 1), "x").problems

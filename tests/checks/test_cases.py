@@ -1,0 +1,104 @@
+"""Each case gives exactly its report; each rule has one of its own, and bases have no problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from components.checks.docs import render_rules_page
+from components.checks.site import CheckedSite, check_site, load_checked_site
+from components.reading.load import parse_site
+from tests.checks.cases import (
+    CASES,
+    CLEAN,
+    FILES,
+    REGENERATE,
+    ROOT,
+    RULE_NAMES,
+    read_cases,
+    recorded,
+    report_of,
+)
+
+RULES_PAGE = ROOT / "docs" / "reference" / "rules.md"
+BASES = sorted({case.base for case in CASES.values()} | {CLEAN})
+CONSEQUENCES: Mapping[str, set[str]] = {
+    "cloud-hosts": {"control-plane", "worker-count"},
+    "driver-owner": {"host-device"},
+    "dscp-twice": {"cnp-priority"},
+    "gid-index": {"plugin-version"},
+    "hypervisor-access": {"host-key", "credentials"},
+    "hypervisor-vms": {"vm-host"},
+    "instance-type": {"gpu-symmetry"},
+    "numa-leaf": {"rail-switch"},
+    "sm-switch": {"switch-transport"},
+}
+"""Rules that no site breaks alone, with the others that its mistake breaks too."""
+
+
+@cache
+def _checked(name: str) -> CheckedSite:
+    return CASES[name].check()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_gives_its_report(name: str) -> None:
+    checked = _checked(name)
+    assert report_of(checked) == recorded(name).expected
+    assert CASES[name].rule in {problem.rule for problem in checked.problems}
+    assert all(place.line for problem in checked.problems for place in problem.where)
+    assert all(problem.fix for problem in checked.problems)
+    errors = [problem for problem in checked.problems if problem.severity == "error"]
+    assert (checked.spec is None) == bool(errors)
+
+
+def test_every_rule_has_a_case() -> None:
+    assert sorted({case.rule for case in CASES.values()}) == sorted(RULE_NAMES)
+
+
+def test_every_rule_has_a_case_that_breaks_no_other() -> None:
+    """The recorded reports say so: the rule is the word that a problem begins with."""
+    alone: dict[str, list[set[str]]] = {rule: [] for rule in RULE_NAMES}
+    for case in CASES.values():
+        problems = case.expected.splitlines()[:-1]
+        words = {line.split(" ")[0].rstrip(":") for line in problems if not line.startswith(" ")}
+        alone[case.rule].append(words - {case.rule})
+    crowded = {rule: min(others, key=len) for rule, others in alone.items() if set() not in others}
+    assert crowded == CONSEQUENCES
+
+
+def test_names_of_rules_and_cases_are_unique() -> None:
+    assert len(RULE_NAMES) == len(set(RULE_NAMES))
+    names = [name for path in FILES for name in read_cases(path)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("base", BASES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_base_has_no_problem(base: Path) -> None:
+    checked = load_checked_site(base)
+    assert checked.problems == ()
+    assert checked.spec is not None
+    assert check_site(checked.spec) == ()
+
+
+def test_reference_page_is_fresh() -> None:
+    page = render_rules_page({rule: recorded(rule).expected for rule in RULE_NAMES})
+    if REGENERATE:
+        RULES_PAGE.write_text(page, encoding="utf-8")
+    assert page == RULES_PAGE.read_text(encoding="utf-8")
+    for rule in RULE_NAMES:
+        section = page.partition(f"### {rule}\n")[2].partition("\n### ")[0]
+        assert f"```text\n{rule}" in section, f"{rule} has no example"
+
+
+def test_rules_run_on_what_is_left_of_a_broken_file() -> None:
+    loaded = parse_site(CASES["unknown-key"].text(), "site.yaml")
+    assert loaded.spec is None
+    assert loaded.partial is not None
+    assert {problem.rule for problem in _checked("unknown-key").problems} == {
+        "unknown-key",
+        "lacp-rail",
+    }
