@@ -1,4 +1,4 @@
-"""The other examples: their recorded graphs and plans, and what must hold in each of them."""
+"""The other examples: their recorded graphs, and what must hold in each of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import json
 import pytest
 
 from components.core.problem import Json
-from components.plan.text import render_plan
-from tests.golden.files import abridge, check_golden
+from tests.golden.files import check_golden
 from tests.graph.example_sites import NAMES, example_plan, example_preview, example_run
+from tests.graph.graph_text import render_graph
 from tests.graph.harness import SECRET_KEY, Graph, record_main
-from tests.graph.test_golden import row_of
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -25,12 +24,7 @@ def graph(name: str) -> Graph:
 
 
 def test_the_resource_graph_is_as_recorded(name: str, graph: Graph) -> None:
-    rows = [row_of(item) for item in graph.resources]
-    check_golden(f"{name}/graph.json", json.dumps(rows, indent=1, sort_keys=True) + "\n")
-
-
-def test_every_command_stands_in_the_plan_in_its_order(name: str) -> None:
-    check_golden(f"{name}/plan.txt", abridge(render_plan(example_plan(name))))
+    check_golden(f"{name}/graph.txt", render_graph(graph))
 
 
 def test_the_verdict_is_the_stacks_output(name: str, graph: Graph) -> None:
