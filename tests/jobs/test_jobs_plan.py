@@ -8,7 +8,6 @@ import subprocess
 from typing import Any
 
 import pytest
-import yaml
 
 from components.acceptance.probes.plan import ClusterProbes, plan_probes
 from components.jobs.plan import plan_jobs
@@ -16,7 +15,6 @@ from components.jobs.templates import number_objects
 from components.kubernetes.vendored import load_vendored, pack
 from components.model.cluster import ClusterSpec
 from components.operators.plan import plan_operators
-from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
 
 
@@ -32,16 +30,6 @@ def plan(spec: ClusterSpec) -> ClusterProbes:
 
 def bodies_of(plan: ClusterProbes, probe: int, run: int = 7) -> list[Any]:
     return [*number_objects(plan.jobs[probe].objects, run)]
-
-
-def test_probes_are_as_before(plan: ClusterProbes) -> None:
-    bodies = [body for probe in plan.jobs for body in probe.objects]
-    check_golden("dgx-roce/jobs/probes.yaml", yaml.safe_dump_all(bodies, sort_keys=True))
-
-
-def test_operator_values_are_as_before(spec: ClusterSpec) -> None:
-    values = {chart.release: chart.values for chart in plan_operators(spec).charts}
-    check_golden("dgx-roce/operators/values.yaml", yaml.safe_dump(values, sort_keys=True))
 
 
 def test_the_gpu_gate_waits_for_the_operators_own_word(spec: ClusterSpec) -> None:

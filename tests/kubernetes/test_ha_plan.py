@@ -18,7 +18,6 @@ from components.kubernetes.planes.k3s import render_config
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Ssh
 from components.model.instances import with_instances
-from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
 
@@ -28,11 +27,6 @@ LB = "crusoe-k3s-lb-0"
 @pytest.fixture
 def spec() -> ClusterSpec:
     return with_instances(load_example("crusoe-k3s"))
-
-
-def test_stdin_of_each_step_is_as_before(spec: ClusterSpec) -> None:
-    for step in planned(spec, "crusoe-k3s").steps:
-        check_golden(f"crusoe-k3s/kubernetes/{step.name}.stdin", step.desired)
 
 
 def test_servers_join_the_first_and_agents_the_balancer(spec: ClusterSpec) -> None:

@@ -8,7 +8,6 @@ import yaml
 from components.core.errors import Bug
 from components.kubernetes.planes.k3s import render_config, render_registries
 from components.model.cluster import ClusterSpec
-from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
 
@@ -16,12 +15,6 @@ from tests.kubernetes.plans import planned
 @pytest.fixture
 def spec() -> ClusterSpec:
     return load_example("dgx-roce")
-
-
-def test_stdin_of_each_install_is_as_before(spec: ClusterSpec) -> None:
-    plan = planned(spec, "dev")
-    for step in (*plan.servers, *plan.agents):
-        check_golden(f"dgx-roce/kubernetes/{step.name}.stdin", step.desired)
 
 
 def test_a_node_has_its_token_before_its_install_and_access_comes_last(spec: ClusterSpec) -> None:

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from components.catalogue.operator_versions import (
     GPU_DEVICE_PLUGIN,
@@ -19,7 +18,6 @@ from components.model.operators import ChartSource, NetworkOperator
 from components.operators import Operators
 from components.operators.labels import node_labels
 from components.operators.plan import OperatorsPlan, plan_operators
-from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
 from tests.graph.harness import Graph, record_program
 from tests.graph.test_components import RUN, access
@@ -48,13 +46,6 @@ def with_network(spec: ClusterSpec, **changes: Any) -> ClusterSpec:  # noqa: ANN
     assert network is not None
     changed = network.model_copy(update=changes)
     return changed_spec(spec, operators=spec.operators.model_copy(update={"network": changed}))
-
-
-def test_objects_of_the_cloud_are_as_before(cloud: ClusterSpec) -> None:
-    bodies = [manifest.body for manifest in plan_operators(cloud).manifests]
-    values = {chart.release: chart.values for chart in plan_operators(cloud).charts}
-    check_golden("crusoe-k3s/operators/manifests.yaml", yaml.safe_dump_all(bodies, sort_keys=True))
-    check_golden("crusoe-k3s/operators/values.yaml", yaml.safe_dump(values, sort_keys=True))
 
 
 def test_the_cloud_image_keeps_its_drivers(cloud: ClusterSpec) -> None:

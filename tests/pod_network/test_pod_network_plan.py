@@ -14,7 +14,6 @@ from components.kubernetes.manifest import Manifest
 from components.model.cluster import ClusterSpec
 from components.pod_network.plan import plan_pod_network
 from components.pod_network.sriov import probe_address
-from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
 
 
@@ -29,12 +28,6 @@ def of_kind(spec: ClusterSpec, kind: str) -> list[Any]:
 
 def as_text(manifests: tuple[Manifest, ...]) -> str:
     return yaml.safe_dump_all([manifest.body for manifest in manifests], sort_keys=True)
-
-
-def test_manifests_are_as_before(spec: ClusterSpec) -> None:
-    manifests = plan_pod_network(spec).manifests
-    ours = tuple(m for m in manifests if m.kind != "CustomResourceDefinition")
-    check_golden("dgx-roce/pod_network/manifests.yaml", as_text(ours))
 
 
 def test_groups_never_fall_and_resource_names_are_unique(spec: ClusterSpec) -> None:

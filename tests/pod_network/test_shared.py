@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from components.core.errors import SpecError
 from components.kubernetes.handoffs import GpuReady
@@ -15,7 +14,6 @@ from components.model.cluster import ClusterSpec
 from components.pod_network import PodNetwork
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
 from components.pod_network.shared import shared_plugin_config
-from tests.golden.files import check_golden
 from tests.golden.site import changed_spec, load_example
 from tests.graph.harness import record_program
 from tests.graph.test_components import RUN, access, waits_for_what_was_before
@@ -36,12 +34,6 @@ def of_kind(spec: ClusterSpec, kind: str) -> list[Any]:
 
 def daemon_sets(spec: ClusterSpec) -> dict[str, Any]:
     return {body["metadata"]["name"]: body for body in of_kind(spec, "DaemonSet")}
-
-
-def test_manifests_are_as_before(spec: ClusterSpec) -> None:
-    manifests = plan_pod_network(spec).manifests
-    ours = [m.body for m in manifests if m.kind != "CustomResourceDefinition"]
-    check_golden("shared-rdma/pod_network/manifests.yaml", yaml.safe_dump_all(ours, sort_keys=True))
 
 
 def test_the_configuration_is_that_of_the_notes_and_arenas_name(spec: ClusterSpec) -> None:
