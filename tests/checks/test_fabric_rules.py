@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.fabric.fabric_lab import chain_of, load_example
 Change = Callable[[ClusterSpec], ClusterSpec]
 
 
+@cache
 def _spine_leaf() -> ClusterSpec:
     return ClusterSpec.model_validate(load_example("spine-leaf"))
 
