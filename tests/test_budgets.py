@@ -6,26 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.markdown import tracked
+
 ROOT = Path(__file__).parents[1]
 MODULE_LINES = 400
 FUNCTION_LINES = 40
 SPECIAL = {"component.py": 150, "__main__.py": 25}
 
 
-def _tracked(*patterns: str) -> list[Path]:
-    done = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-    )
-    return [ROOT / line for line in done.stdout.splitlines() if (ROOT / line).exists()]
-
-
-PYTHON = _tracked("*.py")
-SCRIPTS = _tracked("*.sh")
+PYTHON = tracked("*.py")
+SCRIPTS = tracked("*.sh")
 PRODUCT = [path for path in PYTHON if path.relative_to(ROOT).parts[0] != "tests"]
 
 
@@ -61,7 +51,7 @@ def test_names_say_what_a_module_is_about() -> None:
 
 
 def test_shell_scripts_are_clean() -> None:
-    scripts = _tracked("*.sh", ".ci/run")
+    scripts = tracked("*.sh", ".ci/run")
     assert scripts
     done = subprocess.run(
         [ROOT / ".venv/bin/shellcheck", *scripts],

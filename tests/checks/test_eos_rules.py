@@ -63,7 +63,6 @@ def _site(tmp_path: Path, *changes: tuple[str, str]) -> Path:
         ((("Ethernet4/1", "Ethernet4/9"),), {"port-capability"}),
         ((("Ethernet4/1", "Ethernet4"),), {"port-capability"}),
         ((("9214", "9215"),), {"port-capability"}),
-        ((("DCS-7060DX5-64S", "SN2700"),), {"switch-system"}),
         ((("DCS-7060DX5-64S", "DCS-7060DX5-64"),), {"switch-model"}),
     ],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pulumi
 import pytest
 
@@ -12,22 +10,14 @@ from components.remote.component import Remote
 from components.remote.handoffs import HostsReady
 from tests.containers.site import load_plan
 from tests.graph.harness import Graph, Run, record_program
+from tests.graph.vault import SEALED, Vault
 
 KEYS = "host.private=bm90IGEga2V5"
 
 
-@dataclass
-class Secrets:
-    asked: set[str] = field(default_factory=set[str])
-
-    def require_secret(self, key: str) -> pulumi.Output[str]:
-        self.asked.add(key)
-        return pulumi.Output.secret(f"value-of-{key}")
-
-
 @pytest.fixture(scope="module")
-def recorded() -> tuple[Graph, Secrets]:
-    secrets = Secrets()
+def recorded() -> tuple[Graph, Vault]:
+    secrets = Vault()
 
     def program() -> None:
         before = pulumi.Stash("before", input="before")
@@ -37,7 +27,7 @@ def recorded() -> tuple[Graph, Secrets]:
     return record_program(Run(config={}, stdout={"payload-keys": KEYS}), program), secrets
 
 
-def test_keys_are_made_once_and_are_secret(recorded: tuple[Graph, Secrets]) -> None:
+def test_keys_are_made_once_and_are_secret(recorded: tuple[Graph, Vault]) -> None:
     graph, secrets = recorded
     keys = graph.named("payload-keys")
     assert keys.plain("create") == ".venv/bin/railyard payload keys --stack lab"
@@ -49,7 +39,7 @@ def test_keys_are_made_once_and_are_secret(recorded: tuple[Graph, Secrets]) -> N
     assert secrets.asked == {"ssh_private_key", "registry_password", "ngc_api_key"}
 
 
-def test_the_order_is_secrets_then_image_then_containers(recorded: tuple[Graph, Secrets]) -> None:
+def test_the_order_is_secrets_then_image_then_containers(recorded: tuple[Graph, Vault]) -> None:
     graph, _ = recorded
     assert "before" in graph.named("vm01-payload-keys").dependencies
     image = graph.named("vm01-image")
@@ -64,7 +54,7 @@ def test_the_order_is_secrets_then_image_then_containers(recorded: tuple[Graph, 
     }
 
 
-def test_a_repair_note_touches_one_container(recorded: tuple[Graph, Secrets]) -> None:
+def test_a_repair_note_touches_one_container(recorded: tuple[Graph, Vault]) -> None:
     graph, _ = recorded
     assert (
         graph.named("vm02-container")
@@ -74,9 +64,9 @@ def test_a_repair_note_touches_one_container(recorded: tuple[Graph, Secrets]) ->
     assert "repair=" not in graph.named("vm01-container").text("stdin")
 
 
-def test_no_secret_is_in_a_command(recorded: tuple[Graph, Secrets]) -> None:
+def test_no_secret_is_in_a_command(recorded: tuple[Graph, Vault]) -> None:
     graph, _ = recorded
     for item in graph.of_type("command:"):
         for key in ("create", "delete"):
-            assert "value-of-" not in str(item.plain(key))
+            assert SEALED not in str(item.plain(key))
             assert KEYS not in str(item.plain(key))

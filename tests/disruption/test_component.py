@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import cast
 
 import pulumi
@@ -17,22 +16,14 @@ from components.remote.handoffs import HostsReady
 from tests.disruption.played import groups_of
 from tests.golden.site import EXAMPLES, changed_spec, load_example, spread_document
 from tests.graph.harness import Graph, Run, record_program
+from tests.graph.vault import Vault
 
 NOTES = {"gpu02-host": "1: vfs is 0, want 8"}
 
 
-@dataclass
-class Secrets:
-    asked: set[str] = field(default_factory=set[str])
-
-    def require_secret(self, key: str) -> pulumi.Output[str]:
-        self.asked.add(key)
-        return pulumi.Output.secret(f"from a vault: {key}")
-
-
-def record(spec: ClusterSpec, secrets: Secrets | None = None) -> Graph:
+def record(spec: ClusterSpec, secrets: Vault | None = None) -> Graph:
     def program() -> None:
-        remote = Remote(secrets or Secrets(), NOTES)
+        remote = Remote(secrets or Vault(), NOTES)
         before = HostsReady(pulumi.Stash("before", input="before"))
         Reboots("reboots", groups_of(spec), remote, before)
 
@@ -82,7 +73,7 @@ def test_a_reboot_repeats_the_note_of_its_host_alone() -> None:
 
 
 def test_secrets_stand_in_the_environment_alone() -> None:
-    secrets = Secrets()
+    secrets = Vault()
     graph = record(load_example("dgx-roce"), secrets)
     step = graph.named("gpu01-reboot")
     assert secrets.asked == {"ssh_private_key"}
@@ -98,7 +89,7 @@ def test_the_kubeconfig_of_an_existing_cluster_is_a_secret_of_the_environment() 
     text = (EXAMPLES / "shared-rdma" / "existing.yaml").read_text()
     spec = ClusterSpec.model_validate(spread_document(yaml.safe_load(text)))
     assert isinstance(spec.kubernetes, ExistingPlane)
-    secrets = Secrets()
+    secrets = Vault()
     graph = record(spec, secrets)
     name = groups_of(spec)[0].hosts[0]
     assert spec.kubernetes.kubeconfig.secret in secrets.asked

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
+from components.core.errors import DeviceError, UnreachableError, UsageError
 from components.disruption.node import ANNOTATION
 from components.disruption.reboot import run_reboot_host
 from components.disruption.request import HostReboot, parse_request
@@ -303,20 +303,6 @@ def test_what_shows_only_after_a_boot_takes_a_second_one(cluster: PlayedCluster)
     assert run.perform()["rebooted"] is True
     assert (host.boot, host.boots, host.actions.count("reboot")) == (3, {}, 2)
     assert not cluster.cordoned("gpu01")
-
-
-def test_another_host_key_ends_the_run(cluster: PlayedCluster) -> None:
-    host = PlayedHost(REQUEST, cluster, boots=dict(FIRMWARE))
-    run = host.run()
-
-    def ask(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
-        if host.back_at_s is not None:
-            raise HostKeyError("the host key is not the pinned one")
-        return host.ask(endpoint, command, stdin, deadline_s)
-
-    run.run = ask
-    with pytest.raises(HostKeyError):
-        run.perform()
 
 
 def test_a_silent_cluster_stops_the_host_from_going(cluster: PlayedCluster) -> None:

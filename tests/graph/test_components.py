@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pulumi
 import pulumi_kubernetes as kubernetes
 
@@ -21,19 +19,9 @@ from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
 from tests.graph.dev_site import STDOUT, dev_plan
 from tests.graph.harness import Graph, Run, record_program
+from tests.graph.vault import Vault
 
 RUN = Run(config={}, stdout=STDOUT)
-
-
-@dataclass
-class Secrets:
-    """Secrets from anywhere but the stack's configuration."""
-
-    asked: set[str] = field(default_factory=set[str])
-
-    def require_secret(self, key: str) -> pulumi.Output[str]:
-        self.asked.add(key)
-        return pulumi.Output.secret(f"from a vault: {key}")
 
 
 def before() -> pulumi.Resource:
@@ -63,7 +51,7 @@ def waits_for_what_was_before(graph: Graph) -> bool:
 
 
 def test_fabric() -> None:
-    secrets = Secrets()
+    secrets = Vault()
 
     def program() -> None:
         Fabric("my-fabric", dev_plan().switches, Remote(secrets, {}))
@@ -75,7 +63,7 @@ def test_fabric() -> None:
 
 
 def test_hosts() -> None:
-    secrets = Secrets()
+    secrets = Vault()
 
     def program() -> None:
         remote = Remote(secrets, {"gpu01-host": "1: vfs were lost"})
@@ -92,7 +80,7 @@ def test_cluster() -> None:
     kept: list[ClusterAccess] = []
 
     def program() -> None:
-        remote = Remote(Secrets(), {})
+        remote = Remote(Vault(), {})
         plan = dev_kubernetes()
         kept.append(Cluster("my-cluster", plan, remote, HostsReady(before())).access)
 
@@ -138,7 +126,7 @@ def test_jobs() -> None:
 def test_acceptance() -> None:
     def program() -> None:
         cluster = access()
-        remote = Remote(Secrets(), {})
+        remote = Remote(Vault(), {})
         plan = dev_plan()
         request = AcceptRequest(plan.digest, plan.stack, remote.provenance, plan.acceptance)
         Acceptance("my-proof", request, remote, JobsReady(cluster.gate, cluster), 7)

@@ -11,14 +11,15 @@ from components.fabric.plan import SwitchPlan
 from components.remote.component import Remote
 from tests.fabric.test_exec_plan import plan_of
 from tests.graph.harness import Graph, Run, record_program
-from tests.graph.test_components import Secrets, names
+from tests.graph.test_components import names
+from tests.graph.vault import Vault
 
 
 def graph_of(
     plan: SwitchPlan, notes: dict[str, str] | None = None, *, preview: bool = False
 ) -> Graph:
     def program() -> None:
-        Fabric("fabric", (plan,), Remote(Secrets(), notes or {}))
+        Fabric("fabric", (plan,), Remote(Vault(), notes or {}))
 
     printed = {"leaf-01-exec": "said by the switch", "leaf-01-save": ""}
     return record_program(Run(config={}, stdout=printed, preview=preview), program)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import cast
 
 import pulumi
@@ -14,18 +13,10 @@ from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
 from tests.golden.site import load_example
 from tests.graph.harness import Graph, Run, record_program
+from tests.graph.vault import SEALED, Vault
 
 RUN = Run(config={})
 NOTES = {"esx02-hypervisor": "1: allowP2P was lost", "vm03-host": "2: ats is off"}
-
-
-@dataclass
-class Secrets:
-    asked: set[str] = field(default_factory=set[str])
-
-    def require_secret(self, key: str) -> pulumi.Output[str]:
-        self.asked.add(key)
-        return pulumi.Output.secret(f"from a vault: {key}")
 
 
 def record() -> Graph:
@@ -33,7 +24,7 @@ def record() -> Graph:
 
     def program() -> None:
         before = pulumi.Stash("before", input="before")
-        remote = Remote(Secrets(), NOTES)
+        remote = Remote(Vault(), NOTES)
         ready = Hypervisors("esxi", plans, remote, FabricReady(before)).ready
         FirmwareReboots("firmware", plans, remote, HostsReady(ready.gate))
 
@@ -69,5 +60,5 @@ def test_keys_travel_in_the_environment_and_as_secrets() -> None:
     environment = step.inputs["environment"]
     assert step.text("create").endswith("railyard device reboot")
     assert "RAILYARD_SECRET_SSH_PRIVATE_KEY" in json.dumps(environment)
-    assert "from a vault" not in step.text("stdin")
+    assert SEALED not in step.text("stdin")
     assert "delete" not in step.inputs
