@@ -22,13 +22,18 @@ def _first() -> ClusterPlan:
     return make_plan(load_example(FIRST), "dev")
 
 
+@cache
+def _objects() -> dict[str, Section]:
+    return objects_of(FIRST, _first())
+
+
 def test_the_plan_of_the_dgx_site_is_as_recorded() -> None:
     check_golden(f"{FIRST}/plan.txt", golden_plan(_first()))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_plan_of_an_example_is_as_recorded(name: str) -> None:
-    plan = golden_plan(example_plan(name), objects_of(FIRST, _first()))
+    plan = golden_plan(example_plan(name), _objects())
     check_golden(f"{name}/plan.txt", plan)
 
 
