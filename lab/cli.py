@@ -1,6 +1,6 @@
 """`railyard lab …`: look at the lab's devices, and break them on purpose.
 
-The only part of the product that knows the lab; without a lab folder it says so and does nothing.
+`railyard` finds it where the repository is; the wheel has no lab and shows no such command.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Annotated
 import typer
 import yaml
 
+from components.cli.app import command_app
 from lab import control
 from lab.cluster.artefact import checksums
 from lab.site import DEV_STACK, load_document, overlay
 
-app = typer.Typer(no_args_is_help=True, help="The lab: emulated devices on this machine.")
+app = command_app("Look at the lab's emulated devices, and break them on purpose.")
 
 Stack = Annotated[str, typer.Option(help="whose lab")]
 
@@ -38,7 +39,7 @@ def fault(
     change: Annotated[list[str], typer.Argument(help="for example: mtu 1/2 1500")],
     stack: Stack = DEV_STACK,
 ) -> None:
-    """Change a device behind Railyard's back, as a hand or a failure would.
+    """Change a device behind Railyard's back, as a person or a failure would.
 
     leaf-01: mtu PORT BYTES, trust PORT L2, link-down PORT on|off.
     Hosts: vfs-lost, qos-lost, mtu NETDEV BYTES, link-down NETDEV on|off, ssh-refused on|off.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from components.acceptance.request import (
+    COLLECT,
     EVIDENCE_STEP,
     VERDICT_STEP,
     AcceptRequest,
@@ -49,7 +50,7 @@ class Acceptance(pulumi.ComponentResource):
         evidence = local_call(
             LocalCall(
                 EVIDENCE_STEP,
-                f"accept run --number {run}",
+                f"{COLLECT} --number {run}",
                 remote.filled(render_accept_request(request)),
                 environment,
             ),
@@ -58,7 +59,7 @@ class Acceptance(pulumi.ComponentResource):
         gate = local_call(
             LocalCall(
                 VERDICT_STEP,
-                f"accept gate --{request.acceptance.gate} --stack {request.stack}",
+                f"evidence gate --{request.acceptance.gate} --stack {request.stack}",
                 evidence.stdout,
                 {},
             ),

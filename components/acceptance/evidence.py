@@ -1,6 +1,6 @@
 """Evidence of acceptance: what was planned, what the logs said, what every hop counted.
 
-It is the output of `railyard accept run` and the input of the gate. It says nothing about good or
+It is the output of the evidence step and the input of the gate. It says nothing about good or
 bad; `judge.py` does. Its JSON form is indented and holds no long line, because the engine's plugin
 protocol breaks lines of 64 KiB; raw logs stay in files, and only their digests are in here.
 """

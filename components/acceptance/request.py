@@ -1,4 +1,4 @@
-"""What the evidence step hands to `railyard accept run`."""
+"""What the evidence step hands to `railyard evidence collect`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from components.core.to_json import to_json
 
 EVIDENCE_STEP: Final = "acceptance-evidence"
 VERDICT_STEP: Final = "acceptance-gate"
+COLLECT: Final = "evidence collect"
+"""What the evidence step calls; older states have `accept run` there."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptRequest:
-    """What the evidence resource hands to `railyard accept run` on stdin."""
+    """What the evidence resource hands to `railyard evidence collect` on stdin."""
 
     plan_digest: str
     stack: str

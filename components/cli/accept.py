@@ -1,47 +1,42 @@
-"""`railyard accept STACK`, and its two inner forms that an update calls."""
+"""`railyard accept STACK`: the proof again, as things are now."""
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
 
-from components.acceptance.collect.run import collect_evidence
-from components.acceptance.evidence import dump_evidence, parse_evidence
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import EXIT_CODES
-from components.acceptance.report.archive import EVIDENCE, latest_evidence, run_folder
+from components.acceptance.report.archive import latest_evidence, run_folder
 from components.acceptance.report.text import render_table
-from components.acceptance.request import parse_accept_request
+from components.cli import evidence
+from components.cli.app import StackName, command_app
 from components.cli.stack import UPDATE_DEADLINE_S, config_flags, run_pulumi
-from components.remote.step import secrets_from
 
-app = typer.Typer(add_completion=False)
-
-
-def _run(number: int) -> None:
-    request = parse_accept_request(sys.stdin.read())
-    secrets = secrets_from(os.environ)
-    folder = run_folder(request.stack, number)
-    evidence = collect_evidence(request, number, secrets, folder)
-    text = dump_evidence(evidence)
-    (folder / EVIDENCE).write_text(text)
-    typer.echo(text)
+app = command_app()
 
 
-def _gate(stack: str, *, fail: bool) -> None:
-    # The plot's library is a second of work that no other command needs.
-    from components.acceptance.report.write import write_report  # noqa: PLC0415 - see above
+@app.command()
+def accept(
+    stack: StackName,
+    number: Annotated[int | None, typer.Option(hidden=True)] = None,
+    gate_stack: Annotated[str | None, typer.Option("--stack", hidden=True)] = None,
+    *,
+    fail: Annotated[bool, typer.Option("--fail/--warn", hidden=True)] = True,
+) -> None:
+    """Run the acceptance probes of a stack again, as things are now.
 
-    evidence = parse_evidence(sys.stdin.read())
-    report = judge_evidence(evidence)
-    folder = run_folder(stack, evidence.run)
-    page = write_report(report, folder).html
-    typer.echo(f"{render_table(report)}\nreport: {page}")
-    if fail:
-        raise typer.Exit(report.exit_code)
+    Nothing is repaired before. Exit codes: 0 passed, 1 failed, 4 could not be judged.
+    """
+    # States of older versions have `accept run --number N` and `accept gate --stack NAME` as the
+    # texts of their steps. The option tells them from a stack of that name.
+    if stack == "run" and number is not None:
+        evidence.collect(number)
+    elif stack == "gate" and gate_stack is not None:
+        evidence.gate(gate_stack, fail=fail)
+    else:
+        _accept_stack(stack)
 
 
 def _accept_stack(stack: str) -> None:
@@ -54,28 +49,12 @@ def _accept_stack(stack: str) -> None:
         environment={"RAILYARD_ACCEPT": "always"},
         deadline_s=UPDATE_DEADLINE_S,
     )
-    evidence = latest_evidence(stack)
-    if evidence is None or evidence == before:
+    found = latest_evidence(stack)
+    if found is None or found == before:
         words = f"acceptance did not run; pulumi ended with status {done.returncode}:"
         typer.echo(f"{words}\n{done.stdout}{done.stderr}".rstrip(), err=True)
         raise typer.Exit(EXIT_CODES["error"])
-    report = judge_evidence(evidence)
-    page = run_folder(stack, evidence.run) / "report.html"
+    report = judge_evidence(found)
+    page = run_folder(stack, found.run) / "report.html"
     typer.echo(f"{render_table(report)}\nreport: {page}")
     raise typer.Exit(report.exit_code)
-
-
-@app.command()
-def accept(
-    what: Annotated[str, typer.Argument(help="name of the stack (`run` and `gate` are inner)")],
-    stack: Annotated[str, typer.Option(help="inner: whose folder the report goes to")] = "",
-    number: Annotated[int, typer.Option(help="inner: number of the run")] = 0,
-    fail: Annotated[bool, typer.Option("--fail/--warn", help="inner: exit by verdict")] = True,  # noqa: FBT002 - a flag of the command line
-) -> None:
-    """Prove the whole path again: 0 passed, 1 failed, 4 could not be judged."""
-    if what == "run":
-        _run(number)
-    elif what == "gate":
-        _gate(stack, fail=fail)
-    else:
-        _accept_stack(what)

@@ -12,19 +12,18 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from components.cli.app import StackName, command_app
 from components.cli.stack import load_stack
 from components.core.errors import UsageError
 from components.fabric.baselines import baseline_file
 from components.fabric.state import SwitchState
 
-app = typer.Typer(no_args_is_help=True, help="The values that destroy puts back on switches.")
+app = command_app("Keep the values that destroy puts back on switches, or bring them back.")
 _FILE = TypeAdapter(dict[str, SwitchState])
-
-Stack = Annotated[str, typer.Argument(help="name of the stack")]
 
 
 @app.command("export")
-def export_baseline(stack: Stack) -> None:
+def export_baseline(stack: StackName) -> None:
     """Print what destroy would put back, by switch, as JSON. Keep it where the state is not."""
     loaded = load_stack(stack)
     found: dict[str, object] = {}
@@ -37,7 +36,7 @@ def export_baseline(stack: Stack) -> None:
 
 @app.command("import")
 def import_baseline(
-    stack: Stack, file: Annotated[Path, typer.Argument(help="what `export` printed")]
+    stack: StackName, file: Annotated[Path, typer.Argument(help="what `export` printed")]
 ) -> None:
     """Use exported values for switches whose baseline is not in the stack's state."""
     try:

@@ -10,8 +10,9 @@ import typer
 from components.checks.registry import RULES
 from components.checks.render import render_json, render_text
 from components.checks.site import CheckedSite, load_checked_site
+from components.cli.app import command_app
 
-app = typer.Typer(add_completion=False)
+app = command_app()
 
 
 @app.command()

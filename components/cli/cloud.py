@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 import yaml
 
+from components.cli.app import StackName, command_app
 from components.cloud import ensure, preflight, ready
 from components.cloud.crusoe_api import Patience
 from components.cloud.request import (
@@ -27,7 +28,7 @@ from components.cloud.request import (
 )
 from components.remote.step import secrets_from
 
-app = typer.Typer(no_args_is_help=True, help="Inner commands of an update: one cloud object each.")
+app = command_app("Print a site with the cloud instances that a stack made.")
 _Verb = Callable[[str, Mapping[str, str], Patience | None], Printed]
 
 
@@ -106,11 +107,11 @@ def _command(name: str) -> Callable[[], None]:
 
 
 for _name in VERBS:
-    app.command(_name)(_command(_name))
+    app.command(_name, hidden=True)(_command(_name))
 
 
 @app.command()
-def export(stack: Annotated[str, typer.Argument(help="name of the stack")]) -> None:
+def export(stack: StackName) -> None:
     """Print the site with its made instances as hosts: a `bring_your_own` site file."""
     # Only here: the inner commands run once an object, and start in half the time without these.
     from components.cli.stack import load_stack  # noqa: PLC0415 - see above

@@ -10,8 +10,10 @@ from typing import Annotated, Final, TypeAlias, cast
 
 import typer
 
+from components.cli.app import command_app
+
 _Run: TypeAlias = Callable[[str, Mapping[str, str]], str]
-app = typer.Typer(no_args_is_help=True, help="Inner commands of an update: one device each.")
+app = command_app("What the steps of one device call.")
 
 _VERBS: Final = {
     "apply": ("components.fabric.device", "run_apply"),

@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, cast
 
 import typer
 
+from components.cli.app import command_app
 from components.cli.stack import PREFIX, config_flags, pulumi
 from components.core.errors import UsageError
 from components.discover.report import render_report, report_json
@@ -19,7 +20,7 @@ from components.discover.site_file import SiteFile, read_site_file
 from components.discover.targets import Target, find_targets
 from components.remote.step import env_name, secrets_from
 
-app = typer.Typer(add_completion=False)
+app = command_app()
 _SITE: Final = Path("site.yaml")
 
 
@@ -41,7 +42,7 @@ def discover(  # noqa: PLR0913 - one parameter for each option
     write: Annotated[bool, typer.Option("--write", help="add to the file what it lacks")] = False,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
-    """Read the hosts' RDMA cards and GPUs and add to the file what it lacks of them.
+    """Read the hosts' RDMA cards and GPUs, and show what the site file lacks of them.
 
     Nothing on a host is changed, and no value of the file. Exit codes: 0 the file has it all,
     2 unknown host or file, 3 file and hosts differ, 4 a host was not reached.

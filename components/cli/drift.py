@@ -7,21 +7,25 @@ from typing import Annotated, Literal
 
 import typer
 
+from components.cli.app import StackName, command_app
 from components.cli.stack import load_stack
 from components.core.to_json import to_json
 from components.drift.device_drift import drift_exit_code, render_drift
 from components.update.decide import judge_drift
 from components.update.observe import observe_site
 
-app = typer.Typer(add_completion=False)
+app = command_app()
 
 
 @app.command()
 def drift(
-    stack: Annotated[str, typer.Argument(help="name of the stack")],
+    stack: StackName,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
-    """Read all devices and compare: 0 clean, 3 drift, 4 somebody could not be read."""
+    """Compare every device with what was last applied to it.
+
+    Exit codes: 0 no drift, 3 drift, 4 a device could not be read.
+    """
     loaded = load_stack(stack)
     plan, applied, secrets = loaded.plan, loaded.applied, loaded.secrets
     drifts = judge_drift(plan, applied, observe_site(plan, secrets, applied))

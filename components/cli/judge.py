@@ -17,12 +17,11 @@ from components.acceptance.judge.log import (
     judge_perftest_text,
     judge_training_text,
 )
+from components.cli.app import command_app
 from components.core.errors import UsageError
 from components.core.to_json import to_json
 
-app = typer.Typer(
-    no_args_is_help=True, help="Judge a log of NCCL, perftest, DeepSpeed or training."
-)
+app = command_app("Judge a log of NCCL, perftest, DeepSpeed or training.")
 
 Log = Annotated[Path, typer.Argument(help="the log; - for standard input")]
 Format = Annotated[Literal["text", "json"], typer.Option("--format")]

@@ -4,78 +4,96 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 import typer.main
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from components.cli.commands import Entry, list_commands
 from components.core.errors import Bug, RailyardError
 
 if TYPE_CHECKING:
     # Typer has no public name for the types that its own group class takes and returns.
     from typer._click import Command, Context
 
-COMMANDS: Final = {
-    "check": "components.cli.check",
-    "plan": "components.cli.plan",
-    "drift": "components.cli.drift",
-    "discover": "components.cli.discover",
-    "accept": "components.cli.accept",
-    "report": "components.cli.report",
-    "baseline": "components.cli.baseline",
-    "judge": "components.cli.judge",
-    "schema": "components.cli.schema",
-    "lab": "lab.cli",
-    "payload": "components.cli.payload",
-    "device": "components.cli.device",
-    "cloud": "components.cli.cloud",
-}
-"""Name of a command to the module that has its `app`. A new command is one line here."""
-
-_INTERRUPTED: Final = 130
+_INTERRUPTED = 130
 """128 + SIGINT, as a shell reports it."""
 
 
+def load_command(entry: Entry) -> Command:
+    """Import one command.
+
+    Raises:
+        Bug: Its module has no `app`.
+    """
+    sub = getattr(import_module(entry.module), "app", None)
+    if not isinstance(sub, typer.Typer):
+        raise Bug(f"the command {entry.name}: {entry.module} has no `app`. Please open an issue.")
+    command = typer.main.get_command(sub)
+    command.name = entry.name
+    for nested in command.commands.values() if isinstance(command, TyperGroup) else ():
+        # Typer cuts the sentence at the width of the page, unless it is given as the short help.
+        nested.short_help = (nested.help or "").partition("\n\n")[0].replace("\n", " ")
+    return command
+
+
 class _LazyGroup(TyperGroup):
-    """Finds a command by importing its module."""
+    """Shows commands by the table, and imports the one that is called."""
 
     def list_commands(self, ctx: Context) -> list[str]:
-        """List the commands in the order of `COMMANDS`."""
-        del ctx
-        return list(COMMANDS)
+        """List the commands in the order of the table."""
+        return [*super().list_commands(ctx)] or self._fill()
 
-    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        """Import one command, or return None when there is none of that name."""
-        del ctx
-        module = COMMANDS.get(cmd_name)
-        if module is None:
-            return None
-        sub = getattr(import_module(module), "app", None)
-        if not isinstance(sub, typer.Typer):
-            raise Bug(f"the command {cmd_name}: {module} has no `app`. Please open an issue.")
-        command = typer.main.get_command(sub)
-        command.name = cmd_name
-        return command
+    def _fill(self) -> list[str]:
+        self.entries = {entry.name: entry for entry in list_commands()}
+        self.commands = {
+            name: TyperCommand(name, short_help=entry.summary, hidden=entry.hidden)
+            for name, entry in self.entries.items()
+        }
+        return [*self.entries]
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        """Import the command that is called; a near name is offered for one that is not there."""
+        self.list_commands(ctx)
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(self.entries[name]) if name else command, rest
 
 
 app = typer.Typer(
     cls=_LazyGroup,
     name="railyard",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def _show_version(asked: bool) -> None:  # noqa: FBT001 - the form of an option's callback
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415 - no other command needs it
+
+        typer.echo(f"railyard {version('railyard')}")
+        raise typer.Exit
+
+
 @app.callback()
-def describe() -> None:
+def describe(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
     """RDMA GPU Kubernetes clusters from one typed file.
 
-    Exit codes: 0 good, 1 problems or a failed verdict, 2 usage, 3 drift, 4 unreachable or not to
-    be judged.
+    Exit codes: 0 good, 1 problems or a failed verdict, 2 usage, 3 drift, 4 a device could not be
+    reached or a verdict could not be reached.
     """
+    del version
 
 
 def main() -> None:

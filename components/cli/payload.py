@@ -6,14 +6,15 @@ from typing import Annotated
 
 import typer
 
+from components.cli.app import command_app
 from components.containers.keys import make_keys
 
-app = typer.Typer(no_args_is_help=True, help="Inner commands of a payload without Kubernetes.")
+app = command_app("What the step of the containers' SSH keys calls.")
 
 
 @app.callback()
 def describe() -> None:
-    """Inner commands of a payload without Kubernetes."""
+    """What the step of the containers' SSH keys calls."""
 
 
 @app.command()

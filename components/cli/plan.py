@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 import typer
 
 from components.checks.site import load_checked_site
+from components.cli.app import command_app
 from components.core.to_json import to_json
 from components.plan.make import make_plan
 from components.plan.text import render_plan
 
-app = typer.Typer(add_completion=False)
+app = command_app()
 
 
 @app.command()
@@ -22,7 +23,7 @@ def plan(
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
     stack: Annotated[str, typer.Option(help="stack whose name devices keep")] = "",
 ) -> None:
-    """Print all commands, scripts and manifests of a site; nothing is contacted."""
+    """Print what would be decided for a site; no device is contacted."""
     spec = load_checked_site(file).spec_or_raise()
     planned = make_plan(spec, stack or _stack_of(file, spec.name))
     if output == "json":

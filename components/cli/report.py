@@ -11,14 +11,15 @@ import typer
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import latest_evidence, run_folder
 from components.acceptance.report.text import render_table
+from components.cli.app import StackName, command_app
 from components.core.errors import UsageError
 
-app = typer.Typer(add_completion=False)
+app = command_app()
 
 
 @app.command()
 def report(
-    stack: Annotated[str, typer.Argument(help="name of the stack")] = "dev",
+    stack: StackName = "dev",
     show: Annotated[bool, typer.Option("--open/--no-open", help="open a browser")] = True,  # noqa: FBT002 - a flag of the command line
 ) -> None:
     """Show the last acceptance report of a stack and open its page."""

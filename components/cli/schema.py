@@ -6,9 +6,10 @@ import json
 
 import typer
 
+from components.cli.app import command_app
 from components.reading.schema import render_schema
 
-app = typer.Typer(add_completion=False)
+app = command_app()
 
 
 @app.command()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 from components.acceptance.report.text import PASSED_LINE
-from components.acceptance.request import EVIDENCE_STEP, VERDICT_STEP
+from components.acceptance.request import COLLECT, EVIDENCE_STEP, VERDICT_STEP
 from components.cloud.observe import cloud_drift, with_generations
 from components.core.key_values import HostState
 from components.core.placeholder import matches
@@ -132,6 +132,7 @@ def _run_number(
     number = _RUN.search(recorded.create)
     last = int(number[1]) if number else 0
     unproven = applied.step(VERDICT_STEP) is None or not _passed(applied)
+    unproven = unproven or COLLECT not in recorded.create
     again = touched or unproven or accept == "always" or request.get("plan_digest") != plan.digest
     return last + 1 if again else last
 

@@ -7,10 +7,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer
-import typer.main
 
-from components.cli.main import COMMANDS, app
+from components.cli.commands import list_commands
+from components.cli.main import load_command
 from lab.hosts import faults as host_faults
 from lab.switches.onyx.server import OnyxSwitch
 from tests.docs.markdown import ROOT, blocks, tracked
@@ -52,14 +51,9 @@ def _calls(page: Path, program: str) -> list[list[str]]:
 
 
 def _subcommands() -> dict[str, set[str]]:
-    root = typer.main.get_group(app)
-    context = typer.Context(root)
-    found: dict[str, set[str]] = {}
-    for name in root.list_commands(context):
-        command = root.get_command(context, name)
-        nested = getattr(command, "commands", {})
-        found[name] = set(nested)
-    return found
+    return {
+        entry.name: set(getattr(load_command(entry), "commands", {})) for entry in list_commands()
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -92,7 +86,6 @@ def test_quick_start_is_make_up() -> None:
 def test_reference_has_every_command() -> None:
     written = {tuple(words) for words in _calls(CLI_PAGE, "railyard")}
     known = _subcommands()
-    assert set(known) == set(COMMANDS)
     for name, nested in known.items():
         for inner in nested or {""}:
             wanted = (name, inner) if inner else (name,)

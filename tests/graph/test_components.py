@@ -134,6 +134,6 @@ def test_acceptance() -> None:
     graph = record_program(RUN, program)
     evidence = graph.named("acceptance-evidence")
     assert evidence.dependencies == ("before",)
-    assert evidence.text("create").endswith(" accept run --number 7")
+    assert evidence.text("create").endswith(" evidence collect --number 7")
     assert '"provenance": "real"' in evidence.text("stdin")
     assert graph.named("acceptance-gate").dependencies == ("acceptance-evidence",)

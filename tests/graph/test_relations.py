@@ -200,8 +200,8 @@ def test_the_gate_judges_the_evidence(dev_graph: Graph) -> None:
     evidence, gate = dev_graph.named("acceptance-evidence"), dev_graph.named("acceptance-gate")
     assert gate.dependencies == ("acceptance-evidence",)
     assert gate.plain("stdin") == '{"verdict": "what the probes saw"}'
-    assert gate.text("create") == ".venv/bin/railyard accept gate --fail --stack dev"
-    assert evidence.text("create") == ".venv/bin/railyard accept run --number 1"
+    assert gate.text("create") == ".venv/bin/railyard evidence gate --fail --stack dev"
+    assert evidence.text("create") == ".venv/bin/railyard evidence collect --number 1"
     assert json.loads(evidence.text("stdin"))["provenance"] == "lab"
 
 

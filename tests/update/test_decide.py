@@ -29,8 +29,10 @@ def applied_step(step: RemoteStep) -> AppliedStep:
     return AppliedStep(step.desired, render_step_command(step, step.apply))
 
 
-def as_applied(plan: ClusterPlan = PLAN, run: int = 4, judged: str = EVIDENCE) -> Applied:
-    """The state after a good run number `run` of a plan."""
+def as_applied(
+    plan: ClusterPlan = PLAN, judged: str = EVIDENCE, call: str = "evidence collect"
+) -> Applied:
+    """The state after good run number 4 of a plan."""
     switches = {
         item.step: AppliedStep(json.dumps({"desired": item.desired.model_dump(mode="json")}))
         for item in plan.switches
@@ -38,10 +40,8 @@ def as_applied(plan: ClusterPlan = PLAN, run: int = 4, judged: str = EVIDENCE) -
     hosts = {step.name: applied_step(step) for step in plan.steps}
     request = json.dumps({"plan_digest": plan.digest})
     proof = {
-        "acceptance-evidence": AppliedStep(
-            request, f"railyard accept run --number {run}", EVIDENCE
-        ),
-        "acceptance-gate": AppliedStep(judged, "railyard accept gate", "acceptance passed"),
+        "acceptance-evidence": AppliedStep(request, f"railyard {call} --number 4", EVIDENCE),
+        "acceptance-gate": AppliedStep(judged, "railyard evidence gate", "acceptance passed"),
     }
     return Applied(switches | hosts | proof)
 
@@ -69,6 +69,10 @@ def decide(
 def test_a_new_stack_makes_its_first_proof() -> None:
     intentions = decide(applied=Applied())
     assert (intentions.run, dict(intentions.notes)) == (1, {})
+
+
+def test_a_proof_that_an_older_version_called_is_made_again_under_the_next_number() -> None:
+    assert decide(applied=as_applied(call="accept run")).run == 5
 
 
 def test_nothing_to_do_keeps_the_number_of_the_proof() -> None:

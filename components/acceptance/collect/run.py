@@ -1,4 +1,4 @@
-"""`railyard accept run`: run the probes in pods, read every hop's counters, print the evidence.
+"""What `railyard evidence collect` does: probes in pods, counters of every hop, evidence as JSON.
 
 It always ends well, with evidence: what could not be run or read is in it as such. The judgement
 is the gate's.

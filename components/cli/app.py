@@ -1,0 +1,37 @@
+"""How every command looks: plain text, whole sentences, and `-h`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+
+def command_app(summary: str | None = None) -> typer.Typer:
+    """An empty command, or group of commands.
+
+    Args:
+        summary: The sentence of a group; one command alone has its docstring.
+    """
+    return typer.Typer(
+        help=summary,
+        no_args_is_help=summary is not None,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
+
+
+def stack_names(incomplete: str) -> Iterator[str]:
+    """The stacks that have a file here, for completion. The engine is not asked: it is slow."""
+    named = os.environ.get("RAILYARD_CONFIG_FILE")
+    files = [*Path().glob("Pulumi.*.yaml"), *([Path(named)] if named else [])]
+    names = {file.name.removeprefix("Pulumi.").removesuffix(".yaml") for file in files}
+    return (name for name in sorted(names) if name.startswith(incomplete))
+
+
+StackName: TypeAlias = Annotated[
+    str, typer.Argument(help="Name of the stack.", autocompletion=stack_names)
+]

@@ -1,0 +1,103 @@
+"""What commands there are: name, one sentence, and the module that has the rest.
+
+The help of `railyard` and its completion read this table and import no command: see
+`components/cli/main.py`. A new command is one entry here and one module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command of the top level."""
+
+    name: str
+    summary: str
+    """The first sentence of its help; a test holds the two equal."""
+    module: str
+    """Has `app`, a `typer.Typer`; imported only when the command is called."""
+    hidden: bool = False
+    """Steps of an update call it, and no user does: the help leaves it out.
+
+    Its spelling is recorded in the states of stacks, so it is an API and stays.
+    """
+
+    @property
+    def installed(self) -> bool:
+        """Whether its module is there; nothing is imported to find out.
+
+        The lab is in the repository and not in the wheel.
+        """
+        top, *rest = self.module.split(".")
+        spec = find_spec(top)
+        folders = (spec.submodule_search_locations or ()) if spec else ()
+        return any(Path(folder, *rest).with_suffix(".py").is_file() for folder in folders)
+
+
+_ENTRIES: Final = (
+    Entry(
+        "check",
+        "Check a site file and report all its problems, each with its line and a fix.",
+        "components.cli.check",
+    ),
+    Entry(
+        "plan",
+        "Print what would be decided for a site; no device is contacted.",
+        "components.cli.plan",
+    ),
+    Entry(
+        "drift",
+        "Compare every device with what was last applied to it.",
+        "components.cli.drift",
+    ),
+    Entry(
+        "discover",
+        "Read the hosts' RDMA cards and GPUs, and show what the site file lacks of them.",
+        "components.cli.discover",
+    ),
+    Entry(
+        "accept",
+        "Run the acceptance probes of a stack again, as things are now.",
+        "components.cli.accept",
+    ),
+    Entry(
+        "report",
+        "Show the last acceptance report of a stack and open its page.",
+        "components.cli.report",
+    ),
+    Entry(
+        "baseline",
+        "Keep the values that destroy puts back on switches, or bring them back.",
+        "components.cli.baseline",
+    ),
+    Entry(
+        "judge",
+        "Judge a log of NCCL, perftest, DeepSpeed or training.",
+        "components.cli.judge",
+    ),
+    Entry(
+        "cloud",
+        "Print a site with the cloud instances that a stack made.",
+        "components.cli.cloud",
+    ),
+    Entry("schema", "Print the JSON schema of the site file.", "components.cli.schema"),
+    Entry("lab", "Look at the lab's emulated devices, and break them on purpose.", "lab.cli"),
+    Entry("device", "What the steps of one device call.", "components.cli.device", hidden=True),
+    Entry("evidence", "What the steps of acceptance call.", "components.cli.evidence", hidden=True),
+    Entry(
+        "payload",
+        "What the step of the containers' SSH keys calls.",
+        "components.cli.payload",
+        hidden=True,
+    ),
+)
+
+
+def list_commands() -> tuple[Entry, ...]:
+    """The commands that are installed here, in the order of the help."""
+    return tuple(entry for entry in _ENTRIES if entry.installed)

@@ -1,0 +1,220 @@
+"""What `railyard` shows, completes and imports before a command is chosen."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.core import TyperGroup
+
+from components.acceptance.collect.run import AcceptRequest, render_accept_request
+from components.acceptance.evidence import Evidence, dump_evidence
+from components.cli import evidence as cli_evidence
+from components.cli.commands import Entry, list_commands
+from components.cli.main import load_command
+from components.plan.make import make_plan
+from tests.cli.conftest import Call
+from tests.golden.site import EXAMPLES, load_example
+from tests.lab_physics.site import Site, take_evidence
+
+ROOT = EXAMPLES.parent
+COMMANDS = {entry.name: entry for entry in list_commands()}
+
+RECORDED = {
+    "device": {"apply", "restore", "observe", "judge", "reboot", "reboot-host", "baseline"},
+    "cloud": {"preflight", "claim", "image", "ensure", "await", "remove", "sweep"},
+    "payload": {"keys"},
+    "evidence": {"collect", "gate"},
+}
+"""What steps of states call: spellings that no version may drop."""
+
+
+def _sentence(text: str) -> str:
+    return re.sub(r"\s+", " ", text.partition("\n\n")[0])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_has_the_first_sentence_of_a_commands_help(name: str) -> None:
+    assert _sentence(load_command(COMMANDS[name]).help or "") == COMMANDS[name].summary
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_the_help_shows_the_users_commands_with_whole_sentences(railyard: Call, flag: str) -> None:
+    done = railyard(flag)
+    assert (done.code, done.err) == (0, "")
+    listed = done.out.partition("Commands:\n")[2]
+    for entry in COMMANDS.values():
+        assert (f"\n  {entry.name} " in f"\n{listed}") is not entry.hidden
+        assert (entry.summary in _sentence(listed)) is not entry.hidden
+    assert {entry.name for entry in COMMANDS.values() if entry.hidden} == {*RECORDED} - {"cloud"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_verb_explains_itself_whole(railyard: Call, name: str) -> None:
+    done = railyard(name, "-h")
+    assert done.code == 0
+    assert not re.search(r"\w\.\.\.$", done.out, re.MULTILINE)
+    command = load_command(COMMANDS[name])
+    for verb in command.commands if isinstance(command, TyperGroup) else ():
+        assert railyard(name, verb, "-h").out.startswith(f"Usage: railyard {name} {verb} ")
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_states_have_recorded_can_be_called(name: str) -> None:
+    command = load_command(COMMANDS[name])
+    assert isinstance(command, TyperGroup)
+    assert RECORDED[name] <= {*command.commands}
+    shown = {verb for verb, each in command.commands.items() if not each.hidden}
+    assert COMMANDS[name].hidden or not shown & RECORDED[name]
+
+
+def test_the_version_is_that_of_the_package(railyard: Call) -> None:
+    written = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert railyard("--version").out == f"railyard {written}\n"
+
+
+def test_a_command_that_is_not_there_gets_a_near_name(railyard: Call) -> None:
+    done = railyard("drfit")
+    assert done.code == 2
+    assert "Did you mean 'drift'?" in done.err
+
+
+def test_a_command_without_its_package_is_not_listed() -> None:
+    assert not Entry("x", "", "no_such_package.cli").installed
+    assert not Entry("x", "", "components.no_such_module").installed
+    assert COMMANDS["lab"].installed
+
+
+def _complete(folder: Path, words: str) -> list[str]:
+    environ = {
+        **os.environ,
+        "_RAILYARD_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "from components.cli.main import main; main()"],
+        cwd=folder,
+        env={**environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def test_completion_knows_commands_verbs_and_stacks(tmp_path: Path) -> None:
+    for stack in ("dev", "prod.eu"):
+        (tmp_path / f"Pulumi.{stack}.yaml").touch()
+    (tmp_path / "Pulumi.yaml").touch()
+    assert _complete(tmp_path, "railyard d") == ["drift", "discover"]
+    assert _complete(tmp_path, "railyard judge n") == ["nccl"]
+    assert _complete(tmp_path, "railyard cloud ") == ["export"]
+    assert _complete(tmp_path, "railyard drift ") == ["dev", "prod.eu"]
+    assert _complete(tmp_path, "railyard accept p") == ["prod.eu"]
+
+
+def test_completion_can_be_installed_from_the_top_level_alone(railyard: Call) -> None:
+    assert "--install-completion" in railyard("--help").out
+    assert "--install-completion" not in railyard("judge", "--help").out
+
+
+_IMPORTED = """
+import json, sys
+sys.argv[0] = "railyard"
+from components.cli.main import main
+try:
+    main()
+except SystemExit:
+    pass
+ours = {".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("components.")}
+theirs = {name.split(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
+print(json.dumps([sorted(ours), sorted(theirs)]), file=sys.stderr)
+"""
+
+
+def _imported(*arguments: str) -> tuple[set[str], set[str]]:
+    """The rooms, and the packages of others, that a command has imported at its end."""
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTED, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    ours, theirs = json.loads(done.stderr)
+    return set(ours), {name for name in theirs if not name.startswith("_")}
+
+
+TYPER = {"typer", "shellingham", "annotated_doc", "components"}
+
+
+def test_help_imports_no_room() -> None:
+    ours, theirs = _imported("--help")
+    assert ours == {"components.cli", "components.core"}
+    assert theirs <= TYPER
+
+
+def test_check_imports_what_reads_and_judges_a_file() -> None:
+    ours, theirs = _imported("check", "examples/dgx-roce/site.yaml")
+    rooms = "catalogue checks cli core fabric hosts kubernetes model pod_network reading remote"
+    assert ours <= {f"components.{room}" for room in rooms.split()}
+    pydantic = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection"}
+    assert theirs <= {*TYPER, *pydantic, "typing_extensions", "ruamel"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project; `pulumi` only writes down how it was called."""
+    program = tmp_path / "bin" / "pulumi"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "$*" >> calls\n')
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return tmp_path
+
+
+@pytest.mark.parametrize("stack", ["run", "gate"])
+def test_a_stack_may_have_the_name_of_an_old_verb(railyard: Call, folder: Path, stack: str) -> None:
+    done = railyard("accept", stack)
+    assert done.code == 4  # this engine proves nothing
+    assert f"--stack {stack} " in (folder / "calls").read_text()
+
+
+@pytest.mark.parametrize("verb", ["accept", "evidence"])
+def test_the_gate_judges_under_its_old_and_its_new_spelling(
+    railyard: Call, folder: Path, verb: str
+) -> None:
+    found = dump_evidence(take_evidence(Site()).model_copy(update={"run": 7}))
+    done = railyard(verb, "gate", "--fail", "--stack", "dev", stdin=found)
+    assert (done.code, done.err) == (0, "")
+    assert "acceptance passed" in done.out
+    assert (folder / ".railyard" / "dev" / "run-0007" / "report.html").is_file()
+    assert not (folder / "calls").exists()
+
+
+@pytest.mark.parametrize("spelling", [("accept", "run"), ("evidence", "collect")])
+def test_evidence_is_collected_under_its_old_and_its_new_spelling(
+    railyard: Call, folder: Path, monkeypatch: pytest.MonkeyPatch, spelling: tuple[str, str]
+) -> None:
+    def collected(request: AcceptRequest, number: int, *_others: object) -> Evidence:
+        assert request.stack == "dev"
+        (folder / ".railyard" / "dev" / f"run-{number:04}").mkdir(parents=True, exist_ok=True)
+        return take_evidence(Site()).model_copy(update={"run": number})
+
+    monkeypatch.setattr(cli_evidence, "collect_evidence", collected)
+    plan = make_plan(load_example("dgx-roce"), "dev")
+    request = AcceptRequest(plan.digest, plan.stack, "lab", plan.acceptance)
+    done = railyard(*spelling, "--number", "3", stdin=render_accept_request(request))
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["run"] == 3
+    assert not (folder / "calls").exists()
