@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, cast
+from typing import Annotated, Final, Literal
 
 import typer
 
 from components.cli.app import command_app
-from components.cli.stack import PREFIX, config_flags, pulumi
+from components.cli.stack import read_config
 from components.core.errors import UsageError
 from components.discover.report import render_report, report_json
 from components.discover.run import compare, replace_file
@@ -87,15 +87,4 @@ def _private_keys(
             f"  fix    --identity FILE names the private key, or {env_name(missing)} holds it, or "
             "--file Pulumi.<stack>.yaml names a stack that has it."
         )
-    return known | _stack_secrets(site.stack)
-
-
-def _stack_secrets(stack: str) -> dict[str, str]:
-    flags = config_flags(stack)
-    text = pulumi(["config", "--stack", stack, "--show-secrets", "--json", *flags])
-    config = cast("dict[str, dict[str, object]]", json.loads(text))
-    return {
-        key.removeprefix(PREFIX): value
-        for key, item in config.items()
-        if key.startswith(PREFIX) and isinstance(value := item.get("value"), str)
-    }
+    return {**known, **read_config(site.stack).secrets}

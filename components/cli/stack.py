@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
@@ -30,6 +30,28 @@ after (`Pulumi.STACK.yaml`), and for no other.
 
 
 @dataclass(frozen=True, slots=True)
+class StackConfig:
+    """The `railyard:` keys of a stack, as `pulumi config` gives them."""
+
+    values: Mapping[str, str] = field(repr=False)
+    """Key without its prefix to its text, secrets in clear."""
+
+    @property
+    def cluster(self) -> Json:
+        """The value of `railyard:cluster`; None where the stack has none."""
+        text = self.values.get("cluster", "null")
+        try:
+            return cast("Json", json.loads(text))
+        except ValueError:
+            return text  # a word where a site should be: the rules say so
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """The values that a secret of the site may name."""
+        return {key: value for key, value in self.values.items() if key != "cluster"}
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """One stack as its file and its state describe it."""
 
@@ -37,7 +59,7 @@ class Stack:
     spec: ClusterSpec
     plan: ClusterPlan
     applied: Applied
-    secrets: Mapping[str, str]
+    secrets: Mapping[str, str] = field(repr=False)
 
 
 def pulumi(arguments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
@@ -89,6 +111,30 @@ def config_flags(stack: str) -> list[str]:
     return [] if file == Path(file.name) else ["--config-file", str(file)]
 
 
+def read_config(stack: str) -> StackConfig:
+    """Read the configuration of a stack; the one place that asks Pulumi for secrets.
+
+    Raises:
+        UsageError: The stack does not exist, or its secrets cannot be decrypted.
+    """
+    flags = config_flags(stack)
+    text = pulumi(["config", "--stack", stack, "--show-secrets", "--json", *flags])
+    entries = cast("dict[str, dict[str, object]]", json.loads(text))
+    return StackConfig(
+        {
+            key.removeprefix(PREFIX): _text_of(entry)
+            for key, entry in entries.items()
+            if key.startswith(PREFIX)
+        }
+    )
+
+
+def _text_of(entry: Mapping[str, object]) -> str:
+    """The text of one value; the CLI gives structured ones as `objectValue` too."""
+    value = entry.get("value")
+    return value if isinstance(value, str) else json.dumps(entry.get("objectValue"))
+
+
 def load_stack(name: str) -> Stack:
     """Read a stack's configuration and recorded state; nothing is contacted.
 
@@ -96,20 +142,9 @@ def load_stack(name: str) -> Stack:
         UsageError: The stack does not exist.
         SpecError: Its file is wrong.
     """
-    flags = config_flags(name)
-    text = pulumi(["config", "--stack", name, "--show-secrets", "--json", *flags])
-    config = cast("dict[str, dict[str, object]]", json.loads(text))
-    entry = config.get(f"{PREFIX}cluster", {})
-    value = entry.get("objectValue")
-    if value is None and isinstance(entry.get("value"), str):
-        value = json.loads(cast("str", entry["value"]))
+    config = read_config(name)
     source = config_file(name)
-    checked = check_config_value(cast("Json", value), source if source.is_file() else None)
+    checked = check_config_value(config.cluster, source if source.is_file() else None)
     spec = checked.spec_or_raise()
-    secrets = {
-        key.removeprefix(PREFIX): cast("str", item.get("value", ""))
-        for key, item in config.items()
-        if key.startswith(PREFIX) and key != f"{PREFIX}cluster"
-    }
     applied = applied_from_export(pulumi(["stack", "export", "--stack", name, "--show-secrets"]))
-    return Stack(name, spec, make_plan(spec, name), applied, secrets)
+    return Stack(name, spec, make_plan(spec, name), applied, config.secrets)

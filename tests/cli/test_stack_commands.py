@@ -11,6 +11,7 @@ import yaml
 
 from components.acceptance.evidence import Evidence, dump_evidence
 from components.cli import drift as cli_drift
+from components.cli.stack import read_config
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.plan.make import ClusterPlan, make_plan
@@ -198,6 +199,28 @@ def test_an_unreachable_device_wins_and_drift_is_still_listed(
     assert done.code == 4
     assert "vlan_111 of switch is absent" in done.out
     assert "unreachable: gpu01: no answer" in done.out
+
+
+def test_a_site_that_is_only_a_word_gets_a_report(railyard: Call, folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({"railyard:cluster": {"value": "site.yaml"}}))
+    put_pulumi(folder, "cat config.json")
+    done = railyard("drift", "dev")
+    assert (done.code, done.out) == (1, "")
+    assert "site.yaml" in done.err
+
+
+def test_a_structured_site_and_its_secrets_are_read_alike(folder: Path) -> None:
+    written: dict[str, dict[str, object]] = {
+        "railyard:cluster": {"value": '{"name": "x"}', "objectValue": {"name": "x"}},
+        "railyard:switch_password": {"value": "pw", "secret": True},
+        "other:thing": {"value": "not ours"},
+    }
+    (folder / "config.json").write_text(json.dumps(written))
+    put_pulumi(folder, "cat config.json")
+    config = read_config("dev")
+    assert config.cluster == {"name": "x"}
+    assert config.secrets == {"switch_password": "pw"}
+    assert "pw" not in repr(config)
 
 
 def test_a_stack_that_does_not_exist_is_exit_2(railyard: Call, folder: Path) -> None:
