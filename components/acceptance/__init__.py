@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.acceptance.component import Acceptance
+else:
+    __getattr__ = on_demand(__name__, "Acceptance")
 
 __all__ = ["Acceptance"]
-
-
-def __getattr__(name: str) -> type[Acceptance]:
-    if name == "Acceptance":
-        from components.acceptance.component import Acceptance  # noqa: PLC0415 - lazy on purpose
-
-        return Acceptance
-    raise AttributeError(name)

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.cloud.component import Instances
+else:
+    __getattr__ = on_demand(__name__, "Instances")
 
 __all__ = ["Instances"]
-
-
-def __getattr__(name: str) -> type[Instances]:
-    if name == "Instances":
-        from components.cloud.component import Instances  # noqa: PLC0415 - lazy on purpose
-
-        return Instances
-    raise AttributeError(name)

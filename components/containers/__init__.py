@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.containers.component import Payload
+else:
+    __getattr__ = on_demand(__name__, "Payload")
 
 __all__ = ["Payload"]
-
-
-def __getattr__(name: str) -> type[Payload]:
-    if name == "Payload":
-        from components.containers.component import Payload  # noqa: PLC0415 - lazy on purpose
-
-        return Payload
-    raise AttributeError(name)

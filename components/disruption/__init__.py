@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.disruption.component import Reboots
+else:
+    __getattr__ = on_demand(__name__, "Reboots")
 
 __all__ = ["Reboots"]
-
-
-def __getattr__(name: str) -> type[Reboots]:
-    if name in __all__:
-        from components.disruption.component import Reboots  # noqa: PLC0415 - lazy on purpose
-
-        return Reboots
-    raise AttributeError(name)

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.fabric.component import Fabric
+else:
+    __getattr__ = on_demand(__name__, "Fabric")
 
 __all__ = ["Fabric"]
-
-
-def __getattr__(name: str) -> type[Fabric]:
-    if name == "Fabric":
-        from components.fabric.component import Fabric  # noqa: PLC0415 - lazy on purpose
-
-        return Fabric
-    raise AttributeError(name)

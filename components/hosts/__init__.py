@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.hosts.component import Hosts
+else:
+    __getattr__ = on_demand(__name__, "Hosts")
 
 __all__ = ["Hosts"]
-
-
-def __getattr__(name: str) -> type[Hosts]:
-    if name == "Hosts":
-        from components.hosts.component import Hosts  # noqa: PLC0415 - lazy on purpose
-
-        return Hosts
-    raise AttributeError(name)

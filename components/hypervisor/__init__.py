@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.hypervisor.component import FirmwareReboots, Hypervisors
+else:
+    __getattr__ = on_demand(__name__, "FirmwareReboots", "Hypervisors")
 
 __all__ = ["FirmwareReboots", "Hypervisors"]
-
-
-def __getattr__(name: str) -> type[Hypervisors | FirmwareReboots]:
-    if name in __all__:
-        from components.hypervisor import component  # noqa: PLC0415 - lazy on purpose
-
-        return component.Hypervisors if name == "Hypervisors" else component.FirmwareReboots
-    raise AttributeError(name)

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.jobs.component import Jobs
+else:
+    __getattr__ = on_demand(__name__, "Jobs")
 
 __all__ = ["Jobs"]
-
-
-def __getattr__(name: str) -> type[Jobs]:
-    if name == "Jobs":
-        from components.jobs.component import Jobs  # noqa: PLC0415 - lazy on purpose
-
-        return Jobs
-    raise AttributeError(name)

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.kubernetes.component import Cluster
+else:
+    __getattr__ = on_demand(__name__, "Cluster")
 
 __all__ = ["Cluster"]
-
-
-def __getattr__(name: str) -> type[Cluster]:
-    if name == "Cluster":
-        from components.kubernetes.component import Cluster  # noqa: PLC0415 - lazy on purpose
-
-        return Cluster
-    raise AttributeError(name)

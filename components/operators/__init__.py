@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.operators.component import Operators
+else:
+    __getattr__ = on_demand(__name__, "Operators")
 
 __all__ = ["Operators"]
-
-
-def __getattr__(name: str) -> type[Operators]:
-    if name == "Operators":
-        from components.operators.component import Operators  # noqa: PLC0415 - lazy on purpose
-
-        return Operators
-    raise AttributeError(name)

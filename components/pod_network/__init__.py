@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from components.core.lazy import on_demand
+
 if TYPE_CHECKING:
     from components.pod_network.component import PodNetwork
+else:
+    __getattr__ = on_demand(__name__, "PodNetwork")
 
 __all__ = ["PodNetwork"]
-
-
-def __getattr__(name: str) -> type[PodNetwork]:
-    if name == "PodNetwork":
-        from components.pod_network.component import PodNetwork  # noqa: PLC0415 - lazy on purpose
-
-        return PodNetwork
-    raise AttributeError(name)
