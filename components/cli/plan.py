@@ -1,4 +1,4 @@
-"""`railyard plan FILE`: everything that would be done, without touching anything."""
+"""`railyard plan FILE`: everything that would be decided, without touching anything."""
 
 from __future__ import annotations
 
@@ -10,27 +10,51 @@ import typer
 
 from components.checks.site import load_checked_site
 from components.cli.app import command_app
-from components.core.to_json import to_json
+from components.core.errors import UsageError
+from components.plan.data import plan_json
 from components.plan.make import make_plan
-from components.plan.text import render_plan
+from components.plan.text import STAGES, choose, render_plan, render_summary, summary_json
 
 app = command_app()
 
 
 @app.command()
-def plan(
-    file: Annotated[Path, typer.Argument(help="site.yaml or Pulumi.<stack>.yaml")],
+def plan(  # noqa: PLR0913 - one parameter for each option
+    file: Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")],
+    *,
+    device: Annotated[
+        str | None,
+        typer.Option("--host", "--device", help="Only this host, switch or hypervisor."),
+    ] = None,
+    stage: Annotated[
+        str | None, typer.Option(help=f"Only this stage: {', '.join(STAGES)}.")
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="A few lines: site-wide values, counts by stage.")
+    ] = False,
+    scripts: Annotated[
+        bool, typer.Option("--scripts", help="Print scripts, commands and objects whole.")
+    ] = False,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
-    stack: Annotated[str, typer.Option(help="stack whose name devices keep")] = "",
+    stack: Annotated[
+        str, typer.Option(help="Name of the stack: devices keep a folder of that name.")
+    ] = "",
 ) -> None:
-    """Print what would be decided for a site; no device is contacted."""
+    """Print what would be decided for a site; no device is contacted.
+
+    Exit codes: 0 printed, 1 the file has problems, 2 no such file, host or stage.
+    """
+    if summary and (device or stage or scripts):
+        raise UsageError("--summary is of the whole site.\n  fix    leave the other options out.")
     spec = load_checked_site(file).spec_or_raise()
     planned = make_plan(spec, stack or _stack_of(file, spec.name))
+    choice = choose(planned, device, stage, scripts=scripts)
     if output == "json":
-        whole = to_json(planned) | {"left_by_destroy": to_json(planned.left_by_destroy)}
-        typer.echo(json.dumps(whole, indent=1, sort_keys=True))
+        found = summary_json(planned, spec) if summary else plan_json(planned, choice)
+        typer.echo(json.dumps(found, indent=1, sort_keys=True))
     else:
-        typer.echo(render_plan(planned), nl=False)
+        text = render_summary(planned, spec) if summary else render_plan(planned, choice)
+        typer.echo(text, nl=False)
 
 
 def _stack_of(file: Path, default: str) -> str:

@@ -1,143 +1,166 @@
-"""A plan as a page for a person: what each device and the cluster will be told, in order."""
+"""A plan as a page for a person: what is decided for each device and the cluster, in order."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Final
 
-import yaml
-
-from components.cloud.calls import list_calls
-from components.core.to_json import to_json
-from components.fabric.exec_plan import ExecPlan, describe_interrupts
-from components.fabric.plan import render_first_commands
-from components.kubernetes.manifest import Manifest
+from components.core.errors import UsageError
+from components.model.cluster import ClusterSpec
+from components.plan.flat import beyond, flatten
 from components.plan.make import ClusterPlan
-from components.remote.step import RemoteStep
+from components.plan.sections import Section, list_sections, stages_of_steps
+
+STAGES: Final = (
+    "cloud",
+    "fabric",
+    "hypervisors",
+    "hosts",
+    "reboots",
+    "containers",
+    "kubernetes",
+    "operators",
+    "pod-network",
+    "jobs",
+    "acceptance",
+)
+"""In the order of an update."""
 
 
-def render_plan(plan: ClusterPlan) -> str:
-    """The whole plan as text; the same file gives the same text."""
-    return "\n".join(_lines(plan)) + "\n"
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of a plan is asked for."""
+
+    device: str | None = None
+    stage: str | None = None
+    scripts: bool = False
+    """Scripts, commands and objects whole, instead of their names and sizes."""
+
+    def of(self, sections: Iterable[Section]) -> Iterator[Section]:
+        """The sections that are asked for."""
+        for section in sections:
+            of_device = self.device is None or self.device in section.devices
+            if of_device and self.stage in (None, section.stage):
+                yield section
 
 
-def _lines(plan: ClusterPlan) -> Iterator[str]:
-    yield f"# Plan of {plan.name}, stack {plan.stack}, digest {plan.digest}"
-    yield from _cloud(plan)
-    yield from _switches(plan)
-    shown: set[str] = set()
-    steps = plan.steps
-    for step in steps:
-        yield from _step(step, shown)
-    for chart in plan.operators.charts:
-        yield f"\n## Helm release {chart.release}: {chart.chart} {chart.version}"
-        yield _yaml(to_json(chart.values))
-    for room in (plan.operators, plan.pod_network, plan.jobs):
-        for manifest in room.manifests:
-            yield from _manifest(manifest)
-    yield from _acceptance(plan)
-    yield from _not_undone(plan)
+def choose(plan: ClusterPlan, device: str | None, stage: str | None, *, scripts: bool) -> Choice:
+    """A choice that the plan can meet.
+
+    Raises:
+        UsageError: There is no such device or stage; the text has near names.
+    """
+    devices = [
+        *(each.name for each in plan.switches),
+        *(each.name for each in plan.hypervisors),
+        *(each.name for each in plan.hosts),
+    ]
+    if device is not None and device not in devices:
+        raise UsageError(_unknown("--host", device, devices))
+    if stage is not None and stage not in STAGES:
+        raise UsageError(_unknown("--stage", stage, STAGES))
+    return Choice(device, stage, scripts)
 
 
-def _cloud(plan: ClusterPlan) -> Iterator[str]:
-    for call in list_calls(plan.cloud, {}) if plan.cloud else ():
-        undo = f"; destroy: railyard cloud {call.delete}" if call.delete else ""
-        yield f"\n## Cloud step {call.step}: railyard cloud {call.verb}{undo}"
-        yield "# stdin:"
-        yield call.stdin.rstrip("\n")
+_MOST_NAMES: Final = 12
+"""Names that an error lists; a site may have thousands of hosts."""
 
 
-def _switches(plan: ClusterPlan) -> Iterator[str]:
-    for switch in plan.switches:
-        yield f"\n## Switch {switch.name} ({switch.os}, {switch.model}), {switch.endpoint.where}"
-        if switch.exec is not None:
-            yield from _exec(switch.exec)
-        else:
-            yield "# From factory settings these commands lead there; an update sends what differs."
-            yield from render_first_commands(switch)
-        yield "# Wanted state:"
-        yield _yaml(switch.desired.model_dump(mode="json", exclude_none=True))
-
-
-def _exec(texts: ExecPlan) -> Iterator[str]:
-    """The texts of a plain exec, whole: nothing is left out of them at a run."""
-    yield "# One exec; an update that changes it sends all of it, without reading the switch first."
-    yield f"# It interrupts: {describe_interrupts(texts.interrupts) or 'nothing'}"
-    for title, text in (
-        ("exec", texts.apply),
-        ("then, if the switch refused nothing", texts.save),
-        ("destroy, to the factory's values and not to those of before", texts.undo),
-    ):
-        yield f"# {title}:"
-        yield text
-
-
-def _step(step: RemoteStep, shown: set[str]) -> Iterator[str]:
-    yield f"\n## Step {step.name} on {step.endpoint.where}, deadline {step.deadline_s:g} s"
-    if step.secret_stdin:
-        yield f"# stdin: the secret {step.secret_stdin}"
+def _unknown(option: str, name: str, there: Sequence[str]) -> str:
+    near = get_close_matches(name, there, n=5, cutoff=0.5)
+    if near:
+        fix = f"did you mean {' or '.join(near)}?"
     else:
-        yield "# stdin:"
-        yield step.desired.rstrip("\n")
-    for title, script in (("script", step.apply), ("undo", step.undo)):
-        if script is None:
-            continue
-        if script in shown:
-            yield f"# {title}: the same text as above"
-            continue
-        shown.add(script)
-        yield f"# {title}:"
-        yield script.rstrip("\n")
+        more = len(there) - _MOST_NAMES
+        fix = (
+            f"there are: {', '.join(there[:_MOST_NAMES])}{f' and {more} more' if more > 0 else ''}"
+        )
+    return f"{option} {name}: the plan has none of that name.\n  fix    {fix}"
 
 
-_LONG_OBJECT = 200
-"""Lines of YAML above which an object is named, not printed (the MPIJob CRD has 9,000)."""
+def render_plan(plan: ClusterPlan, choice: Choice | None = None) -> str:
+    """The plan as text; the same file gives the same text."""
+    return "\n".join(_lines(plan, choice or Choice())) + "\n"
 
 
-def _manifest(manifest: Manifest) -> Iterator[str]:
-    text = _yaml(manifest.body)
-    lines = text.count("\n") + 1
-    yield f"\n## {manifest.kind} {manifest.resource_name} (group {manifest.group})"
-    yield text if lines <= _LONG_OBJECT else f"# {lines} lines; --format json prints it whole"
+def _lines(plan: ClusterPlan, choice: Choice) -> Iterator[str]:
+    yield f"# Plan of {plan.name}, stack {plan.stack}, digest {plan.digest}"
+    if not choice.scripts:
+        yield "# Scripts and long objects are named only: --scripts prints them."
+    for section in _shorten(choice.of(list_sections(plan, scripts=choice.scripts))):
+        yield f"\n## {section.heading}"
+        yield from section.lines
+        yield from section.tail
 
 
-def _acceptance(plan: ClusterPlan) -> Iterator[str]:
-    """Objects of probes that differ in nodes alone are printed once."""
-    yield "\n## Acceptance"
-    shown: dict[str, str] = {}
-    for probe in plan.acceptance.probes:
-        name, nodes = probe.probe.name, probe.probe.nodes
-        yield f"# {name} on {', '.join(nodes)}:"
-        yield " ".join(probe.command)
-        texts = [_yaml(body) for body in (probe.job.objects if probe.job else ())]
-        form = "\n".join(texts).replace(name, "<probe>")
-        for number, node in enumerate(nodes):
-            form = re.sub(rf"\b{re.escape(node)}\b", f"<node {number}>", form)
-        first = shown.setdefault(form, name)
-        if texts and first != name:
-            yield f"# objects: those of {first}, with the names of these nodes"
-            continue
-        for text in texts:
-            yield "---"
-            yield text
-    yield "# Floors:"
-    yield _yaml(plan.acceptance.limits.model_dump(mode="json"))
+def _shorten(sections: Iterable[Section]) -> Iterator[Section]:
+    """Of sections that are alike the first whole, and of the others what differs from it."""
+    whole: dict[str, list[Section]] = {}
+    for section in sections:
+        alike = whole.setdefault(section.family, []) if section.family else []
+        found = [(beyond(section.lines, other.lines), other) for other in alike]
+        own, other = min(found, key=lambda pair: len(pair[0]), default=(section.lines, section))
+        if 2 * len(own) <= len(section.lines) and other is not section:
+            name = other.heading.removeprefix("Step ").partition(" on ")[0].partition(" (")[0]
+            words = f"# As {name}, but for:" if own else f"# As {name}."
+            tail = () if section.tail == other.tail else section.tail
+            yield replace(section, lines=(words, *own), tail=tail)
+        else:
+            alike.append(section)
+            yield section
 
 
-def _not_undone(plan: ClusterPlan) -> Iterator[str]:
-    left = plan.left_by_destroy
-    yield "\n## What destroy leaves"
-    for name, host in left.hosts.items():
-        if host.stays:
-            came = "; ".join(host.stays)
-            yield f"# stays on {name}, if it came with the stack: {came}"
-        if host.until_restart:
-            waits = "; ".join(host.until_restart)
-            yield f"# put back on {name} for its next start, and in force until then: {waits}"
-    for step, reason in left.steps.items():
-        yield f"# {step}: {reason}"
+def summary_json(plan: ClusterPlan, spec: ClusterSpec) -> dict[str, object]:
+    """What is decided for the whole site, and how much there is of each stage."""
+    return {
+        "name": plan.name,
+        "stack": plan.stack,
+        "digest": plan.digest,
+        "site": {
+            "environment": spec.environment.kind,
+            "rdma": spec.rdma.model_dump(mode="json", exclude_none=True),
+            "disruption": spec.disruption.model_dump(mode="json", exclude_none=True),
+        },
+        "stages": _counts(plan),
+    }
 
 
-def _yaml(value: object) -> str:
-    text = yaml.safe_dump(to_json(value), sort_keys=True, default_flow_style=False, width=100)
-    return text.rstrip("\n")
+def render_summary(plan: ClusterPlan, spec: ClusterSpec) -> str:
+    """The summary as a few lines."""
+    found = summary_json(plan, spec)
+    lines = [f"# Plan of {plan.name}, stack {plan.stack}, digest {plan.digest}"]
+    for key, value in flatten(found["site"]).items():
+        lines.append(f"{key}={value}")
+    lines.append("")
+    lines += [f"{stage:12} {words}" for stage, words in _counts(plan).items()]
+    return "\n".join(lines) + "\n"
+
+
+def _counts(plan: ClusterPlan) -> dict[str, str]:
+    """Stage to how much there is; a stage of which there is nothing is left out."""
+    steps = stages_of_steps(plan)
+    rooms = {"operators": plan.operators, "pod-network": plan.pod_network, "jobs": plan.jobs}
+    counted: dict[str, dict[str, int]] = {
+        "cloud": {"object": len(plan.cloud.objects) if plan.cloud else 0},
+        "fabric": {"switch": len(plan.switches)},
+        "hypervisors": {"hypervisor": len(plan.hypervisors)},
+        "hosts": {"host": len(plan.hosts)},
+        **{stage: {} for stage in ("reboots", "containers", "kubernetes")},
+        **{stage: {"object": len(room.manifests)} for stage, room in rooms.items()},
+        "acceptance": {"probe": len(plan.acceptance.probes)},
+    }
+    counted["operators"] = {"chart": len(plan.operators.charts), **counted["operators"]}
+    for stage, own in steps.items():
+        counted[stage]["step"] = len(own)
+    words = {
+        stage: ", ".join(_count(number, word) for word, number in counts.items() if number)
+        for stage, counts in counted.items()
+    }
+    return {stage: text for stage, text in words.items() if text}
+
+
+def _count(number: int, word: str) -> str:
+    plural = "es" if word.endswith("ch") else "s"
+    return f"{number:,} {word}{'' if number == 1 else plural}"

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
+import pytest
+
+from components.core.to_json import to_json
 from components.plan.make import make_plan
 from tests.checks.cases import CASES
 from tests.cli.conftest import Call
@@ -17,7 +21,8 @@ def test_a_plan_is_printed_and_is_the_same_twice(railyard: Call) -> None:
     assert first == second
     assert (first.code, first.err) == (0, "")
     assert first.out.startswith("# Plan of dgx-roce, stack dgx-roce, digest ")
-    assert "interface ethernet 1/2" in first.out
+    assert "# 1/2, 1/4: trunk_vlans=112" in first.out
+    assert "interface ethernet 1/2" in railyard("plan", EXAMPLE, "--scripts").out
 
 
 def test_json_has_every_step(railyard: Call) -> None:
@@ -82,3 +87,73 @@ def test_a_stack_name_that_no_folder_can_have_is_exit_2(railyard: Call) -> None:
     done = railyard("plan", EXAMPLE, "--stack", "../x")
     assert (done.code, done.out) == (2, "")
     assert "'../x' cannot be used" in done.err
+
+
+def test_a_host_is_printed_alone(railyard: Call) -> None:
+    done = railyard("plan", EXAMPLE, "--host", "gpu02")
+    assert (done.code, done.err) == (0, "")
+    assert "hostname=gpu02" in done.out
+    assert "Step gpu01-host" not in done.out
+    data = json.loads(railyard("plan", EXAMPLE, "--host", "gpu02", "--format", "json").out)
+    assert [host["name"] for host in data["hosts"]] == ["gpu02"]
+    assert {step["endpoint"]["device"] for step in data["steps"]} == {"gpu02"}
+    assert "switches" not in data
+
+
+def test_a_switch_is_printed_alone(railyard: Call) -> None:
+    done = railyard("plan", EXAMPLE, "--device", "leaf-01")
+    assert done.out.count("\n## ") == 1
+    data = json.loads(railyard("plan", EXAMPLE, "--device", "leaf-01", "--format", "json").out)
+    assert [switch["name"] for switch in data["switches"]] == ["leaf-01"]
+    assert data["steps"] == []
+
+
+def test_a_stage_is_printed_alone(railyard: Call) -> None:
+    assert (
+        "## NetworkAttachmentDefinition" in railyard("plan", EXAMPLE, "--stage", "pod-network").out
+    )
+    data = json.loads(railyard("plan", EXAMPLE, "--stage", "fabric", "--format", "json").out)
+    assert set(data) == {"name", "stack", "digest", "switches"}
+    both = ("--stage", "reboots", "--host", "gpu01", "--format", "json")
+    data = json.loads(railyard("plan", EXAMPLE, *both).out)
+    assert [step["name"] for step in data["steps"]] == ["gpu01-reboot"]
+    assert "hosts" not in data
+
+
+def test_json_has_scripts_only_where_they_are_asked_for(railyard: Call) -> None:
+    named = json.loads(railyard("plan", EXAMPLE, "--format", "json").out)
+    whole = json.loads(railyard("plan", EXAMPLE, "--format", "json", "--scripts").out)
+    size, script = (data["hosts"][0]["steps"][0]["apply"] for data in (named, whole))
+    assert size == {
+        "lines": len(script.splitlines()),
+        "bytes": len(script.encode()),
+        "sha256": hashlib.sha256(script.encode()).hexdigest(),
+    }
+    assert whole["hosts"] == to_json(make_plan(load_example("dgx-roce"), "dgx-roce").hosts)
+
+
+def test_a_summary_is_of_the_whole_site(railyard: Call) -> None:
+    done = railyard("plan", EXAMPLE, "--summary")
+    assert "hosts        3 hosts, 3 steps" in done.out
+    data = json.loads(railyard("plan", EXAMPLE, "--summary", "--format", "json").out)
+    assert data["stages"]["fabric"] == "1 switch"
+    assert data["site"]["rdma"]["dscp"] == 26
+    assert railyard("plan", EXAMPLE, "--summary", "--host", "gpu01").code == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--host", "gpu2", "did you mean gpu02 or gpu01?"),
+        ("--device", "leaf01", "did you mean leaf-01?"),
+        ("--host", "zzz", "there are: leaf-01, mgmt01, gpu01, gpu02"),
+        ("--stage", "host", "did you mean hosts or jobs?"),
+        ("--stage", "zzz", "there are: cloud, fabric, hypervisors"),
+    ],
+)
+def test_an_unknown_name_gets_near_ones(
+    railyard: Call, option: str, value: str, words: str
+) -> None:
+    done = railyard("plan", EXAMPLE, option, value)
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.to_json import to_json
+from components.plan.flat import flatten
 from components.plan.make import make_plan
-from components.plan.text import render_plan
+from components.plan.ports import port_lines
+from components.plan.sections import list_sections, stages_of_steps, yaml_of
+from components.plan.text import STAGES, Choice, render_plan, render_summary
 from components.update.secret_names import secret_names
 from tests.golden.site import EXAMPLES, changed_spec, load_example
 
@@ -36,20 +38,100 @@ def test_every_device_and_step_has_its_heading() -> None:
     assert len(steps) == 12
 
 
-def test_all_commands_scripts_and_desired_states_are_printed() -> None:
+def test_the_page_has_every_decision_and_no_script() -> None:
+    assert len(TEXT.splitlines()) <= 500
+    lines = set(TEXT.splitlines())
+    for host in PLAN.hosts[:2]:
+        assert set(host.converge.desired.splitlines()) <= lines
+    for step in PLAN.steps:
+        scripts = [text for text in (step.apply, step.undo) if text and "\n" in text]
+        assert not any(text.splitlines()[-1] in lines for text in scripts)
+    converge = PLAN.hosts[0].converge
+    size = (
+        f"{len(converge.apply.splitlines()):,} lines, {len(converge.apply.encode()) / 1000:.1f} KB"
+    )
+    assert f"# script: {size}" in lines
+
+
+def test_a_step_like_an_earlier_one_shows_what_differs() -> None:
+    assert _section("Step gpu02-host").splitlines() == [
+        "# As gpu01-host, but for:",
+        "hostname=gpu02",
+    ]
+    assert "settings=as gpu02-host wants" in _section("Step gpu02-reboot")
+    assert "# not set here: config.yaml.06" in _section("Step gpu01-k3s on")
+
+
+def _section(heading: str, text: str = TEXT) -> str:
+    return text.partition(f"\n## {heading}")[2].partition("\n")[2].partition("\n\n")[0]
+
+
+def test_ports_that_are_alike_are_one_line() -> None:
+    lines = _section("Switch leaf-01").splitlines()
+    assert lines[-2:] == ["# 1/1, 1/3: trunk_vlans=111", "# 1/2, 1/4: trunk_vlans=112"]
+    assert {"# Every one of 4 ports:", "mtu_bytes=9216", "ecn.3.min_kib=150"} <= {*lines}
+
+
+def test_ports_in_a_row_are_named_by_their_ends() -> None:
+    even = {"mtu": "9216", "vlan": "111"}
+    odd = {"mtu": "9216", "vlan": "112"}
+    ports = dict.fromkeys(["swp1", "swp2", "swp3", "swp10s0", "swp10s1"], even) | {"swp4": odd}
+    assert [*port_lines(ports)] == [
+        "# Every one of 6 ports:",
+        "mtu=9216",
+        "# swp1 to swp3, swp10s0, swp10s1: vlan=111",
+        "# swp4: vlan=112",
+    ]
+    assert [*port_lines({})] == []
+
+
+def test_what_is_empty_decides_nothing() -> None:
+    value: object = {
+        "a": {"b": True, "none": None, "text": "", "list": []},
+        "n": [1, 2],
+        "d": [{"x": 0.5}],
+    }
+    assert flatten(value) == {"a.b": "true", "n": "1, 2", "d.0.x": "0.5"}
+
+
+def test_with_scripts_all_commands_scripts_and_objects_are_printed_once() -> None:
+    text = render_plan(PLAN, Choice(scripts=True))
     for line in PLAN.switches[0].commands_from_factory:
-        assert f"\n{line}\n" in TEXT
-    for host in PLAN.hosts:
-        assert host.converge.desired in TEXT
-        assert host.converge.apply.rstrip("\n") in TEXT
-    for step in PLAN.steps[len(PLAN.hosts) :]:
-        assert step.apply.rstrip("\n") in TEXT
+        assert f"\n{line}\n" in text
+    for script in {step.apply for step in PLAN.steps if step.dialect != "device"}:
+        assert text.count(script.rstrip("\n")) == 1
+    assert "# script: the same text as the script of mgmt01-host above" in text
+    for manifest in PLAN.pod_network.manifests:
+        assert yaml_of(manifest.body) in text
 
 
-def test_a_script_is_printed_once() -> None:
-    script = PLAN.hosts[0].converge.apply.rstrip("\n")
-    assert TEXT.count(script) == 1
-    assert TEXT.count("# script: the same text as above") == 7
+def test_a_device_is_shown_whole_and_alone() -> None:
+    text = render_plan(PLAN, Choice(device="gpu02"))
+    assert PLAN.hosts[2].converge.desired in text
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert [line.split()[2] for line in headings if line.startswith("## Step")] == [
+        "gpu02-host", "gpu02-reboot", "gpu02-k3s-token", "gpu02-k3s",
+    ]  # fmt: skip
+    assert all("gpu02" in line for line in headings)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_is_shown_alone(stage: str) -> None:
+    own = [section for section in list_sections(PLAN) if section.stage == stage]
+    assert _headings(stage) == [f"## {section.heading}" for section in own]
+    assert (stage in {"cloud", "hypervisors", "containers"}) is not bool(own)
+
+
+def _headings(stage: str) -> list[str]:
+    text = render_plan(PLAN, Choice(stage=stage))
+    return [line for line in text.splitlines() if line.startswith("## ")]
+
+
+def test_every_step_has_its_stage() -> None:
+    for name in ("dgx-roce", "esxi-roce", "shared-rdma"):
+        plan = make_plan(load_example(name), "dev")
+        of_stages = [step.name for own in stages_of_steps(plan).values() for step in own]
+        assert sorted(of_stages) == sorted(step.name for step in plan.steps)
 
 
 def test_every_object_is_named_and_small_ones_are_printed() -> None:
@@ -57,7 +139,17 @@ def test_every_object_is_named_and_small_ones_are_printed() -> None:
     for manifest in (manifest for room in rooms for manifest in room.manifests):
         assert f"{manifest.kind} {manifest.resource_name} (group {manifest.group})" in TEXT
     assert "lines; --format json prints it whole" in TEXT
-    assert "k8s.v1.cni.cncf.io/resourceName: intel.com/sriov_111" in TEXT
+    assert "k8s.v1.cni.cncf.io/resourceName=intel.com/sriov_111" in TEXT
+    assert "ghcr.io/k8snetworkplumbingwg/multus-cni:" in TEXT
+
+
+def test_a_summary_has_what_is_decided_for_the_site_and_counts() -> None:
+    text = render_summary(PLAN, SPEC)
+    assert len(text.splitlines()) < 40
+    assert "rdma.dscp=26\n" in text
+    assert "\nfabric       1 switch\n" in text
+    assert "\nhosts        3 hosts, 3 steps\n" in text
+    assert "\nacceptance   3 probes\n" in text
 
 
 def test_what_destroy_leaves_is_said_last() -> None:
@@ -120,13 +212,6 @@ def test_the_digest_follows_the_plan() -> None:
     assert make_plan(SPEC, "other").digest != PLAN.digest
     quieter = SPEC.acceptance.model_copy(update={"perftest_min_fraction": 0.8})
     assert make_plan(changed_spec(SPEC, acceptance=quieter), "dev").digest != PLAN.digest
-
-
-def test_yaml_of_the_text_can_be_read_back() -> None:
-    block = TEXT.partition("# Wanted state:\n")[2].partition("\n\n## ")[0]
-    assert yaml.safe_load(block) == PLAN.switches[0].desired.model_dump(
-        mode="json", exclude_none=True
-    )
 
 
 class Colour(Enum):

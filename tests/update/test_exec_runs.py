@@ -15,7 +15,7 @@ from components.fabric.judge import judge_request
 from components.fabric.plan import SwitchPlan
 from components.model.cluster import ClusterSpec, Disruption
 from components.plan.make import ClusterPlan, make_plan
-from components.plan.text import render_plan
+from components.plan.text import Choice, render_plan
 from components.update.decide import intend, refusals, strangers_to_undo
 from components.update.exec_runs import exec_notes, left_by_exec
 from components.update.refusals import disruptions_refused
@@ -109,7 +109,8 @@ def test_deny_refuses_what_an_exec_always_interrupts() -> None:
 
 
 def test_the_plan_shows_the_texts_and_the_same_state() -> None:
-    text, device = render_plan(PLAN), render_plan(make_plan(DEVICE, "dev"))
+    whole = Choice(scripts=True)
+    text, device = render_plan(PLAN, whole), render_plan(make_plan(DEVICE, "dev"), whole)
     assert SWITCH.exec is not None
     for part in (SWITCH.exec.apply, SWITCH.exec.save, SWITCH.exec.undo):
         assert part in text

@@ -1,0 +1,298 @@
+"""A plan in sections: one switch, step, chart, object or probe each, with what is decided there.
+
+Scripts and long objects are no decisions: a section names them with their size, unless they are
+asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias, cast
+
+import yaml
+
+from components.cloud.calls import CloudCall, list_calls
+from components.core.to_json import to_json
+from components.fabric.exec_plan import ExecPlan, describe_interrupts
+from components.fabric.plan import SwitchPlan, render_first_commands
+from components.kubernetes.manifest import Manifest
+from components.plan.flat import as_lines, flatten
+from components.plan.make import ClusterPlan
+from components.plan.ports import port_lines
+from components.remote.step import RemoteStep
+
+LONG_OBJECT: Final = 200
+"""Lines of YAML above which not even `--scripts` prints an object (the MPIJob CRD has 9,000)."""
+_SHORT_OBJECT: Final = 40
+"""Values up to which an object is printed: attachments, patches and configuration."""
+_PLUMBING: Final = frozenset(
+    {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "Namespace",
+        "Role",
+        "RoleBinding",
+        "ServiceAccount",
+    }
+)
+"""Kinds that a component needs and in which nothing is decided for the site."""
+_SHORT_SCRIPT: Final = 200
+"""Characters up to which a text of one line is printed: it names its tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One part of a plan."""
+
+    stage: str
+    heading: str
+    lines: tuple[str, ...] = ()
+    devices: frozenset[str] = frozenset()
+    family: str = ""
+    """Sections of one family are alike: a page may print the first, and of others what differs."""
+    tail: tuple[str, ...] = ()
+    """Lines that are printed however alike sections are."""
+
+
+Texts: TypeAlias = Callable[[str, str, str], Iterator[str]]
+"""How a text is printed: the owner of the text, what it is to it, and the text."""
+
+
+def list_sections(plan: ClusterPlan, *, scripts: bool = False) -> tuple[Section, ...]:
+    """The sections of a plan, in an order in which an update may work.
+
+    Args:
+        plan: The whole plan.
+        scripts: Print scripts, commands and objects whole, instead of naming them.
+    """
+    texts: Texts = partial(_whole, {}) if scripts else _named
+    return (
+        *(_cloud_call(call) for call in (list_calls(plan.cloud, {}) if plan.cloud else ())),
+        *(_switch(switch, texts, scripts=scripts) for switch in plan.switches),
+        *_steps(plan, texts),
+        *_objects(plan, scripts=scripts),
+        *_acceptance(plan, scripts=scripts),
+        *_destroy(plan),
+    )
+
+
+def _named(_owner: str, title: str, text: str) -> Iterator[str]:
+    lines = text.rstrip("\n").splitlines()
+    if len(lines) == 1 and len(text) <= _SHORT_SCRIPT:
+        yield f"# {title}: {lines[0]}"
+    else:
+        yield f"# {title}: {len(lines):,} lines, {len(text.encode()) / 1000:.1f} KB"
+
+
+def _whole(shown: dict[str, str], owner: str, title: str, text: str) -> Iterator[str]:
+    """The text, or where it was printed before."""
+    if text in shown:
+        yield f"# {title}: the same text as the {shown[text]} above"
+        return
+    shown[text] = f"{title} of {owner}"
+    yield f"# {title}:"
+    yield text.rstrip("\n")
+
+
+def _cloud_call(call: CloudCall) -> Section:
+    undo = f"; destroy: railyard cloud {call.delete}" if call.delete else ""
+    heading = f"Cloud step {call.step}: railyard cloud {call.verb}{undo}"
+    request = cast("object", json.loads(call.stdin))
+    return Section("cloud", heading, as_lines(flatten(request)), family=f"cloud {call.verb}")
+
+
+def _switch(switch: SwitchPlan, texts: Texts, *, scripts: bool) -> Section:
+    lines: list[str] = []
+    if switch.exec is not None:
+        lines += _exec(switch.name, switch.exec, texts)
+    elif scripts:
+        lines.append(
+            "# From factory settings these commands lead there; an update sends what differs."
+        )
+        lines += render_first_commands(switch)
+    lines.append("# Wanted state:")
+    state = switch.desired.model_dump(mode="json", exclude_none=True)
+    lines += as_lines(flatten({key: state[key] for key in state if key != "ports"}))
+    lines += port_lines({name: flatten(port) for name, port in state.get("ports", {}).items()})
+    heading = f"Switch {switch.name} ({switch.os}, {switch.model}), {switch.endpoint.where}"
+    return Section("fabric", heading, tuple(lines), frozenset({switch.name}), "switch")
+
+
+def _exec(switch: str, plan: ExecPlan, texts: Texts) -> Iterator[str]:
+    yield "# One exec; an update that changes it sends all of it, without reading the switch first."
+    yield f"# It interrupts: {describe_interrupts(plan.interrupts) or 'nothing'}"
+    for title, text in (
+        ("exec", plan.apply),
+        ("then, if the switch refused nothing", plan.save),
+        ("destroy, to the factory's values and not to those of before", plan.undo),
+    ):
+        yield from texts(switch, title, text)
+
+
+def _steps(plan: ClusterPlan, texts: Texts) -> Iterator[Section]:
+    known = {step.desired: step.name for step in plan.steps}
+    for stage, steps in stages_of_steps(plan).items():
+        for step in steps:
+            family = step.name.removeprefix(step.endpoint.device)
+            lines, tail = tuple(_wanted(step, known)), tuple(_scripts(step, texts))
+            heading = f"Step {step.name} on {step.endpoint.where}, deadline {step.deadline_s:g} s"
+            devices = frozenset({step.endpoint.device})
+            yield Section(stage, heading, lines, devices, f"step {family}", tail)
+
+
+def stages_of_steps(plan: ClusterPlan) -> Mapping[str, tuple[RemoteStep, ...]]:
+    """Every step of the plan by its stage; together they are `plan.steps`."""
+    firmware = (each.firmware_reboot for each in plan.hypervisors)
+    return {
+        "hypervisors": (
+            *(step for each in plan.hypervisors for step in (each.converge, each.reboot.step)),
+            *(each.step for each in firmware if each),
+        ),
+        "hosts": (
+            *(step for host in plan.hosts for step in host.steps),
+            *(host.verify for host in plan.hosts if host.verify),
+        ),
+        "reboots": tuple(each.step for group in plan.reboots for each in group.steps),
+        "containers": plan.payload.steps if plan.payload else (),
+        "kubernetes": plan.kubernetes.steps if plan.kubernetes else (),
+    }
+
+
+def _wanted(step: RemoteStep, known: Mapping[str, str]) -> Iterator[str]:
+    if step.secret_stdin:
+        yield f"# stdin: the secret {step.secret_stdin}"
+    elif step.dialect == "device":
+        request = cast("dict[str, object]", json.loads(step.desired))
+        for key, value in request.items():
+            if name := known.get(_as_desired(value)):
+                yield f"{key}=as {name} wants"
+            elif key != "endpoint":  # the heading has it
+                yield from as_lines(flatten(value, key))
+    else:
+        yield from step.desired.rstrip("\n").splitlines()
+
+
+def _as_desired(value: object) -> str:
+    """The stdin of a step that wants these settings; of anything else none that a step has."""
+    if not isinstance(value, Mapping):
+        return "\n"
+    values = cast("Mapping[str, object]", value)
+    return "".join(f"{key}={values[key]}\n" for key in sorted(values))
+
+
+def _scripts(step: RemoteStep, texts: Texts) -> Iterator[str]:
+    if step.dialect == "device":
+        yield f"# runs: railyard {step.apply}"
+    else:
+        yield from texts(step.name, "script", step.apply)
+    if step.undo is None:
+        yield f"# no undo: {step.why_no_undo}"
+    elif step.dialect == "device":
+        yield f"# undo: railyard {step.undo}"
+    else:
+        yield from texts(step.name, "undo", step.undo)
+
+
+def _objects(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
+    for chart in plan.operators.charts:
+        heading = f"Helm release {chart.release}: {chart.chart} {chart.version}"
+        yield Section("operators", heading, as_lines(flatten(to_json(chart.values))))
+    rooms = {"operators": plan.operators, "pod-network": plan.pod_network, "jobs": plan.jobs}
+    for stage, room in rooms.items():
+        shown = {each.resource_name: tuple(_body(each, scripts=scripts)) for each in room.manifests}
+        for manifest in room.manifests:
+            if lines := shown[manifest.resource_name]:
+                family = "" if scripts else f"{stage} {manifest.kind}"
+                yield Section(stage, _heading(manifest), lines, family=family)
+        if named := [each for each in room.manifests if not shown[each.resource_name]]:
+            heading = f"Also in {stage}, with nothing that is decided for the site"
+            yield Section(stage, heading, tuple(map(_mention, named)))
+
+
+def _heading(manifest: Manifest) -> str:
+    return f"{manifest.kind} {manifest.resource_name} (group {manifest.group})"
+
+
+def _body(manifest: Manifest, *, scripts: bool) -> Iterator[str]:
+    """The lines of an object; none where it is only mentioned."""
+    if scripts:
+        text = yaml_of(manifest.body)
+        if text.count("\n") < LONG_OBJECT:
+            yield text
+        return
+    body = {key: value for key, value in manifest.body.items() if key not in {"apiVersion", "kind"}}
+    values = flatten(_with_json(body))
+    plumbing = manifest.kind in _PLUMBING or any(_images(manifest.body))
+    if not plumbing and len(values) <= _SHORT_OBJECT:
+        yield from as_lines(values)
+
+
+def _with_json(value: object) -> object:
+    """The value, with texts that are JSON as what they say."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return {key: _with_json(item) for key, item in items}
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            return cast("object", json.loads(value))
+        except ValueError:
+            return value
+    return value
+
+
+def _mention(manifest: Manifest) -> str:
+    lines = yaml_of(manifest.body).count("\n") + 1
+    images = "".join(f", {image}" for image in sorted(set(_images(manifest.body))))
+    whole = "; --format json prints it whole" if lines >= LONG_OBJECT else ""
+    return f"# {_heading(manifest)}: {lines:,} lines{images}{whole}"
+
+
+def _images(value: object) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, object]", value).items():
+            if key == "image" and isinstance(item, str):
+                yield item
+            yield from _images(item)
+    elif isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from _images(item)
+
+
+def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
+    for probe in plan.acceptance.probes:
+        nodes = probe.probe.nodes
+        bodies = probe.job.objects if probe.job else ()
+        lines = [" ".join(probe.command)]
+        if scripts:
+            lines += [line for body in bodies for line in ("---", yaml_of(body))]
+        elif bodies:
+            lines.append(f"# objects: {', '.join(str(body['kind']) for body in bodies)}")
+        heading = f"Probe {probe.probe.name} on {', '.join(nodes)}"
+        yield Section("acceptance", heading, tuple(lines), frozenset(nodes))
+    limits = flatten(plan.acceptance.limits.model_dump(mode="json"))
+    yield Section("acceptance", "Floors of acceptance", as_lines(limits))
+
+
+def _destroy(plan: ClusterPlan) -> Iterator[Section]:
+    left = plan.left_by_destroy
+    lines: list[str] = []
+    for name, host in left.hosts.items():
+        if host.stays:
+            lines.append(f"# stays on {name}, if it came with the stack: {'; '.join(host.stays)}")
+        if host.until_restart:
+            waits = "; ".join(host.until_restart)
+            lines.append(
+                f"# put back on {name} for its next start, and in force until then: {waits}"
+            )
+    lines += [f"# {step}: {reason}" for step, reason in left.steps.items()]
+    yield Section("destroy", "What destroy leaves", tuple(lines))
+
+
+def yaml_of(value: object) -> str:
+    """A value as YAML, keys in order."""
+    text = yaml.safe_dump(to_json(value), sort_keys=True, default_flow_style=False, width=100)
+    return text.rstrip("\n")
