@@ -26,7 +26,9 @@ def _pure_modules() -> list[str]:
     return sorted(
         ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for path in (ROOT / "components").rglob("*.py")
-        if path.name not in SPEAKS_PULUMI and path.name != "__init__.py"
+        if path.name not in SPEAKS_PULUMI
+        and path.name != "__init__.py"
+        and path.parent.name != "testing"
     )
 
 
@@ -45,6 +47,16 @@ def test_every_pure_module_loads_without_pulumi() -> None:
     )
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+def test_the_product_does_not_know_its_test_harness() -> None:
+    product = [*(ROOT / "components").rglob("*.py"), *(ROOT / "stacks").glob("*.py")]
+    own = ROOT / "components" / "testing"
+    assert [
+        str(path)
+        for path in product
+        if own not in path.parents and "components.testing" in path.read_text()
+    ] == []
 
 
 ROOMS = sorted(path.parent.name for path in (ROOT / "components").glob("*/component.py"))

@@ -9,8 +9,8 @@ import pulumi
 from components.cloud import Instances
 from components.cloud.calls import PREFLIGHT_STEP, list_calls
 from components.remote.component import Remote
+from components.testing import Graph, Run, record_program
 from tests.cloud.small_engine import plan_of, site
-from tests.graph.harness import Graph, Run, record_program
 
 PLAN = plan_of(site("https://api.cloud.crusoe.ai/v1"))
 WORKER = "crusoe-k3s-worker-0"

@@ -13,9 +13,10 @@ from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import ExistingPlane
 from components.remote.component import Remote
 from components.remote.handoffs import HostsReady
+from components.testing import Graph, Run, record_program
 from tests.disruption.played import groups_of
 from tests.golden.site import EXAMPLES, changed_spec, load_example, spread_document
-from tests.graph.harness import Graph, Run, record_program
+from components.testing import Graph, Run, record_program
 from tests.graph.vault import Vault
 
 NOTES = {"gpu02-host": "1: vfs is 0, want 8"}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from components.testing import Run, record_program
 from tests.docs.markdown import ROOT, blocks
-from tests.graph.harness import Run, record_program
 
 PAGE = ROOT / "docs" / "howto" / "use-a-component.md"
+TESTS = ROOT / "docs" / "howto" / "test-your-stack.md"
 PASSWORD = "not-to-be-seen"  # made up here
 
 
@@ -31,3 +34,20 @@ def test_component_on_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 def _ignore(_result: object) -> None:
     """A program is run for what it registers."""
+
+
+def test_tests_of_a_users_stack_pass(tmp_path: Path) -> None:
+    [text] = [block.text for block in blocks(TESTS) if block.language == "python"]
+    file = tmp_path / "test_stack.py"
+    file.write_text(text)
+    # -c: with no settings of ours, as in a folder of the user's
+    call = ["-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", str(tmp_path), str(file)]
+    done = subprocess.run(
+        [sys.executable, *call, "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "3 passed" in done.stdout, done.stdout

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from components.testing import Graph
 from tests.graph.dev_site import dev_run
-from tests.graph.harness import Graph, record_main
+from tests.graph.whole_program import record_main
 
 
 @pytest.fixture(scope="session")

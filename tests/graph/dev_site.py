@@ -20,7 +20,8 @@ from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
 from components.update.seen import Facts
-from tests.graph.harness import ROOT, Graph, Run
+from components.testing import Graph, Run
+from tests.graph.whole_program import ROOT
 
 SECRETS: Final = {
     "switch_password": "value-of-switch_password",

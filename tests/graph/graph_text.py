@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from components.core.problem import Json
-from tests.graph.harness import SECRET_KEY, Graph, Recorded
+from components.testing import SECRET_KEY, Graph, Recorded
 
 _CALL = 100
 """Characters of a command up to which it is shown; longer ones are scripts."""

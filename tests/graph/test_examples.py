@@ -10,7 +10,8 @@ from components.core.problem import Json
 from tests.golden.files import check_golden
 from tests.graph.example_sites import NAMES, example_plan, example_preview, example_run
 from tests.graph.graph_text import render_graph
-from tests.graph.harness import SECRET_KEY, Graph, record_main
+from components.testing import SECRET_KEY, Graph
+from tests.graph.whole_program import record_main
 
 
 @pytest.fixture(scope="module", params=NAMES)

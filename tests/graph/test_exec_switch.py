@@ -9,8 +9,9 @@ from components.fabric.exec_plan import digest_of
 from components.fabric.judge import OUTPUT_VARIABLE
 from components.fabric.plan import SwitchPlan
 from components.remote.component import Remote
+from components.testing import Graph, Run, record_program
 from tests.fabric.test_exec_plan import plan_of
-from tests.graph.harness import Graph, Run, record_program
+from components.testing import Graph, Run, record_program
 from tests.graph.test_components import names
 from tests.graph.vault import Vault
 

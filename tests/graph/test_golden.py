@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.golden.files import check_golden
 from tests.graph.graph_text import render_graph
-from tests.graph.harness import SECRET_KEY, SECRET_MARK, Graph, Recorded
+from components.testing import SECRET_KEY, SECRET_MARK, Graph, Recorded
 
 
 def test_the_resource_graph_of_the_example_is_as_recorded(dev_graph: Graph) -> None:

@@ -29,7 +29,7 @@ from tests.graph.dev_site import (
     next_run,
     port_mtu,
 )
-from tests.graph.harness import Graph, Run, record_main, record_refusal
+from tests.graph.whole_program import record_main, record_refusal
 
 ACCEPTANCE = {"acceptance-evidence"}
 """The gate follows when the evidence prints something new, which a fake never does."""

@@ -10,8 +10,9 @@ from itertools import pairwise
 import pytest
 
 from components.core.problem import Json
+from components.testing import SECRET_KEY, UNKNOWN, Graph, Recorded
 from tests.graph.dev_site import CLIENT_KEY, SECRETS, changed_inputs, dev_run
-from tests.graph.harness import SECRET_KEY, UNKNOWN, Graph, Recorded, record_main
+from tests.graph.whole_program import record_main
 
 STAGES = (
     "fabric", "hosts", "reboots", "kubernetes", "operators", "pod-network", "jobs", "acceptance",

@@ -11,8 +11,9 @@ from components.hypervisor import FirmwareReboots, Hypervisors
 from components.hypervisor.plan import plan_hypervisors
 from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
+from components.testing import Graph, Run, record_program
 from tests.golden.site import load_example
-from tests.graph.harness import Graph, Run, record_program
+from components.testing import Graph, Run, record_program
 from tests.graph.vault import SEALED, Vault
 
 RUN = Run(config={})

@@ -15,9 +15,9 @@ from components.kubernetes.plan import KubernetesPlan
 from components.model.kubernetes import ExistingPlane
 from components.remote.component import Remote
 from components.remote.handoffs import HostsReady
+from components.testing import Graph, Run, record_program
 from tests.golden.site import changed_spec, load_example
 from tests.graph.dev_site import kubeconfig
-from tests.graph.harness import Graph, Run, record_program
 from tests.kubernetes.plans import planned
 
 CA = "-----BEGIN CERTIFICATE-----\nY2E=\n-----END CERTIFICATE-----\n"

@@ -19,7 +19,6 @@ from components.operators import Operators
 from components.operators.labels import node_labels
 from components.operators.plan import OperatorsPlan, plan_operators
 from tests.golden.site import changed_spec, load_example
-from tests.graph.harness import Graph, record_program
 from tests.graph.test_components import RUN, access
 
 

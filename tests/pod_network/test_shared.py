@@ -15,7 +15,6 @@ from components.pod_network import PodNetwork
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
 from components.pod_network.shared import shared_plugin_config
 from tests.golden.site import changed_spec, load_example
-from tests.graph.harness import record_program
 from tests.graph.test_components import RUN, access, waits_for_what_was_before
 
 

@@ -1,4 +1,4 @@
-"""Run a real program under a recording monitor, and give the whole resource graph back.
+"""Run a real program under a recording engine, and give the whole resource graph back.
 
 One event loop and one set of settings per run, nothing kept between runs. The monitor answers as
 the engine does (URNs, secret outputs, the answer of `readStackResourceOutputs`); assertions are
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import runpy
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, cast
 
 import pulumi
@@ -22,69 +20,14 @@ from google.protobuf import json_format, struct_pb2
 from pulumi.runtime import mocks, rpc, settings, stack
 
 from components.core.problem import Json
+from components.testing.graph import SECRET_KEY, Graph, Recorded, unwrap_all
 
-ROOT: Final = Path(__file__).parents[2]
-SECRET_KEY: Final = "4dabf18193072939515e22adb298388d"
-SECRET_MARK: Final = "1b47061264138c4ac30d75fd1eb44270"
-"""The engine's envelope of a secret value."""
+SECRET_MARK: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - public: the protocol's
+"""Value of that key: what the envelope marks is secret."""
 UNKNOWN: Final = cast("str", rpc.UNKNOWN)
 """What a preview has in place of an output that only an update can know."""
 OWN_STATE: Final = "pulumi:pulumi:readStackResourceOutputs"
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One registered resource as the engine would see it."""
-
-    type: str
-    name: str
-    urn: str
-    parent: str
-    custom: bool
-    inputs: Mapping[str, Json]
-    dependencies: tuple[str, ...]
-    """Names of the resources it waits for, explicit and through inputs."""
-    options: Mapping[str, Json]
-    secret_outputs: tuple[str, ...]
-
-    def is_secret(self, key: str) -> bool:
-        value = self.inputs.get(key)
-        return isinstance(value, dict) and SECRET_KEY in value
-
-    def plain(self, key: str) -> Json:
-        return unwrap(self.inputs.get(key))
-
-    def text(self, key: str) -> str:
-        value = self.plain(key)
-        assert isinstance(value, str), (self.name, key, value)
-        return value
-
-
-@dataclass(slots=True)
-class Graph:
-    """What one run registered, sorted by URN, and what it said."""
-
-    resources: list[Recorded] = field(default_factory=list[Recorded])
-    outputs: dict[str, Json] = field(default_factory=dict[str, Json])
-    messages: list[str] = field(default_factory=list[str])
-    answers: dict[str, dict[str, Json]] = field(default_factory=dict[str, dict[str, Json]])
-    """URN to the resource's outputs in clear: what the state of a stack then holds."""
-
-    def named(self, name: str) -> Recorded:
-        found = [item for item in self.resources if item.name == name]
-        assert len(found) == 1, (name, [item.name for item in self.resources])
-        return found[0]
-
-    def of_type(self, prefix: str) -> list[Recorded]:
-        return [item for item in self.resources if item.type.startswith(prefix)]
-
-    def state(self) -> dict[str, Json]:
-        """The answer of `readStackResourceOutputs` after this run, in the engine's own form.
-
-        Recorded with the real engine 3.250.0: URN to `{type, outputs}`, secrets in clear.
-        """
-        types = {item.urn: item.type for item in self.resources}
-        return {urn: {"type": types[urn], "outputs": own} for urn, own in self.answers.items()}
+_ORGANIZATION: Final = "organization"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +35,9 @@ class Run:
     """The circumstances of one run."""
 
     config: Mapping[str, Json]
-    """`railyard:` settings."""
+    """Settings of the stack. A key without a namespace is one of `railyard:`."""
     secrets: tuple[str, ...] = ()
+    """Keys of `config` that are secret."""
     stdout: Mapping[str, str] = field(default_factory=dict[str, str])
     """Command resource to what it prints; others print nothing."""
     state: Mapping[str, Json] = field(default_factory=dict[str, Json])
@@ -101,23 +45,7 @@ class Run:
     preview: bool = False
     """A preview of a new stack: no command has printed anything yet."""
     stack: str = "dev"
-
-
-def unwrap(value: Json) -> Json:
-    """Take a value out of its secret envelope, if it is in one."""
-    if isinstance(value, dict) and SECRET_KEY in value:
-        return value["value"]
-    return value
-
-
-def unwrap_all(value: Json) -> Json:
-    """Take all values out of their secret envelopes, however deep."""
-    value = unwrap(value)
-    if isinstance(value, dict):
-        return {key: unwrap_all(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [unwrap_all(item) for item in value]
-    return value
+    project: str = "railyard"
 
 
 class _Fakes(mocks.Mocks):
@@ -135,9 +63,12 @@ class _Fakes(mocks.Mocks):
         return f"{args.name}-id", outputs
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
-        assert args.token == OWN_STATE, args.token
+        if args.token != OWN_STATE:
+            raise LookupError(f"the program calls {args.token}, for which there is no answer here")
         wanted = cast("dict[str, str]", args.args)["stackName"]  # pyright: ignore[reportUnknownMemberType] - the SDK has no types here
-        assert wanted == f"organization/railyard/{self.run.stack}", wanted
+        own = f"{_ORGANIZATION}/{self.run.project}/{self.run.stack}"
+        if wanted != own:
+            raise LookupError(f"the program reads the state of {wanted}, and it is {own}")
         return {"name": wanted, "outputs": dict(self.run.state)}, []
 
 
@@ -176,7 +107,8 @@ class _Monitor(mocks.MockMonitor):
                 _seal(answer.object.fields[key])
         recorded = _recorded(request, answer.urn)
         with self.lock:
-            assert recorded.urn not in self.graph.answers, f"two resources {recorded.urn}"
+            if recorded.urn in self.graph.answers:
+                raise LookupError(f"two resources have the URN {recorded.urn}")
             self.graph.resources.append(recorded)
             self.graph.answers[recorded.urn] = {
                 key: unwrap_all(value)
@@ -227,55 +159,48 @@ def _recorded(request: Any, urn: str) -> Recorded:  # noqa: ANN401 - a message o
     )
 
 
-def record_main(run: Run) -> Graph:
-    """Run `__main__.py`, whatever comes of it, and return what it registered.
+def record_program(run: Run, program: Callable[[], None]) -> Graph:
+    """Run a program, and return what it registered.
 
     Raises:
         RunError: The program refused; use `record_refusal` where that is expected.
     """
     graph = Graph()
-    _record(run, graph, _run_main)
-    return graph
-
-
-def record_refusal(run: Run) -> tuple[str, Graph]:
-    """Run `__main__.py` of a site that it must refuse; return its words and what it registered."""
-    graph = Graph()
-    try:
-        _record(run, graph, _run_main)
-    except pulumi.RunError as error:
-        return str(error), graph
-    raise AssertionError("the program did not refuse")
-
-
-def record_program(run: Run, program: Callable[[], None]) -> Graph:
-    """Run any program under the recording monitor."""
-    graph = Graph()
     _record(run, graph, program)
     return graph
 
 
-def _run_main() -> None:
-    runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+def record_refusal(run: Run, program: Callable[[], None]) -> tuple[str, Graph]:
+    """Run a program that must refuse; return its words and what it registered before.
+
+    Raises:
+        AssertionError: It did not refuse.
+    """
+    graph = Graph()
+    try:
+        _record(run, graph, program)
+    except pulumi.RunError as error:
+        return str(error), graph
+    raise AssertionError("the program did not refuse")
 
 
 def _record(run: Run, graph: Graph, program: Callable[[], None]) -> None:
     settings.reset_options()
     pulumi.runtime.set_all_config(
         {
-            f"railyard:{key}": value if isinstance(value, str) else json.dumps(value)
+            _full(key): value if isinstance(value, str) else json.dumps(value)
             for key, value in run.config.items()
         },
-        [f"railyard:{name}" for name in run.secrets],
+        [_full(name) for name in run.secrets],
     )
     settings.configure(
         mocks.MockSettings(
             monitor=_Monitor(run, graph),
             engine=_Engine(graph),
-            project="railyard",
+            project=run.project,
             stack=run.stack,
             dry_run=run.preview,
-            organization="organization",
+            organization=_ORGANIZATION,
         )
     )
     loop = asyncio.new_event_loop()
@@ -286,6 +211,10 @@ def _record(run: Run, graph: Graph, program: Callable[[], None]) -> None:
     finally:
         _close(loop)
         graph.resources.sort(key=lambda item: item.urn)
+
+
+def _full(key: str) -> str:
+    return key if ":" in key else f"railyard:{key}"
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:

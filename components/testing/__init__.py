@@ -1,0 +1,22 @@
+"""Tests of programs that use Railyard: run one without an engine, and look at what it registers.
+
+`docs/howto/test-your-stack.md` has an example. Nothing of the product imports this package.
+"""
+
+from __future__ import annotations
+
+from components.testing.engine import UNKNOWN, Run, record_program, record_refusal
+from components.testing.graph import SECRET_KEY, Graph, Recorded, is_secret, unwrap, unwrap_all
+
+__all__ = [
+    "SECRET_KEY",
+    "UNKNOWN",
+    "Graph",
+    "Recorded",
+    "Run",
+    "is_secret",
+    "record_program",
+    "record_refusal",
+    "unwrap",
+    "unwrap_all",
+]
