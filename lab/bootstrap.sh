@@ -45,5 +45,7 @@ fi
 quietly "$python" -m venv .venv
 echo "railyard: installing the pinned packages of requirements.lock"
 quietly .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock
-quietly .venv/bin/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
+# compat: the whole clone is importable, the lab too, which the wheel has not
+quietly .venv/bin/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation \
+  --config-settings editable_mode=compat -e .
 echo "$want" >"$stamp"

@@ -10,7 +10,7 @@ import pulumi
 from pulumi_command import local, remote
 
 from components.core.placeholder import fill, instances_in, parse_facts
-from components.remote.script import RAILYARD, render_step_command
+from components.remote.script import railyard_program, render_step_command
 from components.remote.step import REPAIR_LINE, Endpoint, RemoteStep, env_name
 
 DIAL_ERROR_LIMIT = 10
@@ -127,10 +127,11 @@ def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
     """Run `railyard` here: one driver, in one language, for reading and for changing."""
     if call.secret_stdout:
         opts = Options.merge(opts, SEALED)
+    program = railyard_program()
     return local.Command(
         call.name,
-        create=f"{RAILYARD} {call.create}",
-        delete=f"{RAILYARD} {call.delete}" if call.delete else None,
+        create=f"{program} {call.create}",
+        delete=f"{program} {call.delete}" if call.delete else None,
         stdin=call.stdin,
         environment=dict(call.environment),
         logging=local.Logging.NONE,

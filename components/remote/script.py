@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from components.core.errors import Bug
 from components.remote.packing import needs_packing, packed_script
 from components.remote.step import RemoteStep
 
-RAILYARD: Final = ".venv/bin/railyard"
-"""Relative to the program's directory, so that command text is the same on every machine."""
+_ENVIRONMENTS: Final = (".venv", "venv")
+"""Virtual environments in the program's folder: ours, and the name that `pulumi new` gives."""
 _FENCE: Final = "RAILYARD_SCRIPT"
 KILL_AFTER_S: Final = 10
 """Seconds between SIGTERM and SIGKILL: a script that ignores SIGTERM still ends."""
+
+
+def railyard_program(folder: Path | None = None) -> str:
+    """How a step calls `railyard` here: a text that is the same on every machine.
+
+    The engine runs a step in the program's folder, without the virtual environment on PATH. So the
+    environment of that folder is named by its relative path; where there is none, `railyard` is
+    looked up on the PATH of the engine.
+
+    Args:
+        folder: The program's folder; the working directory by default, as it is in a program.
+    """
+    beside = folder or Path()
+    found = (f"{name}/bin/railyard" for name in _ENVIRONMENTS)
+    return next((text for text in found if (beside / text).exists()), "railyard")
 
 
 def render_step_command(step: RemoteStep, script: str) -> str:
@@ -25,7 +41,7 @@ def render_step_command(step: RemoteStep, script: str) -> str:
         case "ash":
             return script
         case "device":
-            return f"{RAILYARD} {script}"
+            return f"{railyard_program()} {script}"
         case "sh":
             return render_remote_command(script, step.deadline_s)
 
