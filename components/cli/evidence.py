@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from components.acceptance.collect.run import collect_evidence, parse_accept_request
+from components.acceptance.collect.run import collect_evidence
 from components.acceptance.evidence import dump_evidence, parse_evidence
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import EVIDENCE, run_folder
 from components.acceptance.report.text import render_table
+from components.acceptance.request import parse_accept_request
 from components.cli.app import command_app
 from components.remote.step import secrets_from
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from typer.core import TyperGroup
 
-from components.acceptance.collect.run import AcceptRequest, render_accept_request
 from components.acceptance.evidence import Evidence, dump_evidence
+from components.acceptance.request import AcceptRequest, render_accept_request
 from components.cli import evidence as cli_evidence
 from components.cli.commands import Entry, list_commands
 from components.cli.main import load_command

@@ -10,7 +10,6 @@ from components.remote.component import Remote
 from components.remote.handoffs import HostsReady
 from components.testing import Graph, Run, record_program
 from tests.containers.site import load_plan
-from components.testing import Graph, Run, record_program
 from tests.graph.vault import SEALED, Vault
 
 KEYS = "host.private=bm90IGEga2V5"

@@ -16,7 +16,6 @@ from components.remote.handoffs import HostsReady
 from components.testing import Graph, Run, record_program
 from tests.disruption.played import groups_of
 from tests.golden.site import EXAMPLES, changed_spec, load_example, spread_document
-from components.testing import Graph, Run, record_program
 from tests.graph.vault import Vault
 
 NOTES = {"gpu02-host": "1: vfs is 0, want 8"}

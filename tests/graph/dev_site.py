@@ -19,8 +19,8 @@ from cryptography.x509.oid import NameOID
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
-from components.update.seen import Facts
 from components.testing import Graph, Run
+from components.update.seen import Facts
 from tests.graph.whole_program import ROOT
 
 SECRETS: Final = {

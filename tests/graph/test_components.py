@@ -17,8 +17,8 @@ from components.operators import Operators
 from components.pod_network import PodNetwork
 from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
-from tests.graph.dev_site import STDOUT, dev_plan
 from components.testing import Graph, Run, record_program
+from tests.graph.dev_site import STDOUT, dev_plan
 from tests.graph.vault import Vault
 
 RUN = Run(config={}, stdout=STDOUT)

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from components.core.problem import Json
+from components.testing import SECRET_KEY, Graph
 from tests.golden.files import check_golden
 from tests.graph.example_sites import NAMES, example_plan, example_preview, example_run
 from tests.graph.graph_text import render_graph
-from components.testing import SECRET_KEY, Graph
 from tests.graph.whole_program import record_main
 
 

@@ -11,7 +11,6 @@ from components.fabric.plan import SwitchPlan
 from components.remote.component import Remote
 from components.testing import Graph, Run, record_program
 from tests.fabric.test_exec_plan import plan_of
-from components.testing import Graph, Run, record_program
 from tests.graph.test_components import names
 from tests.graph.vault import Vault
 

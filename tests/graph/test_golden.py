@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from components.testing import SECRET_KEY, Graph, Recorded
+from components.testing.engine import SECRET_MARK
 from tests.golden.files import check_golden
 from tests.graph.graph_text import render_graph
-from components.testing import SECRET_KEY, SECRET_MARK, Graph, Recorded
 
 
 def test_the_resource_graph_of_the_example_is_as_recorded(dev_graph: Graph) -> None:

@@ -16,6 +16,7 @@ from components.core.problem import Json
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.remote.step import Endpoint
+from components.testing import Graph, Run
 from components.update.seen import Facts, Seen
 from stacks import program
 from tests.graph.dev_site import (

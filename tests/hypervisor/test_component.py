@@ -13,7 +13,6 @@ from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
 from components.testing import Graph, Run, record_program
 from tests.golden.site import load_example
-from components.testing import Graph, Run, record_program
 from tests.graph.vault import SEALED, Vault
 
 RUN = Run(config={})

@@ -18,6 +18,7 @@ from components.model.operators import ChartSource, NetworkOperator
 from components.operators import Operators
 from components.operators.labels import node_labels
 from components.operators.plan import OperatorsPlan, plan_operators
+from components.testing import Graph, record_program
 from tests.golden.site import changed_spec, load_example
 from tests.graph.test_components import RUN, access
 
