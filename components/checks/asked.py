@@ -111,17 +111,3 @@ def check_reserved_vlan(spec: ClusterSpec) -> Iterator[Finding]:
                     "choose a VLAN outside of that range.",
                 )
                 break
-
-
-def check_dscp_twice(spec: ClusterSpec) -> Iterator[Finding]:
-    """One DSCP is not mapped twice: RoCE packets and their notifications have different ones.
-
-    Equal ones would be one queue, in which the notification waits behind what it is to slow down.
-    """
-    rdma = spec.rdma
-    if rdma.dscp == rdma.cnp_dscp:
-        yield Finding(
-            f"DSCP {rdma.dscp} is mapped twice: to RoCE packets and to their notifications.",
-            (at(("rdma", "dscp"), rdma.dscp), at(("rdma", "cnp_dscp"), rdma.cnp_dscp)),
-            "use 26 for RoCE packets and 48 for notifications.",
-        )

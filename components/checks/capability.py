@@ -19,6 +19,7 @@ from components.fabric.systems.cumulus.facts import (
     ROCE_PRIORITY,
 )
 from components.model.cluster import ClusterSpec
+from components.model.fabric import DSCP_PER_PRIORITY
 from components.reading.wording import did_you_mean
 
 _USUAL_MTU_BYTES: Final = 9216
@@ -149,15 +150,19 @@ def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
         return
     s, switch = systems[0]
     rdma, where = spec.rdma, at(("switches", s, "os"), switch.os)
-    for name, value, given in (
-        ("priority", rdma.priority, ROCE_PRIORITY),
-        ("cnp_priority", rdma.cnp_priority, CNP_PRIORITY),
+    for name, dscp, given in (
+        ("dscp", rdma.dscp, ROCE_PRIORITY),
+        ("cnp_dscp", rdma.cnp_dscp, CNP_PRIORITY),
     ):
-        if value != given:
+        priority = dscp // DSCP_PER_PRIORITY
+        if priority != given:
+            first = given * DSCP_PER_PRIORITY
             yield Finding(
-                f"{name} is {value}, and the RoCE profile of {switch.name} has {given}.",
-                (at(("rdma", name), value), where),
-                f"set {name} to {given}: Cumulus has no other one.",
+                f"{name} {dscp} is priority {priority}, and the RoCE profile of {switch.name} has "
+                f"{given}.",
+                (at(("rdma", name), dscp), where),
+                f"set {name} to one of {first}-{first + DSCP_PER_PRIORITY - 1}: Cumulus has no "
+                "other priority.",
             )
     for name, kib, given in (
         ("ecn_min_kib", rdma.ecn_min_kib, ECN_MIN_BYTES),

@@ -50,9 +50,6 @@ RULES: Final = tuple(
         mtu.check_rdma_path_mtu,
         mtu.check_rail_mtu,
         traffic.check_one_traffic_class,
-        traffic.check_dscp_priority,
-        traffic.check_switch_class,
-        traffic.check_cnp_priority,
         traffic.check_cnp_separate,
         traffic.check_ecn_thresholds,
         traffic.check_pfc_priority,
@@ -80,7 +77,6 @@ RULES: Final = tuple(
         asked.check_port_ecn,
         asked.check_routed_link,
         asked.check_reserved_vlan,
-        asked.check_dscp_twice,
         management.check_management_port,
         executors.check_exec_system,
         executors.check_exec_disruptive,
@@ -258,6 +254,12 @@ FILE_RULES: Final = (
         "port-range",
         "A range of ports, `swp1-16: gpu[01-16]/rail-0`, runs from one whole port of the model to "
         "a later one, overlaps no other entry, and has one end of a cable for each port.",
+    ),
+    FileRule(
+        "derived-key",
+        "`rdma.priority` and `rdma.traffic_class` follow from `rdma.dscp`, and `rdma.cnp_priority` "
+        "from `rdma.cnp_dscp`, as NIC and switch map them: DSCP 8n to 8n+7 is priority n and class "
+        "n. Older files may still have these keys, with the values that follow.",
     ),
     FileRule(
         "secret-value",

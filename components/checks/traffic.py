@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from components.checks.rule import Finding, at
 from components.checks.topology import list_all_ports
 from components.fabric.systems.capabilities import ONE_SHOT_PRIORITY, system_of
 from components.model.cluster import ClusterSpec
-
-_DSCP_PER_PRIORITY: Final = 8
-"""NIC and switch map DSCP 8n to 8n+7 to priority n by default (mlnx_qos; Onyx `qos trust L3`)."""
-
-
-def _range_of(priority: int) -> str:
-    first = priority * _DSCP_PER_PRIORITY
-    return f"{first}-{first + _DSCP_PER_PRIORITY - 1}"
 
 
 def check_one_traffic_class(spec: ClusterSpec) -> Iterator[Finding]:
@@ -44,60 +35,6 @@ def check_one_traffic_class(spec: ClusterSpec) -> Iterator[Finding]:
     )
 
 
-def check_dscp_priority(spec: ClusterSpec) -> Iterator[Finding]:
-    """`rdma.dscp` is one of the eight values that NIC and switch map to `rdma.priority`.
-
-    Both keep their default map, in which DSCP 8n to 8n+7 is priority n. Another pair would put
-    RoCE packets into a queue that nothing is configured for.
-    """
-    rdma = spec.rdma
-    priority = rdma.dscp // _DSCP_PER_PRIORITY
-    if priority != rdma.priority:
-        yield Finding(
-            f"DSCP {rdma.dscp} is priority {priority} on NIC and switch, not {rdma.priority}.",
-            (at(("rdma", "dscp"), rdma.dscp), at(("rdma", "priority"), rdma.priority)),
-            f"choose a DSCP of {_range_of(rdma.priority)}, or set priority to {priority}.",
-        )
-
-
-def check_switch_class(spec: ClusterSpec) -> Iterator[Finding]:
-    """`rdma.traffic_class` is the class in which the switch puts `rdma.priority`.
-
-    Onyx puts priority n into traffic class n. ECN on another class never sees a RoCE packet; this
-    is the gap of the DeepOps guide, whose ECN stands on class 3 while NCCL sends in class 0.
-    """
-    rdma = spec.rdma
-    if rdma.traffic_class != rdma.priority:
-        yield Finding(
-            f"the switch puts priority {rdma.priority} into traffic class {rdma.priority}, and ECN "
-            f"would be set on class {rdma.traffic_class}.",
-            (
-                at(("rdma", "traffic_class"), rdma.traffic_class),
-                at(("rdma", "priority"), rdma.priority),
-            ),
-            f"set traffic_class to {rdma.priority}.",
-        )
-
-
-def check_cnp_priority(spec: ClusterSpec) -> Iterator[Finding]:
-    """`rdma.cnp_dscp` is one of the eight values that are mapped to `rdma.cnp_priority`.
-
-    A congestion notification that waits behind data comes too late to slow the sender.
-    """
-    rdma = spec.rdma
-    priority = rdma.cnp_dscp // _DSCP_PER_PRIORITY
-    if priority != rdma.cnp_priority:
-        yield Finding(
-            f"CNP DSCP {rdma.cnp_dscp} is priority {priority} on NIC and switch, not "
-            f"{rdma.cnp_priority}.",
-            (
-                at(("rdma", "cnp_dscp"), rdma.cnp_dscp),
-                at(("rdma", "cnp_priority"), rdma.cnp_priority),
-            ),
-            f"choose a DSCP of {_range_of(rdma.cnp_priority)}, or set cnp_priority to {priority}.",
-        )
-
-
 def check_cnp_separate(spec: ClusterSpec) -> Iterator[Finding]:
     """Congestion notifications do not share the queue of the RoCE data.
 
@@ -107,12 +44,10 @@ def check_cnp_separate(spec: ClusterSpec) -> Iterator[Finding]:
     rdma = spec.rdma
     if rdma.cnp_priority == rdma.priority:
         yield Finding(
-            f"RoCE data and its congestion notifications share priority {rdma.priority}.",
-            (
-                at(("rdma", "cnp_priority"), rdma.cnp_priority),
-                at(("rdma", "priority"), rdma.priority),
-            ),
-            "give the notifications a priority of their own: cnp_priority 6 with cnp_dscp 48.",
+            f"DSCP {rdma.dscp} and CNP DSCP {rdma.cnp_dscp} are both priority {rdma.priority}: "
+            "RoCE data and its congestion notifications share a queue.",
+            (at(("rdma", "cnp_dscp"), rdma.cnp_dscp), at(("rdma", "dscp"), rdma.dscp)),
+            "give the notifications a priority of their own: cnp_dscp 48 is priority 6.",
         )
 
 
@@ -157,16 +92,17 @@ def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
     if rdma.host_pfc and rdma.priority in {0, 7}:
         content = "all unmarked traffic" if rdma.priority == 0 else "network control traffic"
         yield Finding(
-            f"PFC on priority {rdma.priority} would pause {content}.",
-            (at(("rdma", "priority"), rdma.priority), at(("rdma", "mode"), rdma.mode)),
-            "use priority 3 with DSCP 26, or mode lossy_ecn.",
+            f"PFC on priority {rdma.priority}, which is that of DSCP {rdma.dscp}, would pause "
+            f"{content}.",
+            (at(("rdma", "dscp"), rdma.dscp), at(("rdma", "mode"), rdma.mode)),
+            "use DSCP 26, which is priority 3, or mode lossy_ecn.",
         )
         return
     bound = [s for s in spec.switches if rdma.mode in system_of(s.os).one_shot_modes]
     if rdma.host_pfc and rdma.priority != ONE_SHOT_PRIORITY and bound:
         yield Finding(
-            f"{bound[0].name} can make only priority {ONE_SHOT_PRIORITY} lossless, not "
-            f"{rdma.priority}.",
-            (at(("rdma", "priority"), rdma.priority), at(("rdma", "mode"), rdma.mode)),
-            "use priority 3 with DSCP 26, or mode lossy_ecn.",
+            f"{bound[0].name} can make only priority {ONE_SHOT_PRIORITY} lossless, and "
+            f"DSCP {rdma.dscp} is priority {rdma.priority}.",
+            (at(("rdma", "dscp"), rdma.dscp), at(("rdma", "mode"), rdma.mode)),
+            "use DSCP 26, which is priority 3, or mode lossy_ecn.",
         )

@@ -16,11 +16,14 @@ from components.model.units import (
     Kib,
     MtuBytes,
     PortName,
-    Priority,
     Ssh,
     VlanId,
     from_short_form,
 )
+
+DSCP_PER_PRIORITY: Final = 8
+"""NIC and switch map DSCP 8n to 8n+7 to priority n by default (mlnx_qos; Onyx `qos trust L3`), and
+priority n to traffic class n."""
 
 
 class Rdma(Frozen):
@@ -29,7 +32,7 @@ class Rdma(Frozen):
     transport: Literal["roce", "infiniband"] = "roce"
     """RDMA over Converged Ethernet, version 2; or InfiniBand, of a cloud or of own switches."""
     mode: Literal["lossy_ecn", "lossless", "semi_lossless"] = "lossy_ecn"
-    """`lossy_ecn` marks congestion and never pauses; `lossless` adds PFC on `priority`.
+    """`lossy_ecn` marks congestion and never pauses; `lossless` adds PFC on `dscp`'s priority.
 
     `semi_lossless` is PFC between host and switch only: the switch obeys a pause of a NIC and
     passes none on. Onyx has it (`roce semi-lossless`), the other systems have not.
@@ -39,16 +42,11 @@ class Rdma(Frozen):
 
     EOS and SONiC drop for 0.2 s what was held up for 0.2 s, unless the port has times of its own.
     """
-    priority: Priority = 3
-    """Switch priority (and PFC priority when lossless) of RoCE packets."""
-    traffic_class: Priority = 3
-    """Egress traffic class on the switch; on Onyx priority n is in class n for 3 and 6."""
     dscp: Dscp = 26
-    """DSCP of RoCE packets. Default 26: NIC and switch map DSCP 24-31 to priority 3."""
+    """DSCP of RoCE packets. NIC and switch put DSCP 8n to 8n+7 into priority n and traffic class n:
+    26, the default, is priority 3."""
     cnp_dscp: Dscp = 48
     """DSCP of congestion notification packets. Default 48: priority 6, strict on the switch."""
-    cnp_priority: Priority = 6
-    """Priority of congestion notification packets: the one that `cnp_dscp` belongs to."""
     ecn_min_kib: Kib = 150
     """Queue depth in KiB at which marking starts. 150: the DeepOps guide, Onyx' `roce`.
 
@@ -64,6 +62,21 @@ class Rdma(Frozen):
 
     A port of EOS has 9214 at most.
     """
+
+    @property
+    def priority(self) -> int:
+        """Priority of RoCE packets, which PFC pauses when lossless: DSCP / 8, the default map."""
+        return self.dscp // DSCP_PER_PRIORITY
+
+    @property
+    def traffic_class(self) -> int:
+        """Egress class of RoCE packets on the switch, where ECN marks: that of their priority."""
+        return self.priority
+
+    @property
+    def cnp_priority(self) -> int:
+        """Priority and class of congestion notifications: DSCP / 8, by the default map."""
+        return self.cnp_dscp // DSCP_PER_PRIORITY
 
     @property
     def host_pfc(self) -> bool:

@@ -154,8 +154,6 @@ PortGuid = Annotated[str, BeforeValidator(_port_guid)]
 MtuBytes = Annotated[int, Field(ge=576, le=9978)]
 """An interface MTU in bytes, without the Ethernet header."""
 VlanId = Annotated[int, Field(ge=1, le=4094)]
-Priority = Annotated[int, Field(ge=0, le=7)]
-"""An 802.1p priority or a switch traffic class."""
 Dscp = Annotated[int, Field(ge=0, le=63)]
 Kib = Annotated[int, Field(ge=1, le=100_000)]
 """A queue depth in KiB. Other systems take bytes: the drivers convert."""

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from components.core.errors import UsageError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.derived_keys import drop_derived
 from components.model.instances import with_instances
 from components.reading.loose import find_loose_types
 from components.reading.port_ranges import spread_ports
@@ -166,7 +167,7 @@ def _is_plain(value: Json) -> bool:
 
 
 def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
-    text = spread_ports(written)
+    text = drop_derived(spread_ports(written))
     loose = find_loose_types(ClusterSpec, text.value)
     problems = [*text.problems, *loose]
     wrong: list[SpecPath] = [problem.where[0].path for problem in loose]

@@ -9,6 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from components.core.errors import Bug
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
+from components.model.derived_keys import DERIVED
 from components.model.units import DNS_LABEL, PORT_TARGET
 
 _SHORT_FORMS: Final = {
@@ -48,6 +49,7 @@ def render_schema() -> dict[str, Json]:
             raise Bug(f"the schema of {owner}.{key} is not what render_schema expects")
         properties[key] = mended
     _name_default_plane(schema)
+    _keep_derived(schema)
     titled = {
         "$schema": GenerateJsonSchema.schema_dialect,
         **schema,
@@ -72,3 +74,17 @@ def _name_default_plane(schema: dict[str, Any]) -> None:
     k3s = schema["$defs"]["K3sPlane"]
     k3s["required"] = [key for key in k3s["required"] if key != "plane"]
     k3s["properties"]["plane"]["default"] = "k3s"
+
+
+def _keep_derived(schema: dict[str, Any]) -> None:
+    """Take the keys of older files that follow from others: an editor strikes them through."""
+    properties = schema["$defs"]["Rdma"]["properties"]
+    for key, derived in DERIVED.items():
+        for each in derived:
+            properties[each] = {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": 7,
+                "deprecated": True,
+                "description": f"Follows from `{key}`: remove it.",
+            }

@@ -30,7 +30,7 @@ CUMULUS = (
         ((("mtu_bytes: 9000", "ecn_min_kib: 154, mtu_bytes: 9000"),), {"cumulus-profile"}),
         ((("mtu_bytes: 9000", "ecn_max_kib: 1539, mtu_bytes: 9000"),), {"cumulus-profile"}),
         (
-            (("dscp: 26", "dscp: 26, cnp_priority: 5, cnp_dscp: 40"),),
+            (("dscp: 26", "dscp: 26, cnp_dscp: 40"),),
             {"cumulus-profile"},
         ),
         ((("swp4", "swp33"),), {"port-capability"}),

@@ -42,8 +42,8 @@ def _site(tmp_path: Path, *changes: tuple[str, str]) -> Path:
         (
             (
                 (
-                    "lossy_ecn, priority: 3, traffic_class: 3, dscp: 26",
-                    "lossless, priority: 4, traffic_class: 4, dscp: 34",
+                    "lossy_ecn, dscp: 26",
+                    "lossless, dscp: 34",
                 ),
             ),
             set[str](),
@@ -51,8 +51,8 @@ def _site(tmp_path: Path, *changes: tuple[str, str]) -> Path:
         (
             (
                 (
-                    "lossy_ecn, priority: 3, traffic_class: 3, dscp: 26",
-                    "lossless, priority: 0, traffic_class: 0, dscp: 0",
+                    "lossy_ecn, dscp: 26",
+                    "lossless, dscp: 0",
                 ),
             ),
             {"pfc-priority"},

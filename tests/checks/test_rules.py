@@ -41,12 +41,17 @@ def _rules(*edits: tuple[str, str]) -> set[str]:
         ((("mtu_bytes: 9000", "mtu_bytes: 4191"),), {"rdma-path-mtu"}),
         # The right traffic class may also be written out.
         ((("gdr_level", "nccl_ib_tc: 106, gdr_level"),), set[str]()),
+        # What older files say beside the DSCP is read where it follows from it.
+        ((("dscp: 26", "priority: 3, traffic_class: 3, dscp: 26, cnp_priority: 6"),), set[str]()),
+        ((("dscp: 26", "dscp: 40, priority: 5, cnp_dscp: 56, cnp_priority: 7"),), set[str]()),
+        ((("dscp: 26", "dscp: 40, priority: 3"),), {"derived-key"}),
+        ((("dscp: 26", "dscp: 26, cnp_priority: 7"),), {"derived-key"}),
         # A whole other class is good when every layer agrees.
-        ((("priority: 3, traffic_class: 3, dscp: 26", "priority: 4, traffic_class: 4, dscp: 34"),),
+        ((("dscp: 26", "dscp: 34"),),
          set[str]()),
         ((("lossy_ecn", "lossless"),), set[str]()),
         # The one-shot of Onyx makes priority 3 lossless, and no other.
-        ((("priority: 3, traffic_class: 3, dscp: 26", "priority: 4, traffic_class: 4, dscp: 34"),
+        ((("dscp: 26", "dscp: 34"),
           ("lossy_ecn", "lossless")), {"pfc-priority"}),
         # DHCP is refused as a whole, also with a server in each rail.
         ((("ipam: whereabouts", "ipam: dhcp"),

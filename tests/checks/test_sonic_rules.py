@@ -64,10 +64,7 @@ SONIC = (
         ((("mtu_bytes: 9000", "port_mtu_bytes: 9216, mtu_bytes: 9000"),), set[str]()),
         ((("mtu_bytes: 9000", "port_mtu_bytes: 9217, mtu_bytes: 9000"),), {"port-capability"}),
         (
-            (
-                ("dscp: 26", "dscp: 34, cnp_dscp: 40, cnp_priority: 5"),
-                ("priority: 3", "priority: 4"),
-            ),
+            (("dscp: 26", "dscp: 34, cnp_dscp: 40"),),
             None,
         ),
     ],

@@ -111,10 +111,7 @@ HISTORIES = st.lists(
 def _spec(mode: str, priority: int, cnp: int, low: int, high: int) -> ClusterSpec:
     return load_spec(
         mode=mode,
-        priority=priority,
-        traffic_class=priority,
         dscp=priority * 8 + low % 8,
-        cnp_priority=(priority + cnp) % 8,
         cnp_dscp=(priority + cnp) % 8 * 8,
         ecn_min_kib=low,
         ecn_max_kib=low + high,

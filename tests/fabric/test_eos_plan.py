@@ -105,13 +105,13 @@ def test_the_example_site() -> None:
 
 
 def test_any_priority_can_be_lossless() -> None:
-    spec = load_spec(mode="lossless", priority=4, traffic_class=4, dscp=34)
+    spec = load_spec(mode="lossless", dscp=34)
     port = plan_fabric(spec)[0].desired.ports["Ethernet1/1"]
     assert (port.pfc_priorities, [*port.ecn]) == ((4,), [4])
 
 
 def test_a_class_that_is_not_the_default_of_its_dscp_is_mapped() -> None:
-    spec = load_spec(priority=1, traffic_class=1, dscp=8)
+    spec = load_spec(dscp=8)
     lines = plan_fabric(spec)[0].commands_from_factory
     assert "qos map dscp 8 to traffic-class 1" in lines, "EOS has it in class 0"
     assert not any("dscp 48" in line for line in lines)

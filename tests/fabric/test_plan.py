@@ -47,7 +47,7 @@ def test_lossless_asks_for_the_one_shot_and_pfc() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"mode": "lossless", "priority": 4}, "priority 3 only"),
+        ({"mode": "lossless", "dscp": 34}, "priority 3 only"),
         ({"port_mtu_bytes": 9700}, "outside 1500-9612"),
     ],
 )

@@ -114,13 +114,13 @@ def test_the_commands_that_a_person_sees(mode: str) -> None:
         assert "TC_TO_PRIORITY_GROUP_MAP" not in rows
 
 
-def test_another_priority_and_class() -> None:
-    spec = load_spec(priority=4, traffic_class=5, dscp=34, ecn_min_kib=200, ecn_max_kib=900)
+def test_another_priority() -> None:
+    spec = load_spec(dscp=34, ecn_min_kib=200, ecn_max_kib=900)
     rows = _rows(plan_fabric(spec)[0].commands_from_factory)
-    assert rows["TC_TO_QUEUE_MAP"]["RAILYARD"]["4"] == "5"
-    assert rows["MAP_PFC_PRIORITY_TO_QUEUE"]["RAILYARD"]["4"] == "5"
+    assert rows["TC_TO_QUEUE_MAP"]["RAILYARD"]["4"] == "4"
+    assert rows["MAP_PFC_PRIORITY_TO_QUEUE"]["RAILYARD"]["4"] == "4"
     assert rows["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] == "4"
-    assert rows["QUEUE"]["Ethernet0|5"] == {"wred_profile": "RAILYARD"}
+    assert rows["QUEUE"]["Ethernet0|4"] == {"wred_profile": "RAILYARD"}
     assert rows["WRED_PROFILE"]["RAILYARD"]["green_min_threshold"] == str(200 * 1024)
 
 

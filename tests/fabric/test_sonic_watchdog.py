@@ -330,7 +330,7 @@ def test_watchdogs_that_nobody_polls_are_no_watchdogs(switch: SonicSwitch) -> No
 
 
 def test_a_list_without_the_priority_is_made_ours(switch: SonicSwitch) -> None:
-    desired = plan_fabric(load_spec(pfc_watchdog=True, priority=5, dscp=40))[0].desired
+    desired = plan_fabric(load_spec(pfc_watchdog=True, dscp=40))[0].desired
     exchange = talk(switch)
     apply(exchange, WATCHED)
     apply(exchange, desired)

@@ -30,7 +30,7 @@ def test_every_host_gets_the_same_script(spec: ClusterSpec) -> None:
 
 
 def test_settings_follow_the_one_rdma_intent(spec: ClusterSpec) -> None:
-    rdma = {"dscp": 46, "priority": 5, "cnp_dscp": 56, "cnp_priority": 7, "mode": "lossless"}
+    rdma = {"dscp": 46, "cnp_dscp": 56, "mode": "lossless"}
     changed = changed_spec(spec, rdma=spec.rdma.model_copy(update=rdma))
     state = plan_hosts(changed)[1].desired.values
     card = "nic.0000:05:00.0."
