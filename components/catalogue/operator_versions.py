@@ -89,14 +89,6 @@ MPI_OPERATOR: Final = "v0.8.2"
 It states no Kubernetes range: it is built with client libraries 0.35.6 (its go.mod).
 """
 
-ONYX_QOS: Final = (3, 6, 5000)
-"""First Onyx release with `qos trust`, traffic pools and ECN per traffic class as we set them.
-
-On 3.6.4114 these commands were missing (docs/explanation/sources.md#onyx).
-"""
-ONYX_ROCE: Final = (3, 8, 2000)
-"""First Onyx release with `roce` and `show roce` (Onyx user manual 3.8.2000)."""
-
 
 def parse_numbers(version: str) -> tuple[int, ...]:
     """Read all numbers of a version: `v26.3.3` is (26, 3, 3). Empty without any."""

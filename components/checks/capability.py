@@ -8,8 +8,8 @@ from typing import Final
 from components.catalogue.switches import MODELS, find_model
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
-from components.core.problem import SpecPath
-from components.fabric.systems.capabilities import system_of
+from components.fabric.systems import driver_of
+from components.fabric.systems.capabilities import least_release, system_of
 from components.fabric.systems.cumulus.facts import (
     BYTES_PER_KIB,
     CNP_PRIORITY,
@@ -43,7 +43,7 @@ def _models_of(system: str) -> list[str]:
 
 
 def check_switch_system(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each switch model runs the switch system that the file names, in that release.
+    """Each switch model runs the switch system that the file names.
 
     The models differ in what was ever released for them: an SN5600 came years after the last
     model of Onyx.
@@ -52,25 +52,49 @@ def check_switch_system(spec: ClusterSpec) -> Iterator[Finding]:
         model = find_model(switch.model)
         if model is None:
             continue
-        where = (
-            at(("switches", s, "os"), switch.os),
-            at(("switches", s, "model"), switch.model),
-        )
         if switch.os not in model.ports:
             yield Finding(
                 f"{model.described} does not run {switch.os}.",
-                where,
+                (
+                    at(("switches", s, "os"), switch.os),
+                    at(("switches", s, "model"), switch.model),
+                ),
                 f"set os to {' or '.join(model.ports)}, or model to "
                 f"{' or '.join(_models_of(switch.os))}. {model.capability_line()}.",
             )
-            continue
-        first, system = model.first_release.get(switch.os), system_of(switch.os)
-        if first is not None and system.parse_release(switch.release) < first:
+
+
+def check_switch_release(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each switch runs a release that its system and its model have, and that has what we use.
+
+    Which commands a switch has follows from it. Onyx from 3.8.2000 on has `show roce`, by which it
+    is read; Cumulus from 5.0 on has NVUE by default; EOS from 4.28.0 on is what the driver was
+    written after; SONiC from the branch 202205 on makes lossless buffers for the priorities that
+    PFC is enabled on (the editions of vendors count otherwise, and have other commands); MLNX-OS
+    from 3.6.8010 on prints partitions as they are read here. Some models came later than that.
+    """
+    for s, switch in enumerate(spec.switches):
+        model, system = find_model(switch.model), system_of(switch.os)
+        if model is not None and switch.os not in model.ports:
+            continue  # `switch-system` names the cause
+        least, title = least_release(switch.os, model), driver_of(switch.os).title
+        where = at(("switches", s, "release"), switch.release)
+        if not system.reads_release(switch.release):
             yield Finding(
-                f"{switch.name} runs {switch.os} {switch.release}, and {model.described} runs it "
-                f"from {system.show_release(first)} on.",
-                (at(("switches", s, "release"), switch.release), *where[1:]),
-                f"write its real release. {model.capability_line()}.",
+                f'the release of {switch.name}, "{switch.release}", is none of {title}.',
+                (where,),
+                f"write what the switch runs, for example {system.a_release}.",
+            )
+        elif system.parse_release(switch.release) < least:
+            by_model = model is not None and least > system.min_release
+            yield Finding(
+                f"{switch.name} runs {title} {switch.release}, and {model.described} runs it from "
+                f"{system.show_release(least)} on."
+                if model is not None and by_model
+                else f"{switch.name} runs {title} {switch.release}, which {system.older}.",
+                (where, at(("switches", s, "model"), switch.model)) if by_model else (where,),
+                f"upgrade it to {system.show_release(least)} or later and write its release, for "
+                f"example {system.a_release}.",
             )
 
 

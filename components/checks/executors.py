@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from components.catalogue.switches import find_model
 from components.checks.rule import Finding, at
 from components.core.errors import SpecError
 from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC, describe_interrupts
+from components.fabric.lacks import lacks
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.systems import driver_of
 from components.model.cluster import ClusterSpec
@@ -60,10 +62,14 @@ def _refuse_plan(spec: ClusterSpec, s: int) -> Iterator[Finding]:
 
 
 def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
+    model = find_model(switch.model)
+    known = model is not None and all(model.has_port(switch.os, name) for name in switch.ports)
+    if not known or any(lacks(spec.rdma, switch)):
+        return None  # another rule names what the switch cannot do
     try:
         (plan,) = plan_fabric(spec.model_copy(update={"switches": (switch,)}))
     except SpecError:
-        return None  # another rule names what the switch cannot do
+        return None  # another rule names the rail that is not there
     return plan
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import Release
 from components.fabric.systems import driver_of
-from components.fabric.systems.capabilities import SwitchSystem, system_of
+from components.fabric.systems.capabilities import SwitchSystem, least_release, system_of
 from components.model.fabric import Rdma, Switch
 
 Topic = Literal["roce-mode", "pfc-watchdog", "cable-length", "port-ecn", "routed-link"]
@@ -111,6 +111,7 @@ def _missing(since: Release | str, switch: Switch) -> str | None:
     if isinstance(since, str):
         return since
     system = system_of(switch.os)
-    if system.parse_release(switch.release) >= since:
-        return None
+    release = system.parse_release(switch.release)
+    if release >= since or release < least_release(switch.os, find_model(switch.model)):
+        return None  # too old for anything: `switch-release` names that alone
     return f"it came with release {system.show_release(since)}"

@@ -7,19 +7,17 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from components.catalogue.switches import MODELS, find_model
-from components.catalogue.switches.switch_model import SwitchModel
+from components.catalogue.switches import find_model
 from components.core.errors import SpecError
 from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
 from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.ib_plan import plan_subnet
 from components.fabric.intent import INTENTS
-from components.fabric.lacks import lacks
 from components.fabric.links import rails_on_link, switches_of_rails
 from components.fabric.state import BgpState, EcnState, PortState, SwitchState
 from components.fabric.systems import driver_of
-from components.fabric.systems.capabilities import ONE_SHOT_PRIORITY, system_of
+from components.fabric.systems.capabilities import system_of
 from components.fabric.systems.onyx.write import flatten, port_key
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
@@ -75,8 +73,10 @@ class SwitchPlan(BaseModel):
 def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
     """Plan every switch of the site, in the order of the file.
 
+    Whether models, systems and releases can do what is asked is for the rules to say.
+
     Raises:
-        SpecError: A model, release or port that cannot do what the site asks.
+        SpecError: A port leads to a rail that is not there.
     """
     return tuple(_plan_switch(spec, switch) for switch in spec.switches)
 
@@ -87,7 +87,6 @@ def render_first_commands(plan: SwitchPlan) -> tuple[str, ...]:
 
 
 def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
-    _require_capable(spec.rdma, switch)
     desired = _DESIRED[switch.carries](spec, switch)
     return SwitchPlan(
         name=switch.name,
@@ -240,46 +239,3 @@ def _commands_from_factory(switch: Switch, desired: SwitchState) -> tuple[str, .
         rest = driver.plan_changes(factory, target_of_apply(factory, without))
         lines += flatten(rest)
     return (*driver.enter, *driver.configure, *guarded(driver.guard, lines), driver.save)
-
-
-def _require_capable(rdma: Rdma, switch: Switch) -> None:
-    model = find_model(switch.model)
-    if model is None or switch.os not in model.ports:
-        raise SpecError(
-            f"switch {switch.name}: no model {switch.model!r} with {switch.os}; "
-            f"there are: {', '.join(sorted(MODELS))}"
-        )
-    for name, port in switch.ports.items():
-        if not model.has_port(switch.os, name):
-            raise SpecError(f"switch {switch.name}: {model.described} has no port {name}")
-        if switch.carries == "roce":
-            _require_mtu(switch, name, port.mtu_bytes or rdma.port_mtu_bytes, model)
-    _require_release(rdma, switch)
-    for lack in lacks(rdma, switch):
-        raise SpecError(f"switch {switch.name}: {lack.what}: {lack.why}")
-
-
-def _require_mtu(switch: Switch, name: str, mtu_bytes: int, model: SwitchModel) -> None:
-    low, high = model.mtu_range_bytes[switch.os]
-    if not low <= mtu_bytes <= high:
-        raise SpecError(
-            f"switch {switch.name} port {name}: MTU {mtu_bytes} is outside {low}-{high}"
-        )
-
-
-def _require_release(rdma: Rdma, switch: Switch) -> None:
-    system = system_of(switch.os)
-    is_roce = switch.carries == "roce"
-    one_shot = is_roce and rdma.mode in system.one_shot_modes
-    least = (system.min_release_one_shot if one_shot else None) or system.min_release
-    if system.parse_release(switch.release) < least:
-        what = f"mode {rdma.mode}" if is_roce else "InfiniBand partitions"
-        raise SpecError(
-            f"switch {switch.name}: release {switch.release} is too old for {what}; "
-            f"needs at least {system.show_release(least)}"
-        )
-    if one_shot and rdma.priority != ONE_SHOT_PRIORITY:
-        raise SpecError(
-            f"switch {switch.name}: {rdma.mode} on {driver_of(switch.os).title} is priority "
-            f"{ONE_SHOT_PRIORITY} only, rdma.priority is {rdma.priority}"
-        )

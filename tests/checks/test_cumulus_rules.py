@@ -22,7 +22,8 @@ CUMULUS = (
     [
         ((), set[str]()),
         ((("release: 5.9.2", 'release: "5.0"'),), set[str]()),
-        ((("release: 5.9.2", "release: 4.4.5"),), {"cumulus-release"}),
+        ((("release: 5.9.2", "release: 4.4.5"),), {"switch-release"}),
+        ((("release: 5.9.2", "release: 4.2.1"),), {"switch-release"}),
         ((("lossy_ecn", "lossless"),), set[str]()),
         # 5 % of 150,000 bytes: 140 to 153 KiB.
         ((("mtu_bytes: 9000", "ecn_min_kib: 140, mtu_bytes: 9000"),), set[str]()),

@@ -34,8 +34,8 @@ def _site(tmp_path: Path, *changes: tuple[str, str]) -> Path:
     [
         ((), set[str]()),
         ((("4.32.1F", "4.28.0F"),), set[str]()),
-        ((("4.32.1F", "4.27.12M"),), {"eos-release"}),
-        ((("release: 4.32.1F", "release: 3.9.2504"),), {"eos-release"}),
+        ((("4.32.1F", "4.27.12M"),), {"switch-release"}),
+        ((("release: 4.32.1F", "release: 3.9.2504"),), {"switch-release"}),
         ((("lossy_ecn", "lossless"),), set[str]()),
         ((("lossy_ecn", "lossless, pfc_watchdog: true"),), set[str]()),
         ((("lossy_ecn", "lossy_ecn, pfc_watchdog: true"),), {"pfc-watchdog"}),

@@ -60,7 +60,7 @@ def _rules(*edits: tuple[str, str]) -> set[str]:
         ((("vfs: 8", "vfs: 127"),), set[str]()),
         ((("vfs: 8", "vfs: 128"),), {"vf-limit", "subnet-size"}),
         ((("release: 3.9.2504", "release: 3.8.2000"),), set[str]()),
-        ((("release: 3.9.2504", "release: 3.8.1999"),), {"onyx-release"}),
+        ((("release: 3.9.2504", "release: 3.8.1999"),), {"switch-release"}),
         # A port and a part of it cannot both be there.
         ((('"1/2"', '"1/1/1"'),), {"port-capability"}),
         ((('"1/2"', '"1/2/1"'),), set[str]()),

@@ -5,18 +5,10 @@ from __future__ import annotations
 import pytest
 
 from components.core.difference import Difference
-from components.core.errors import SpecError
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
 from components.fabric.systems.cumulus.driver import CumulusDriver
-from components.model.cluster import ClusterSpec
 from tests.fabric.cumulus_lab import load_spec
-
-
-def _with(**switch: object) -> ClusterSpec:
-    spec = load_spec()
-    changed = spec.switches[0].model_copy(update=switch)
-    return spec.model_copy(update={"switches": (changed,)})
 
 
 def test_the_example_site() -> None:
@@ -51,21 +43,6 @@ def test_the_commands_that_a_person_sees() -> None:
         "nv config save",
     )
     assert not any("mtu" in line for line in lines), "9216 is the default"
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        (_with(release="4.2.1"), "needs at least 5.0"),
-        (_with(release="4.4.5"), "needs at least 5.0"),
-        (load_spec(mode="lossy_ecn", priority=4), "priority 3 only"),
-        (load_spec(port_mtu_bytes=9217), "outside 552-9216"),
-        (_with(os="onyx"), "no port swp1"),
-    ],
-)
-def test_what_the_switch_cannot_do_is_refused(spec: ClusterSpec, words: str) -> None:
-    with pytest.raises(SpecError, match=words):
-        plan_fabric(spec)
 
 
 @pytest.mark.parametrize(

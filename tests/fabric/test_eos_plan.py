@@ -6,12 +6,10 @@ import pytest
 
 from components.catalogue.switches.switch_model import parse_release
 from components.core.difference import Difference
-from components.core.errors import SpecError
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.eos.driver import EosDriver
-from components.model.cluster import ClusterSpec
 from tests.fabric.eos_lab import load_spec
 
 ECN = (
@@ -55,12 +53,6 @@ def _watched(**words: str) -> dict[str, object]:
     return {"pfc_watchdog": False, "bindings": {"pfc_watchdog": words}}
 
 
-def _with(**switch: object) -> ClusterSpec:
-    spec = load_spec()
-    changed = spec.switches[0].model_copy(update=switch)
-    return spec.model_copy(update={"switches": (changed,)})
-
-
 @pytest.mark.parametrize(("mode", "pfc"), [("lossy_ecn", ()), ("lossless", PFC)])
 def test_the_lines_from_factory_settings(mode: str, pfc: tuple[str, ...]) -> None:
     ports = (line for port in range(1, 5) for line in _block(port, *pfc))
@@ -80,11 +72,6 @@ def test_the_watchdog_is_three_lines_of_the_ports_that_want_it() -> None:
     )
     assert plan.commands_from_factory == (*BEFORE, *ports, *AFTER)
     assert [port.pfc_watchdog for port in plan.desired.ports.values()] == [True, None, True, True]
-
-
-def test_a_watchdog_has_nothing_to_watch_without_pfc() -> None:
-    with pytest.raises(SpecError, match="a PFC watchdog has nothing to watch"):
-        plan_fabric(load_spec(mode="lossy_ecn", pfc_watchdog=True))
 
 
 def test_the_example_site() -> None:
@@ -115,39 +102,6 @@ def test_a_class_that_is_not_the_default_of_its_dscp_is_mapped() -> None:
     lines = plan_fabric(spec)[0].commands_from_factory
     assert "qos map dscp 8 to traffic-class 1" in lines, "EOS has it in class 0"
     assert not any("dscp 48" in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        (_with(release="4.15.0F"), r"needs at least 4\.28"),
-        (load_spec(port_mtu_bytes=9214).model_copy(), None),
-        (_with(os="onyx"), "no model 'DCS-7060DX5-64S' with onyx"),
-        (_with(model="SN2700"), "no model 'SN2700' with eos"),
-    ],
-)
-def test_what_the_switch_cannot_do_is_refused(spec: ClusterSpec, words: str | None) -> None:
-    if words is None:
-        plan_fabric(spec)
-        return
-    with pytest.raises(SpecError, match=words):
-        plan_fabric(spec)
-
-
-def test_too_large_an_mtu_is_refused() -> None:
-    spec = load_spec()
-    rdma = spec.rdma.model_copy(update={"port_mtu_bytes": 9216})
-    with pytest.raises(SpecError, match="MTU 9216 is outside 68-9214"):
-        plan_fabric(spec.model_copy(update={"rdma": rdma}))
-
-
-@pytest.mark.parametrize("name", ["Ethernet65/1", "Ethernet1/9", "Ethernet1", "1/1"])
-def test_a_port_that_is_not_there_is_refused(name: str) -> None:
-    spec = load_spec()
-    switch = spec.switches[0]
-    changed = switch.model_copy(update={"ports": {name: switch.ports["Ethernet1/1"]}})
-    with pytest.raises(SpecError, match=f"a DCS-7060DX5-64S has no port {name}"):
-        plan_fabric(spec.model_copy(update={"switches": (changed,)}))
 
 
 def test_a_lane_of_a_split_port_is_a_port() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Address
 
 import pytest
 
 from components.catalogue.switches import MODELS, find_model
 from components.catalogue.switches.port_names import PORT_NAMINGS, PortPlace
-from components.core.errors import SpecError
+from components.checks.site import check_site
 from components.fabric.intent import INTENTS
 from components.fabric.plan import plan_fabric
 from components.fabric.systems.capabilities import SYSTEMS, system_of
@@ -150,13 +151,19 @@ def _changed_port(spec: ClusterSpec, name: str, **changes: object) -> ClusterSpe
     return spec.model_copy(update={"switches": (changed, *spec.switches[1:])})
 
 
+def _refusals(spec: ClusterSpec) -> str:
+    """What the rules say of it."""
+    return "\n".join(problem.what for problem in check_site(spec))
+
+
 def test_semi_lossless_is_a_one_shot_of_onyx() -> None:
     plan = plan_fabric(onyx_lab.load_spec(mode="semi_lossless"))[0]
     assert plan.desired.roce == "semi-lossless"
     assert (plan.desired.pfc_priorities, plan.desired.ports["1/1"].pfc) == (None, None)
     assert "roce semi-lossless" in plan.commands_from_factory
-    with pytest.raises(SpecError, match="none of them pauses one way only"):
-        plan_fabric(cumulus_lab.load_spec(mode="semi_lossless"))
+    assert re.search(
+        "none of them pauses one way only", _refusals(cumulus_lab.load_spec(mode="semi_lossless"))
+    )
 
 
 def test_hosts_pause_in_both_modes_with_pfc() -> None:
@@ -200,8 +207,7 @@ def test_a_port_of_eos_has_thresholds_of_its_own() -> None:
 
 def test_a_port_of_sonic_has_the_thresholds_of_the_switch() -> None:
     spec = _changed_port(chain_of("sonic", 1), "Ethernet8", ecn_min_kib=300)
-    with pytest.raises(SpecError, match="one profile of thresholds for the whole switch"):
-        plan_fabric(spec)
+    assert re.search("one profile of thresholds for the whole switch", _refusals(spec))
 
 
 def test_a_trunk_carries_every_rail_or_those_it_names() -> None:
@@ -219,9 +225,10 @@ def test_a_trunk_carries_every_rail_or_those_it_names() -> None:
         ({"pfc_watchdog": True}, "PFC watchdog"),
     ],
 )
-def test_what_onyx_lacks_is_refused_by_the_plan_too(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(SpecError, match=words):
-        plan_fabric(_changed_port(chain_of("onyx", 2, mode="lossless"), "1/32", **changes))
+def test_what_onyx_lacks_is_refused(changes: dict[str, object], words: str) -> None:
+    assert re.search(
+        words, _refusals(_changed_port(chain_of("onyx", 2, mode="lossless"), "1/32", **changes))
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,12 +238,9 @@ def test_what_onyx_lacks_is_refused_by_the_plan_too(changes: dict[str, object], 
         ({"cable_length_m": 2001}, "headroom for 5, 40, 300, 1000, 2000 m"),
     ],
 )
-def test_what_sonic_lacks_is_refused_by_the_plan_too(
-    changes: dict[str, object], words: str
-) -> None:
+def test_what_sonic_lacks_is_refused(changes: dict[str, object], words: str) -> None:
     spec = chain_of("sonic", 2, mode="lossless")
-    with pytest.raises(SpecError, match=words):
-        plan_fabric(_changed_port(spec, port_name("sonic", 32), **changes))
+    assert re.search(words, _refusals(_changed_port(spec, port_name("sonic", 32), **changes)))
 
 
 @pytest.mark.parametrize(
@@ -257,16 +261,18 @@ def test_headroom_is_for_the_next_longer_cable(length: int, next_one: int | None
         ({"cable_length_m": 5}, "how many a length needs"),
     ],
 )
-def test_what_eos_lacks_is_refused_by_the_plan_too(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(SpecError, match=words):
-        plan_fabric(_changed_port(chain_of("eos", 2, mode="lossless"), "Ethernet32/1", **changes))
+def test_what_eos_lacks_is_refused(changes: dict[str, object], words: str) -> None:
+    assert re.search(
+        words,
+        _refusals(_changed_port(chain_of("eos", 2, mode="lossless"), "Ethernet32/1", **changes)),
+    )
 
 
 def test_modes_and_routes_that_eos_has_not() -> None:
-    with pytest.raises(SpecError, match="no semi_lossless on EOS"):
-        plan_fabric(chain_of("eos", 1, mode="semi_lossless"))
+    assert re.search("no semi_lossless on EOS", _refusals(chain_of("eos", 1, mode="semi_lossless")))
     spec = chain_of("eos", 1)
     routing = Routing(asn=65101, router_id=IPv4Address("10.255.0.1"))
     routed = spec.switches[0].model_copy(update={"routing": routing})
-    with pytest.raises(SpecError, match="leaf-01 cannot route on EOS"):
-        plan_fabric(spec.model_copy(update={"switches": (routed,)}))
+    assert re.search(
+        "leaf-01 cannot route on EOS", _refusals(spec.model_copy(update={"switches": (routed,)}))
+    )

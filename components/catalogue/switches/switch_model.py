@@ -14,6 +14,7 @@ IB_MTU_RANGE_BYTES: Final = (256, 4096)
 _VOWELS: Final = frozenset("AEFHILMNORSX8")
 """Letters and digits whose names begin with a vowel, for `an SN2700`."""
 _LEADING: Final = re.compile(r"\d+")
+_NUMBERED: Final = re.compile(r"[0-9]+(\.[0-9]+)+[A-Za-z0-9._+-]*")
 Release = tuple[int, int, int]
 
 
@@ -132,6 +133,11 @@ def parse_release(text: str) -> Release:
     numbers = [int(match[0]) if match else 0 for match in found]
     first, second, third = (*numbers, 0, 0, 0)[:3]
     return first, second, third
+
+
+def is_numbered(text: str) -> bool:
+    """Whether a text is a release in numbers: `3.9.2504` and `4.32.1F`, not `latest`."""
+    return _NUMBERED.fullmatch(text) is not None
 
 
 def show_release(release: Release) -> str:

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from components.catalogue.switches.switch_model import Release, parse_release, show_release
+from components.catalogue.switches.switch_model import (
+    Release,
+    SwitchModel,
+    is_numbered,
+    parse_release,
+    show_release,
+)
 from components.fabric.systems.cumulus import facts as cumulus_profile
 from components.fabric.systems.eos import facts as eos_defaults
 from components.fabric.systems.sonic import facts as sonic_facts
@@ -25,11 +31,13 @@ class SwitchSystem:
     """One switch system. Where a text stands in place of a release, it says why there is none."""
 
     min_release: Release = (0, 0, 0)
-    """Oldest release that has the commands we send, on any model."""
+    """Oldest release that has the commands we send and the answers we read, on any model."""
+    older: str = "lacks commands that its driver sends"
+    """What a switch of an older release does or lacks, after its name."""
+    reads_release: Callable[[str], bool] = is_numbered
+    """Whether a text is a release of the system at all."""
     a_release: str = "1.2.3"
     """A release as a file says it, for people."""
-    min_release_one_shot: Release | None = None
-    """The same for modes that are a one-shot, where that came later."""
     parse_release: Callable[[str], Release] = parse_release
     """How the system counts its releases."""
     show_release: Callable[[Release], str] = show_release
@@ -58,10 +66,11 @@ class SwitchSystem:
 
 SYSTEMS: Final[dict[str, SwitchSystem]] = {
     "onyx": SwitchSystem(
-        # Traffic pools, which the manual way needs, came with 3.6.5000.
-        min_release=(3, 6, 5000),
+        # `roce` and `show roce` (Onyx user manual 3.8.2000, "RoCE Commands"). Trust, traffic pools
+        # and ECN per class came with 3.6.5000 (docs/explanation/sources.md#onyx).
+        min_release=(3, 8, 2000),
+        older="has no `show roce`, by which its state is read",
         a_release="3.9.2504",
-        min_release_one_shot=(3, 8, 2000),  # manual "RoCE Commands"
         one_shot_modes=frozenset({"lossless", "semi_lossless"}),
         one_shot_flaps=True,  # manual "RoCE Commands": interfaces may toggle
         semi_lossless=None,
@@ -74,7 +83,9 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
         port_ecn=None,
     ),
     "cumulus": SwitchSystem(
+        # 4.4 has NVUE as early access, switched off; the ESXi guide links 4.2, without any NVUE.
         min_release=(*cumulus_profile.MIN_RELEASE, 0),
+        older="has no NVUE by default, by which it is read and set",
         a_release="5.9.2",
         one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
         semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
@@ -91,6 +102,7 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
     ),
     "eos": SwitchSystem(
         min_release=eos_defaults.MIN_RELEASE,
+        older="is older than all whose answers its driver was written after",
         a_release="4.32.1F",
         semi_lossless="its ports pause and are paused together",
         # The watchdog itself came with 4.21.1F (Arista's list of features), the lines of a port by
@@ -104,6 +116,8 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
     ),
     "sonic": SwitchSystem(
         min_release=(sonic_facts.MIN_RELEASE, 0, 0),
+        older="makes lossless buffers for priorities 3 and 4 only",
+        reads_release=lambda text: sonic_facts.parse_branch(text) > 0,
         a_release="202405",
         parse_release=lambda text: (sonic_facts.parse_branch(text), 0, 0),
         show_release=lambda release: str(release[0]),
@@ -117,6 +131,7 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
     "mlnxos": SwitchSystem(
         # `show ib partition` has the layout that we read since 3.6.8010 (Stacki's driver).
         min_release=(3, 6, 8010),
+        older="prints `show ib partition` in a layout that is not read here",
         a_release="3.11.2016",
         port_ecn="InfiniBand has no ECN thresholds",
         routing="InfiniBand is no IP fabric: its subnet manager makes the routes",
@@ -128,3 +143,9 @@ SYSTEMS: Final[dict[str, SwitchSystem]] = {
 def system_of(name: str) -> SwitchSystem:
     """What a system can do; one that is not in the registry can do nothing that is optional."""
     return SYSTEMS.get(name, SwitchSystem())
+
+
+def least_release(name: str, model: SwitchModel | None) -> Release:
+    """The oldest release with which a switch of a system and a model can be used."""
+    first = model.first_release.get(name, (0, 0, 0)) if model else (0, 0, 0)
+    return max(system_of(name).min_release, first)
