@@ -77,7 +77,7 @@ def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intent
     accept = cast("Literal['changed', 'always']", _setting(config, "accept"))
     intentions = intend(plan, applied, seen, accept)
     refused = refusals(plan, applied, intentions.drifts)
-    refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices)
+    refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
     if refused:
         raise pulumi.RunError("\n".join(refused))
@@ -87,7 +87,7 @@ def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intent
     told = switch_changes(spec, plan, applied, seen.devices)
     for text in (*told, *host_changes(plan.hosts, seen.devices)):
         pulumi.log.info(text)
-    for text in host_departures(plan, seen.devices):
+    for text in host_departures(plan, seen.devices, applied):
         pulumi.log.info(text)
     return intentions
 

@@ -50,7 +50,7 @@ class Fabric(pulumi.ComponentResource):
         # The baseline is taken once, before the first change, and kept: its inputs are ignored.
         baseline = local_call(
             LocalCall(
-                f"{plan.name}-baseline",
+                plan.baseline_step,
                 f"device baseline --stack {pulumi.get_stack()}",
                 request,
                 environment,
@@ -59,11 +59,13 @@ class Fabric(pulumi.ComponentResource):
         )
         recorded = join_text(baseline.stdout, pack_baseline)
         note = remote.note(plan.step)
+        # Only where it refuses: a request that allows it is as it was before there was the key.
+        policy = {"ports": plan.ports} if plan.ports == "deny" else {}
         return local_call(
             LocalCall(
                 plan.step,
                 "device apply",
-                render_request(plan.endpoint, os=plan.os, desired=desired, repair=note),
+                render_request(plan.endpoint, os=plan.os, desired=desired, repair=note, **policy),
                 environment | {BASELINE_VARIABLE: recorded},
                 delete="device restore",
                 previous_output=True,

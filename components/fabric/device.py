@@ -70,6 +70,9 @@ class SwitchRequest:
     baseline: SwitchState | None = None
     repair: str = ""
     """Why this apply runs although the plan is the same; only shown."""
+    ports: Literal["allow", "deny"] = "allow"
+    """`deny`: an apply that would interrupt traffic ends before it changes anything. An undo gives
+    back what was there in any case."""
     judges: Judged | None = None
     """Of a plain exec: see `components/fabric/judge.py`."""
 
@@ -148,7 +151,7 @@ def run_apply(text: str, environ: Mapping[str, str]) -> str:
         The evidence, as indented JSON.
 
     Raises:
-        DeviceError: See `Exchange.converge`.
+        DeviceError: See `Exchange.converge`; or the file denies an interruption that is needed.
     """
     request = parse_request(text, environ)
     previous = _previous(environ)
@@ -164,6 +167,7 @@ def run_apply(text: str, environ: Mapping[str, str]) -> str:
                 request.desired,
                 target_of_restore(reading.state, gone, baseline, reading.vlan_holders),
             ),
+            may_interrupt=request.ports == "allow",
         )
     return _render(request, outcome, request.desired)
 

@@ -54,6 +54,10 @@ class _RefusedError(Exception):
         self.text = text
 
 
+class _DeniedError(Exception):
+    """A change would interrupt traffic, and may not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What an exchange did."""
@@ -151,12 +155,14 @@ class Exchange:
         except Unreadable:
             return {}
 
-    def converge(self, wanted: SwitchState, aim: Aim) -> Outcome:
+    def converge(self, wanted: SwitchState, aim: Aim, *, may_interrupt: bool = True) -> Outcome:
         """Bring the switch to its aim and save.
 
         Args:
             wanted: Names the settings that are read.
             aim: Computed anew after every look.
+            may_interrupt: Whether a change may interrupt traffic; if not, the first one that
+                would is refused, before anything is sent.
 
         Raises:
             DeviceError: A line was refused, or the switch has not what it was told, or the save
@@ -173,6 +179,7 @@ class Exchange:
                     self._keep(taken)
                     self._send_line(self.driver.save, taken)
                     return _outcome(before, reading, sent)
+                self._refuse_interruptions(() if may_interrupt else changes, taken)
                 if self._candidate.stage == "forced":
                     break  # a second candidate would have to confirm the first
                 self._send(changes, taken)
@@ -181,15 +188,28 @@ class Exchange:
         except _RefusedError as error:
             why = f"refused a line\n  line    {error.line}\n  switch  {error.text}"
             raise self._put_back(why, before, wanted, target) from error
-        except Unsettable as error:
-            why = f"has a setting that no line of ours can change\n  why     {error}"
-            raise self._put_back(why, before, wanted, target) from error
+        except (Unsettable, _DeniedError) as error:
+            raise self._put_back(_why_stopped(error), before, wanted, target) from error
         except UnreachableError as error:
             raise _lost(error, taken, self._candidate) from error
         left = self.driver.plan_changes(reading.state, aim(reading))
         lines = "\n          ".join(line for change in left for line in change.lines)
         why = f"took every line and still differs\n  missing {lines}"
         raise self._put_back(why, before, wanted, target)
+
+    def _refuse_interruptions(self, changes: Iterable[Change], taken: Sequence[str]) -> None:
+        found = "; ".join(dict.fromkeys(each.interrupts for each in changes if each.interrupts))
+        if found and taken:  # only the rest, after a change that moved other settings too
+            raise _DeniedError(
+                f"would now interrupt traffic, which disruption.ports denies: {found}"
+            )
+        if found:
+            raise DeviceError(
+                f"{self.session.where}: this update would interrupt traffic: {found}. Nothing was"
+                " changed.\n"
+                "  where  disruption.ports = deny\n"
+                "  fix    plan a window and write disruption.ports: allow, or take the change back"
+            )
 
     def _ask(self, commands: Iterable[str]) -> dict[str, str]:
         answers: dict[str, str] = {}
@@ -285,6 +305,12 @@ def _lost(error: UnreachableError, taken: Sequence[str], candidate: Candidate) -
         f"{error}\n  result  the session was lost while the switch was changed; not saved, and"
         f" {end}\n  taken   {lines}"
     )
+
+
+def _why_stopped(error: Exception) -> str:
+    if isinstance(error, _DeniedError):
+        return str(error)
+    return f"has a setting that no line of ours can change\n  why     {error}"
 
 
 def _values(before: SwitchState, target: SwitchState, after: SwitchState | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -45,6 +45,15 @@ class SwitchPlan(BaseModel):
     """The texts, where the whole configuration goes as one exec; None: `railyard device` does it.
 
     It is not written where there is none, so that the plans of other switches stay as they are."""
+
+    ports: Annotated[Literal["allow", "deny"], Field(exclude=True)] = "allow"
+    """Whether the step may interrupt traffic: `disruption.ports`. It changes nothing that is set,
+    so it is no part of the plan's digest."""
+
+    @property
+    def baseline_step(self) -> str:
+        """Name of the step that records what was there before the first change."""
+        return f"{self.name}-baseline"
 
     @property
     def step(self) -> str:
@@ -96,6 +105,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         desired=desired,
         commands_from_factory=_commands_from_factory(switch, desired),
         cables=plan_cables(spec, switch),
+        ports=spec.disruption.ports,
         exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,
     )
 

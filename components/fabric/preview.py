@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from components.catalogue.switches import find_model
-from components.core.difference import ABSENT
+from components.core.difference import ABSENT, Difference
 from components.fabric.plan import SwitchPlan
 from components.fabric.setting_text import collapse, group_settings
 from components.fabric.state import SwitchState
@@ -53,6 +53,15 @@ def preview_switch(
     return "\n  ".join(lines)
 
 
+def interrupted_words(plan: SwitchPlan, changes: Iterable[Difference]) -> str:
+    """Changes that interrupt traffic, on one line: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`."""
+    moved = {(each.where, each.setting): f"{each.actual} -> {each.desired}" for each in changes}
+    lines = group_settings(moved, _port_order(plan))
+    # A place stands alone on its line, and what is said of it is indented below.
+    text = "".join(f" {line.strip()}," if line[0] == " " else f"; {line}:" for line in lines)
+    return text.removeprefix("; ").replace(",;", ";").rstrip(",")
+
+
 def _port_order(plan: SwitchPlan) -> Mapping[str, int]:
     model = find_model(plan.model)
     known = model.ports.get(plan.os, ()) if model else ()
@@ -65,7 +74,8 @@ def _interruptions(
     if plan.exec is not None:
         found: Sequence[str] = plan.exec.interrupts
     elif seen is None:
-        yield "interrupts: not known, since the switch was not read"
+        refuses = "; it is read first, and refuses what interrupts" if allowed == "deny" else ""
+        yield f"interrupts: not known, since the switch was not read{refuses}"
         return
     else:
         driver = driver_of(plan.os)

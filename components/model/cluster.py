@@ -22,7 +22,11 @@ from components.model.units import DnsLabel, Frozen
 
 
 class Disruption(Frozen):
-    """What an update may interrupt. `deny` refuses at preview, naming the port or host."""
+    """What an update may interrupt. `deny` refuses at preview, naming the port or host.
+
+    Of a device that was not read, every difference from what was last applied counts. The steps
+    hold it as well: they end before they change anything. `destroy` gives back in any case.
+    """
 
     ports: Literal["allow", "deny"] = "deny"
     """Whether a switch port may be shut for a moment, as a new MTU needs."""

@@ -12,7 +12,7 @@ from typing import cast
 
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift
-from components.fabric.exec_plan import digest_of, number_of
+from components.fabric.exec_plan import digest_of, number_of, numbered
 from components.fabric.plan import SwitchPlan
 
 
@@ -31,6 +31,15 @@ def exec_notes(
         if number:
             notes[switch.exec_step] = str(number)
     return notes
+
+
+def is_sent(switch: SwitchPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]) -> bool:
+    """Whether this update sends the exec of a switch: its text is new, or of another run."""
+    sent = applied.step(switch.exec_step)
+    if switch.exec is None or sent is None:
+        return switch.exec is not None
+    run = exec_notes((switch,), applied, drifts).get(switch.exec_step, "")
+    return sent.create != numbered(switch.os, switch.exec.apply, run)
 
 
 def _was_good(switch: SwitchPlan, applied: Applied) -> bool:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from components.core.difference import Difference
+from components.core.difference import Difference, diff_settings
 from components.core.key_values import HostState
 from components.disruption.forecast import departures_refused, passing_refused, render_departures
+from components.disruption.pending import IN_SERVICE
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
 from components.fabric.drift import applied_switch
 from components.fabric.exec_plan import describe_interrupts
-from components.fabric.preview import preview_switch
+from components.fabric.plan import SwitchPlan
+from components.fabric.preview import interrupted_words, preview_switch
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import DRIVERS
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
+from components.update.exec_runs import is_sent
 from components.update.seen import Facts
 
 
@@ -25,47 +28,85 @@ def disruptions_refused(
     plan: ClusterPlan,
     drifts: tuple[DeviceDrift, ...],
     facts: Mapping[str, Facts],
+    applied: Applied,
 ) -> tuple[str, ...]:
     """Refuse, at preview, what would interrupt traffic where the file says `deny`.
 
-    Reboots that would pass over a host which may not have come back are refused in any case.
-    Only what was observed can be judged: with `railyard:observe: never` an interruption cannot be
-    told from a first setting, so every such difference to the last applied state counts.
+    Reboots that would pass over a host which may not have come back are refused in any case. Of a
+    device that was not read, as with `railyard:observe: never`, every difference from what was last
+    applied counts. Where nothing was applied either, the step reads the device and refuses itself.
     """
-    seen = _hosts(facts)
+    seen = _hosts(plan, facts, applied)
     away = {name: fact.reason for name, fact in facts.items() if isinstance(fact, Unreachable)}
     refused = [*passing_refused(plan.reboots, seen, away)]
     if spec.disruption.ports == "deny":
-        refused += _flapping(plan, drifts, facts)
+        refused += _interrupting(plan, drifts, facts, applied)
     if spec.disruption.reboots == "deny":
         refused += reboots_refused(plan.hypervisors, seen)
         refused += departures_refused(plan.reboots, seen)
     return tuple(refused)
 
 
-def host_departures(plan: ClusterPlan, facts: Mapping[str, Facts]) -> tuple[str, ...]:
+def host_departures(
+    plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
+) -> tuple[str, ...]:
     """Which hosts the update will drain or reboot, and in which group, for people."""
-    return render_departures(plan.reboots, _hosts(facts))
+    return render_departures(plan.reboots, _hosts(plan, facts, applied))
 
 
-def _hosts(facts: Mapping[str, Facts]) -> Mapping[str, HostState]:
-    return {name: fact for name, fact in facts.items() if isinstance(fact, HostState)}
+def _hosts(
+    plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
+) -> Mapping[str, HostState]:
+    """What each host and hypervisor has: as it was read, else as the last update left it."""
+    found: dict[str, HostState] = {}
+    for watched in (each.watched for each in (*plan.hypervisors, *plan.hosts)):
+        recorded = applied.step(watched.step.name)
+        if facts.get(watched.device) is None and recorded is not None and recorded.stdin:
+            # It is taken to be in service, as a host is that an update left.
+            was = watched.settings_in(recorded.stdin).values
+            found[watched.device] = HostState({**was, IN_SERVICE: "yes"})
+    return found | {name: fact for name, fact in facts.items() if isinstance(fact, HostState)}
 
 
-def _flapping(
-    plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
+def _interrupting(
+    plan: ClusterPlan,
+    drifts: tuple[DeviceDrift, ...],
+    facts: Mapping[str, Facts],
+    applied: Applied,
 ) -> Iterator[str]:
     changing = {drift.device for drift in drifts if drift.edited or drift.differences}
     for switch in plan.switches:
-        seen = facts.get(switch.name)
-        if switch.name in changing and switch.exec is not None and switch.exec.interrupts:
-            yield _exec_refusal(switch.name, switch.exec.interrupts)
-            continue
-        if switch.name not in changing or not isinstance(seen, SwitchState):
-            continue
-        pending = diff_states(seen, switch.desired)
-        flapping = [change for change in pending if DRIVERS[switch.os].interrupts(change)]
-        yield from (_refusal(switch.name, change) for change in flapping)
+        if switch.exec is not None:
+            if switch.exec.interrupts and is_sent(switch, applied, drifts):
+                yield _exec_refusal(switch.name, switch.exec.interrupts)
+        elif switch.name in changing:
+            yield from _refuse_switch(switch, facts.get(switch.name), applied)
+
+
+def _refuse_switch(switch: SwitchPlan, seen: Facts, applied: Applied) -> Iterator[str]:
+    recorded = applied.step(switch.step)
+    was = applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
+    has = was if seen is None else seen
+    if not isinstance(has, SwitchState):
+        return  # nothing is known of it: the step refuses, or it cannot be reached
+    back = _given_back(switch, was, has, applied) if was is not None else ()
+    driver = DRIVERS[switch.os]
+    pending = (*diff_states(has, switch.desired), *back)
+    found = [change for change in pending if driver.interrupts(change)]
+    if found:
+        yield _refusal(switch, found, unread=seen is None)
+
+
+def _given_back(
+    switch: SwitchPlan, was: SwitchState, has: SwitchState, applied: Applied
+) -> tuple[Difference, ...]:
+    """What was ours and is wanted no more goes back to its value of before the first update."""
+    baseline = applied.step(switch.baseline_step)
+    if baseline is None or not baseline.stdout:
+        return ()
+    first = SwitchState.model_validate_json(baseline.stdout).settings()
+    gone = was.settings().keys() - switch.desired.settings().keys()
+    return diff_settings(has.settings(), {key: first[key] for key in gone if key in first})
 
 
 def switch_changes(
@@ -92,9 +133,11 @@ def _exec_refusal(device: str, interrupts: tuple[str, ...]) -> str:
     )
 
 
-def _refusal(device: str, change: Difference) -> str:
+def _refusal(switch: SwitchPlan, changes: Sequence[Difference], *, unread: bool) -> str:
+    base = " (against what was last applied, since nothing was read)" if unread else ""
     return (
-        f"disruption: {change.where} of {device} would flap: {change}\n"
+        f"disruption: {switch.name} would interrupt traffic{base}:"
+        f" {interrupted_words(switch, changes)}\n"
         "  where  disruption.ports = deny\n"
         "  fix    plan a window and set disruption.ports to allow, or take the change back"
     )

@@ -15,7 +15,7 @@ import pytest
 
 from components.fabric.exec_plan import EXEC_FORMS
 from components.fabric.systems import DRIVERS
-from components.model.cluster import ClusterSpec
+from components.model.cluster import ClusterSpec, Disruption
 from tests.engine.runner import EngineRunner, Result
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 
@@ -129,6 +129,21 @@ def test_up_drift_repair_and_destroy(engine: EngineRunner, room: SwitchRoom) -> 
     assert done.rc == 0, done.errors
     assert room.switch.snapshot() == first
     assert room.switch.unmodelled == ()
+
+
+def test_a_denied_interruption_ends_the_update(engine: EngineRunner, tmp_path: Path) -> None:
+    """The step itself holds the policy: this program has no preview that could refuse."""
+    with switch_room("onyx", tmp_path) as room:
+        stack, first = make_stack(engine, room, "device"), room.switch.snapshot()
+        allowed = stack.spec
+        stack.write(allowed.model_copy(update={"disruption": Disruption(ports="deny")}))
+        failed = stack.up()
+        assert failed.rc != 0
+        assert "would interrupt traffic" in failed.errors
+        assert room.switch.snapshot() == first
+        stack.write(allowed)
+        stack.good_up()
+        assert room.drift() == ()
 
 
 def check_repair(stack: Stack, touched: set[str]) -> None:

@@ -206,7 +206,7 @@ def test_ports_that_may_not_flap_stop_a_repair(dev_graph: Graph, see: SeeFacts) 
     cluster["disruption"] = {"ports": "deny", "reboots": "allow", "max_unavailable": 1}
     see(port_mtu(dev_plan(), "1/2", 1500))
     words, graph = record_refusal(next_run(dev_graph, cluster, observe="always"))
-    assert "port 1/2 of leaf-01 would flap" in words
+    assert "leaf-01 would interrupt traffic: port 1/2: mtu_bytes: 1500 -> 9216" in words
     assert graph.resources == []
 
 

@@ -58,6 +58,22 @@ def test_the_whole_life(room: SwitchRoom) -> None:
     assert room.switch.unmodelled == ()
 
 
+def test_a_denied_interruption_changes_nothing(room: SwitchRoom) -> None:
+    """The step holds the policy itself, whatever a preview could or could not see."""
+    first = room.switch.snapshot()
+    request = room.request(ports="deny")
+    if room.lab.carried.interrupts:
+        with pytest.raises(DeviceError, match="would interrupt traffic") as caught:
+            room.apply(request)
+        assert "Nothing was changed" in str(caught.value)
+        assert "disruption.ports = deny" in str(caught.value)
+        assert room.switch.snapshot() == first
+    room.apply()
+    evidence = room.apply(request)
+    assert (evidence["changed"], evidence["interrupted"]) == ([], [])
+    assert room.drift() == ()
+
+
 def check_counters(room: SwitchRoom) -> None:
     """What a class sent is counted in that class."""
     port = room.lab.port

@@ -190,9 +190,64 @@ def mtu_facts() -> dict[str, Facts]:
 def test_a_change_that_flaps_a_port_is_refused_where_the_file_says_so() -> None:
     facts = mtu_facts()
     drifts = decide(facts=facts).drifts
-    assert disruptions_refused(SPEC, PLAN, drifts, facts) == ()
-    (words,) = disruptions_refused(denying(), PLAN, drifts, facts)
-    assert words.startswith("disruption: port 1/2 of leaf-01 would flap: mtu_bytes of port 1/2")
+    assert disruptions_refused(SPEC, PLAN, drifts, facts, as_applied()) == ()
+    (words,) = disruptions_refused(denying(), PLAN, drifts, facts, as_applied())
+    assert words.startswith(
+        "disruption: leaf-01 would interrupt traffic: port 1/2: mtu_bytes: 1500 -> 9216\n"
+    )
+
+
+def with_ports(**update: object) -> tuple[ClusterSpec, ClusterPlan]:
+    """The site with another intent, which denies every interruption."""
+    spec = denying(changed_spec(SPEC, rdma=SPEC.rdma.model_copy(update=update)))
+    return spec, make_plan(spec, "dev")
+
+
+def test_with_nothing_read_every_difference_from_the_last_update_counts() -> None:
+    """`railyard:observe: never`: an update flapped four ports although the file denied it."""
+    spec, plan = with_ports(port_mtu_bytes=9400)
+    drifts = decide(plan, as_applied(), {}).drifts
+    (words,) = disruptions_refused(spec, plan, drifts, {}, as_applied())
+    assert words.startswith(
+        "disruption: leaf-01 would interrupt traffic (against what was last applied, since nothing "
+        "was read): ports 1/1 to 1/4: mtu_bytes: 9216 -> 9400\n"
+    )
+    allowed = changed_spec(spec, disruption=Disruption(ports="allow", reboots="allow"))
+    assert disruptions_refused(allowed, plan, drifts, {}, as_applied()) == ()
+    spec, plan = with_ports(ecn_min_kib=200)
+    drifts = decide(plan, as_applied(), {}).drifts
+    assert [drift.device for drift in drifts if drift.edited] == ["leaf-01"]
+    assert disruptions_refused(spec, plan, drifts, {}, as_applied()) == ()
+
+
+def test_a_port_that_leaves_the_file_gets_its_mtu_back() -> None:
+    """Which flaps it as well: what it gets is in the recorded baseline."""
+    leaf = SPEC.switches[0]
+    fewer = leaf.model_copy(update={"ports": {"1/1": leaf.ports["1/1"]}})
+    spec = denying(changed_spec(SPEC, switches=(fewer,)))
+    plan = make_plan(spec, "dev")
+    switch = PLAN.switches[0]
+    old = {name: port.model_copy(update={"mtu_bytes": 1500})
+           for name, port in switch.desired.ports.items()}  # fmt: skip
+    baseline = switch.desired.model_copy(update={"ports": old}).model_dump_json()
+    applied = as_applied()
+    applied = Applied({**applied.steps, switch.baseline_step: AppliedStep(stdout=baseline)})
+    for facts in ({}, clean()):
+        drifts = decide(plan, applied, facts).drifts
+        (words,) = disruptions_refused(spec, plan, drifts, facts, applied)
+        assert "ports 1/2 to 1/4: mtu_bytes: 9216 -> 1500" in words
+
+
+def test_with_nothing_read_a_new_driver_counts_as_a_reboot() -> None:
+    spec = changed_spec(SPEC, disruption=Disruption(ports="allow", reboots="deny"))
+    nics = tuple(nic.model_copy(update={"vfs": 16}) for nic in SPEC.hosts[2].nics)
+    host = SPEC.hosts[2].model_copy(update={"nics": nics})
+    spec = changed_spec(spec, hosts=(*SPEC.hosts[:2], host))
+    plan = make_plan(spec, "dev")
+    drifts = decide(plan, as_applied(), {}).drifts
+    found = disruptions_refused(spec, plan, drifts, {}, as_applied())
+    assert [words.partition(" would ")[0] for words in found] == ["disruption: gpu02"]
+    assert disruptions_refused(spec, plan, drifts, {}, Applied()) == (), "the steps refuse"
 
 
 def test_a_change_that_flaps_nothing_is_not_refused() -> None:
@@ -201,7 +256,7 @@ def test_a_change_that_flaps_nothing_is_not_refused() -> None:
     facts = clean() | {"leaf-01": switch.model_copy(update={"ports": ports})}
     drifts = decide(facts=facts).drifts
     assert any(drift.differences for drift in drifts)
-    assert disruptions_refused(denying(), PLAN, drifts, facts) == ()
+    assert disruptions_refused(denying(), PLAN, drifts, facts, as_applied()) == ()
 
 
 def test_no_group_goes_while_a_host_of_an_earlier_one_is_away() -> None:
@@ -212,16 +267,16 @@ def test_no_group_goes_while_a_host_of_an_earlier_one_is_away() -> None:
     waiting = HostState({"pending.boot.update": "an update changed what only a boot loads"})
     facts = clean(plan) | {"gpu01": GONE}
     drifts = decide(plan, applied, facts).drifts
-    assert disruptions_refused(spec, plan, drifts, facts) == ()
+    assert disruptions_refused(spec, plan, drifts, facts, applied) == ()
     facts |= {"gpu02": waiting}
-    (words,) = disruptions_refused(spec, plan, drifts, facts)
+    (words,) = disruptions_refused(spec, plan, drifts, facts, applied)
     assert "bring gpu01 back" in words
-    assert disruptions_refused(spec, plan, drifts, {}) == ()  # railyard:observe never
+    assert disruptions_refused(spec, plan, drifts, {}, applied) == ()  # railyard:observe never
 
 
 def test_a_switch_that_is_as_planned_is_not_refused() -> None:
     drifts = tuple(replace(drift, edited=True) for drift in decide().drifts)
-    assert disruptions_refused(denying(), PLAN, drifts, clean()) == ()
+    assert disruptions_refused(denying(), PLAN, drifts, clean(), as_applied()) == ()
 
 
 @pytest.mark.parametrize("kind", ["gone", "unreachable", "there"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -100,12 +99,28 @@ def test_no_baseline_is_asked_for() -> None:
 
 def test_deny_refuses_what_an_exec_always_interrupts() -> None:
     spec = changed_spec(SPEC, disruption=Disruption(ports="deny"))
-    edited = replace(drift(recorded(judged="", saved="")), edited=True)
-    (words,) = disruptions_refused(spec, PLAN, (edited,), {})
+    good, new = recorded(judged="", saved=""), Applied()
+    (words,) = disruptions_refused(spec, PLAN, (drift(new),), {}, new)
     assert "an exec sends all lines of leaf-01, needed or not" in words
     assert "port 1/1 flaps" in words
-    quiet = replace(edited, edited=False)
-    assert disruptions_refused(spec, PLAN, (quiet,), {}) == ()
+    assert disruptions_refused(spec, PLAN, (drift(good),), {}, good) == ()
+    edited = plan_with_mtu(9400)
+    assert disruptions_refused(spec, edited, (drift(good),), {}, good) == (words,)
+
+
+def test_deny_refuses_an_exec_that_is_sent_again_without_an_edit() -> None:
+    """The last one was not found good, so this update repeats it: nothing in the file changed."""
+    spec = changed_spec(SPEC, disruption=Disruption(ports="deny"))
+    unsaved = recorded(judged="", saved=None)
+    found = drift(unsaved)
+    assert (found.edited, found.differences) == (False, ())
+    (words,) = disruptions_refused(spec, PLAN, (found,), {}, unsaved)
+    assert "an exec sends all lines of leaf-01" in words
+
+
+def plan_with_mtu(mtu_bytes: int) -> ClusterPlan:
+    rdma = SPEC.rdma.model_copy(update={"port_mtu_bytes": mtu_bytes})
+    return make_plan(changed_spec(SPEC, rdma=rdma), "dev")
 
 
 def test_the_plan_shows_the_texts_and_the_same_state() -> None:
