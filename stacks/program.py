@@ -64,6 +64,8 @@ def _load(config: pulumi.Config) -> ClusterSpec:
     spec = checked.spec_or_raise()
     for warning in checked.problems:
         pulumi.log.warn(render_problem(warning))
+    for waived in checked.waived:
+        pulumi.log.warn(str(waived))
     return spec
 
 

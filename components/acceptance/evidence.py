@@ -61,6 +61,8 @@ class Limits(Frozen):
     """The priority of RDMA on NICs and at switch ingress; None where the fabric has none (IB)."""
     traffic_class: int | None = None
     """The egress traffic class of that priority."""
+    waived: Mapping[str, str] = Field(default_factory=dict, exclude_if=lambda each: not each)
+    """Rules that the site goes without, and why: shown in the report."""
     rdma_mtu_bytes: int = 4096
     rails: tuple[RailLimit, ...] = ()
     pair_fraction: float = 0.90

@@ -133,6 +133,7 @@ def _limits(spec: ClusterSpec) -> Limits:
         require_gdr="none" not in gpu_paths(spec),
         priority=None if infiniband else spec.rdma.priority,
         traffic_class=None if infiniband else spec.rdma.traffic_class,
+        waived=dict(spec.waive),
         rails=tuple(RailLimit(name=name, line_rate_gbit_s=speed) for name, speed in speeds.items()),
         pair_fraction=spec.acceptance.perftest_min_fraction,
         nccl_fraction=spec.acceptance.nccl_min_fraction,

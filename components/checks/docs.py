@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from components.checks.registry import FILE_RULES, RULES
+from components.checks.rule import Rule
+from components.checks.safety import NEVER_WAIVED
 
 _HEAD = """\
 # Rules
@@ -25,10 +27,15 @@ def render_rules_page(examples: Mapping[str, str]) -> str:
         Markdown with one heading a rule: problems link to it by the rule's name.
     """
     sections = [_HEAD, "## Rules on the site\n"]
-    sections += [_section(rule.name, rule.text, examples) for rule in RULES]
+    sections += [_section(rule.name, _with_waiver(rule), examples) for rule in RULES]
     sections.append("## Rules on the file\n")
     sections += [_section(rule.name, rule.text, examples) for rule in FILE_RULES]
     return "\n".join(sections)
+
+
+def _with_waiver(rule: Rule) -> str:
+    why = NEVER_WAIVED.get(rule.name)
+    return f"{rule.text.strip()}\n\nIt cannot be waived: {why}." if why else rule.text
 
 
 def _section(name: str, text: str, examples: Mapping[str, str]) -> str:

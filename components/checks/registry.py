@@ -260,6 +260,15 @@ FILE_RULES: Final = (
         "secret-value",
         inspect.getdoc(access.check_secret_value) or "",
     ),
+    FileRule(
+        "waiver",
+        """A waiver names a rule that may be wrong for a site's hardware, and hides something.
+
+`waive: {numa-leaf: "two leaves, as the vendor's reference design has them"}` goes without a rule.
+Every report shows the waiver with its reason: `check`, the preview, the plan and the acceptance
+report. Rules of safety, and those without which no plan can be made, cannot be waived; this page
+says so of each.""",
+    ),
     FileRule("stack-key", inspect.getdoc(stack_keys.check_stack_key) or ""),
 )
 """The rules on the text, and on the stack file around the site."""

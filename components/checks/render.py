@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TypedDict
 
+from components.checks.waivers import Waived
 from components.core.problem import Place, Problem, render_path
 
 RULES_PAGE = "docs/reference/rules.md"
@@ -31,9 +33,10 @@ class ProblemJson(TypedDict):
     fix: str
 
 
-def render_text(problems: Sequence[Problem]) -> str:
-    """Write the report: three parts a problem, and the count at the end."""
+def render_text(problems: Sequence[Problem], waived: Sequence[Waived] = ()) -> str:
+    """Write the report: three parts a problem, the waivers, and the count at the end."""
     parts = [render_problem(problem) for problem in problems]
+    parts += map(str, waived)
     return "\n".join([*parts, f"{count_problems(problems)} Nothing was touched."])
 
 
@@ -61,14 +64,15 @@ def count_problems(problems: Sequence[Problem]) -> str:
     return f"{' and '.join(parts) or 'No problems'}."
 
 
-def render_json(problems: Sequence[Problem]) -> str:
-    """Write the report as JSON: `{"problems": […], "errors": n, "warnings": n}`."""
+def render_json(problems: Sequence[Problem], waived: Sequence[Waived] = ()) -> str:
+    """Write the report as JSON: `{"problems": […], "errors": n, "warnings": n, "waived": […]}`."""
     warnings = sum(problem.severity == "warning" for problem in problems)
     return json.dumps(
         {
             "problems": [_problem_json(problem) for problem in problems],
             "errors": len(problems) - warnings,
             "warnings": warnings,
+            "waived": [asdict(each) for each in waived],
         },
         indent=2,
         ensure_ascii=False,

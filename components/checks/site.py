@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,6 +12,7 @@ from components.checks.access import check_secret_value
 from components.checks.registry import RULES
 from components.checks.render import render_text
 from components.checks.stack_keys import check_stack_key
+from components.checks.waivers import Waived, check_waiver, waive
 from components.core.errors import SpecError
 from components.core.problem import Json, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
@@ -29,6 +30,8 @@ class CheckedSite:
     """None when there is an error; warnings leave it."""
     problems: tuple[Problem, ...]
     """Errors and warnings, by line."""
+    waived: tuple[Waived, ...] = ()
+    """The waivers of the file, with what they hide."""
 
     def spec_or_raise(self) -> ClusterSpec:
         """Give the spec.
@@ -37,7 +40,7 @@ class CheckedSite:
             SpecError: There is an error; its text is the whole report.
         """
         if self.spec is None:
-            raise SpecError(render_text(self.problems))
+            raise SpecError(render_text(self.problems, self.waived))
         return self.spec
 
 
@@ -69,8 +72,12 @@ _SHAPE: Final = frozenset({"name", "rail", "to", "mode", "ports", "nics", "routi
 
 
 def check_site(spec: ClusterSpec) -> tuple[Problem, ...]:
-    """Run every rule on a spec; paths only, no lines."""
-    return tuple(problem for rule in RULES for problem in rule.problems(spec))
+    """Run every rule on a spec; paths only, no lines. What the spec waives is left out."""
+    return tuple(waive(spec, _run_rules(spec))[0])
+
+
+def _run_rules(spec: ClusterSpec) -> list[Problem]:
+    return [problem for rule in RULES for problem in rule.problems(spec)]
 
 
 def load_checked_site(path: Path) -> CheckedSite:
@@ -92,14 +99,22 @@ def check_loaded(loaded: Loaded, file: str) -> CheckedSite:
     """Run every rule on what was loaded, as far as it could be read."""
     spec = loaded.spec or loaded.partial
     found: list[Problem] = list(loaded.problems)
+    waived: tuple[Waived, ...] = ()
     if spec is not None:
-        ruled = _without_twins([*check_site(spec), *_check_secrets(spec, loaded)])
+        ruled = _without_twins([*_run_rules(spec), *_check_secrets(spec, loaded)])
         written = (_as_written(problem, spec) for problem in ruled)
-        found += [p for p in dict.fromkeys(written) if not _is_consequence(p, loaded)]
+        own = [p for p in dict.fromkeys(written) if not _is_consequence(p, loaded)]
+        kept, waived = waive(spec, own)
+        found += [*kept, *_check_waivers(spec, waived if loaded.spec else None)]
     located = (loaded.places.locate_all(problem) for problem in found)
     problems = tuple(sorted(located, key=lambda p: (p.line, p.rule, p.what)))
     wrong = any(problem.severity == "error" for problem in problems)
-    return CheckedSite(file, None if wrong else loaded.spec, problems)
+    return CheckedSite(file, None if wrong else loaded.spec, problems, waived)
+
+
+def _check_waivers(spec: ClusterSpec, waived: tuple[Waived, ...] | None) -> Iterator[Problem]:
+    for found in check_waiver(spec, waived):
+        yield Problem("waiver", found.what, found.where, found.fix, found.severity)
 
 
 def _without_twins(problems: list[Problem]) -> list[Problem]:

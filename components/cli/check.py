@@ -25,14 +25,15 @@ def check(
     Exit codes: 0 no problems (warnings may be shown), 1 problems, 2 no such file.
     """
     checked = load_checked_site(file)
-    typer.echo(render_json(checked.problems) if output == "json" else _report(checked))
+    whole = render_json(checked.problems, checked.waived)
+    typer.echo(whole if output == "json" else _report(checked))
     if checked.spec is None:
         raise typer.Exit(1)
 
 
 def _report(checked: CheckedSite) -> str:
     if checked.problems:
-        return render_text(checked.problems)
+        return render_text(checked.problems, checked.waived)
     spec = checked.spec
     if spec is None:
         return ""
@@ -44,4 +45,5 @@ def _report(checked: CheckedSite) -> str:
             (len(spec.rails), "rail", "s"),
         )
     )
-    return f"{checked.file}: no problems ({spec.name}: {counts}; {len(RULES)} rules)."
+    good = f"{checked.file}: no problems ({spec.name}: {counts}; {len(RULES)} rules)."
+    return "\n".join([*map(str, checked.waived), good])

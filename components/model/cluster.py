@@ -19,6 +19,7 @@ from components.model.kubernetes import K3sPlane, Kubernetes
 from components.model.operators import Operators
 from components.model.pod_network import PodNetwork
 from components.model.units import DnsLabel, Frozen
+from components.model.waivers import Waivers
 
 
 class Disruption(Frozen):
@@ -75,6 +76,10 @@ class ClusterSpec(Frozen):
     """Image and settings of the jobs."""
     acceptance: Acceptance = Acceptance()
     """What must be proven, and the least numbers."""
+
+    waive: Waivers = Field(default_factory=dict)
+    """Rules that are wrong for this site's hardware, by name, each with the reason: `{numa-leaf:
+    "two leaves by the vendor's reference design"}`. Every report shows them."""
 
     def rail(self, name: str) -> Rail | None:
         """The rail of that name, or None."""

@@ -12,6 +12,7 @@ from components.model.infiniband import PARTITION_NAME
 from components.model.kernel import SYSCTL_VALUE
 from components.model.sriov import CARD_SERIAL
 from components.model.units import DNS_LABEL, IMAGE, LOGIN, POOL_NAME, PORT_TARGET, RELEASE, SHA_256
+from components.model.waivers import REASON, RULE_NAME
 
 
 def _as_label(text: str) -> str:
@@ -61,6 +62,8 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "a serial number as `lspci -vv` shows it, such as MT2012X12345",
         str.strip,
     ),
+    RULE_NAME: ("the name of a rule, such as numa-leaf", _no_idea),
+    REASON: ("a reason in words", _no_idea),
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
     r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
 }

@@ -11,6 +11,7 @@ from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import MEASURES, Finding
 from components.acceptance.report.plot import Level, draw_busbw
 from components.acceptance.report.style import STYLE
+from components.acceptance.report.text import waivers_of
 
 _ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
 
@@ -28,6 +29,7 @@ def render_html(report: Report) -> str:
         _finding_table(report),
         _hop_table(report),
         _warnings(report),
+        _waivers(report),
         _logs(report),
         _inventory(report),
     ]
@@ -197,6 +199,13 @@ def _lost(hop: Hop) -> str:
     if grown:
         return ", ".join(grown)
     return f"none ({', '.join(known)})" if known else "not read"
+
+
+def _waivers(report: Report) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in waivers_of(report))
+    if not items:
+        return ""
+    return f"<section><h2>Rules that the site goes without</h2><ul>{items}</ul></section>"
 
 
 def _warnings(report: Report) -> str:

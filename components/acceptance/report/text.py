@@ -47,9 +47,16 @@ def render_table(report: Report) -> str:
         if finding.next_step:
             lines.append(f"  next: {finding.next_step}")
     lines += [f"warning {item.subject}: {item.text}" for item in report.warnings]
+    lines += waivers_of(report)
     lines += [_LAB_NOTE] if report.evidence.provenance == "lab" else []
     lines.append(f"acceptance {report.verdict}: {report.planned} probes planned")
     return "\n".join(lines) + "\n"
+
+
+def waivers_of(report: Report) -> list[str]:
+    """The rules that the site goes without, each with its reason."""
+    waived = report.evidence.limits.waived
+    return [f"waived: {rule}: {reason}" for rule, reason in waived.items()]
 
 
 def render_markdown(report: Report) -> str:
@@ -78,6 +85,8 @@ def render_markdown(report: Report) -> str:
     if report.warnings:
         lines += ["", "## Warnings", ""]
         lines += [f"- {item.subject}: {item.text}" for item in report.warnings]
+    if waived := waivers_of(report):
+        lines += ["", "## Rules that the site goes without", "", *(f"- {line}" for line in waived)]
     return "\n".join(lines) + "\n"
 
 
@@ -111,6 +120,7 @@ def render_ctrf(report: Report) -> str:
                     "provenance": report.evidence.provenance,
                     "planDigest": report.evidence.plan_digest,
                     "startedAt": report.evidence.started_at,
+                    "waived": report.evidence.limits.waived,
                 },
             },
         },

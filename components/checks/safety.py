@@ -1,0 +1,37 @@
+"""The rules that no site can waive, with the reason why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_BY_REASON: Final[Mapping[str, frozenset[str]]] = {
+    "it protects secrets, host keys, or who may reach the site": frozenset(
+        {"host-key", "credentials", "hypervisor-access", "registry-login"}
+        | {"pinned-source", "allowed-networks", "external-partition"}
+    ),
+    "without it an update can cut off its own way to a device": frozenset(
+        {"management-port", "partition-key", "port-function"}
+    ),
+    "it holds what an update may interrupt": frozenset({"exec-disruptive", "max-unavailable"}),
+    "its values become parts of commands and of file names": frozenset(
+        {"reserved-name", "resource-name", "network-name", "netdev-name"}
+        | {"user-account", "sysctl-name", "sysctl-number", "driver-package"}
+        | {"partition-name", "image-download", "container-image"}
+    ),
+    "no plan can be made of what it refuses": frozenset(
+        {"port-target", "nic-rail", "link-ends", "switch-transport"}
+        | {"exec-system", "duplicate-name", "duplicate-vlan", "duplicate-address"}
+        | {"duplicate-nic", "valid-address", "node-address", "subnet-overlap"}
+        | {"subnet-size", "cluster-networks", "dhcp-server", "host-group"}
+        | {"macvlan-master", "host-network", "esxi-release", "vm-host"}
+        | {"hypervisor-name", "hypervisor-vms", "vm-devices", "passthrough-device"}
+        | {"pf-address", "payload-choice", "container-hosts", "control-plane"}
+        | {"k3s-version", "instance-type", "cloud-hosts", "fabric-transport"}
+        | {"ib-partition", "partition-member"}
+    ),
+}
+NEVER_WAIVED: Final[Mapping[str, str]] = {
+    rule: why for why, rules in _BY_REASON.items() for rule in sorted(rules)
+}
+"""Rule to the reason. The rules on the file say how it is read, and cannot be waived either."""
