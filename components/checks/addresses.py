@@ -231,32 +231,14 @@ def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_dhcp_server(spec: ClusterSpec) -> Iterator[Finding]:
-    """With `ipam: dhcp` each rail names the DHCP server on its VLAN, inside its subnet.
+    """Pods do not take their addresses by DHCP.
 
-    Without a server every pod waits for its address until it times out. The DeepOps RoCE guide
-    uses DHCP and does not say who serves it; `whereabouts` needs nobody. This release does not
-    install the CNI DHCP daemon, so that it refuses `dhcp` altogether.
+    This release does not install the CNI DHCP daemon, which `ipam: dhcp` needs on every node. The
+    DeepOps RoCE guide uses DHCP and does not say who serves it; `whereabouts` needs no server.
     """
-    if spec.pod_network.ipam != "dhcp":
-        return
-    yield Finding(
-        "the CNI DHCP daemon, which `ipam: dhcp` needs on every node, is not installed yet.",
-        (at(("pod_network", "ipam"), spec.pod_network.ipam),),
-        "use ipam: whereabouts, which needs no DHCP server.",
-    )
-    for r, rail in enumerate(spec.rails):
-        server = _as_ipv4(rail.dhcp_server) if rail.dhcp_server else None
-        if server is None or server not in rail.subnet:
-            reason = (
-                f"its server {rail.dhcp_server} is not in {rail.subnet}"
-                if rail.dhcp_server
-                else "it names no server"
-            )
-            yield Finding(
-                f"{rail.name} takes its addresses by DHCP, and {reason}.",
-                (
-                    at(("rails", r, "dhcp_server"), rail.dhcp_server),
-                    at(("pod_network", "ipam"), spec.pod_network.ipam),
-                ),
-                f"set dhcp_server to its address in {rail.subnet}, or use ipam: whereabouts.",
-            )
+    if spec.pod_network.ipam == "dhcp":
+        yield Finding(
+            "the CNI DHCP daemon, which `ipam: dhcp` needs on every node, is not installed yet.",
+            (at(("pod_network", "ipam"), spec.pod_network.ipam),),
+            "use ipam: whereabouts, which needs no DHCP server.",
+        )

@@ -19,8 +19,8 @@ _FIXES: Final[dict[Topic, str]] = {
     "pfc-watchdog": "remove pfc_watchdog",
     "cable-length": "remove cable_length_m",
     "port-ecn": "remove the thresholds of the port, so that it follows rdma",
-    "routed-link": "make the links trunks without routing, or use a switch system that is routed "
-    "here",
+    "routed-link": "make the link a trunk without routing, with one link between two switches, or "
+    "use a switch system that is routed here",
 }
 
 

@@ -75,7 +75,7 @@ def check_nic_cabling(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"NIC {nic.nic.netdev} of {nic.host.name} is on no switch port.",
                 (at((*nic.path, "rail"), nic.nic.rail),),
-                f'add its port to a switch, for example "1/1": {target}.',
+                f"add its port to a switch, for example {_a_port(spec)}: {target}.",
             )
         for port in ports[1:]:
             yield Finding(
@@ -84,6 +84,12 @@ def check_nic_cabling(spec: ClusterSpec) -> Iterator[Finding]:
                 (at(port.path, port.port.to), at(ports[0].path, ports[0].port.to)),
                 "keep the port into which the cable really goes.",
             )
+
+
+def _a_port(spec: ClusterSpec) -> str:
+    """A port as the first switch of the file writes it."""
+    name = next(iter(spec.switches[0].ports), "1/1")
+    return name if name.isalnum() else f'"{name}"'
 
 
 def check_vlan_rail(spec: ClusterSpec) -> Iterator[Finding]:
@@ -186,7 +192,10 @@ def check_numa_leaf(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"the {len(members)} NICs on NUMA node {numa} of {host} share {', '.join(used)}, "
                 f"and the host has cables to {leaves} leaves.",
-                tuple(at(port.path, port.port.to) for _, port in members),
+                (
+                    at(members[0][0].path[:2], host),
+                    *(at(port.path, port.port.to) for _, port in members),
+                ),
                 "plug them into different leaves, or waive the rule with the reason.",
                 "warning",
             )

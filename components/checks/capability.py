@@ -188,14 +188,19 @@ def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
                 f"set {name} to one of {first}-{first + DSCP_PER_PRIORITY - 1}: Cumulus has no "
                 "other priority.",
             )
-    for name, kib, given in (
-        ("ecn_min_kib", rdma.ecn_min_kib, ECN_MIN_BYTES),
-        ("ecn_max_kib", rdma.ecn_max_kib, ECN_MAX_BYTES),
-    ):
-        if abs(kib * BYTES_PER_KIB - given) > ECN_TOLERANCE * given:
-            yield Finding(
-                f"{name} is {kib} KiB, {kib * BYTES_PER_KIB:,} bytes, and the RoCE profile of "
-                f"{switch.name} has {given:,}.",
-                (at(("rdma", name), kib), where),
-                f"set {name} to {round(given / BYTES_PER_KIB)}, or remove it.",
-            )
+    missed = {
+        name: kib
+        for name, kib, given in (
+            ("ecn_min_kib", rdma.ecn_min_kib, ECN_MIN_BYTES),
+            ("ecn_max_kib", rdma.ecn_max_kib, ECN_MAX_BYTES),
+        )
+        if abs(kib * BYTES_PER_KIB - given) > ECN_TOLERANCE * given
+    }
+    if missed:
+        shown = " and ".join(f"{name} is {kib} KiB" for name, kib in missed.items())
+        yield Finding(
+            f"{shown}, and the RoCE profile of {switch.name} marks from {ECN_MIN_BYTES:,} to "
+            f"{ECN_MAX_BYTES:,} bytes.",
+            (*(at(("rdma", name), kib) for name, kib in missed.items()), where),
+            f"remove {' and '.join(missed)}: the defaults, 150 and 1500, are the profile's.",
+        )

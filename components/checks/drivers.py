@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Final
 
 from components.catalogue.driver_versions import (
@@ -58,13 +58,21 @@ def _inbox_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
         "packages": driver.packages or None,
         "add_kernel_support": driver.add_kernel_support or None,
     }
-    for key, value in given.items():
-        if value is not None:
-            yield Finding(
-                f"the inbox driver comes with the system, and {key} is set.",
-                (at((*path, key), value), at((*path, "kind"), driver.kind)),
-                f"remove {key}, or choose kind doca_ofed or mlnx_ofed.",
-            )
+    extra = {key: value for key, value in given.items() if value is not None}
+    if extra:
+        keys = ", ".join(extra)
+        yield Finding(
+            f"the inbox driver comes with the system, and {keys} {_be(extra)} set.",
+            (
+                *(at((*path, key), value) for key, value in extra.items()),
+                at((*path, "kind"), driver.kind),
+            ),
+            f"remove {keys}, or choose the kind of the package: doca_ofed or mlnx_ofed.",
+        )
+
+
+def _be(keys: Sized) -> str:
+    return "is" if len(keys) == 1 else "are"
 
 
 def _missing_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
@@ -76,7 +84,11 @@ def _missing_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding
         yield Finding(
             f"the driver package {driver.kind} has no {', '.join(missing)}.",
             (at((*path, "kind"), driver.kind),),
-            "pin it: the version, an absolute path or https address, and the SHA-256 of the file.",
+            "pin it: version, source (an absolute path or https address) and sha256 of the file; "
+            "or version and repository, as DOCA-OFED is offered."
+            if driver.kind == "doca_ofed"
+            else "pin it: version, source (an absolute path or https address) and sha256 of the "
+            "file.",
         )
     if driver.repository is not None and (driver.source or driver.sha256):
         given = {"source": driver.source, "sha256": driver.sha256}

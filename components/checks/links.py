@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
+from components.fabric.systems.capabilities import system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
@@ -30,10 +31,17 @@ def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
             f"port {port.name} of {port.switch.name} is a link to {port.port.to}, and "
             f"{_why_no_end(spec, port)}",
             tuple(dict.fromkeys(at(end.path, end.port.to) for end in (port, other) if end)),
-            f"write both ends: on {peer[0]} the port {peer[1]} as {port.switch.name}:{port.name}."
-            if peer[0] != port.switch.name
-            else "name the switch and the port at the other end of the cable.",
+            _end_fix(spec, port),
         )
+
+
+def _end_fix(spec: ClusterSpec, port: PlacedPort) -> str:
+    name, far = port.port.peer or ("", "")
+    if name == port.switch.name:
+        return "name the switch and the port at the other end of the cable."
+    if all(switch.name != name for switch in spec.switches):
+        return "correct the name of the switch, as <switch>:<port>."
+    return f"write both ends: on {name} the port {far} as {port.switch.name}:{port.name}."
 
 
 def _is_answered(
@@ -149,8 +157,14 @@ def check_link_loop(spec: ClusterSpec) -> Iterator[Finding]:
             f"the trunk from {one.switch.name} {one.name} to {other.switch.name} {other.name} "
             "closes a loop, and spanning tree would block a link of it.",
             (at(one.path, one.port.to), at(other.path, other.port.to)),
-            "remove one link of the loop, or make the links routed: mode: routed at both ends.",
+            "remove one link of the loop, or make the links routed: mode: routed at both ends."
+            if _can_route(one) and _can_route(other)
+            else "remove one link of the loop: this switch system is not routed here.",
         )
+
+
+def _can_route(port: PlacedPort) -> bool:
+    return not isinstance(system_of(port.switch.os).routing, str)
 
 
 def _pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:

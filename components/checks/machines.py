@@ -54,9 +54,10 @@ def check_duplicate_nic(spec: ClusterSpec) -> Iterator[Finding]:
     """On one host, each NIC has its own PCI address, network device and rail."""
     seen: dict[tuple[SpecPath, str, str], SpecPath] = {}
     for nic in list_nics(spec):
+        written = "netdev" in nic.nic.model_fields_set  # else it follows from the PCI address
         for key, value in (
             ("pci", nic.nic.pci),
-            ("netdev", nic.nic.netdev),
+            *((("netdev", nic.nic.netdev),) if written else ()),
             ("rail", nic.nic.rail),
         ):
             path: SpecPath = (*nic.path, key)
@@ -148,16 +149,22 @@ def check_rail_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
 
 def check_rail_speed(spec: ClusterSpec) -> Iterator[Finding]:
     """All NICs of one rail have the same speed; the slowest would set the pace of every job."""
-    first: dict[str, PlacedNic] = {}
+    rails: dict[str, list[PlacedNic]] = {}
     for nic in list_nics(spec):
-        other = first.setdefault(nic.nic.rail, nic)
-        if other.nic.speed_gbit_s != nic.nic.speed_gbit_s:
+        rails.setdefault(nic.nic.rail, []).append(nic)
+    for rail, nics in rails.items():
+        # Of two speeds that are equally frequent, the first one of the file is the usual one.
+        usual = Counter(nic.nic.speed_gbit_s for nic in nics).most_common(1)[0][0]
+        other = next(nic for nic in nics if nic.nic.speed_gbit_s == usual)
+        for nic in nics:
+            if nic.nic.speed_gbit_s == usual:
+                continue
             yield Finding(
-                f"on {nic.nic.rail}, {nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s and "
-                f"{other.host.name} has {other.nic.speed_gbit_s}.",
+                f"on {rail}, {nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s, and the other NICs "
+                f"have {usual}.",
                 (
                     at((*nic.path, "speed_gbit_s"), nic.nic.speed_gbit_s),
-                    at((*other.path, "speed_gbit_s"), other.nic.speed_gbit_s),
+                    at((*other.path, "speed_gbit_s"), usual),
                 ),
                 "correct the speed, or put the slower NICs on a rail of their own.",
             )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from components.checks.waivers import Waived
 from components.core.problem import Place, Problem, render_path
 
-RULES_PAGE = "docs/reference/rules.md"
+_SHOWN: Final = 4
+"""Places of joined problems in a text; JSON has all of them."""
+RULES_PAGE: Final = "docs/reference/rules.md"
 
 
 class PlaceJson(TypedDict):
@@ -31,6 +33,8 @@ class ProblemJson(TypedDict):
     what: str
     where: list[PlaceJson]
     fix: str
+    more: int
+    """Problems in the same words that are joined to this one."""
 
 
 def render_text(problems: Sequence[Problem], waived: Sequence[Waived] = ()) -> str:
@@ -43,14 +47,29 @@ def render_text(problems: Sequence[Problem], waived: Sequence[Waived] = ()) -> s
 def render_problem(problem: Problem) -> str:
     """Write one problem: what is wrong, where, and how to fix it."""
     mark = " (warning)" if problem.severity == "warning" else ""
-    heads = [_head(place) for place in problem.where]
+    shown = _shown_places(problem)
+    heads = [_head(place) for place in shown]
     width = max(map(len, heads), default=0)
     lines = [f"{problem.rule}{mark}: {problem.what}"]
-    for index, (head, place) in enumerate(zip(heads, problem.where, strict=True)):
+    for index, (head, place) in enumerate(zip(heads, shown, strict=True)):
         label = "where" if index == 0 else "     "
         lines.append(f"  {label}  {head:<{width}}{'  ' if head else ''}{_value(place)}".rstrip())
+    if left := len(problem.where) - len(shown):
+        lines.append(f"         and {left} more place{'' if left == 1 else 's'}")
     lines.append(f"  fix    {problem.fix}  ({RULES_PAGE}#{problem.rule})")
     return "\n".join(lines)
+
+
+def _shown_places(problem: Problem) -> Sequence[Place]:
+    """All places of one problem; of joined ones the first few, and a line that repeats once.
+
+    YAML anchors bring one line of the file to several places of the site.
+    """
+    if not problem.more:
+        return problem.where
+    lines = {(place.file, place.line, place.value): place for place in reversed(problem.where)}
+    places = list(reversed(lines.values()))
+    return places if len(places) <= _SHOWN + 1 else places[:_SHOWN]
 
 
 def count_problems(problems: Sequence[Problem]) -> str:
@@ -110,4 +129,5 @@ def _problem_json(problem: Problem) -> ProblemJson:
             for place in problem.where
         ],
         "fix": problem.fix,
+        "more": problem.more,
     }

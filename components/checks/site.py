@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from components.checks.access import check_secret_value
+from components.checks.alike import group_problems
 from components.checks.registry import RULES
 from components.checks.render import render_text
 from components.checks.stack_keys import check_stack_key
@@ -29,7 +30,7 @@ class CheckedSite:
     spec: ClusterSpec | None
     """None when there is an error; warnings leave it."""
     problems: tuple[Problem, ...]
-    """Errors and warnings, by line."""
+    """Errors and warnings, causes first and then by line; alike ones are joined."""
     waived: tuple[Waived, ...] = ()
     """The waivers of the file, with what they hide."""
 
@@ -98,7 +99,7 @@ def check_config_value(value: Json, source_file: Path | None) -> CheckedSite:
 def check_loaded(loaded: Loaded, file: str) -> CheckedSite:
     """Run every rule on what was loaded, as far as it could be read."""
     spec = loaded.spec or loaded.partial
-    found: list[Problem] = list(loaded.problems)
+    found = [each for each in loaded.problems if not _follows(each, loaded)]
     waived: tuple[Waived, ...] = ()
     if spec is not None:
         ruled = _without_twins([*_run_rules(spec), *_check_secrets(spec, loaded)])
@@ -107,7 +108,7 @@ def check_loaded(loaded: Loaded, file: str) -> CheckedSite:
         kept, waived = waive(spec, own)
         found += [*kept, *_check_waivers(spec, waived if loaded.spec else None)]
     located = (loaded.places.locate_all(problem) for problem in found)
-    problems = tuple(sorted(located, key=lambda p: (p.line, p.rule, p.what)))
+    problems = group_problems(located, spec)
     wrong = any(problem.severity == "error" for problem in problems)
     return CheckedSite(file, None if wrong else loaded.spec, problems, waived)
 
@@ -158,6 +159,22 @@ def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
         _touches(place.path, left_out, loaded)
         for place in problem.where
         for left_out in loaded.left_out
+    )
+
+
+def _follows(problem: Problem, loaded: Loaded) -> bool:
+    """Whether it only follows from another slip of the file.
+
+    The system of a switch says how its ports are named, and a key that is misspelt is missing.
+    """
+    path: SpecPath = problem.where[0].path if problem.where else ()
+    if path[:1] == ("switches",) and path[2:3] == ("ports",):
+        return (*path[:2], "os") in loaded.left_out
+    return problem.rule == "missing-key" and any(
+        each.rule == "unknown-key"
+        and each.where[0].path[:-1] == path[:-1]
+        and each.what.endswith(f"`{path[-1]}`?")
+        for each in loaded.problems
     )
 
 

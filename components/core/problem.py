@@ -52,6 +52,8 @@ class Problem:
     where: tuple[Place, ...]
     fix: str
     severity: Severity = "error"
+    more: int = 0
+    """How many problems in the same words are joined to this one; `where` has all their places."""
 
     @property
     def line(self) -> int:

@@ -45,6 +45,8 @@ _MOVED: Final[Mapping[SpecPath, str]] = {
     ("host_defaults", "ats"): "host_defaults.firmware.ats (`firmware: {ats: true}`)",
 }
 """Keys of earlier files, and where what they said is said now."""
+_NOT_YET: Final = frozenset({("pod_network", "ipam", "dhcp")})
+"""Choices that are refused by a rule, since nothing installs yet what they need: not offered."""
 _BOUNDS: Final = {
     "greater_than": ("gt", "greater than"),
     "greater_than_equal": ("ge", "at least"),
@@ -77,8 +79,9 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
         *difflib.get_close_matches(word, known, n=3, cutoff=0.6),
         *(by_lower[each] for each in difflib.get_close_matches(typed, list(by_lower), 1, 0.6)),
     ]
-    near = [each for each in near if not _other_number(each.lower(), typed)]
-    return f" Did you mean `{near[0]}`?" if near else ""
+    # The nearest one with another number is no slip, and then a farther one is none either.
+    slip = bool(near) and not _other_number(near[0].lower(), typed)
+    return f" Did you mean `{near[0]}`?" if slip else ""
 
 
 def _other_number(one: str, other: str) -> bool:
@@ -143,7 +146,7 @@ def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Problem:
 
 
 def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
-    if owner is SecretRef:
+    if owner is SecretRef and not str(path[-1]).lower().startswith("secret"):
         return _open_secret(path)
     if path in _MOVED:
         return _moved(path, detail)
@@ -153,7 +156,7 @@ def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     return Problem(
         rule="unknown-key",
         what=f"`{path[-1]}` is not a key of {render_path(path[:-1])}.{hint}",
-        where=(Place(path, show_value(detail["input"])),),
+        where=(Place(path, "(not shown)" if owner is SecretRef else show_value(detail["input"])),),
         fix="correct the spelling, or remove it." if hint else f"remove it{listed}.",
     )
 
@@ -170,7 +173,7 @@ def _moved(path: SpecPath, detail: ErrorDetails) -> Problem:
 
 def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     context = detail.get("ctx", {})
-    choices = _choices(context)
+    choices = [each for each in _choices(context) if (*path, each) not in _NOT_YET]
     value = _tag(detail) if "tag" in context else detail["input"]
     if isinstance(value, str) and value in choices and value.isdigit():
         return wrong_type(path, value, "a number")
