@@ -8,7 +8,7 @@ from typing import Final
 _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
     "it protects secrets, host keys, or who may reach the site": frozenset(
         {"host-key", "credentials", "hypervisor-access", "registry-login"}
-        | {"pinned-source", "allowed-networks", "external-partition"}
+        | {"allowed-networks", "external-partition"}
     ),
     "without it an update can cut off its own way to a device": frozenset(
         {"management-port", "partition-key", "port-function"}
@@ -27,7 +27,7 @@ _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
         | {"macvlan-master", "host-network", "esxi-release", "vm-host"}
         | {"hypervisor-name", "hypervisor-vms", "vm-devices", "passthrough-device"}
         | {"pf-address", "payload-choice", "container-hosts", "control-plane"}
-        | {"k3s-version", "instance-type", "cloud-hosts", "fabric-transport"}
+        | {"instance-type", "cloud-hosts", "fabric-transport"}
         | {"ib-partition", "partition-member"}
     ),
 }

@@ -167,7 +167,9 @@ def _follows(problem: Problem, loaded: Loaded) -> bool:
 
     The system of a switch says how its ports are named, and a key that is misspelt is missing.
     """
-    path: SpecPath = problem.where[0].path if problem.where else ()
+    if not problem.where:
+        return False
+    path = problem.where[0].path
     if path[:1] == ("switches",) and path[2:3] == ("ports",):
         return (*path[:2], "os") in loaded.left_out
     return problem.rule == "missing-key" and any(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,10 +16,6 @@ from components.checks.rule import Finding, at
 from components.model.cluster import ClusterSpec
 from components.model.operators import ChartSource
 
-_SOURCE: Final = re.compile(r"(/|https://)[^\s]+")
-_MIRROR: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::([0-9]{1,5}))?")
-_MAX_PORT: Final = 65535
-_EXACT: Final = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?")
 _MIN_TEST_WORKERS: Final = 2
 
 
@@ -63,17 +58,6 @@ def check_etcd_members(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_k3s_version(spec: ClusterSpec) -> Iterator[Finding]:
-    """The Kubernetes version is an exact K3s release, such as v1.36.3+k3s1."""
-    version = spec.k3s.version if spec.k3s else None
-    if version is not None and parse_k3s(version) is None:
-        yield Finding(
-            f'"{version}" is no exact K3s release.',
-            (at(("kubernetes", "version"), version),),
-            "write a release of the form v1.36.3+k3s1.",
-        )
-
-
 def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
     """The GPU operator's release line supports the Kubernetes minor.
 
@@ -107,34 +91,10 @@ def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_pinned_source(spec: ClusterSpec) -> Iterator[Finding]:
-    """K3s and its install script come from an absolute path or over https, never plain http."""
-    if spec.k3s is None:
-        return
-    source = spec.k3s.source
-    for key, value in (("binary", source.binary), ("install_script", source.install_script)):
-        if not _SOURCE.fullmatch(value):
-            yield Finding(
-                f"{key}: {value} is neither an absolute path nor https.",
-                (at(("kubernetes", "source", key), value),),
-                "use an https address, or a path on the hosts that begins with /.",
-            )
-
-
-def check_chart_version(spec: ClusterSpec) -> Iterator[Finding]:
-    """A chart has an exact version, and a chart from a repository says which repository.
-
-    A range or `latest` would install another chart on the next run without any change here.
-    """
+def check_chart_repository(spec: ClusterSpec) -> Iterator[Finding]:
+    """A chart from a repository says which one, and the repository is reached over https."""
     for name, chart in _charts(spec):
-        path: SpecPath = ("operators", name, "chart")
-        if not _EXACT.fullmatch(chart.version):
-            yield Finding(
-                f'the chart version "{chart.version}" is not exact.',
-                (at((*path, "version"), chart.version),),
-                "write one release, for example v26.3.3.",
-            )
-        yield from _chart_home(chart.chart, chart.repo, path)
+        yield from _chart_home(chart.chart, chart.repo, ("operators", name, "chart"))
 
 
 def _charts(spec: ClusterSpec) -> Iterator[tuple[str, ChartSource]]:
@@ -162,18 +122,4 @@ def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Iterator[Findin
             f"the chart repository {repo} {reason}.",
             (at((*path, "repo"), repo), at((*path, "chart"), chart)),
             "use an https repository with a chart name, or no repository.",
-        )
-
-
-def check_registry_mirror(spec: ClusterSpec) -> Iterator[Finding]:
-    """The registry mirror is `host:port`, without a scheme or a path."""
-    mirror = spec.kubernetes.registry_mirror if spec.kubernetes else None
-    if mirror is None:
-        return
-    match = _MIRROR.fullmatch(mirror)
-    if match is None or not 1 <= int(match[1] or _MAX_PORT) <= _MAX_PORT:
-        yield Finding(
-            f'the registry mirror "{mirror}" is not of the form host:port.',
-            (at(("kubernetes", "registry_mirror"), mirror),),
-            "write for example 192.168.100.10:5000; plain HTTP is assumed.",
         )

@@ -9,9 +9,6 @@ from typing import Final
 from components.checks.rule import Finding, at
 from components.model.cluster import ClusterSpec
 
-_GDR_LEVELS: Final = ("LOC", "PIX", "PXB", "PHB", "SYS")
-"""NCCL_NET_GDR_LEVEL by name; the old form is 0 to 5 (NCCL user guide, environment)."""
-_OLD_GDR_LEVELS: Final = ("0", "1", "2", "3", "4", "5")
 _SIZE: Final = re.compile(r"^([0-9]+)([KMG]?)$")
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _JUDGED_BYTES: Final = 1 << 30
@@ -27,17 +24,6 @@ def check_max_unavailable(spec: ClusterSpec) -> Iterator[Finding]:
             f"max_unavailable {count} {reason}.",
             (at(("disruption", "max_unavailable"), count),),
             "set it to 1: one host after the other.",
-        )
-
-
-def check_gdr_level(spec: ClusterSpec) -> Iterator[Finding]:
-    """NCCL_NET_GDR_LEVEL is a word or a number that NCCL knows; it ignores all others."""
-    level = spec.jobs.gdr_level
-    if level not in {*_GDR_LEVELS, *_OLD_GDR_LEVELS}:
-        yield Finding(
-            f'NCCL knows no GPUDirect level "{level}".',
-            (at(("jobs", "gdr_level"), level),),
-            f"use one of {', '.join(_GDR_LEVELS)}, or 0 to 5.",
         )
 
 

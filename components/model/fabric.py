@@ -202,7 +202,16 @@ class Switch(Frozen):
     """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; `components/catalogue/switches/`
     lists the known ones."""
     release: Annotated[
-        str, BeforeValidator(_release_from_number), WithJsonSchema({"type": ["integer", "string"]})
+        str,
+        BeforeValidator(_release_from_number),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "integer"},
+                    {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"},
+                ]
+            }
+        ),
     ] = "3.9.2504"
     """Running release of the switch system, for version rules; the default is one of Onyx.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from components.model.units import DnsLabel, Frozen, ImageName
 
+GdrLevel = Literal["LOC", "PIX", "PXB", "PHB", "SYS", "0", "1", "2", "3", "4", "5"]
+"""NCCL_NET_GDR_LEVEL by name; the old form is 0 to 5 (NCCL user guide, environment)."""
 ARENA_RESOURCE: Final = "hca"
 """What Arena's `--rdma` requests, after the prefix (its charts)."""
 
@@ -58,8 +60,8 @@ class Jobs(Frozen):
     """Image of the acceptance and sample jobs: nccl-tests and perftest in it."""
     mpi_operator: bool = True
     """Install the MPI operator, which acceptance needs."""
-    gdr_level: str = "2"
-    """NCCL_NET_GDR_LEVEL; 2 is the DeepOps guide's value."""
+    gdr_level: GdrLevel = "2"
+    """NCCL_NET_GDR_LEVEL; 2 is the DeepOps guide's value. NCCL ignores all other words."""
     nccl_ib_tc: Annotated[int, Field(ge=0, le=255)] | None = None
     """NCCL_IB_TC; default from `rdma.dscp`. Another value is refused by `one-traffic-class`."""
     gid_index: Annotated[int, Field(ge=0, le=255)] | None = None

@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, cast
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StringConstraints
 
-from components.model.units import DnsLabel, Frozen, Ipv4Net, SecretRef, Sha256, TcpPort
+from components.model.units import (
+    K3S_RELEASE,
+    DnsLabel,
+    Frozen,
+    Ipv4Net,
+    PinnedSource,
+    RegistryName,
+    SecretRef,
+    Sha256,
+    TcpPort,
+)
 
 
 class K3sSource(Frozen):
     """Where the K3s binary and install script come from: a pinned mirror or local path."""
 
-    binary: str
+    binary: PinnedSource
     """Absolute path on the hosts, or an https URL."""
     binary_sha256: Sha256
     """Checksum of `binary`."""
-    install_script: str
+    install_script: PinnedSource
     """Absolute path on the hosts, or an https URL, of K3s' install script."""
     install_script_sha256: Sha256
     """Checksum of `install_script`."""
@@ -34,7 +44,7 @@ class Plane(Frozen):
     """Addresses of pods on the cluster's own network; K3s' default."""
     service_cidr: Ipv4Net = Field(default="10.43.0.0/16", validate_default=True)
     """Addresses of services; K3s' default."""
-    registry_mirror: str | None = None
+    registry_mirror: RegistryName | None = None
     """Registry of the site's images, for example `192.168.100.10:5000` (plain HTTP)."""
 
 
@@ -43,6 +53,8 @@ class K3sPlane(Plane):
 
     plane: Literal["k3s"]
     """What installs the control plane."""
+    version: Annotated[str, StringConstraints(pattern=K3S_RELEASE)]
+    """An exact release of K3s, for example `v1.36.3+k3s1`."""
     source: K3sSource
     """Pinned binary and install script."""
     token: SecretRef = SecretRef(secret="k3s_token")  # noqa: S106 - the name of a secret, not one

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from components.model.units import Frozen
+from pydantic import StringConstraints
+
+from components.model.units import EXACT_RELEASE, Frozen
 
 
 class ChartSource(Frozen):
@@ -14,7 +16,8 @@ class ChartSource(Frozen):
     """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
     repo: str | None = None
     """Address of a chart repository."""
-    version: str
+    version: Annotated[str, StringConstraints(pattern=EXACT_RELEASE)]
+    """One exact release: a range or `latest` would install another chart on the next run."""
 
 
 class GpuOperator(Frozen):

@@ -25,6 +25,14 @@ IMAGE = (
 PORT_TARGET = r"^[^/:\s]+(/[^/:\s]+|:[^:\s]+)$"
 SHA_256 = r"^[0-9a-f]{64}$"
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
+PINNED_SOURCE = r"^(/|https://)[^\s]+$"
+K3S_RELEASE = r"^v[0-9]+\.[0-9]+\.[0-9]+\+k3s[0-9]+$"
+EXACT_RELEASE = r"^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$"
+_PORT_NUMBER = (
+    r"(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
+)
+REGISTRY = rf"^[A-Za-z0-9][A-Za-z0-9.-]*(:{_PORT_NUMBER})?$"
+_OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 LONGEST_TEXT = 4000
 """Characters: more than a host key has, and fewer digits than Python reads as a number (4,300)."""
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
@@ -149,7 +157,11 @@ PortName = Annotated[str, AfterValidator(_port)]
 """A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus,
 `Ethernet1/1` on EOS, where the second number is the lane, and `Ethernet8` on SONiC, which counts
 lanes throughout."""
-PortGuid = Annotated[str, BeforeValidator(_port_guid)]
+PortGuid = Annotated[
+    str,
+    BeforeValidator(_port_guid),
+    WithJsonSchema({"type": "string", "pattern": r"^(0[xX])?:*([0-9A-Fa-f]:*){16}$"}),
+]
 """GUID of an InfiniBand port: 16 hexadecimal digits, kept in lower case without separators."""
 MtuBytes = Annotated[int, Field(ge=576, le=9978)]
 """An interface MTU in bytes, without the Ethernet header."""
@@ -160,13 +172,32 @@ Kib = Annotated[int, Field(ge=1, le=100_000)]
 GbitPerSecond = Annotated[float, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 TcpPort = Annotated[int, Field(ge=1, le=65535)]
-Ipv4 = Annotated[IPv4Address, BeforeValidator(_address)]
+Ipv4 = Annotated[
+    IPv4Address,
+    BeforeValidator(_address),
+    WithJsonSchema(
+        {"type": "string", "format": "ipv4", "pattern": rf"^{_OCTET}(\.{_OCTET}){{3}}$"}
+    ),
+]
 Ipv4Net = Annotated[IPv4Network, BeforeValidator(_network)]
 LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
 """A user name that SSH servers take; nothing that a shell or an option parser would read."""
 ImageName = Annotated[str, StringConstraints(pattern=IMAGE)]
 """A container image as Kubernetes takes it: lower case, without a scheme."""
 ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
+PinnedSource = Annotated[str, StringConstraints(pattern=PINNED_SOURCE)]
+"""An absolute path on the hosts, or an https address: never plain http."""
+RegistryName = Annotated[str, StringConstraints(pattern=REGISTRY)]
+"""A registry as `host:port`, without a scheme or a path."""
+HostKey = Annotated[
+    str,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]+={0,3}( .*)?$",
+        }
+    ),
+]
 Sha256 = Annotated[str, StringConstraints(pattern=SHA_256)]
 
 
@@ -190,7 +221,7 @@ class Ssh(Frozen):
     """Secret with the password of a switch; hosts are reached by key."""
     private_key: SecretRef | None = None
     """Secret with the private key."""
-    host_key: str | None = None
+    host_key: HostKey | None = None
     """One public key line as `ssh-keyscan` prints it, without the host: `ssh-ed25519 AAAA…`.
 
     Use ed25519 or ECDSA: the Pulumi command provider offers only SHA-1 for RSA host keys.

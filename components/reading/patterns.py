@@ -11,7 +11,19 @@ from components.model.firmware import FIRMWARE_VERSION
 from components.model.infiniband import PARTITION_NAME
 from components.model.kernel import SYSCTL_VALUE
 from components.model.sriov import CARD_SERIAL
-from components.model.units import DNS_LABEL, IMAGE, LOGIN, POOL_NAME, PORT_TARGET, RELEASE, SHA_256
+from components.model.units import (
+    DNS_LABEL,
+    EXACT_RELEASE,
+    IMAGE,
+    K3S_RELEASE,
+    LOGIN,
+    PINNED_SOURCE,
+    POOL_NAME,
+    PORT_TARGET,
+    REGISTRY,
+    RELEASE,
+    SHA_256,
+)
 from components.model.waivers import REASON, RULE_NAME
 
 
@@ -64,11 +76,24 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     ),
     RULE_NAME: ("the name of a rule, such as numa-leaf", _no_idea),
     REASON: ("a reason in words", _no_idea),
+    PINNED_SOURCE: (
+        "an absolute path on the hosts or an https address",
+        lambda text: re.sub(r"^http://", "https://", text),
+    ),
+    K3S_RELEASE: (
+        "an exact release of K3s such as v1.36.3+k3s1",
+        lambda text: f"v{text.removeprefix('v').partition('+')[0]}+k3s1",
+    ),
+    EXACT_RELEASE: ("one exact release of a chart such as v26.3.3", _no_idea),
+    REGISTRY: (
+        "a registry of the form host:port such as 192.168.100.10:5000, without a scheme or a path",
+        lambda text: re.sub(r"^https?://", "", text).partition("/")[0],
+    ),
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
     r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
 }
 """Pattern to what it stands for, and to a guess at what a refused text was meant to be."""
-_VERSIONS: Final = frozenset({GPU_DRIVER, FIRMWARE_VERSION, RELEASE})
+_VERSIONS: Final = frozenset({K3S_RELEASE, EXACT_RELEASE, GPU_DRIVER, FIRMWARE_VERSION, RELEASE})
 """Patterns of versions, of which a bare number is at most the beginning."""
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from components.catalogue.switches import MODELS
 from components.core.errors import Bug
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
@@ -50,6 +51,7 @@ def render_schema() -> dict[str, Json]:
         properties[key] = mended
     _name_default_plane(schema)
     _keep_derived(schema)
+    _suggest_models(schema)
     titled = {
         "$schema": GenerateJsonSchema.schema_dialect,
         **schema,
@@ -88,3 +90,10 @@ def _keep_derived(schema: dict[str, Any]) -> None:
                 "deprecated": True,
                 "description": f"Follows from `{key}`: remove it.",
             }
+
+
+def _suggest_models(schema: dict[str, Any]) -> None:
+    """Offer the known models; another one is refused by a rule, which can be waived."""
+    model = schema["$defs"]["Switch"]["properties"]["model"]
+    del model["type"]
+    model["anyOf"] = [{"enum": sorted(MODELS)}, {"type": "string"}]

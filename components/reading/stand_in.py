@@ -21,8 +21,11 @@ _EXAMPLES: Final[tuple[Json, ...]] = (
     "192.0.2.0/24",
     "stand-in/stand-in",
     "0" * 64,
+    "/stand-in",
+    "v1.0.0+k3s1",
 )
-"""One for each kind of plain value: name, number, PCI address, network, cable, checksum."""
+"""One for each kind of plain value: name, number, PCI address, network, cable, checksum, path,
+release."""
 
 
 def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Json:

@@ -175,6 +175,8 @@ def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     context = detail.get("ctx", {})
     choices = [each for each in _choices(context) if (*path, each) not in _NOT_YET]
     value = _tag(detail) if "tag" in context else detail["input"]
+    if isinstance(value, int) and not isinstance(value, bool) and str(value) in choices:
+        return wrong_type(path, value, "a text")
     if isinstance(value, str) and value in choices and value.isdigit():
         return wrong_type(path, value, "a number")
     return Problem(

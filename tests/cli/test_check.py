@@ -150,3 +150,28 @@ def test_schema_is_printed(railyard: Call) -> None:
     done = railyard("schema")
     assert done.code == 0
     assert json.loads(done.out) == render_schema()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('gdr_level: "2"', 'gdr_level: "NVL"'),
+        ("version: v1.36.3+k3s1", "version: v1.36.3"),
+        ("binary: /opt/mirror/k3s", "binary: http://mirror/k3s"),
+        ("registry_mirror: 192.168.100.10:5000", "registry_mirror: 192.168.100.10:99999"),
+        ("version: v26.3.3", 'version: "26.x"'),
+        ("release: 3.9.2504", 'release: "-1"'),
+        ("host_key: ssh-ed25519 ", "host_key: ssh-rsa "),
+        ("os: onyx", "routing: {asn: 65101, router_id: 10.255.0.300}\n    os: onyx"),
+        ("gpus: 8", 'hca_guids: ["0c42:a103:00b4:db"]\n    gpus: 8'),
+    ],
+)
+def test_an_editor_refuses_what_the_model_refuses(old: str, new: str) -> None:
+    text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    assert old in text
+    value = parse_yaml(text.replace(old, new, 1), "site.yaml").value
+    assert find_schema_errors(render_schema(), value) != []
+
+
+def test_an_editor_offers_the_known_models() -> None:
+    assert '"enum": ["DCS-7060DX5-64S", ' in json.dumps(render_schema())
