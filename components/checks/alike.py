@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from components.checks.problem import Problem
+from components.core.problem import Problem
 from components.model.cluster import ClusterSpec
 
 _INDEX: Final = re.compile(r'\[(?:\d+|"[^"]*")\]')

@@ -11,8 +11,8 @@ from components.catalogue.operator_versions import (
     parse_k3s,
     show_version,
 )
-from components.core.problem import SpecPath
 from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.operators import ChartSource
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from components.checks.problem import Problem
 from components.checks.registry import FILE_RULES, RULES
 from components.checks.rule import Finding, at
 from components.checks.safety import NEVER_WAIVED
+from components.core.problem import Problem
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 

@@ -86,13 +86,19 @@ def render_plan(plan: ClusterPlan, choice: Choice | None = None) -> str:
 
 
 def _lines(plan: ClusterPlan, choice: Choice) -> Iterator[str]:
-    yield f"# Plan of {plan.name}, stack {plan.stack}, digest {plan.digest}"
+    yield from _head(plan)
     if not choice.scripts:
         yield "# Scripts and long objects are named only: --scripts prints them."
     for section in _shorten(choice.of(list_sections(plan, scripts=choice.scripts))):
         yield f"\n## {section.heading}"
         yield from section.lines
         yield from section.tail
+
+
+def _head(plan: ClusterPlan) -> Iterator[str]:
+    yield f"# Plan of {plan.name}, stack {plan.stack}, digest {plan.digest}"
+    for rule, reason in plan.acceptance.limits.waived.items():
+        yield f"# waived: {rule}: {reason}"
 
 
 def _shorten(sections: Iterable[Section]) -> Iterator[Section]:
@@ -130,7 +136,7 @@ def summary_json(plan: ClusterPlan, spec: ClusterSpec) -> dict[str, object]:
 def render_summary(plan: ClusterPlan, spec: ClusterSpec) -> str:
     """The summary as a few lines."""
     found = summary_json(plan, spec)
-    lines = [f"# Plan of {plan.name}, stack {plan.stack}, digest {plan.digest}"]
+    lines = list(_head(plan))
     for key, value in flatten(found["site"]).items():
         lines.append(f"{key}={value}")
     lines.append("")

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from components.core.errors import UsageError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.derived_keys import drop_derived
 from components.model.instances import with_instances
+from components.reading.derived_keys import drop_derived
 from components.reading.loose import find_loose_types
 from components.reading.port_ranges import spread_ports
 from components.reading.run_settings import SETTINGS

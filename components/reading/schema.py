@@ -10,8 +10,8 @@ from components.catalogue.switches import MODELS
 from components.core.errors import Bug
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.derived_keys import DERIVED
 from components.model.units import DNS_LABEL, PORT_TARGET
+from components.reading.derived_keys import DERIVED
 
 _SHORT_FORMS: Final = {
     "SwitchPort": (

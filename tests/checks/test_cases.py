@@ -26,12 +26,10 @@ RULES_PAGE = ROOT / "docs" / "reference" / "rules.md"
 CONSEQUENCES: Mapping[str, set[str]] = {
     "cloud-hosts": {"control-plane", "worker-count"},
     "driver-owner": {"host-device"},
-    "dscp-twice": {"cnp-priority"},
     "gid-index": {"plugin-version"},
     "hypervisor-access": {"host-key", "credentials"},
     "hypervisor-vms": {"vm-host"},
     "instance-type": {"gpu-symmetry"},
-    "numa-leaf": {"rail-switch"},
     "sm-switch": {"switch-transport"},
 }
 """Rules that no site breaks alone, with the others that its mistake breaks too."""

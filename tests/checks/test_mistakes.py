@@ -14,13 +14,13 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
-from components.checks.problem import Problem
 from components.checks.site import load_checked_site
 from components.cli.main import app
-from tests.checks.invalid_files import FOLDER, ROOT
+from components.core.problem import Problem
+from tests.checks.cases import CASES, CLEAN, ROOT
 
 BASES: Final = {
-    "clean": FOLDER / "clean.yaml",
+    "clean": CLEAN,
     "spine-leaf": ROOT / "examples" / "spine-leaf" / "site.yaml",
     "quantum-ib": ROOT / "examples" / "quantum-ib" / "site.yaml",
     "mixed-fabric": ROOT / "examples" / "mixed-fabric" / "site.yaml",
@@ -149,7 +149,7 @@ def test_json_has_all_places_of_a_group(tmp_path: Path) -> None:
 
 def test_a_warning_stays_one(tmp_path: Path) -> None:
     """It is never joined to an error, and says what it is."""
-    text = (FOLDER / "numa-leaf.yaml").read_text(encoding="utf-8")
+    text = CASES["numa-leaf"].text()
     (found,) = _problems(tmp_path, text)
     assert (found.severity, found.more) == ("warning", 1)
 

@@ -153,7 +153,7 @@ def test_json_values_are_plain() -> None:
     ],
 )
 def test_what_older_files_say_beside_the_dscp(tmp_path: Path, rdma: str, rules: list[str]) -> None:
-    text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    text = CLEAN.read_text(encoding="utf-8")
     path = tmp_path / "site.yaml"
     path.write_text(text.replace("dscp: 26", rdma, 1), encoding="utf-8")
     assert [problem.rule for problem in load_checked_site(path).problems] == rules

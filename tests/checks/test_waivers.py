@@ -15,8 +15,8 @@ from components.cli.main import app
 from components.core.errors import SpecError
 from components.plan.make import make_plan
 from components.plan.text import render_plan
-from components.reading.load import load_site
-from tests.checks.invalid_files import CASES, FOLDER
+from components.reading.load import parse_site
+from tests.checks.cases import CASES
 
 REASON = "two leaves by the vendor's reference design"
 WAIVE = f'waive: {{numa-leaf: "{REASON}"}}\nhosts:\n'
@@ -29,7 +29,7 @@ def _check(folder: Path, text: str) -> CheckedSite:
 
 
 def _numa_leaf() -> str:
-    return (FOLDER / "numa-leaf.yaml").read_text(encoding="utf-8")
+    return CASES["numa-leaf"].text()
 
 
 def test_two_leaves_are_a_warning_and_can_be_waived(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_what_cannot_be_waived_names_rules_that_there_are() -> None:
 
 @pytest.mark.parametrize("rule", ["host-key", "credentials", "management-port", "exec-disruptive"])
 def test_rules_of_safety_hold_whatever_the_file_says(tmp_path: Path, rule: str) -> None:
-    text = (FOLDER / f"{rule}.yaml").read_text(encoding="utf-8")
+    text = CASES[rule].text()
     before = [each.rule for each in _check(tmp_path, text).problems]
     waive = f"waive: {{{rule}: we know what we do}}\nhosts:\n"
     after = _check(tmp_path, text.replace("hosts:\n", waive, 1))
@@ -89,7 +89,7 @@ def test_rules_of_safety_hold_whatever_the_file_says(tmp_path: Path, rule: str) 
 @pytest.mark.parametrize("case", CASES)
 def test_a_plan_can_be_made_of_all_that_can_be_waived(case: str) -> None:
     """It may be refused in words, and breaks nowhere: another error ends this test."""
-    spec = load_site(FOLDER / f"{case}.yaml").spec
+    spec = parse_site(CASES[case].text(), CASES[case].file).spec
     if spec is None:
         return  # the file cannot be read: no waiver mends that
     broken = {each.rule for each in check_site(spec) if each.severity == "error"}

@@ -167,7 +167,7 @@ def test_schema_is_printed(railyard: Call) -> None:
     ],
 )
 def test_an_editor_refuses_what_the_model_refuses(old: str, new: str) -> None:
-    text = (FOLDER / "clean.yaml").read_text(encoding="utf-8")
+    text = CLEAN.read_text(encoding="utf-8")
     assert old in text
     value = parse_yaml(text.replace(old, new, 1), "site.yaml").value
     assert find_schema_errors(render_schema(), value) != []
