@@ -31,8 +31,8 @@ from bench.emulators import PASSWORD, USER, switch_config
 from components.core.errors import Bug
 from components.fabric import device
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems import driver_of
-from components.fabric.systems.onyx.write import flatten
+from components.fabric.systems import driver_of, system_of
+from components.fabric.systems.base import flatten
 from components.fabric.targets import target_of_apply
 from components.remote import switch_session
 from components.remote.step import Endpoint, env_name
@@ -181,7 +181,7 @@ def plain_loop(job: Job) -> None:
 
 def change_by_hand(endpoint: Endpoint) -> None:
     """A person sets the MTU of one port back."""
-    with device.open_session(endpoint, "onyx", PASSWORD, 60) as session:
+    with device.open_session(endpoint, system_of("onyx").session, PASSWORD, 60) as session:
         for line in (
             "enable",
             "configure terminal",

@@ -9,8 +9,7 @@ from components.catalogue.switches import find_model
 from components.checks.rule import Finding, at
 from components.core.problem import SpecPath
 from components.fabric.lacks import Topic, lacks
-from components.fabric.systems import driver_of
-from components.fabric.systems.capabilities import system_of
+from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 

@@ -9,8 +9,7 @@ from components.catalogue.switches import MODELS, find_model
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import SpecPath
-from components.fabric.systems import driver_of
-from components.fabric.systems.capabilities import least_release, system_of
+from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.cumulus.facts import (
     BYTES_PER_KIB,
     CNP_PRIORITY,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.catalogue.switches import find_model
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.rule import Finding, at
 from components.core.errors import SpecError
-from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC, describe_interrupts
-from components.fabric.lacks import lacks
+from components.fabric.exec_plan import describe_interrupts, find_form, why_no_exec
 from components.fabric.plan import SwitchPlan, plan_fabric
-from components.fabric.systems import driver_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 
@@ -26,16 +24,16 @@ def check_exec_system(spec: ClusterSpec) -> Iterator[Finding]:
     argument of a program, where bash takes it.
     """
     for s, switch in enumerate(spec.switches):
-        if switch.executor == "exec" and switch.os not in EXEC_FORMS:
-            title = driver_of(switch.os).title
-            why = NO_EXEC.get(switch.os, f"no form of it is known for {title}")
+        why = why_no_exec(switch.os)
+        if switch.executor == "exec" and why is not None:
+            fitting = sorted(name for name in SWITCH_SYSTEMS if find_form(name))
             yield Finding(
                 f"{switch.name} cannot take its configuration as one exec: {why}.",
                 (
                     at(("switches", s, "executor"), switch.executor),
                     at(("switches", s, "os"), switch.os),
                 ),
-                f"remove executor; `exec` works with {', '.join(sorted(EXEC_FORMS))}.",
+                f"remove executor; `exec` works with {', '.join(fitting)}.",
             )
         elif switch.executor == "exec":
             yield from _refuse_plan(spec, s)
@@ -43,9 +41,9 @@ def check_exec_system(spec: ClusterSpec) -> Iterator[Finding]:
 
 def _refuse_plan(spec: ClusterSpec, s: int) -> Iterator[Finding]:
     switch = spec.switches[s]
-    plan, form = _plan_one(spec, switch), EXEC_FORMS[switch.os]
-    texts, longest = plan.exec if plan else None, form.longest
-    missing = form.find_missing(plan.desired) if plan else None
+    plan, form = _plan_one(spec, switch), find_form(switch.os)
+    texts, longest = plan.exec if plan else None, form.longest if form else None
+    missing = form.find_missing(plan.desired) if plan and form else None
     if missing is not None:
         yield Finding(
             f"{switch.name} cannot take its configuration as one exec: {missing}.",
@@ -94,7 +92,7 @@ def check_exec_disruptive(spec: ClusterSpec) -> Iterator[Finding]:
 
 def _refuse_interruptions(spec: ClusterSpec, s: int) -> Iterator[Finding]:
     switch = spec.switches[s]
-    if switch.os not in EXEC_FORMS:
+    if find_form(switch.os) is None:
         return
     plan = _plan_one(spec, switch)
     found = plan.exec.interrupts if plan and plan.exec else ()

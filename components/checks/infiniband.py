@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from components.catalogue.switches import find_model
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.partitions import list_partitions
 from components.checks.rule import Finding, at
 from components.core.problem import Place, SpecPath
 from components.fabric.ib_state import show_pkey
 from components.model.cluster import ClusterSpec
-from components.model.fabric import CARRIES, Switch, SwitchPort
+from components.model.fabric import Switch, SwitchPort
 
 _BLOCK: SpecPath = ("infiniband",)
 
@@ -23,7 +24,11 @@ def check_switch_transport(spec: ClusterSpec) -> Iterator[Finding]:
     """Each switch carries the transport of the site: MLNX-OS InfiniBand, the others RoCE."""
     for s, switch in enumerate(spec.switches):
         if switch.carries != spec.rdma.transport:
-            fitting = [name for name, carried in CARRIES.items() if carried == spec.rdma.transport]
+            fitting = [
+                name
+                for name, entry in SWITCH_SYSTEMS.items()
+                if entry.carries == spec.rdma.transport
+            ]
             yield Finding(
                 f"{switch.name} runs {switch.os}, which carries {switch.carries}, and the "
                 f"transport is {spec.rdma.transport}.",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
-from components.fabric.systems.capabilities import system_of
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from components.checks.rule import Finding, at
 from components.checks.topology import list_all_ports
-from components.fabric.systems.capabilities import ONE_SHOT_PRIORITY, system_of
+from components.fabric.systems import system_of
+from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
 from components.model.cluster import ClusterSpec
 
 

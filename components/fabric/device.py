@@ -22,9 +22,9 @@ from components.core.errors import UsageError
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.ib_state import IbState
 from components.fabric.state import BgpState, PortState, SwitchState
-from components.fabric.systems import driver_of
+from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters
-from components.fabric.systems.onyx.write import collapse_vlans
+from components.fabric.systems.ranges import collapse_vlans
 from components.fabric.targets import (
     dropped,
     overlay,
@@ -207,9 +207,7 @@ def observe_switch(
         UnreachableError: No session.
         DeviceError: An answer cannot be read.
     """
-    with open_session(endpoint, system, secret, READ_DEADLINE_S) as session:
-        exchange = Exchange(session, driver_of(system))
-        exchange.enter(configure=False)
+    with _reading(endpoint, system, secret) as exchange:
         found = exchange.read(desired).state
         return found.model_copy(update={"neighbours": exchange.read_neighbours()})
 
@@ -218,19 +216,26 @@ def read_counters(
     endpoint: Endpoint, system: str, ports: Sequence[str], secret: str
 ) -> dict[str, PortCounters]:
     """Read the per-priority counters of some ports, over one connection."""
-    with open_session(endpoint, system, secret, READ_DEADLINE_S) as session:
-        exchange = Exchange(session, driver_of(system))
-        exchange.enter(configure=False)
+    with _reading(endpoint, system, secret) as exchange:
         return exchange.read_counters(ports)
+
+
+@contextmanager
+def _reading(endpoint: Endpoint, system: str, secret: str) -> Generator[Exchange, None, None]:
+    known = system_of(system)
+    with open_session(endpoint, known.session, secret, READ_DEADLINE_S) as session:
+        exchange = Exchange(session, known.driver)
+        exchange.enter(configure=False)
+        yield exchange
 
 
 @contextmanager
 def _exchange(
     request: SwitchRequest, environ: Mapping[str, str], deadline_s: float
 ) -> Generator[Exchange, None, None]:
-    secret = _secret(request.endpoint, environ)
-    with open_session(request.endpoint, request.os, secret, deadline_s) as session:
-        yield Exchange(session, driver_of(request.os), serial=time.time_ns() // 1_000_000)
+    secret, known = _secret(request.endpoint, environ), system_of(request.os)
+    with open_session(request.endpoint, known.session, secret, deadline_s) as session:
+        yield Exchange(session, known.driver, serial=time.time_ns() // 1_000_000)
 
 
 def _secret(endpoint: Endpoint, environ: Mapping[str, str]) -> str:

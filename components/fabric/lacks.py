@@ -8,8 +8,8 @@ from typing import Literal
 
 from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import Release
-from components.fabric.systems import driver_of
-from components.fabric.systems.capabilities import SwitchSystem, least_release, system_of
+from components.fabric.systems import driver_of, least_release, system_of
+from components.fabric.systems.switch_system import SwitchSystem
 from components.model.fabric import Rdma, Switch
 
 Topic = Literal["roce-mode", "pfc-watchdog", "cable-length", "port-ecn", "routed-link"]

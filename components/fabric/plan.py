@@ -13,12 +13,13 @@ from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
 from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.ib_plan import plan_subnet
-from components.fabric.intent import INTENTS
+from components.fabric.lacks import lacks
 from components.fabric.links import rails_on_link, switches_of_rails
 from components.fabric.state import BgpState, EcnState, PortState, SwitchState
-from components.fabric.systems import driver_of
-from components.fabric.systems.capabilities import system_of
-from components.fabric.systems.onyx.write import flatten, port_key
+from components.fabric.systems import driver_of, system_of
+from components.fabric.systems.base import flatten
+from components.fabric.systems.ranges import port_key
+from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
@@ -111,7 +112,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
 
 
 def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
-    intent = INTENTS[switch.os](spec.rdma)
+    intent = system_of(switch.os).intent(spec.rdma)
     ports = {
         name: _plan_port(spec, switch, switch.ports[name], intent.port)
         for name in sorted(switch.ports, key=port_key)

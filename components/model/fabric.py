@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
 from components.model.units import (
     PORT_TARGET,
     DnsLabel,
@@ -175,16 +176,6 @@ class Inband(Frozen):
     """The VLAN of the session; None where the port is routed."""
 
 
-CARRIES: Final[dict[str, Literal["roce", "infiniband"]]] = {
-    "onyx": "roce",
-    "cumulus": "roce",
-    "eos": "roce",
-    "sonic": "roce",
-    "mlnxos": "infiniband",
-}
-"""Switch system to the transport of its ports."""
-
-
 def _release_from_number(value: object) -> object:
     """SONiC's branches are whole numbers; a number with a dot would lose its last zeros."""
     whole = isinstance(value, int) and not isinstance(value, bool)
@@ -196,7 +187,7 @@ class Switch(Frozen):
 
     name: DnsLabel
     """Name of the switch; with `mlnxos` its host name, by which its subnet manager is set."""
-    os: Literal["onyx", "cumulus", "eos", "sonic", "mlnxos"]
+    os: SystemName
     """Switch system that runs on it."""
     model: str
     """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; `components/catalogue/switches/`
@@ -242,6 +233,6 @@ class Switch(Frozen):
     """MLNX-OS: this switch runs the subnet manager; of several, the highest number is master."""
 
     @property
-    def carries(self) -> Literal["roce", "infiniband"]:
+    def carries(self) -> Transport:
         """The transport of its ports."""
-        return CARRIES[self.os]
+        return SWITCH_SYSTEMS[self.os].carries

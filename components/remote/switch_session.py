@@ -14,15 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from netmiko import BaseConnection
-from netmiko.arista.arista import AristaSSH
 from netmiko.exceptions import (
     NetmikoAuthenticationException,
     NetmikoBaseException,
 )
-from netmiko.mellanox.mellanox_mlnxos_ssh import MellanoxMlnxosSSH
 from paramiko import Channel, SSHException, Transport
 from paramiko.ssh_exception import (
     BadAuthenticationType,
@@ -31,6 +29,7 @@ from paramiko.ssh_exception import (
 )
 
 from components.core.errors import Bug, DeviceError, HostKeyError, SpecError, UnreachableError
+from components.remote.session_profile import SessionProfile
 from components.remote.step import Endpoint
 
 CONNECT_S: Final = 10.0
@@ -38,14 +37,6 @@ CONNECT_S: Final = 10.0
 SHORTEST_S: Final = 0.01
 """A socket timeout of 0 would mean not to wait at all."""
 CHUNK_BYTES: Final = 65536
-ONYX_PROMPT: Final = r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $"
-"""`HOST [standalone: master] (config) # `; the host name may be empty (public captures)."""
-BASH_PROMPT: Final = r"[\w.-]+@[\w.-]+:(?:[\w-]+:)?[^\s$#]*[$#] $"
-"""`cumulus@leaf-01:mgmt:~$ `: the VRF of the login stands between host and folder. SONiC has none:
-`admin@leaf-01:~$ `."""
-EOS_PROMPT: Final = r"(?<![^\r\n])[\w.-]+(?:\([^)\r\n]*\))*[>#]\Z"
-"""`leaf-01(config-s-railya-if-Et1/1)#`, at the start of a line and without a blank after it; there
-may be a supervisor too, `leaf-01(s1)#` (netmiko)."""
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 _STATUS: Final = re.compile(r"\[status (\d+)\]\n?$")
 
@@ -75,69 +66,29 @@ class _KeyboardFirst(Transport):
             return super().auth_password(username, password, event, fallback=False)
 
 
-class _Quiet(BaseConnection):
+class _Connection(BaseConnection):
     """A netmiko session that waits for what the switch says, and for nothing else."""
+
+    def __init__(self, profile: SessionProfile, **login: Any) -> None:  # noqa: ANN401 - netmiko's own arguments
+        self._profile = profile
+        super().__init__(**login)
+
+    def _connect_params_dict(self) -> dict[str, object]:
+        keyboard = {"transport_factory": _KeyboardFirst} if self._profile.keyboard_first else {}
+        return {**super()._connect_params_dict(), **keyboard}
 
     def _try_session_preparation(self, force_data: bool = True) -> None:  # noqa: FBT001, FBT002 - netmiko's own signature
         """Skip netmiko's first return: a switch that already hung up has said why; read that."""
         del force_data
         super()._try_session_preparation(force_data=False)
 
-    def _prepare(self, prompt: str, *lines: str) -> None:
+    def session_preparation(self) -> None:
+        """Read the prompt of the login, and send what the profile sends first."""
         ends_at_s = time.monotonic() + self.conn_timeout
-        _read_to_prompt(self, prompt, ends_at_s)
-        for line in lines:
+        _read_to_prompt(self, self._profile.prompt, ends_at_s)
+        for line in self._profile.prepare:
             self.write_channel(f"{line}\n")
-            _read_to_prompt(self, prompt, ends_at_s)
-
-
-class _Onyx(_Quiet, MellanoxMlnxosSSH):
-    """The Onyx command line."""
-
-    def _connect_params_dict(self) -> dict[str, object]:
-        return {**super()._connect_params_dict(), "transport_factory": _KeyboardFirst}
-
-    def session_preparation(self) -> None:
-        self._prepare(ONYX_PROMPT, "no cli session paging enable")
-
-
-class _Bash(_Quiet):
-    """bash on a switch that is a Linux machine; OpenSSH takes the password as such."""
-
-    def session_preparation(self) -> None:
-        # A dumb terminal gets neither colours nor bracketed paste, and nothing pages.
-        self._prepare(BASH_PROMPT, "export TERM=dumb PAGER=cat")
-
-
-class _Eos(_Quiet, AristaSSH):
-    """The EOS command line."""
-
-    def _connect_params_dict(self) -> dict[str, object]:
-        return {**super()._connect_params_dict(), "transport_factory": _KeyboardFirst}
-
-    def session_preparation(self) -> None:
-        # netmiko's width: 32767 makes some releases close the session (sources.md#eos).
-        self._prepare(EOS_PROMPT, "terminal length 0", "terminal width 511")
-
-
-@dataclass(frozen=True, slots=True)
-class _System:
-    """How one switch system is talked to."""
-
-    connection: type[BaseConnection]
-    prompt: str
-    has_status: bool
-    """Commands have an exit status that means something."""
-
-
-_SYSTEMS: Final[dict[str, _System]] = {
-    "onyx": _System(_Onyx, ONYX_PROMPT, has_status=False),
-    # MLNX-OS is the same command line on InfiniBand switches.
-    "mlnxos": _System(_Onyx, ONYX_PROMPT, has_status=False),
-    "cumulus": _System(_Bash, BASH_PROMPT, has_status=True),
-    "eos": _System(_Eos, EOS_PROMPT, has_status=False),
-    "sonic": _System(_Bash, BASH_PROMPT, has_status=True),
-}
+            _read_to_prompt(self, self._profile.prompt, ends_at_s)
 
 
 @dataclass(slots=True)
@@ -148,7 +99,7 @@ class SwitchSession:
     connection: BaseConnection
     ends_at_s: float
     deadline_s: float
-    system: _System
+    profile: SessionProfile
 
     @property
     def where(self) -> str:
@@ -164,9 +115,9 @@ class SwitchSession:
             UnreachableError: The session ended, or the deadline passed, before the prompt.
         """
         try:
-            tail = '; echo "[status $?]"' if self.system.has_status else ""
+            tail = '; echo "[status $?]"' if self.profile.has_status else ""
             self.connection.write_channel(f"{command}{tail}\n")
-            raw = _read_to_prompt(self.connection, self.system.prompt, self.ends_at_s)
+            raw = _read_to_prompt(self.connection, self.profile.prompt, self.ends_at_s)
         except TimeoutError as error:
             raise UnreachableError(
                 f"{self.where}: no prompt after `{command}` within the deadline of "
@@ -176,8 +127,8 @@ class SwitchSession:
             raise UnreachableError(
                 f"{self.where}: the session ended while `{command}` ran"
             ) from error
-        text = _clean(raw, self.system.prompt)
-        return _judged(text) if self.system.has_status else text
+        text = _clean(raw, self.profile.prompt)
+        return _judged(text) if self.profile.has_status else text
 
     def __enter__(self) -> Self:
         """The session itself, already open."""
@@ -230,12 +181,14 @@ def _clean(raw: str, prompt: str) -> str:
     return re.sub(prompt, "", rest)
 
 
-def open_session(endpoint: Endpoint, system: str, secret: str, deadline_s: float) -> SwitchSession:
+def open_session(
+    endpoint: Endpoint, profile: SessionProfile, secret: str, deadline_s: float
+) -> SwitchSession:
     """Log in to a switch whose host key is the pinned one.
 
     Args:
         endpoint: Where, as whom, and with which host key.
-        system: The switch system, for example `onyx`.
+        profile: How the command line of its system is talked to.
         secret: The password.
         deadline_s: For the whole session, login included.
 
@@ -244,11 +197,10 @@ def open_session(endpoint: Endpoint, system: str, secret: str, deadline_s: float
         HostKeyError: The host key is another one.
         DeviceError: The password is refused.
     """
-    if system not in _SYSTEMS:
-        raise Bug(f"no session for switch system {system!r}")
     ends_at_s = time.monotonic() + deadline_s
     with _known_hosts(endpoint) as path, _classified(endpoint, min(CONNECT_S, deadline_s)):
-        connection = _SYSTEMS[system].connection(
+        connection = _Connection(
+            profile,
             host=endpoint.address,
             port=endpoint.port,
             username=endpoint.user,
@@ -260,7 +212,7 @@ def open_session(endpoint: Endpoint, system: str, secret: str, deadline_s: float
             auth_timeout=min(CONNECT_S, deadline_s),
             banner_timeout=min(CONNECT_S, deadline_s),
         )
-    return SwitchSession(endpoint, connection, ends_at_s, deadline_s, _SYSTEMS[system])
+    return SwitchSession(endpoint, connection, ends_at_s, deadline_s, profile)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from components.fabric.exec_plan import describe_interrupts
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import interrupted_words, preview_switch
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.systems import DRIVERS
+from components.fabric.systems import driver_of
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
@@ -90,7 +90,7 @@ def _refuse_switch(switch: SwitchPlan, seen: Facts, applied: Applied) -> Iterato
     if not isinstance(has, SwitchState):
         return  # nothing is known of it: the step refuses, or it cannot be reached
     back = _given_back(switch, was, has, applied) if was is not None else ()
-    driver = DRIVERS[switch.os]
+    driver = driver_of(switch.os)
     pending = (*diff_states(has, switch.desired), *back)
     found = [change for change in pending if driver.interrupts(change)]
     if found:

@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from components.fabric.exec_plan import EXEC_FORMS
-from components.fabric.systems import DRIVERS
-from components.model.cluster import ClusterSpec, Disruption
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
+from components.fabric.exec_plan import find_form
+from components.model.cluster import ClusterSpec
 from tests.engine.runner import EngineRunner, Result
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 
@@ -105,13 +105,13 @@ def make_stack(engine: EngineRunner, room: SwitchRoom, executor: str) -> Stack:
     return stack
 
 
-@pytest.fixture(params=DRIVERS)
+@pytest.fixture(params=SWITCH_SYSTEMS)
 def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchRoom]:
     with switch_room(request.param, tmp_path) as room:
         yield room
 
 
-@pytest.fixture(params=EXEC_FORMS)
+@pytest.fixture(params=[name for name in SWITCH_SYSTEMS if find_form(name)])
 def exec_room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchRoom]:
     with switch_room(request.param, tmp_path) as room:
         if request.param == "onyx":

@@ -11,22 +11,18 @@ from pathlib import Path
 from typing import Final, get_args
 
 from components.catalogue.switches import MODELS
-from components.catalogue.switches.port_names import PORT_NAMINGS
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.registry import RULES
 from components.core.errors import SpecError
-from components.fabric.exec_plan import EXEC_FORMS, NO_EXEC
-from components.fabric.intent import INTENTS
 from components.fabric.plan import plan_fabric
-from components.fabric.systems import DRIVERS
-from components.fabric.systems.capabilities import SYSTEMS
-from components.model.fabric import CARRIES, Switch
-from components.remote import switch_session
+from components.fabric.systems import driver_of, system_of
+from components.model.fabric import Switch
 from lab.switches.emulators import EMULATORS
 from tests.fabric.switch_labs import LABS
 from tests.over_ssh.test_switch_faults import TRAITS
 
 ROOT: Final = Path(__file__).parents[2]
-WHY: Final = Path("components/fabric/WHY.md")
+FOLDERS: Final = Path("components/fabric/systems")
 SOURCES: Final = Path("docs/explanation/sources.md")
 
 
@@ -35,21 +31,22 @@ def offered() -> frozenset[str]:
     return frozenset(get_args(Switch.model_fields["os"].annotation))
 
 
-def _has_quiet_rules(system: str, _root: Path) -> bool:
-    """Every rule runs on a sound site with it, and says nothing of its switches."""
+def _has_folder(system: str, _root: Path) -> bool:
+    """Its value is whole, and every rule runs on a sound site with it and finds no fault."""
+    if system_of(system).driver.system != system:
+        return False
     spec = LABS[system].load_spec()
     found = [problem for rule in RULES for problem in rule.problems(spec)]
     return not [p for p in found if p.where and p.where[0].path[:1] == ("switches",)]
 
 
 def _has_rows(system: str, root: Path) -> bool:
-    """Three tables, and every word of every line of the golden stands in them."""
-    title = DRIVERS[system].title
-    sections = re.split(r"^## ", (root / WHY).read_text(), flags=re.MULTILINE)
-    mine = [each for each in sections if each.startswith(f"{title}: ")]
-    if [each.split()[1] for each in mine] != ["reading", "the", "writing,"]:
+    """Three tables, and every word of every line of the golden is in them."""
+    page = (root / FOLDERS / system / "WHY.md").read_text()
+    sections = re.split(r"^## ", page, flags=re.MULTILINE)[1:4]
+    if [each.split()[0].strip(",") for each in sections] != ["Reading", "The", "Writing"]:
         return False
-    spans = " ".join(span for each in mine for span in re.findall(r"`([^`]+)`", each))
+    spans = " ".join(span for each in sections for span in re.findall(r"`([^`]+)`", each))
     told = set(spans.split())
     sent = {
         word
@@ -62,7 +59,7 @@ def _has_rows(system: str, root: Path) -> bool:
 
 def _has_page(system: str, root: Path) -> bool:
     page = (root / SOURCES).read_text()
-    title = DRIVERS[system].title
+    title = driver_of(system).title
     return f"\n## {title}\n" in page and f"\n### {title} unknown\n" in page
 
 
@@ -81,18 +78,13 @@ def golden_of(system: str) -> str:
 
 
 PARTS: Final[dict[str, Callable[[str, Path], bool]]] = {
-    "driver": lambda system, _root: DRIVERS[system].system == system,
-    "choice": lambda system, _root: system in offered() and system in CARRIES,
-    "system": lambda system, root: system in SYSTEMS and _has_quiet_rules(system, root),
-    "intent": lambda system, _root: system in INTENTS,
-    "session": lambda system, _root: system in switch_session._SYSTEMS,  # pyright: ignore[reportPrivateUsage] - is it there
-    "names": lambda system, _root: system in PORT_NAMINGS,
+    "folder": _has_folder,
+    "reasons": _has_rows,
+    "line": lambda system, _root: system in SWITCH_SYSTEMS,
     "hardware": lambda system, _root: any(system in model.ports for model in MODELS.values()),
-    "exec": lambda system, _root: (system in EXEC_FORMS) != (system in NO_EXEC),
     "emulator": lambda system, _root: system in EMULATORS,
     "lab": lambda system, _root: system in LABS,
     "faults": lambda system, _root: system in TRAITS,
-    "reasons": _has_rows,
     "sources": _has_page,
     "golden": _has_golden,
 }
@@ -105,7 +97,7 @@ def missing_parts(system: str, root: Path = ROOT) -> list[str]:
     for name, has in PARTS.items():
         try:
             there = has(system, root)
-        except (KeyError, OSError, SpecError):
+        except (ImportError, KeyError, OSError, SpecError):
             there = False
         if not there:
             missing.append(name)

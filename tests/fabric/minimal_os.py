@@ -1,7 +1,8 @@
 """An invented switch system: the least that a driver and its emulator can be.
 
 Every line acts at once, `show` prints all as JSON, and a refusal begins with `!`. It exists to try
-docs/howto/add-a-switch-os.md, and is registered inside of one test only.
+docs/howto/add-a-switch-os.md: with its `SYSTEM` it is what a folder's `system.py` is, and one test
+registers it as such.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from components.core.difference import Difference
-from components.fabric.intent import Intent
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
+from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.fabric import Rdma
+from components.remote.session_profile import SessionProfile
 from lab.switches.onyx.config import Mode
 from lab.views import PortView, SwitchConfig
 
@@ -98,6 +100,15 @@ class MinimalDriver:
         self, answers: Mapping[str, str], ports: Sequence[str]
     ) -> dict[str, PortCounters]:
         raise Unreadable("show", str(dict(answers)), f"nothing is counted on {ports}")
+
+
+SYSTEM: Final = SwitchSystem(
+    driver=MinimalDriver(),
+    intent=intent,
+    session=SessionProfile(prompt=r"> $", prepare=()),
+    exec_form="it has no SSH server",
+    port_ecn=None,
+)
 
 
 def _interruption(line: str) -> str | None:

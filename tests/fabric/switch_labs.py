@@ -153,4 +153,4 @@ LABS: Final[dict[str, SwitchLab]] = {
         prepare=sonic_lab.make_pools,
     ),
 }
-"""By switch system, as in `DRIVERS`."""
+"""By switch system, as in `SWITCH_SYSTEMS`."""

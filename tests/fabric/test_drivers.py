@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -10,12 +12,11 @@ from typing import Final
 import pytest
 
 from components.catalogue.switches import MODELS
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import UsageError
-from components.fabric.intent import INTENTS
-from components.fabric.systems import DRIVERS
 from lab.switches.emulators import EMULATORS, make_switch
 from lab.views import SwitchConfig
-from tests.fabric.completeness import PARTS, ROOT, golden_of, missing_parts, offered
+from tests.fabric.completeness import FOLDERS, PARTS, ROOT, golden_of, missing_parts, offered
 from tests.fabric.eos_lab import Clock
 from tests.fabric.laws import check_laws
 from tests.fabric.switch_labs import LABS
@@ -40,23 +41,39 @@ def _config(system: str) -> SwitchConfig:
 
 
 def test_every_registry_has_the_same_systems() -> None:
-    for registry in (offered(), {*INTENTS}, {*EMULATORS}, {*LABS}, {*TRAITS}):
-        assert registry == {*DRIVERS}
+    folders = {path.parent.name for path in (ROOT / FOLDERS).glob("*/system.py")}
+    for registry in (offered(), folders, {*EMULATORS}, {*LABS}, {*TRAITS}):
+        assert registry == {*SWITCH_SYSTEMS}
 
 
-@pytest.mark.parametrize("system", DRIVERS)
+def test_one_switch_loads_one_driver_and_no_ssh_client() -> None:
+    program = """
+import sys
+from components.fabric.systems import driver_of
+import components.checks.registry
+driver_of("eos")
+folders = sorted(name for name in sys.modules if name.endswith(".driver"))
+print(folders, "netmiko" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "['components.fabric.systems.eos.driver'] False"
+
+
+@pytest.mark.parametrize("system", SWITCH_SYSTEMS)
 def test_the_lines_of_a_first_apply(system: str) -> None:
     check_golden(f"switches/{system}.txt", golden_of(system))
 
 
-@pytest.mark.parametrize("system", DRIVERS)
+@pytest.mark.parametrize("system", SWITCH_SYSTEMS)
 def test_a_system_is_whole(system: str, tmp_path: Path) -> None:
     assert missing_parts(system) == []
     emulator = make_switch(_config(system), tmp_path / "leaf-01.json")
     assert emulator.unmodelled == ()
 
 
-@pytest.mark.parametrize("system", DRIVERS)
+@pytest.mark.parametrize("system", SWITCH_SYSTEMS)
 def test_a_driver_keeps_the_laws(system: str, tmp_path: Path) -> None:
     check_laws(LABS[system], tmp_path)
 
@@ -70,7 +87,7 @@ PORTS: Final = {
 """Number of ports, the first two and the last one; the driver of MLNX-OS asks for none."""
 
 
-@pytest.mark.parametrize("system", DRIVERS)
+@pytest.mark.parametrize("system", SWITCH_SYSTEMS)
 def test_every_port_is_listed_in_order(system: str, tmp_path: Path) -> None:
     lab = LABS[system]
     ports = [*lab.talk(lab.make_switch(tmp_path, Clock())).list_ports()]

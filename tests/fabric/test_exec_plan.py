@@ -13,24 +13,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import Bug, DeviceError, UsageError
 from components.fabric.device import SwitchEvidence, every_key
 from components.fabric.exec_plan import (
-    EXEC_FORMS,
-    NO_EXEC,
     VLANS_GO,
     ExecPlan,
     digest_of,
+    find_form,
     is_expected,
     number_of,
     numbered,
     plan_exec,
+    why_no_exec,
 )
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request, run_judge
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.systems import DRIVERS
-from components.fabric.systems.capabilities import SYSTEMS
+from components.fabric.systems import driver_of, system_of
 from lab.switches.onyx.cli import Session as OnyxSession
 from tests.fabric import test_cumulus_exchange, test_exchange, test_sonic_exchange
 from tests.fabric.eos_lab import Clock
@@ -83,15 +83,18 @@ def judge(plan: SwitchPlan, output: str, kind: Any = "apply") -> SwitchEvidence:
     return SwitchEvidence(**json.loads(run_judge(request, {OUTPUT_VARIABLE: output})))
 
 
-@pytest.fixture(params=EXEC_FORMS)
+FORMS = {name: form for name in SWITCH_SYSTEMS if (form := find_form(name))}
+
+
+@pytest.fixture(params=FORMS)
 def system(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 def test_every_system_is_in_or_out_with_a_reason() -> None:
-    assert {*EXEC_FORMS} | {*NO_EXEC} == {*DRIVERS}
-    assert not {*EXEC_FORMS} & {*NO_EXEC}
-    assert {*EXEC_FORMS} == {*HISTORIES}, "a new form brings the histories it is tested over"
+    reasons = {name: why for name in SWITCH_SYSTEMS if (why := why_no_exec(name))}
+    assert {*reasons} == {*SWITCH_SYSTEMS} - {*FORMS}
+    assert {*FORMS} == {*HISTORIES}, "a new form brings the histories it is tested over"
 
 
 def cells_of(text: str) -> set[tuple[str, ...]]:
@@ -109,7 +112,7 @@ def cells_of(text: str) -> set[tuple[str, ...]]:
 def test_it_holds_the_lines_of_the_same_plan_in_their_order(system: str, mode: str) -> None:
     plan = plan_of(system, mode)
     assert plan.exec is not None
-    driver = DRIVERS[system]
+    driver = driver_of(system)
     around = {*driver.enter, *driver.configure, driver.save}
     around |= {line for line in plan.commands_from_factory if line.startswith("nv config")}
     wanted = [line for line in plan.commands_from_factory if line not in around]
@@ -120,7 +123,7 @@ def test_it_holds_the_lines_of_the_same_plan_in_their_order(system: str, mode: s
             assert cells_of(line) <= cells_of(text)
             continue
         assert line in text
-        if DRIVERS[system].guard is None:  # a revision has no order
+        if driver_of(system).guard is None:  # a revision has no order
             at = text.index(line, at) + 1
     assert driver.save not in text, "saved only after it was judged"
     assert driver.save in plan.exec.save
@@ -136,7 +139,7 @@ def _run(system: str, history: list[str], mode: str) -> None:
         exchange = lab.talk(switch)
         others = tuple(p for p in exchange.list_ports()[:8] if p not in plan.desired.ports)
         asked = every_key(others, SwitchState())
-        one_shot = mode in SYSTEMS[system].one_shot_modes
+        one_shot = mode in system_of(system).one_shot_modes
         if one_shot:  # it is one for the whole switch
             asked = SwitchState(
                 ports=dict.fromkeys(
@@ -221,7 +224,7 @@ def test_undo_leads_to_the_factory(system: str, mode: str, tmp_path: Path) -> No
     send(system, switch, texts.apply)
     send(system, switch, texts.save)
     assert [switch.port_view(port) for port in desired.ports] != views
-    assert DRIVERS[system].find_refusal(send(system, switch, texts.undo)) is None
+    assert driver_of(system).find_refusal(send(system, switch, texts.undo)) is None
     assert [switch.port_view(port) for port in desired.ports] == views
     assert next(iter(switch.snapshot().values())) == lab.saved_part(switch), "undo saves"
     assert switch.unmodelled == ()
@@ -240,7 +243,7 @@ def test_a_rejected_line_is_found_and_nothing_is_saved(system: str, tmp_path: Pa
     with pytest.raises(DeviceError, match=words):
         judge(plan, send(system, switch, texts.apply))
     assert lab.saved_part(switch) == first[lab.saved]
-    if DRIVERS[system].guard is not None:
+    if driver_of(system).guard is not None:
         assert switch.snapshot() == first, "a chain ends at the first refusal, before the apply"
 
 
@@ -311,7 +314,7 @@ def test_the_plan_of_a_switch_without_exec_is_written_as_before() -> None:
 
 @pytest.mark.parametrize("line", ['a "b"', "a\nb", "a `b`", "a $b", "a \\b"])
 def test_a_line_that_could_be_more_than_one_is_a_bug(line: str) -> None:
-    for form in EXEC_FORMS.values():
+    for form in FORMS.values():
         with pytest.raises(Bug):
             form.render((line,))
 

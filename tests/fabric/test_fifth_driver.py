@@ -1,32 +1,28 @@
-# pyright: reportPrivateUsage=false
-# The registries of other rooms are private to them, and this test joins them all.
-"""docs/howto/add-a-switch-os.md, tried: an invented system joins, and lacks what it lacks."""
+"""docs/howto/add-a-switch-os.md, tried: an invented system joins by one module and one line."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from components.catalogue.switches import MODELS
-from components.catalogue.switches.port_names import PORT_NAMINGS, CountedParts
+from components.catalogue.switches.port_names import CountedParts
 from components.catalogue.switches.switch_model import SwitchModel
+from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemEntry
 from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
-from components.fabric.exec_plan import NO_EXEC
-from components.fabric.intent import INTENTS
-from components.fabric.systems import DRIVERS
-from components.fabric.systems.capabilities import SYSTEMS, SwitchSystem
+from components.fabric.exec_plan import plan_exec, why_no_exec
+from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
-from components.model.fabric import CARRIES
-from components.remote import switch_session
 from lab.switches.emulators import EMULATORS
 from lab.views import SwitchConfig
-from tests.fabric import completeness, minimal_os
 from tests.fabric import conftest as onyx_lab
-from tests.fabric.completeness import PARTS, SOURCES, WHY, golden_of, missing_parts
+from tests.fabric import minimal_os
+from tests.fabric.completeness import FOLDERS, PARTS, SOURCES, golden_of, missing_parts
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import apply
 from tests.fabric.laws import check_laws
@@ -39,18 +35,19 @@ MODEL = SwitchModel(
     name="M8",
     ports={NAME: PORTS},
     port_speeds_gbit_s=(100,),
-    mtu_range_bytes={NAME: (1500, 9216)},
     traffic_classes=8,
     max_lossless_priorities=1,
     sources={NAME: "invented"},
 )
+WHY = FOLDERS / NAME / "WHY.md"
 NAMING = CountedParts(re.compile(r"(?P<whole>p[1-8])(?P<part>/[1-4])?"), "/1")
 WORDS = """
-## Minimal: reading
+# Minimal
+## Reading
 `show`
-## Minimal: the session
+## The session
 `save`
-## Minimal: writing, at once
+## Writing, at once
 `vlan add 1`, `port p1 mode trunk`, `port p1 trunk 1`, `port p1 trust L3`, `port p1 ecn 3 1 2`,
 `port p1 strict 6`, `port p1 mtu 1`, `port p1 pause 3`
 ## What undo promises
@@ -87,12 +84,6 @@ LAB = SwitchLab(
 Register = Callable[[pytest.MonkeyPatch, Path], None]
 
 
-def _offer(patch: pytest.MonkeyPatch, _root: Path) -> None:
-    offered = completeness.offered()
-    patch.setattr(completeness, "offered", lambda: offered | {NAME})
-    patch.setitem(CARRIES, NAME, "roce")
-
-
 def _write(root: Path, page: Path | str, text: str) -> None:
     path = root / page
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,16 +91,14 @@ def _write(root: Path, page: Path | str, text: str) -> None:
 
 
 REGISTER: dict[str, Register] = {
-    "driver": lambda patch, _root: patch.setitem(DRIVERS, NAME, MinimalDriver()),
-    "choice": _offer,
-    "system": lambda patch, _root: patch.setitem(SYSTEMS, NAME, SwitchSystem(port_ecn=None)),
-    "intent": lambda patch, _root: patch.setitem(INTENTS, NAME, minimal_os.intent),
-    "session": lambda patch, _root: patch.setitem(
-        switch_session._SYSTEMS, NAME, switch_session._SYSTEMS["onyx"]
+    "folder": lambda patch, _root: patch.setitem(
+        sys.modules, f"components.fabric.systems.{NAME}.system", minimal_os
     ),
-    "names": lambda patch, _root: patch.setitem(PORT_NAMINGS, NAME, NAMING),
+    "reasons": lambda _patch, root: _write(root, WHY, WORDS),
+    "line": lambda patch, _root: patch.setitem(
+        SWITCH_SYSTEMS, NAME, SystemEntry("roce", NAMING, (1500, 9216))
+    ),
     "hardware": lambda patch, _root: patch.setitem(MODELS, "M8", MODEL),
-    "exec": lambda patch, _root: patch.setitem(NO_EXEC, NAME, "nobody has an SSH server for it"),
     "emulator": lambda patch, _root: patch.setitem(
         EMULATORS, NAME, f"{minimal_os.__name__}:MinimalSwitch"
     ),
@@ -117,7 +106,6 @@ REGISTER: dict[str, Register] = {
     "faults": lambda patch, _root: patch.setitem(
         TRAITS, NAME, Traits("port p2 mtu 9216", Absent("every line acts at once"), at_commit=False)
     ),
-    "reasons": lambda _patch, root: _write(root, WHY, WORDS),
     "sources": lambda _patch, root: _write(root, SOURCES, "\n## Minimal\n\n### Minimal unknown\n"),
     "golden": lambda _patch, root: _write(
         root, f"tests/golden/switches/{NAME}.txt", golden_of(NAME)
@@ -129,7 +117,7 @@ def register(patch: pytest.MonkeyPatch, root: Path, without: str = "") -> None:
     """Register the system but for one part."""
     for part, join in REGISTER.items():
         if part != without and not (
-            part == "golden" and without in {"driver", "choice", "intent", "hardware", "lab"}
+            part == "golden" and without in {"folder", "line", "hardware", "lab"}
         ):
             join(patch, root)
 
@@ -148,7 +136,9 @@ def test_a_whole_system_lacks_nothing_and_keeps_the_laws(
     register(monkeypatch, tmp_path)
     assert missing_parts(NAME, tmp_path) == []
     check_laws(LAB, tmp_path)
-    assert NAME not in completeness.EXEC_FORMS
+    assert why_no_exec(NAME) == "it has no SSH server"
+    with pytest.raises(KeyError):
+        plan_exec(NAME, SwitchState())
 
 
 @pytest.mark.parametrize("part", PARTS)

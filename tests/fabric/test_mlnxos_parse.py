@@ -6,6 +6,7 @@ import pytest
 
 from components.fabric.ib_state import PartitionState
 from components.fabric.systems.base import Unreadable
+from components.fabric.systems.mellanox_cli import find_refusal
 from components.fabric.systems.mlnxos.driver import PARTITIONS
 from components.fabric.systems.mlnxos.read import (
     parse_partitions,
@@ -14,7 +15,6 @@ from components.fabric.systems.mlnxos.read import (
     parse_switch,
     show_guid,
 )
-from components.fabric.systems.onyx.session import find_refusal
 
 CAPTURED = """Default:
   PKey : 0x7FFF

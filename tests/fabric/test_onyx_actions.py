@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.onyx.write import (
-    collapse_ports,
-    collapse_vlans,
-    flatten,
-    interruptions,
-    plan_changes,
-)
+from components.fabric.systems.base import flatten, interruptions
+from components.fabric.systems.onyx.write import collapse_ports, plan_changes
+from components.fabric.systems.ranges import collapse_vlans
 
 NO_ECN = PortState(ecn={3: None})
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import DeviceError
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import preview_switch
 from components.fabric.setting_text import collapse, group_settings
 from components.fabric.state import SwitchState
-from components.fabric.systems import DRIVERS, driver_of
+from components.fabric.systems import driver_of
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import apply
 from tests.fabric.switch_labs import LABS
@@ -67,7 +68,7 @@ def test_what_cannot_be_set_is_said_before() -> None:
     assert "nv unset interface swp3 qos mapping" in text
 
 
-@pytest.mark.parametrize("system", DRIVERS)
+@pytest.mark.parametrize("system", SWITCH_SYSTEMS)
 def test_a_first_preview_names_every_setting_and_a_second_none(system: str) -> None:
     plan = plan_of(system)
     factory = driver_of(system).factory_state(tuple(plan.desired.ports))

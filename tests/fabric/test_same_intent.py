@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
 from components.fabric.state import PortState, SwitchState
 from components.model.cluster import ClusterSpec
-from components.model.fabric import CARRIES
 from lab.views import PortView
 from tests.fabric import conftest as onyx_lab
 from tests.fabric import cumulus_lab, eos_lab, sonic_lab
@@ -81,7 +81,7 @@ PORT = st.tuples(st.sampled_from(["access", "trunk"]), st.sampled_from([1500, 90
 
 
 def test_no_system_is_left_out() -> None:
-    assert {*PORTS} == {system for system, carried in CARRIES.items() if carried == "roce"}
+    assert {*PORTS} == {name for name, entry in SWITCH_SYSTEMS.items() if entry.carries == "roce"}
 
 
 @settings(max_examples=20, deadline=None, phases=(Phase.explicit, Phase.generate))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from components.fabric.exec_plan import LONGEST_ARGUMENT, plan_exec
+from components.fabric.exec_plan import plan_exec
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.systems.bash_cli import LONGEST_ARGUMENT
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.sonic_lab import PORTS, make_switch, talk
 from tests.fabric.test_exec_plan import StatusError, plan_of, send, texts_of

@@ -17,6 +17,7 @@ import asyncssh
 from components.core.difference import Difference
 from components.fabric import device
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.systems import system_of
 from components.remote.step import Endpoint
 from components.remote.switch_session import SwitchSession, open_session
 from lab import keys
@@ -76,7 +77,8 @@ class SwitchRoom:
         return self.lab.carried.view(self.switch, self.desired)
 
     def session(self, deadline_s: float = 20) -> SwitchSession:
-        return open_session(self.endpoint, self.system, self.lab.password, deadline_s)
+        profile = system_of(self.system).session
+        return open_session(self.endpoint, profile, self.lab.password, deadline_s)
 
     def wait(self, work: Coroutine[object, object, ResultT]) -> ResultT:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=30)

@@ -18,9 +18,10 @@ from typing import Any, Final
 
 import pytest
 
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric import device
-from components.fabric.systems import DRIVERS
+from components.fabric.systems import driver_of
 from components.remote.switch_session import SwitchSession
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 
@@ -141,7 +142,7 @@ def _dropped(room: SwitchRoom, _patch: pytest.MonkeyPatch) -> Trouble:
 
 
 def _dropped_at_commit(room: SwitchRoom, patch: pytest.MonkeyPatch) -> Trouble | Absent:
-    guard = DRIVERS[room.system].guard
+    guard = driver_of(room.system).guard
     if not TRAITS[room.system].at_commit:
         assert guard is None
         return Absent("each line acts at once")
@@ -206,7 +207,7 @@ def _no_login(room: SwitchRoom, _patch: pytest.MonkeyPatch) -> Trouble:
 
 
 def _unreadable(room: SwitchRoom, patch: pytest.MonkeyPatch) -> Trouble:
-    asked = DRIVERS[room.system].read_commands(room.desired)[0]
+    asked = driver_of(room.system).read_commands(room.desired)[0]
     run = SwitchSession.run
 
     def garbles(session: SwitchSession, line: str) -> str:
@@ -235,7 +236,7 @@ FAULTS: Final[dict[str, tuple[Plant, Outcome]]] = {
 }
 
 
-@pytest.fixture(params=DRIVERS)
+@pytest.fixture(params=SWITCH_SYSTEMS)
 def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchRoom]:
     assert request.param in TRAITS, f"the fault table knows nothing of {request.param}"
     with switch_room(request.param, tmp_path) as room:

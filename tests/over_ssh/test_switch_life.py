@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import (
     DeviceError,
     HostKeyError,
@@ -19,7 +20,7 @@ from components.core.errors import (
 from components.fabric import device
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState
-from components.fabric.systems import DRIVERS
+from components.fabric.systems import driver_of, system_of
 from components.remote.switch_session import open_session
 from lab import keys
 from lab.site import lab_file, secrets_of
@@ -31,7 +32,7 @@ from tests.over_ssh.switch_room import PASSWORD_VARIABLE, SwitchRoom, running_lo
 pytestmark = pytest.mark.lab
 
 
-@pytest.fixture(params=DRIVERS)
+@pytest.fixture(params=SWITCH_SYSTEMS)
 def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchRoom]:
     with switch_room(request.param, tmp_path) as room:
         yield room
@@ -129,7 +130,7 @@ def test_a_changed_host_key_sends_nothing(room: SwitchRoom) -> None:
     other = keys.host_key("test/another").public_openssh
     endpoint = replace(room.endpoint, host_key=other)
     with pytest.raises(HostKeyError, match="the host key is not the pinned one") as caught:
-        open_session(endpoint, room.system, room.lab.password, 20)
+        open_session(endpoint, system_of(room.system).session, room.lab.password, 20)
     assert not isinstance(caught.value, UnreachableError)
     assert str(caught.value).count("SHA256:") == 2
 
@@ -147,7 +148,7 @@ def test_nobody_listens(room: SwitchRoom) -> None:
 
 
 def test_the_switch_stops_while_a_session_works_whose_client_has_gone(room: SwitchRoom) -> None:
-    command = DRIVERS[room.system].read_commands(room.desired)[0]
+    command = driver_of(room.system).read_commands(room.desired)[0]
     with room.session(2) as session:
         room.switch.fault(["slow", "60"])
         with pytest.raises(UnreachableError, match="within the deadline of 2 s"):
@@ -159,7 +160,7 @@ def test_the_switch_stops_while_a_session_works_whose_client_has_gone(room: Swit
     assert room.switch.sessions == 0
 
 
-@pytest.mark.parametrize("system", DRIVERS)
+@pytest.mark.parametrize("system", SWITCH_SYSTEMS)
 def test_the_lab_plays_a_site_with_it(system: str, tmp_path: Path) -> None:
     stack = f"{system}-over-ssh"
     spec = LABS[system].played(stack)

@@ -6,7 +6,6 @@ Chip and ports: the board's description in aristanetworks/sonic (docs/explanatio
 from __future__ import annotations
 
 from components.catalogue.switches.switch_model import SwitchModel
-from components.fabric.systems.eos.facts import MTU_RANGE_BYTES
 
 PORTS = range(1, 65)
 """QSFP-DD; the two SFP+ ports 65 and 66 are too slow for a rail."""
@@ -19,7 +18,6 @@ DCS_7060DX5_64S = SwitchModel(
     port_speeds_gbit_s=(50, 100, 200, 400),
     lanes=8,
     breakouts={2: 200, 4: 100, 8: 50},
-    mtu_range_bytes={"eos": MTU_RANGE_BYTES},
     traffic_classes=8,
     # A choice: public guides for EOS protect the RoCE data alone.
     max_lossless_priorities=1,

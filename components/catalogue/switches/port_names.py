@@ -1,4 +1,4 @@
-"""How each switch system calls its ports: one entry a system, and nothing else knows it."""
+"""How switch systems call their ports: the ways that there are, and nothing else knows them."""
 
 from __future__ import annotations
 
@@ -111,17 +111,17 @@ def _parts(lane: int, lanes: int) -> int:
     return lanes // gcd(lanes, lane)
 
 
-PORT_NAMINGS: Final[dict[str, PortNaming]] = {
-    # Onyx: `1/31`, split `1/31/1`; sources.md#onyx (grammar of the collection's modules).
-    "onyx": CountedParts(re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), "/1"),
-    # Cumulus: `swp31`, split `swp31s0` to `s7` (sources.md#cumulus, page "Switch Port Attributes").
-    "cumulus": CountedParts(re.compile(r"(?P<whole>swp[1-9]\d*)(?P<part>s[0-7])?"), "s0"),
-    # EOS: `Ethernet31/1`, at half speed `Ethernet31/1` and `Ethernet31/5` (sources.md#eos).
-    "eos": LaneOfPort(re.compile(r"(?P<port>Ethernet[1-9]\d*)/(?P<lane>[1-9])")),
-    # SONiC: `Ethernet8` for the second port of eight lanes, at half speed `Ethernet8` and
-    # `Ethernet12` (sources.md#sonic, port_config.ini).
-    "sonic": LaneOfSwitch(re.compile(r"(?P<head>Ethernet)(?P<lane>0|[1-9]\d*)")),
-    # MLNX-OS: as Onyx; on the QM9700 `1/31/1` is a port, not a part (sources.md#mlnx-os).
-    "mlnxos": CountedParts(re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), "/1"),
-}
-"""By switch system."""
+# The whole names, with their sources: what `SWITCH_SYSTEMS` chooses from.
+
+SLOT_AND_PORT: Final = CountedParts(
+    re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), first_part="/1"
+)
+"""Onyx and MLNX-OS: `1/31`, split `1/31/1`; sources.md#onyx (grammar of the collection's modules).
+On the QM9700 `1/31/1` is a port, not a part (sources.md#mlnx-os)."""
+SWP: Final = CountedParts(re.compile(r"(?P<whole>swp[1-9]\d*)(?P<part>s[0-7])?"), first_part="s0")
+"""Cumulus: `swp31`, split `swp31s0` to `s7` (sources.md#cumulus, page "Switch Port Attributes")."""
+LANE_IN_PORT: Final = LaneOfPort(re.compile(r"(?P<port>Ethernet[1-9]\d*)/(?P<lane>[1-9])"))
+"""EOS: `Ethernet31/1`, at half speed `Ethernet31/1` and `Ethernet31/5` (sources.md#eos)."""
+LANE_IN_SWITCH: Final = LaneOfSwitch(re.compile(r"(?P<head>Ethernet)(?P<lane>0|[1-9]\d*)"))
+"""SONiC: `Ethernet8` for the second port of eight lanes, at half speed `Ethernet8` and
+`Ethernet12` (sources.md#sonic, port_config.ini)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.catalogue.switches.switch_model import IB_MTU_RANGE_BYTES, SwitchModel
+from components.catalogue.switches.switch_model import SwitchModel
 
 QM8700 = SwitchModel(
     name="QM8700",
@@ -11,7 +11,6 @@ QM8700 = SwitchModel(
     port_speeds_gbit_s=(40, 56, 100, 200),
     # A port may be split into two of HDR100: 1/2 into 1/2/1 and 1/2/2 (public capture).
     breakouts={2: 100},
-    mtu_range_bytes={"mlnxos": IB_MTU_RANGE_BYTES},
     traffic_classes=0,
     max_lossless_priorities=0,
     sources={"mlnxos": "QM8700 data sheet; MTU range of the InfiniBand specification"},

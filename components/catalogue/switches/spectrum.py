@@ -10,15 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.catalogue.switches.switch_model import Release, SwitchModel
-from components.fabric.systems.cumulus.facts import MTU_RANGE_BYTES
 
-ONYX_MTU_RANGE_BYTES: Final = (1500, 9612)
-"""What the vendor's Ansible collection accepts (module_utils/network/onyx/onyx.py)."""
 TRAFFIC_CLASSES: Final = 8
 LOSSLESS_PRIORITIES: Final = 1
 """A second one splits the headroom of the shared buffer and may be refused; the one-shots of both
 systems have one."""
-_MTU_BYTES: Final = {"onyx": ONYX_MTU_RANGE_BYTES, "cumulus": MTU_RANGE_BYTES}
 _NAMES: Final = {"onyx": "1/{number}", "cumulus": "swp{number}"}
 _MTU_SOURCES: Final = {
     "onyx": "MTU range of the mellanox.onyx collection, onyx.py",
@@ -52,7 +48,6 @@ def make_spectrum(name: str, front: Front) -> SwitchModel:
         port_speeds_gbit_s=front.port_speeds_gbit_s,
         breakouts=front.breakouts,
         buffer_mb=front.buffer_mb,
-        mtu_range_bytes={system: _MTU_BYTES[system] for system in front.systems},
         first_release=front.first_release,
         traffic_classes=TRAFFIC_CLASSES,
         max_lossless_priorities=LOSSLESS_PRIORITIES,

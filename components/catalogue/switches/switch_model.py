@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.catalogue.switches.port_names import PORT_NAMINGS
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 
-IB_MTU_RANGE_BYTES: Final = (256, 4096)
-"""The least and the largest MTU of the InfiniBand specification."""
 _VOWELS: Final = frozenset("AEFHILMNORSX8")
 """Letters and digits whose names begin with a vowel, for `an SN2700`."""
 _LEADING: Final = re.compile(r"\d+")
@@ -26,8 +24,6 @@ class SwitchModel:
     ports: Mapping[str, tuple[str, ...]]
     """Switch system that runs on it to its port names, unsplit."""
     port_speeds_gbit_s: tuple[int, ...]
-    mtu_range_bytes: Mapping[str, tuple[int, int]]
-    """Switch system to the least and the largest MTU of a port."""
     traffic_classes: int
     """0 on InfiniBand, which has none."""
     max_lossless_priorities: int
@@ -50,6 +46,11 @@ class SwitchModel:
     """Switch system to who states its ports and MTU range."""
 
     @property
+    def mtu_range_bytes(self) -> Mapping[str, tuple[int, int]]:
+        """Switch system to the least and the largest MTU of a port, the same on every model."""
+        return {system: SWITCH_SYSTEMS[system].mtu_range_bytes for system in self.ports}
+
+    @property
     def speed_gbit_s(self) -> int:
         """The fastest speed of a port."""
         return max(self.port_speeds_gbit_s)
@@ -67,7 +68,7 @@ class SwitchModel:
         ports = self.ports.get(system, ())
         if name in ports:
             return True
-        place = PORT_NAMINGS[system].place(name, self.lanes) if ports else None
+        place = SWITCH_SYSTEMS[system].ports.place(name, self.lanes) if ports else None
         return (
             place is not None
             and place.whole in ports
@@ -82,11 +83,11 @@ class SwitchModel:
         """
         if name in self.ports.get(system, ()):
             return name
-        naming = PORT_NAMINGS.get(system)
-        place = naming.place(name, self.lanes) if naming else None
-        if naming is None or place is None:
+        entry = SWITCH_SYSTEMS.get(system)
+        place = entry.ports.place(name, self.lanes) if entry else None
+        if entry is None or place is None:
             return None
-        return place.whole if naming.holds_parts else name
+        return place.whole if entry.ports.holds_parts else name
 
     def headroom_length(self, system: str, length_m: int) -> int | None:
         """The next length that has headroom, in metres; the same one where any has.
@@ -101,7 +102,8 @@ class SwitchModel:
 
     def describe_ports(self, system: str) -> str:
         """The port names with one system, for people."""
-        return PORT_NAMINGS[system].describe(self.ports[system], split=bool(self.breakouts))
+        naming = SWITCH_SYSTEMS[system].ports
+        return naming.describe(self.ports[system], split=bool(self.breakouts))
 
     def capability_line(self) -> str:
         """Everything that the rules hold a file against, on one line, for people."""

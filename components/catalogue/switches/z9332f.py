@@ -8,7 +8,6 @@ need: docs/explanation/sources.md#sonic. Its two SFP+ ports are left out: no rai
 from __future__ import annotations
 
 from components.catalogue.switches.switch_model import SwitchModel
-from components.fabric.systems.sonic.facts import MTU_RANGE_BYTES
 
 LANES_PER_PORT = 8
 Z9332F = SwitchModel(
@@ -18,7 +17,6 @@ Z9332F = SwitchModel(
     port_speeds_gbit_s=(40, 100, 200, 400),
     lanes=LANES_PER_PORT,
     breakouts={2: 200, 4: 100, 8: 50},
-    mtu_range_bytes={"sonic": MTU_RANGE_BYTES},
     traffic_classes=8,
     # The template has two, 3 and 4; one is what a file can ask for.
     max_lossless_priorities=2,

@@ -1,30 +1,45 @@
-"""One driver a switch system, by the name that the site file uses."""
+"""One folder a switch system, found by the name that the site file uses.
+
+`SWITCH_SYSTEMS` of the catalogue has the names; `system.py` of the folder has `SYSTEM`. A folder is
+loaded when a switch of its system is met, so that work on one switch loads one driver.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import SpecError
-from components.fabric.systems.base import Driver
-from components.fabric.systems.cumulus.driver import CumulusDriver
-from components.fabric.systems.eos.driver import EosDriver
-from components.fabric.systems.mlnxos.driver import MlnxosDriver
-from components.fabric.systems.onyx.driver import OnyxDriver
-from components.fabric.systems.sonic.driver import SonicDriver
 
-DRIVERS: dict[str, Driver] = {
-    "onyx": OnyxDriver(),
-    "cumulus": CumulusDriver(),
-    "eos": EosDriver(),
-    "mlnxos": MlnxosDriver(),
-    "sonic": SonicDriver(),
-}
+if TYPE_CHECKING:
+    from components.catalogue.switches.switch_model import Release, SwitchModel
+    from components.fabric.systems.base import Driver
+    from components.fabric.systems.switch_system import SwitchSystem
 
 
-def driver_of(system: str) -> Driver:
+def system_of(name: str) -> SwitchSystem:
+    """A switch system.
+
+    Raises:
+        SpecError: There is none of that name.
+    """
+    if name not in SWITCH_SYSTEMS:
+        raise SpecError(f"no switch system {name!r}; there are: {', '.join(SWITCH_SYSTEMS)}")
+    module = import_module(f"{__name__}.{name}.system")
+    return cast("SwitchSystem", module.SYSTEM)
+
+
+def driver_of(name: str) -> Driver:
     """The driver of a switch system.
 
     Raises:
-        SpecError: There is none.
+        SpecError: There is none of that name.
     """
-    if system not in DRIVERS:
-        raise SpecError(f"no driver for switch system {system!r}; there are: {sorted(DRIVERS)}")
-    return DRIVERS[system]
+    return system_of(name).driver
+
+
+def least_release(name: str, model: SwitchModel | None) -> Release:
+    """The oldest release with which a switch of a system and a model can be used."""
+    first = model.first_release.get(name, (0, 0, 0)) if model else (0, 0, 0)
+    return max(system_of(name).min_release, first)

@@ -6,7 +6,7 @@ the way from one state to another. `components/fabric/exchange.py` does the talk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
@@ -32,6 +32,16 @@ class Change:
     """For people: `port 1/3 flaps`; None: traffic goes on."""
     settles: bool = False
     """The change moves other settings too: read again before planning the rest."""
+
+
+def flatten(changes: Iterable[Change]) -> tuple[str, ...]:
+    """The lines of some changes, in order."""
+    return tuple(line for change in changes for line in change.lines)
+
+
+def interruptions(changes: Iterable[Change]) -> tuple[str, ...]:
+    """What some changes interrupt, in words."""
+    return tuple(change.interrupts for change in changes if change.interrupts)
 
 
 @dataclass(frozen=True, slots=True)

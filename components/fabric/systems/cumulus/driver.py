@@ -8,12 +8,12 @@ compared, not set (docs/explanation/sources.md#cumulus).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.core.difference import ABSENT, Difference
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
+from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading
 from components.fabric.systems.cumulus import read as cumulus_parse
 from components.fabric.systems.cumulus import write as cumulus_actions
@@ -28,8 +28,6 @@ NEIGHBOURS: Final = "nv show interface lldp -o json"
 ROCE_COUNTERS: Final = "nv show interface {port} qos roce counters -o json"
 QUEUE_COUNTERS: Final = "nv show interface {port} counters qos -o json"
 
-_STATUS = re.compile(r"^\[status (?!0\])[^\]]*\]$", re.MULTILINE)
-"""What the session appends for an exit status other than 0."""
 _ERRORS: Final = (
     "Invalid config",
     "Config invalid at",
@@ -105,11 +103,7 @@ class CumulusDriver:
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: some releases print an error and exit 0."""
-        failed = _STATUS.search(output)
-        if failed is None and not any(text in output for text in _ERRORS):
-            return None
-        text = " ".join(_STATUS.sub("", output).split())
-        return text or (failed.group(0) if failed else output)
+        return bash_cli.find_refusal(output, _ERRORS)
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """No bridge, ports shut and in no bridge, MTU 9216, no RoCE."""

@@ -11,8 +11,6 @@ from typing import Final
 MIN_RELEASE: Final = (5, 0)
 """First release whose default is NVUE; 4.4 had it as early access, switched off, 4.2 not at all."""
 FACTORY_MTU_BYTES: Final = 9216
-MTU_RANGE_BYTES: Final = (552, 9216)
-"""Range of `nv set interface … link mtu` (NVUE reference)."""
 ROCE_PRIORITY: Final = 3
 CNP_PRIORITY: Final = 6
 """Served strictly, from DSCP 48 to 55."""

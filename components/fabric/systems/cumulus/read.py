@@ -17,7 +17,8 @@ from components.fabric.state import EcnState, Neighbour
 from components.fabric.systems.base import PortCounters, PriorityCounters, Unreadable
 from components.fabric.systems.cumulus.facts import BYTES_PER_KIB, ROCE_PRIORITY
 from components.fabric.systems.cumulus.routing import Routing, parse_routing
-from components.fabric.systems.onyx.write import port_key
+from components.fabric.systems.membership import holders_of
+from components.fabric.systems.ranges import port_key
 
 Tree = dict[str, JsonValue]
 Mode = Literal["access", "trunk", "hybrid", "routed"]
@@ -111,24 +112,24 @@ def parse_config(command: str, text: str) -> Config:
         vlans = _vlans(_child(tree, "bridge", "domain", BRIDGE, "vlan"))
     except ValueError as error:
         raise Unreadable(command, text, str(error)) from error
-    holders: dict[int, tuple[str, ...]] = {}
-    for name, port in ports.items():
-        named = () if port.trunk_vlans == "all" else port.trunk_vlans
-        for vlan in {*named, *((port.access_vlan,) if port.access_vlan else ())}:
-            holders[vlan] = (*holders.get(vlan, ()), name)
-    for name in interfaces:
-        svi = _SVI.fullmatch(name)
-        if svi is not None:
-            holders[int(svi[1])] = (*holders.get(int(svi[1]), ()), name)
+    named = {name: _vlans_of(name, port) for name, port in ports.items()}
     cable = _child(tree, "qos", "roce").get("cable-length")
     return Config(
         vlans=vlans,
         implied=_bridge_implied(tree),
         ports=ports,
-        holders=holders,
+        holders=holders_of(named),
         routing=parse_routing(tree, interfaces, expand_names),
         cable_m=int(cable) if isinstance(cable, int | str) and str(cable).isdigit() else 0,
     )
+
+
+def _vlans_of(name: str, port: PortConfig) -> set[int]:
+    """The VLANs that an interface names; a routed one of a VLAN by its own name."""
+    svi = _SVI.fullmatch(name)
+    trunk = () if port.trunk_vlans == "all" else port.trunk_vlans
+    access = () if port.access_vlan is None else (port.access_vlan,)
+    return {*trunk, *access, *((int(svi[1]),) if svi else ())}
 
 
 def _bridge_implied(tree: Tree) -> tuple[str, ...]:

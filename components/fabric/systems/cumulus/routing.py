@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.base import Change
-from components.fabric.systems.onyx.write import port_key
+from components.fabric.systems.ranges import port_key
 
 Tree = dict[str, JsonValue]
 Expand = Callable[[str], Iterable[str]]

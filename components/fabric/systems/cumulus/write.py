@@ -13,7 +13,8 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.routing import routing_changes
-from components.fabric.systems.onyx.write import collapse_vlans, port_key
+from components.fabric.systems.membership import fill_membership
+from components.fabric.systems.ranges import collapse_vlans, port_key, port_runs
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -175,7 +176,7 @@ def _member(port: PortState) -> _Member:
 def _l2_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
     """Access, untagged and tagged VLANs exclude each other, so what goes is unset first."""
     head = f"bridge domain {BRIDGE}"
-    old, new = _member(was), _member(_filled(was, port))
+    old, new = _member(was), _member(fill_membership(was, port))
     if old == new:
         return
     if not new.joined:
@@ -205,29 +206,7 @@ def _joined_lines(head: str, old: _Member, new: _Member) -> Iterator[tuple[str, 
         yield "set", head
 
 
-def _filled(was: PortState, port: PortState) -> PortState:
-    """A target of which only some keys are ours: the rest stays as it is."""
-    if port.mode is not None and port.mode != was.mode:
-        return port
-    changes: dict[str, object] = {"mode": was.mode}
-    if port.access_vlan is None:
-        changes["access_vlan"] = was.access_vlan
-    if port.trunk_vlans is None:
-        changes["trunk_vlans"] = was.trunk_vlans
-    return port.model_copy(update=changes)
-
-
 def collapse_ports(names: Iterable[str]) -> str:
     """Write ports as one argument: `swp1-3,swp7`; split ports stay single."""
-    runs: list[list[str]] = []
-    for name in sorted(names, key=port_key):
-        if runs and _follows(runs[-1][-1], name):
-            runs[-1].append(name)
-        else:
-            runs.append([name])
+    runs = port_runs(names, whole=1)
     return ",".join(run[0] if len(run) == 1 else f"{run[0]}-{port_key(run[-1])[0]}" for run in runs)
-
-
-def _follows(one: str, other: str) -> bool:
-    first, second = port_key(one), port_key(other)
-    return len(first) == len(second) == 1 and first[0] + 1 == second[0]

@@ -19,7 +19,7 @@ from components.fabric.systems.eos.facts import (
     QUEUES,
     default_class,
 )
-from components.fabric.systems.onyx.read import parse_vlan_ranges
+from components.fabric.systems.ranges import parse_vlan_ranges
 
 Trust = Literal["L2", "L3", "port"]
 Mode = Literal["access", "trunk", "routed"]

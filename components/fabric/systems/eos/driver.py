@@ -25,6 +25,7 @@ from components.fabric.systems.eos.facts import (
     WATCHDOG_ACTION,
     default_class,
 )
+from components.fabric.systems.membership import holders_of
 
 VLANS: Final = "show vlan | json"
 STATUS: Final = "show interfaces status | json"
@@ -89,7 +90,12 @@ class EosDriver:
                 if name in sections and not sections[name].is_odd
             },
         )
-        return Reading(state, _vlan_holders(sections, {*wanted.ports}))
+        others = {
+            name: _vlans_of(name, section)
+            for name, section in sections.items()
+            if name not in wanted.ports
+        }
+        return Reading(state, holders_of(others))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `eos_actions`."""
@@ -203,14 +209,7 @@ def _port(section: Section) -> PortState:
     )
 
 
-def _vlan_holders(sections: Mapping[str, Section], ours: set[str]) -> dict[int, tuple[str, ...]]:
-    """VLANs that other ports, bundles and routed VLAN interfaces name."""
-    holders: dict[int, tuple[str, ...]] = {}
-    for name, section in sections.items():
-        if name in ours:
-            continue
-        routed = name.removeprefix("Vlan")
-        named = {int(routed)} if routed.isdigit() else {*section.named_vlans()}
-        for vlan in named:
-            holders[vlan] = (*holders.get(vlan, ()), name)
-    return holders
+def _vlans_of(name: str, section: Section) -> set[int]:
+    """The VLANs that a port, a bundle or the routed interface of a VLAN names."""
+    routed = name.removeprefix("Vlan")
+    return {int(routed)} if routed.isdigit() else {*section.named_vlans()}

@@ -10,9 +10,6 @@ sessions, `l2 mtu` or this chip. Sessions themselves came with 4.15.0F (Arista's
 public captures that the driver follows are of 4.28 and later."""
 FACTORY_MTU_BYTES: Final = 9214
 """`Ethernet MTU 9214 bytes` of every switched port that a public capture shows."""
-MTU_RANGE_BYTES: Final = (68, FACTORY_MTU_BYTES)
-"""`l2 mtu` takes 64 to 65535 (help text in aristanetworks/avd #3164) and a frame of 9214 bytes is
-the most that public guides set on any port; 68 is the least of IPv4 (RFC 791)."""
 FACTORY_VLAN: Final = 1
 QUEUES: Final = range(8)
 """Unicast transmit queues of a port; traffic class n is in queue n."""

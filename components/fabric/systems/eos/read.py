@@ -16,7 +16,7 @@ from components.fabric.systems.base import (
     Unreadable,
 )
 from components.fabric.systems.eos.facts import QUEUES
-from components.fabric.systems.onyx.write import port_key
+from components.fabric.systems.ranges import port_key
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 SESSIONS: Final = "show configuration sessions detail | json"

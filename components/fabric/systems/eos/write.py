@@ -18,7 +18,7 @@ from components.fabric.systems.eos.facts import (
     WATCHDOG_ACTION,
     WATCHDOG_TIMER,
 )
-from components.fabric.systems.onyx.write import collapse_vlans
+from components.fabric.systems.ranges import collapse_vlans
 
 _MODES: Final = {"access": "switchport mode access", "trunk": "switchport mode trunk"}
 _TRUST: Final = {"L2": "qos trust cos", "L3": "qos trust dscp", "port": "no qos trust"}

@@ -18,10 +18,10 @@ from components.fabric.ib_state import (
     PartitionState,
 )
 from components.fabric.state import SwitchState
+from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading
 from components.fabric.systems.mlnxos import read as mlnxos_parse
 from components.fabric.systems.mlnxos import write as mlnxos_actions
-from components.fabric.systems.onyx import session as onyx_session
 
 PARTITIONS: Final = "show ib partition"
 FUNCTION: Final = "show ib sm"
@@ -35,11 +35,11 @@ class MlnxosDriver:
 
     system = "mlnxos"
     title = "MLNX-OS"
-    enter: Sequence[str] = onyx_session.ENTER
-    configure: Sequence[str] = onyx_session.CONFIGURE
+    enter: Sequence[str] = mellanox_cli.ENTER
+    configure: Sequence[str] = mellanox_cli.CONFIGURE
     discard: Sequence[str] = ()
     guard: Guard | None = None
-    save = onyx_session.SAVE
+    save = mellanox_cli.SAVE
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """Nothing: no port is ever ours."""
@@ -100,7 +100,7 @@ class MlnxosDriver:
 
     def find_refusal(self, output: str) -> str | None:
         """MLNX-OS reports by lines that start with `%`; its exit statuses mean nothing."""
-        return onyx_session.find_refusal(output)
+        return mellanox_cli.find_refusal(output)
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """No subnet manager, priority 0, and the partition Default with every port in it."""

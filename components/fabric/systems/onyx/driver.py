@@ -7,6 +7,7 @@ from typing import Final
 
 from components.core.difference import Difference
 from components.fabric.state import Neighbour, PortState, SwitchState
+from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import (
     Change,
     Guard,
@@ -15,10 +16,11 @@ from components.fabric.systems.base import (
     Reading,
     Unreadable,
 )
+from components.fabric.systems.membership import holders_of
 from components.fabric.systems.onyx import read as onyx_parse
-from components.fabric.systems.onyx import session as onyx_session
 from components.fabric.systems.onyx import write as onyx_actions
 from components.fabric.systems.onyx.read import Pfc, Switchport
+from components.fabric.systems.ranges import port_key
 
 VLANS: Final = "show vlan | json-print"
 SWITCHPORTS: Final = "show interfaces switchport | json-print"
@@ -35,6 +37,8 @@ CLASS_COUNTERS: Final = "show interfaces ethernet {port} counters tc {number}"
 PRIORITIES: Final = range(8)
 FACTORY_MTU_BYTES: Final = 1500
 """Below release 3.9.2110 (the ESXi guide, sources.md#onyx)."""
+FACTORY_ETS_WEIGHT: Final = 12
+"""Weight of every class before anybody sets one (the collection's fixture)."""
 
 
 class OnyxDriver:
@@ -42,11 +46,11 @@ class OnyxDriver:
 
     system = "onyx"
     title = "Onyx"
-    enter: Sequence[str] = onyx_session.ENTER
-    configure: Sequence[str] = onyx_session.CONFIGURE
+    enter: Sequence[str] = mellanox_cli.ENTER
+    configure: Sequence[str] = mellanox_cli.CONFIGURE
     discard: Sequence[str] = ()
     guard: Guard | None = None
-    save = onyx_session.SAVE
+    save = mellanox_cli.SAVE
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """The switchport table names every port."""
@@ -55,7 +59,7 @@ class OnyxDriver:
     def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
         """Every Ethernet port, by number."""
         ports = onyx_parse.parse_switchports(SWITCHPORTS, answers[SWITCHPORTS])
-        return tuple(sorted(ports, key=onyx_actions.port_key))
+        return tuple(sorted(ports, key=port_key))
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """Two tables, one look at each port per kind of setting that is ours."""
@@ -86,7 +90,8 @@ class OnyxDriver:
             roce=onyx_parse.parse_roce_mode(ROCE, answers[ROCE]) if ROCE in answers else None,
             ports={name: _port(answers, name, l2[name], pfc) for name in wanted.ports},
         )
-        return Reading(state, _vlan_holders(l2, {*wanted.ports}))
+        others = {name: _vlans_of(port) for name, port in l2.items() if name not in wanted.ports}
+        return Reading(state, holders_of(others))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `onyx_actions`."""
@@ -98,7 +103,7 @@ class OnyxDriver:
 
     def find_refusal(self, output: str) -> str | None:
         """Onyx reports by lines that start with `%`; its exit statuses mean nothing."""
-        return onyx_session.find_refusal(output)
+        return mellanox_cli.find_refusal(output)
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""
@@ -111,6 +116,7 @@ class OnyxDriver:
             trust="L2",
             pfc=False,
             strict_classes=(),
+            wrr_weights=dict.fromkeys(PRIORITIES, FACTORY_ETS_WEIGHT),
         )
         return SwitchState(
             vlans=(1,),
@@ -186,15 +192,9 @@ def _port(answers: Mapping[str, str], name: str, l2: Switchport, pfc: Pfc | None
     )
 
 
-def _vlan_holders(l2: Mapping[str, Switchport], ours: set[str]) -> dict[int, tuple[str, ...]]:
-    holders: dict[int, tuple[str, ...]] = {}
-    for name, port in l2.items():
-        if name in ours:
-            continue
-        named = () if port.allowed_vlans == "all" else port.allowed_vlans
-        for vlan in {*named, *((port.access_vlan,) if port.access_vlan else ())}:
-            holders[vlan] = (*holders.get(vlan, ()), name)
-    return holders
+def _vlans_of(port: Switchport) -> set[int]:
+    named = () if port.allowed_vlans == "all" else port.allowed_vlans
+    return {*named, *((port.access_vlan,) if port.access_vlan else ())}
 
 
 def _counters(answers: Mapping[str, str], port: str) -> PortCounters:

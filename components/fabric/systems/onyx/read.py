@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from components.fabric.state import EcnState, Neighbour
 from components.fabric.systems.base import Unreadable
+from components.fabric.systems.ranges import parse_vlan_ranges
 
 PortMode = Literal["access", "trunk", "hybrid"]
 Trust = Literal["L2", "L3", "both", "port"]
@@ -126,15 +127,6 @@ def _typed(adapter: TypeAdapter[ValueT], value: JsonValue, command: str, text: s
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise Unreadable(command, text, f"{where}: {first['msg']}") from error
-
-
-def parse_vlan_ranges(text: str) -> tuple[int, ...]:
-    """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` are no VLANs."""
-    vlans: set[int] = set()
-    for part in re.findall(r"\d+(?:-\d+)?", text):
-        first, _, last = str(part).partition("-")
-        vlans |= set(range(int(first), int(last or first) + 1))
-    return tuple(sorted(vlans))
 
 
 def parse_vlans(command: str, text: str) -> tuple[int, ...]:

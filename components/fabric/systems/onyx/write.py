@@ -6,17 +6,16 @@ neighbouring ports are collapsed into one with a range, as the vendor's own conf
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from components.fabric.state import ALL_VLANS, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Change
+from components.fabric.systems.ranges import collapse_vlans, port_runs
 
 PortLines = Callable[[PortState, PortState], Iterable[str]]
 """(actual, target) of one port to the tails of its `interface ethernet …` lines."""
 FACTORY_VLAN = 1
-_NUMBER: Final = re.compile(r"\d+")
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -205,49 +204,7 @@ _ORDER: Final[tuple[Callable[[SwitchState, SwitchState], Iterator[Change]], ...]
 """What comes before what: VLANs before the ports that name them, classes before a port flaps."""
 
 
-def collapse_vlans(vlans: Iterable[int]) -> str:
-    """Write VLANs as one argument: `10,111-112`."""
-    runs: list[list[int]] = []
-    for vlan in sorted(vlans):
-        if runs and runs[-1][-1] == vlan - 1:
-            runs[-1].append(vlan)
-        else:
-            runs.append([vlan])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-def port_key(port: str) -> tuple[int, ...]:
-    """Sort key of `1/10`, `1/3/2` and `swp3s1`: by number, not by letter."""
-    return tuple(int(part) for part in _NUMBER.findall(port))
-
-
 def collapse_ports(ports: Iterable[str]) -> list[str]:
-    """Group neighbouring ports: `1/1`, `1/2`, `1/4` becomes `1/1-1/2`, `1/4`.
-
-    Split ports (`1/31/1`) stay single: whether a range may cross a split is not documented.
-    """
-    runs: list[list[str]] = []
-    for port in sorted(ports, key=port_key):
-        if runs and _follows(runs[-1][-1], port):
-            runs[-1].append(port)
-        else:
-            runs.append([port])
+    """Group neighbouring ports: `1/1`, `1/2`, `1/4` becomes `1/1-1/2`, `1/4`."""
+    runs = port_runs(ports, whole=2)
     return [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-
-
-def _follows(one: str, other: str) -> bool:
-    first, second = port_key(one), port_key(other)
-    return len(first) == len(second) == 2 and (first[0], first[1] + 1) == second  # noqa: PLR2004 - slot/port
-
-
-def flatten(changes: Iterable[Change]) -> tuple[str, ...]:
-    """The lines of some changes, in order."""
-    return tuple(line for change in changes for line in change.lines)
-
-
-def interruptions(changes: Iterable[Change]) -> tuple[str, ...]:
-    """What some changes interrupt, in words."""
-    return tuple(change.interrupts for change in changes if change.interrupts)
-
-
-Answers = Mapping[str, str]

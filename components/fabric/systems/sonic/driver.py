@@ -13,7 +13,9 @@ from typing import Final
 
 from components.core.difference import Difference
 from components.fabric.state import Neighbour, PortState, SwitchState
+from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading
+from components.fabric.systems.membership import holders_of
 from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
@@ -31,8 +33,6 @@ SCRATCH: Final = "/etc/sonic/railyard.json"
 RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
 """Held by `config reload` and `config load_minigraph` (sonic-utilities, config/main.py)."""
 
-_STATUS: Final = re.compile(r"^\[status (?!0\])[^\]]*\]$", re.MULTILINE)
-"""What the session appends for an exit status other than 0."""
 _ERRORS: Final = (
     "Cannot find interface",
     "doesn't exist",
@@ -104,13 +104,7 @@ class SonicDriver:
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: a few commands print an error and exit 0."""
-        failed = _STATUS.search(output)
-        if failed is None and not any(text in output for text in _ERRORS):
-            return None
-        text = _STATUS.sub("", output)
-        said = _CLICK.search(text)
-        found = " ".join((said[1] if said else text).split())
-        return found or (failed.group(0) if failed else output)
+        return bash_cli.find_refusal(output, _ERRORS, _reason_of)
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
@@ -151,15 +145,19 @@ class SonicDriver:
         return sonic_parse.parse_counters((QUEUES, answers[QUEUES]), (DROPS, answers[DROPS]), ports)
 
 
+def _reason_of(text: str) -> str:
+    said = _CLICK.search(text)
+    return said[1] if said else text
+
+
 def _vlan_holders(tables: Tables, wanted: SwitchState) -> dict[int, tuple[str, ...]]:
     """Ports outside those that were asked for, and interfaces, that use a VLAN."""
-    holders: dict[int, tuple[str, ...]] = {}
+    named: dict[str, set[int]] = {}
     for key in tables.get("VLAN_MEMBER", {}):
         vlan, _, port = key.partition("|")
         if port not in wanted.ports:
-            holders[vlan_number(vlan)] = (*holders.get(vlan_number(vlan), ()), port)
+            named.setdefault(port, set()).add(vlan_number(vlan))
     for key in tables.get("VLAN_INTERFACE", {}):
         vlan = key.partition("|")[0]
-        if vlan not in holders.get(vlan_number(vlan), ()):
-            holders[vlan_number(vlan)] = (*holders.get(vlan_number(vlan), ()), vlan)
-    return holders
+        named.setdefault(vlan, set()).add(vlan_number(vlan))
+    return holders_of(named)

@@ -1,7 +1,7 @@
 """A whole configuration of SONiC as one chain of bash that is right whatever the switch has: pure.
 
 Most lines of the driver can be sent twice. The few that cannot ask the switch first, in the chain
-itself; components/fabric/WHY.md says where each form comes from.
+itself; WHY.md beside this file says where each form comes from.
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ MIN_RELEASE: Final = 202205
 """First branch whose buffermgrd makes lossless buffers for the priorities of `pfc_enable`
 (sonic-swss, cfgmgr/buffermgr.cpp); in 202106 and 202111 they are always 3 and 4. The generic
 config updater (`config apply-patch`), which an operator has beside us, is there from 202106 on."""
-MTU_RANGE_BYTES: Final = (68, 9216)
-"""`config interface mtu` (sonic-utilities, config/main.py: IntRange)."""
 FACTORY_MTU_BYTES: Final = 9100
 """sonic-buildimage, config_samples.py and sonic-port.yang."""
 BYTES_PER_KIB: Final = 1024

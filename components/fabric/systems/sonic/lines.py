@@ -2,7 +2,7 @@
 
 Rows are merged into CONFIG_DB by `sonic-cfggen`, as `config load` does with a file, and fields are
 deleted by `sonic-db-cli`: the generic updater (`config apply-patch`) refuses both for QoS on most
-releases (components/fabric/WHY.md).
+releases (WHY.md beside this file).
 """
 
 from __future__ import annotations

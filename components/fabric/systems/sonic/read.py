@@ -15,7 +15,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.state import EcnState, Neighbour, PortState
 from components.fabric.systems.base import PortCounters, PriorityCounters, Unreadable
-from components.fabric.systems.onyx.write import port_key
+from components.fabric.systems.ranges import port_key
 from components.fabric.systems.sonic.cable import length_in_force
 from components.fabric.systems.sonic.facts import (
     BYTES_PER_KIB,

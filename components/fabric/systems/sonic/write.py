@@ -1,8 +1,8 @@
 """From one state of a SONiC switch to another: an ordered list of changes.
 
 Rows of maps and profiles come before the ports that name them, and go after them. A port is asked
-for settings by name (apply), or for the cells that were recorded (undo); components/fabric/WHY.md
-says what each line is for.
+for settings by name (apply), or for the cells that were recorded (undo); WHY.md says
+what each line is for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
 from components.fabric.systems.sonic.port import PortPlan, plan_port
@@ -147,7 +148,9 @@ def _member_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change
 def _member_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
     before = _members(was)
     after = (
-        before if port.mode is None and port.trunk_vlans is None else _members(_filled(was, port))
+        before
+        if port.mode is None and port.trunk_vlans is None
+        else _members(fill_membership(was, port))
     )
     for vlan, untagged in sorted(before.items()):
         if after.get(vlan) != untagged:
@@ -176,18 +179,6 @@ def _members(port: PortState) -> dict[int, bool]:
     if port.mode in {"access", "hybrid"} and port.access_vlan is not None:
         members[port.access_vlan] = True
     return members
-
-
-def _filled(was: PortState, port: PortState) -> PortState:
-    """A target of which only some keys are ours: the rest stays as it is."""
-    if port.mode is not None and port.mode != was.mode:
-        return port
-    changes: dict[str, object] = {"mode": was.mode}
-    if port.access_vlan is None:
-        changes["access_vlan"] = was.access_vlan
-    if port.trunk_vlans is None:
-        changes["trunk_vlans"] = was.trunk_vlans
-    return port.model_copy(update=changes)
 
 
 def _switchport(

@@ -1,0 +1,54 @@
+"""The switch systems that a file may name: one line each, and what the layers below need of it.
+
+Everything else about a system is in its folder, `components/fabric/systems/<name>/`, which is found
+by this name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from components.catalogue.switches.port_names import (
+    LANE_IN_PORT,
+    LANE_IN_SWITCH,
+    SLOT_AND_PORT,
+    SWP,
+    PortNaming,
+)
+
+Transport = Literal["roce", "infiniband"]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemEntry:
+    """What the model of a file, and the switch models, need to know of a system."""
+
+    carries: Transport
+    """The transport of its ports."""
+    ports: PortNaming
+    """How it calls a port, and a part of a split one."""
+    mtu_range_bytes: tuple[int, int]
+    """The least and the largest MTU of a port; docs/explanation/sources.md names the source."""
+
+
+SWITCH_SYSTEMS: Final[dict[str, SystemEntry]] = {
+    # MTU: module_utils/network/onyx/onyx.py of the vendor's Ansible collection.
+    "onyx": SystemEntry("roce", SLOT_AND_PORT, (1500, 9612)),
+    # MTU: `nv set interface … link mtu` (NVUE reference).
+    "cumulus": SystemEntry("roce", SWP, (552, 9216)),
+    # MTU: `l2 mtu` takes 64 to 65535 (help text in aristanetworks/avd #3164), and a frame of 9214
+    # bytes is the most that public guides set on any port; 68 is the least of IPv4 (RFC 791).
+    "eos": SystemEntry("roce", LANE_IN_PORT, (68, 9214)),
+    # MTU: `config interface mtu` (sonic-utilities, config/main.py: IntRange).
+    "sonic": SystemEntry("roce", LANE_IN_SWITCH, (68, 9216)),
+    # MTU: the least and the largest of the InfiniBand specification.
+    "mlnxos": SystemEntry("infiniband", SLOT_AND_PORT, (256, 4096)),
+}
+"""By the name that the site file uses, in the order in which refusals list them."""
+
+if TYPE_CHECKING:
+    SystemName = str
+else:
+    SystemName = Literal[tuple(SWITCH_SYSTEMS)]
+"""The type of `os` in the file: one of the names above, so that the schema lists them."""

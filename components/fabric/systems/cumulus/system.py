@@ -1,0 +1,83 @@
+"""Cumulus as the rest of the house knows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems import bash_cli
+from components.fabric.systems.cumulus.driver import CumulusDriver
+from components.fabric.systems.cumulus.facts import (
+    CNP_PRIORITY,
+    ECN_MAX_KIB,
+    ECN_MIN_KIB,
+    MIN_RELEASE,
+    ROCE_PRIORITY,
+)
+from components.fabric.systems.cumulus.read import BRIDGE
+from components.fabric.systems.cumulus.write import collapse_ports
+from components.fabric.systems.exec_form import ExecForm
+from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.model.fabric import Rdma
+
+
+def plan_intent(rdma: Rdma) -> Intent:
+    """One profile of the whole switch; its parts are wanted as it gives them.
+
+    A check refuses a file that asks for others, so that `rdma.dscp` reaches no line.
+    """
+    lossless = rdma.mode == "lossless"
+    return Intent(
+        SwitchState(
+            pfc_priorities=(ROCE_PRIORITY,) if lossless else None,
+            pfc_enabled=True if lossless else None,
+            roce="lossless" if lossless else "lossy",
+        ),
+        PortState(
+            trust="both",
+            ecn={ROCE_PRIORITY: EcnState(min_kib=ECN_MIN_KIB, max_kib=ECN_MAX_KIB)},
+            strict_classes=(CNP_PRIORITY,),
+        ),
+    )
+
+
+def _leave_bridge(desired: SwitchState) -> Sequence[str]:
+    """Access and tagged VLANs exclude each other; in one revision nothing of this is seen."""
+    if not desired.ports:
+        return ()
+    return (f"nv unset interface {collapse_ports(desired.ports)} bridge domain {BRIDGE}",)
+
+
+SYSTEM: Final = SwitchSystem(
+    driver=CumulusDriver(),
+    intent=plan_intent,
+    session=bash_cli.SESSION,
+    exec_form=ExecForm(
+        render=bash_cli.render_chain,
+        mark=bash_cli.mark_chain,
+        enter=CumulusDriver.configure,
+        commit=("nv config apply -y",),
+        save=(CumulusDriver.save,),
+        expects=re.compile(r".*\bapplied(?:_and_saved)?\b.*", re.DOTALL),
+        prepare=_leave_bridge,
+        longest=bash_cli.LONGEST_ARGUMENT,
+    ),
+    # 4.4 has NVUE as early access, switched off; the ESXi guide links 4.2, without any NVUE.
+    min_release=(*MIN_RELEASE, 0),
+    older="has no NVUE by default, by which it is read and set",
+    a_release="5.9.2",
+    one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
+    semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
+    "lossy-multi-tc; none of them pauses one way only",
+    # NVUE reference: `nv set interface <interface-id> qos pfc-watchdog state`, 5.6.0.
+    pfc_watchdog=(5, 6, 0),
+    # NVUE reference: `nv set qos roce cable-length`, 5.0.0.
+    cable_length=(5, 0, 0),
+    port_ecn="its RoCE profile gives one pair of thresholds to every port",
+    # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
+    routing=(5, 0, 0),
+    # Page "VLAN-aware Bridge Mode": the default of 4.4 and 5.x.
+    reserved_vlans=range(3725, 4000),
+)

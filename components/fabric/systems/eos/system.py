@@ -1,0 +1,56 @@
+"""EOS as the rest of the house knows it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.eos.driver import EosDriver
+from components.fabric.systems.eos.facts import MIN_RELEASE
+from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.model.fabric import Rdma
+from components.remote.session_profile import SessionProfile
+
+
+def plan_intent(rdma: Rdma) -> Intent:
+    """Every part on its own, PFC by port."""
+    lossless = rdma.mode == "lossless"
+    return Intent(
+        # The class of a DSCP is said by a map that anybody can change, so ours are watched.
+        SwitchState(dscp_classes={rdma.dscp: rdma.traffic_class, rdma.cnp_dscp: rdma.cnp_priority}),
+        PortState(
+            trust="L3",
+            ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
+            pfc=True if lossless else None,
+            pfc_priorities=(rdma.priority,) if lossless else None,
+            strict_classes=(rdma.cnp_priority,),
+        ),
+    )
+
+
+SYSTEM: Final = SwitchSystem(
+    driver=EosDriver(),
+    intent=plan_intent,
+    session=SessionProfile(
+        # `leaf-01(config-s-railya-if-Et1/1)#`, at the start of a line and without a blank after
+        # it; there may be a supervisor too, `leaf-01(s1)#` (netmiko).
+        prompt=r"(?<![^\r\n])[\w.-]+(?:\([^)\r\n]*\))*[>#]\Z",
+        # netmiko's width, 32767, makes some releases close the session (sources.md#eos).
+        prepare=("terminal length 0", "terminal width 511"),
+        keyboard_first=True,
+    ),
+    exec_form="what EOS does with the lines of one exec after it refused one of them is not "
+    "documented, so that half of a configuration could be committed",
+    min_release=MIN_RELEASE,
+    older="is older than all whose answers its driver was written after",
+    a_release="4.32.1F",
+    semi_lossless="its ports pause and are paused together",
+    # The watchdog itself came with 4.21.1F (Arista's list of features), the lines of a port by
+    # May 2023 (aristanetworks/avd #2796). A release without them refuses the line, and then
+    # everything is taken back.
+    pfc_watchdog=MIN_RELEASE,
+    # `platform trident mmu queue profile` has an `ingress headroom` (Intel's pages on Gaudi).
+    cable_length="its headroom is a number of bytes in a buffer profile of the chip, and no "
+    "published text tells how many a length needs",
+    port_ecn=None,
+)

@@ -1,0 +1,31 @@
+"""MLNX-OS as the rest of the house knows it: the same command line as Onyx, on InfiniBand."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from components.fabric.state import PortState, SwitchState
+from components.fabric.systems import mellanox_cli
+from components.fabric.systems.mlnxos.driver import MlnxosDriver
+from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.model.fabric import Rdma
+
+
+def plan_intent(_: Rdma) -> Intent:
+    """InfiniBand has no RoCE: `ib_plan.py` says what such a switch shall have."""
+    return Intent(SwitchState(), PortState())
+
+
+SYSTEM: Final = SwitchSystem(
+    driver=MlnxosDriver(),
+    intent=plan_intent,
+    session=mellanox_cli.SESSION,
+    exec_form="nobody reads which ports are in a partition, so that one which the file takes out "
+    "would stay in it, and to make the partition anew would break every connection in it",
+    # `show ib partition` has the layout that we read since 3.6.8010 (Stacki's driver).
+    min_release=(3, 6, 8010),
+    older="prints `show ib partition` in a layout that is not read here",
+    a_release="3.11.2016",
+    port_ecn="InfiniBand has no ECN thresholds",
+    routing="InfiniBand is no IP fabric: its subnet manager makes the routes",
+)

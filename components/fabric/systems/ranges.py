@@ -1,0 +1,57 @@
+"""VLANs and ports as command lines write them, `10,111-112`, and the order of ports by number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+_NUMBER: Final = re.compile(r"\d+")
+
+
+def parse_vlan_ranges(text: str) -> tuple[int, ...]:
+    """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` are no VLANs."""
+    vlans: set[int] = set()
+    for part in re.findall(r"\d+(?:-\d+)?", text):
+        first, _, last = str(part).partition("-")
+        vlans |= set(range(int(first), int(last or first) + 1))
+    return tuple(sorted(vlans))
+
+
+def collapse_vlans(vlans: Iterable[int]) -> str:
+    """Write VLANs as one argument: `10,111-112`."""
+    runs: list[list[int]] = []
+    for vlan in sorted(vlans):
+        if runs and runs[-1][-1] == vlan - 1:
+            runs[-1].append(vlan)
+        else:
+            runs.append([vlan])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def port_key(port: str) -> tuple[int, ...]:
+    """Sort key of `1/10`, `1/3/2` and `swp3s1`: by number, not by letter."""
+    return tuple(int(part) for part in _NUMBER.findall(port))
+
+
+def port_runs(ports: Iterable[str], whole: int) -> Iterator[list[str]]:
+    """Neighbouring ports together, by number.
+
+    A part of a split port is alone: whether a range may cross a split is not documented.
+
+    Args:
+        ports: Their names.
+        whole: How many numbers the name of a whole port has: 1 in `swp3`, 2 in `1/3`.
+    """
+    run: list[str] = []
+    for port in sorted(ports, key=port_key):
+        if run and not _follows(port_key(run[-1]), port_key(port), whole):
+            yield run
+            run = []
+        run.append(port)
+    if run:
+        yield run
+
+
+def _follows(one: tuple[int, ...], other: tuple[int, ...], whole: int) -> bool:
+    return len(one) == len(other) == whole and (*one[:-1], one[-1] + 1) == other

@@ -1,0 +1,72 @@
+"""SONiC as the rest of the house knows it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems import bash_cli
+from components.fabric.systems.base import Script
+from components.fabric.systems.exec_form import ExecForm
+from components.fabric.systems.sonic import exec as sonic_exec
+from components.fabric.systems.sonic.driver import SonicDriver
+from components.fabric.systems.sonic.facts import MIN_RELEASE, parse_branch
+from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.model.fabric import Rdma
+
+
+def plan_intent(rdma: Rdma) -> Intent:
+    """Every part on its own, and which DSCP and which class belong to a priority."""
+    lossless = rdma.mode == "lossless"
+    return Intent(
+        # The pools of the platform's template, which lossless buffers are taken from.
+        SwitchState(roce="lossless" if lossless else None),
+        PortState(
+            trust="L3",
+            ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
+            strict_classes=(rdma.cnp_priority,),
+            dscp_priorities={rdma.dscp: rdma.priority, rdma.cnp_dscp: rdma.cnp_priority},
+            priority_classes={
+                rdma.priority: rdma.traffic_class,
+                rdma.cnp_priority: rdma.cnp_priority,
+            },
+            # The platform's template pauses 3 and 4 on every port, so "none" must be said.
+            pfc_priorities=(rdma.priority,) if lossless else (),
+            lossless_buffers=(rdma.priority,) if lossless else None,
+        ),
+    )
+
+
+SYSTEM: Final = SwitchSystem(
+    driver=SonicDriver(),
+    intent=plan_intent,
+    session=bash_cli.SESSION,
+    exec_form=ExecForm(
+        render=bash_cli.render_chain,
+        mark=bash_cli.mark_chain,
+        enter=sonic_exec.ENTER,
+        commit=("echo applied",),
+        save=(Script(SonicDriver.save),),
+        save_enter=SonicDriver.enter,
+        expects=re.compile(r"(?:.*\n)?applied\s*", re.DOTALL),
+        start=sonic_exec.start,
+        prepare=sonic_exec.prepare,
+        again=sonic_exec.again,
+        back=sonic_exec.back,
+        find_missing=sonic_exec.find_missing,
+        longest=bash_cli.LONGEST_ARGUMENT,
+    ),
+    min_release=(MIN_RELEASE, 0, 0),
+    older="makes lossless buffers for priorities 3 and 4 only",
+    reads_release=lambda text: parse_branch(text) > 0,
+    a_release="202405",
+    parse_release=lambda text: (parse_branch(text), 0, 0),
+    show_release=lambda release: str(release[0]),
+    semi_lossless="its ports pause and are paused together",
+    # `pfcwd_sw_enable`, which says what is watched, came with 202205 as well (sonic-swss 2171).
+    pfc_watchdog=(MIN_RELEASE, 0, 0),
+    cable_length=(MIN_RELEASE, 0, 0),
+    cable_per_port=True,
+    port_ecn="its driver has one profile of thresholds for the whole switch",
+)

@@ -1,0 +1,79 @@
+"""What the rest of the house knows of a switch system: one value, `SYSTEM` in each folder.
+
+What is optional is left out where a system has none: lossless and lossy RoCE on trunks and access
+ports is what every Ethernet system has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from components.catalogue.switches.switch_model import (
+    Release,
+    is_numbered,
+    parse_release,
+    show_release,
+)
+from components.fabric.state import PortState, SwitchState
+from components.fabric.systems.base import Driver
+from components.fabric.systems.exec_form import ExecForm
+from components.model.fabric import Rdma
+from components.remote.session_profile import SessionProfile
+
+Mode = Literal["lossy_ecn", "lossless", "semi_lossless"]
+ONE_SHOT_PRIORITY: Final = 3
+"""The priority of the one-shot `roce`, on Onyx and on Cumulus; the vendor offers no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What RoCE means to one switch and to each of its ports; VLANs and MTU are not part of it."""
+
+    switch: SwitchState
+    port: PortState
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchSystem:
+    """One switch system. Where a text is in place of a value, it says why there is none."""
+
+    driver: Driver
+    intent: Callable[[Rdma], Intent]
+    """The one RoCE intent of a file, as this system can have it: only keys that it has."""
+    session: SessionProfile
+    exec_form: ExecForm | str
+    """How the whole configuration goes as one exec request."""
+    min_release: Release = (0, 0, 0)
+    """Oldest release that has the commands we send and the answers we read, on any model."""
+    older: str = "lacks commands that its driver sends"
+    """What a switch of an older release does or lacks, after its name."""
+    reads_release: Callable[[str], bool] = is_numbered
+    """Whether a text is a release of the system at all."""
+    a_release: str = "1.2.3"
+    """A release as a file says it, for people."""
+    parse_release: Callable[[str], Release] = parse_release
+    """How the system counts its releases."""
+    show_release: Callable[[Release], str] = show_release
+    """A release as the system writes it."""
+    one_shot_modes: frozenset[Mode] = frozenset()
+    """Modes that are one command for the whole switch, on priority 3 only."""
+    one_shot_flaps: bool = False
+    """Such a command may flap every port."""
+    semi_lossless: str | None = "it has no documented mode that pauses one way only"
+    """Why there is no such mode; None: there is."""
+    pfc_watchdog: Release | str = "no command of it is known here"
+    """First release with a PFC watchdog per port."""
+    cable_length: Release | str = "no command of it is known here"
+    """First release in which the headroom of the lossless buffer follows the length of a cable."""
+    cable_per_port: bool = False
+    """Each port has a length of its own; else the longest one counts for the whole switch."""
+    default_cable_m: int = 100
+    """Length that a system assumes of a cable of which the file says none (NVUE reference)."""
+    port_ecn: str | None = "its ECN thresholds are one setting for the whole switch"
+    """Why a port cannot have thresholds of its own; None: it can."""
+    routing: Release | str = "its driver sets no routed ports and no BGP"
+    """First release that is routed between switches."""
+    reserved_vlans: range = range(0)
+    """VLANs that the switching chip uses itself."""
