@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from components.catalogue.switches import find_model
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.rule import Finding, at
 from components.core.errors import SpecError
 from components.fabric.exec_plan import describe_interrupts, find_form, why_no_exec
+from components.fabric.lacks import lacks
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from components.catalogue.switches import find_model
 from components.checks.rule import Finding, at
 from components.checks.topology import list_all_ports
+from components.core.problem import SpecPath
 from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Inband, Switch

@@ -12,11 +12,7 @@ from components.catalogue.operator_versions import (
     show_version,
 )
 from components.checks.rule import Finding, at
-from components.fabric.systems import driver_of, system_of
-from components.fabric.systems.cumulus.facts import MIN_RELEASE as CUMULUS_NVUE
-from components.fabric.systems.eos.facts import MIN_RELEASE as EOS_LEAST
-from components.fabric.systems.sonic.facts import MIN_RELEASE as SONIC_LEAST
-from components.fabric.systems.sonic.facts import parse_branch
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.operators import ChartSource
 

@@ -154,7 +154,7 @@ def run_apply(text: str, environ: Mapping[str, str]) -> str:
         DeviceError: See `Exchange.converge`; or the file denies an interruption that is needed.
     """
     request = parse_request(text, environ)
-    previous = _previous(environ)
+    previous = previous_of(environ)
     gone = dropped(previous, request.desired) if previous and request.baseline else SwitchState()
     baseline = request.baseline or SwitchState()
     wanted = overlay(gone, request.desired)
@@ -284,7 +284,7 @@ def _every_ib_key(desired: IbState | None) -> IbState | None:
     return desired.model_copy(update=manager)
 
 
-def _previous(environ: Mapping[str, str]) -> SwitchState | None:
+def previous_of(environ: Mapping[str, str]) -> SwitchState | None:
     """What the last run made ours, if the engine hands its evidence on."""
     text = environ.get(PREVIOUS_OUTPUT, "")
     if not text.strip():

@@ -13,13 +13,11 @@ from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
 from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.ib_plan import plan_subnet
-from components.fabric.lacks import lacks
 from components.fabric.links import rails_on_link, switches_of_rails
 from components.fabric.state import BgpState, EcnState, PortState, SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import flatten
 from components.fabric.systems.ranges import port_key
-from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort

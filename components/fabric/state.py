@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.core.difference import Difference, diff_settings
+from components.fabric import old_states
 from components.fabric.ib_state import IbState
 
 
@@ -116,11 +117,6 @@ class PortState(_Frozen):
     """Weights of the classes that are not strict: found on devices, to put them back."""
     pfc_watchdog: Annotated[bool | None, _SAID] = None
     """The watchdog over pause storms."""
-    implied: tuple[str, ...] | None = None
-    """Settings (`admin_up`, `mtu_bytes`, `trust`, `mode`, `pfc_watchdog`) that stand nowhere in the
-    configuration, so that the system's default gives them, and `rest` where nobody wrote anything
-    that is not named here: found on Cumulus and EOS, to leave nothing behind. None: no matter.
-    """
     dscp_priorities: Annotated[dict[int, int], _FILLED] = {}
     """DSCP to switch priority, for the DSCPs that we own; SONiC's own map has other ones."""
     priority_classes: Annotated[dict[int, int], _FILLED] = {}
@@ -130,10 +126,18 @@ class PortState(_Frozen):
     cable_m: Annotated[int | None, _SAID] = None
     """Length of the cable that the headroom of this port is for (SONiC); 0: nothing says, or
     table and buffers differ."""
-    bindings: Annotated[dict[str, dict[str, str]], _FILLED] = {}
-    """Setting (`trust`, `ecn_3`) to the system's own words for it, as found on SONiC, where one
-    setting hangs on names of tables, and `pfc_watchdog` on EOS, where it is several lines: found
-    on devices, to put them back; never wanted."""
+    native: Annotated[dict[str, str], _FILLED] = {}
+    """Setting to what the driver needs beside its value to put it back: found on devices and put
+    back, never wanted. Only the driver that wrote a text looks into it.
+
+    The settings are `admin_up`, `mtu_bytes`, `mode`, `trust`, `pfc`, `buffers`, `cable`,
+    `pfc_watchdog`, `ecn_<class>` and `schedule_<class>`; a text under another name is not put back.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old(cls, value: object) -> object:
+        return old_states.read_port(value)
 
 
 class SwitchState(_Frozen):
@@ -166,20 +170,17 @@ class SwitchState(_Frozen):
     bgp: Annotated[BgpState | None, _SAID] = None
     """None: not ours."""
     ports: dict[str, PortState] = {}
-    implied: tuple[str, ...] | None = None
-    """`bridge` where no bridge stands in the configuration, `rest` where nothing of it but VLANs
-    does: as a port's `implied`. Likewise for other branches of the configuration: `router bgp` and
-    `router bgp rest`, and `interface lo stands` for interfaces that are there. On SONiC
-    what holds for all ports: `dynamic` buffers, and how often watchdogs look."""
     neighbours: Annotated[dict[str, Neighbour] | None, _SAID] = None
     """What LLDP says of each port: found, and compared with the file's cables, no setting."""
     ib: Annotated[IbState | None, _SAID] = None
     """Subnet manager and partitions of an InfiniBand switch; None: not ours, or an Ethernet one."""
-    rows: Annotated[dict[str, dict[str, str]] | None, _SAID] = None
-    """Rows of tables that bear our name, or that the system makes of what we set: found on SONiC,
-    to leave none behind. None: no matter."""
-    held_rows: Annotated[tuple[str, ...], _FILLED] = ()
-    """Those of `rows` that a port uses which was not asked for."""
+    native: Annotated[dict[str, str], _FILLED] = {}
+    """The same of the whole switch: a recorded state is put back with all of it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old(cls, value: object) -> object:
+        return old_states.read_switch(value)
 
     def settings(self) -> dict[tuple[str, str], str]:
         """Flat (where, setting) to text, for diffs that people read."""

@@ -103,9 +103,8 @@ def target_of_restore(
         roce_cable_m=None if owned.roce_cable_m is None else baseline.roce_cable_m or 0,
         addresses=addresses,
         bgp=_restored_bgp(actual.bgp, owned.bgp, baseline.bgp),
-        implied=baseline.implied,
         ib=ib_target_of_restore(actual.ib, owned.ib, baseline.ib),
-        rows=baseline.rows,
+        native=baseline.native,
         ports={
             name: _restore_port(actual.ports.get(name, PortState()), port, baseline.ports[name])
             for name, port in owned.ports.items()
@@ -185,35 +184,31 @@ def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> P
         changes["trunk_vlans"] = _without(actual, owned, baseline)
     ecn: dict[int, EcnState | None] = {tc: baseline.ecn.get(tc) for tc in owned.ecn}
     changes["ecn"] = ecn
-    if baseline.implied is not None:
-        changes["implied"] = tuple(key for key in baseline.implied if key in changes)
     if owned.strict_classes is not None:
         ours = {*owned.strict_classes} - {*(baseline.strict_classes or ())}
         changes["strict_classes"] = tuple(
             tc for tc in actual.strict_classes or () if tc not in ours
         )
         changes["wrr_weights"] = baseline.wrr_weights
-    owned_words = {*_bound_settings(owned)}
-    changes["bindings"] = {
-        key: words for key, words in baseline.bindings.items() if key in owned_words
-    }
+    ours = {*_named_settings(owned)}
+    changes["native"] = {key: text for key, text in baseline.native.items() if key in ours}
     return PortState().model_copy(update=changes)
 
 
-def _bound_settings(port: PortState) -> Iterator[str]:
-    """The settings of a port, as `PortState.bindings` names them."""
-    if port.mode is not None:
-        yield "mode"
-    if port.trust is not None or port.dscp_priorities or port.priority_classes:
-        yield "trust"
-    if port.pfc_priorities is not None:
-        yield "pfc"
-    if port.lossless_buffers is not None:
-        yield "buffers"
-    if port.pfc_watchdog is not None:
-        yield "pfc_watchdog"
-    if port.cable_m is not None:
-        yield "cable"
+def _named_settings(port: PortState) -> Iterator[str]:
+    """The settings of a port that it names, as `PortState.native` calls them."""
+    maps = bool(port.dscp_priorities or port.priority_classes)
+    named = {
+        "admin_up": port.admin_up is not None,
+        "mtu_bytes": port.mtu_bytes is not None,
+        "mode": port.mode is not None,
+        "trust": port.trust is not None or maps,
+        "pfc": port.pfc_priorities is not None,
+        "buffers": port.lossless_buffers is not None,
+        "pfc_watchdog": port.pfc_watchdog is not None,
+        "cable": port.cable_m is not None,
+    }
+    yield from (setting for setting, is_named in named.items() if is_named)
     yield from (f"ecn_{tc}" for tc in port.ecn)
     yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
 
@@ -319,9 +314,8 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         roce_cable_m=_first(top.roce_cable_m, base.roce_cable_m),
         addresses=_overlay_addresses(base.addresses, top.addresses),
         bgp=_overlay_bgp(base.bgp, top.bgp),
-        implied=_first(top.implied, base.implied),
         ib=ib_overlay(base.ib, top.ib),
-        rows=_first(top.rows, base.rows),
+        native={**base.native, **top.native},
         ports=ports,
     )
 
@@ -348,7 +342,7 @@ def _overlay_port(base: PortState, top: PortState) -> PortState:
     said = {key: getattr(top, key) for key in top.model_fields_set if getattr(top, key) is not None}
     said["ecn"] = {**base.ecn, **top.ecn}
     said["wrr_weights"] = {**base.wrr_weights, **top.wrr_weights}
-    said["bindings"] = {**base.bindings, **top.bindings}
+    said["native"] = {**base.native, **top.native}
     return base.model_copy(update=said)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import pytest
 from pydantic import JsonValue
 
+from components.fabric.native import DEFAULT, read_fields, sources
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Occupied, Unreadable
 from components.fabric.systems.eos.config import parse_maps, parse_sections
@@ -153,7 +154,7 @@ def test_a_port_as_it_stands_in_the_configuration() -> None:
         "max-mark-probability 20 weight 0"
     )
     assert (port.ecn[1], port.strict_classes) == (None, (0, 2, 3, 4, 5, 6, 7))
-    assert (port.mtu_bytes, port.admin_up, port.implied) == (9214, True, ("mtu_bytes",))
+    assert (port.mtu_bytes, port.admin_up, port.native["mtu_bytes"]) == (9214, True, DEFAULT)
 
 
 def test_what_stands_nowhere_is_the_default() -> None:
@@ -170,7 +171,7 @@ def test_a_routed_port_trusts_dscp_until_it_is_none() -> None:
         8000,
         (),
     )
-    assert port.implied == ("trust", "mode")
+    assert port.native == sources(mtu_bytes=True, trust=False, mode=False)
 
 
 def test_what_others_wrote_is_read_too() -> None:
@@ -182,15 +183,15 @@ def test_what_others_wrote_is_read_too() -> None:
 def test_the_watchdog_is_on_where_the_port_itself_says_all_of_it() -> None:
     ports = _read(_all_of("Ethernet2/1", "Ethernet4/1", "Ethernet6/1")).ports
     assert [port.pfc_watchdog for port in ports.values()] == [True, False, False]
-    assert ports["Ethernet2/1"].bindings == {
-        "pfc_watchdog": {
+    found = {name: read_fields(port.native.get("pfc_watchdog")) for name, port in ports.items()}
+    assert found == {
+        "Ethernet2/1": {
             "enable": "",
             "timer": "timeout 0.05 polling-interval auto recovery-time 1.11 forced",
             "action": "drop",
-        }
-    }
-    assert ports["Ethernet4/1"].bindings == {
-        "pfc_watchdog": {"enable": "", "action": "notify-only"}
+        },
+        "Ethernet4/1": {"enable": "", "action": "notify-only"},
+        "Ethernet6/1": {},
     }
 
 
@@ -209,7 +210,7 @@ def test_a_watchdog_that_lacks_a_line_is_off(missing: str) -> None:
     answers = {INTERFACES: text, MAPS: "", VLANS: VLAN_JSON}
     port = EosDriver().parse(answers, _all_of("Ethernet1/1")).state.ports["Ethernet1/1"]
     assert port.pfc_watchdog is False
-    assert [*port.bindings["pfc_watchdog"]] == [*lines]
+    assert [*read_fields(port.native["pfc_watchdog"])] == [*lines]
 
 
 def test_a_member_of_a_bundle_and_a_tunnel_are_no_plain_ports() -> None:

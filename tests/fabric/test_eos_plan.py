@@ -6,6 +6,7 @@ import pytest
 
 from components.catalogue.switches.switch_model import parse_release
 from components.core.difference import Difference
+from components.fabric.native import sources, write_fields
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
@@ -48,9 +49,12 @@ def _block(port: int, *pfc: str) -> tuple[str, ...]:
     )
 
 
+UNWRITTEN = sources(trust=False, mode=False)
+
+
 def _watched(**words: str) -> dict[str, object]:
     """The lines of a port's watchdog, as they are found; together they are off unless said."""
-    return {"pfc_watchdog": False, "bindings": {"pfc_watchdog": words}}
+    return {"pfc_watchdog": False, "native": {"pfc_watchdog": write_fields(words)}}
 
 
 @pytest.mark.parametrize(("mode", "pfc"), [("lossy_ecn", ()), ("lossless", PFC)])
@@ -150,12 +154,12 @@ def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noq
         ({"admin_up": False}, {"admin_up": True}, ("no shutdown",), None),
         (
             {"mtu_bytes": 9000},
-            {"mtu_bytes": 9214, "implied": ("mtu_bytes",)},
+            {"mtu_bytes": 9214, "native": sources(mtu_bytes=False)},
             ("no l2 mtu",),
             "the MTU of Ethernet1/1 changes",
         ),
         (
-            {"mode": "routed", "implied": ("trust", "mode"), "trust": "L3"},
+            {"mode": "routed", "native": UNWRITTEN, "trust": "L3"},
             {"mode": "access", "access_vlan": 111, "trust": "L3"},
             (
                 "switchport",
@@ -167,13 +171,13 @@ def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noq
         ),
         (
             {"mode": "trunk", "trust": "L3"},
-            {"mode": "routed", "trust": "L3", "implied": ("trust", "mode")},
+            {"mode": "routed", "trust": "L3", "native": UNWRITTEN},
             ("switchport mode access", "no switchport", "default qos trust"),
             None,
         ),
         (
             {"mode": "access"},
-            {"mode": "routed", "implied": ()},
+            {"mode": "routed", "native": sources(mode=True)},
             ("switchport mode trunk", "no switchport"),
             None,
         ),

@@ -6,11 +6,13 @@ import json
 
 import pytest
 
+from components.fabric.native import sources
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic.driver import CONFIG, SonicDriver
 from components.fabric.systems.sonic.facts import NO_BRANCH, parse_branch
 from components.fabric.systems.sonic.read import ConfigDb, parse_config, parse_counters, port_names
+from components.fabric.systems.sonic.rows import read_held, read_rows, read_settings, whole_words
 
 AZURE_WRED = {
     "ecn": "ecn_all",
@@ -92,7 +94,8 @@ def _read(text: str = TEXT) -> ConfigDb:
 def test_a_port_of_the_platforms_template() -> None:
     port = _read().port("Ethernet0")
     assert (port.mode, port.access_vlan, port.trunk_vlans) == ("hybrid", 10, (111,))
-    assert (port.admin_up, port.mtu_bytes, port.trust, port.implied) == (True, 9100, "L3", ())
+    assert (port.admin_up, port.mtu_bytes, port.trust) == (True, 9100, "L3")
+    assert sources(admin_up=True, mtu_bytes=True).items() <= port.native.items()
     assert (port.pfc_priorities, port.lossless_buffers) == ((3, 4), (3, 4))
     assert {26: 1, 48: 6}.items() <= port.dscp_priorities.items()
     assert port.priority_classes == {3: 3, 6: 6}
@@ -100,23 +103,25 @@ def test_a_port_of_the_platforms_template() -> None:
         3: EcnState(min_kib=1024, max_kib=2048)
     }
     assert port.strict_classes == (5, 6)
-    assert port.bindings["pfc"] == {"PORT_QOS_MAP|Ethernet0 pfc_enable": "3,4"}
-    assert port.bindings["schedule_6"] == {"QUEUE|Ethernet0|5-6 scheduler": "scheduler.7"}
+    cells = read_settings(port)
+    assert cells["pfc"] == {("PORT_QOS_MAP|Ethernet0", "pfc_enable"): "3,4"}
+    assert cells["schedule_6"] == {("QUEUE|Ethernet0|5-6", "scheduler"): "scheduler.7"}
 
 
 def test_the_watchdog_and_the_cable() -> None:
     port = _read().port("Ethernet0")
     assert (port.pfc_watchdog, port.cable_m) == (True, 300)
-    assert port.bindings["cable"] == {"CABLE_LENGTH|AZURE Ethernet0": "300m"}
-    assert port.bindings["pfc_watchdog"] == {
-        "PORT_QOS_MAP|Ethernet0 pfcwd_sw_enable": "3,4",
-        "PFC_WD|Ethernet0 action": "drop",
-        "PFC_WD|Ethernet0 detection_time": "400",
-        "PFC_WD|Ethernet0 restoration_time": "800",
+    cells = read_settings(port)
+    assert cells["cable"] == {("CABLE_LENGTH|AZURE", "Ethernet0"): "300m"}
+    assert cells["pfc_watchdog"] == {
+        ("PORT_QOS_MAP|Ethernet0", "pfcwd_sw_enable"): "3,4",
+        ("PFC_WD|Ethernet0", "action"): "drop",
+        ("PFC_WD|Ethernet0", "detection_time"): "400",
+        ("PFC_WD|Ethernet0", "restoration_time"): "800",
     }
     other = _read().port("Ethernet16")
     assert (other.pfc_watchdog, other.cable_m) == (False, 0)
-    assert (other.bindings["cable"], other.bindings["pfc_watchdog"]) == ({}, {})
+    assert (other.native["cable"], other.native["pfc_watchdog"]) == ("{}", "{}")
 
 
 @pytest.mark.parametrize(
@@ -148,11 +153,13 @@ def test_a_length_counts_where_the_buffers_have_it(said: str, found: int) -> Non
 
 def test_a_port_with_little_written() -> None:
     port = _read().port("Ethernet8")
-    assert (port.admin_up, port.mtu_bytes, port.implied) == (False, 9100, ("admin_up", "mtu_bytes"))
+    assert (port.admin_up, port.mtu_bytes) == (False, 9100)
+    assert sources(admin_up=False, mtu_bytes=False).items() <= port.native.items()
     assert (port.mode, port.trunk_vlans, port.trust) == ("trunk", (111,), "both")
     assert port.dscp_priorities == {26: 3}, "the map of the whole switch"
     assert (port.pfc_priorities, port.lossless_buffers) == ((), ()), "NULL means nothing here"
-    assert _read().port("Ethernet16").bindings["mode"] == {"PORT|Ethernet16 mode": "routed"}
+    recorded = read_settings(_read().port("Ethernet16"))["mode"]
+    assert recorded == {("PORT|Ethernet16", "mode"): "routed"}
 
 
 def test_in_the_dynamic_model_null_is_a_buffer() -> None:
@@ -169,13 +176,13 @@ def test_the_switch_and_who_else_uses_it() -> None:
     tables["PORT_QOS_MAP"]["Ethernet8"]["dscp_to_tc_map"] = "RAILYARD"
     reading = SonicDriver().parse({CONFIG: json.dumps(tables)}, wanted)
     state = reading.state
-    assert (state.vlans, state.roce, state.implied) == (
+    assert (state.vlans, state.roce, whole_words(state)) == (
         (10, 111),
         "lossless",
         ("watchdog polled each 400 ms",),
     )
-    assert state.held_rows == ("DSCP_TO_TC_MAP|RAILYARD",)
-    assert {*(state.rows or {})} == {
+    assert read_held(state) == ("DSCP_TO_TC_MAP|RAILYARD",)
+    assert {*(read_rows(state) or {})} == {
         "BUFFER_PROFILE|pg_lossless_400000_300m_profile",
         "DSCP_TO_TC_MAP|RAILYARD",
         "TC_TO_QUEUE_MAP|RAILYARD",

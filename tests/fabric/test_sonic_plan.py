@@ -57,7 +57,7 @@ def test_the_desired_state() -> None:
     assert port.ecn == {3: EcnState(min_kib=150, max_kib=1500)}
     assert (port.pfc_priorities, port.lossless_buffers) == ((3,), (3,))
     assert (port.dscp_priorities, port.priority_classes) == ({26: 3, 48: 6}, {3: 3, 6: 6})
-    assert (plan.desired.rows, port.bindings, port.pfc) == (None, {}, None)
+    assert (plan.desired.native, port.native, port.pfc) == ({}, {}, None)
     bare = plan.model_copy(update={"cables": {}})
     assert SwitchPlan.model_validate_json(plan.model_dump_json()) == bare
 
@@ -65,17 +65,17 @@ def test_the_desired_state() -> None:
 def test_requests_of_other_systems_are_as_they_were() -> None:
     port = PortState(mtu_bytes=9216)
     written = SwitchState(ports={"1/1": port}).model_dump(mode="json")
-    assert not {"rows", "held_rows"} & {*written}
+    assert "native" not in written
     theirs = (
         "dscp_priorities",
         "priority_classes",
         "pfc_priorities",
         "lossless_buffers",
-        "bindings",
+        "native",
     )
     assert not {*theirs} & {*written["ports"]["1/1"]}
-    said = PortState(pfc_priorities=(), bindings={"pfc": {}})
-    assert {"pfc_priorities", "bindings"} <= {*said.model_dump(mode="json")}
+    said = PortState(pfc_priorities=(), native={"pfc": "{}"})
+    assert {"pfc_priorities", "native"} <= {*said.model_dump(mode="json")}
     assert PortState.model_validate_json(said.model_dump_json()) == said
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.core.difference import ABSENT, Difference
+from components.fabric.native import WHOLE, sources, write_list
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading
@@ -76,7 +77,7 @@ class CumulusDriver:
             roce_cable_m=config.cable_m,
             addresses=config.routing.addresses,
             bgp=config.routing.bgp,
-            implied=(*config.implied, *config.routing.implied),
+            native={WHOLE: write_list((*config.implied, *config.routing.implied))},
             ports={
                 name: _port(config.ports.get(name, PortConfig()), profile) for name in wanted.ports
             },
@@ -113,7 +114,7 @@ class CumulusDriver:
             mode="routed",
             trunk_vlans=(),
             pfc_watchdog=False,
-            implied=("admin_up", "mtu_bytes", "pfc_watchdog"),
+            native=sources(admin_up=False, mtu_bytes=False, pfc_watchdog=False),
         )
         return SwitchState(
             pfc_priorities=(),
@@ -122,7 +123,7 @@ class CumulusDriver:
             roce_cable_m=0,
             addresses={},
             bgp=BgpState(),
-            implied=("bridge", "rest"),
+            native={WHOLE: write_list(("bridge", "rest"))},
             ports=dict.fromkeys(ports, port),
         )
 
@@ -160,10 +161,6 @@ def _wants_profile(wanted: SwitchState) -> bool:
 
 
 def _port(port: PortConfig, profile: Profile | None) -> PortState:
-    implied = [] if port.admin_written else ["admin_up"]
-    implied += [] if port.mtu_bytes is not None else ["mtu_bytes"]
-    implied += [] if port.pfc_watchdog is not None else ["pfc_watchdog"]
-    implied += [] if port.others_wrote else ["rest"]
     return PortState(
         admin_up=port.admin_up,
         mtu_bytes=FACTORY_MTU_BYTES if port.mtu_bytes is None else port.mtu_bytes,
@@ -174,5 +171,10 @@ def _port(port: PortConfig, profile: Profile | None) -> PortState:
         ecn=dict(profile.ecn) if profile else {},
         strict_classes=profile.strict_classes if profile else None,
         pfc_watchdog=port.pfc_watchdog or False,
-        implied=tuple(implied),
+        native=sources(
+            admin_up=port.admin_written,
+            mtu_bytes=port.mtu_bytes is not None,
+            pfc_watchdog=port.pfc_watchdog is not None,
+            rest=port.others_wrote,
+        ),
     )

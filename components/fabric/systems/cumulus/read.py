@@ -77,7 +77,7 @@ class Config:
 
     vlans: tuple[int, ...]
     implied: tuple[str, ...]
-    """As `SwitchState.implied`."""
+    """`bridge` where no bridge is in the configuration, `rest` where nothing of it but VLANs is."""
     ports: Mapping[str, PortConfig]
     holders: Mapping[int, tuple[str, ...]]
     """VLAN to every interface, ports and others, that names it."""

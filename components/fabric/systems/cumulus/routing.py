@@ -15,6 +15,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from components.fabric.native import WHOLE, read_list
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.base import Change
 from components.fabric.systems.ranges import port_key
@@ -37,8 +38,8 @@ class Routing:
     addresses: dict[str, tuple[str, ...]]
     bgp: BgpState
     implied: tuple[str, ...]
-    """As `SwitchState.implied`: interfaces that stand there, other branches that do not, and
-    `<branch> rest` where nothing is in one but what is read here."""
+    """Interfaces that are there, `interface lo stands`, other branches that are not, `router bgp`,
+    and `<branch> rest` where nothing is in one but what is read here."""
 
 
 def parse_routing(tree: Tree, interfaces: Mapping[str, Tree], expand: Expand) -> Routing:
@@ -103,6 +104,11 @@ def _child(tree: Tree, *path: str) -> Tree:
     return here if isinstance(here, dict) else {}
 
 
+def whole_words(state: SwitchState) -> tuple[str, ...]:
+    """What a state says of the whole configuration; nothing where nobody read it."""
+    return read_list(state.native.get(WHOLE)) or ()
+
+
 def routing_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     """The lines from one routing to another; a branch of ours alone leaves as a whole."""
     held = actual.addresses or {}
@@ -120,8 +126,9 @@ def _address_lines(
     target: SwitchState,
 ) -> Iterator[Change]:
     branch = f"interface {name}"
-    absent = target.implied is not None and f"{branch} stands" not in target.implied
-    bare = f"{branch} rest" in (actual.implied or ())
+    recorded = read_list(target.native.get(WHOLE))
+    absent = recorded is not None and f"{branch} stands" not in recorded
+    bare = f"{branch} rest" in whole_words(actual)
     if not wanted and absent and bare:
         if held is not None:
             yield Change((f"nv unset {branch}",))
@@ -177,7 +184,7 @@ def _peer_lines(
 
 def _leaves(branch: str, actual: SwitchState, target: SwitchState, *, empty: bool) -> bool:
     """Whether a branch goes as a whole: it was not there once, and all that is left is ours."""
-    return empty and branch in (target.implied or ()) and f"{branch} rest" in (actual.implied or ())
+    return empty and branch in whole_words(target) and f"{branch} rest" in whole_words(actual)
 
 
 def _list_lines(head: str, held: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[Change]:

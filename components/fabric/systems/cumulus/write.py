@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from components.fabric.native import is_default, is_written
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.cumulus.read import BRIDGE
-from components.fabric.systems.cumulus.routing import routing_changes
+from components.fabric.systems.cumulus.routing import routing_changes, whole_words
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.ranges import collapse_vlans, port_key, port_runs
 
@@ -79,7 +80,7 @@ def _require_profile(actual: SwitchState, target: SwitchState) -> None:
 
 
 def _vlan_lines(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    was, wanted = actual.implied or (), target.implied or ()
+    was, wanted = whole_words(actual), whole_words(target)
     if not target.vlans and "bridge" in wanted and "rest" in was and "bridge" not in was:
         # There was no bridge, and all that is left of it is ours.
         yield Change((f"nv unset bridge domain {BRIDGE}",))
@@ -115,10 +116,9 @@ def _interruption(verb: str, tail: str, names: list[str]) -> str | None:
 def _mtu_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
     if port.mtu_bytes is None:
         return
-    unwritten = "mtu_bytes" in (port.implied or ())
-    if port.mtu_bytes == was.mtu_bytes and (
-        port.implied is None or unwritten == ("mtu_bytes" in (was.implied or ()))
-    ):
+    unwritten = is_default(port.native, "mtu_bytes")
+    same_source = unwritten == is_default(was.native, "mtu_bytes")
+    if port.mtu_bytes == was.mtu_bytes and (same_source or "mtu_bytes" not in port.native):
         return
     yield ("unset", "link mtu") if unwritten else ("set", f"link mtu {port.mtu_bytes}")
 
@@ -126,8 +126,9 @@ def _mtu_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
 def _admin_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
     if port.admin_up is None or port.admin_up == was.admin_up:
         return
-    if not port.admin_up and "admin_up" in (port.implied or ()) and "rest" in (was.implied or ()):
-        # It stood nowhere, which is what keeps a port shut, and all that is left of it is ours.
+    unnamed = is_default(port.native, "admin_up") and is_default(was.native, "rest")
+    if unnamed and not port.admin_up:
+        # No line named it, which is what keeps a port shut, and all that is left of it is ours.
         yield "unset", ""
     else:
         yield "set", f"link state {'up' if port.admin_up else 'down'}"
@@ -136,12 +137,12 @@ def _admin_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
 def _watchdog_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
     if port.pfc_watchdog is None:
         return
-    unwritten = "pfc_watchdog" in (port.implied or ())
-    if unwritten:
-        if was.implied is not None and "pfc_watchdog" not in was.implied:
+    key = "pfc_watchdog"
+    if is_default(port.native, key):
+        if is_written(was.native, key):
             yield "unset", "qos pfc-watchdog"
     elif port.pfc_watchdog != (was.pfc_watchdog or False) or (
-        port.implied is not None and "pfc_watchdog" in (was.implied or ())
+        is_written(port.native, key) and is_default(was.native, key)
     ):
         yield "set", f"qos pfc-watchdog state {'enable' if port.pfc_watchdog else 'disable'}"
 

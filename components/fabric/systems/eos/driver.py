@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.core.difference import Difference
+from components.fabric.native import sources, write_fields
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
 from components.fabric.systems.eos import config as eos_config
@@ -126,7 +127,7 @@ class EosDriver:
             pfc_priorities=(),
             pfc_watchdog=False,
             strict_classes=tuple(QUEUES),
-            implied=("mtu_bytes", "trust", "mode"),
+            native=sources(mtu_bytes=False, trust=False, mode=False),
         )
         return SwitchState(
             vlans=(FACTORY_VLAN,),
@@ -185,9 +186,6 @@ def _classes(answers: Mapping[str, str], wanted: SwitchState) -> dict[int, int] 
 
 def _port(section: Section) -> PortState:
     trust, mtu_bytes, mode = section.trust, section.mtu_bytes, section.mode
-    implied = [] if mtu_bytes is not None else ["mtu_bytes"]
-    implied += [] if trust is not None else ["trust"]
-    implied += [] if section.has_mode else ["mode"]
     watchdog = section.watchdog
     return PortState(
         admin_up=section.admin_up,
@@ -204,8 +202,10 @@ def _port(section: Section) -> PortState:
         # All three lines: without one of them a default of the whole switch would decide.
         pfc_watchdog={"enable", "timer"} <= {*watchdog}
         and watchdog.get("action") == WATCHDOG_ACTION,
-        bindings={"pfc_watchdog": watchdog} if watchdog else {},
-        implied=tuple(implied),
+        native=sources(
+            mtu_bytes=mtu_bytes is not None, trust=trust is not None, mode=section.has_mode
+        )
+        | ({"pfc_watchdog": write_fields(watchdog)} if watchdog else {}),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from components.fabric.native import is_default, read_fields
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.eos.facts import (
@@ -83,8 +84,8 @@ def _interruption(name: str, lines: list[str]) -> str | None:
 def _mtu_lines(was: PortState, port: PortState) -> Iterator[str]:
     if port.mtu_bytes is None:
         return
-    if "mtu_bytes" in (port.implied or ()):
-        if "mtu_bytes" not in (was.implied or ()):
+    if is_default(port.native, "mtu_bytes"):
+        if not is_default(was.native, "mtu_bytes"):
             yield "no l2 mtu"
     elif port.mtu_bytes != was.mtu_bytes:
         yield f"l2 mtu {port.mtu_bytes}"
@@ -100,7 +101,7 @@ def _switchport_lines(was: PortState, port: PortState) -> Iterator[str]:
         yield f"switchport access vlan {port.access_vlan}"
     yield from _allowed_lines(was, port)
     if port.mode == "routed" != was.mode:
-        hidden = "access" if "mode" in (port.implied or ()) else "trunk"
+        hidden = "access" if is_default(port.native, "mode") else "trunk"
         if hidden != was.mode:
             yield _MODES[hidden]
         yield "no switchport"
@@ -128,8 +129,8 @@ def _trust_lines(was: PortState, port: PortState) -> Iterator[str]:
     """What stands nowhere depends on whether the port is routed, so it is no match."""
     if port.trust is None:
         return
-    implied = "trust" in (was.implied or ())
-    if "trust" in (port.implied or ()):
+    implied = is_default(was.native, "trust")
+    if is_default(port.native, "trust"):
         if not implied:
             yield "default qos trust"
     elif port.trust != was.trust or implied:
@@ -155,7 +156,7 @@ def _pfc_lines(was: PortState, port: PortState) -> Iterator[str]:
 def _watchdog_lines(was: PortState, port: PortState) -> Iterator[str]:
     if port.pfc_watchdog is None:
         return
-    held, wanted = was.bindings.get("pfc_watchdog", {}), _watchdog_words(was, port)
+    held, wanted = _recorded_watchdog(was), _watchdog_words(was, port)
     gone = [part for part in _WATCHDOG_PARTS if part in held and part not in wanted]
     for part in gone:
         yield f"no {_WATCHDOG}{_WATCHDOG_PARTS[part]}"
@@ -167,10 +168,15 @@ def _watchdog_lines(was: PortState, port: PortState) -> Iterator[str]:
             yield f"{_WATCHDOG}{_WATCHDOG_PARTS[part]} {words}".rstrip()
 
 
+def _recorded_watchdog(port: PortState) -> dict[str, str]:
+    """The lines that a port had, as `Section.watchdog`."""
+    return read_fields(port.native.get("pfc_watchdog"))
+
+
 def _watchdog_words(was: PortState, port: PortState) -> dict[str, str]:
     """The three lines as they shall be; a timer that somebody set is kept."""
-    held, found = was.bindings.get("pfc_watchdog", {}), port.bindings.get("pfc_watchdog")
-    if found is not None:
+    held, found = _recorded_watchdog(was), _recorded_watchdog(port)
+    if found:
         return {part: found[part] for part in _WATCHDOG_PARTS if part in found}
     if not port.pfc_watchdog:
         return {}

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from components.fabric.native import is_default
 from components.fabric.state import PortState
 from components.fabric.systems.sonic.rows import Cell, Cells, span_of, spread
 
@@ -105,9 +106,8 @@ def touch_cells(name: str, was: PortState, port: PortState) -> Cells | None:
     """
     if port.mtu_bytes not in {None, was.mtu_bytes} or port.admin_up not in {None, was.admin_up}:
         return {}
-    unwritten = was.implied or ()
-    if "mtu_bytes" not in unwritten and was.mtu_bytes is not None:
+    if not is_default(was.native, "mtu_bytes") and was.mtu_bytes is not None:
         return {(f"PORT|{name}", "mtu"): str(was.mtu_bytes)}
-    if "admin_up" not in unwritten and was.admin_up is not None:
+    if not is_default(was.native, "admin_up") and was.admin_up is not None:
         return {(f"PORT|{name}", "admin_status"): "up" if was.admin_up else "down"}
     return None

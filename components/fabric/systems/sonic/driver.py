@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.core.difference import Difference
+from components.fabric.native import WHOLE, write_list
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading
@@ -20,6 +21,7 @@ from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
+from components.fabric.systems.sonic.rows import write_rows
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 POLL: Final = "sleep 11"
@@ -83,9 +85,11 @@ class SonicDriver:
         state = SwitchState(
             vlans=tuple(sorted(vlan_number(name) for name in tables.get("VLAN", {}))),
             roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",
-            implied=config.implied,
-            rows=config.rows(),
-            held_rows=config.holders(wanted.ports),
+            native={
+                WHOLE: write_list(config.implied),
+                "held_rows": write_list(config.holders(wanted.ports)),
+                **write_rows(config.rows()),
+            },
             ports={name: config.port(name) for name in wanted.ports},
         )
         return Reading(state, _vlan_holders(tables, wanted))
@@ -123,7 +127,7 @@ class SonicDriver:
             pfc_watchdog=False,
             cable_m=0,
         )
-        return SwitchState(roce="lossless", rows={}, ports=dict.fromkeys(ports, port))
+        return SwitchState(roce="lossless", native=write_rows({}), ports=dict.fromkeys(ports, port))
 
     def neighbour_commands(self) -> tuple[str, ...]:
         """What every port heard; the container lldp runs by default."""

@@ -7,7 +7,7 @@ itself; WHY.md beside this file says where each form comes from.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from components.fabric.state import PortState, SwitchState, list_vlans
@@ -20,14 +20,17 @@ from components.fabric.systems.sonic.rows import (
     BUFFER_FIELDS,
     Cell,
     Cells,
+    Rows,
     group_row,
+    mode_cell,
     named_rows,
     our_rows,
     qos_row,
     queue_row,
     settings_of,
     wanted_cells,
-    write_words,
+    write_rows,
+    write_settings,
 )
 from components.fabric.systems.sonic.watchdog import LIST_FIELD, wanted_watchdog, watchdog_row
 from components.fabric.targets import target_of_restore
@@ -61,11 +64,13 @@ def start(desired: SwitchState) -> SwitchState:
     """What stands for an unknown switch: every port has what must be taken away."""
     ports = {
         name: PortState(
-            bindings={
-                "mode": {f"PORT|{name} mode": "routed"},
-                "trust": {f"{qos_row(name)} dot1p_to_tc_map": "unknown"},
-                "pfc_watchdog": {f"{watchdog_row(name)} action": "unknown"},
-            }
+            native=write_settings(
+                {
+                    "mode": {mode_cell(name): "routed"},
+                    "trust": {(qos_row(name), "dot1p_to_tc_map"): "unknown"},
+                    "pfc_watchdog": {(watchdog_row(name), "action"): "unknown"},
+                }
+            )
         )
         for name in desired.ports
     }
@@ -224,16 +229,15 @@ def _joined(lines: Sequence[str]) -> tuple[str, ...]:
 def _applied(desired: SwitchState) -> SwitchState:
     """The desired state with the cells and rows that an apply has left."""
     ports: dict[str, PortState] = {}
-    rows: dict[str, Mapping[str, str]] = {}
+    rows: Rows = {}
     for name, port in desired.ports.items():
         cells = {setting: _cells_of(name, port, setting) for setting in settings_of(port)}
         named = {row for each in cells.values() for row in named_rows(each.items())}
         rows |= {row: our_rows(port)[row] for row in sorted(named)}
         if port.lossless_buffers:
             cells["buffers"] |= _groups(name, port.lossless_buffers)
-        bindings = {setting: write_words(each) for setting, each in cells.items()}
-        ports[name] = port.model_copy(update={"bindings": bindings})
-    return desired.model_copy(update={"ports": ports, "rows": rows})
+        ports[name] = port.model_copy(update={"native": write_settings(cells)})
+    return desired.model_copy(update={"ports": ports, "native": write_rows(rows)})
 
 
 def _cells_of(name: str, port: PortState, setting: str) -> Cells:
@@ -256,12 +260,10 @@ def _groups(name: str, priorities: Sequence[int]) -> Cells:
 def _bare(desired: SwitchState) -> SwitchState:
     """The driver's factory, with no cell of any setting that is ours."""
     factory = SonicDriver().factory_state(tuple(desired.ports))
-    ports = {
-        name: port.model_copy(
-            update={"bindings": {each: {} for each in settings_of(desired.ports[name])}}
-        )
-        for name, port in factory.ports.items()
-    }
+    ports: dict[str, PortState] = {}
+    for name, port in factory.ports.items():
+        native = write_settings({setting: {} for setting in settings_of(desired.ports[name])})
+        ports[name] = port.model_copy(update={"native": native})
     return factory.model_copy(update={"ports": ports})
 
 

@@ -19,11 +19,13 @@ from components.fabric.systems.sonic.rows import (
     named_rows,
     numbers_of,
     qos_row,
-    read_words,
+    read_rows,
+    read_settings,
     settings_of,
     span_of,
     spread,
     wanted_cells,
+    whole_words,
 )
 from components.fabric.systems.sonic.watchdog import (
     LIST_FIELD,
@@ -124,10 +126,10 @@ def plan_port(name: str, was: PortState, port: PortState, switch: SwitchState) -
         Unsettable: No line of ours leads there.
     """
     now: Cells = {}
-    for words in was.bindings.values():
-        now |= read_words(words)
+    for cells in read_settings(was).values():
+        now |= cells
     plan = PortPlan(name, now)
-    recorded = {setting: read_words(words) for setting, words in port.bindings.items()}
+    recorded = read_settings(port)
     _plan_length(plan, was, port, switch, recorded.get("cable"))
     for setting in settings_of(port):
         if setting not in {*_APART, *recorded}:
@@ -165,7 +167,7 @@ def _want_length(
     value = cable.write_length(length_m)
     cells = cable.cable_cells(plan.name, plan.now)
     plan.lengths |= {cell: value for cell in cells if plan.now.get(cell) != value}
-    plan.sets |= cable.left_behind(plan.now, paused, length_m, switch.rows or ())
+    plan.sets |= cable.left_behind(plan.now, paused, length_m, read_rows(switch) or ())
     plan.touched = bool(plan.lengths) or cable.needs_touch(plan.now, paused, length_m)
 
 
@@ -183,7 +185,7 @@ def _want_watchdog(plan: PortPlan, was: PortState, port: PortState, switch: Swit
     if not port.pfc_watchdog:
         _set_watchdog(plan, {})
         return
-    paused, implied = port.pfc_priorities or (), switch.implied or ()
+    paused, implied = port.pfc_priorities or (), whole_words(switch)
     if was.pfc_watchdog and lists_all(plan.name, plan.now, paused):
         return
     if UNPOLLED in implied:
@@ -253,7 +255,7 @@ def _agrees(was: PortState, port: PortState, setting: str) -> bool:
 
 def _require_own_row(name: str, was: PortState, setting: str) -> None:
     """A queue that shares its row with others cannot be set alone: which row wins is not said."""
-    for row, _ in read_words(was.bindings.get(setting, {})):
+    for row, _ in read_settings(was).get(setting, {}):
         if row.startswith("QUEUE|") and "-" in span_of(row):
             queue = setting.partition("_")[2]
             raise Unsettable(
@@ -267,7 +269,7 @@ def _want_groups(
 ) -> None:
     """In the dynamic model a lossless buffer is asked for; in the other it follows from PFC."""
     lacking = [n for n in port.lossless_buffers or () if n not in (was.lossless_buffers or ())]
-    if "dynamic" in (switch.implied or ()):
+    if "dynamic" in whole_words(switch):
         for priority in lacking:
             _set(plan, (group_row(plan.name, priority), "profile"), DYNAMIC_PROFILE)
     elif as_wanted and was.pfc_priorities == port.pfc_priorities and not plan.lengths:

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from components.fabric.native import sources
 from components.fabric.state import EcnState, Neighbour, PortState
 from components.fabric.systems.base import PortCounters, PriorityCounters, Unreadable
 from components.fabric.systems.ranges import port_key
@@ -34,9 +35,10 @@ from components.fabric.systems.sonic.rows import (
     Cells,
     Fields,
     Rows,
+    mode_cell,
     qos_row,
     spread,
-    write_words,
+    write_settings,
 )
 from components.fabric.systems.sonic.watchdog import (
     LIST_FIELD,
@@ -145,18 +147,14 @@ class ConfigDb:
             trust=self._trust(qos),
             ecn={tc: self._ecn(name, tc) for tc in PRIORITIES},
             strict_classes=tuple(tc for tc in PRIORITIES if self._is_strict(name, tc)),
-            implied=tuple(
-                key
-                for field, key in (("admin_status", "admin_up"), ("mtu", "mtu_bytes"))
-                if field not in row
-            ),
             dscp_priorities=self._numbers("DSCP_TO_TC_MAP", self._dscp_map(qos), len(DSCPS)),
             priority_classes=self._numbers("TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", ""), 8),
             pfc_priorities=paused,
             pfc_watchdog=is_watching(self.row("PFC_WD", name), qos, self.implied),
             cable_m=length_in_force(buffers, paused),
             lossless_buffers=tuple(n for n in PRIORITIES if self._is_lossless(name, n, qos)),
-            bindings=dict(self._bindings(name)),
+            native=sources(admin_up="admin_status" in row, mtu_bytes="mtu" in row)
+            | write_settings(dict(self._cells(name))),
         )
 
     def _membership(self, name: str) -> tuple[Mode, int | None, tuple[int, ...]]:
@@ -234,28 +232,28 @@ class ConfigDb:
 
     @property
     def implied(self) -> tuple[str, ...]:
-        """What holds for all ports, as `SwitchState.implied` says it."""
+        """What holds for all ports: `whole_words` of a state."""
         counters = self.row("FLEX_COUNTER_TABLE", "PFCWD")
         polled = describe_polling(self.row("PFC_WD", "GLOBAL"), counters)
         return (*(("dynamic",) if self.dynamic_buffers else ()), *polled)
 
-    def _bindings(self, name: str) -> Iterator[tuple[str, dict[str, str]]]:
+    def _cells(self, name: str) -> Iterator[tuple[str, Cells]]:
         qos = self.row("PORT_QOS_MAP", name)
 
-        def words(*fields: str) -> dict[str, str]:
-            return write_words({(qos_row(name), key): qos[key] for key in fields if key in qos})
+        def cells(*fields: str) -> Cells:
+            return {(qos_row(name), key): qos[key] for key in fields if key in qos}
 
         mode = self.row("PORT", name).get("mode")
-        yield "mode", {} if mode is None else {f"PORT|{name} mode": mode}
-        yield "trust", words(*TRUST_FIELDS)
-        yield "pfc", words("pfc_enable")
-        yield "cable", write_words(self._lengths(name))
-        yield "buffers", words(*BUFFER_FIELDS) | write_words(self._groups(name))
+        yield "mode", {} if mode is None else {mode_cell(name): mode}
+        yield "trust", cells(*TRUST_FIELDS)
+        yield "pfc", cells("pfc_enable")
+        yield "cable", self._lengths(name)
+        yield "buffers", cells(*BUFFER_FIELDS) | self._groups(name)
         watched = {(watchdog_row(name), k): v for k, v in self.row("PFC_WD", name).items()}
-        yield "pfc_watchdog", words(LIST_FIELD) | write_words(watched)
+        yield "pfc_watchdog", cells(LIST_FIELD) | watched
         for queue in PRIORITIES:
             for kind, field in (("ecn", "wred_profile"), ("schedule", "scheduler")):
-                yield f"{kind}_{queue}", write_words(self._queue_cells(name, queue, field))
+                yield f"{kind}_{queue}", self._queue_cells(name, queue, field)
 
     def _groups(self, name: str) -> Cells:
         return {

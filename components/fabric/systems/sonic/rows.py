@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.state import EcnState, PortState
+from pydantic import TypeAdapter
+
+from components.fabric.native import (
+    DEFAULT,
+    WHOLE,
+    WRITTEN,
+    read_fields,
+    read_list,
+    write_fields,
+    write_text,
+)
+from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.sonic.facts import (
     BYTES_PER_KIB,
     DSCP_PER_PRIORITY,
@@ -24,6 +35,7 @@ Cell = tuple[str, str]
 Cells = dict[Cell, str]
 Fields = dict[str, str]
 Rows = dict[str, Fields]
+_ROWS: Final[TypeAdapter[Rows]] = TypeAdapter(Rows)
 
 TRUST_FIELDS: Final = ("dscp_to_tc_map", "dot1p_to_tc_map", "tc_to_queue_map")
 BUFFER_FIELDS: Final = ("tc_to_pg_map", "pfc_to_queue_map")
@@ -36,6 +48,11 @@ MAP_TABLES: Final[Mapping[str, str]] = {
     "scheduler": "SCHEDULER",
 }
 """Field to the table whose row it names (sonic-port-qos-map.yang, sonic-queue.yang)."""
+
+
+def mode_cell(port: str) -> Cell:
+    """What the port may be member of, which releases from 202405 on record."""
+    return f"PORT|{port}", "mode"
 
 
 def qos_row(port: str) -> str:
@@ -54,7 +71,7 @@ def group_row(port: str, group: int) -> str:
 
 
 def settings_of(port: PortState) -> Iterator[str]:
-    """The settings that a wanted port names, as `PortState.bindings` calls them."""
+    """The settings that a wanted port names, as `PortState.native` calls them."""
     if port.trust is not None or port.dscp_priorities or port.priority_classes:
         yield "trust"
     if port.pfc_priorities is not None:
@@ -136,15 +153,43 @@ def named_rows(cells: Iterable[tuple[Cell, str]]) -> Iterator[str]:
             yield f"{MAP_TABLES[field]}|{OUR_NAME}"
 
 
-def write_words(cells: Mapping[Cell, str]) -> dict[str, str]:
-    """Cells as `PortState.bindings` holds them."""
-    return {f"{row} {field}": value for (row, field), value in cells.items()}
+def write_settings(cells: Mapping[str, Cells]) -> dict[str, str]:
+    """The cells of each setting, as `PortState.native` holds them."""
+    return {
+        setting: write_fields({f"{row} {field}": value for (row, field), value in each.items()})
+        for setting, each in cells.items()
+    }
 
 
-def read_words(words: Mapping[str, str]) -> Cells:
-    """The other way."""
-    split = ((key.rpartition(" "), value) for key, value in words.items())
-    return {(row, field): value for (row, _, field), value in split}
+def read_settings(port: PortState) -> dict[str, Cells]:
+    """The other way; a setting without cells was read too, and had none."""
+    found: dict[str, Cells] = {}
+    for setting, text in port.native.items():
+        if text not in {WRITTEN, DEFAULT}:
+            split = ((key.rpartition(" "), value) for key, value in read_fields(text).items())
+            found[setting] = {(row, field): value for (row, _, field), value in split}
+    return found
+
+
+def write_rows(rows: Rows) -> dict[str, str]:
+    """Rows as `SwitchState.native` holds them."""
+    return {"rows": write_text(rows)}
+
+
+def read_rows(switch: SwitchState) -> Rows | None:
+    """Rows that bear our name, or that the switch made of what we set; None: no matter."""
+    text = switch.native.get("rows")
+    return None if text is None else _ROWS.validate_json(text)
+
+
+def read_held(switch: SwitchState) -> tuple[str, ...]:
+    """Those of `read_rows` that a port uses which was not asked for."""
+    return read_list(switch.native.get("held_rows")) or ()
+
+
+def whole_words(switch: SwitchState) -> tuple[str, ...]:
+    """What holds for all ports: `dynamic` buffers, and how often watchdogs look."""
+    return read_list(switch.native.get(WHOLE)) or ()
 
 
 def spread(span: str) -> range:

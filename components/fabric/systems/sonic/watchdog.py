@@ -23,7 +23,7 @@ POLL_MS: Final = 100
 _RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
 """sonic-pfcwd.yang. Without the second one a queue is never restored."""
 UNPOLLED: Final = "watchdog not polled"
-"""Of a switch, in `SwitchState.implied`: no watchdog of it sees anything."""
+"""Of a switch, in `whole_words`: no watchdog of it sees anything."""
 _POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
 
 
@@ -33,7 +33,7 @@ def watchdog_row(port: str) -> str:
 
 
 def describe_polling(switch: Fields, counters: Fields) -> Iterator[str]:
-    """What holds for all ports, as `SwitchState.implied` says it.
+    """What holds for all ports, as words of a whole switch.
 
     Args:
         switch: `PFC_WD|GLOBAL`.

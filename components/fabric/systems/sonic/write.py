@@ -11,13 +11,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.fabric.native import is_default
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
 from components.fabric.systems.sonic.port import PortPlan, plan_port
-from components.fabric.systems.sonic.rows import Rows, our_rows
+from components.fabric.systems.sonic.rows import (
+    Rows,
+    mode_cell,
+    our_rows,
+    read_held,
+    read_rows,
+    read_settings,
+)
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -98,17 +106,17 @@ class _Rows:
 
     @classmethod
     def of(cls, actual: SwitchState, target: SwitchState, plans: Mapping[str, PortPlan]) -> _Rows:
-        found, held = cls(), actual.rows or {}
+        found, held, before = cls(), read_rows(actual) or {}, read_rows(target)
         wanted: Rows = {}
         for name, plan in plans.items():
             content = our_rows(target.ports.get(name, PortState()))
             wanted |= {row: content[row] for row in plan.needed if row in content}
         found._write(held, wanted)
-        if target.rows is not None:
+        if before is not None:
             kept = {row for plan in plans.values() for row in plan.named}
-            kept |= {*actual.held_rows, *wanted}
+            kept |= {*read_held(actual), *wanted}
             kept |= {row for row in held if row.startswith(_MADE) and _is_used(row, plans)}
-            found._restore(held, {r: f for r, f in target.rows.items() if r not in wanted}, kept)
+            found._restore(held, {r: f for r, f in before.items() if r not in wanted}, kept)
         return found
 
     def _write(self, held: Rows, wanted: Rows) -> None:
@@ -158,7 +166,7 @@ def _member_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
     mode = _switchport(name, was, port, after)
     if mode is not None:
         yield say.set_switchport(mode, name)
-    word = mode or was.bindings.get("mode", {}).get(f"PORT|{name} mode")
+    word = mode or _recorded_mode(name, was)
     for vlan, untagged in sorted(after.items()):
         if before.get(vlan) == untagged:
             continue
@@ -185,9 +193,7 @@ def _switchport(
     name: str, was: PortState, port: PortState, after: Mapping[int, bool]
 ) -> str | None:
     """The mode that releases from 202405 on may have recorded: it limits what a port may join."""
-    word = f"PORT|{name} mode"
-    now = was.bindings.get("mode", {}).get(word)
-    recorded = port.bindings.get("mode", {}).get(word)
+    now, recorded = _recorded_mode(name, was), _recorded_mode(name, port)
     if now is None or port.mode is None:
         return None
     wanted = recorded or now
@@ -196,6 +202,10 @@ def _switchport(
     elif recorded is None and after and now == "routed":
         wanted = "access"
     return None if wanted == now else wanted
+
+
+def _recorded_mode(name: str, port: PortState) -> str | None:
+    return read_settings(port).get("mode", {}).get(mode_cell(name))
 
 
 def _link_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
@@ -232,4 +242,4 @@ def _admin_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
 
 def _unwritten(key: str, was: PortState, port: PortState) -> tuple[bool, bool]:
     """Whether the target has a setting by default only, and whether it is written now."""
-    return key in (port.implied or ()), key not in (was.implied or ())
+    return is_default(port.native, key), not is_default(was.native, key)
