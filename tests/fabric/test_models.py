@@ -10,6 +10,7 @@ import pytest
 from components.catalogue.switches import MODELS, find_model
 from components.catalogue.switches.port_names import PortPlace
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
+from components.checks.site import check_site
 from components.fabric.plan import plan_fabric
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import SwitchSystem
