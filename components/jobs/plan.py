@@ -36,7 +36,7 @@ def _mpi_operator() -> tuple[Manifest, ...]:
 
 
 def _group(body: Body) -> int:
-    """The namespace first, then what needs it, then the operator itself."""
+    """The namespace first, then what needs it, then the operator and roles made of other roles."""
     if body["kind"] == "Namespace":
         return 0
-    return 2 if body["kind"] in _LAST_KINDS else 1
+    return 2 if body["kind"] in _LAST_KINDS or "aggregationRule" in body else 1

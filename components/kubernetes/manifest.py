@@ -14,6 +14,15 @@ Body: TypeAlias = dict[str, JsonValue]
 WAIT_FOR: Final = "pulumi.com/waitFor"
 """Annotation: a JSONPath or condition that must hold before the object counts as made."""
 TIMEOUT: Final = "pulumi.com/timeoutSeconds"
+_SETTLED: Final = {
+    "CustomResourceDefinition": "condition=Established",
+    "ClusterRole": "jsonpath={.rules[0].verbs[0]}",
+}
+"""Kind to when the cluster has written its own part into an object: a definition is served, and a
+role that is made of other roles has their rules. What is recorded before that differs from what the
+next refresh reads, and the engine prints the whole of it in a preview, although nothing of ours
+differs. `hide_diffs` is no way: with it the engine prints every object at every refresh."""
+_FROM_OTHERS: Final = "aggregationRule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,5 +56,15 @@ def make_manifest(owner: str, body: Body, group: int) -> Manifest:
     metadata = body["metadata"]
     name = metadata["name"] if isinstance(metadata, dict) else ""
     kind = str(body["kind"])
+    if kind in _SETTLED and (kind != "ClusterRole" or _FROM_OTHERS in body):
+        body = _awaited(body, _SETTLED[kind])
     resource_name = f"{owner}-{kind.lower()}-{name}" if name != owner else f"{owner}-{kind.lower()}"
     return Manifest(resource_name, str(body["apiVersion"]), kind, body, group)
+
+
+def _awaited(body: Body, condition: str) -> Body:
+    metadata = body["metadata"]
+    found = dict(metadata) if isinstance(metadata, dict) else {}
+    annotations = found.get("annotations")
+    given = annotations if isinstance(annotations, dict) else {}
+    return {**body, "metadata": {**found, "annotations": {WAIT_FOR: condition, **given}}}

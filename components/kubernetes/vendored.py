@@ -1,7 +1,7 @@
 """Upstream manifests that ride along: packed once from a pinned release, read at plan time.
 
-`python -m components.kubernetes.vendored RELEASE.yaml TARGET.json.gz` packs one: it drops comments
-and the `description` texts of schemas, nothing else, so that the state stays small.
+`python -m components.kubernetes.vendored RELEASE.yaml TARGET.json.gz` packs one: comments go, and
+CRDs get the small schema of `crd_schema`, so that the state stays small.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import sys
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import yaml
-from pydantic import JsonValue, TypeAdapter
+from pydantic import TypeAdapter
 
+from components.kubernetes.crd_schema import slim_schema
 from components.kubernetes.manifest import Body
 
-_SCHEMA_WORDS: Final = frozenset({"description"})
 _BODIES: Final = TypeAdapter(list[Body])
 
 
@@ -38,24 +38,11 @@ def load_vendored(package: str, name: str) -> list[Body]:
     return _BODIES.validate_json(gzip.decompress(_packed(package, name)))
 
 
-def _without_descriptions(value: JsonValue, *, in_properties: bool = False) -> JsonValue:
-    """A schema without its prose; a property that is itself called `description` stays."""
-    if isinstance(value, list):
-        return [_without_descriptions(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: _without_descriptions(item, in_properties=key == "properties" and not in_properties)
-        for key, item in value.items()
-        if in_properties or key not in _SCHEMA_WORDS
-    }
-
-
 def pack(text: str) -> bytes:
     """Pack the objects of a multi-document YAML; the same text gives the same bytes."""
     bodies = _BODIES.validate_python([body for body in yaml.safe_load_all(text) if body])
     slim = [
-        _without_descriptions(body) if body["kind"] == "CustomResourceDefinition" else body
+        cast("Body", slim_schema(body)) if body["kind"] == "CustomResourceDefinition" else body
         for body in bodies
     ]
     packed = json.dumps(slim, separators=(",", ":"), sort_keys=True).encode()

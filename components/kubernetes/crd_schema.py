@@ -1,0 +1,94 @@
+"""The schema of a vendored CRD, cut to what it must still refuse: a state holds it three times.
+
+Texts go, and so does what says the same as the default. The template of a pod, nine tenths of the
+MPIJob's schema, keeps the fields that jobs set: containers with image, command, environment,
+resources and mounts, volumes by name, and every plain field of the pod. What lies deeper is taken
+as it comes (`x-kubernetes-preserve-unknown-fields`) and is judged by the API server when it gets
+the pod, as it is in any case.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+Schema = dict[str, JsonValue]
+
+_TEXTS: Final = frozenset({"description"})
+_LIST_TYPE: Final = "x-kubernetes-list-type"
+_LIST_DEFAULT: Final = "atomic"
+"""What the API server takes for a list of a CRD that says nothing (apiextensions.k8s.io/v1)."""
+_KEPT: Final = {
+    "containers": frozenset({"env", "resources", "volumeMounts"}),
+    "initContainers": frozenset({"env", "resources", "volumeMounts"}),
+}
+"""Lists of a pod to the parts of one entry that are kept one level deeper."""
+
+
+def slim_schema(value: JsonValue, *, in_properties: bool = False) -> JsonValue:
+    """The same CRD with the smaller schema; a property that is called `description` stays."""
+    if isinstance(value, list):
+        return [slim_schema(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    slim: Schema = {
+        key: slim_schema(item, in_properties=key == "properties" and not in_properties)
+        for key, item in value.items()
+        if in_properties or not _says_nothing(key, item)
+    }
+    return _with_open_pod(slim) if _is_pod(slim) else slim
+
+
+def _says_nothing(key: str, item: JsonValue) -> bool:
+    return key in _TEXTS or (key == _LIST_TYPE and item == _LIST_DEFAULT)
+
+
+def _properties(schema: JsonValue) -> Schema:
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _is_pod(schema: Schema) -> bool:
+    return {"containers", "volumes", "restartPolicy"} <= _properties(schema).keys()
+
+
+def _with_open_pod(pod: Schema) -> Schema:
+    parts: Schema = {
+        name: _open_entries(part, _KEPT[name]) if name in _KEPT else _opened(part, levels=1)
+        for name, part in _properties(pod).items()
+    }
+    return {**pod, "properties": parts}
+
+
+def _open_entries(part: JsonValue, kept: frozenset[str]) -> JsonValue:
+    """A list of containers: the entries stay, and what they hold is opened below its own fields."""
+    entry = cast("Schema", cast("Schema", part)["items"])
+    fields: Schema = {
+        name: _opened(field, levels=1 if name in kept else 0)
+        for name, field in _properties(entry).items()
+    }
+    return {**cast("Schema", part), "items": {**entry, "properties": fields}}
+
+
+def _opened(schema: JsonValue, levels: int) -> JsonValue:
+    """The schema with so many levels of its fields; anything is taken below them."""
+    if not isinstance(schema, dict):
+        return schema
+    items = schema.get("items")
+    if isinstance(items, dict) and _properties(items):
+        if levels:
+            return {**schema, "items": _opened(items, levels)}
+        return {"type": "array", "items": _anything()}
+    if not _properties(schema):
+        return schema
+    if not levels:
+        return _anything()
+    fields: Schema = {
+        name: _opened(field, levels - 1) for name, field in _properties(schema).items()
+    }
+    return {**schema, "properties": fields}
+
+
+def _anything() -> Schema:
+    return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -1,0 +1,135 @@
+"""The schema of a vendored CRD is small, and still refuses what jobs get wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from pydantic import JsonValue
+
+from components.jobs.plan import MPI_OPERATOR_FILE
+from components.kubernetes.crd_schema import slim_schema
+from components.kubernetes.manifest import make_manifest
+from components.kubernetes.vendored import load_vendored
+from lab.cluster.api import Api, ApiError
+from lab.cluster.plane import ControlPlane
+from lab.cluster.process import wait_until
+from lab.cluster.testing import running_plane
+
+ENVIRONMENT: JsonValue = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+}
+POD: dict[str, JsonValue] = {
+    "type": "object",
+    "properties": {
+        "containers": {
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "lifecycle": {"type": "object", "properties": {"preStop": {"type": "object"}}},
+                    "env": ENVIRONMENT,
+                },
+            },
+        },
+        "volumes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "nfs": {"type": "object", "properties": {"path": {"type": "string"}}},
+                },
+            },
+        },
+        "restartPolicy": {"type": "string"},
+    },
+}
+OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def test_a_pod_keeps_what_jobs_set_and_is_open_below() -> None:
+    pod = cast("Any", slim_schema(POD))["properties"]
+    entry = pod["containers"]["items"]
+    assert entry["required"] == ["name"]
+    assert pod["containers"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert entry["properties"]["env"] == ENVIRONMENT
+    assert entry["properties"]["lifecycle"] == OPEN
+    assert pod["volumes"]["items"]["properties"] == {"name": {"type": "string"}, "nfs": OPEN}
+    assert pod["restartPolicy"] == {"type": "string"}
+
+
+def test_a_list_type_that_is_the_default_is_not_said() -> None:
+    listed = {"type": "array", "x-kubernetes-list-type": "atomic"}
+    assert slim_schema(cast("JsonValue", listed)) == {"type": "array"}
+
+
+def test_the_state_holds_three_copies_of_at_most_twenty_kilobytes() -> None:
+    assert len(json.dumps(_definition(), separators=(",", ":"))) < 20_000
+
+
+def _definition() -> dict[str, JsonValue]:
+    bodies = load_vendored("components.jobs", MPI_OPERATOR_FILE)
+    body = next(body for body in bodies if body["kind"] == "CustomResourceDefinition")
+    return make_manifest("mpi-operator", body, 1).body
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with running_plane(tmp_path_factory.mktemp("crd")) as plane:
+        _define(plane)
+        yield plane.admin
+
+
+def _define(plane: ControlPlane) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    plane.admin.request("POST", path, cast("Any", _definition()))
+    wait_until("the kind to be served", lambda: plane.admin.answers(JOBS), 30)
+
+
+DRY_RUN = {"dryRun": "All", "fieldValidation": "Strict"}
+JOBS = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
+
+
+def _job(**container: JsonValue) -> dict[str, Any]:
+    pod = {
+        "containers": [{"name": "mpi", "image": "nccl", **container}],
+        "affinity": {"nodeAffinity": {"anything": [1, 2]}},
+    }
+    replica = {"replicas": 1, "template": {"spec": pod}}
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "probe"},
+        "spec": {"slotsPerWorker": 8, "mpiReplicaSpecs": {"Launcher": replica, "Worker": replica}},
+    }
+
+
+@pytest.mark.cluster
+def test_a_real_api_server_takes_it_and_keeps_what_is_open(api: Api) -> None:
+    made = cast("Any", api.request("POST", JOBS, _job(), query=DRY_RUN))
+    pod = made["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
+    assert pod["affinity"] == {"nodeAffinity": {"anything": [1, 2]}}
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"env": [{"name": 1}]},
+        {"env": [{"nam": "NCCL_DEBUG"}]},
+        {"resources": {"limits": {"nvidia.com/gpu": {}}}},
+        {"volumeMounts": [{"name": "dshm"}]},
+        {"imagee": "nccl"},
+    ],
+)
+def test_it_still_refuses_what_jobs_get_wrong(api: Api, wrong: dict[str, JsonValue]) -> None:
+    with pytest.raises(ApiError):
+        api.request("POST", JOBS, _job(**wrong), query=DRY_RUN)
