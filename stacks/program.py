@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, cast
 
@@ -12,6 +13,7 @@ from components.checks.render import render_problem
 from components.checks.site import check_config_value
 from components.core.errors import RailyardError
 from components.core.problem import Json
+from components.drift.applied import Applied
 from components.hosts.preview import host_changes, hosts_refused
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
@@ -72,10 +74,8 @@ def _load(config: pulumi.Config) -> ClusterSpec:
 def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intentions:
     observe = cast("Observe", _setting(config, "observe"))
     secrets = {name: config.require(name) for name in secret_names(spec)}
-    if plan.kubernetes is not None and (existing := plan.kubernetes.existing) is not None:
-        check_existing(plan.kubernetes, secrets[existing.kubeconfig_secret])
     applied = read_own_state()
-    seen = observe_site(plan, secrets, applied) if observe == "always" else Seen()
+    seen = _observe(plan, secrets, applied) if observe == "always" else Seen()
     accept = cast("Literal['changed', 'always']", _setting(config, "accept"))
     intentions = intend(plan, applied, seen, accept)
     refused = refusals(plan, applied, intentions.drifts)
@@ -92,6 +92,13 @@ def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intent
     for text in host_departures(plan, seen.devices, applied):
         pulumi.log.info(text)
     return intentions
+
+
+def _observe(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:
+    """All that this run contacts before its first resource: nothing else may open a connection."""
+    if plan.kubernetes is not None and (existing := plan.kubernetes.existing) is not None:
+        check_existing(plan.kubernetes, secrets[existing.kubeconfig_secret])
+    return observe_site(plan, secrets, applied)
 
 
 def _setting(config: pulumi.Config, key: str) -> str:

@@ -1,0 +1,73 @@
+"""With `railyard:observe never` a run contacts nothing, whoever made the cluster."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+import yaml
+
+from components.core.problem import Json
+from tests.golden.site import EXAMPLES
+from tests.graph.dev_site import dev_run, kubeconfig
+from tests.graph.example_sites import NAMES, example_run
+from tests.graph.harness import Graph, Run, record_main, record_refusal
+
+EXISTING = EXAMPLES / "shared-rdma" / "existing.yaml"
+_Address = tuple[object, ...] | str | bytes
+
+
+@pytest.fixture
+def contacted(monkeypatch: pytest.MonkeyPatch) -> list[_Address]:
+    """The addresses that were connected to or asked for; the test machine's own pairs have none."""
+    found: list[_Address] = []
+
+    def refuse(_: socket.socket, address: _Address) -> None:
+        found.append(address)
+        raise ConnectionRefusedError(f"{address}: nothing may be contacted")
+
+    def resolve(host: str, *_: object, **__: object) -> list[object]:
+        found.append(host)
+        raise socket.gaierror(f"{host}: nothing may be looked up")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket.socket, "connect_ex", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return found
+
+
+def existing_run(observe: str) -> Run:
+    """The example whose cluster exists, with a kubeconfig of the form that its owner gives."""
+    cluster = cast("Json", yaml.safe_load(Path(EXISTING).read_text()))
+    run = example_run("shared-rdma")
+    config = {**run.config, "cluster": cluster, "observe": observe, "kubeconfig": kubeconfig()}
+    return replace(run, config=config, secrets=(*run.secrets, "kubeconfig"))
+
+
+def test_an_existing_cluster_is_not_asked(contacted: list[_Address]) -> None:
+    graph = record_main(existing_run("never"))
+    assert contacted == []
+    _says_not_observed(graph)
+    assert graph.named("acceptance-gate")
+
+
+def test_looking_asks_the_existing_cluster_first(contacted: list[_Address]) -> None:
+    refused, _ = record_refusal(existing_run("always"))
+    assert "the existing cluster's API does not answer" in refused
+    assert len(contacted) > 0
+
+
+@pytest.mark.parametrize("name", ["dev", *NAMES])
+def test_no_example_contacts_anything(contacted: list[_Address], name: str) -> None:
+    graph = record_main(dev_run() if name == "dev" else example_run(name))
+    assert contacted == []
+    _says_not_observed(graph)
+
+
+def _says_not_observed(graph: Graph) -> None:
+    assert any(
+        message.startswith("not observed: railyard:observe is") for message in graph.messages
+    )
