@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from components.core.key_values import HostState
 from components.disruption.pending import (
@@ -24,6 +23,7 @@ from components.disruption.pending import (
 from components.disruption.plan import HostRebootStep, RebootGroup
 from components.drift.applied import Applied, AppliedStep
 from components.hosts.firmware_pending import BACK, needs_of, released_settings
+from components.remote.lines import parse_lines
 
 WAITS: Final = "waits "
 """Begins the part of a step's note that says what waits on its host."""
@@ -122,7 +122,7 @@ def _last_note(step: AppliedStep | None) -> str:
     """The step's own part of its recorded note; the other part is its host's."""
     if step is None or not step.stdin:
         return ""
-    request = cast("Mapping[str, object]", json.loads(step.stdin))
+    request = parse_lines(step.stdin)
     match = _OWN.search(str(request.get("repair") or ""))
     return match[0] if match else ""
 

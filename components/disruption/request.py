@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
 from pydantic import TypeAdapter
 
+from components.remote.lines import render_lines
 from components.remote.request import read_request
 from components.remote.step import Endpoint
 
@@ -64,8 +64,8 @@ class HostReboot:
     """Why this runs although the plan is the same: the note of the step that it serves."""
 
     def render(self, repair: str = "") -> str:
-        """The request as indented JSON, so that a preview shows what is new."""
-        return json.dumps(asdict(replace(self, repair=repair)), indent=1, sort_keys=True) + "\n"
+        """The request, a line a value: a preview shows the changed ones."""
+        return render_lines(asdict(replace(self, repair=repair)))
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -31,6 +31,7 @@ from components.fabric.targets import (
     target_of_restore,
     target_of_update,
 )
+from components.remote.lines import as_json
 from components.remote.lock import hold_lock
 from components.remote.step import Endpoint, env_name
 from components.remote.switch_session import open_session
@@ -106,7 +107,7 @@ def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
         UsageError: It is no request; the text names the first fault.
     """
     try:
-        request = _REQUEST.validate_json(text)
+        request = _REQUEST.validate_json(as_json(text))
         recorded = environ.get(BASELINE_VARIABLE, "")
         if request.baseline is not None or not recorded:
             return request

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import cast
-
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import overlay
+from components.remote.lines import parse_lines
 
 
 def applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
     """What was last applied to a switch, and the repair note of that run."""
-    request = cast("Mapping[str, object]", json.loads(step.stdin))
+    request = parse_lines(step.stdin)
     note = request.get("repair")
     return SwitchState.model_validate(request["desired"]), note if isinstance(note, str) else ""
 

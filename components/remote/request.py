@@ -7,6 +7,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
+from components.remote.lines import as_json
 
 _Request = TypeVar("_Request")
 
@@ -23,7 +24,7 @@ def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Reque
         UsageError: It is none; the text names the first fault.
     """
     try:
-        return adapter.validate_json(text)
+        return adapter.validate_json(as_json(text))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

@@ -6,13 +6,13 @@ proves it. It knows no Pulumi and opens no connection: `component.py` makes the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
 from components.core.errors import Bug
 from components.core.placeholder import Facts, fill_known, has_placeholder
+from components.remote.lines import render_lines
 
 TargetKind = Literal["host", "switch"]
 REPAIR_LINE = "repair="
@@ -63,7 +63,7 @@ class RemoteStep:
     """`sh`: a script on a Linux host over one SSH exec; `ash`: on ESXi. `device`: `railyard
     device …` here."""
     desired: str
-    """Desired state on stdin: sorted `key=value` lines (`sh`) or indented JSON (`device`)."""
+    """Desired state on stdin: sorted `key=value` lines (`sh`), or `path = value` (`device`)."""
     apply: str
     """Script text (`sh`) or `railyard` arguments (`device`)."""
     deadline_s: float
@@ -109,6 +109,5 @@ def secrets_from(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def render_request(endpoint: Endpoint, **parts: object) -> str:
-    """The JSON request of `railyard device …`: indented, so that a preview shows the setting."""
-    request = {"endpoint": asdict(endpoint)} | parts
-    return json.dumps(request, indent=1, sort_keys=True) + "\n"
+    """The request of `railyard device …`, a line a value: a preview shows the changed ones."""
+    return render_lines({"endpoint": asdict(endpoint)} | parts)

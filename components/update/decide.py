@@ -25,6 +25,7 @@ from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.planes.base import NODE_SUFFIX
 from components.plan.make import ClusterPlan
+from components.remote.lines import parse_lines, render_lines
 from components.remote.script import render_step_command
 from components.remote.step import REPAIR_LINE, RemoteStep
 from components.update.exec_runs import exec_notes, left_by_exec
@@ -238,8 +239,9 @@ def _without_notes(step: RemoteStep, recorded: str) -> tuple[str, str]:
     """What the step wants and what it last got, neither with the notes of repairs."""
     if step.dialect != "device":
         return step.desired, recorded.partition(REPAIR_LINE)[0]
-    request = cast("dict[str, object]", json.loads(recorded))
-    return step.desired, json.dumps(request | {"repair": ""}, indent=1, sort_keys=True) + "\n"
+    if recorded.startswith("{"):  # of an earlier release: the engine runs the step
+        return step.desired, recorded
+    return step.desired, render_lines({**parse_lines(recorded), "repair": ""})
 
 
 def _refusal(drift: DeviceDrift, where: str) -> str:

@@ -6,14 +6,11 @@ again although nothing in the file changed, so a repeated run carries a number.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import cast
-
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift
 from components.fabric.exec_plan import digest_of, number_of, numbered
 from components.fabric.plan import SwitchPlan
+from components.remote.lines import parse_lines
 
 
 def exec_notes(
@@ -52,11 +49,8 @@ def _vouches(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
     """A judge that failed leaves no state, or that of the text before."""
     if judge is None or sent is None or not judge.stdin:
         return False
-    request = cast("Mapping[str, object]", json.loads(judge.stdin))
-    judged = request.get("judges")
-    if not isinstance(judged, Mapping):
-        return False
-    return cast("Mapping[str, object]", judged).get("text") == digest_of(sent.create)
+    judged = parse_lines(judge.stdin).get("judges")
+    return isinstance(judged, dict) and judged.get("text") == digest_of(sent.create)
 
 
 def left_by_exec(switches: tuple[SwitchPlan, ...], applied: Applied) -> tuple[str, ...]:

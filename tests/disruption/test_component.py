@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import cast
 
 import pulumi
@@ -13,6 +12,7 @@ from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import ExistingPlane
 from components.remote.component import Remote
 from components.remote.handoffs import HostsReady
+from components.remote.lines import parse_lines
 from components.testing import Graph, Run, record_program
 from tests.disruption.played import groups_of
 from tests.golden.site import EXAMPLES, changed_spec, load_example, spread_document
@@ -63,7 +63,7 @@ def test_within_a_group_hosts_go_together_and_groups_are_chained() -> None:
 
 
 def repair(graph: Graph, name: str) -> str:
-    return cast("dict[str, str]", json.loads(graph.named(name).text("stdin")))["repair"]
+    return cast("dict[str, str]", parse_lines(graph.named(name).text("stdin")))["repair"]
 
 
 def test_a_reboot_repeats_the_note_of_its_host_alone() -> None:

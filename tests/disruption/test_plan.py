@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,7 @@ from components.disruption.plan import VERB, group_hosts
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.hosts import Host
 from components.model.units import Ssh
+from components.remote.lines import parse_lines
 from tests.disruption.played import groups_of
 from tests.golden.site import changed_spec, load_example
 
@@ -76,7 +77,7 @@ def test_a_step_says_what_it_is() -> None:
     assert (step.name, step.serves, step.step.apply) == ("gpu01-reboot", "gpu01-host", VERB)
     assert step.step.reboots
     assert step.step.undo is None
-    request = json.loads(step.step.desired)
+    request: Any = parse_lines(step.step.desired)
     assert request["settings"]["nic.0000:05:00.0.vfs"] == "8"
     assert request["cluster"]["servers"][0]["url"] == "https://192.168.1.10:6443"
     assert "value" not in step.step.desired

@@ -31,6 +31,7 @@ from components.fabric.judge import OUTPUT_VARIABLE, judge_request, run_judge
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import driver_of, system_of
+from components.remote.lines import parse_lines
 from lab.switches.onyx.cli import Session as OnyxSession
 from tests.fabric import test_cumulus_exchange, test_exchange, test_sonic_exchange
 from tests.fabric.eos_lab import Clock
@@ -282,7 +283,7 @@ def test_nothing_to_judge_is_a_mistake() -> None:
     request = judge_request(plan_of("onyx"), "apply", "text", "")
     with pytest.raises(UsageError, match="nothing to judge"):
         run_judge(request, {})
-    asks = json.loads(request)
+    asks = parse_lines(request)
     del asks["judges"]
     with pytest.raises(UsageError, match="nothing to judge"):
         run_judge(json.dumps(asks), {OUTPUT_VARIABLE: ""})

@@ -9,6 +9,7 @@ from components.fabric.exec_plan import digest_of
 from components.fabric.judge import OUTPUT_VARIABLE
 from components.fabric.plan import SwitchPlan
 from components.remote.component import Remote
+from components.remote.lines import parse_lines
 from components.testing import Graph, Run, record_program
 from tests.fabric.test_exec_plan import plan_of
 from tests.graph.test_components import names
@@ -51,7 +52,7 @@ def test_sent_judged_saved_and_judged_again() -> None:
 
 def test_the_watched_state_is_that_of_an_apply() -> None:
     plan = plan_of("cumulus")
-    request = json.loads(graph_of(plan).named("leaf-01-apply").text("stdin"))
+    request = parse_lines(graph_of(plan).named("leaf-01-apply").text("stdin"))
     assert request["desired"] == plan.desired.model_dump(mode="json")
     assert plan.exec is not None
     assert request["judges"] == {"kind": "apply", "text": digest_of(plan.exec.apply)}
@@ -64,7 +65,7 @@ def test_a_repair_changes_every_text_and_no_desired_state() -> None:
     for step in ("leaf-01-exec", "leaf-01-save"):
         assert '"## run 2"' in after.named(step).text("create")
         assert "run 2" not in before.named(step).text("create")
-    requests = [json.loads(each.named("leaf-01-apply").text("stdin")) for each in (before, after)]
+    requests = [parse_lines(each.named("leaf-01-apply").text("stdin")) for each in (before, after)]
     assert requests[0]["desired"] == requests[1]["desired"]
     assert requests[1]["repair"] == "2: vlan_111 of switch is absent"
 
@@ -82,4 +83,4 @@ def test_the_password_is_in_the_connection_alone() -> None:
 def test_a_preview_of_a_new_stack_knows_every_text() -> None:
     graph = graph_of(plan_of("onyx"), preview=True)
     assert graph.named("leaf-01-exec").text("create").startswith("cli ")
-    assert json.loads(graph.named("leaf-01-apply").text("stdin"))["os"] == "onyx"
+    assert parse_lines(graph.named("leaf-01-apply").text("stdin"))["os"] == "onyx"

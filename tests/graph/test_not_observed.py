@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from components.core.problem import Json
+from components.testing import Graph, Run
 from tests.golden.site import EXAMPLES
 from tests.graph.dev_site import dev_run, kubeconfig
 from tests.graph.example_sites import NAMES, example_run
-from tests.graph.harness import Graph, Run, record_main, record_refusal
+from tests.graph.whole_program import record_main, record_refusal
 
 EXISTING = EXAMPLES / "shared-rdma" / "existing.yaml"
 _Address = tuple[object, ...] | str | bytes

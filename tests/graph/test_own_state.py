@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 from components.core.problem import Json
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
+from components.remote.lines import parse_lines
 from components.remote.step import Endpoint
 from components.testing import Graph, Run
 from components.update.seen import Facts, Seen
@@ -65,8 +65,8 @@ def notes(graph: Graph) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in graph.of_type("command:"):
         text = item.text("stdin")
-        if text.startswith("{"):
-            note = cast("str", json.loads(text).get("repair", ""))
+        if "repair = " in text:
+            note = cast("str", parse_lines(text)["repair"])
         else:
             note = next((x[7:] for x in text.splitlines() if x.startswith("repair=")), "")
         found |= {item.name: note} if note else {}

@@ -11,6 +11,7 @@ from components.hypervisor import FirmwareReboots, Hypervisors
 from components.hypervisor.plan import plan_hypervisors
 from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
+from components.remote.lines import parse_lines
 from components.testing import Graph, Run, record_program
 from tests.golden.site import load_example
 from tests.graph.vault import SEALED, Vault
@@ -43,7 +44,7 @@ def test_one_hypervisor_after_the_other() -> None:
 
 
 def repair(graph: Graph, name: str) -> str:
-    request = cast("dict[str, str]", json.loads(graph.named(name).text("stdin")))
+    request = cast("dict[str, str]", parse_lines(graph.named(name).text("stdin")))
     return request["repair"]
 
 

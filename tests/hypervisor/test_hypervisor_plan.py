@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from typing import cast
 
@@ -14,6 +13,7 @@ from components.hypervisor.refusals import reboots_refused
 from components.hypervisor.scripts import ScriptName, script_text
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware
+from components.remote.lines import parse_lines
 from tests.golden.site import changed_spec, load_example
 
 
@@ -82,7 +82,7 @@ def test_without_ats_in_firmware_there_is_one_look(spec: ClusterSpec) -> None:
 
 
 def test_no_secret_stands_in_a_request(plan: HypervisorPlan) -> None:
-    request = cast("dict[str, dict[str, str]]", json.loads(plan.reboot.request.render()))
+    request = cast("dict[str, dict[str, str]]", parse_lines(plan.reboot.request.render()))
     assert request["endpoint"]["private_key_secret"] == "ssh_private_key"
     assert "PRIVATE KEY" not in plan.reboot.request.render()
 

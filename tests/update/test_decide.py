@@ -13,6 +13,7 @@ from components.drift.device_drift import DeviceDrift, Unreachable
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.instances import with_instances
 from components.plan.make import ClusterPlan, make_plan
+from components.remote.lines import parse_lines, render_lines
 from components.remote.script import render_step_command
 from components.remote.step import RemoteStep
 from components.update.decide import Intentions, intend, judge_drift, refusals
@@ -319,15 +320,11 @@ def test_a_reboot_step_that_already_ran_is_not_pending(note: str) -> None:
     plan = make_plan(load_example("esxi-roce"), "esxi-roce")
     silent = next(each for each in plan.watched if each.device == "esx03")
     reboot = next(step for step in plan.steps if step.name == "esx03-reboot")
-    request = json.loads(reboot.desired) | {"repair": note}
+    request = {**parse_lines(reboot.desired), "repair": note}
     recorded = {
         step.name: AppliedStep(step.desired, render_step_command(step, step.apply))
         for step in plan.steps
-    } | {
-        reboot.name: AppliedStep(
-            json.dumps(request, indent=1, sort_keys=True) + "\n", ".venv/bin/railyard device reboot"
-        )
-    }
+    } | {reboot.name: AppliedStep(render_lines(request), ".venv/bin/railyard device reboot")}
     applied = Applied(recorded)
     facts = {silent.device: Unreachable("esx03 refused our SSH key", stranger=False)}
     drifts = judge_drift(plan, applied, Seen(facts, Seen().cloud))

@@ -1,0 +1,113 @@
+"""A request on stdin as one line a value: `desired.ports.1/2.mtu_bytes = 9216`.
+
+The engine prints a changed text by its changed lines and two lines around each, but a text that is
+JSON or YAML by all that it holds, changed or not. In this form each changed value is a line of its
+own that says where it belongs. JSON is still read: a state of an earlier release holds it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_/-]+")
+"""A key that needs no quotes."""
+_STEP: Final = re.compile(
+    r"""\.?(?: (?P<plain>[A-Za-z0-9_/-]+) | (?P<quoted>"(?:[^"\\]|\\.)*") | \[(?P<index>\d+)\] )""",
+    re.VERBOSE,
+)
+_EQUALS: Final = " = "
+Path = tuple[str | int, ...]
+
+
+def render_lines(document: Mapping[str, object]) -> str:
+    """The document with one line a value, sorted by key; lists of plain values are one value."""
+    values = cast("JsonValue", json.loads(json.dumps(document)))
+    return "".join(
+        f"{_spell(path)}{_EQUALS}{json.dumps(value)}\n" for path, value in _leaves(values, ())
+    )
+
+
+def parse_lines(text: str) -> dict[str, JsonValue]:
+    """Read what `render_lines` wrote, or a JSON object.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if text.lstrip().startswith("{"):
+        return cast("dict[str, JsonValue]", json.loads(text))
+    document: dict[str, JsonValue] = {}
+    for line in text.splitlines():
+        path, value = _read(line)
+        _put(document, path, value)
+    return document
+
+
+def _leaves(value: JsonValue, path: Path) -> Iterator[tuple[Path, JsonValue]]:
+    if isinstance(value, dict) and (value or not path):
+        for key in sorted(value):
+            yield from _leaves(value[key], (*path, key))
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for number, item in enumerate(value):
+            yield from _leaves(item, (*path, number))
+    else:
+        yield path, value
+
+
+def _spell(path: Path) -> str:
+    parts: list[str] = []
+    for step in path:
+        if isinstance(step, int):
+            parts.append(f"[{step}]")
+        else:
+            dot = "." if parts else ""
+            parts.append(dot + (step if _PLAIN.fullmatch(step) else json.dumps(step)))
+    return "".join(parts)
+
+
+def _read(line: str) -> tuple[Path, JsonValue]:
+    path: list[str | int] = []
+    end = 0
+    while found := _STEP.match(line, end):
+        plain, quoted, index = found.group("plain", "quoted", "index")
+        path.append(int(index) if index else plain or cast("str", json.loads(quoted)))
+        end = found.end()
+    if not path or not line.startswith(_EQUALS, end):
+        raise ValueError(f"no `path = value`: {line[:80]!r}")
+    return tuple(path), cast("JsonValue", json.loads(line[end + len(_EQUALS) :]))
+
+
+def _put(document: dict[str, JsonValue], path: Path, value: JsonValue) -> None:
+    place: JsonValue = document
+    for step, following in pairwise(path):
+        place = _enter(place, step, [] if isinstance(following, int) else {})
+    _enter(place, path[-1], value)
+
+
+def _enter(place: JsonValue, step: str | int, new: JsonValue) -> JsonValue:
+    """What lies at a step, made first where nothing does.
+
+    Raises:
+        ValueError: The lines before put something else there.
+    """
+    if isinstance(place, dict) and isinstance(step, str):
+        return place.setdefault(step, new)
+    if isinstance(place, list) and isinstance(step, int):
+        if step == len(place):
+            place.append(new)
+        if step == len(place) - 1:
+            return place[step]
+    raise ValueError(f"{step!r} does not follow the lines before it")
+
+
+def as_json(text: str) -> str:
+    """The same document as JSON, for a reader that checks types; other texts stay as they are."""
+    try:
+        return json.dumps(parse_lines(text))
+    except ValueError:
+        return text
