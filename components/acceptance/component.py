@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pulumi
 
+from components.acceptance.handover import hand_over
 from components.acceptance.request import (
     COLLECT,
     EVIDENCE_STEP,
@@ -51,7 +54,7 @@ class Acceptance(pulumi.ComponentResource):
             LocalCall(
                 EVIDENCE_STEP,
                 f"{COLLECT} --number {run}",
-                remote.filled(render_accept_request(request)),
+                _stdin(request, remote),
                 environment,
             ),
             pulumi.ResourceOptions(parent=self, depends_on=[before.gate]),
@@ -67,3 +70,10 @@ class Acceptance(pulumi.ComponentResource):
         )
         self.report = AcceptanceReport(gate.stdout)
         self.register_outputs({})
+
+
+def _stdin(request: AcceptRequest, remote: Remote) -> pulumi.Input[str]:
+    """The digest of the request; the request itself goes to the archive of this machine."""
+    hand = partial(hand_over, request, keep=not pulumi.runtime.is_dry_run())
+    filled = remote.filled(render_accept_request(request))
+    return hand(filled) if isinstance(filled, str) else pulumi.Output.from_input(filled).apply(hand)

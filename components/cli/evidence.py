@@ -9,10 +9,16 @@ from typing import Annotated
 import typer
 
 from components.acceptance.collect.run import collect_evidence
-from components.acceptance.evidence import dump_evidence, parse_evidence
+from components.acceptance.evidence import parse_evidence
+from components.acceptance.handover import (
+    PROVE_AGAIN,
+    parse_asked,
+    parse_told,
+    render_short,
+    tell,
+)
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.report.archive import EVIDENCE, run_folder
-from components.acceptance.report.text import render_table
+from components.acceptance.report.archive import keep_evidence, read_archived, run_folder
 from components.acceptance.request import parse_accept_request
 from components.cli.app import command_app
 from components.remote.step import secrets_from
@@ -23,13 +29,12 @@ app = command_app("What the steps of acceptance call.")
 @app.command()
 def collect(number: Annotated[int, typer.Option(help="Number of the run.")]) -> None:
     """Run the probes of the request on standard input, and print what they showed."""
-    request = parse_accept_request(sys.stdin.read())
-    secrets = secrets_from(os.environ)
+    asked = parse_asked(sys.stdin.read())
+    request = parse_accept_request(read_archived(asked.place, f"run: pulumi up -s {asked.stack}"))
     folder = run_folder(request.stack, number)
-    evidence = collect_evidence(request, number, secrets, folder)
-    text = dump_evidence(evidence)
-    (folder / EVIDENCE).write_text(text)
-    typer.echo(text)
+    evidence = collect_evidence(request, number, secrets_from(os.environ), folder)
+    digest = keep_evidence(request.stack, evidence)
+    typer.echo(tell(judge_evidence(evidence), request.stack, digest), nl=False)
 
 
 @app.command()
@@ -44,10 +49,9 @@ def gate(
     # The plot's library is a second of work that no other command needs.
     from components.acceptance.report.write import write_report  # noqa: PLC0415 - see above
 
-    evidence = parse_evidence(sys.stdin.read())
-    report = judge_evidence(evidence)
-    folder = run_folder(stack, evidence.run)
-    page = write_report(report, folder).html
-    typer.echo(f"{render_table(report)}\nreport: {page}")
+    named = parse_told(sys.stdin.read())
+    report = judge_evidence(parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack))))
+    page = write_report(report, run_folder(stack, named.run)).html
+    typer.echo(f"{render_short(report)}\nreport: {page}")
     if fail:
         raise typer.Exit(report.exit_code)

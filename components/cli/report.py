@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import webbrowser
 from typing import Annotated
 
 import typer
 
+from components.acceptance.evidence import Evidence, parse_evidence
+from components.acceptance.handover import PROVE_AGAIN, Told, parse_told
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.report.archive import latest_evidence, run_folder
+from components.acceptance.report.archive import latest_evidence, read_archived, run_folder
 from components.acceptance.report.text import render_table
+from components.acceptance.request import EVIDENCE_STEP
 from components.cli.app import StackName, command_app
+from components.cli.stack import pulumi
 from components.core.errors import UsageError
+from components.drift.applied import applied_from_export
 
 app = command_app()
 
@@ -23,11 +29,7 @@ def report(
     show: Annotated[bool, typer.Option("--open/--no-open", help="open a browser")] = True,  # noqa: FBT002 - a flag of the command line
 ) -> None:
     """Show the last acceptance report of a stack and open its page."""
-    evidence = latest_evidence(stack)
-    if evidence is None:
-        raise UsageError(
-            f"stack {stack} has no acceptance report here.\n  fix    run: pulumi up -s {stack}"
-        )
+    evidence = _evidence(stack)
     judged = judge_evidence(evidence)
     page = (run_folder(stack, evidence.run) / "report.html").absolute()
     if not page.exists():
@@ -38,3 +40,29 @@ def report(
     typer.echo(f"{render_table(judged)}\nreport: {page}")
     if show and sys.stdout.isatty():
         webbrowser.open(page.as_uri())
+
+
+def _evidence(stack: str) -> Evidence:
+    """The evidence that the state names; where no state can be asked, the last one here."""
+    told = _told(stack)
+    if told is not None:
+        return parse_evidence(read_archived(told.place, PROVE_AGAIN.format(stack)))
+    evidence = latest_evidence(stack)
+    if evidence is None:
+        raise UsageError(
+            f"stack {stack} has no acceptance report here.\n  fix    run: pulumi up -s {stack}"
+        )
+    typer.echo("not compared with the state of the stack: it cannot be read here", err=True)
+    return evidence
+
+
+def _told(stack: str) -> Told | None:
+    """What the state names; None without the CLI or the stack, or with a state without a digest."""
+    if shutil.which("pulumi") is None:
+        return None
+    try:
+        exported = pulumi(["stack", "export", "--stack", stack])
+        step = applied_from_export(exported).step(EVIDENCE_STEP)
+        return parse_told(step.stdout) if step else None
+    except UsageError:
+        return None

@@ -13,12 +13,16 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
+from unittest.mock import patch
 
 import pulumi
 from google.protobuf import json_format, struct_pb2
 from pulumi.runtime import mocks, rpc, settings, stack
 
+from components.acceptance.report import archive
 from components.core.problem import Json
 from components.testing.graph import SECRET_KEY, Graph, Recorded, unwrap_all
 
@@ -207,7 +211,9 @@ def _record(run: Run, graph: Graph, program: Callable[[], None]) -> None:
     asyncio.set_event_loop(loop)
     loop.set_default_executor(ThreadPoolExecutor(max_workers=8))
     try:
-        loop.run_until_complete(stack.run_in_stack(program))
+        # An update puts its acceptance request into the archive beside the program.
+        with TemporaryDirectory() as folder, patch.object(archive, "FOLDER", Path(folder)):
+            loop.run_until_complete(stack.run_in_stack(program))
     finally:
         _close(loop)
         graph.resources.sort(key=lambda item: item.urn)

@@ -135,5 +135,5 @@ def test_acceptance() -> None:
     evidence = graph.named("acceptance-evidence")
     assert evidence.dependencies == ("before",)
     assert evidence.text("create").endswith(" evidence collect --number 7")
-    assert '"provenance": "real"' in evidence.text("stdin")
+    assert 'provenance = "real"' in evidence.text("stdin")
     assert graph.named("acceptance-gate").dependencies == ("acceptance-evidence",)

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from components.acceptance.handover import parse_asked
 from components.core.problem import Json
 from components.testing import SECRET_KEY, UNKNOWN, Graph, Recorded
 from tests.graph.dev_site import CLIENT_KEY, SECRETS, changed_inputs, dev_run
@@ -203,7 +204,8 @@ def test_the_gate_judges_the_evidence(dev_graph: Graph) -> None:
     assert gate.plain("stdin") == '{"verdict": "what the probes saw"}'
     assert gate.text("create") == ".venv/bin/railyard evidence gate --fail --stack dev"
     assert evidence.text("create") == ".venv/bin/railyard evidence collect --number 1"
-    assert json.loads(evidence.text("stdin"))["provenance"] == "lab"
+    asked = parse_asked(evidence.text("stdin"))
+    assert (asked.provenance, asked.stack, len(asked.request)) == ("lab", "dev", 64)
 
 
 def test_names_are_unique(graph: Graph) -> None:

@@ -39,7 +39,7 @@ def as_applied(
         for item in plan.switches
     }
     hosts = {step.name: applied_step(step) for step in plan.steps}
-    request = json.dumps({"plan_digest": plan.digest})
+    request = render_lines({"plan_digest": plan.digest, "request": "digest"})
     proof = {
         "acceptance-evidence": AppliedStep(request, f"railyard {call} --number 4", EVIDENCE),
         "acceptance-gate": AppliedStep(judged, "railyard evidence gate", "acceptance passed"),
@@ -78,6 +78,13 @@ def test_a_proof_that_an_older_version_called_is_made_again_under_the_next_numbe
 
 def test_nothing_to_do_keeps_the_number_of_the_proof() -> None:
     assert decide().run == 4
+
+
+def test_evidence_that_an_earlier_release_kept_in_the_state_is_taken_again() -> None:
+    applied = as_applied()
+    old = AppliedStep(json.dumps({"plan_digest": PLAN.digest, "acceptance": {}}), "run --number 4")
+    steps = {**applied.steps, "acceptance-evidence": old}
+    assert decide(applied=Applied(steps)).run == 5
 
 
 def test_not_looking_is_no_reason_for_another_proof() -> None:

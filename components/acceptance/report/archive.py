@@ -1,15 +1,35 @@
-"""Where acceptance keeps its logs, evidence and reports on this machine."""
+"""The archive of acceptance: logs, requests, evidence and reports, on the machine that runs Pulumi.
+
+The state of a stack holds digests alone. What they name lies in `.railyard/<stack>` beside the
+program: `requests/<digest>.json`, what was asked for, and `run-NNNN/evidence.json`, what was seen,
+with the logs and the report of that run. Whoever proves a stack from several machines keeps that
+folder with the state; a proof on another machine begins an archive of its own.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from components.acceptance.evidence import Evidence, parse_evidence
+from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
+from components.core.errors import RailyardError, UsageError
 
 FOLDER: Final = Path(".railyard")
 """Logs, evidence and reports by stack and run; not kept in git."""
 EVIDENCE: Final = "evidence.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """One text of the archive: where it lies, and what it must be."""
+
+    path: Path
+    digest: str
+    """SHA-256 of the text, in hexadecimal."""
 
 
 def run_folder(stack: str, run: int) -> Path:
@@ -17,7 +37,97 @@ def run_folder(stack: str, run: int) -> Path:
     return FOLDER / stack / f"run-{run:04d}"
 
 
+def digest_of(text: str) -> str:
+    """The name of a text in the archive."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def archived_request(stack: str, digest: str) -> Archived:
+    """Where the request of that digest lies."""
+    return Archived(FOLDER / stack / "requests" / f"{digest}.json", digest)
+
+
+def archived_evidence(stack: str, run: int, digest: str) -> Archived:
+    """Where the evidence of one run lies."""
+    return Archived(run_folder(stack, run) / EVIDENCE, digest)
+
+
+def keep_request(stack: str, text: str) -> str:
+    """Put a request into the archive, whole or not at all; the last one is enough.
+
+    Returns:
+        Its digest.
+    """
+    place = archived_request(stack, digest_of(text))
+    write_whole(place.path, text)
+    for other in place.path.parent.glob("*.json"):
+        if other != place.path:
+            other.unlink(missing_ok=True)
+    return place.digest
+
+
+def keep_evidence(stack: str, evidence: Evidence) -> str:
+    """Put the evidence of a run into the archive, whole or not at all.
+
+    Returns:
+        Its digest.
+    """
+    text = dump_evidence(evidence)
+    write_whole(run_folder(stack, evidence.run) / EVIDENCE, text)
+    return digest_of(text)
+
+
+def read_archived(place: Archived, fix: str) -> str:
+    """The text of that digest.
+
+    Args:
+        place: Where it lies.
+        fix: What to do where it does not, as the last line of the error.
+
+    Raises:
+        UsageError: It is not there, or is another text; each has a message of its own.
+    """
+    try:
+        text = place.path.read_text()
+    except FileNotFoundError:
+        raise UsageError(
+            f"archive: {place.path} is not there, and the state of the stack names it by its digest"
+            f" {place.digest[:16]}.\n"
+            f"  where  {place.path.absolute()}; the archive lies on the machine that proved the"
+            f" stack\n  fix    {fix}"
+        ) from None
+    except OSError as error:
+        raise RailyardError(f"archive: {place.path} cannot be read: {error.strerror}") from error
+    found = digest_of(text)
+    if found != place.digest:
+        raise UsageError(
+            f"archive: {place.path} was changed: its digest is {found[:16]}, and the state of the"
+            f" stack names {place.digest[:16]}.\n"
+            f"  where  {place.path.absolute()}\n  fix    {fix}"
+        )
+    return text
+
+
 def latest_evidence(stack: str) -> Evidence | None:
     """The evidence of a stack's last run on this machine."""
     runs = sorted((FOLDER / stack).glob(f"run-*/{EVIDENCE}"))
     return parse_evidence(runs[-1].read_text()) if runs else None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write beside the target and rename, so that a crash leaves no half of a text.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

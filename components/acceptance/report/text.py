@@ -14,7 +14,7 @@ _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
     "skipped": "skipped",
     "error": "other",
 }
-_LAB_NOTE = "Simulated lab: numbers are computed from the state of emulated devices."
+LAB_NOTE = "Simulated lab: numbers are computed from the state of emulated devices."
 
 
 _OF_HOSTS = frozenset({"memlock", "allocatable", "ib ports", "ib rate", "one master"})
@@ -48,7 +48,7 @@ def render_table(report: Report) -> str:
             lines.append(f"  next: {finding.next_step}")
     lines += [f"warning {item.subject}: {item.text}" for item in report.warnings]
     lines += waivers_of(report)
-    lines += [_LAB_NOTE] if report.evidence.provenance == "lab" else []
+    lines += [LAB_NOTE] if report.evidence.provenance == "lab" else []
     lines.append(f"acceptance {report.verdict}: {report.planned} probes planned")
     return "\n".join(lines) + "\n"
 
@@ -71,7 +71,7 @@ def render_markdown(report: Report) -> str:
         ),
     ]
     if evidence.provenance == "lab":
-        lines += ["", f"> {_LAB_NOTE}"]
+        lines += ["", f"> {LAB_NOTE}"]
     lines += ["", "| verdict | probe | check | expected | actual |", "|---|---|---|---|---|"]
     for item in report.findings:
         cells = (item.verdict, item.subject, item.check, item.expected, item.actual)
@@ -131,6 +131,13 @@ def render_ctrf(report: Report) -> str:
 def _unsettled(report: Report) -> list[Finding]:
     found = [item for item in report.findings if item.verdict in ("failed", "error")]
     return sorted(found, key=lambda item: item.verdict == "error")
+
+
+def unsettled_lines(report: Report) -> tuple[str, ...]:
+    """What is wrong, one line each, proven faults first."""
+    return tuple(
+        f"{item.verdict.upper()} {item.subject}: {_headline(item)}" for item in _unsettled(report)
+    )
 
 
 def _headline(finding: Finding) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.acceptance.evidence import dump_evidence
 from components.acceptance.judge.site import Report
+from components.acceptance.report.archive import write_whole
 from components.acceptance.report.html import render_html
 from components.acceptance.report.text import render_ctrf, render_markdown
 
@@ -36,22 +35,9 @@ def write_report(report: Report, folder: Path) -> ReportFiles:
         ctrf=folder / "report.ctrf.json",
         evidence=folder / "evidence.json",
     )
-    _replace(files.evidence, dump_evidence(report.evidence) + "\n")
-    _replace(files.ctrf, render_ctrf(report))
-    _replace(files.markdown, render_markdown(report))
-    _replace(files.html, render_html(report))
+    if not files.evidence.exists():  # the state names it by its digest: it is never written again
+        write_whole(files.evidence, dump_evidence(report.evidence))
+    write_whole(files.ctrf, render_ctrf(report))
+    write_whole(files.markdown, render_markdown(report))
+    write_whole(files.html, render_html(report))
     return files
-
-
-def _replace(path: Path, text: str) -> None:
-    """Writes beside the target and renames, so that a crash leaves the old file whole."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

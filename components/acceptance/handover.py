@@ -1,0 +1,164 @@
+"""What acceptance leaves in the state of a stack: digests and a line or two, at any size.
+
+The request and the evidence grow with the site; they lie in the archive, and the steps hand on the
+digests that name them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Final, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from components.acceptance.judge.site import Report
+from components.acceptance.report.archive import (
+    Archived,
+    archived_evidence,
+    archived_request,
+    digest_of,
+    keep_request,
+)
+from components.acceptance.report.text import LAB_NOTE, render_table, unsettled_lines, waivers_of
+from components.acceptance.request import AcceptRequest
+from components.core.errors import UsageError
+from components.remote.lines import as_json, render_lines
+
+SHORT: Final = 2_000
+"""Characters of the gate's table: one line a probe fits for some twenty, else counts and faults."""
+PROVE_AGAIN: Final = "bring the folder from the machine that proved it; or: railyard accept {}"
+_WIDTH: Final = 200
+"""Characters of one fault in it; the report has it whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The stdin of the evidence step."""
+
+    plan_digest: str
+    stack: str
+    provenance: Literal["real", "lab"]
+    request: str
+    """Digest of the whole request."""
+
+    @property
+    def place(self) -> Archived:
+        """Where the request lies."""
+        return archived_request(self.stack, self.request)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The stdout of the evidence step, and the stdin of the gate."""
+
+    stack: str
+    run: int
+    evidence: str
+    """Digest of the evidence."""
+    archive: str
+    """Where it lies, relative to the folder of the program."""
+    verdict: str
+
+    @property
+    def place(self) -> Archived:
+        """Where the evidence lies."""
+        return archived_evidence(self.stack, self.run, self.evidence)
+
+
+_ASKED: Final = TypeAdapter(Asked)
+_TOLD: Final = TypeAdapter(Told)
+
+
+def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
+    """The stdin of the evidence step.
+
+    Args:
+        request: What is asked.
+        text: The whole of it as it is sent, with the facts of instances in its holes.
+        keep: Put it into the archive: in an update, where the step may run.
+    """
+    digest = keep_request(request.stack, text) if keep else digest_of(text)
+    asked = Asked(request.plan_digest, request.stack, request.provenance, digest)
+    return render_lines(asdict(asked))
+
+
+def parse_asked(text: str) -> Asked:
+    """Read the stdin of the evidence step.
+
+    Raises:
+        UsageError: It is another text.
+    """
+    try:
+        return _ASKED.validate_json(as_json(text))
+    except ValidationError as error:
+        raise UsageError(f"stdin is no question for acceptance: {_first(error)}") from error
+
+
+def tell(report: Report, stack: str, digest: str) -> str:
+    """The stdout of the evidence step."""
+    evidence = report.evidence
+    place = archived_evidence(stack, evidence.run, digest).path
+    verdict = f"{report.verdict}: {_counts(_verdicts(report))}"
+    return render_lines(asdict(Told(stack, evidence.run, digest, str(place), verdict)))
+
+
+def parse_told(text: str) -> Told:
+    """Read the stdout of the evidence step.
+
+    Raises:
+        UsageError: It is another text, for example the evidence itself, as a state of an earlier
+            release holds it.
+    """
+    try:
+        return _TOLD.validate_json(as_json(text))
+    except ValidationError as error:
+        raise UsageError(f"this names no evidence: {_first(error)}") from error
+
+
+def render_short(report: Report) -> str:
+    """The table of the gate: one line a probe, or counts and faults where that is too long."""
+    whole = render_table(report)
+    if len(whole) <= SHORT:
+        return whole
+    kinds: dict[str, Counter[str]] = {}
+    for item in report.evidence.probes:
+        verdict = report.verdict_of(item.probe.name)
+        kinds.setdefault(item.probe.kind, Counter())[verdict] += 1
+    lines = [f"{kind}: {_counts(found)}" for kind, found in kinds.items()]
+    end = waivers_of(report)
+    end += [LAB_NOTE] if report.evidence.provenance == "lab" else []
+    end.append(f"acceptance {report.verdict}: {report.planned} probes planned")
+    room = SHORT - sum(len(line) + 1 for line in (*lines, *end)) - _WIDTH
+    faults = [line[:_WIDTH] for line in unsettled_lines(report)]
+    shown = _fitting(faults, room)
+    left = len(faults) - len(shown)
+    more = [f"and {left} more faults; the report has them all"] if left else []
+    return "\n".join((*lines, *shown, *more, *end)) + "\n"
+
+
+def _fitting(lines: list[str], room: int) -> list[str]:
+    shown: list[str] = []
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        shown.append(line)
+    return shown
+
+
+def _verdicts(report: Report) -> Counter[str]:
+    return Counter(report.verdict_of(item.probe.name) for item in report.evidence.probes)
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    """`3 of 5 passed, 1 failed, 1 error`."""
+    others = [f"{found[word]} {word}" for word in ("failed", "error", "skipped") if found.get(word)]
+    passed = f"{found.get('passed', 0)} of {sum(found.values())} passed"
+    return ", ".join((passed, *others))
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
