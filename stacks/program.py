@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, cast
 
@@ -33,6 +35,8 @@ COMPOSE: Final = {
     "esxi": esxi.compose,
     "cloud_ib": cloud_ib.compose,
 }
+TRACED_CALLS: Final = 12
+"""Some eight are the SDK's and the component's own; the rest says which stage it is."""
 Observe = Literal["always", "never"]
 
 
@@ -55,9 +59,28 @@ def _run(config: pulumi.Config) -> None:
     intentions = _look(config, spec, plan)
     lab = config.get_bool("lab", default=False)
     remote = Remote(config, intentions.notes, "lab" if lab else "real")
-    report = COMPOSE[spec.environment.kind](intentions.plan, remote, intentions.run)
+    with _short_traces():
+        report = COMPOSE[spec.environment.kind](intentions.plan, remote, intentions.run)
     pulumi.export("verdict", report.verdict)
     pulumi.export("cluster", spec.name)
+
+
+@contextmanager
+def _short_traces() -> Generator[None]:
+    """Keep the calls nearest to each resource, and not all twenty up to the interpreter's own.
+
+    The SDK sends them and the state keeps them for each resource: a fifth of a small site's state.
+    A traceback of an error is formatted later, and is whole.
+    """
+    before = getattr(sys, "tracebacklimit", None)
+    sys.tracebacklimit = TRACED_CALLS
+    try:
+        yield
+    finally:
+        if before is None:
+            del sys.tracebacklimit
+        else:
+            sys.tracebacklimit = before
 
 
 def _load(config: pulumi.Config) -> ClusterSpec:

@@ -45,8 +45,9 @@ LOCK_DEADLINE_S: Final = 30.0
 """A run that was killed may still be at work on the switch for as long as one command takes."""
 BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
 """The values from before the first apply, as JSON on one line."""
-PACK_ABOVE: Final = 100_000
-"""Characters of a baseline; Linux takes 131,072 in one variable, which some 400 ports fill."""
+PACK_ABOVE: Final = 1_000
+"""Characters of a baseline. The state holds it twice, and 32 ports that are alike pack to a tenth;
+Linux takes 131,072 characters in one variable, which some 400 ports would fill."""
 PACKED: Final = "zlib:"
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Where the command provider puts this step's evidence of last time, if it is asked to."""
@@ -126,15 +127,15 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
     A baseline that comes with the request is recorded in place of what is on the switch.
 
     Returns:
-        A `SwitchState` of all ports, as indented JSON.
+        A `SwitchState` of all ports, as JSON with a line a port.
     """
     request = parse_request(text, environ)
     if request.baseline is not None:  # imported, because the state that held it was lost
-        return request.baseline.model_dump_json(indent=2) + "\n"
+        return render_baseline(request.baseline)
     with _exchange(request, environ, READ_DEADLINE_S) as exchange:
         exchange.enter(configure=False)
         wanted = every_key(exchange.list_ports(), request.desired)
-        return exchange.read(wanted).state.model_dump_json(indent=2) + "\n"
+        return render_baseline(exchange.read(wanted).state)
 
 
 def run_observe(text: str, environ: Mapping[str, str]) -> str:
@@ -342,9 +343,21 @@ def _describe_moves(moves: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
     )
 
 
+def render_baseline(state: SwitchState) -> str:
+    """The recorded values as JSON, a line a key and a port: no line is long."""
+    document = state.model_dump(mode="json")
+    ports = [f'"{name}":{_short(port)}' for name, port in document.pop("ports").items()]
+    others = [f'"{key}":{_short(value)}' for key, value in document.items()]
+    return "{" + ",\n".join((*others, '"ports":{\n' + ",\n".join(ports) + "}")) + "}\n"
+
+
+def _short(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 def pack_baseline(text: str) -> str:
     """A recorded baseline for the environment: one line, and packed where it would be too long."""
-    line = json.dumps(json.loads(text), separators=(",", ":"))
+    line = _short(json.loads(text))
     if len(line) <= PACK_ABOVE:
         return line
     return PACKED + base64.b64encode(zlib.compress(line.encode(), 9)).decode()

@@ -19,11 +19,9 @@ _TEXTS: Final = frozenset({"description"})
 _LIST_TYPE: Final = "x-kubernetes-list-type"
 _LIST_DEFAULT: Final = "atomic"
 """What the API server takes for a list of a CRD that says nothing (apiextensions.k8s.io/v1)."""
-_KEPT: Final = {
-    "containers": frozenset({"env", "resources", "volumeMounts"}),
-    "initContainers": frozenset({"env", "resources", "volumeMounts"}),
-}
+_KEPT: Final = {"containers": frozenset({"env", "resources", "volumeMounts"})}
 """Lists of a pod to the parts of one entry that are kept one level deeper."""
+_VOLUMES: Final = "volumes"
 
 
 def slim_schema(value: JsonValue, *, in_properties: bool = False) -> JsonValue:
@@ -55,7 +53,9 @@ def _is_pod(schema: Schema) -> bool:
 
 def _with_open_pod(pod: Schema) -> Schema:
     parts: Schema = {
-        name: _open_entries(part, _KEPT[name]) if name in _KEPT else _opened(part, levels=1)
+        name: _open_entries(part, _KEPT[name])
+        if name in _KEPT
+        else _opened(part, levels=int(name == _VOLUMES))
         for name, part in _properties(pod).items()
     }
     return {**pod, "properties": parts}

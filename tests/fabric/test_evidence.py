@@ -47,7 +47,7 @@ def test_the_first_apply_of_trunks_that_carried_all(system: str, tmp_path: Path)
         assert len(json.dumps(room.apply(), indent=2)) < ONE_VARIABLE / 10
 
 
-@pytest.mark.parametrize(("ports", "packed"), [(32, False), (1024, True)])
+@pytest.mark.parametrize(("ports", "packed"), [(1, False), (32, True), (1024, True)])
 def test_a_baseline_of_any_size_goes_through(ports: int, packed: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a table
     lab: SwitchLab = LABS["onyx"]
     exchange = lab.talk(lab.make_switch(tmp_path, Clock()))
