@@ -51,6 +51,11 @@ _ENTRIES: Final = (
         "components.cli.plan",
     ),
     Entry(
+        "preview",
+        "Show what an update would do: settings old and new, and what it interrupts.",
+        "components.cli.preview",
+    ),
+    Entry(
         "drift",
         "Compare every device with what was last applied to it.",
         "components.cli.drift",

@@ -42,7 +42,8 @@ def parse_state(text: str) -> HostState:
     return HostState(values)
 
 
-def _split(key: str) -> tuple[str, str]:
+def split_key(key: str) -> tuple[str, str]:
+    """What a key belongs to, and its setting: `nic 0000:05:00.0`, `mtu_bytes`."""
     if key.startswith("nic."):
         pci, _, setting = key.removeprefix("nic.").rpartition(".")
         return f"nic {pci}", setting
@@ -57,6 +58,6 @@ def _split(key: str) -> tuple[str, str]:
 def diff_states(actual: HostState, desired: HostState) -> tuple[Difference, ...]:
     """The wanted settings that the host does not have; keys we do not own are not compared."""
     return diff_settings(
-        {_split(key): value for key, value in actual.values.items()},
-        {_split(key): value for key, value in desired.values.items()},
+        {split_key(key): value for key, value in actual.values.items()},
+        {split_key(key): value for key, value in desired.values.items()},
     )

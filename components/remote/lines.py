@@ -27,10 +27,13 @@ Path = tuple[str | int, ...]
 
 def render_lines(document: Mapping[str, object]) -> str:
     """The document with one line a value, sorted by key; lists of plain values are one value."""
+    return "".join(f"{path}{_EQUALS}{value}\n" for path, value in flatten(document).items())
+
+
+def flatten(document: Mapping[str, object]) -> dict[str, str]:
+    """Each value of a document by its path, as JSON."""
     values = cast("JsonValue", json.loads(json.dumps(document)))
-    return "".join(
-        f"{_spell(path)}{_EQUALS}{json.dumps(value)}\n" for path, value in _leaves(values, ())
-    )
+    return {_spell(path): json.dumps(value) for path, value in _leaves(values, ())}
 
 
 def parse_lines(text: str) -> dict[str, JsonValue]:

@@ -1,0 +1,174 @@
+"""`railyard preview STACK`: what a change of the file would do, short enough for a pull request."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final, Literal, cast
+
+import typer
+import yaml
+
+from components.checks.site import load_checked_site
+from components.cli.app import command_app
+from components.cli.stack import (
+    PREFIX,
+    UPDATE_DEADLINE_S,
+    Stack,
+    config_file,
+    config_flags,
+    load_stack,
+    pulumi,
+    run_pulumi,
+)
+from components.core.errors import UsageError
+from components.plan.make import make_plan
+from components.preview.engine import read_engine
+from components.preview.from_plans import (
+    PROVEN_AGAIN,
+    edited_names,
+    preview_plans,
+    preview_state,
+)
+from components.preview.report import Preview, render_json
+from components.preview.state_items import items_of_state, recorded_inputs
+from components.preview.text import GITHUB_LIMIT, render_markdown, render_text
+
+app = command_app()
+Form = Literal["text", "markdown", "json"]
+GIT_DEADLINE_S: Final = 30
+
+
+@app.command()
+def preview(
+    stack: Annotated[str, typer.Argument(help="name of the stack, or its file")],
+    form: Annotated[Form, typer.Option("--format")] = "text",
+    against: Annotated[
+        str, typer.Option(help="git ref whose file to compare with; nothing else is read")
+    ] = "",
+    offline: Annotated[  # noqa: FBT002 - a flag of the command line
+        bool, typer.Option("--offline", help="compare with the recorded state; contact no device")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option(help="characters that the Markdown may have", min=1000)
+    ] = GITHUB_LIMIT,
+    full: Annotated[
+        Path | None, typer.Option(help="file for the whole text, where the Markdown is cut")
+    ] = None,
+) -> None:
+    """Show what an update would do: settings old and new, and what it interrupts."""
+    found = _against(stack, against) if against else _of_stack(stack, offline=offline)
+    if full is not None:
+        full.write_text(render_text(found))
+    if form == "json":
+        typer.echo(render_json(found), nl=False)
+    elif form == "markdown":
+        typer.echo(render_markdown(found, limit), nl=False)
+    else:
+        typer.echo(render_text(found), nl=False)
+
+
+def _against(stack: str, reference: str) -> Preview:
+    """The file of the working tree against the one of a git ref."""
+    named = Path(stack)
+    file = named if named.suffix in {".yaml", ".yml"} else config_file(stack)
+    name = stack if file != named else _stack_of(file)
+    spec = load_checked_site(file).spec_or_raise()
+    with TemporaryDirectory() as folder:
+        before = load_checked_site(_at(reference, file, Path(folder))).spec_or_raise()
+    return preview_plans(spec, make_plan(before, name), make_plan(spec, name), reference)
+
+
+def _stack_of(file: Path) -> str:
+    return file.stem.removeprefix("Pulumi.") if file.stem != "site" else file.absolute().parent.name
+
+
+def _at(reference: str, file: Path, folder: Path) -> Path:
+    """The file of a git ref in a folder, with the site that it names beside it."""
+    target = folder / "ref" / file.name
+    text = _show(reference, file)
+    target.parent.mkdir()
+    target.write_text(text)
+    site = _named_site(text)
+    if site and not Path(site).is_absolute():
+        beside = target.parent / site
+        if beside.resolve().is_relative_to(folder.resolve()):
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_text(_show(reference, file.parent / site))
+    return target
+
+
+def _named_site(text: str) -> str:
+    """The file that a stack's configuration names as its site; empty where it holds the site."""
+    document = cast("object", yaml.safe_load(text))
+    if not isinstance(document, dict):
+        return ""
+    config = cast("dict[str, object]", document).get("config")
+    site = (
+        cast("dict[str, object]", config).get(f"{PREFIX}site") if isinstance(config, dict) else ""
+    )
+    return site if isinstance(site, str) else ""
+
+
+def _show(reference: str, file: Path) -> str:
+    """A file as it is at a git ref.
+
+    Raises:
+        UsageError: There is no such ref, or no such file in it.
+    """
+    if reference.startswith("-"):
+        raise UsageError(f"{reference!r} is no git ref: it begins with a hyphen")
+    command = ["git", "-C", str(file.absolute().parent), "show", f"{reference}:./{file.name}"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=GIT_DEADLINE_S
+        )
+    except OSError as error:
+        raise UsageError(f"git cannot be run: {error.strerror}") from error
+    if done.returncode != 0:
+        raise UsageError(
+            f"{file} at {reference}: {done.stderr.strip()}\n"
+            "  fix    name a ref that this clone has (`git fetch origin main`), with the file in it"
+        )
+    return done.stdout
+
+
+def _of_stack(name: str, *, offline: bool) -> Preview:
+    loaded = load_stack(name)
+    recorded = items_of_state(recorded_inputs(pulumi(["stack", "export", "--stack", name])))
+    found = preview_state(loaded.spec, loaded.plan, recorded, loaded.applied)
+    if offline or _observes_never(loaded):
+        return found
+    return _with_engine(name, found, edited_names(loaded.plan, recorded))
+
+
+def _observes_never(loaded: Stack) -> bool:
+    setting = os.environ.get("RAILYARD_OBSERVE") or loaded.secrets.get("observe")
+    return setting == "never"
+
+
+def _with_engine(name: str, found: Preview, edited: frozenset[str]) -> Preview:
+    """The same with what the engine and the program saw on devices; without it where they fail."""
+    flags = ["--json", "--non-interactive", "--stack", name, *config_flags(name)]
+    done = run_pulumi(["preview", *flags], deadline_s=UPDATE_DEADLINE_S)
+    try:
+        news = read_engine(done.stdout, edited)
+    except ValueError:
+        return _failed(found, (done.stderr or done.stdout).strip())
+    if done.returncode != 0 or news.errors:
+        return _failed(found, "\n".join(news.errors) or done.stderr.strip())
+    return replace(
+        found,
+        basis="the file against devices and state, as `pulumi preview` sees them",
+        alarms=news.alarms,
+        repairs=news.repairs,
+        notes=(*news.notes, *(note for note in found.notes if note == PROVEN_AGAIN)),
+    )
+
+
+def _failed(found: Preview, why: str) -> Preview:
+    words = f"pulumi preview failed, and an update would: {why}"
+    return replace(found, alarms=(words, *found.alarms))

@@ -1,0 +1,84 @@
+"""What a change interrupts, by the rules of the rooms that know it: each line as they say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from components.cloud.calls import list_calls
+from components.core.key_values import HostState
+from components.disruption.pending import IN_SERVICE
+from components.drift.applied import Applied
+from components.fabric.drift import applied_switch
+from components.fabric.preview import preview_switch
+from components.fabric.state import SwitchState
+from components.model.cluster import ClusterSpec
+from components.plan.make import ClusterPlan
+from components.update.refusals import host_departures
+from components.update.seen import Facts
+
+_MARKS = ("INTERRUPTS", "will be refused")
+"""How the lines of a switch's preview begin that tell what stops."""
+
+
+def facts_of_plan(plan: ClusterPlan) -> dict[str, Facts]:
+    """The devices as they are when a plan is applied."""
+    found: dict[str, Facts] = {switch.name: switch.desired for switch in plan.switches}
+    return found | {host.name: _in_service(host.desired) for host in plan.hosts}
+
+
+def facts_of_state(plan: ClusterPlan, applied: Applied) -> dict[str, Facts]:
+    """The devices of a plan as they were last applied; those without a record are left out."""
+    found: dict[str, Facts] = {}
+    for switch in plan.switches:
+        recorded = applied.step(switch.step)
+        if recorded is not None and recorded.stdin:
+            found[switch.name] = applied_switch(recorded)[0]
+    for host in plan.hosts:
+        recorded = applied.step(host.converge.name)
+        if recorded is not None and recorded.stdin:
+            found[host.name] = _in_service(host.watched.settings_in(recorded.stdin))
+    return found
+
+
+def _in_service(state: HostState) -> HostState:
+    """Nobody looked: jobs are taken to run there."""
+    return HostState({**state.values, IN_SERVICE: "yes"})
+
+
+def foretell(spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts]) -> tuple[str, ...]:
+    """What an update from these facts interrupts and reboots, most severe first.
+
+    Args:
+        spec: What the file says, for what it allows.
+        plan: What is wanted.
+        facts: Device to what is taken to be there.
+    """
+    return (*host_departures(plan, facts), *_interruptions(spec, plan, facts))
+
+
+def _interruptions(
+    spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts]
+) -> Iterator[str]:
+    for switch in plan.switches:
+        was = facts.get(switch.name)
+        if not isinstance(was, SwitchState):
+            continue
+        text = preview_switch(switch, was, was, spec.disruption.ports) or ""
+        for line in text.splitlines():
+            if line.strip().startswith(_MARKS):
+                yield f"{switch.name}: {line.strip()}"
+
+
+def replaced(before: ClusterPlan, after: ClusterPlan) -> tuple[str, ...]:
+    """Cloud objects that are made anew: what the API cannot change in place differs."""
+    was, wanted = _triggers(before), _triggers(after)
+    return tuple(
+        f"REPLACES {name}: it is removed and made again, with all that is on it"
+        for name, trigger in wanted.items()
+        if name in was and was[name] != trigger
+    )
+
+
+def _triggers(plan: ClusterPlan) -> dict[str, Sequence[str]]:
+    calls = list_calls(plan.cloud, {}) if plan.cloud else ()
+    return {call.step: call.triggers for call in calls if call.triggers}

@@ -1,0 +1,99 @@
+"""The things that a change can touch, each with its settings as plain texts.
+
+A plan and the recorded state of a stack come to the same items, so that one comparison serves both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+from components.core.key_values import split_key
+from components.drift.watched import RUN_PARAMETERS
+from components.remote.lines import flatten
+
+Kind = Literal["cloud", "switch", "hypervisor", "host", "release", "object", "acceptance"]
+KINDS: Final[tuple[Kind, ...]] = (
+    "cloud",
+    "switch",
+    "hypervisor",
+    "host",
+    "release",
+    "object",
+    "acceptance",
+)
+"""In the order of an update."""
+Settings = Mapping[tuple[str, str], str]
+"""(place, setting) to value: the place is empty for the whole of a thing."""
+SECRET: Final = "[secret]"  # noqa: S105 - what stands in the place of one
+_SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
+"""Key of the engine's envelope around a secret."""
+_RELEASE_KEYS: Final = ("chart", "version", "namespace", "values", "repositoryOpts")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One resource with settings that a person decides about."""
+
+    kind: Kind
+    subject: str
+    """As people call it: a device, or `Kind namespace/name`."""
+    settings: Settings
+
+
+def settings_of_text(stdin: str) -> dict[tuple[str, str], str]:
+    """The settings of a step on a host: what stands in its `key=value` lines."""
+    found: dict[tuple[str, str], str] = {}
+    for line in stdin.splitlines():
+        key, sign, value = line.partition("=")
+        if sign and not key.startswith("#") and key not in RUN_PARAMETERS:
+            found[split_key(key)] = value
+    return found
+
+
+def settings_of_fields(fields: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """Field paths as settings of the whole thing; a text that is JSON is opened too."""
+    return {
+        ("", inner): text for path, value in fields.items() for inner, text in _opened(path, value)
+    }
+
+
+def _opened(path: str, value: str) -> Iterator[tuple[str, str]]:
+    text = json.loads(value)
+    try:
+        inner = json.loads(text) if isinstance(text, str) and text.lstrip()[:1] == "{" else None
+    except ValueError:
+        inner = None
+    if not isinstance(inner, dict):
+        yield path, value
+        return
+    for below, found in flatten(cast("Mapping[str, object]", inner)).items():
+        yield f"{path}.{below}", found
+
+
+def object_subject(body: Mapping[str, object], kind: str) -> str:
+    """`ConfigMap kube-system/sriovdp-config`."""
+    metadata = cast("Mapping[str, object]", body.get("metadata") or {})
+    namespace = metadata.get("namespace")
+    name = str(metadata.get("name", ""))
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+def release_fields(inputs: Mapping[str, object]) -> dict[str, object]:
+    """What a Helm release is asked for, without what the provider fills in."""
+    return {key: inputs[key] for key in _RELEASE_KEYS if inputs.get(key) is not None}
+
+
+def without_secrets(value: object) -> object:
+    """The value with every secret replaced by a word."""
+    if isinstance(value, Mapping):
+        found = cast("Mapping[str, object]", value)
+        if _SIGNATURE in found:
+            return SECRET
+        return {key: without_secrets(item) for key, item in found.items()}
+    if isinstance(value, list):
+        return [without_secrets(item) for item in cast("list[object]", value)]
+    # The protocol of the plugins has floats alone.
+    return int(value) if isinstance(value, float) and value.is_integer() else value

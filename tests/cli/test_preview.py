@@ -1,0 +1,177 @@
+"""`railyard preview`: against a git ref, the recorded state, and the engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.plan.make import make_plan
+from components.update.secret_names import secret_names
+from tests.cli.conftest import Call
+from tests.golden.site import EXAMPLES, load_example
+
+SITE = EXAMPLES / "dgx-roce" / "site.yaml"
+SPEC = load_example("dgx-roce")
+PLAN = make_plan(SPEC, "dev")
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone with the site as a stack's configuration, committed; no engine anywhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin:/usr/local/bin")
+    sealed = {f"railyard:{name}": {"secure": "v1:not-read"} for name in secret_names(SPEC)}
+    document = {"config": {"railyard:cluster": yaml.safe_load(SITE.read_text()), **sealed}}
+    (tmp_path / "Pulumi.dev.yaml").write_text(yaml.safe_dump(document))
+    for arguments in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "site"],
+    ):
+        subprocess.run(["/usr/bin/env", "git", *arguments], check=True, timeout=30)
+    return tmp_path
+
+
+def edit(folder: Path, **parts: Any) -> None:  # noqa: ANN401 - YAML
+    path = folder / "Pulumi.dev.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["config"]["railyard:cluster"] |= parts
+    path.write_text(yaml.safe_dump(document))
+
+
+def other_vlan() -> list[dict[str, Any]]:
+    rails = yaml.safe_load(SITE.read_text())["rails"]
+    return [{**rails[0]}, {**rails[1], "vlan": 113}]
+
+
+def test_a_clone_alone_shows_the_difference(railyard: Call, clone: Path) -> None:
+    edit(clone, rails=other_vlan())
+    done = railyard("preview", "dev", "--against", "HEAD")
+    assert (done.code, done.err) == (0, "")
+    assert "trunk_vlan_113: absent -> allowed" in done.out
+    assert "no device and no state was read" in done.out
+    as_file = railyard("preview", "Pulumi.dev.yaml", "--against", "HEAD")
+    assert as_file.out == done.out
+
+
+def test_the_full_text_is_a_file_where_the_comment_is_cut(railyard: Call, clone: Path) -> None:
+    hosts = yaml.safe_load(SITE.read_text())["hosts"]
+    edit(
+        clone,
+        rails=other_vlan(),
+        hosts=[{**hosts[0], "name": "mgmt99"}, *hosts[1:]],
+        host_defaults={"driver": {"kind": "inbox"}, "kernel": {"sysctls": {"vm.swappiness": 10}}},
+        disruption={"ports": "deny", "reboots": "allow"},
+    )
+    markdown = ["--format", "markdown", "--limit", "1000", "--full", "full.txt"]
+    done = railyard("preview", "dev", "--against", "HEAD", *markdown)
+    assert done.code == 0
+    assert len(done.out) <= 1000
+    assert "do not fit into this comment" in done.out
+    assert "trunk_vlan_113: absent -> allowed" in (clone / "full.txt").read_text()
+
+
+@pytest.mark.parametrize("reference", ["no-such-ref", "--output=/tmp/x"])
+def test_a_ref_that_is_none_is_told(railyard: Call, clone: Path, reference: str) -> None:
+    del clone
+    done = railyard("preview", "dev", f"--against={reference}")
+    assert (done.code, done.out) == (2, "")
+    assert "ref" in done.err
+
+
+def test_a_wrong_file_is_a_report(railyard: Call, clone: Path) -> None:
+    edit(clone, rails=[])
+    done = railyard("preview", "dev", "--against", "HEAD")
+    assert done.code == 1
+    assert "fix" in done.err
+
+
+def put_stack(folder: Path, preview: str) -> None:
+    """A stack whose switch was applied with another MTU on one port, and its engine."""
+    switch = PLAN.switches[0]
+    desired = switch.desired.model_dump(mode="json")
+    desired["ports"]["1/2"]["mtu_bytes"] = 9000
+    steps = {switch.step: ("fabric:Fabric", json.dumps({"desired": desired, "repair": ""}))}
+    steps |= {host.converge.name: ("hosts:Hosts", host.converge.desired) for host in PLAN.hosts}
+    resources = [
+        {
+            "urn": f"urn:pulumi:dev::railyard::railyard:{room}$command:x:Command::{name}",
+            "custom": True,
+            "inputs": {"stdin": text},
+            "outputs": {"stdin": text},
+        }
+        for name, (room, text) in steps.items()
+    ]
+    cluster = json.dumps(yaml.safe_load(SITE.read_text()))
+    config = {"railyard:cluster": {"value": cluster}, "railyard:k3s_token": {"value": "s3cret"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "export.json").write_text(json.dumps({"deployment": {"resources": resources}}))
+    (folder / "preview.json").write_text(preview)
+    program = folder / "bin" / "pulumi"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\necho "$*" >> calls\n'
+        'case "$1" in config) cat config.json;; stack) cat export.json;; '
+        "preview) cat preview.json; exit 0;; esac\n"
+    )
+    program.chmod(0o755)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return tmp_path
+
+
+def test_offline_compares_with_the_recorded_state(railyard: Call, folder: Path) -> None:
+    put_stack(folder, "")
+    done = railyard("preview", "dev", "--offline")
+    assert done.code == 0
+    assert "      mtu_bytes: 9000 -> 9216" in done.out
+    assert "! leaf-01: INTERRUPTS (disruption.ports: allow): port 1/2: flaps" in done.out
+    assert "s3cret" not in done.out
+    assert "preview" not in (folder / "calls").read_text()
+
+
+def test_never_observing_asks_no_engine(
+    railyard: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_stack(folder, "")
+    monkeypatch.setenv("RAILYARD_OBSERVE", "never")
+    assert "drift is not known" in railyard("preview", "dev").out
+    assert "preview" not in (folder / "calls").read_text()
+
+
+def test_the_engine_adds_drift(railyard: Call, folder: Path) -> None:
+    drift = {"message": "gpu01: drift: vfs of nic 0000:05:00.0 is 0, want 8\n", "severity": "info"}
+    put_stack(folder, json.dumps({"steps": [], "diagnostics": [drift]}))
+    out = railyard("preview", "dev").out
+    assert "Repairs of drift, not of the file:\n  gpu01: nic 0000:05:00.0 vfs: 0 -> 8" in out
+    assert "      mtu_bytes: 9000 -> 9216" in out
+    assert "as `pulumi preview` sees them" in out
+
+
+REFUSED = {"message": "the cluster does not answer", "severity": "error"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "error: the cluster does not answer",
+        json.dumps({"diagnostics": [REFUSED]}),
+    ],
+)
+def test_an_engine_that_fails_is_told_above_the_recorded_state(
+    railyard: Call, folder: Path, answer: str
+) -> None:
+    put_stack(folder, answer)
+    out = railyard("preview", "dev").out
+    assert "! pulumi preview failed, and an update would: " in out
+    assert "the cluster does not answer" in out
+    assert "      mtu_bytes: 9000 -> 9216" in out

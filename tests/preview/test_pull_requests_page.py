@@ -1,0 +1,29 @@
+"""The page of pull requests shows what the command gives, for six edits of a real site."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from components.preview.text import render_markdown
+from tests.preview.edits import EDITS, preview_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "pull-requests.md"
+HEADING = "## Six typical edits"
+
+
+def rendered() -> str:
+    head, _, _ = PAGE.read_text().partition("\n### ")
+    parts = [head.rstrip()]
+    for name in EDITS:
+        comment = render_markdown(preview_of(name)).rstrip()
+        parts.append(f"### {name[0].upper()}{name[1:]}\n\n````markdown\n{comment}\n````")
+    return "\n\n".join(parts) + "\n"
+
+
+def test_the_page_is_what_the_command_gives() -> None:
+    page = rendered()
+    assert HEADING in page
+    if os.environ.get("RAILYARD_GOLDENS") == "1":
+        PAGE.write_text(page)
+    assert PAGE.read_text() == page, "run `make goldens` and read the difference"
