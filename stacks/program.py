@@ -35,8 +35,8 @@ COMPOSE: Final = {
     "esxi": esxi.compose,
     "cloud_ib": cloud_ib.compose,
 }
-TRACED_CALLS: Final = 12
-"""Some eight are the SDK's and the component's own; the rest says which stage it is."""
+TRACED_CALLS: Final = 9
+"""Some seven are the SDK's and the component's own; the rest says which stage it is."""
 Observe = Literal["always", "never"]
 
 

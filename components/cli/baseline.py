@@ -16,6 +16,7 @@ from components.cli.app import StackName, command_app
 from components.cli.stack import load_stack
 from components.core.errors import UsageError
 from components.fabric.baselines import baseline_file
+from components.fabric.device import read_baseline
 from components.fabric.state import SwitchState
 
 app = command_app("Keep the values that destroy puts back on switches, or bring them back.")
@@ -30,7 +31,7 @@ def export_baseline(stack: StackName) -> None:
     for switch in loaded.plan.switches:
         recorded = loaded.applied.step(f"{switch.name}-baseline")
         if recorded is not None and recorded.stdout:
-            found[switch.name] = json.loads(recorded.stdout)
+            found[switch.name] = read_baseline(recorded.stdout)
     typer.echo(json.dumps(found, indent=1, sort_keys=True))
 
 

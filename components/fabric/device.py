@@ -113,7 +113,7 @@ def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
         if request.baseline is not None or not recorded:
             return request
         return replace(
-            request, baseline=SwitchState.model_validate_json(_unpack_baseline(recorded))
+            request, baseline=SwitchState.model_validate(read_baseline(_unpack_baseline(recorded)))
         )
     except ValidationError as error:
         first = error.errors()[0]
@@ -127,7 +127,7 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
     A baseline that comes with the request is recorded in place of what is on the switch.
 
     Returns:
-        A `SwitchState` of all ports, as JSON with a line a port.
+        A `SwitchState` of all ports, as `read_baseline` takes it.
     """
     request = parse_request(text, environ)
     if request.baseline is not None:  # imported, because the state that held it was lost
@@ -344,11 +344,21 @@ def _describe_moves(moves: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
 
 
 def render_baseline(state: SwitchState) -> str:
-    """The recorded values as JSON, a line a key and a port: no line is long."""
+    """The recorded values as JSON; ports that are alike are one, with spaces between the names."""
     document = state.model_dump(mode="json")
-    ports = [f'"{name}":{_short(port)}' for name, port in document.pop("ports").items()]
+    alike: dict[str, list[str]] = {}
+    for name, port in document.pop("ports").items():
+        alike.setdefault(_short(port), []).append(name)
+    ports = [f'"{" ".join(names)}":{port}' for port, names in alike.items()]
     others = [f'"{key}":{_short(value)}' for key, value in document.items()]
     return "{" + ",\n".join((*others, '"ports":{\n' + ",\n".join(ports) + "}")) + "}\n"
+
+
+def read_baseline(text: str) -> dict[str, object]:
+    """The recorded values with each port by itself; those of an earlier release are so already."""
+    document = json.loads(text)
+    ports = document.get("ports", {}).items()
+    return {**document, "ports": {name: port for names, port in ports for name in names.split()}}
 
 
 def _short(value: object) -> str:

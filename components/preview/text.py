@@ -27,6 +27,7 @@ _TITLES: Final[Mapping[Kind, str]] = {
     "acceptance": "Acceptance",
 }
 _VERBS: Final = {"add": "added", "remove": "removed", "change": "changed"}
+_REPAIRS: Final = "Repairs of drift, not of the file:"
 _NOTHING: Final = "Nothing would change."
 
 
@@ -39,7 +40,7 @@ def render_text(preview: Preview) -> str:
         lines.append(f"{_TITLES[kind]}: {_count(preview, kind)}")
         lines += [f"  {line}" for block in blocks for line in block]
     if preview.repairs:
-        lines += ["", "Repairs of drift, not of the file:"]
+        lines += ["", _REPAIRS] if preview.edits else [_REPAIRS]
         lines += [f"  {repair}" for repair in preview.repairs]
     lines += [_NOTHING] if preview.is_empty else []
     lines += ["", *preview.notes] if preview.notes else []

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.drift.applied import Applied
+from components.fabric.device import read_baseline
 from components.fabric.state import PortState, SwitchState
 from components.plan.make import make_plan
 from components.update.decide import judge_drift, strangers_to_undo
@@ -40,7 +41,7 @@ def test_an_imported_baseline_is_what_the_step_records(
 
     assert imported.code == 0
     assert "leaf-01" in imported.out
-    assert SwitchState.model_validate_json(recorded.out) == BEFORE
+    assert SwitchState.model_validate(read_baseline(recorded.out)) == BEFORE
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"leaf-01": {"vlans": "many"}}'])

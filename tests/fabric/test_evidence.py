@@ -14,6 +14,8 @@ from components.fabric.device import (
     every_key,
     pack_baseline,
     parse_request,
+    read_baseline,
+    render_baseline,
 )
 from components.fabric.state import PortState, SwitchState
 from components.remote.step import render_request
@@ -58,3 +60,15 @@ def test_a_baseline_of_any_size_goes_through(ports: int, packed: bool, tmp_path:
     assert len(line) < ONE_VARIABLE
     request = render_request(lab.plan.endpoint, os="onyx", desired={})
     assert parse_request(request, {BASELINE_VARIABLE: line}).baseline == state
+
+
+def test_a_recorded_baseline_has_ports_that_are_alike_once_and_reads_as_each() -> None:
+    one, other = PortState(mtu_bytes=1500), PortState(mtu_bytes=9216)
+    state = SwitchState(ports={"1/1": one, "1/2": other, "1/3": one}, vlans=(1,))
+    text = render_baseline(state)
+    assert text.count("1500") == 1
+    assert SwitchState.model_validate(read_baseline(text)) == state
+    assert SwitchState.model_validate(read_baseline(state.model_dump_json(indent=2))) == state
+    request = render_request(LABS["onyx"].plan.endpoint, os="onyx", desired={})
+    packed = {BASELINE_VARIABLE: pack_baseline(text)}
+    assert parse_request(request, packed).baseline == state

@@ -59,7 +59,7 @@ class SwitchRoom:
         return json.dumps(request | more)
 
     def baseline(self) -> Any:  # noqa: ANN401 - JSON of a state
-        return json.loads(device.run_baseline(self.request(), self.env))
+        return device.read_baseline(device.run_baseline(self.request(), self.env))
 
     def apply(self, request: str = "") -> Any:  # noqa: ANN401 - JSON of the evidence
         return json.loads(device.run_apply(request or self.request(), self.env))
