@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import EXIT_CODES
 from components.acceptance.report.archive import latest_evidence, run_folder
 from components.acceptance.report.text import render_table
-from components.cli import evidence
 from components.cli.app import StackName, command_app
 from components.cli.stack import UPDATE_DEADLINE_S, config_flags, run_pulumi
 
@@ -18,29 +15,11 @@ app = command_app()
 
 
 @app.command()
-def accept(
-    stack: StackName,
-    number: Annotated[int | None, typer.Option(hidden=True)] = None,
-    gate_stack: Annotated[str | None, typer.Option("--stack", hidden=True)] = None,
-    *,
-    fail: Annotated[bool, typer.Option("--fail/--warn", hidden=True)] = True,
-) -> None:
+def accept(stack: StackName) -> None:
     """Run the acceptance probes of a stack again, as things are now.
 
     Nothing is repaired before. Exit codes: 0 passed, 1 failed, 4 could not be judged.
     """
-    # States of older versions have `accept run --number N` and `accept gate --stack NAME` as the
-    # texts of their steps. The option tells them from a stack of that name.
-    if stack == "run" and number is not None:
-        evidence.collect(number)
-    elif stack == "gate" and gate_stack is not None:
-        evidence.gate(gate_stack, fail=fail)
-    else:
-        _accept_stack(stack)
-
-
-def _accept_stack(stack: str) -> None:
-    """Prove the path again as it is now: nothing is repaired before."""
     before = latest_evidence(stack)
     targets = ["--target", "**acceptance-evidence", "--target", "**acceptance-gate"]
     flags = ["--yes", "--skip-preview", "--non-interactive", "--stack", stack, *config_flags(stack)]

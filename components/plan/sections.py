@@ -22,6 +22,7 @@ from components.kubernetes.manifest import Manifest
 from components.plan.flat import as_lines, flatten
 from components.plan.make import ClusterPlan
 from components.plan.ports import port_lines
+from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
 
 LONG_OBJECT: Final = 200
@@ -166,7 +167,7 @@ def _wanted(step: RemoteStep, known: Mapping[str, str]) -> Iterator[str]:
     if step.secret_stdin:
         yield f"# stdin: the secret {step.secret_stdin}"
     elif step.dialect == "device":
-        request = cast("dict[str, object]", json.loads(step.desired))
+        request = dict[str, object](parse_lines(step.desired))
         for key, value in request.items():
             if name := known.get(_as_desired(value)):
                 yield f"{key}=as {name} wants"

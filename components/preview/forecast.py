@@ -53,7 +53,7 @@ def foretell(spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts]) -
         plan: What is wanted.
         facts: Device to what is taken to be there.
     """
-    return (*host_departures(plan, facts), *_interruptions(spec, plan, facts))
+    return (*host_departures(plan, facts, Applied()), *_interruptions(spec, plan, facts))
 
 
 def _interruptions(

@@ -10,6 +10,7 @@ from components.disruption.forecast import departures_refused, passing_refused, 
 from components.disruption.pending import IN_SERVICE
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
+from components.fabric.device import read_baseline
 from components.fabric.drift import applied_switch
 from components.fabric.exec_plan import describe_interrupts
 from components.fabric.plan import SwitchPlan
@@ -104,7 +105,7 @@ def _given_back(
     baseline = applied.step(switch.baseline_step)
     if baseline is None or not baseline.stdout:
         return ()
-    first = SwitchState.model_validate_json(baseline.stdout).settings()
+    first = SwitchState.model_validate(read_baseline(baseline.stdout)).settings()
     gone = was.settings().keys() - switch.desired.settings().keys()
     return diff_settings(has.settings(), {key: first[key] for key in gone if key in first})
 

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 from typer.core import TyperGroup
 
-from components.acceptance.evidence import Evidence, dump_evidence
+from components.acceptance.evidence import Evidence
+from components.acceptance.handover import hand_over, parse_told, tell
+from components.acceptance.judge.site import judge_evidence
+from components.acceptance.report.archive import keep_evidence
 from components.acceptance.request import AcceptRequest, render_accept_request
 from components.cli import evidence as cli_evidence
 from components.cli.commands import Entry, list_commands
@@ -190,31 +193,28 @@ def test_a_stack_may_have_the_name_of_an_old_verb(railyard: Call, folder: Path, 
     assert f"--stack {stack} " in (folder / "calls").read_text()
 
 
-@pytest.mark.parametrize("verb", ["accept", "evidence"])
-def test_the_gate_judges_under_its_old_and_its_new_spelling(
-    railyard: Call, folder: Path, verb: str
-) -> None:
-    found = dump_evidence(take_evidence(Site()).model_copy(update={"run": 7}))
-    done = railyard(verb, "gate", "--fail", "--stack", "dev", stdin=found)
+def test_the_gate_judges_the_evidence_that_its_digest_names(railyard: Call, folder: Path) -> None:
+    found = take_evidence(Site()).model_copy(update={"run": 7})
+    named = tell(judge_evidence(found), "dev", keep_evidence("dev", found))
+    done = railyard("evidence", "gate", "--fail", "--stack", "dev", stdin=named)
     assert (done.code, done.err) == (0, "")
     assert "acceptance passed" in done.out
     assert (folder / ".railyard" / "dev" / "run-0007" / "report.html").is_file()
     assert not (folder / "calls").exists()
 
 
-@pytest.mark.parametrize("spelling", [("accept", "run"), ("evidence", "collect")])
-def test_evidence_is_collected_under_its_old_and_its_new_spelling(
-    railyard: Call, folder: Path, monkeypatch: pytest.MonkeyPatch, spelling: tuple[str, str]
+def test_evidence_is_collected_for_the_request_that_its_digest_names(
+    railyard: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def collected(request: AcceptRequest, number: int, *_others: object) -> Evidence:
         assert request.stack == "dev"
-        (folder / ".railyard" / "dev" / f"run-{number:04}").mkdir(parents=True, exist_ok=True)
         return take_evidence(Site()).model_copy(update={"run": number})
 
     monkeypatch.setattr(cli_evidence, "collect_evidence", collected)
     plan = make_plan(load_example("dgx-roce"), "dev")
     request = AcceptRequest(plan.digest, plan.stack, "lab", plan.acceptance)
-    done = railyard(*spelling, "--number", "3", stdin=render_accept_request(request))
+    asked = hand_over(request, render_accept_request(request), keep=True)
+    done = railyard("evidence", "collect", "--number", "3", stdin=asked)
     assert (done.code, done.err) == (0, "")
-    assert json.loads(done.out)["run"] == 3
+    assert parse_told(done.out).run == 3
     assert not (folder / "calls").exists()
