@@ -14,6 +14,7 @@ from components.fabric.plan import render_first_commands
 from components.kubernetes.manifest import Manifest
 from components.plan.make import ClusterPlan
 from components.remote.step import RemoteStep
+from components.remote.tools import ToolCall, distinct
 
 
 def render_plan(plan: ClusterPlan) -> str:
@@ -25,10 +26,9 @@ def _lines(plan: ClusterPlan) -> Iterator[str]:
     yield f"# Plan of {plan.name}, stack {plan.stack}, digest {plan.digest}"
     yield from _cloud(plan)
     yield from _switches(plan)
-    shown: set[str] = set()
-    steps = plan.steps
-    for step in steps:
-        yield from _step(step, shown)
+    yield from _tools(plan)
+    for step in plan.steps:
+        yield from _step(step)
     for chart in plan.operators.charts:
         yield f"\n## Helm release {chart.release}: {chart.chart} {chart.version}"
         yield _yaml(to_json(chart.values))
@@ -72,22 +72,34 @@ def _exec(texts: ExecPlan) -> Iterator[str]:
         yield text
 
 
-def _step(step: RemoteStep, shown: set[str]) -> Iterator[str]:
+def _step(step: RemoteStep) -> Iterator[str]:
     yield f"\n## Step {step.name} on {step.endpoint.where}, deadline {step.deadline_s:g} s"
     if step.secret_stdin:
         yield f"# stdin: the secret {step.secret_stdin}"
     else:
         yield "# stdin:"
         yield step.desired.rstrip("\n")
-    for title, script in (("script", step.apply), ("undo", step.undo)):
-        if script is None:
-            continue
-        if script in shown:
-            yield f"# {title}: the same text as above"
-            continue
-        shown.add(script)
-        yield f"# {title}:"
-        yield script.rstrip("\n")
+    for title, call in (("runs", step.apply), ("destroy runs", step.undo)):
+        if call is not None:
+            yield f"# {title}: {_call(call)}"
+
+
+def _call(call: ToolCall | str) -> str:
+    if isinstance(call, str):
+        return f"railyard {call}"
+    words = " ".join((call.verb, *call.arguments))
+    return f"{words} of the tool {call.tool.name} {call.tool.digest[:12]}"
+
+
+def _tools(plan: ClusterPlan) -> Iterator[str]:
+    """The tools by digest, and the lists that hosts get whole: once for all of them."""
+    tools = distinct(tool for step in plan.steps for tool in step.tools)
+    if tools:
+        yield "\n## Tools that are sent to the hosts"
+    for tool in tools:
+        yield f"# {tool.name} {tool.digest}"
+        if tool.name == "names":
+            yield tool.text.rstrip("\n")
 
 
 _LONG_OBJECT = 200
