@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
+from components.core.placeholder import has_placeholder
 from components.core.to_json import OMIT_EMPTY
 from components.drift.watched import Watched
 from components.hosts.drivers import (
@@ -131,10 +132,10 @@ def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, .
 def host_names(spec: ClusterSpec) -> Tool | None:
     """The names of all hosts, as their `/etc/hosts` shall have them: once for the whole site.
 
-    None where we make the instances: they come and go, and their cloud's DNS knows them. Each has
-    its own name alone, so that one more or less touches no other.
+    None where we make the instances, or an address is not known yet: they come and go, and their
+    cloud's DNS knows them. Each has its own name alone, so that one more or less touches no other.
     """
-    if crusoe_of(spec):
+    if crusoe_of(spec) or any(has_placeholder(host.address) for host in spec.hosts):
         return None
     hosts = sorted(spec.hosts, key=lambda host: host.name)
     return make_tool("names", "".join(f"{host.address} {host.name}\n" for host in hosts))

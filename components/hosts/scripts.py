@@ -64,9 +64,15 @@ def host_call(verb: Verb) -> ToolCall:
 
 
 @cache
+def look_text() -> str:
+    """How the host's cards and GPUs are looked at."""
+    return strip_comments(_file("look.sh"))
+
+
+@cache
 def discover_text() -> str:
     """How `railyard discover` looks at a host that may be nobody's yet; sent as it is."""
-    return strip_comments(_file("look.sh")) + strip_comments(_file("discover.sh"))
+    return look_text() + strip_comments(_file("discover.sh"))
 
 
 @cache

@@ -16,10 +16,8 @@ from components.core.difference import Difference
 from components.core.key_values import HostState, diff_states, parse_state
 from components.hosts.plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
-from components.remote.host_session import HostAnswer, HostSession, connect_to_host
-from components.remote.script import render_remote_command, render_step_command
-from components.remote.send import Sender
-from components.remote.sending import REQUEST, plan_sending
+from components.remote.host_session import HostAnswer, run_on_host
+from components.remote.script import render_remote_command
 from components.remote.step import RemoteStep
 from components.remote.tools import ToolCall
 from lab import control
@@ -27,6 +25,7 @@ from lab.cluster.artefact import checksums
 from lab.hosts.lab_file import LabFile
 from lab.keys import client_key
 from lab.site import lab_file, load_document, overlay
+from lab.steps import run_step_on_host
 from lab.views import HostConfig
 
 PROJECT = Path(__file__).parents[2]
@@ -68,32 +67,13 @@ class HostLab:
 
     def run(self, plan: HostPlan | RemoteStep, call: ToolCall | str, stdin: str) -> HostAnswer:
         """A verb of a tool as an update runs it, or a script by hand."""
-        step = plan.converge if isinstance(plan, HostPlan) else plan
-        return asyncio.run(self._run(step, call, stdin))
-
-    async def _run(self, step: RemoteStep, call: ToolCall | str, stdin: str) -> HostAnswer:
         key = client_key(self.stack).private_openssh
-        async with connect_to_host(step.endpoint, key) as session:
-            if isinstance(call, str):
-                command = render_remote_command(call, STEP_DEADLINE_S)
-                return await session.run(command, stdin=stdin, deadline_s=STEP_DEADLINE_S)
-            sender = sender_of(step, session)
-            await sender.send()
-            command = render_step_command(replace(step, deadline_s=STEP_DEADLINE_S), call)
-            answer = await session.run(command, stdin=stdin, deadline_s=STEP_DEADLINE_S)
-            if call == step.undo and answer.exit_status == 0:
-                await sender.remove()
-            return answer
-
-    def send(self, plan: HostPlan) -> dict[str, object]:
-        """What the step before every other one on a host does."""
-
-        async def send() -> dict[str, object]:
-            key = client_key(self.stack).private_openssh
-            async with connect_to_host(plan.endpoint, key) as session:
-                return await sender_of(plan.converge, session).send()
-
-        return asyncio.run(send())
+        if isinstance(call, str):
+            command = render_remote_command(call, STEP_DEADLINE_S)
+            done = run_on_host(plan.endpoint, key, command, stdin=stdin, deadline_s=STEP_DEADLINE_S)
+            return asyncio.run(done)
+        step = plan.converge if isinstance(plan, HostPlan) else plan
+        return run_step_on_host(step, call, stdin, key, deadline_s=STEP_DEADLINE_S)
 
     def apply(self, plan: HostPlan, stdin: str | None = None) -> HostAnswer:
         step: RemoteStep = plan.converge
@@ -116,13 +96,6 @@ class HostLab:
         answer = self.run(plan, script, "")
         assert answer.exit_status == 0, answer.stderr
         return answer.stdout
-
-
-def sender_of(step: RemoteStep, session: HostSession) -> Sender:
-    """What sends the tools of one step, from memory."""
-    request = REQUEST.validate_json(plan_sending(step.endpoint, step.tools).desired)
-    texts = {tool.digest: tool.text.encode() for tool in step.tools}
-    return Sender(request, session, lambda _name, digest: texts[digest])
 
 
 @contextmanager

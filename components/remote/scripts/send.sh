@@ -4,11 +4,11 @@
 #   settle DIGEST...  marks those that are whole, names those that are not, removes what nobody needs
 #   put DIGEST        writes the tool on stdin: checked before it gets its name
 #   remove            takes the marks of the sending step away, and every tool without a mark
-# stdout: `lacks DIGEST` lines. A reason on stderr begins with a word for the kind of failure.
+# stdout: `lacks DIGEST` lines.
 umask 077
 export LC_ALL=C
 
-refuse() { # KIND WORDS...
+refuse() { # WORDS... : the last line of stderr, which is shown to the user
   printf '%s\n' "$*" >&2
   exit 1
 }
@@ -39,7 +39,7 @@ settle() {
   complete=yes
   for each in "$@"; do
     if is_whole "$each"; then
-      words=$({ : >"$tools/$each/needed-by.$step"; } 2>&1) || refuse unwritable "${words:-cannot write in $tools/$each}"
+      words=$({ : >"$tools/$each/needed-by.$step"; } 2>&1) || refuse "${words:-cannot write in $tools/$each}"
     else
       echo "lacks $each"
       complete=no
@@ -54,23 +54,24 @@ clean_up() {
 }
 
 put() { # DIGEST
-  words=$(mkdir -p "$tools/$1" 2>&1) || refuse unwritable "${words:-cannot make $tools/$1}"
+  words=$(mkdir -p "$tools/$1" 2>&1) || refuse "${words:-cannot make $tools/$1}"
   for each in "$tools" "$tools/$1"; do
-    [ -O "$each" ] || refuse owner "$each is not root's"
+    # shellcheck disable=SC3067 # bash, dash and busybox have it
+    [ -O "$each" ] || refuse "$each is not root's"
   done
-  [ ! -d "$tools/$1/tool" ] || refuse folder "$tools/$1/tool is a folder"
-  words=$({ chmod 700 "$tools" "$tools/$1" && cat >"$tools/$1/tool.new" && sync; } 2>&1) || {
+  [ ! -d "$tools/$1/tool" ] || refuse "$tools/$1/tool is a folder"
+  words=$({ chmod 700 "$tools" "$tools/$1" && cat >"$tools/$1/tool.new" && sync "$tools/$1/tool.new"; } 2>&1) || {
     clean_up "$1"
-    refuse unwritable "${words:-cannot write $tools/$1/tool.new}"
+    refuse "${words:-cannot write $tools/$1/tool.new}"
   }
   case $(sha256sum <"$tools/$1/tool.new") in "$1 "*) ;; *)
     clean_up "$1"
-    refuse cut "what arrived is not the tool $1"
+    refuse "what arrived is not the tool $1"
     ;;
   esac
   words=$(mv "$tools/$1/tool.new" "$tools/$1/tool" 2>&1) || {
     clean_up "$1"
-    refuse unwritable "${words:-cannot write $tools/$1/tool}"
+    refuse "${words:-cannot write $tools/$1/tool}"
   }
 }
 
@@ -80,5 +81,4 @@ remove() {
   return 0
 }
 
-command_name=$action
-"$command_name" "$@"
+"$action" "$@"
