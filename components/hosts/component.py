@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pulumi
 
 from components.hosts.plan import HostPlan, names_of
-from components.remote.component import Remote, host_step, tools_step
+from components.remote.component import Remote, host_step
 from components.remote.handoffs import HostsReady, Underlay, gate
+from components.remote.objects import tools_step
 
 
 class Hosts(pulumi.ComponentResource):

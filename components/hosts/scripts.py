@@ -71,7 +71,7 @@ def look_text() -> str:
 
 @cache
 def discover_text() -> str:
-    """How `railyard discover` looks at a host that may be nobody's yet; sent as it is."""
+    """How `railyard discover` looks at a host before it is in the file; sent as it is."""
     return look_text() + strip_comments(_file("discover.sh"))
 
 

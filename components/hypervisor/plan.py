@@ -25,6 +25,7 @@ from components.remote.endpoint import endpoint_of
 from components.remote.host_endpoint import host_endpoint
 from components.remote.sending import plan_sending
 from components.remote.step import Endpoint, RemoteStep
+from components.remote.tools import ToolCall
 
 EDIT_DEADLINE_S: Final = 300.0
 """Seconds for the work on one host beside waiting for its guests to shut down."""
@@ -87,7 +88,8 @@ class HypervisorPlan:
         """The step that puts the tools on the host, before every other one."""
         settings = parse_state(self.converge.desired).values
         lines = HostState({key: settings[key] for key in ("order", "stack")}).render()
-        return plan_sending(self.endpoint, self.converge.tools, (hypervisor_call("place"), lines))
+        tools = self.converge.tools
+        return plan_sending(self.endpoint, tools, (ToolCall(tools[0], "place"), lines))
 
 
 def plan_hypervisors(spec: ClusterSpec, stack: str | None = None) -> tuple[HypervisorPlan, ...]:

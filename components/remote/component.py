@@ -11,9 +11,7 @@ from pulumi_command import local, remote
 
 from components.core.placeholder import fill, instances_in, parse_facts
 from components.remote.script import RAILYARD, render_step_command
-from components.remote.sending import with_repair
 from components.remote.step import REPAIR_LINE, Endpoint, RemoteStep, env_name
-from components.remote.tool_files import keep_tools
 
 DIAL_ERROR_LIMIT = 10
 """About 11 s of refused connections (the provider's default); the preview already looked."""
@@ -87,24 +85,6 @@ def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) ->
         add_previous_output_in_env=False,
         opts=opts,
     )
-
-
-def tools_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> pulumi.Resource:
-    """Put the tools of a host on it; every other step there depends on this one.
-
-    Raises:
-        UsageError: The texts cannot be laid beside the program, for the process that sends them.
-    """
-    keep_tools(step.reads)
-    desired = with_repair(step.desired, shared.note(step.name))
-    call = LocalCall(
-        step.name,
-        str(step.apply),
-        shared.filled(desired),
-        shared.environment(step.endpoint),
-        delete=str(step.undo),
-    )
-    return local_call(call, shared.on_machine(step.endpoint, opts))
 
 
 def _with_note(desired: str, note: str) -> str:

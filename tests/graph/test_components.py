@@ -87,8 +87,13 @@ def test_hosts() -> None:
         Hosts("my-hosts", dev_plan().hosts, remote, FabricReady(before()))
 
     graph = record_program(RUN, program)
-    assert names(graph, "command:") == ["gpu01-host", "gpu02-host", "mgmt01-host"]
-    assert graph.named("gpu01-host").dependencies == ("before",)
+    hosts = ("gpu01", "gpu02", "mgmt01")
+    assert names(graph, "command:") == [
+        f"{host}-{it}" for host in hosts for it in ("host", "tools")
+    ]
+    assert graph.named("gpu01-tools").dependencies == ("before",)
+    assert graph.named("gpu01-host").dependencies == ("gpu01-tools",)
+    assert graph.named("my-hosts").inputs["names"]["gpu01"] == "192.168.2.11"
     assert graph.named("gpu01-host").text("stdin").endswith("\nrepair=1: vfs were lost\n")
     assert "repair" not in graph.named("gpu02-host").text("stdin")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.to_json import to_json
-from components.plan.make import make_plan
+from components.plan.make import make_plan, scripts_of
 from components.plan.text import render_plan
+from components.remote.tools import ToolCall
 from components.update.secret_names import secret_names
 from tests.golden.files import abridge, check_golden
 from tests.golden.site import EXAMPLES, changed_spec, load_example
@@ -38,23 +40,39 @@ def test_every_device_and_step_has_its_heading() -> None:
     steps = PLAN.steps
     for step in steps:
         assert f"## Step {step.name} on {step.endpoint.where}, deadline" in TEXT
-    assert len(steps) == 12
+    assert len(steps) == 15
 
 
-def test_all_commands_scripts_and_desired_states_are_printed() -> None:
+def test_all_commands_and_desired_states_are_printed() -> None:
     for line in PLAN.switches[0].commands_from_factory:
         assert f"\n{line}\n" in TEXT
     for host in PLAN.hosts:
         assert host.converge.desired in TEXT
-        assert host.converge.apply.rstrip("\n") in TEXT
-    for step in PLAN.steps[len(PLAN.hosts) :]:
-        assert step.apply.rstrip("\n") in TEXT
+    for step in PLAN.steps:
+        call = step.apply
+        if isinstance(call, ToolCall):
+            assert (
+                f"# runs: {call.verb} of the tool {call.tool.name} {call.tool.digest[:12]}" in TEXT
+            )
+        else:
+            assert f"# runs: railyard {call}\n" in TEXT
 
 
-def test_a_script_is_printed_once() -> None:
-    script = PLAN.hosts[0].converge.apply.rstrip("\n")
-    assert TEXT.count(script) == 1
-    assert TEXT.count("# script: the same text as above") == 7
+def test_no_script_is_in_a_plan_and_each_can_be_had_by_its_digest() -> None:
+    scripts = scripts_of(PLAN)
+    assert {name.split()[0] for name in scripts} == {"host", "kubernetes", "names"}
+    whole = TEXT + json.dumps(to_json(PLAN))
+    for name, text in scripts.items():
+        kind, digest = name.split()
+        assert hashlib.sha256(text.encode()).hexdigest() == digest
+        lines = [line for line in text.splitlines() if len(line) > 20 and kind != "names"]
+        assert not [line for line in lines if line in whole]
+
+
+def test_the_names_of_the_hosts_are_printed_once() -> None:
+    for host in SPEC.hosts:
+        assert TEXT.count(f"{host.address} {host.name}\n") == 1
+    assert all("hosts_block=3 names " in host.converge.desired for host in PLAN.hosts)
 
 
 def test_every_object_is_named_and_small_ones_are_printed() -> None:

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154 # what sends this text sets tools, step and action before it
 # Looks for tools in their folder, puts one there, or takes them away. POSIX sh and ash, as root.
-#   settle DIGEST...  marks those that are whole, names those that are not, removes what nobody needs
+#   settle DIGEST...  marks those that are whole, names those that are not, removes what no step needs
 #   put DIGEST        writes the tool on stdin: checked before it gets its name
 #   remove            takes the marks of the sending step away, and every tool without a mark
 # stdout: `lacks DIGEST` lines.

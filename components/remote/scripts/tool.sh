@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034 # the line that runs a tool sets f; the texts that follow use the rest
-# Begins every tool: which verb is asked for, and who needs this tool. A step that has an undo keeps
+# Begins every tool: which verb is asked for, and which step needs this tool. A step that has an undo keeps
 # its tool on the host by a mark beside it (keep=<step>) until the undo ran with it (drop=<step>);
 # a tool without a mark is needed by no step and goes. POSIX sh and ash.
 tool=$0
