@@ -93,7 +93,7 @@ def test_hosts() -> None:
     ]
     assert graph.named("gpu01-tools").dependencies == ("before",)
     assert graph.named("gpu01-host").dependencies == ("gpu01-tools",)
-    assert graph.named("my-hosts").inputs["names"]["gpu01"] == "192.168.2.11"
+    assert graph.named("my-hosts").inputs["names"]["gpu01"] == "127.41.0.11"
     assert graph.named("gpu01-host").text("stdin").endswith("\nrepair=1: vfs were lost\n")
     assert "repair" not in graph.named("gpu02-host").text("stdin")
 
