@@ -177,6 +177,7 @@ def test_undo_keeps_what_somebody_else_wrote_since(tmp_path: Path) -> None:
 
 
 def test_numa_nodes_that_differ_are_refused_before_anything(lab: EsxiLab) -> None:
+    lab.observe(make_plan())  # its tools are there
     before = lab.snapshot()
     words = refusal(lab, make_plan(with_vm(nic="0000:af:00.0")))
     assert "the GPU 0000:3b:00.0 is on NUMA node 0" in words
@@ -186,6 +187,7 @@ def test_numa_nodes_that_differ_are_refused_before_anything(lab: EsxiLab) -> Non
 
 
 def test_an_unknown_device_is_refused_with_those_that_are_there(lab: EsxiLab) -> None:
+    lab.observe(make_plan())  # its tools are there
     before = lab.snapshot()
     words = refusal(lab, make_plan(with_vm(nic="0000:60:00.0")))
     assert "PCI device 0000:60:00.0 was not found on this host; it has" in words
@@ -250,6 +252,7 @@ def test_a_guest_that_does_not_shut_down_is_never_cut_off_unasked(lab: EsxiLab) 
 
 
 def test_deny_refuses_before_anything(lab: EsxiLab) -> None:
+    lab.observe(make_plan())  # its tools are there
     before = lab.snapshot()
     spec = make_spec()
     denied = changed_spec(spec, disruption=spec.disruption.model_copy(update={"reboots": "deny"}))

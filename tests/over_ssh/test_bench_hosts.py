@@ -56,7 +56,7 @@ def test_first_run_is_one_connection_more_and_the_next_converges_no_host(room: H
 
 
 def test_a_larger_site_costs_a_host_no_more_processes(room: HostRoom) -> None:
-    """Every host is told the names of all: once this was a process for each name and key."""
+    """Also with names that an older version recorded one by one: once a process for each."""
     plan = room.plans[0]
     more = {f"hosts.more{number}": "192.0.2.1" for number in range(200)}
     larger = replace(plan, desired=HostState({**plan.desired.values, **more}))

@@ -169,7 +169,7 @@ def test_a_failed_step_keeps_both_versions(host: Folder) -> None:
     new, moved = host.put(newer), make_step(newer)
     assert host.run(render_step_command(moved, moved.apply)).returncode == 1
     assert old.exists()
-    assert new.exists()
+    assert list(new.iterdir()) == [new / "tool"], "no state holds a step that failed"
     assert host.run(render_step_command(step, step.undo or "")).returncode == 0, "by the old state"
 
 

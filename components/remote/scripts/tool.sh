@@ -15,10 +15,12 @@ for word in "$@"; do # written by the plan, never by the host
   eval "${word%%=*}=\${word#*=}"
 done
 
-mark_tool() { # DIGEST : before the first change, so that what is begun can be undone
-  [ -d "$tools/$1" ] || return 0
-  : >"$tools/$1/needed-by.$keep" || {
-    echo "railyard: cannot write $tools/$1/needed-by.$keep; nothing was changed" >&2
+new_mark=''
+mark_tool() { # before the first change: a version that the undo needs must not go meanwhile
+  [ -d "$tools/$tool" ] && [ ! -e "$tools/$tool/needed-by.$keep" ] || return 0
+  new_mark=$tools/$tool/needed-by.$keep
+  : >"$new_mark" || {
+    echo "railyard: cannot write $new_mark; nothing was changed" >&2
     exit 1
   }
 }
@@ -42,9 +44,12 @@ forget_tools() { # STEP DIGEST... : its marks go from all tools but these, and t
 }
 
 end_tool() { # STATUS : every script that has an EXIT trap of its own calls it there
-  [ "$1" = 0 ] || return 0
+  if [ "$1" != 0 ]; then # the state does not hold what failed: no undo of it will ever run
+    [ -z "$new_mark" ] || rm -f "$new_mark"
+    return 0
+  fi
   [ -z "$keep" ] || forget_tools "$keep" "$tool"
   [ -z "$drop" ] || forget_tools "$drop"
 }
 trap 'end_tool $?' EXIT
-[ -z "$keep" ] || mark_tool "$tool"
+[ -z "$keep" ] || mark_tool
