@@ -151,7 +151,20 @@ def test_a_host_costs_little_state_and_none_of_it_is_a_script(stack: Stack) -> N
     assert names == {host.name: host.address for host in stack.lab.spec.hosts}
     assert sum(json.dumps(each).count("names") for each in found.values()) < 12
     assert stack.up().changes == {}
+    check_one_host_more(stack)
     stack.destroy()
+
+
+def check_one_host_more(stack: Stack) -> None:
+    """A preview names the new host once; of each host it shows that its list is longer."""
+    spec = stack.lab.spec
+    more = spec.hosts[-1].model_copy(update={"name": "gpu99"})
+    larger = spec.model_copy(update={"hosts": (*spec.hosts, more)})
+    (stack.folder / "site.json").write_text(larger.model_dump_json())
+    shown = stack.engine.call(stack.folder, "preview", "--diff", "--stack", "dev").stdout
+    assert shown.count("gpu99") == 1, shown
+    for count in (len(spec.hosts), len(spec.hosts) + 1):
+        assert f"hosts_block={count} names " in shown
 
 
 def test_a_missing_or_altered_tool_is_sent_again(stack: Stack) -> None:
