@@ -11,7 +11,7 @@ from typing import Final
 
 from components.core.errors import Bug
 from components.remote.step import RemoteStep
-from components.remote.tools import TOOLS_FOLDER, Tool, ToolCall
+from components.remote.tools import ESXI_TOOLS, TOOLS_FOLDER, Tool, ToolCall
 
 RAILYARD: Final = ".venv/bin/railyard"
 """Relative to the program's directory, so that command text is the same on every machine."""
@@ -38,11 +38,10 @@ _LOADER: Final = (
     f"f={TOOLS_FOLDER}/$0/tool; " + _CHECKED.format(found='eval "$t"; exit') + f"; {_REFUSE}"
 )
 _ASH_LOADER: Final = (
-    "for f in /vmfs/volumes/*/railyard/tools/$0/tool; do "
+    f"for f in {ESXI_TOOLS}/$0/tool; do "
     + _CHECKED.format(found='eval "$t"; exit')
     + f"; done; {_REFUSE}"
 )
-"""A datastore is listed by its name and by its UUID: either is the same folder."""
 
 
 def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:

@@ -18,8 +18,10 @@ from typing import Final, Literal
 from components.core.to_json import HIDDEN
 
 TOOLS_FOLDER: Final = "/var/lib/railyard/tools"
-"""Of a Linux host. On ESXi it is `railyard/tools` on a datastore, beside the previous values: its
-`/var/lib` is a RAM disk."""
+"""Of a Linux host."""
+ESXI_TOOLS: Final = "/vmfs/volumes/*/railyard/tools"
+"""On ESXi: on the datastore of the previous values, since its `/var/lib` is a RAM disk. A datastore
+is listed by its name and by its UUID: either is the same folder."""
 ToolName = Literal["host", "containers", "kubernetes", "hypervisor", "names"]
 
 

@@ -75,9 +75,11 @@ put() { # DIGEST
   }
 }
 
-remove() {
-  [ ! -d "$tools" ] || sweep
-  rmdir "$tools" "${tools%/*}" 2>/dev/null
+remove() { # on ESXi $tools is a pattern: whichever datastore has them
+  for tools in $tools; do
+    [ ! -d "$tools" ] || sweep
+    rmdir "$tools" "${tools%/*}" 2>/dev/null
+  done
   return 0
 }
 
