@@ -23,7 +23,8 @@ def tools_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -
     Raises:
         UsageError: The texts cannot be laid beside the program, for the process that sends them.
     """
-    keep_tools(step.reads)
+    if not pulumi.runtime.is_dry_run():
+        keep_tools(step.reads)
     desired = with_repair(step.desired, shared.note(step.name))
     call = LocalCall(
         step.name,
