@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -93,7 +94,8 @@ def test_hosts() -> None:
     ]
     assert graph.named("gpu01-tools").dependencies == ("before",)
     assert graph.named("gpu01-host").dependencies == ("gpu01-tools",)
-    assert graph.named("my-hosts").inputs["names"]["gpu01"] == "127.41.0.11"
+    names_of_all = cast("dict[str, str]", graph.named("my-hosts").inputs["names"])
+    assert names_of_all["gpu01"] == "127.41.0.11"
     assert graph.named("gpu01-host").text("stdin").endswith("\nrepair=1: vfs were lost\n")
     assert "repair" not in graph.named("gpu02-host").text("stdin")
 
