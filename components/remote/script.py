@@ -21,27 +21,18 @@ KILL_AFTER_S: Final = 10
 """Seconds between SIGTERM and SIGKILL: a script that ignores SIGTERM still ends."""
 TOOL_MISSING: Final = 78
 """Exit status where a tool is missing or altered and nothing was run (EX_CONFIG of sysexits.h)."""
-_FIX: Final = (
-    "nothing was run. Run pulumi up with railyard:observe=always, which sends it again; to destroy"
-    " after that, run pulumi destroy"
-)
-_CHECKED: Final = (
-    't=$(cat "$f" 2>/dev/null); case $(printf "%s\\n" "$t" | sha256sum) in "$0 "*) {found};; esac'
+_RUN: Final = (
+    't=$(cat "$f" 2>&1); case $(printf "%s\\n" "$t"|sha256sum) in "$0 "*) eval "$t"; exit; esac'
 )
 """What is hashed is what was read, and what was read is what is run: nothing can be put between."""
 _REFUSE: Final = (
-    'if [ -e "$f" ]; then s="altered or cut short"; else s=missing; fi;'
-    ' echo "railyard: $(uname -n): the tool $f is $s: ' + _FIX + '" >&2;'
-    f" exit {TOOL_MISSING}"
+    '[ -e "$f" ] && t=altered || t=missing;'
+    ' echo "railyard: $(uname -n): $f is $t, nothing was run: run pulumi up'
+    f' (railyard:observe=always), which sends it again" >&2; exit {TOOL_MISSING}'
 )
-_LOADER: Final = (
-    f"f={TOOLS_FOLDER}/$0/tool; " + _CHECKED.format(found='eval "$t"; exit') + f"; {_REFUSE}"
-)
-_ASH_LOADER: Final = (
-    f"for f in {ESXI_TOOLS}/$0/tool; do "
-    + _CHECKED.format(found='eval "$t"; exit')
-    + f"; done; {_REFUSE}"
-)
+_LOADER: Final = f"f={TOOLS_FOLDER}/$0/tool; {_RUN}; {_REFUSE}"
+"""Short, since the state has it four times a step."""
+_ASH_LOADER: Final = f"for f in {ESXI_TOOLS}/$0/tool; do {_RUN}; done; {_REFUSE}"
 
 
 def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:

@@ -87,7 +87,7 @@ def test_a_digest_is_of_the_file(host: Folder) -> None:
 def test_a_step_is_one_line_without_the_script() -> None:
     line = render_step_command(make_step(), make_step().apply)
     assert "\n" not in line
-    assert len(line) < 700
+    assert len(line) < 480
     assert "greet" not in line
     assert line.split()[-1] == "keep=gpu01-host"
     assert TOOL.digest in shlex.split(line)
@@ -117,11 +117,11 @@ def make_call() -> ToolCall:
     ("text", "word"),
     [
         (None, "missing"),
-        ("", "altered or cut short"),
-        (TOOL.text[:-40], "altered or cut short"),
-        (f"{TOOL.text}touch ran\n", "altered or cut short"),
-        (f"touch ran\n{TOOL.text}", "altered or cut short"),
-        (f"{TOOL.text}\n \n", "altered or cut short"),
+        ("", "altered"),
+        (TOOL.text[:-40], "altered"),
+        (f"{TOOL.text}touch ran\n", "altered"),
+        (f"touch ran\n{TOOL.text}", "altered"),
+        (f"{TOOL.text}\n \n", "altered"),
     ],
 )
 def test_another_text_is_never_run(host: Folder, text: str | None, word: str) -> None:
@@ -131,9 +131,8 @@ def test_another_text_is_never_run(host: Folder, text: str | None, word: str) ->
     assert done.returncode == TOOL_MISSING
     assert done.stdout == ""
     path = host.tools / TOOL.digest / "tool"
-    assert f"the tool {path} is {word}: nothing was run" in done.stderr
-    assert os.uname().nodename in done.stderr
-    assert "Run pulumi up" in done.stderr
+    where = f"railyard: {os.uname().nodename}: {path} is {word}"
+    assert f"{where}, nothing was run: run pulumi up" in done.stderr
     assert not (host.root / "ran").exists()
 
 
