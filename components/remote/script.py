@@ -27,8 +27,8 @@ _RUN: Final = (
 """What is hashed is what was read, and what was read is what is run: nothing can be put between."""
 _REFUSE: Final = (
     '[ -e "$f" ] && t=altered || t=missing;'
-    ' echo "railyard: $(uname -n): $f is $t, nothing was run: run pulumi up'
-    f' (railyard:observe=always), which sends it again" >&2; exit {TOOL_MISSING}'
+    ' echo "railyard: $(uname -n): $f is $t, nothing was run:'
+    f' pulumi up with railyard:observe=always sends it" >&2; exit {TOOL_MISSING}'
 )
 _LOADER: Final = f"f={TOOLS_FOLDER}/$0/tool; {_RUN}; {_REFUSE}"
 """Short, since the state has it four times a step."""
