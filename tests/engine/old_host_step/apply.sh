@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # What a host step was before tools were sent once: a whole script as text. In small, with the
 # records that the whole one left: previous values a name, and the part of /etc/hosts.
 state_dir=/var/lib/railyard/dev

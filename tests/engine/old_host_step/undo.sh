@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Its undo, which a state of that time holds.
 state_dir=/var/lib/railyard/dev
 cat >/dev/null
