@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, diff_states, parse_state
 from components.hosts.plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
-from components.remote.host_session import run_on_host
-from components.remote.script import render_remote_command
+from components.remote.host_session import HostAnswer, connect_to_host, run_on_host
+from components.remote.script import render_step_command
+from components.remote.tool_runs import look_with
+from lab.steps import sender_of
 
 DEADLINE_S = 600.0
 """For one script: on an emulator, hundreds of hosts share the cores of one machine."""
@@ -25,13 +28,29 @@ DEADLINE_S = 600.0
 
 async def look(plan: HostPlan, key: str) -> HostState:
     """The settings of a host as they are, over one connection."""
-    script = plan.watched.observe
-    return parse_state(await _run(plan, key, script, plan.desired.render()))
+    async with connect_to_host(plan.endpoint, key) as session:
+
+        def run(command: str) -> Awaitable[HostAnswer]:
+            return session.run(command, stdin=plan.desired.render(), deadline_s=DEADLINE_S)
+
+        answer, _ = await look_with(run, plan.watched.observe, DEADLINE_S)
+    return parse_state(_demand(plan, answer))
 
 
-async def _run(plan: HostPlan, key: str, script: str, stdin: str) -> str:
-    command = render_remote_command(script, DEADLINE_S)
-    answer = await run_on_host(plan.endpoint, key, command, stdin=stdin, deadline_s=DEADLINE_S)
+async def _send(plan: HostPlan, key: str) -> None:
+    """The step that sends the tools."""
+    async with connect_to_host(plan.endpoint, key) as session:
+        await sender_of(plan.converge, session, plan.sending).send()
+
+
+async def _converge(plan: HostPlan, key: str) -> None:
+    step = replace(plan.converge, deadline_s=DEADLINE_S)
+    command = render_step_command(step, step.apply)
+    done = run_on_host(plan.endpoint, key, command, stdin=step.desired, deadline_s=DEADLINE_S)
+    _demand(plan, await done)
+
+
+def _demand(plan: HostPlan, answer: HostAnswer) -> str:
     if answer.exit_status != 0:
         raise DeviceError(f"{plan.name}: {answer.stderr}")
     return answer.stdout
@@ -41,7 +60,8 @@ async def bring(plan: HostPlan, key: str) -> bool:
     """Look, and converge where something differs; say whether it did."""
     if not diff_states(await look(plan, key), plan.desired):
         return False
-    await _run(plan, key, plan.converge.apply, plan.converge.desired)
+    await _send(plan, key)
+    await _converge(plan, key)
     return True
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from bench.host_room import ROOT, STACK, HostRoom
 from components.core.errors import UsageError
-from components.hosts.plan import HostPlan
+from components.hosts.plan import HostPlan, names_of
 from components.hosts.scripts import boot_script_text, boot_unit_text
 
 ENVIRONMENT: Final = ROOT / ".lab" / "bench-venv"
@@ -94,7 +94,7 @@ def _desired(room: HostRoom, folder: Path) -> dict[str, object]:
     """The plan's settings by what they are; all hosts of the benchmark want the same."""
     plan, spec = room.plans[0], room.spec
     rdma, values, user = spec.rdma, plan.desired.values, spec.host_defaults.user
-    names = {key.removeprefix("hosts."): v for key, v in values.items() if key.startswith("hosts.")}
+    names = names_of(room.plans)
     modules = [key.removeprefix("module.") for key in values if key.startswith("module.")]
     (limit,) = (key for key in values if key.endswith(".limit_memlock"))
     return {

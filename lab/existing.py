@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from components.core.errors import Bug, DeviceError
@@ -19,10 +18,11 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane, K3sPlane, K3sSource
-from components.remote.host_session import run_on_host
-from components.remote.script import render_step_command
+from components.remote.host_session import HostAnswer, run_on_host
+from components.remote.script import render_remote_command
 from components.remote.step import RemoteStep
 from lab.keys import host_key
+from lab.steps import run_step_on_host
 
 OWNER: Final = "owner01"
 MEMLOCK: Final = """
@@ -71,7 +71,7 @@ def install(plan: KubernetesPlan, secrets: Mapping[str, str]) -> str:
         DeviceError: A lab host refused a step.
     """
     for step in plan.agents:
-        _run(replace(step, name=f"{step.name}-memlock", apply=MEMLOCK), secrets)
+        _by_hand(step, MEMLOCK, secrets)
     for step in plan.steps:
         answer = _run(step, secrets)
         if step == plan.access:
@@ -80,15 +80,25 @@ def install(plan: KubernetesPlan, secrets: Mapping[str, str]) -> str:
 
 
 def _run(step: RemoteStep, secrets: Mapping[str, str]) -> str:
-    answer = asyncio.run(
-        run_on_host(
-            step.endpoint,
-            secrets[step.endpoint.private_key_secret or ""],
-            render_step_command(step, step.apply),
-            stdin=secrets[step.secret_stdin] if step.secret_stdin else step.desired,
-            deadline_s=step.deadline_s,
-        )
-    )
+    if isinstance(step.apply, str):
+        raise Bug(f"{step.name} is no step on a host")
+    stdin = secrets[step.secret_stdin] if step.secret_stdin else step.desired
+    answer = run_step_on_host(step, step.apply, stdin, _key(step, secrets))
+    return _demand(step, answer)
+
+
+def _key(step: RemoteStep, secrets: Mapping[str, str]) -> str:
+    return secrets[step.endpoint.private_key_secret or ""]
+
+
+def _by_hand(step: RemoteStep, script: str, secrets: Mapping[str, str]) -> None:
+    """What the owner did on the host of a step before Kubernetes came."""
+    command, key = render_remote_command(script, step.deadline_s), _key(step, secrets)
+    done = run_on_host(step.endpoint, key, command, deadline_s=step.deadline_s)
+    _demand(step, asyncio.run(done))
+
+
+def _demand(step: RemoteStep, answer: HostAnswer) -> str:
     if answer.exit_status != 0:
         raise DeviceError(f"{step.endpoint.where}: {step.name} failed: {answer.stderr.strip()}")
     return answer.stdout

@@ -8,7 +8,7 @@ from typing import Final
 from components.catalogue.switches import MODELS, find_model
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
-from components.core.problem import SpecPath
+from components.core.problem import Place, SpecPath
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.cumulus.facts import (
     BYTES_PER_KIB,
@@ -19,7 +19,7 @@ from components.fabric.systems.cumulus.facts import (
     ROCE_PRIORITY,
 )
 from components.model.cluster import ClusterSpec
-from components.model.fabric import DSCP_PER_PRIORITY
+from components.model.fabric import DSCP_PER_PRIORITY, Rdma
 from components.reading.wording import did_you_mean
 
 _USUAL_MTU_BYTES: Final = 9216
@@ -173,7 +173,12 @@ def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
     if not systems or spec.rdma.transport != "roce":
         return
     s, switch = systems[0]
-    rdma, where = spec.rdma, at(("switches", s, "os"), switch.os)
+    where = at(("switches", s, "os"), switch.os)
+    yield from _other_priorities(spec.rdma, switch.name, where)
+    yield from _other_thresholds(spec.rdma, switch.name, where)
+
+
+def _other_priorities(rdma: Rdma, switch: str, where: Place) -> Iterator[Finding]:
     for name, dscp, given in (
         ("dscp", rdma.dscp, ROCE_PRIORITY),
         ("cnp_dscp", rdma.cnp_dscp, CNP_PRIORITY),
@@ -182,12 +187,15 @@ def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
         if priority != given:
             first = given * DSCP_PER_PRIORITY
             yield Finding(
-                f"{name} {dscp} is priority {priority}, and the RoCE profile of {switch.name} has "
+                f"{name} {dscp} is priority {priority}, and the RoCE profile of {switch} has "
                 f"{given}.",
                 (at(("rdma", name), dscp), where),
                 f"set {name} to one of {first}-{first + DSCP_PER_PRIORITY - 1}: Cumulus has no "
                 "other priority.",
             )
+
+
+def _other_thresholds(rdma: Rdma, switch: str, where: Place) -> Iterator[Finding]:
     missed = {
         name: kib
         for name, kib, given in (
@@ -199,7 +207,7 @@ def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
     if missed:
         shown = " and ".join(f"{name} is {kib} KiB" for name, kib in missed.items())
         yield Finding(
-            f"{shown}, and the RoCE profile of {switch.name} marks from {ECN_MIN_BYTES:,} to "
+            f"{shown}, and the RoCE profile of {switch} marks from {ECN_MIN_BYTES:,} to "
             f"{ECN_MAX_BYTES:,} bytes.",
             (*(at(("rdma", name), kib) for name, kib in missed.items()), where),
             f"remove {' and '.join(missed)}: the defaults, 150 and 1500, are the profile's.",

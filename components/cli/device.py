@@ -20,6 +20,8 @@ _VERBS: Final = {
     "restore": ("components.fabric.device", "run_restore"),
     "observe": ("components.fabric.device", "run_observe"),
     "judge": ("components.fabric.judge", "run_judge"),
+    "tools": ("components.remote.send", "run_tools"),
+    "remove-tools": ("components.remote.send", "run_remove_tools"),
     "reboot": ("components.hypervisor.reboot", "run_reboot"),
     "reboot-host": ("components.disruption.reboot", "run_reboot_host"),
 }

@@ -10,11 +10,11 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-from components.hosts.scripts import strip_comments
 from components.jobs.environment import find_hcas, nccl_environment
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.hosts import Host
+from components.remote.tools import strip_comments
 
 BRIDGES: Final = "lo,docker0"
 """Interfaces that exist on every host with the same address: whoever picks one waits for ever."""

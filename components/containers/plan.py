@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.containers.scripts import (
+    containers_call,
     dockerfile_text,
     mpicont_text,
-    script_text,
     short_digest,
-    with_mpicont,
 )
 from components.containers.ssh_files import (
     authorized_options,
@@ -129,8 +128,8 @@ def _store(host: Host, stack: str, what: tuple[str, str, str]) -> RemoteStep:
         endpoint=host_endpoint(host),
         dialect="sh",
         desired="",
-        apply=script_text("store", head),
-        undo=script_text("store_undo", head),
+        apply=containers_call("store", **head),
+        undo=containers_call("store_undo", **head),
         deadline_s=STORE_DEADLINE_S,
         secret_stdin=secret,
     )
@@ -191,8 +190,8 @@ def _build_step(containers: Containers, build: ImageBuild, host: Host, stack: st
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState(lines).render(),
-        apply=script_text("build", head),
-        undo=script_text("build_undo", head),
+        apply=containers_call("build", **head),
+        undo=containers_call("build_undo", **head),
         deadline_s=BUILD_DEADLINE_S,
     )
 
@@ -251,14 +250,14 @@ def _container(spec: ClusterSpec, containers: Containers, host: Host, stack: str
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState({**desired.values, **_registry(containers), "stack": stack}).render(),
-        apply=with_mpicont(script_text("converge", head), containers.name),
-        undo=script_text("undo", head),
+        apply=containers_call("converge", **head),
+        undo=containers_call("undo", **head),
         deadline_s=CONTAINER_DEADLINE_S,
     )
     return Watched(
         device=f"{host.name} container",
         step=step,
         desired=desired,
-        observe=script_text("observe", head),
+        observe=containers_call("observe", **head),
         parameters=PARAMETERS,
     )

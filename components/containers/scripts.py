@@ -1,19 +1,18 @@
-"""The shell texts of the payload room, put together from the files in `scripts/`."""
+"""The tool of the payload room, put together from the files in `scripts/`."""
 
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
 from components.core.errors import Bug
-from components.hosts.scripts import strip_comments
+from components.remote.tools import Tool, ToolCall, assemble, shell_lines
 
-ScriptName = Literal["observe", "converge", "undo", "build", "build_undo", "store", "store_undo"]
-_PARTS: Final[Mapping[ScriptName, tuple[str, ...]]] = {
+Verb = Literal["observe", "converge", "undo", "build", "build_undo", "store", "store_undo"]
+_PARTS: Final[Mapping[Verb, tuple[str, ...]]] = {
     "observe": ("input", "reading"),
     "converge": ("input", "reading", "registry", "writing"),
     "undo": ("input", "reading"),
@@ -22,8 +21,7 @@ _PARTS: Final[Mapping[ScriptName, tuple[str, ...]]] = {
     "store": (),
     "store_undo": (),
 }
-"""The parts that a script starts with, in order."""
-_FENCE: Final = "RAILYARD_MPICONT"
+"""Verb to the parts that it starts with, in order."""
 _NAME_LINE: Final = "container=mpicont #"
 """Where the forced command says which container it is for."""
 
@@ -38,16 +36,21 @@ def dockerfile_text() -> str:
     return _file("image", "Dockerfile")
 
 
+@cache
+def _mpicont() -> str:
+    text = _file("scripts", "mpicont.sh")
+    if text.count(_NAME_LINE) != 1:
+        raise Bug(f"mpicont.sh must hold {_NAME_LINE!r} once")
+    return text
+
+
 def mpicont_text(container: str) -> str:
     """The forced command for one container, as it is installed, comments included.
 
     Raises:
         Bug: The file no longer says where the container's name goes.
     """
-    text = _file("scripts", "mpicont.sh")
-    if text.count(_NAME_LINE) != 1:
-        raise Bug(f"mpicont.sh must hold {_NAME_LINE!r} once")
-    return text.replace(_NAME_LINE, f"container={container} #")
+    return _mpicont().replace(_NAME_LINE, f"container={container} #")
 
 
 def short_digest(text: str) -> str:
@@ -56,22 +59,21 @@ def short_digest(text: str) -> str:
 
 
 @cache
-def _body(name: ScriptName) -> str:
-    return "".join(strip_comments(_file("scripts", f"{part}.sh")) for part in (*_PARTS[name], name))
+def containers_tool() -> Tool:
+    """Everything that is run on a host for its containers."""
+    verbs = {
+        verb: "".join(_file("scripts", f"{part}.sh") for part in (*parts, verb))
+        for verb, parts in _PARTS.items()
+    }
+    return assemble("containers", (shell_lines("mpicont_lines", _mpicont()),), verbs)
 
 
-def script_text(name: ScriptName, head: Mapping[str, str]) -> str:
-    """One script as it is sent, complete in itself.
+def containers_call(verb: Verb, **arguments: str) -> ToolCall:
+    """One verb of the tool of this room.
 
     Args:
-        name: Which script.
-        head: Shell variables that are set before it.
+        verb: Which.
+        arguments: Shell variables that are set before it.
     """
-    variables = "".join(f"{key}={shlex.quote(value)}\n" for key, value in sorted(head.items()))
-    return variables + _body(name)
-
-
-def with_mpicont(script: str, container: str) -> str:
-    """A script that can install the forced command: its text stands before it."""
-    text = mpicont_text(container)
-    return f"mpicont_text=$(cat <<'{_FENCE}'\n{text}{_FENCE}\n)\n{script}"
+    words = tuple(f"{key}={value}" for key, value in sorted(arguments.items()))
+    return ToolCall(containers_tool(), verb, words)

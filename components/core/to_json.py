@@ -15,7 +15,13 @@ OMIT_EMPTY: Final = {"omit_empty": True}
 were, and nothing is proven again for its sake."""
 
 
+HIDDEN: Final = {"hidden": True}
+"""Metadata of a field that another one names by its digest: a long text, which no plan shows."""
+
+
 def _shown(value: object, each: Field[Any]) -> bool:
+    if each.metadata.get("hidden"):
+        return False
     return bool(getattr(value, each.name)) or not each.metadata.get("omit_empty")
 
 

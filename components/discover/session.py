@@ -8,7 +8,7 @@ from typing import Final
 
 from components.core.errors import DeviceError
 from components.hosts.look import HostLook, parse_look
-from components.hosts.scripts import script_text
+from components.hosts.scripts import discover_text
 from components.remote.host_session import run_on_host
 from components.remote.script import render_remote_command
 from components.remote.step import Endpoint
@@ -46,7 +46,7 @@ async def _look_at(
             answer = await run_on_host(
                 endpoint,
                 private_keys.get(endpoint.private_key_secret or "", ""),
-                render_remote_command(script_text("discover"), LOOK_DEADLINE_S),
+                render_remote_command(discover_text(), LOOK_DEADLINE_S),
                 deadline_s=LOOK_DEADLINE_S,
             )
     except DeviceError as error:

@@ -24,11 +24,11 @@ from components.disruption.health import check_quorum, read_nodes
 from components.disruption.node import POLL_S, Node, open_node, refuse_other_name
 from components.disruption.pending import Waiting, is_firmware, read_waiting
 from components.disruption.request import READY_DEADLINE_S, HostReboot, parse_request
-from components.hosts.scripts import ScriptName, script_text
+from components.hosts.scripts import Verb, host_call
 from components.kubernetes.calls import Calls
 from components.remote.host_runs import Run, run_with_keys
 from components.remote.lock import hold_lock
-from components.remote.script import render_remote_command
+from components.remote.tool_runs import run_call
 
 LOCK_DEADLINE_S: Final = 60.0
 """Seconds to wait for another run that holds the host; a killed engine may leave one."""
@@ -342,9 +342,8 @@ class HostRun:
         stdin = HostState({**(settings or {}), **lines}).render()
         return self._on_host("maintain", stdin, deadline_s)
 
-    def _on_host(self, script: ScriptName, stdin: str, deadline_s: float) -> str:
-        command = render_remote_command(script_text(script), deadline_s)
-        answer = self.run(self.request.endpoint, command, stdin, deadline_s)
+    def _on_host(self, verb: Verb, stdin: str, deadline_s: float) -> str:
+        answer = run_call(self.run, self.request.endpoint, host_call(verb), stdin, deadline_s)
         if answer.exit_status:
             words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
             raise DeviceError(words)

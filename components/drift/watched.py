@@ -8,6 +8,7 @@ from typing import Final
 from components.core.key_values import HostState, parse_state
 from components.core.placeholder import Facts, fill_known
 from components.remote.step import RemoteStep
+from components.remote.tools import ToolCall
 
 RUN_PARAMETERS: Final = frozenset({"stack", "repair"})
 """Keys on every step's stdin that say how a run is done, and are no settings."""
@@ -26,8 +27,8 @@ class Watched:
     """As reports name it: the host, or the host and what runs on it (`lb-0 haproxy`)."""
     step: RemoteStep
     desired: HostState
-    observe: str
-    """Text of a read-only script."""
+    observe: ToolCall
+    """A verb that only reads."""
     parameters: frozenset[str] = frozenset()
     """Keys of the step's stdin that are no settings."""
     looks: str = ""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.hosts.plan import HostPlan
+from components.hosts.plan import HostPlan, names_of
 from components.remote.component import Remote, host_step
 from components.remote.handoffs import HostsReady, Underlay, gate
+from components.remote.objects import tools_step
 
 
 class Hosts(pulumi.ComponentResource):
@@ -32,13 +33,15 @@ class Hosts(pulumi.ComponentResource):
         underlay: Underlay,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("railyard:hosts:Hosts", name, {"hosts": len(plans)}, opts)
+        properties = {"hosts": len(plans), "names": names_of(plans)}
+        super().__init__("railyard:hosts:Hosts", name, properties, opts)
         done = [self._host(plan, remote, underlay) for plan in plans]
         self.ready = HostsReady(gate(name, self, done))
         self.register_outputs({})
 
     def _host(self, plan: HostPlan, remote: Remote, underlay: Underlay) -> pulumi.Resource:
-        previous = underlay.gate
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[underlay.gate])
+        previous = tools_step(remote, plan.sending, opts)
         for step in plan.steps:
             opts = pulumi.ResourceOptions(parent=self, depends_on=[previous])
             previous = host_step(remote, step, opts)

@@ -5,11 +5,12 @@ Everything is decided here and in the modules of its topics; the scripts only co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
+from components.core.placeholder import has_placeholder
 from components.core.to_json import OMIT_EMPTY
 from components.drift.watched import Watched
 from components.hosts.drivers import (
@@ -25,14 +26,16 @@ from components.hosts.look import LOOK_LINE
 from components.hosts.placement import Placement, plan_placement
 from components.hosts.qos import qos_settings
 from components.hosts.routing import routing_settings
-from components.hosts.scripts import boot_files_digest, script_text
+from components.hosts.scripts import boot_files_digest, host_call
 from components.hosts.settings import Settings
 from components.hosts.sriov import sriov_settings
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.instances import crusoe_of
 from components.remote.endpoint import host_endpoint
+from components.remote.sending import plan_sending
 from components.remote.step import Endpoint, RemoteStep
+from components.remote.tools import Tool, make_tool
 
 CONVERGE_DEADLINE_S: Final = 300.0
 """Seconds for one host without a driver package: VF probing takes at most 60 s a card."""
@@ -67,6 +70,14 @@ class HostPlan:
     """Proof of what only works when all below the host was restarted; to run after that."""
     placement: Placement = field(default_factory=Placement, metadata=OMIT_EMPTY)
     """What must be plugged in; looked at, and never set."""
+    tools: tuple[Tool, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """What steps of other rooms need on this host, beside what its own need."""
+
+    @property
+    def sending(self) -> RemoteStep:
+        """The step that puts all tools on the host, before every other one."""
+        own = (tool for step in self.steps for tool in step.tools)
+        return plan_sending(self.endpoint, (*own, *self.tools))
 
     @property
     def converge(self) -> RemoteStep:
@@ -82,8 +93,8 @@ class HostPlan:
     def watched(self) -> Watched:
         """The host as observe and drift see it."""
         looks = LOOK_LINE if self.placement else ""
-        script = script_text("observe")
-        return Watched(self.name, self.converge, self.desired, script, PARAMETERS, looks)
+        observe = host_call("observe")
+        return Watched(self.name, self.converge, self.desired, observe, PARAMETERS, looks)
 
     @property
     def watched_verify(self) -> Watched | None:
@@ -94,10 +105,17 @@ class HostPlan:
             {key: value for key, value in self._proven().items() if key not in PARAMETERS}
         )
         name = f"{self.name} ats"
-        return Watched(name, self.verify, proven, script_text("observe"), PARAMETERS)
+        return Watched(name, self.verify, proven, host_call("observe"), PARAMETERS)
 
     def _proven(self) -> Mapping[str, str]:
         return parse_state(self.verify.desired).values if self.verify else {}
+
+
+def names_of(plans: Iterable[HostPlan]) -> dict[str, str]:
+    """Host to address, as every `/etc/hosts` has them: shown once for the whole site."""
+    lists = {tool.text for plan in plans for tool in plan.converge.reads if tool.name == "names"}
+    lines = [line.split() for text in lists for line in text.splitlines()]
+    return {name: address for address, name in lines}
 
 
 def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, ...]:
@@ -107,11 +125,24 @@ def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, .
         spec: The checked site.
         stack: Names the folder of the recorded previous values; default the cluster's name.
     """
-    return tuple(_plan_host(spec, host, stack or spec.name) for host in spec.hosts)
+    names = host_names(spec)
+    return tuple(_plan_host(spec, host, stack or spec.name, names) for host in spec.hosts)
 
 
-def _plan_host(spec: ClusterSpec, host: Host, stack: str) -> HostPlan:
-    desired = desired_state(spec, host)
+def host_names(spec: ClusterSpec) -> Tool | None:
+    """The names of all hosts, as their `/etc/hosts` shall have them: once for the whole site.
+
+    None where we make the instances, or an address is not known yet: they come and go, and their
+    cloud's DNS knows them. Each has its own name alone, so that one more or less touches no other.
+    """
+    if crusoe_of(spec) or any(has_placeholder(host.address) for host in spec.hosts):
+        return None
+    hosts = sorted(spec.hosts, key=lambda host: host.name)
+    return make_tool("names", "".join(f"{host.address} {host.name}\n" for host in hosts))
+
+
+def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) -> HostPlan:
+    desired = with_boot_unit(host_settings(spec, host, names))
     package = driver_parameters(spec, host)
     lines = {"stack": stack} | package
     step = RemoteStep(
@@ -119,9 +150,10 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str) -> HostPlan:
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState({**desired.values, **lines}).render(),
-        apply=script_text("converge"),
-        undo=script_text("undo"),
+        apply=host_call("converge"),
+        undo=host_call("undo"),
         deadline_s=_deadline_s(desired, with_package=bool(package)) + _firmware_s(spec, host),
+        reads=(names,) if names else (),
     )
     verify = _verify_step(spec, host, stack)
     placement = plan_placement(spec, host)
@@ -152,7 +184,7 @@ def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState(lines).render(),
-        apply=script_text("verify"),
+        apply=host_call("verify"),
         why_no_undo="it only looks",
         deadline_s=VERIFY_DEADLINE_S,
     )
@@ -160,14 +192,23 @@ def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None
 
 def desired_state(spec: ClusterSpec, host: Host) -> HostState:
     """All settings that one host shall have."""
-    return with_boot_unit(host_settings(spec, host))
+    return with_boot_unit(host_settings(spec, host, host_names(spec)))
 
 
-def host_settings(spec: ClusterSpec, host: Host) -> Settings:
-    """What the topics want of one host, before the boot unit that keeps it."""
+def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Settings:
+    """What the topics want of one host, before the boot unit that keeps it.
+
+    Args:
+        spec: The checked site.
+        host: One of its hosts.
+        names: What `host_names` gives; here, since it is the same for every host.
+    """
     defaults = spec.host_defaults
     state = {"hostname": host.name, f"user.{defaults.user.name}.uid": str(defaults.user.uid)}
-    state |= {f"hosts.{each.name}": each.address for each in _named_on(spec, host)}
+    if names is None:
+        state[f"hosts.{host.name}"] = host.address
+    else:
+        state["hosts_block"] = f"{len(names.text.splitlines())} names {names.digest}"
     state |= _docker(spec, host)
     topics = [topic(spec, host) for topic in _TOPICS]
     for topic in topics:
@@ -187,15 +228,6 @@ def with_boot_unit(settings: Settings) -> HostState:
         state["unit.railyard-nics.files"] = boot_files_digest(config)
         state["unit.railyard-nics.enabled"] = "enabled"
     return HostState(state)
-
-
-def _named_on(spec: ClusterSpec, host: Host) -> tuple[Host, ...]:
-    """The hosts whose names a host is told.
-
-    Instances that we make come and go, and their cloud's DNS knows them: each is told its own name
-    alone, so that one more or less touches no other.
-    """
-    return (host,) if crusoe_of(spec) else spec.hosts
 
 
 def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:

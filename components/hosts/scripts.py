@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-ScriptName = Literal["observe", "converge", "undo", "verify", "discover", "maintain"]
+from components.remote.tools import Tool, ToolCall, assemble, shell_lines, strip_comments
+
+Verb = Literal["observe", "converge", "undo", "verify", "maintain", "boot"]
 _PARTS: Final = (
     "input",
     "driver",
@@ -29,7 +30,9 @@ _PARTS: Final = (
     "reading",
     "writing",
 )
-"""The parts that each script but `discover` starts with, in order."""
+"""The parts that every verb starts with, in order."""
+_BOOT_HEAD: Final = "# Written by Railyard; railyard-nics.service runs it at each boot.\nset boot\n"
+"""`set` makes the verb, as the line of a step does."""
 
 
 @cache
@@ -37,72 +40,51 @@ def _file(name: str) -> str:
     return resources.files("components.hosts").joinpath("scripts", name).read_text("utf-8")
 
 
-def strip_comments(text: str) -> str:
-    """Drop comment lines and empty lines: what travels to every host is kept in the state.
-
-    A line of a here-document or of awk that starts with `#` would be dropped too; the scripts
-    hold none.
-    """
-    lines = (line for line in text.splitlines() if line.strip())
-    return "".join(f"{line}\n" for line in lines if not line.lstrip().startswith("#"))
-
-
-def _main(name: str) -> str:
-    """The text of one script without its parts."""
-    return strip_comments(_file(f"{name}.sh"))
-
-
 @cache
-def library_text() -> str:
-    """How every setting is read and written."""
-    return "".join(strip_comments(_file(f"{part}.sh")) for part in _PARTS)
+def host_tool() -> Tool:
+    """Everything that is run on a Linux host to read it and to change its settings.
+
+    The boot unit runs a copy of the whole tool: what it needs outlives every newer version.
+    """
+    head = shell_lines("boot_unit", boot_unit_text()) + shell_lines("boot_head", _BOOT_HEAD)
+    return assemble(
+        "host",
+        (*(_file(f"{part}.sh") for part in _PARTS), head),
+        {
+            "observe": _file("look.sh") + _file("observe.sh"),
+            **{verb: _file(f"{verb}.sh") for verb in ("converge", "undo", "verify", "maintain")},
+            "boot": _file("boot.sh"),
+        },
+    )
+
+
+def host_call(verb: Verb) -> ToolCall:
+    """One verb of the tool for Linux hosts."""
+    return ToolCall(host_tool(), verb)
 
 
 @cache
 def look_text() -> str:
-    """How the host's cards and GPUs are looked at; no other script changes or needs them."""
+    """How the host's cards and GPUs are looked at."""
     return strip_comments(_file("look.sh"))
+
+
+@cache
+def discover_text() -> str:
+    """How `railyard discover` looks at a host before it is in the file; sent as it is."""
+    return look_text() + strip_comments(_file("discover.sh"))
 
 
 @cache
 def boot_script_text() -> str:
     """What `railyard-nics.service` runs at each boot of a host."""
-    head = "# Written by Railyard; railyard-nics.service runs it at each boot.\n"
-    return head + library_text() + _main("boot")
+    return _BOOT_HEAD + host_tool().text
 
 
 @cache
 def boot_unit_text() -> str:
     """The unit that makes the settings of the cards outlive a reboot."""
     return _file("railyard-nics.service")
-
-
-@cache
-def script_text(name: ScriptName) -> str:
-    """One script as it is sent, complete in itself.
-
-    `converge` carries the parts as a text, because it also installs them for the boot unit.
-    """
-    if name == "discover":
-        return look_text() + _main(name)
-    if name == "observe":
-        return library_text() + look_text() + _main(name)
-    if name != "converge":
-        return library_text() + _main(name)
-    return (
-        _quoted("library", library_text())
-        + _quoted("boot_unit_text", boot_unit_text())
-        + _quoted("boot_main", _main("boot"))
-        + "boot_script_text='# Written by Railyard; railyard-nics.service runs it at each boot.'\n"
-        + 'boot_script_text="$boot_script_text\n$library\n$boot_main"\n'
-        + 'eval "$library"\n'
-        + _main("converge")
-    )
-
-
-def _quoted(variable: str, text: str) -> str:
-    """No here-document: bash keeps a long one in a file of /tmp, and goes on where that is full."""
-    return f"{variable}={shlex.quote(text.rstrip())}\n"
 
 
 def boot_files_digest(config: str) -> str:

@@ -9,6 +9,7 @@ import pulumi
 from components.hypervisor.plan import HypervisorPlan, RebootStep
 from components.remote.component import LocalCall, Remote, host_step, local_call
 from components.remote.handoffs import FabricReady, HostsReady, HypervisorsReady, gate
+from components.remote.objects import tools_step
 
 
 class Hypervisors(pulumi.ComponentResource):
@@ -36,6 +37,8 @@ class Hypervisors(pulumi.ComponentResource):
         previous = fabric.gate
         for plan in plans:
             opts = pulumi.ResourceOptions(parent=self, depends_on=[previous])
+            sent = tools_step(remote, plan.sending, opts)
+            opts = pulumi.ResourceOptions(parent=self, depends_on=[sent])
             converged = host_step(remote, plan.converge, opts)
             previous = reboot_step(self, remote, plan.reboot, converged)
         self.ready = HypervisorsReady(gate(name, self, [previous]))

@@ -14,15 +14,17 @@ from typing import Final
 
 from components.catalogue.esxi_releases import parse_release
 from components.core.errors import Bug
-from components.core.key_values import HostState
+from components.core.key_values import HostState, parse_state
 from components.drift.watched import Watched
 from components.hypervisor.request import Guest, RebootRequest
-from components.hypervisor.scripts import script_text
+from components.hypervisor.scripts import hypervisor_call
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.remote.endpoint import endpoint_of, host_endpoint
-from components.remote.step import OBSERVE_DEADLINE_S, Endpoint, RemoteStep
+from components.remote.sending import plan_sending
+from components.remote.step import Endpoint, RemoteStep
+from components.remote.tools import ToolCall
 
 EDIT_DEADLINE_S: Final = 300.0
 """Seconds for the work on one host beside waiting for its guests to shut down."""
@@ -78,7 +80,15 @@ class HypervisorPlan:
     def steps(self) -> tuple[RemoteStep, ...]:
         """Every step, in the order in which they run."""
         last = (self.firmware_reboot.step,) if self.firmware_reboot else ()
-        return (self.converge, self.reboot.step, *last)
+        return (self.sending, self.converge, self.reboot.step, *last)
+
+    @property
+    def sending(self) -> RemoteStep:
+        """The step that puts the tools on the host, before every other one."""
+        settings = parse_state(self.converge.desired).values
+        lines = HostState({key: settings[key] for key in ("order", "stack")}).render()
+        tools = self.converge.tools
+        return plan_sending(self.endpoint, tools, (ToolCall(tools[0], "place"), lines))
 
 
 def plan_hypervisors(spec: ClusterSpec, stack: str | None = None) -> tuple[HypervisorPlan, ...]:
@@ -100,8 +110,8 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
         endpoint=endpoint,
         dialect="ash",
         desired=HostState({**desired.values, **_parameters(spec, hypervisor, stack)}).render(),
-        apply=script_text("converge", deadline_s),
-        undo=script_text("undo", deadline_s),
+        apply=hypervisor_call("converge"),
+        undo=hypervisor_call("undo"),
         deadline_s=deadline_s,
     )
     guests = [(vm, _guest(spec, vm)) for vm in hypervisor.vms]
@@ -114,7 +124,7 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
             hypervisor.name,
             converge,
             desired,
-            script_text("observe", OBSERVE_DEADLINE_S),
+            hypervisor_call("observe"),
             PARAMETERS,
         ),
         reboot=RebootStep(

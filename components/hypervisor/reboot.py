@@ -17,15 +17,15 @@ from typing import Final
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.key_values import HostState, parse_state
-from components.hosts.scripts import script_text as host_script
+from components.hosts.scripts import host_call
 from components.hypervisor.access import explain_refusal
 from components.hypervisor.plan import PASSED_THROUGH
 from components.hypervisor.request import Guest, RebootRequest, parse_request
-from components.hypervisor.scripts import script_text
+from components.hypervisor.scripts import hypervisor_call
 from components.remote.host_runs import Run, run_with_keys
 from components.remote.host_session import HostAnswer
-from components.remote.script import render_remote_command
 from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
+from components.remote.tool_runs import run_call
 
 POLL_S: Final = 2.0
 """Seconds between two looks at a host that is rebooting."""
@@ -110,12 +110,9 @@ class Reboot:
         if not guest.cards:
             return []
         keys = [f"nic.{card}.{key}" for card in guest.cards for key in ("ats", "ats_current")]
-        answer = self.run(
-            guest.endpoint,
-            render_remote_command(host_script("observe"), OBSERVE_DEADLINE_S),
-            HostState(dict.fromkeys(keys, "on")).render(),
-            OBSERVE_DEADLINE_S,
-        )
+        stdin = HostState(dict.fromkeys(keys, "on")).render()
+        call = host_call("observe")
+        answer = run_call(self.run, guest.endpoint, call, stdin, OBSERVE_DEADLINE_S)
         if answer.exit_status:
             raise DeviceError(f"{guest.endpoint.where}: {answer.stderr.strip()}")
         seen = parse_state(answer.stdout).values
@@ -197,7 +194,8 @@ class Reboot:
         }
         stdin = HostState({**self.request.settings, **parameters}).render() + more
         endpoint = self.request.endpoint
-        answer = self.run(endpoint, script_text("reboot", deadline_s), stdin, deadline_s)
+        call = hypervisor_call("reboot")
+        answer = run_call(self.run, endpoint, call, stdin, deadline_s, ash=True)
         if answer.exit_status:
             words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
             raise DeviceError(self._stuck(f"stopped at {action}: {words}"))

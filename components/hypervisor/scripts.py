@@ -1,4 +1,4 @@
-"""The shell texts of the hypervisor room, put together from the files in `scripts/`."""
+"""The tool of the hypervisor room, put together from the files in `scripts/`."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-from components.hosts.scripts import strip_comments
+from components.remote.tools import Tool, ToolCall, assemble
 
-ScriptName = Literal["observe", "converge", "undo", "reboot"]
+Verb = Literal["observe", "converge", "undo", "reboot", "place"]
 _PARTS: Final = ("input", "reading", "writing")
+_VERBS: Final[tuple[Verb, ...]] = ("observe", "converge", "undo", "reboot", "place")
 
 
 @cache
 def _file(name: str) -> str:
     folder = resources.files("components.hypervisor").joinpath("scripts")
-    return strip_comments(folder.joinpath(f"{name}.sh").read_text("utf-8"))
+    return folder.joinpath(f"{name}.sh").read_text("utf-8")
 
 
 @cache
-def script_text(name: ScriptName, deadline_s: float) -> str:
-    """One script as it is sent, complete in itself: the whole command of one SSH exec.
+def hypervisor_tool() -> Tool:
+    """Everything that is run on an ESXi host.
 
     ESXi logs root in directly and has no `sudo`; and only from some release on a `timeout` with
-    the usual options: the script ends itself.
-
-    Args:
-        name: The script.
-        deadline_s: Whole seconds after which it ends itself; it says what was done until then.
+    the usual options: the tool ends itself after `deadline_s=`, and says what was done until then.
     """
-    text = "".join(_file(part) for part in (*_PARTS, name))
-    return f"deadline_s={int(deadline_s)}\n{text}"
+    verbs = {verb: _file(verb) for verb in _VERBS}
+    return assemble("hypervisor", tuple(map(_file, _PARTS)), verbs)
+
+
+def hypervisor_call(verb: Verb) -> ToolCall:
+    """One verb of the tool for ESXi hosts."""
+    return ToolCall(hypervisor_tool(), verb)

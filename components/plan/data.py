@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from components.core.to_json import to_json
-from components.plan.make import ClusterPlan
+from components.plan.make import ClusterPlan, scripts_of
 from components.plan.sections import stages_of_steps
 from components.plan.text import Choice
 
@@ -26,7 +26,9 @@ def plan_json(plan: ClusterPlan, choice: Choice) -> dict[str, Any]:
         if choice.stage is not None:
             part = _PARTS.get(choice.stage, choice.stage)
             body = {part: body.get(part, [])}
-    head = {"name": plan.name, "stack": plan.stack, "digest": plan.digest}
+    head: dict[str, Any] = {"name": plan.name, "stack": plan.stack, "digest": plan.digest}
+    if choice.scripts:
+        head["tools"] = dict(scripts_of(plan))
     return head | cast("dict[str, Any]", body if choice.scripts else _without_scripts(body))
 
 

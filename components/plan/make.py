@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
@@ -27,6 +27,7 @@ from components.model.cluster import ClusterSpec
 from components.operators.plan import OperatorsPlan, plan_operators
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
 from components.remote.step import RemoteStep
+from components.remote.tools import Tool, distinct
 
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What the scripts on the hosts take, and at most what Pulumi takes."""
@@ -76,8 +77,12 @@ class ClusterPlan:
     def steps(self) -> tuple[RemoteStep, ...]:
         """Every step on a host, in an order in which they may run."""
         return (
-            *(step for each in self.hypervisors for step in (each.converge, each.reboot.step)),
-            *(step for host in self.hosts for step in host.steps),
+            *(
+                step
+                for each in self.hypervisors
+                for step in (each.sending, each.converge, each.reboot.step)
+            ),
+            *(step for host in self.hosts for step in (host.sending, *host.steps)),
             *(each.step for group in self.reboots for each in group.steps),
             *(each.firmware_reboot.step for each in self.hypervisors if each.firmware_reboot),
             *(host.verify for host in self.hosts if host.verify),
@@ -101,6 +106,20 @@ class ClusterPlan:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def with_tools(hosts: Iterable[HostPlan], later: Iterable[RemoteStep]) -> tuple[HostPlan, ...]:
+    """The hosts, which also get the tools of steps of other rooms on them."""
+    needed: dict[str, list[Tool]] = {}
+    for step in later:
+        needed.setdefault(step.endpoint.device, []).extend(step.tools)
+    return tuple(replace(host, tools=distinct(needed.get(host.name, ()))) for host in hosts)
+
+
+def scripts_of(plan: ClusterPlan) -> Mapping[str, str]:
+    """The text of every tool that a plan names: `<name> <digest>` to text."""
+    tools = distinct(tool for step in plan.steps for tool in step.tools)
+    return {f"{tool.name} {tool.digest}": tool.text for tool in tools}
+
+
 def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
     """Plan every room of a site. Decides nothing itself.
 
@@ -116,7 +135,9 @@ def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
             f"the stack name {stack!r} cannot be used: devices keep a folder of that name.\n"
             "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
         )
-    hosts, kubernetes = plan_hosts(spec, stack), plan_kubernetes(spec, stack)
+    kubernetes, payload = plan_kubernetes(spec, stack), plan_payload(spec, stack)
+    later = (*(payload.steps if payload else ()), *(kubernetes.steps if kubernetes else ()))
+    hosts = with_tools(plan_hosts(spec, stack), later)
     return ClusterPlan(
         name=spec.name,
         stack=stack,
@@ -124,7 +145,7 @@ def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
         switches=plan_fabric(spec),
         hypervisors=plan_hypervisors(spec, stack),
         hosts=hosts,
-        payload=plan_payload(spec, stack),
+        payload=payload,
         kubernetes=kubernetes,
         operators=plan_operators(spec),
         pod_network=plan_pod_network(spec),

@@ -24,6 +24,7 @@ from components.plan.make import ClusterPlan
 from components.plan.ports import port_lines
 from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
+from components.remote.tools import ToolCall, distinct
 
 LONG_OBJECT: Final = 200
 """Lines of YAML above which not even `--scripts` prints an object (the MPIJob CRD has 9,000)."""
@@ -74,7 +75,8 @@ def list_sections(plan: ClusterPlan, *, scripts: bool = False) -> tuple[Section,
     return (
         *(_cloud_call(call) for call in (list_calls(plan.cloud, {}) if plan.cloud else ())),
         *(_switch(switch, texts, scripts=scripts) for switch in plan.switches),
-        *_steps(plan, texts),
+        *_tools(plan, scripts=scripts),
+        *_steps(plan),
         *_objects(plan, scripts=scripts),
         *_acceptance(plan, scripts=scripts),
         *_destroy(plan),
@@ -134,12 +136,12 @@ def _exec(switch: str, plan: ExecPlan, texts: Texts) -> Iterator[str]:
         yield from texts(switch, title, text)
 
 
-def _steps(plan: ClusterPlan, texts: Texts) -> Iterator[Section]:
+def _steps(plan: ClusterPlan) -> Iterator[Section]:
     known = {step.desired: step.name for step in plan.steps}
     for stage, steps in stages_of_steps(plan).items():
         for step in steps:
             family = step.name.removeprefix(step.endpoint.device)
-            lines, tail = tuple(_wanted(step, known)), tuple(_scripts(step, texts))
+            lines, tail = tuple(_wanted(step, known)), tuple(_calls(step))
             heading = f"Step {step.name} on {step.endpoint.where}, deadline {step.deadline_s:g} s"
             devices = frozenset({step.endpoint.device})
             yield Section(stage, heading, lines, devices, f"step {family}", tail)
@@ -150,11 +152,15 @@ def stages_of_steps(plan: ClusterPlan) -> Mapping[str, tuple[RemoteStep, ...]]:
     firmware = (each.firmware_reboot for each in plan.hypervisors)
     return {
         "hypervisors": (
-            *(step for each in plan.hypervisors for step in (each.converge, each.reboot.step)),
+            *(
+                step
+                for each in plan.hypervisors
+                for step in (each.sending, each.converge, each.reboot.step)
+            ),
             *(each.step for each in firmware if each),
         ),
         "hosts": (
-            *(step for host in plan.hosts for step in host.steps),
+            *(step for host in plan.hosts for step in (host.sending, *host.steps)),
             *(host.verify for host in plan.hosts if host.verify),
         ),
         "reboots": tuple(each.step for group in plan.reboots for each in group.steps),
@@ -185,17 +191,31 @@ def _as_desired(value: object) -> str:
     return "".join(f"{key}={values[key]}\n" for key in sorted(values))
 
 
-def _scripts(step: RemoteStep, texts: Texts) -> Iterator[str]:
-    if step.dialect == "device":
-        yield f"# runs: railyard {step.apply}"
-    else:
-        yield from texts(step.name, "script", step.apply)
+def _calls(step: RemoteStep) -> Iterator[str]:
+    yield f"# runs: {_call(step.apply)}"
     if step.undo is None:
         yield f"# no undo: {step.why_no_undo}"
-    elif step.dialect == "device":
-        yield f"# undo: railyard {step.undo}"
     else:
-        yield from texts(step.name, "undo", step.undo)
+        yield f"# undo: {_call(step.undo)}"
+
+
+def _call(call: ToolCall | str) -> str:
+    if isinstance(call, str):
+        return f"railyard {call}"
+    words = " ".join((call.verb, *call.arguments))
+    return f"{words} of the tool {call.tool.name} {call.tool.digest[:12]}"
+
+
+def _tools(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
+    """The tools by digest, and the list of names whole: once for all hosts that get them."""
+    tools = distinct(tool for step in plan.steps for tool in step.tools)
+    lines: list[str] = []
+    for tool in tools:
+        lines.append(f"# {tool.name} {tool.digest}")
+        if scripts or tool.name == "names":
+            lines.append(tool.text.rstrip("\n"))
+    if lines:
+        yield Section("hosts", "Tools that are sent to the hosts", tuple(lines))
 
 
 def _objects(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:

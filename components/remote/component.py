@@ -68,7 +68,7 @@ class Remote:
 
 
 def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> remote.Command:
-    """One step on a Linux host: one SSH connection, the script as text, the state on stdin."""
+    """One step on a host: one SSH connection, one line that names a tool, the state on stdin."""
     stdin = shared.filled(_with_note(step.desired, shared.note(step.name)))
     opts = shared.on_machine(step.endpoint, opts)
     if step.secret_stdin:

@@ -22,7 +22,7 @@ def run_with_keys(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> 
     Raises:
         UsageError: A key is not in the environment.
     """
-    keys = {endpoint.device: _key(endpoint, environ) for endpoint in endpoints}
+    keys = {endpoint.device: private_key(endpoint, environ) for endpoint in endpoints}
 
     def run(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
         key, given_up_s = keys[endpoint.device], deadline_s + _GRACE_S
@@ -31,7 +31,12 @@ def run_with_keys(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> 
     return run
 
 
-def _key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+def private_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    """The private key of a host's user, from the environment.
+
+    Raises:
+        UsageError: It is not there.
+    """
     name = env_name(endpoint.private_key_secret or "")
     if not endpoint.private_key_secret or name not in environ:
         raise UsageError(

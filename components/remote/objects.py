@@ -1,4 +1,4 @@
-"""Plain execs on switches, with nothing of ours between the switch and Pulumi."""
+"""Resources beside a step: the tools of a host, and plain execs on switches."""
 
 from __future__ import annotations
 
@@ -9,10 +9,31 @@ from typing import TypeAlias
 import pulumi
 from pulumi_command import remote
 
-from components.remote.component import Remote, connection_of
-from components.remote.step import Endpoint
+from components.remote.component import LocalCall, Remote, connection_of, local_call
+from components.remote.sending import with_repair
+from components.remote.step import Endpoint, RemoteStep
+from components.remote.tool_files import keep_tools
 
 Sent: TypeAlias = remote.Command
+
+
+def tools_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> pulumi.Resource:
+    """Put the tools of a host on it; every other step there depends on this one.
+
+    Raises:
+        UsageError: The texts cannot be laid beside the program, for the process that sends them.
+    """
+    if not pulumi.runtime.is_dry_run():
+        keep_tools(step.reads)
+    desired = with_repair(step.desired, shared.note(step.name))
+    call = LocalCall(
+        step.name,
+        str(step.apply),
+        shared.filled(desired),
+        shared.environment(step.endpoint),
+        delete=str(step.undo),
+    )
+    return local_call(call, shared.on_machine(step.endpoint, opts))
 
 
 @dataclass(frozen=True, slots=True)

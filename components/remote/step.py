@@ -7,12 +7,14 @@ proves it. It knows no Pulumi and opens no connection: `component.py` makes the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final, Literal
 
 from components.core.errors import Bug
 from components.core.placeholder import Facts, fill_known, has_placeholder
+from components.core.to_json import OMIT_EMPTY
 from components.remote.lines import render_lines
+from components.remote.tools import Tool, ToolCall, distinct
 
 TargetKind = Literal["host", "switch"]
 REPAIR_LINE = "repair="
@@ -60,26 +62,34 @@ class RemoteStep:
     """`<target>-<work>`: it becomes the resource name, so it is an API."""
     endpoint: Endpoint
     dialect: Literal["sh", "ash", "device"]
-    """`sh`: a script on a Linux host over one SSH exec; `ash`: on ESXi. `device`: `railyard
+    """`sh`: a tool on a Linux host over one SSH exec; `ash`: on ESXi. `device`: `railyard
     device …` here."""
     desired: str
     """Desired state on stdin: sorted `key=value` lines (`sh`), or `path = value` (`device`)."""
-    apply: str
-    """Script text (`sh`) or `railyard` arguments (`device`)."""
+    apply: ToolCall | str
+    """A verb of a tool (`sh`, `ash`), or arguments of `railyard` (`device`)."""
     deadline_s: float
     """The step ends itself after this long; the engine has no deadline of its own."""
-    undo: str | None = None
+    undo: ToolCall | str | None = None
     """What `destroy` runs, with the same stdin."""
     why_no_undo: str | None = None
     reboots: bool = False
     secret_stdin: str | None = None
     """Name of the secret that is the stdin of this step instead of `desired`."""
     secret_stdout: bool = False
+    reads: tuple[Tool, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """Lists on the target that its desired state names by their digests."""
 
     def known(self, facts: Facts) -> RemoteStep:
         """The same with what is known of the instances in its holes."""
         endpoint = self.endpoint.known(facts)
         return replace(self, endpoint=endpoint, desired=fill_known(self.desired, facts))
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What must lie on the target before the step runs, and until its undo ran."""
+        calls = (self.apply, self.undo)
+        return distinct((*(call.tool for call in calls if isinstance(call, ToolCall)), *self.reads))
 
     def __post_init__(self) -> None:
         """Refuse a step that neither undoes nor says why not.

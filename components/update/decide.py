@@ -26,6 +26,7 @@ from components.kubernetes.planes.base import NODE_SUFFIX
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
 from components.remote.script import render_step_command
+from components.remote.sending import TOOL_LACKS, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep
 from components.update.exec_runs import exec_notes, left_by_exec
 from components.update.seen import Facts, Seen
@@ -101,6 +102,7 @@ def intend(
     notes |= exec_notes(plan.switches, applied, drifts)
     hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}
     notes |= departure_notes(plan.reboots, hosts, applied)
+    notes |= _tools_notes(plan, applied, hosts)
     access = plan.kubernetes.access if plan.kubernetes else None
     if access is not None and (note := _access_note(applied.step(access.name))):
         notes[access.name] = note
@@ -108,6 +110,24 @@ def intend(
     touched = touched or bool(forecast_departures(plan.reboots, hosts))
     run = _run_number(plan, applied, touched=touched, accept=accept)
     return Intentions(drifts, notes, run, plan)
+
+
+def _tools_notes(
+    plan: ClusterPlan, applied: Applied, seen: Mapping[str, HostState]
+) -> dict[str, str]:
+    """Hosts on which a tool was looked for that had been sent, and is missing or altered."""
+    lacking: dict[str, list[str]] = {}
+    for watched in plan.watched:
+        if watched.device in seen:
+            keys = seen[watched.device].values
+            found = [key.removeprefix(TOOL_LACKS) for key in keys if key.startswith(TOOL_LACKS)]
+            lacking.setdefault(watched.step.endpoint.device, []).extend(found)
+    notes: dict[str, str] = {}
+    for each in (*plan.hypervisors, *plan.hosts):
+        recorded = applied.step(each.sending.name)
+        if recorded is not None and recorded.stdin:
+            notes[each.sending.name] = missing_note(recorded.stdin, lacking.get(each.name, ()))
+    return {step: note for step, note in notes.items() if note}
 
 
 def _access_note(access: AppliedStep | None) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from components.cloud.observe import CloudFacts, observe_cloud, silent_instances
@@ -19,9 +19,10 @@ from components.fabric.drift import asked_of_switch
 from components.fabric.plan import SwitchPlan
 from components.hypervisor.access import explain_refusal
 from components.plan.make import ClusterPlan
-from components.remote.host_session import HostSession, connect_to_host
-from components.remote.script import render_step_command
+from components.remote.host_session import HostAnswer, HostSession, connect_to_host
+from components.remote.sending import TOOL_LACKS
 from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
+from components.remote.tool_runs import look_with
 from components.update.seen import Facts, Seen
 
 AT_ONCE: Final = 32
@@ -90,18 +91,20 @@ class _Look:
     asked: HostState
 
     async def run(self, session: HostSession) -> Facts:
-        step = replace(self.watched.step, deadline_s=OBSERVE_DEADLINE_S)
+        step, call, stdin = self.watched.step, self.watched.observe, self.asked.render()
+        stdin += self.watched.looks
+
+        def run(command: str) -> Awaitable[HostAnswer]:
+            return session.run(command, stdin=stdin, deadline_s=OBSERVE_DEADLINE_S)
+
         try:
-            answer = await session.run(
-                render_step_command(step, self.watched.observe),
-                stdin=self.asked.render() + self.watched.looks,
-                deadline_s=OBSERVE_DEADLINE_S,
-            )
+            answer, lay = await look_with(run, call, OBSERVE_DEADLINE_S, ash=step.dialect == "ash")
             if answer.exit_status != 0:
                 return Unreachable(refusal_words(step.endpoint, answer.stderr, answer.exit_status))
-            return parse_state(answer.stdout)
+            seen = parse_state(answer.stdout)
         except DeviceError as error:
             return self.failed(error)
+        return seen if lay else HostState({**seen.values, f"{TOOL_LACKS}{call.tool.digest}": "yes"})
 
     def failed(self, error: DeviceError) -> Unreachable:
         words = explain_refusal(error) if self.watched.step.dialect == "ash" else str(error)

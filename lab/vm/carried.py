@@ -16,7 +16,7 @@ from typing import Final
 from components.checks.site import load_checked_site
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, parse_state
-from components.hosts.plan import HostPlan, host_settings, plan_hosts, with_boot_unit
+from components.hosts.plan import HostPlan, host_names, host_settings, plan_hosts, with_boot_unit
 from components.hosts.settings import Settings
 from components.model.cluster import ClusterSpec
 
@@ -65,7 +65,8 @@ def plan_guests(ports: Mapping[str, int], folder: Path) -> tuple[ClusterSpec, tu
         raise DeviceError("\n".join(problem.what for problem in checked.problems))
     spec = checked.spec
     pairs = zip(spec.hosts, plan_hosts(spec), strict=True)
-    return spec, tuple(carry(plan, host_settings(spec, host)) for host, plan in pairs)
+    names = host_names(spec)
+    return spec, tuple(carry(plan, host_settings(spec, host, names)) for host, plan in pairs)
 
 
 def carry(plan: HostPlan, settings: Settings) -> Carried:

@@ -53,7 +53,7 @@ DRIFTS: Final = (
     Drift(
         "a wrong entry in /etc/hosts",
         "sed -i 's/192.168.2.12 gpu02/192.168.2.99 gpu02/' /etc/hosts",
-        ("hosts.gpu02",),
+        ("hosts_block",),
     ),
     Drift("another host name", "hostname renamed", ("hostname",)),
     Drift("another uid", "usermod -u 1234 nvidia", ("user.nvidia.uid",)),

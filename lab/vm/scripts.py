@@ -8,8 +8,9 @@ from typing import cast
 from components.core.errors import DeviceError
 from components.core.key_values import diff_states, parse_state
 from components.hosts.plan import HostPlan
-from components.remote.script import render_step_command
-from lab.vm.guest import run_text
+from components.remote.tools import ToolCall
+from lab.keys import client_key
+from lab.steps import run_step_on_host
 
 
 def converge(plan: HostPlan) -> tuple[str, ...]:
@@ -27,7 +28,7 @@ def undo(plan: HostPlan) -> tuple[str, ...]:
     Returns:
         What the script says that it left.
     """
-    return _list(_run(plan, plan.converge.undo or "", plan.converge.desired), "left")
+    return _list(_run(plan, plan.converge.undo, plan.converge.desired), "left")
 
 
 def observe(plan: HostPlan) -> dict[str, str]:
@@ -42,8 +43,11 @@ def observe(plan: HostPlan) -> dict[str, str]:
     }
 
 
-def _run(plan: HostPlan, script: str, stdin: str) -> str:
-    answer = run_text(plan.endpoint, render_step_command(plan.converge, script), stdin)
+def _run(plan: HostPlan, call: ToolCall | str | None, stdin: str) -> str:
+    if not isinstance(call, ToolCall):
+        raise DeviceError(f"{plan.name}: a host runs a verb of a tool")
+    key = client_key("vm").private_openssh
+    answer = run_step_on_host(plan.converge, call, stdin, key, sending=plan.sending)
     if answer.exit_status != 0:
         raise DeviceError(
             f"{plan.endpoint.where}: the script ended with {answer.exit_status}:"

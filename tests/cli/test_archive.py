@@ -63,17 +63,17 @@ def test_a_changed_archive_is_no_proof(railyard: Call) -> None:
 
 
 def test_the_gate_judges_the_archived_evidence(railyard: Call, told: str) -> None:
-    done = railyard("accept", "gate", "--fail", "--stack", "dev", stdin=told)
+    done = railyard("evidence", "gate", "--fail", "--stack", "dev", stdin=told)
     assert done.code == 0
     assert "acceptance passed" in done.out
     assert PLACE.with_name("report.html").is_file()
-    again = railyard("accept", "gate", "--fail", "--stack", "dev", stdin=told)
+    again = railyard("evidence", "gate", "--fail", "--stack", "dev", stdin=told)
     assert again.code == 0  # writing the report changed no evidence
 
 
 def test_the_gate_passes_nothing_that_it_cannot_find(railyard: Call, told: str) -> None:
     PLACE.unlink()
-    done = railyard("accept", "gate", "--warn", "--stack", "dev", stdin=told)
+    done = railyard("evidence", "gate", "--warn", "--stack", "dev", stdin=told)
     assert (done.code, done.out) == (2, "")
     assert "is not there" in done.err
 
@@ -81,7 +81,7 @@ def test_the_gate_passes_nothing_that_it_cannot_find(railyard: Call, told: str) 
 def test_a_request_that_is_not_in_the_archive_runs_nothing(railyard: Call, told: str) -> None:
     del told
     asked = 'plan_digest = "a"\nprovenance = "lab"\nrequest = "b"\nstack = "dev"\n'
-    done = railyard("accept", "run", "--number", "8", stdin=asked)
+    done = railyard("evidence", "collect", "--number", "8", stdin=asked)
     assert (done.code, done.out) == (2, "")
     assert "requests/b.json is not there" in done.err
     assert "pulumi up -s dev" in done.err

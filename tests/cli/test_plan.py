@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
 from components.core.to_json import to_json
-from components.plan.make import make_plan
+from components.plan.make import make_plan, scripts_of
 from tests.checks.cases import CASES
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES, load_example
@@ -123,18 +122,18 @@ def test_a_stage_is_printed_alone(railyard: Call) -> None:
 def test_json_has_scripts_only_where_they_are_asked_for(railyard: Call) -> None:
     named = json.loads(railyard("plan", EXAMPLE, "--format", "json").out)
     whole = json.loads(railyard("plan", EXAMPLE, "--format", "json", "--scripts").out)
-    size, script = (data["hosts"][0]["steps"][0]["apply"] for data in (named, whole))
-    assert size == {
-        "lines": len(script.splitlines()),
-        "bytes": len(script.encode()),
-        "sha256": hashlib.sha256(script.encode()).hexdigest(),
-    }
-    assert whole["hosts"] == to_json(make_plan(load_example("dgx-roce"), "dgx-roce").hosts)
+    plan = make_plan(load_example("dgx-roce"), "dgx-roce")
+    assert whole["tools"] == dict(scripts_of(plan))
+    assert "tools" not in named
+    step = named["hosts"][0]["steps"][0]
+    assert f"host {step['apply']['tool']['digest']}" in whole["tools"]
+    assert not any(text in json.dumps(named) for text in whole["tools"].values())
+    assert whole["hosts"] == to_json(plan.hosts)
 
 
 def test_a_summary_is_of_the_whole_site(railyard: Call) -> None:
     done = railyard("plan", EXAMPLE, "--summary")
-    assert "hosts        3 hosts, 3 steps" in done.out
+    assert "hosts        3 hosts, 6 steps" in done.out
     data = json.loads(railyard("plan", EXAMPLE, "--summary", "--format", "json").out)
     assert data["stages"]["fabric"] == "1 switch"
     assert data["site"]["rdma"]["dscp"] == 26

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from components.containers.keys import make_keys
 from components.containers.plan import HostPayload, PayloadPlan
 from components.core.key_values import parse_state
 from components.remote.step import RemoteStep
+from components.remote.tools import ToolCall
 from tests.containers.fake_docker import PASSWORD
 
 FAKE = Path(__file__).with_name("fake_docker.py")
@@ -62,9 +64,12 @@ class Machine:
         for owner in ("nvidia", "root"):
             for mode in ("600", "644", "700", "755"):
                 text = text.replace(f"{mode} {owner}", f"{mode} {USER}")
-        return text.replace("login=nvidia\n", f"login={USER}\n")
+        return text
 
-    def run(self, script: str, stdin: str) -> subprocess.CompletedProcess[str]:
+    def run(self, call: ToolCall | str | None, stdin: str) -> subprocess.CompletedProcess[str]:
+        assert isinstance(call, ToolCall)
+        words = shlex.join((call.verb, *call.arguments)).replace("login=nvidia", f"login={USER}")
+        script = f"set -- {words}\n{call.tool.text}"
         environ = {
             "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
             "FAKE_DOCKER": str(self.root / "docker.json"),

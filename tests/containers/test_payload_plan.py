@@ -14,7 +14,6 @@ from components.model.cluster import ClusterSpec
 from components.model.containers import Containers, ImageBuild, RegistryLogin
 from components.model.units import SecretRef
 from components.reading.load import load_site
-from components.remote.script import render_remote_command
 from tests.containers.site import load_plan, load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -69,12 +68,6 @@ def test_secrets_have_steps_of_their_own_and_are_only_names() -> None:
 
 def test_every_step_can_be_taken_back() -> None:
     assert all(step.undo for step in load_plan().steps)
-
-
-def test_every_script_can_be_sent() -> None:
-    for step in load_plan().steps:
-        for text in (step.apply, step.undo or ""):
-            assert len(render_remote_command(text, step.deadline_s)) < 60_000
 
 
 def test_what_is_watched_is_what_the_step_wants() -> None:

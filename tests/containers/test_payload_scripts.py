@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.containers.keys import make_keys
-from components.containers.scripts import script_text
 from components.core.key_values import parse_state
 from components.model.containers import RegistryLogin
 from components.model.units import SecretRef
@@ -306,15 +305,3 @@ def test_secrets_are_stored_for_root_alone(machine: Machine) -> None:
     done = machine.run(machine.host.stores[1].apply, "")
     assert done.returncode == 1
     assert "is empty" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "name", ["observe", "converge", "undo", "build", "build_undo", "store", "store_undo"]
-)
-def test_a_sent_script_parses_and_loads_no_other_file(name: str) -> None:
-    text = script_text(name, {"stack": "lab"})  # pyright: ignore[reportArgumentType] - the names above are the literal's
-    assert ". ./" not in text
-    done = subprocess.run(
-        ["/bin/sh", "-n"], input=text, capture_output=True, text=True, timeout=10, check=False
-    )
-    assert done.returncode == 0, done.stderr

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from components.hosts.look import parse_look
-from components.hosts.scripts import script_text
+from components.hosts.scripts import discover_text
 from tests.discover.played import bare, booted, look_lines, nic, write_sys
 
-FUNCTIONS = script_text("discover").partition("look_all /sys\n")[0]
+FUNCTIONS = discover_text().partition("look_all /sys\n")[0]
 
 
 def sh(script: str, *words: str, path: str = "", shell: str = "sh") -> str:
@@ -29,7 +29,7 @@ def sh(script: str, *words: str, path: str = "", shell: str = "sh") -> str:
 
 
 def test_it_ends_well_on_a_machine_without_cards_or_tools() -> None:
-    look = parse_look(sh(script_text("discover")).splitlines())
+    look = parse_look(sh(discover_text()).splitlines())
     assert look.seen
     assert look.name
     assert look.nodes >= 1

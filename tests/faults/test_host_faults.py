@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from components.checks.registry import RULES
-from components.hosts.scripts import library_text
 from components.jobs.environment import nccl_environment
 from components.model.cluster import ClusterSpec
 from tests.golden.site import load_example
+from tests.hosts.host_text import library_text
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "host-faults.md"

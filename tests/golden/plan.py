@@ -8,7 +8,10 @@ from typing import Final
 from components.plan.make import ClusterPlan
 from components.plan.text import render_plan
 
-_DIGEST: Final = re.compile(r"(\bdigest |\btool \w+ |/tools/|\.files=)[0-9a-f]{12,64}\b")
+_DIGEST: Final = re.compile(
+    r"(\bdigest |\btool \w+ |\btools\.\w+=|^# \w+ |\bnames |\.files=)[0-9a-f]{12,64}\b",
+    re.MULTILINE,
+)
 
 
 def golden_plan(plan: ClusterPlan) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pulumi
 import pulumi_kubernetes as kubernetes
 
@@ -70,8 +72,14 @@ def test_hosts() -> None:
         Hosts("my-hosts", dev_plan().hosts, remote, FabricReady(before()))
 
     graph = record_program(RUN, program)
-    assert names(graph, "command:") == ["gpu01-host", "gpu02-host", "mgmt01-host"]
-    assert graph.named("gpu01-host").dependencies == ("before",)
+    hosts = ("gpu01", "gpu02", "mgmt01")
+    assert names(graph, "command:") == [
+        f"{host}-{it}" for host in hosts for it in ("host", "tools")
+    ]
+    assert graph.named("gpu01-tools").dependencies == ("before",)
+    assert graph.named("gpu01-host").dependencies == ("gpu01-tools",)
+    names_of_all = cast("dict[str, str]", graph.named("my-hosts").inputs["names"])
+    assert names_of_all["gpu01"] == "127.41.0.11"
     assert graph.named("gpu01-host").text("stdin").endswith("\nrepair=1: vfs were lost\n")
     assert "repair" not in graph.named("gpu02-host").text("stdin")
 

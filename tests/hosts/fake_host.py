@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from components.hosts.scripts import library_text, script_text
+from tests.hosts.host_text import library_text, script_text
 
 Done = subprocess.CompletedProcess[str]
 

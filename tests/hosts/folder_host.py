@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from components.hosts.scripts import ScriptName, boot_script_text, library_text, script_text
+from components.hosts.scripts import Verb, boot_script_text
+from tests.hosts.host_text import library_text, script_text
 
 STACK = "dev"
 _SYSTEM_PATHS = re.compile(
@@ -62,9 +63,7 @@ class FolderHost:
         (self.root / f"sys/class/net/{netdev}").symlink_to(device / f"net/{netdev}")
         return device
 
-    def run(
-        self, script: ScriptName | Literal["boot"], *lines: str
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, script: Verb | Literal["boot"], *lines: str) -> subprocess.CompletedProcess[str]:
         """Run a script with these lines and the stack's on stdin."""
         text = boot_script_text() if script == "boot" else script_text(script)
         return self._execute(text, "".join(f"{line}\n" for line in (f"stack={STACK}", *lines)))
@@ -83,7 +82,7 @@ class FolderHost:
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
-    def report(self, script: ScriptName, *lines: str) -> dict[str, object]:
+    def report(self, script: Verb, *lines: str) -> dict[str, object]:
         """The evidence of a run that ends well."""
         done = self.run(script, *lines)
         assert done.returncode == 0, done.stderr

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from components.hosts.scripts import library_text
 from tests.hosts.fake_host import KERNEL, LITTLE_ROOM, converge, make_fake, module, run, tool
+from tests.hosts.host_text import library_text
 
 RELEASE = "25.10-1.7.1.0"
 INSTALLED = r"""case "$*" in *"install doca-ofed"*) ;; *) exit 0 ;; esac

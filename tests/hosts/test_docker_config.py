@@ -11,7 +11,7 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.hosts.scripts import library_text
+from tests.hosts.host_text import library_text
 
 KEYS = st.sampled_from(["debug", "log-driver", "data-root", "bip", "labels"])
 RUNTIMES = st.dictionaries(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.hosts.scripts import library_text
 from tests.hosts.fake_host import ROOT_PATH, make_fake, run, sh, tool
+from tests.hosts.host_text import library_text
 
 NEXT = "5.14.0-503.26.1.el9_5.x86_64"
 PACKAGE = "doca-kernel-5.14.0.503.26.1.el9.5.x86.64"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from components.hosts.scripts import library_text
 from tests.hosts.fake_host import make_fake, module, sh, tool
+from tests.hosts.host_text import library_text
 
 
 @pytest.fixture

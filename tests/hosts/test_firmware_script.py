@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.catalogue.cards import CARDS, CardName
-from components.hosts.scripts import library_text
+from tests.hosts.host_text import library_text
 
 MST = """#!/bin/sh
 state=$FAKE/mst_runs

@@ -9,13 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.containers.scripts import containers_tool
 from components.core.key_values import HostState, diff_states, parse_state
 from components.core.placeholder import placeholder
 from components.hosts.plan import host_settings, plan_hosts
-from components.hosts.scripts import boot_files_digest, boot_script_text, boot_unit_text
+from components.hosts.scripts import (
+    boot_files_digest,
+    boot_script_text,
+    boot_unit_text,
+    host_tool,
+)
+from components.kubernetes.planes.scripts import kubernetes_tool
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware
-from components.remote.script import render_remote_command
+from components.remote.script import render_sent_call
+from components.remote.tools import Tool, ToolCall
 from tests.golden.site import changed_spec, load_example
 
 
@@ -92,10 +100,10 @@ def test_the_boot_digest_covers_all_three_files(spec: ClusterSpec) -> None:
     assert state["unit.railyard-nics.files"] == expected == boot_files_digest("".join(kept))
 
 
-def test_scripts_fit_into_one_argument_of_the_kernel(spec: ClusterSpec) -> None:
+@pytest.mark.parametrize("tool", [host_tool(), containers_tool(), kubernetes_tool()])
+def test_a_tool_that_is_sent_for_one_run_fits_into_one_argument_of_the_kernel(tool: Tool) -> None:
     # MAX_ARG_STRLEN of Linux: one argument of execve holds 128 KiB.
-    step = plan_hosts(spec)[1].converge
-    assert len(render_remote_command(step.apply, step.deadline_s)) < 128 * 1024 // 2
+    assert len(render_sent_call(ToolCall(tool, "observe"), 60)) < 96 * 1024
 
 
 KEYS = st.from_regex(r"\A[a-z0-9:]{1,12}(\.[a-z0-9_:]{1,12}){0,2}\Z")
@@ -124,7 +132,7 @@ def test_each_port_is_set_up_also_without_an_address_of_its_own(name: str) -> No
     for host, plan in zip(spec.hosts, plan_hosts(spec), strict=True):
         links = {key: each for key, each in plan.desired.values.items() if key.endswith(".link")}
         assert links == {f"nic.{nic.pci}.link": "up" for nic in host.nics}
-        assert links.keys() <= host_settings(spec, host).lost.keys()
+        assert links.keys() <= host_settings(spec, host, None).lost.keys()
 
 
 def guests(**defaults: object) -> ClusterSpec:

@@ -13,12 +13,13 @@ from components.checks.kernel import (
 from components.hosts.kernel import kernel_settings
 from components.hosts.plan import desired_state
 from components.hosts.routing import routing_settings
-from components.hosts.scripts import boot_unit_text, library_text
+from components.hosts.scripts import boot_unit_text
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostGroup
 from components.model.kernel import KernelSettings
 from components.model.sriov import Sriov
 from tests.golden.site import changed_spec, load_example
+from tests.hosts.host_text import library_text
 
 
 @pytest.fixture

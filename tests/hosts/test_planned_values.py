@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from components.checks.site import check_loaded
 from components.core.problem import Json
 from components.hosts.plan import plan_hosts
-from components.hosts.scripts import library_text
 from components.reading.load import load_config_value
 from components.reading.yaml_text import parse_yaml
+from tests.hosts.host_text import library_text
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 _TAKEN: Final[set[str]] = set()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.hosts.look import parse_look
-from components.hosts.scripts import look_text, script_text
+from components.hosts.scripts import discover_text, look_text
 from tests.discover.test_discover_script import sh
 from tests.hosts.folder_host import FolderHost, folder_host
 
@@ -58,7 +58,7 @@ def test_discovery_names_the_ports_own_device(tmp_path: Path) -> None:
     host = with_ports(tmp_path, TOLD)
     lines = sh(f'set -u\n{look_text()}look_all "$1"', str(tmp_path / "sys")).splitlines()
     assert [card.netdev for card in parse_look(lines).cards] == ["rail0"]
-    functions = script_text("discover").partition("look_all /sys\n")[0]
+    functions = discover_text().partition("look_all /sys\n")[0]
     closer = functions.replace("/sys/", f"{tmp_path}/sys/") + "look_closer"
     host.tool("ip", '[ "$5" = rail0 ] && echo "    inet 10.0.0.1/24 scope global $5"')
     told = sh(f"set -u\n{closer}", path=str(tmp_path / "bin"))

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from components.hosts.scripts import (
-    ScriptName,
-    boot_script_text,
-    library_text,
-    script_text,
-    strip_comments,
-)
+from components.containers.scripts import containers_tool
+from components.hosts.scripts import boot_script_text, discover_text, host_tool
+from components.hypervisor.scripts import hypervisor_tool
+from components.kubernetes.planes.scripts import kubernetes_tool
+from components.remote.tools import strip_comments
+from tests.hosts.host_text import library_text, script_text
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted((ROOT / "components").glob("*/scripts"))
@@ -38,12 +37,11 @@ def test_shellcheck_has_nothing_to_say(file: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-NAMES: tuple[ScriptName, ...] = ("observe", "converge", "undo", "verify", "maintain", "discover")
+TOOLS = (host_tool(), kubernetes_tool(), containers_tool(), hypervisor_tool())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_sent_script_parses_and_loads_no_other_file(name: ScriptName) -> None:
-    text = script_text(name)
+@pytest.mark.parametrize("text", [*(tool.text for tool in TOOLS), discover_text()])
+def test_what_is_sent_parses_and_loads_no_other_file(text: str) -> None:
     assert ". ./" not in text
     done = subprocess.run(
         ["/bin/sh", "-n"], input=text, capture_output=True, text=True, timeout=10, check=False
@@ -63,17 +61,22 @@ def test_the_boot_script_parses() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_converge_installs_exactly_the_planned_boot_script() -> None:
-    head = script_text("converge").split('eval "$library"')[0]
+def test_converge_installs_exactly_the_planned_boot_script(tmp_path: Path) -> None:
+    written = '{ boot_head && printf \'%s\\n\' "$t"; } >"$BOOT_SCRIPT"'
+    assert written in library_text()
+    (tmp_path / "tool").write_text(host_tool().text)
     done = subprocess.run(
-        ["/bin/sh"],
-        input=f"{head}printf '%s\\n' \"$boot_script_text\"",
+        ["/bin/sh", "-s", "none"],
+        input=f"t=$(cat '{tmp_path}/tool')\n{library_text()}{written}\n".replace(
+            "BOOT_SCRIPT=/usr/local/lib/railyard/nics.sh", f"BOOT_SCRIPT={tmp_path}/nics.sh"
+        ),
         capture_output=True,
         text=True,
         timeout=10,
-        check=True,
+        check=False,
     )
-    assert done.stdout == boot_script_text()
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "nics.sh").read_text() == boot_script_text()
 
 
 def test_only_whole_comment_lines_are_stripped() -> None:

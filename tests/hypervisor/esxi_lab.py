@@ -17,6 +17,7 @@ from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint
+from components.remote.tools import ToolCall
 from lab.hypervisors.config import (
     EsxiConfig,
     EsxiVmConfig,
@@ -27,6 +28,7 @@ from lab.hypervisors.config import (
 from lab.hypervisors.esxi.machine import GuestHooks
 from lab.hypervisors.esxi.server import EsxiHost
 from lab.keys import client_key, host_key
+from lab.steps import run_step_on_host
 from tests.golden.site import changed_spec, load_example
 
 ADDRESS, PORT = "127.241.0.11", 2222
@@ -100,15 +102,19 @@ class EsxiLab:
             run_on_host(endpoint, KEY, command, stdin=stdin, deadline_s=min(deadline_s, DEADLINE_S))
         )
 
-    def send(self, plan: HypervisorPlan, script: str, stdin: str | None = None) -> HostAnswer:
+    def send(
+        self, plan: HypervisorPlan, call: ToolCall | str | None, stdin: str | None = None
+    ) -> HostAnswer:
+        """A verb of the tool as an update runs it, or a command by hand."""
         text = plan.converge.desired if stdin is None else stdin
-        return self.run(plan.endpoint, script, text, DEADLINE_S)
+        if not isinstance(call, ToolCall):
+            return self.run(plan.endpoint, call or "", text, DEADLINE_S)
+        return run_step_on_host(plan.converge, call, text, KEY, sending=plan.sending)
 
     def apply(self, plan: HypervisorPlan) -> HostAnswer:
         return self.send(plan, plan.converge.apply)
 
     def undo(self, plan: HypervisorPlan) -> HostAnswer:
-        assert plan.converge.undo is not None
         return self.send(plan, plan.converge.undo)
 
     def observe(self, plan: HypervisorPlan) -> HostState:

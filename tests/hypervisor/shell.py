@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from components.hypervisor.scripts import script_text
+from components.hypervisor.scripts import hypervisor_tool
 
 
 def library(deadline_s: float) -> str:
     """All functions of the scripts, without what a script does with them."""
-    text = script_text("reboot", deadline_s)
-    return text[: text.index("refuse_strangers()")]
+    library = hypervisor_tool().text.partition("case $verb in\nobserve)\n")[0]
+    return f"set -- none deadline_s={deadline_s:g}\n{library}"
 
 
 def shell(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import cast
 
 import pytest
@@ -10,10 +9,11 @@ import pytest
 from components.core.key_values import HostState, diff_states
 from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.hypervisor.refusals import reboots_refused
-from components.hypervisor.scripts import ScriptName, script_text
+from components.hypervisor.scripts import hypervisor_call
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware
 from components.remote.lines import parse_lines
+from components.remote.script import render_sent_call
 from tests.golden.site import changed_spec, load_example
 
 
@@ -31,7 +31,8 @@ def test_every_hypervisor_is_planned_in_the_order_of_the_file(spec: ClusterSpec)
     plans = plan_hypervisors(spec, "dev")
     assert [each.name for each in plans] == ["esx01", "esx02", "esx03", "esx04"]
     names = [step.name for each in plans for step in each.steps]
-    assert names[:3] == ["esx01-hypervisor", "esx01-reboot", "esx01-firmware-reboot"]
+    ours = ["tools", "hypervisor", "reboot", "firmware-reboot"]
+    assert names[:4] == [f"esx01-{each}" for each in ours]
     assert len(names) == len(set(names))
     assert len({each.converge.apply for each in plans}) == 1
 
@@ -87,24 +88,9 @@ def test_no_secret_stands_in_a_request(plan: HypervisorPlan) -> None:
     assert "PRIVATE KEY" not in plan.reboot.request.render()
 
 
-NAMES: tuple[ScriptName, ...] = ("observe", "converge", "undo", "reboot")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_sent_script_parses_and_loads_no_other_file(name: ScriptName) -> None:
-    text = script_text(name, 60)
-    assert ". ./" not in text
-    assert text.startswith("deadline_s=60\n")
-    done = subprocess.run(
-        ["/bin/sh", "-n"], input=text, capture_output=True, text=True, timeout=10, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_fits_into_one_argument_of_the_kernel(name: ScriptName) -> None:
+def test_a_tool_that_is_sent_for_one_run_fits_into_one_argument_of_the_kernel() -> None:
     # MAX_ARG_STRLEN of Linux is 128 KiB; what ESXi allows is not documented.
-    assert len(script_text(name, 60)) < 64 * 1024
+    assert len(render_sent_call(hypervisor_call("observe"), 60, ash=True)) < 64 * 1024
 
 
 def test_drift_reads_in_the_words_of_the_field(plan: HypervisorPlan) -> None:

@@ -17,6 +17,7 @@ from components.hypervisor.plan import HypervisorPlan
 from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
 from components.remote.host_session import run_on_host
+from components.remote.tools import ToolCall, make_tool
 from tests.golden.site import changed_spec
 from tests.hypervisor.esxi_lab import (
     CONFIG,
@@ -44,11 +45,21 @@ def evidence(lab: EsxiLab, plan: HypervisorPlan) -> dict[str, object]:
     return cast("dict[str, object]", json.loads(done.stdout))
 
 
-def refusal(lab: EsxiLab, plan: HypervisorPlan, script: str | None = None) -> str:
+def refusal(lab: EsxiLab, plan: HypervisorPlan) -> str:
     """The words of a converge that must be refused."""
-    done = lab.send(plan, script or plan.converge.apply)
+    done = lab.apply(plan)
     assert done.exit_status == 1, done.stdout
     return done.stderr
+
+
+def with_edit(plan: HypervisorPlan, before: str, after: str) -> HypervisorPlan:
+    """The same plan with another text at one place of its tool."""
+    converge = plan.converge.apply
+    assert isinstance(converge, ToolCall)
+    assert converge.tool.text.count(before) == 1
+    edited = make_tool("hypervisor", converge.tool.text.replace(before, after))
+    step = replace(plan.converge, apply=ToolCall(edited, "converge"), undo=ToolCall(edited, "undo"))
+    return replace(plan, watched=replace(plan.watched, step=step))
 
 
 def with_vm(**changed: object) -> ClusterSpec:
@@ -166,6 +177,7 @@ def test_undo_keeps_what_somebody_else_wrote_since(tmp_path: Path) -> None:
 
 
 def test_numa_nodes_that_differ_are_refused_before_anything(lab: EsxiLab) -> None:
+    lab.observe(make_plan())  # its tools are there
     before = lab.snapshot()
     words = refusal(lab, make_plan(with_vm(nic="0000:af:00.0")))
     assert "the GPU 0000:3b:00.0 is on NUMA node 0" in words
@@ -175,6 +187,7 @@ def test_numa_nodes_that_differ_are_refused_before_anything(lab: EsxiLab) -> Non
 
 
 def test_an_unknown_device_is_refused_with_those_that_are_there(lab: EsxiLab) -> None:
+    lab.observe(make_plan())  # its tools are there
     before = lab.snapshot()
     words = refusal(lab, make_plan(with_vm(nic="0000:60:00.0")))
     assert "PCI device 0000:60:00.0 was not found on this host; it has" in words
@@ -218,11 +231,9 @@ def test_a_machine_powered_on_during_the_edit_is_noticed(
     lab: EsxiLab, before: str, words: str
 ) -> None:
     plan = make_plan()
-    script = plan.converge.apply
-    assert script.count(before) == 1
     # Somebody else powers it on at the worst moment: here the script itself plays that person.
     somebody = 'vim-cmd vmsvc/power.on "$id" >/dev/null\n  '
-    said = refusal(lab, plan, script.replace(before, somebody + before))
+    said = refusal(lab, with_edit(plan, before, somebody + before))
     assert words in said
     assert "changed before this: kernel.atsSupport.configured" in said
     assert "not changed: kernel.atsSupport.runtime vm.vm01.gpu_pci_id" in said
@@ -241,6 +252,7 @@ def test_a_guest_that_does_not_shut_down_is_never_cut_off_unasked(lab: EsxiLab) 
 
 
 def test_deny_refuses_before_anything(lab: EsxiLab) -> None:
+    lab.observe(make_plan())  # its tools are there
     before = lab.snapshot()
     spec = make_spec()
     denied = changed_spec(spec, disruption=spec.disruption.model_copy(update={"reboots": "deny"}))
@@ -251,8 +263,8 @@ def test_deny_refuses_before_anything(lab: EsxiLab) -> None:
 
 def test_a_run_that_is_over_its_deadline_says_what_it_did(lab: EsxiLab) -> None:
     plan = make_plan()
-    ended = plan.converge.apply.replace("edit_vms\n", 'kill -TERM "$$"\nedit_vms\n')
-    words = refusal(lab, plan, ended)
+    end = "record_baseline\nset_host\n"
+    words = refusal(lab, with_edit(plan, f"{end}edit_vms\n", f'{end}kill -TERM "$$"\nedit_vms\n'))
     assert f"no end within {plan.converge.deadline_s:g} s" in words
     assert "changed before this: kernel.atsSupport.configured" in words
     assert "not changed: kernel.atsSupport.runtime" in words

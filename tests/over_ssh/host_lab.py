@@ -19,11 +19,13 @@ from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.script import render_remote_command
 from components.remote.step import RemoteStep
+from components.remote.tools import ToolCall
 from lab import control
 from lab.cluster.artefact import checksums
 from lab.hosts.lab_file import LabFile
 from lab.keys import client_key
 from lab.site import lab_file, load_document, overlay
+from lab.steps import run_step_on_host
 from lab.views import HostConfig
 
 PROJECT = Path(__file__).parents[2]
@@ -63,16 +65,15 @@ class HostLab:
         answer = cast("dict[str, dict[str, dict[str, object]]]", self.ask(op="snapshot"))
         return answer["snapshot"]["hosts"][host]
 
-    def run(self, plan: HostPlan | RemoteStep, script: str, stdin: str) -> HostAnswer:
-        return asyncio.run(
-            run_on_host(
-                plan.endpoint,
-                client_key(self.stack).private_openssh,
-                render_remote_command(script, STEP_DEADLINE_S),
-                stdin=stdin,
-                deadline_s=STEP_DEADLINE_S,
-            )
-        )
+    def run(self, plan: HostPlan | RemoteStep, call: ToolCall | str, stdin: str) -> HostAnswer:
+        """A verb of a tool as an update runs it, or a script by hand."""
+        key = client_key(self.stack).private_openssh
+        if isinstance(call, str):
+            command = render_remote_command(call, STEP_DEADLINE_S)
+            done = run_on_host(plan.endpoint, key, command, stdin=stdin, deadline_s=STEP_DEADLINE_S)
+            return asyncio.run(done)
+        step = plan.converge if isinstance(plan, HostPlan) else plan
+        return run_step_on_host(step, call, stdin, key, deadline_s=STEP_DEADLINE_S)
 
     def apply(self, plan: HostPlan, stdin: str | None = None) -> HostAnswer:
         step: RemoteStep = plan.converge

@@ -86,7 +86,7 @@ def test_settings_of_the_cards_outlive_a_reboot(lab: HostLab, gpu01: HostPlan) -
         (f"echo LimitMEMLOCK=65536 >>{MEMLOCK}", "limit_memlock of unit.k3s-agent"),
         ("echo x >>/etc/railyard/nics.conf", "files of unit.railyard-nics"),
         ("systemctl disable railyard-nics", "enabled of unit.railyard-nics is disabled"),
-        ("sed -i 's/ gpu02$/ gpu03/' /etc/hosts", "gpu02 of hosts is absent"),
+        ("sed -i 's/ gpu02$/ gpu03/' /etc/hosts", "hosts_block of host is 3 names "),
     ],
 )
 def test_drift_is_seen_in_words_and_repaired(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from components.core.to_json import to_json
 from components.plan.flat import flatten
-from components.plan.make import make_plan
+from components.plan.make import make_plan, scripts_of
 from components.plan.ports import port_lines
 from components.plan.sections import list_sections, stages_of_steps, yaml_of
 from components.plan.text import STAGES, Choice, render_plan, render_summary
@@ -35,7 +35,7 @@ def test_every_device_and_step_has_its_heading() -> None:
     steps = PLAN.steps
     for step in steps:
         assert f"## Step {step.name} on {step.endpoint.where}, deadline" in TEXT
-    assert len(steps) == 12
+    assert len(steps) == 15
 
 
 def test_the_page_has_every_decision_and_no_script() -> None:
@@ -43,14 +43,10 @@ def test_the_page_has_every_decision_and_no_script() -> None:
     lines = set(TEXT.splitlines())
     for host in PLAN.hosts[:2]:
         assert set(host.converge.desired.splitlines()) <= lines
-    for step in PLAN.steps:
-        scripts = [text for text in (step.apply, step.undo) if text and "\n" in text]
-        assert not any(text.splitlines()[-1] in lines for text in scripts)
-    converge = PLAN.hosts[0].converge
-    size = (
-        f"{len(converge.apply.splitlines()):,} lines, {len(converge.apply.encode()) / 1000:.1f} KB"
-    )
-    assert f"# script: {size}" in lines
+    for name, text in scripts_of(PLAN).items():
+        shown = name.startswith("names ")
+        assert (text.splitlines()[-1] in lines) is shown
+        assert f"# {name}" in lines
 
 
 def test_a_step_like_an_earlier_one_shows_what_differs() -> None:
@@ -98,9 +94,8 @@ def test_with_scripts_all_commands_scripts_and_objects_are_printed_once() -> Non
     text = render_plan(PLAN, Choice(scripts=True))
     for line in PLAN.switches[0].commands_from_factory:
         assert f"\n{line}\n" in text
-    for script in {step.apply for step in PLAN.steps if step.dialect != "device"}:
+    for script in scripts_of(PLAN).values():
         assert text.count(script.rstrip("\n")) == 1
-    assert "# script: the same text as the script of mgmt01-host above" in text
     for manifest in PLAN.pod_network.manifests:
         assert yaml_of(manifest.body) in text
 
@@ -110,7 +105,7 @@ def test_a_device_is_shown_whole_and_alone() -> None:
     assert PLAN.hosts[2].converge.desired in text
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert [line.split()[2] for line in headings if line.startswith("## Step")] == [
-        "gpu02-host", "gpu02-reboot", "gpu02-k3s-token", "gpu02-k3s",
+        "gpu02-tools", "gpu02-host", "gpu02-reboot", "gpu02-k3s-token", "gpu02-k3s",
     ]  # fmt: skip
     assert all("gpu02" in line for line in headings)
 
@@ -148,7 +143,7 @@ def test_a_summary_has_what_is_decided_for_the_site_and_counts() -> None:
     assert len(text.splitlines()) < 40
     assert "rdma.dscp=26\n" in text
     assert "\nfabric       1 switch\n" in text
-    assert "\nhosts        3 hosts, 3 steps\n" in text
+    assert "\nhosts        3 hosts, 6 steps\n" in text
     assert "\nacceptance   3 probes\n" in text
 
 

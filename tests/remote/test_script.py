@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,8 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import Bug
-from components.hosts.scripts import script_text
-from components.remote.packing import needs_packing, packed_script
 from components.remote.script import render_remote_command
 
 SHELLS = ("bash", "dash")
@@ -132,14 +129,6 @@ def arrived(shell: str, sudo: Path, text: str) -> bytes:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ["converge", "undo", "observe"])
-@pytest.mark.parametrize("shell", SHELLS)
-def test_our_own_scripts_arrive_whole(shell: str, sudo: Path, name: str) -> None:
-    script = script_text(name)
-    sent = packed_script(script) if needs_packing(script) else script
-    assert arrived(shell, sudo, script) == sent.rstrip("\n").encode()
-
-
 def test_no_script_of_ours_goes_beyond_ascii() -> None:
     rooms = Path(__file__).parents[2] / "components"
     scripts = sorted(rooms.glob("*/scripts/*"))
@@ -154,12 +143,6 @@ def test_a_refused_sudo_is_told(sudo: Path) -> None:
     done = run("dash", sudo, command)
     assert done.returncode == 1
     assert b"password is required" in done.stderr
-
-
-def test_the_preview_shows_the_script_as_it_is() -> None:
-    command = render_remote_command("first\n  second '$x'\n", 20)
-    assert command.splitlines()[1:3] == ["first", "  second '$x'"]
-    assert re.match(r"sudo -n timeout -k 10 20 sh -c ", command)
 
 
 def test_a_script_that_would_end_its_own_fence_is_a_bug() -> None:

@@ -11,7 +11,7 @@ PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin
 changed=''
 store=/var/lib/railyard/$stack/payload
 work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
+trap 'end_tool $?; rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
 
 fail() {

@@ -65,7 +65,7 @@ write_texts() {
     changed="$changed known_hosts"
   fi
   if differs mpicont.digest || differs mpicont.mode; then
-    printf '%s\n' "$mpicont_text" | put_file "$ssh_dir/mpicont.sh" "$(wanted mpicont.mode)"
+    mpicont_lines | sed "s/^container=mpicont #/container=$name #/" | put_file "$ssh_dir/mpicont.sh" "$(wanted mpicont.mode)"
     changed="$changed mpicont.digest"
   fi
 }

@@ -36,6 +36,7 @@ recorded_later() { # KEY : of a card that is not here yet, or of a port that bec
 record_baseline() { # what was here before our first change, once per key
   if [ -e "$state_dir/baseline" ]; then cp "$state_dir/baseline" "$work/baseline"; else : >"$work/baseline"; fi
   lines_without "$work/baseline" "$work/actual" | while IFS= read -r line; do
+    case $line in hosts_block=*) line=hosts_block=absent ;; esac # our part is ours, whichever version wrote it
     recorded_later "${line%%=*}" || printf '%s\n' "$line"
   done >"$work/new"
   [ -s "$work/new" ] || return 0
@@ -122,7 +123,8 @@ restart_changed_units() { # a running K3s takes a new limit only at its start
 }
 
 note_earlier_names() { # the first line of /etc/hosts that has a name is the one that counts, and ours are its last
-  grep '^hosts\.' "$work/desired" >"$work/entries" || return 0
+  ! names=$(value_of hosts_block "$work/desired") || awk '{ print "hosts." $2 "=" $1 }' "$tools/${names##* }/tool" >"$work/entries" 2>/dev/null
+  [ -n "$names" ] || grep '^hosts\.' "$work/desired" >"$work/entries" || return 0
   earlier_names=$(awk -v begin="$(block_begin)" '
     NR == FNR { at = index($0, "="); ours[tolower(substr($0, 7, at - 7))] = substr($0, at + 1); next }
     $0 == begin { exit }

@@ -19,7 +19,7 @@ driver_source=''
 driver_sha256=''
 stack=''
 work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
+trap 'end_tool $?; rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
 
 fail() {
@@ -67,7 +67,8 @@ split_nic() { # nic.<pci>.<setting> to $pci and $setting
 valid_key() {
   case $1 in
     hostname) ;;
-    hosts.*) name "${1#hosts.}" ;;
+    hosts_block) ;;
+    hosts.*) name "${1#hosts.}" ;; # one name: what its cloud makes, and what older versions recorded
     user.*.uid) valid_part=${1#user.} && name "${valid_part%.uid}" ;;
     docker.engine | docker.toolkit | docker.service | docker.runtime | docker.default_runtime) ;;
     unit.railyard-nics.files | unit.railyard-nics.enabled) ;;
@@ -90,6 +91,7 @@ valid_key() {
 valid_value() { # KEY VALUE : of the wanted state; recorded values are our own
   case $2 in '' | *[!A-Za-z0-9\ ._:/,+-]*) return 1 ;; esac
   case $1 in
+    hosts_block) case ${2##* } in ????????????????????????????????????????????????????????????????) ;; *) return 1 ;; esac ;;
     *.uid) number "$2" 1 60000 ;;
     *.mtu_bytes) number "$2" 576 9978 ;;
     *.link) [ "$2" = up ] || [ "$2" = down ] ;;
@@ -138,7 +140,7 @@ rank() { # KEY [-r] : the order in which settings are applied; undone in reverse
   esac
   case $1 in
     hostname) echo 10 ;;
-    hosts.*) echo 11 ;;
+    hosts_block | hosts.*) echo 11 ;;
     user.*) echo 12 ;;
     driver.gpu_* | driver.dma_buf) echo 18 ;; # only looked at, before a driver is installed
     driver.repository) echo 19 ;;
@@ -182,6 +184,7 @@ rank() { # KEY [-r] : the order in which settings are applied; undone in reverse
 
 kept() { # KEY VALUE : no setting that is put back; packages stay in a running system
   case $1:$2 in
+    hosts.*) grep -q '^hosts_block=' "$work/desired" ;; # an older version's: the block has them all
     driver.repository:*) return 1 ;;
     driver.* | docker.engine:* | docker.toolkit:* | docker.service:absent | *:unsupported | *:unreadable) ;;
     *.fw_floor:* | *:hidden | *:per_pf) ;;

@@ -35,6 +35,7 @@ show() { # FILE : its first line, without a process
 read_one() {
   case $1 in
     hostname) read_hostname ;;
+    hosts_block) read_hosts_block ;;
     hosts.*) read_host_entry "${1#hosts.}" ;;
     user.*.uid)
       user=${1#user.}
@@ -69,6 +70,16 @@ block_end() { printf '# railyard %s: end\n' "${stack:-[A-Za-z0-9._-]*}"; }
 
 block_lines() { # the entries of our part of /etc/hosts; without a stack, of any of our parts
   sed -n "/^$(block_begin)\$/,/^$(block_end)\$/p" /etc/hosts 2>/dev/null | grep -v '^#'
+}
+
+read_hosts_block() { # how many names our part has, and the SHA-256 of its lines
+  block_lines >"$work/block"
+  if [ -s "$work/block" ]; then
+    digest=$(sha256sum <"$work/block")
+    echo "$(wc -l <"$work/block") names ${digest%% *}"
+  else
+    echo absent
+  fi
 }
 
 read_host_entry() { # NAME : a site of 200 hosts asks 200 times, so the part is read once, to a file a name

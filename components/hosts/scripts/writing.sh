@@ -37,6 +37,7 @@ write_back() { # KEY VALUE : what this machine does not take any more is told, a
 write_key() { # KEY VALUE : called in the main shell, so that fail ends the run
   case $1 in
     hostname) write_hostname "$2" ;;
+    hosts_block) write_hosts_block "$2" ;;
     hosts.*) write_host_entry "${1#hosts.}" "$2" ;;
     user.*.uid)
       user=${1#user.}
@@ -72,14 +73,31 @@ write_host_entry() { # NAME ADDRESS|absent
   write_host_entries "$work/entry"
 }
 
+write_hosts_block() { # COUNT names DIGEST|absent : the list lies beside the tools, under its digest
+  : >"$work/block"
+  if [ "$1" != absent ]; then
+    cat "$tools/${1##* }/tool" >"$work/block" 2>/dev/null
+    case $(sha256sum <"$work/block") in "${1##* } "*) ;; *)
+      fail "the list of names $tools/${1##* }/tool is missing, altered or cut short: run pulumi up with" \
+        'railyard:observe=always, which sends it again' ;;
+    esac
+  fi
+  put_hosts_block
+}
+
 write_host_entries() { # FILE : hosts.<name>=<address>|absent, all in one go
+  render_entries "$1" || fail "cannot write $work/block; /etc/hosts stays as it is"
+  put_hosts_block
+}
+
+put_hosts_block() { # the lines of $work/block become our part of /etc/hosts; without lines it goes
   rm -rf "$work/hosts_block"
   [ -e /etc/hosts ] || { : >/etc/hosts && chmod 0644 /etc/hosts; }
   # Without its end our part would reach to the end of the file, and all of that would be deleted.
   [ "$(grep -c "^$(block_begin)\$" /etc/hosts)" = "$(grep -c "^$(block_end)\$" /etc/hosts)" ] ||
     fail "the part of /etc/hosts between '$(block_begin)' and '$(block_end)' lost one of these" \
       'two lines; put it back or delete the part, then run again'
-  render_hosts "$1" || fail "cannot write $work/hosts; /etc/hosts stays as it is"
+  render_hosts || fail "cannot write $work/hosts; /etc/hosts stays as it is"
   # What is cut short on a full disk would be lost: a copy beside it shows first that there is room.
   cat "$work/hosts" >/etc/hosts.railyard || { rm -f /etc/hosts.railyard
     fail 'cannot write /etc/hosts.railyard; /etc/hosts stays as it is'; }
@@ -87,10 +105,13 @@ write_host_entries() { # FILE : hosts.<name>=<address>|absent, all in one go
   cat "$work/hosts" >/etc/hosts || fail 'cannot write /etc/hosts'
 }
 
-render_hosts() { # FILE : the whole of the new /etc/hosts, as $work/hosts
+render_entries() { # FILE : our part as it is, with these entries, as $work/block
   block_lines | awk -F '[= ]' 'FILENAME == ARGV[1] { sub(/^hosts\./, ""); new[$1] = $2; next }
     !($2 in new) { print } END { for (name in new) if (new[name] != "absent") print new[name], name }
-    ' "$1" - | sort -k 2 >"$work/block" || return 1
+    ' "$1" - | sort -k 2 >"$work/block"
+}
+
+render_hosts() { # the whole of the new /etc/hosts, as $work/hosts
   sed "/^$(block_begin)\$/,/^$(block_end)\$/d" /etc/hosts >"$work/hosts" || return 1
   if [ -s "$work/block" ]; then
     last=$(tail -c 1 "$work/hosts")
@@ -178,8 +199,8 @@ write_boot_files() { # DIGEST|absent
     rmdir "${BOOT_SCRIPT%/*}" "${BOOT_CONFIG%/*}" 2>/dev/null
   else
     (umask 022 && mkdir -p "${BOOT_UNIT%/*}" "${BOOT_SCRIPT%/*}" "${BOOT_CONFIG%/*}")
-    printf '%s\n' "$boot_unit_text" >"$BOOT_UNIT" || fail "cannot write $BOOT_UNIT"
-    printf '%s\n' "$boot_script_text" >"$BOOT_SCRIPT" || fail "cannot write $BOOT_SCRIPT"
+    boot_unit >"$BOOT_UNIT" || fail "cannot write $BOOT_UNIT"
+    { boot_head && printf '%s\n' "$t"; } >"$BOOT_SCRIPT" || fail "cannot write $BOOT_SCRIPT"
     grep -E '^(nic|module|kernel|route|vf)\.' "$work/desired" | grep -v -E '^nic\.[^=]*\.(ats|model|fw_[a-z0-9_]*)=|^kernel\.(cmdline|rdma_netns|limits)' |
       sort >"$BOOT_CONFIG" || fail "cannot write $BOOT_CONFIG"
     chmod 0644 "$BOOT_UNIT" "$BOOT_SCRIPT" "$BOOT_CONFIG"

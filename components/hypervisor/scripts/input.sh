@@ -20,7 +20,7 @@ locked=no
 work=/tmp/railyard.$$
 mkdir "$work" || exit 1
 : >"$work/todo"
-trap 'clean_up' EXIT
+trap 'end_tool $?; clean_up' EXIT
 trap 'fail "no end within $deadline_s s"' TERM
 trap 'exit 143' HUP INT
 

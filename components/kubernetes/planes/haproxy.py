@@ -14,7 +14,7 @@ from typing import Final
 from components.core.key_values import HostState
 from components.core.placeholder import placeholder
 from components.drift.watched import Watched
-from components.kubernetes.planes.scripts import numbered_lines, script_text
+from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.remote.endpoint import host_endpoint
@@ -38,7 +38,7 @@ def ca_step(spec: ClusterSpec) -> RemoteStep:
         endpoint=host_endpoint(first),
         dialect="sh",
         desired=HostState({"cluster": spec.name}).render(),
-        apply=script_text("k3s_ca"),
+        apply=kubernetes_call("k3s_ca"),
         why_no_undo="it only reads",
         deadline_s=CA_DEADLINE_S,
     )
@@ -67,16 +67,12 @@ def plan_balancer(spec: ClusterSpec, host: Host, api_port: int, stack: str) -> W
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState(lines).render(),
-        apply=_script("haproxy"),
-        undo=_script("haproxy_undo"),
+        apply=kubernetes_call("haproxy"),
+        undo=kubernetes_call("haproxy_undo"),
         deadline_s=DEADLINE_S,
     )
-    observe = _script("haproxy_observe")
+    observe = kubernetes_call("haproxy_observe")
     return Watched(f"{host.name} haproxy", step, HostState(settings), observe, _PARAMETERS)
-
-
-def _script(name: str) -> str:
-    return script_text("haproxy_reading") + script_text(name)
 
 
 def _unit_text() -> str:

@@ -19,7 +19,7 @@ from components.kubernetes.planes.membership import (
     node_steps,
     removal_steps,
 )
-from components.kubernetes.planes.scripts import numbered_lines, script_text
+from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane
@@ -69,7 +69,7 @@ class K3s:
                 endpoint=host_endpoint(first),
                 dialect="sh",
                 desired=HostState({"cluster": spec.name, "server": server_url(spec)}).render(),
-                apply=script_text("k3s_access"),
+                apply=kubernetes_call("k3s_access"),
                 why_no_undo="it only reads",
                 deadline_s=ACCESS_DEADLINE_S,
                 secret_stdout=True,
@@ -114,8 +114,8 @@ def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
         endpoint=host_endpoint(host),
         dialect="sh",
         desired="",
-        apply=script_text("k3s_token"),
-        undo=script_text("k3s_token_undo"),
+        apply=kubernetes_call("k3s_token"),
+        undo=kubernetes_call("k3s_token_undo"),
         deadline_s=TOKEN_DEADLINE_S,
         secret_stdin=kubernetes.token.secret,
     )
@@ -124,7 +124,7 @@ def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
 def _watched(step: RemoteStep) -> Watched:
     """A node as observe and drift see it: its files, its binary and its service."""
     device = f"{step.endpoint.device} k3s"
-    watched = Watched(device, step, HostState({}), script_text("k3s_observe"), _PARAMETERS)
+    watched = Watched(device, step, HostState({}), kubernetes_call("k3s_observe"), _PARAMETERS)
     return replace(watched, desired=watched.settings_in(step.desired))
 
 
@@ -154,8 +154,8 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState(lines).render(),
-        apply=script_text("k3s_install"),
-        undo=script_text("k3s_undo"),
+        apply=kubernetes_call("k3s_install"),
+        undo=kubernetes_call("k3s_undo"),
         deadline_s=INSTALL_DEADLINE_S,
     )
 

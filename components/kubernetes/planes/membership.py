@@ -14,7 +14,7 @@ from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.core.placeholder import placeholder
 from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
-from components.kubernetes.planes.scripts import script_text
+from components.kubernetes.planes.scripts import kubernetes_call
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.remote.endpoint import host_endpoint
@@ -58,7 +58,7 @@ def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         endpoint=host_endpoint(second if host == first else first),
         dialect="sh",
         desired=_lines(host, stack),
-        apply=script_text("member") + script_text("k3s_removal"),
+        apply=kubernetes_call("k3s_removal"),
         why_no_undo="what it forgets is a machine that is gone",
         deadline_s=REMOVAL_DEADLINE_S,
     )
@@ -72,8 +72,8 @@ def _node(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         endpoint=host_endpoint(first),
         dialect="sh",
         desired=_lines(host, stack),
-        apply=script_text("member") + script_text("k3s_node"),
-        undo=None if goes_last else script_text("member") + script_text("k3s_node_undo"),
+        apply=kubernetes_call("k3s_node"),
+        undo=None if goes_last else kubernetes_call("k3s_node_undo"),
         why_no_undo="the first server goes last, and the cluster with it" if goes_last else None,
         deadline_s=NODE_DEADLINE_S,
     )

@@ -1,9 +1,44 @@
-"""The shell texts of the Kubernetes room, and files as lines of a step's stdin."""
+"""The tool of the Kubernetes room, and files as lines of a step's stdin."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import resources
+from typing import Final, Literal
+
+from components.remote.tools import Tool, ToolCall, assemble
+
+Verb = Literal[
+    "k3s_access",
+    "k3s_ca",
+    "k3s_install",
+    "k3s_node",
+    "k3s_node_undo",
+    "k3s_observe",
+    "k3s_removal",
+    "k3s_token",
+    "k3s_token_undo",
+    "k3s_undo",
+    "haproxy",
+    "haproxy_observe",
+    "haproxy_undo",
+]
+PARTS: Final[dict[Verb, tuple[str, ...]]] = {
+    "k3s_access": ("k3s_access",),
+    "k3s_ca": ("k3s_ca",),
+    "k3s_install": ("k3s_install",),
+    "k3s_node": ("member", "k3s_node"),
+    "k3s_node_undo": ("member", "k3s_node_undo"),
+    "k3s_observe": ("k3s_observe",),
+    "k3s_removal": ("member", "k3s_removal"),
+    "k3s_token": ("k3s_token",),
+    "k3s_token_undo": ("k3s_token_undo",),
+    "k3s_undo": ("k3s_undo",),
+    "haproxy": ("haproxy_reading", "haproxy"),
+    "haproxy_observe": ("haproxy_reading", "haproxy_observe"),
+    "haproxy_undo": ("haproxy_reading", "haproxy_undo"),
+}
+"""Verb to the files of `scripts/` that it is, in order."""
 
 
 @cache
@@ -11,6 +46,18 @@ def script_text(name: str) -> str:
     """One script of `scripts/`, by its name without `.sh`."""
     folder = resources.files("components.kubernetes")
     return folder.joinpath("scripts", f"{name}.sh").read_text("utf-8")
+
+
+@cache
+def kubernetes_tool() -> Tool:
+    """Everything that installs, reads and removes K3s and the balancer on a host."""
+    verbs = {verb: "".join(map(script_text, parts)) for verb, parts in PARTS.items()}
+    return assemble("kubernetes", (), verbs)
+
+
+def kubernetes_call(verb: Verb) -> ToolCall:
+    """One verb of the tool of this room."""
+    return ToolCall(kubernetes_tool(), verb)
 
 
 def numbered_lines(file: str, text: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ UNIT=railyard-haproxy.service
 UNIT_FILE=/etc/systemd/system/$UNIT
 changed=''
 work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
+trap 'end_tool $?; rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
 
 fail() {

@@ -12,7 +12,7 @@ READY_DEADLINE_S=300 # a first start unpacks its images; seconds, not minutes, o
 changed=''
 unchanged=0
 work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
+trap 'end_tool $?; rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
 
 fail() {

@@ -11,7 +11,7 @@ API_DEADLINE_S=60
 MEMBER_DEADLINE_S=180 # K3s looks at the annotation at once; a loaded etcd answers in seconds
 changed=''
 work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
+trap 'end_tool $?; rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
 
 fail() {

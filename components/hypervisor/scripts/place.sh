@@ -1,0 +1,11 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154 # work, state_dir, ... are set by input.sh and reading.sh
+# Prints the folder of the tools: on the datastore of the previous values, by the same rule.
+# Read-only. stdin: stack= and order=.
+
+cat >"$work/input"
+load_input "$work/input"
+[ -n "$stack" ] || fail 'stdin has no stack= line'
+look
+find_state_dir
+echo "${state_dir%/*}/tools"

@@ -1,0 +1,55 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2154,SC2034 # the line that runs a tool sets f; the texts that follow use the rest
+# Begins every tool: which verb is asked for, and which step needs this tool. A step that has an undo keeps
+# its tool on the host by a mark beside it (keep=<step>) until the undo ran with it (drop=<step>);
+# a tool without a mark is needed by no step and goes. POSIX sh and ash.
+tool=$0
+verb=${1:-none}
+tools=${f:-/var/lib/railyard/tools/$tool/tool} # f is not set where the text was sent for one run
+tools=${tools%"/$tool/tool"}
+keep=''
+drop=''
+[ $# = 0 ] || shift
+for word in "$@"; do # written by the plan, never by the host
+  case ${word%%=*} in '' | *[!a-z_]*) echo "railyard: bad argument '$word'" >&2 && exit 64 ;; esac
+  eval "${word%%=*}=\${word#*=}"
+done
+
+new_mark=''
+mark_tool() { # before the first change: a version that the undo needs must not go meanwhile
+  [ -d "$tools/$tool" ] && [ ! -e "$tools/$tool/needed-by.$keep" ] || return 0
+  new_mark=$tools/$tool/needed-by.$keep
+  : >"$new_mark" || {
+    echo "railyard: cannot write $new_mark; nothing was changed" >&2
+    exit 1
+  }
+}
+
+is_needed() { # FOLDER
+  for needed in "$1"/needed-by.*; do
+    [ ! -e "$needed" ] || return 0
+  done
+  return 1
+}
+
+forget_tools() { # STEP DIGEST... : its marks go from all tools but these, and tools without a mark go
+  forgotten=$1
+  shift
+  for folder in "$tools"/*; do
+    [ -d "$folder" ] || continue
+    case " $* " in *" ${folder##*/} "*) continue ;; esac
+    rm -f "$folder/needed-by.$forgotten"
+    is_needed "$folder" || rm -rf "$folder"
+  done
+}
+
+end_tool() { # STATUS : every script that has an EXIT trap of its own calls it there
+  if [ "$1" != 0 ]; then # the state does not hold what failed: no undo of it will ever run
+    [ -z "$new_mark" ] || rm -f "$new_mark"
+    return 0
+  fi
+  [ -z "$keep" ] || forget_tools "$keep" "$tool"
+  [ -z "$drop" ] || forget_tools "$drop"
+}
+trap 'end_tool $?' EXIT
+[ -z "$keep" ] || mark_tool

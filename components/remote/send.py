@@ -1,0 +1,155 @@
+"""`railyard device tools` puts the tools of a host on it, and `remove-tools` takes them away.
+
+What lies there whole is left alone, so that a second run asks once and writes nothing. The text
+goes over SSH into a file that only root can write, and gets its name when its digest is right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from components.core.errors import DeviceError
+from components.remote.host_runs import private_key
+from components.remote.host_session import HostAnswer, HostSession, connect_to_host
+from components.remote.request import read_request
+from components.remote.script import render_sent_call
+from components.remote.sending import REQUEST, SEND_DEADLINE_S, SendRequest
+from components.remote.tool_files import load_tool
+from components.remote.tools import ESXI_TOOLS, TOOLS_FOLDER, ToolCall, make_tool, sending_script
+
+_LACKS: Final = "lacks "
+_FIXES: Final[Mapping[str, str]] = {
+    "No space left": "free space on the file system of that folder (1 MB is enough)",
+    "Disk quota": "free space on the file system of that folder (1 MB is enough)",
+    "Read-only": "make its file system writable (mount -o remount,rw), and see in the kernel's log"
+    " why it became read-only",
+    "File exists": "a file lies where the folder belongs: move it away",
+    "Not a directory": "a file lies where the folder belongs: move it away",
+    "is a folder": "a folder lies where the tool belongs: move it away",
+    "is not root's": "give the folder to root (chown -R root:root), and see who changed it",
+    "not permitted": "an attribute or a security module forbids it: see `lsattr -d` of the folder",
+    "Permission denied": "a security module or an export without root's rights forbids it",
+    "what arrived": "the text was cut or changed on the way: run again",
+}
+"""Part of the host's own words to what helps."""
+
+
+@dataclass(slots=True)
+class Sender:
+    """One host: what it shall have, and the open session."""
+
+    request: SendRequest
+    session: HostSession
+    load: Callable[[str, str], bytes] = load_tool
+    """From name and digest to the text."""
+    folder: str = TOOLS_FOLDER
+    sent: list[str] = field(default_factory=list[str])
+
+    async def send(self) -> dict[str, object]:
+        """Send what the host lacks.
+
+        Returns:
+            The evidence: names of the tools that were sent.
+
+        Raises:
+            DeviceError: A tool cannot be put there; the text says host, path and fix.
+            UsageError: A tool is not here either.
+        """
+        await self._find_folder()
+        digests = tuple(self.request.tools.values())
+        lacking = await self._settle(digests)
+        for name, digest in self.request.tools.items():
+            if digest in lacking:
+                answer = await self._run("put", (digest,), self.load(name, digest).decode())
+                self._demand(answer)
+                self.sent.append(name)
+        if lacking and (left := await self._settle(digests)):
+            raise DeviceError(f"{self._where}: sent, and not there: {', '.join(sorted(left))}")
+        return {"sent": self.sent, "there": sorted(set(self.request.tools) - set(self.sent))}
+
+    async def remove(self) -> dict[str, object]:
+        """Take this step's mark away, and every tool that no step needs.
+
+        No text is needed for it: a state of another version of Railyard can be destroyed anywhere.
+        """
+        if self.request.place is not None:
+            self.folder = ESXI_TOOLS
+        self._demand(await self._run("remove", ()))
+        return {"removed": True}
+
+    async def _settle(self, digests: tuple[str, ...]) -> set[str]:
+        answer = await self._run("settle", digests)
+        self._demand(answer)
+        lines = answer.stdout.splitlines()
+        return {line.removeprefix(_LACKS) for line in lines if line.startswith(_LACKS)}
+
+    async def _find_folder(self) -> None:
+        place = self.request.place
+        if place is None:
+            return
+        tool = make_tool("hypervisor", self.load("hypervisor", place.digest).decode())
+        command = render_sent_call(ToolCall(tool, "place"), SEND_DEADLINE_S, ash=True)
+        answer = await self.session.run(command, stdin=place.stdin, deadline_s=SEND_DEADLINE_S)
+        self._demand(answer)
+        self.folder = answer.stdout.strip()
+
+    async def _run(self, action: str, digests: tuple[str, ...], stdin: str = "") -> HostAnswer:
+        head = {"tools": self.folder, "step": self.request.step, "action": action}
+        variables = "".join(f"{key}={shlex.quote(value)}\n" for key, value in head.items())
+        command = f"sh -c {shlex.quote(variables + sending_script())} railyard {' '.join(digests)}"
+        if self.request.place is None:
+            command = f"sudo -n timeout -k 10 {SEND_DEADLINE_S:g} {command}"
+        return await self.session.run(command, stdin=stdin, deadline_s=SEND_DEADLINE_S)
+
+    @property
+    def _where(self) -> str:
+        return self.request.endpoint.where
+
+    def _demand(self, answer: HostAnswer) -> None:
+        if answer.exit_status == 0:
+            return
+        words = (answer.stderr.strip().splitlines() or ["no words"])[-1]
+        if "sudo" in words and "password" in words:
+            user = self.request.endpoint.user
+            raise DeviceError(
+                f"{self._where} wants a password for sudo. Add as root, with visudo:\n"
+                f"          {user} ALL=(root) NOPASSWD: ALL"
+            )
+        fix = next((fix for part, fix in _FIXES.items() if part in words), "see the words above")
+        raise DeviceError(
+            f"{self._where}: the tools cannot be put into {self.folder}: {words}.\n"
+            f"  fix    {fix}. Nothing was run or changed; then run again"
+        )
+
+
+def run_tools(text: str, environ: Mapping[str, str]) -> str:
+    """Send what the request on stdin names; the evidence is JSON.
+
+    Raises:
+        UsageError: It is no request, or a key is not in the environment.
+        DeviceError: See `Sender.send`.
+    """
+    return asyncio.run(_with_host(text, environ, removes=False))
+
+
+def run_remove_tools(text: str, environ: Mapping[str, str]) -> str:
+    """Undo `run_tools`: after the undo of every step on the host.
+
+    Raises:
+        UsageError: It is no request, or a key is not in the environment.
+        DeviceError: The host is not reachable, or the tools cannot be removed.
+    """
+    return asyncio.run(_with_host(text, environ, removes=True))
+
+
+async def _with_host(text: str, environ: Mapping[str, str], *, removes: bool) -> str:
+    request = read_request(REQUEST, text, "request to send tools")
+    async with connect_to_host(request.endpoint, private_key(request.endpoint, environ)) as session:
+        sender = Sender(request, session)
+        evidence = await (sender.remove() if removes else sender.send())
+    return json.dumps(evidence, sort_keys=True) + "\n"

@@ -1,0 +1,103 @@
+"""The step that puts a host's tools on it, before every other step there, as a plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from pydantic import TypeAdapter
+
+from components.core.to_json import OMIT_EMPTY
+from components.remote.lines import parse_lines, render_lines
+from components.remote.step import Endpoint, RemoteStep, render_request
+from components.remote.tools import Tool, ToolCall, distinct
+
+TOOLS_SUFFIX: Final = "-tools"
+"""How the name of the step ends: it becomes the resource name, so it is an API."""
+TOOL_LACKS: Final = "tool.lacks."
+"""Begins a fact of observe: the digest of a tool that is missing or altered on the host."""
+SEND_DEADLINE_S: Final = 120.0
+"""Seconds for one host: its tools are some 300 KB together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How the folder of an ESXi host's tools is found: a verb that prints it."""
+
+    digest: str
+    """The tool; its text is sent for this one run."""
+    stdin: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """What `railyard device tools` reads on stdin."""
+
+    endpoint: Endpoint
+    tools: Mapping[str, str]
+    """Name to digest; the texts lie beside the program (`tool_files`)."""
+    repair: str = ""
+    place: Place | None = field(default=None, metadata=OMIT_EMPTY)
+
+    @property
+    def step(self) -> str:
+        """Name of the step: its mark keeps what this version needs."""
+        return f"{self.endpoint.device}{TOOLS_SUFFIX}"
+
+
+REQUEST: Final = TypeAdapter(SendRequest)
+
+
+def plan_sending(
+    endpoint: Endpoint, tools: Iterable[Tool], place: tuple[ToolCall, str] | None = None
+) -> RemoteStep:
+    """Plan to put tools on one host.
+
+    Args:
+        endpoint: The host.
+        tools: All that its steps need.
+        place: On ESXi, the verb that prints the folder, and what it reads on stdin.
+    """
+    all_tools = distinct(tools)
+    more = {"place": Place(place[0].tool.digest, place[1])} if place else {}
+    parts = {name: {"digest": each.digest, "stdin": each.stdin} for name, each in more.items()}
+    digests = {tool.name: tool.digest for tool in all_tools}
+    return RemoteStep(
+        name=f"{endpoint.device}{TOOLS_SUFFIX}",
+        endpoint=endpoint,
+        dialect="device",
+        desired=render_request(endpoint, tools=digests, repair="", **parts),
+        apply="device tools",
+        undo="device remove-tools",
+        deadline_s=SEND_DEADLINE_S,
+        reads=all_tools,
+    )
+
+
+def with_repair(desired: str, note: str) -> str:
+    """A request with the repair note of this run."""
+    if not note:
+        return desired
+    return render_lines({**parse_lines(desired), "repair": note})
+
+
+def missing_note(stdin: str, lacking: Iterable[str]) -> str:
+    """The repair note of a sending step; a new version of a tool is an edit, and no repair.
+
+    Args:
+        stdin: What the step last got.
+        lacking: Digests of tools that were looked for on its host and not found.
+
+    Returns:
+        The note of this run, or the last one, which stays so that the input does not flap.
+    """
+    recorded = parse_lines(stdin)
+    sent = cast("Mapping[str, str]", recorded.get("tools", {}))
+    last = str(recorded.get("repair", ""))
+    gone = set(lacking)
+    names = sorted(name for name, digest in sent.items() if digest in gone)
+    if not names:
+        return last
+    number = int(last.partition(":")[0] or 0) + 1
+    return f"{number}: missing or altered on the host: {', '.join(names)}"

@@ -1,0 +1,223 @@
+"""A host's tools through the real engine: state, repair, upgrade, and stacks from before tools.
+
+The program has the `Hosts` component and nothing else; the host is a lab host over real SSH.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+
+from components.hosts.scripts import host_tool
+from components.remote.tools import TOOLS_FOLDER
+from lab.keys import client_key
+from tests.engine.runner import EngineRunner, Result
+from tests.over_ssh.host_lab import HostLab, running_hosts
+
+pytestmark = pytest.mark.engine
+ROOT: Final = Path(__file__).parents[2]
+OLD: Final = Path(__file__).with_name("old_host_step")
+LAB: Final = "host-tools"
+HOST: Final = "mgmt01"
+STATE_BYTES: Final = 8 * 1024
+"""Of one step, inputs and outputs together: what a site of 1,000 hosts can carry."""
+EVIDENCE_BYTES: Final = 700
+"""How much more a worker's first converge prints than a server's, which has no cards (measured)."""
+PROGRAM: Final = f"""
+import sys
+from dataclasses import replace
+from pathlib import Path
+sys.path.insert(0, {str(ROOT)!r})
+import pulumi
+from pulumi_command import remote
+import components.hosts.scripts as scripts
+from components.remote.handoffs import FabricReady, gate
+from components.hosts.component import Hosts
+from components.model.cluster import ClusterSpec
+from components.update.observe import observe_site
+from components.update.own_state import read_own_state
+from components.plan.make import make_plan
+from components.remote.component import Remote, connection_of
+from components.remote.script import render_remote_command
+from components.update.decide import intend
+
+config = pulumi.Config("railyard")
+if config.get("version") == "next":
+    before = scripts._file
+    scripts._file = lambda name: before(name) + (":\\n" if name == "verify.sh" else "")
+spec = ClusterSpec.model_validate_json(Path("site.json").read_text())
+whole = make_plan(spec, "dev")
+hosts = tuple(host for host in whole.hosts if host.name == {HOST!r})
+plan = replace(whole, switches=(), hosts=hosts, kubernetes=None, payload=None, reboots=())
+if config.get("version") == "old":
+    class Old(pulumi.ComponentResource):
+        def __init__(self):
+            super().__init__("railyard:hosts:Hosts", "hosts", {{"hosts": 1}})
+            opts = pulumi.ResourceOptions(parent=self, depends_on=[gate("fabric", None, [])])
+            step = hosts[0].converge
+            sent = [
+                render_remote_command(Path({str(OLD)!r}, name).read_text(), 300)
+                for name in ("apply.sh", "undo.sh")
+            ]
+            done = remote.Command(
+                step.name, connection=connection_of(Remote(config, {{}}), step.endpoint),
+                create=sent[0], delete=sent[1], stdin="hosts.gpu01=192.0.2.1\\nstack=dev\\n",
+                logging=remote.Logging.NONE, add_previous_output_in_env=False, opts=opts,
+            )
+            gate("hosts", self, [done])
+    Old()
+else:
+    applied = read_own_state()
+    key = config.require("ssh_private_key")
+    seen = observe_site(plan, {{"ssh_private_key": key}}, applied)
+    noted = intend(plan, applied, seen, "changed")
+    fabric = FabricReady(gate("fabric", None, []))
+    Hosts("hosts", noted.plan.hosts, Remote(config, noted.notes), fabric)
+    for name, note in noted.notes.items():
+        pulumi.log.info(f"{{name}}: {{note}}")
+"""
+
+
+@dataclass
+class Stack:
+    """A project with one host."""
+
+    engine: EngineRunner
+    lab: HostLab
+    folder: Path
+
+    def up(self, version: str = "now") -> Result:
+        done = self.engine.up(self.folder, "dev", {"railyard:version": version})
+        assert done.rc == 0, done.stderr + done.errors
+        return done
+
+    def destroy(self) -> None:
+        done = self.engine.destroy(self.folder)
+        assert done.rc == 0, done.stderr + done.errors
+
+    @property
+    def resources(self) -> Mapping[str, Mapping[str, Any]]:
+        state = self.engine.export(self.folder)
+        found = cast("list[Mapping[str, Any]]", state["deployment"]["resources"])
+        return {each["urn"].rsplit("::", 1)[-1]: each for each in found}
+
+    @property
+    def tools(self) -> list[str]:
+        """Digests of what lies on the host."""
+        return self.sh(f"ls {TOOLS_FOLDER}").split()
+
+    def sh(self, script: str) -> str:
+        return self.lab.sh(self.lab.plan(HOST), script)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
+    with running_hosts(LAB, tmp_path_factory.mktemp("hosts") / "lab", only=(HOST,)) as running:
+        yield running
+
+
+@pytest.fixture
+def stack(engine: EngineRunner, lab: HostLab, tmp_path: Path) -> Iterator[Stack]:
+    """A new stack; afterwards the host must be as it was, to the byte."""
+    before = lab.snapshot(HOST)
+    folder = engine.project(f"host-{tmp_path.name.replace('_', '-')}", PROGRAM)
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    secret = ("config", "set", "--secret", "railyard:ssh_private_key")
+    key = f"\n{client_key(LAB).private_openssh}"  # else it begins as an option
+    done = engine.call(folder, *secret, key, "--stack", "dev")
+    assert done.returncode == 0, done.stderr
+    (folder / "site.json").write_text(lab.spec.model_dump_json())
+    yield Stack(engine, lab, folder)
+    assert lab.snapshot(HOST) == before
+
+
+def test_a_host_costs_little_state_and_none_of_it_is_a_script(stack: Stack) -> None:
+    stack.up()
+    found = stack.resources
+    sizes = {
+        name: len(json.dumps({"inputs": each.get("inputs"), "outputs": each.get("outputs")}))
+        for name, each in found.items()
+    }
+    server, worker = (stack.lab.plan(name).converge.desired for name in (HOST, "gpu01"))
+    sizes["gpu01-host"] = sizes[f"{HOST}-host"] + 2 * (len(worker) - len(server)) + EVIDENCE_BYTES
+    assert max(sizes.values()) <= STATE_BYTES, sizes
+    whole = json.dumps(list(found.values()))
+    for line in (line for line in host_tool().text.splitlines() if len(line) > 20):
+        assert json.dumps(line)[1:-1] not in whole
+    assert str(ROOT) not in whole
+    assert str(stack.folder) not in whole
+    names = found["hosts"]["inputs"]["names"]
+    assert names == {host.name: host.address for host in stack.lab.spec.hosts}
+    assert sum(json.dumps(each).count("names") for each in found.values()) < 12
+    assert stack.up().changes == {}
+    check_one_host_more(stack)
+    stack.destroy()
+
+
+def check_one_host_more(stack: Stack) -> None:
+    """A preview names the new host once; of each host it shows that its list is longer."""
+    spec = stack.lab.spec
+    more = spec.hosts[-1].model_copy(update={"name": "gpu99"})
+    larger = spec.model_copy(update={"hosts": (*spec.hosts, more)})
+    (stack.folder / "site.json").write_text(larger.model_dump_json())
+    shown = stack.engine.call(stack.folder, "preview", "--diff", "--stack", "dev").stdout
+    assert shown.count("gpu99") == 1, shown
+    for count in (len(spec.hosts), len(spec.hosts) + 1):
+        assert f"hosts_block={count} names " in shown
+
+
+def test_a_missing_or_altered_tool_is_sent_again(stack: Stack) -> None:
+    stack.up()
+    tool = f"{TOOLS_FOLDER}/{host_tool().digest}/tool"
+    for harm in (f"echo ':' >>{tool}", f"rm -r {TOOLS_FOLDER}"):
+        stack.sh(harm)
+        done = stack.up()
+        assert done.steps == (("update", f"{HOST}-tools"),)
+        assert "missing or altered on the host: host" in str(done.diagnostics)
+        assert stack.up().changes == {}, "the note does not flap"
+        assert host_tool().digest in stack.tools
+    stack.destroy()
+
+
+def test_destroy_without_the_tool_is_refused_in_words_and_up_mends_it(stack: Stack) -> None:
+    stack.up()
+    stack.sh(f"rm -r {TOOLS_FOLDER}")
+    refused = stack.engine.destroy(stack.folder)
+    assert refused.rc != 0
+    path = f"{TOOLS_FOLDER}/{host_tool().digest}/tool"
+    assert f"railyard: {HOST}: {path} is missing, nothing was run: pulumi up" in refused.errors
+    stack.up()
+    stack.destroy()
+
+
+def test_undo_runs_the_recorded_version_after_an_upgrade(stack: Stack) -> None:
+    stack.up()
+    mine = stack.tools
+    stack.engine.configure(stack.folder, "dev", {"railyard:version": "next"})
+    assert stack.up("next").changes == {"update": 2}
+    assert host_tool().digest in mine
+    assert host_tool().digest not in stack.tools, "no step needs it any more"
+    assert len(stack.tools) == len(mine)
+    stack.engine.configure(stack.folder, "dev", {"railyard:version": "now"})
+    stack.destroy()
+
+
+@pytest.mark.parametrize("updated", [True, False])
+def test_a_stack_from_before_tools_is_updated_and_destroyed(stack: Stack, *, updated: bool) -> None:
+    stack.up("old")
+    assert "192.0.2.1 gpu01" in stack.sh("cat /etc/hosts")
+    if updated:
+        done = stack.up()
+        assert ("update", f"{HOST}-host") in done.steps
+        assert ("create", f"{HOST}-tools") in done.steps
+        hosts = stack.sh("cat /etc/hosts")
+        assert "192.0.2.1" not in hosts
+        for host in stack.lab.spec.hosts:
+            assert hosts.count(f"{host.address} {host.name}\n") == 1
+        assert stack.up().changes == {}
+    stack.destroy()
