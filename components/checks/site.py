@@ -162,7 +162,7 @@ def _is_shape(path: SpecPath) -> bool:
 def _touches(path: SpecPath, left_out: SpecPath, loaded: Loaded) -> bool:
     parent = left_out[:-1]
     if not parent:
-        return path[:1] == left_out or path[:1] not in loaded.places.lines
+        return path[:1] == left_out or loaded.places.spot(path[:1]) is None
     if path[: len(left_out)] == left_out or path == parent:
         return True
     # Beside it stand settings that mean something together, but not in a mapping of free names.

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from components.checks.render import render_text
 from components.core.errors import SpecError, UsageError
-from components.core.problem import Json, SpecPath
+from components.core.problem import Json, Lines, Place, SpecPath
 from components.discover.propose import Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
 from components.model.units import Ssh
@@ -31,7 +31,7 @@ class SiteFile:
     """Where the site begins: nowhere, or below `config: railyard:cluster:` of a stack file."""
     site: Mapping[str, Json]
     """Its ranges of ports as one entry a port."""
-    lines: Mapping[SpecPath, int]
+    lines: Lines
 
     @property
     def stack(self) -> str | None:
@@ -48,9 +48,7 @@ class SiteFile:
 
     def line(self, path: SpecPath) -> int | None:
         """The line of a value, or of what it would stand in."""
-        while path and path not in self.lines:
-            path = path[:-1]
-        return self.lines.get(path)
+        return self.lines.locate(Place(path)).line
 
 
 def read_text(path: Path) -> str:
@@ -89,7 +87,7 @@ def read_site_file(path: Path) -> SiteFile:
             f"{path}: there is no site in it.\n"
             "  fix    name a site.yaml, or a Pulumi.<stack>.yaml with railyard:cluster."
         )
-    return SiteFile(path, text, prefix, site.value, site.lines.lines)
+    return SiteFile(path, text, prefix, site.value, site.lines)
 
 
 def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:

@@ -153,11 +153,7 @@ def _stack_secrets(text: YamlText) -> StackSecrets | None:
         complete="environment" not in value,
         switches={k: show_value(v) for k, v in ours.items() if k in SETTINGS and _is_plain(v)},
         file=text.lines.file,
-        lines={
-            str(path[1]): line
-            for path, line in text.lines.lines.items()
-            if path[:1] == ("config",) and len(path) == len(("config", CONFIG_KEY))
-        },
+        lines={key: line for key in config if (line := text.lines.line_of(("config", key)))},
     )
 
 
