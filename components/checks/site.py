@@ -16,6 +16,7 @@ from components.checks.stack_keys import check_stack_key
 from components.core.errors import SpecError
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
+from components.model.collector import without_collector
 from components.model.instances import written_at
 from components.reading import port_ranges
 from components.reading.load import Loaded, load_config_value, load_site
@@ -89,6 +90,7 @@ def check_config_value(value: Json, source_file: Path | None) -> CheckedSite:
     return check_loaded(load_config_value(value, source_file), name)
 
 
+@without_collector()
 def check_loaded(loaded: Loaded, file: str) -> CheckedSite:
     """Run every rule on what was loaded, as far as it could be read."""
     spec = loaded.spec or loaded.partial

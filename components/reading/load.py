@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from components.core.errors import UsageError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.collector import without_collector
 from components.model.instances import with_instances
 from components.reading.loose import find_loose_types
 from components.reading.port_ranges import spread_ports
@@ -69,6 +70,7 @@ def load_site(path: Path) -> Loaded:
     return parse_site(_read_text(path), str(path))
 
 
+@without_collector()
 def load_config_value(value: Json, source_file: Path | None) -> Loaded:
     """Check the value of `railyard:cluster` as Pulumi hands it over.
 
@@ -101,6 +103,7 @@ def _read_text(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
+@without_collector()
 def parse_site(text: str, file: str) -> Loaded:
     """Read the text of a site file or a stack file; `file` is its name in the problems."""
     parsed = parse_yaml(text, file)
