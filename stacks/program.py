@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Final, Literal, cast
 
 import pulumi
@@ -15,6 +14,7 @@ from components.core.problem import Json
 from components.hosts.preview import host_changes, hosts_refused
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
+from components.model.site_path import config_file
 from components.plan.make import ClusterPlan, make_plan
 from components.reading.run_settings import choose_setting
 from components.remote.component import Remote
@@ -60,7 +60,8 @@ def _run(config: pulumi.Config) -> None:
 
 def _load(config: pulumi.Config) -> ClusterSpec:
     value = cast("Json", config.get_object("cluster"))
-    checked = check_config_value(value, Path(f"Pulumi.{pulumi.get_stack()}.yaml"))
+    file = config_file(pulumi.get_stack())
+    checked = check_config_value(value, file, config.get("site"))
     spec = checked.spec_or_raise()
     for warning in checked.problems:
         pulumi.log.warn(render_problem(warning))

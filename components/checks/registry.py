@@ -260,6 +260,13 @@ FILE_RULES: Final = (
         "a later one, overlaps no other entry, and has one end of a cable for each port.",
     ),
     FileRule(
+        "site-file",
+        "`railyard:site` of a stack names a site that may be read. The path is relative to the "
+        "stack's file and leads to a file in the folder of the Pulumi project, also through "
+        "symbolic links: a pull request must not make a run read other files of the machine. A "
+        "stack has either `railyard:site` or `railyard:cluster`.",
+    ),
+    FileRule(
         "secret-value",
         inspect.getdoc(access.check_secret_value) or "",
     ),

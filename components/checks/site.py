@@ -84,10 +84,16 @@ def load_checked_site(path: Path) -> CheckedSite:
     return check_loaded(load_site(path), str(path))
 
 
-def check_config_value(value: Json, source_file: Path | None) -> CheckedSite:
-    """Check the value of `railyard:cluster` that Pulumi gave, with the lines of its stack file."""
+def check_config_value(value: Json, source_file: Path | None, site: Json = None) -> CheckedSite:
+    """Check the site of a stack's configuration, with the lines of the file that holds it.
+
+    Args:
+        value: `railyard:cluster` as Pulumi gave it, or None.
+        source_file: The stack's file.
+        site: `railyard:site` as Pulumi gave it, or None.
+    """
     name = source_file.name if source_file else "the stack's configuration"
-    return check_loaded(load_config_value(value, source_file), name)
+    return check_loaded(load_config_value(value, source_file, site), name)
 
 
 @without_collector()

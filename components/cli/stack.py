@@ -16,17 +16,12 @@ from components.core.errors import UsageError
 from components.core.problem import Json
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
+from components.model.site_path import config_file
 from components.plan.make import ClusterPlan, make_plan
 
 PULUMI_DEADLINE_S: Final = 120
 UPDATE_DEADLINE_S: Final = 3600
 PREFIX: Final = "railyard:"
-CONFIG_FILE: Final = "RAILYARD_CONFIG_FILE"
-"""Environment variable: the stack's configuration, where it lies outside of the program's folder.
-
-The lab's environment file of an example sets it. It counts for the stack that the file is named
-after (`Pulumi.STACK.yaml`), and for no other.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +71,6 @@ def run_pulumi(
     )
 
 
-def config_file(stack: str) -> Path:
-    """The file that holds a stack's configuration, whether or not it exists."""
-    beside = Path(f"Pulumi.{stack}.yaml")
-    named = Path(os.environ.get(CONFIG_FILE, beside))
-    return named if named.name == beside.name else beside
-
-
 def config_flags(stack: str) -> list[str]:
     """What a `pulumi` command needs to find the configuration of this stack."""
     file = config_file(stack)
@@ -104,12 +92,13 @@ def load_stack(name: str) -> Stack:
     if value is None and isinstance(entry.get("value"), str):
         value = json.loads(cast("str", entry["value"]))
     source = config_file(name)
-    checked = check_config_value(cast("Json", value), source if source.is_file() else None)
+    site = cast("Json", config.get(f"{PREFIX}site", {}).get("value"))
+    checked = check_config_value(cast("Json", value), source if source.is_file() else None, site)
     spec = checked.spec_or_raise()
     secrets = {
         key.removeprefix(PREFIX): cast("str", item.get("value", ""))
         for key, item in config.items()
-        if key.startswith(PREFIX) and key != f"{PREFIX}cluster"
+        if key.startswith(PREFIX) and key not in {f"{PREFIX}cluster", f"{PREFIX}site"}
     }
     applied = applied_from_export(pulumi(["stack", "export", "--stack", name, "--show-secrets"]))
     return Stack(name, spec, make_plan(spec, name), applied, secrets)

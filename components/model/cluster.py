@@ -39,7 +39,7 @@ class Disruption(Frozen):
 
 
 class ClusterSpec(Frozen):
-    """One site: the value of `railyard:cluster`."""
+    """One site: the file that `railyard:site` names, or the value of `railyard:cluster`."""
 
     name: DnsLabel
     """Name of the site."""
