@@ -59,14 +59,7 @@ def read_site(written: Json, stack_file: Path) -> SiteText:
     Raises:
         SitePathError: It is no path, leads out of the project, or names no text that can be read.
     """
-    if not isinstance(written, str) or not written.strip() or "\0" in written:
-        shown = (
-            "a secret or a list of settings" if isinstance(written, dict) else show_value(written)
-        )
-        raise SitePathError(
-            f"`{SITE_KEY}` is {shown or 'empty'}, and the path of a file is expected.",
-            "write for example `site.yaml`, relative to the stack's file.",
-        )
+    written = _path_of(written)
     path, real = _shown(stack_file.parent / written), _inside(written, stack_file)
     if not real.exists():
         raise SitePathError(
@@ -92,6 +85,18 @@ def read_site(written: Json, stack_file: Path) -> SiteText:
             f"{path} cannot be read: {error.strerror}.",
             "let the user who runs pulumi read the file.",
         ) from error
+
+
+def _path_of(written: Json) -> str:
+    if not isinstance(written, str) or not written.strip() or "\0" in written:
+        shown = (
+            "a secret or a list of settings" if isinstance(written, dict) else show_value(written)
+        )
+        raise SitePathError(
+            f"`{SITE_KEY}` is {shown or 'empty'}, and the path of a file is expected.",
+            "write for example `site.yaml`, relative to the stack's file.",
+        )
+    return written
 
 
 def _shown(path: Path) -> Path:

@@ -16,8 +16,9 @@ _HEAD = """\
 
 A `site.yaml`, which a stack names by `railyard:site`; or, where it is small, the value of
 `railyard:cluster` in `Pulumi.<stack>.yaml`. This page is generated from the docstrings of
-`components/model/`: edit them, then run `make goldens`. Every key that is not listed is an error. `railyard schema` prints the same as a JSON schema, and
-`examples/dgx-roce/site.yaml` is a whole file.
+`components/model/`: edit them, then run `make goldens`. Every key that is not listed is an error.
+`railyard schema` prints the same as a JSON schema, and `examples/dgx-roce/site.yaml` is a
+whole file.
 """
 
 Table = Mapping[str, Json]
