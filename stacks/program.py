@@ -25,6 +25,7 @@ from components.update.refusals import disruptions_refused, host_departures, swi
 from components.update.secret_names import secret_names
 from components.update.seen import Seen
 from stacks import cloud_ib, esxi, onprem
+from stacks.order import trust_order
 
 COMPOSE: Final = {
     "onprem": onprem.compose,
@@ -41,6 +42,7 @@ def run() -> None:
         RunError: The file is wrong, or a device that must change cannot be reached; the text is
             the whole report, and nothing was touched.
     """
+    trust_order()
     try:
         _run(pulumi.Config("railyard"))
     except RailyardError as error:
