@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-hosts lab-vm stories help setup up down clean test check fast format goldens
+.PHONY: bench bench-hosts bench-sites lab-vm stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,10 @@ bench: setup ## what several switches cost, beside a plain netmiko loop; wants a
 
 bench-hosts: setup ## what 10, 50 and 200 hosts cost, beside Ansible and pyinfra; hours on two cores
 	@$(PY) -m bench.hosts --hosts 10 50 200 --runs 5 --write
+
+bench-sites: ## what sites of 100 to 2,000 hosts cost to load, check and plan, beside the floor of reading them
+	@bash lab/bootstrap.sh
+	@$(PY) -m bench.site_cost
 
 check: ## format, lint, types, import contracts, fast tests
 	@bash lab/bootstrap.sh

@@ -19,10 +19,11 @@ import yaml
 from rich.console import Console
 
 from components.checks.site import check_config_value
-from components.cli.stack import CONFIG_FILE
 from components.core.errors import RailyardError, UsageError
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
+from components.reading.load import CONFIG_KEY
+from components.reading.site_path import CONFIG_FILE, SITE_KEY
 from components.update.secret_names import secret_names
 from lab import control
 from lab.cluster.artefact import checksums
@@ -163,10 +164,9 @@ def _write_config(
     read = yaml.safe_load(site.config_file.read_text())
     content = cast("dict[str, dict[str, object]] | None", read) or {}
     document = overlay(load_document(site.file), site.stack, checksums())
-    content["config"] = content.get("config", {}) | {
-        f"{NAME}:cluster": document,
-        f"{NAME}:lab": True,
-    }
+    site.config_file.with_name(SITE_FILE).write_text(yaml.safe_dump(document, sort_keys=False))
+    content["config"] = content.get("config", {}) | {SITE_KEY: SITE_FILE, f"{NAME}:lab": True}
+    content["config"].pop(CONFIG_KEY, None)  # a run before there was the other key left it
     site.config_file.write_text(yaml.safe_dump(content, sort_keys=False))
     for key in secret_names(spec):
         if f"{NAME}:{key}" not in content["config"]:

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, Literal, cast
 
 import pulumi
@@ -21,6 +20,7 @@ from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
 from components.reading.run_settings import choose_setting
+from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.update.decide import Intentions, intend, refusals, strangers_to_undo
 from components.update.observe import observe_site
@@ -29,6 +29,7 @@ from components.update.refusals import disruptions_refused, host_departures, swi
 from components.update.secret_names import secret_names
 from components.update.seen import Seen
 from stacks import cloud_ib, esxi, onprem
+from stacks.order import trust_order
 
 COMPOSE: Final = {
     "onprem": onprem.compose,
@@ -47,6 +48,7 @@ def run() -> None:
         RunError: The file is wrong, or a device that must change cannot be reached; the text is
             the whole report, and nothing was touched.
     """
+    trust_order()
     try:
         _run(pulumi.Config("railyard"))
     except RailyardError as error:
@@ -85,7 +87,8 @@ def _short_traces() -> Generator[None]:
 
 def _load(config: pulumi.Config) -> ClusterSpec:
     value = cast("Json", config.get_object("cluster"))
-    checked = check_config_value(value, Path(f"Pulumi.{pulumi.get_stack()}.yaml"))
+    file = config_file(pulumi.get_stack())
+    checked = check_config_value(value, file, config.get("site"))
     spec = checked.spec_or_raise()
     for warning in checked.problems:
         pulumi.log.warn(render_problem(warning))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict
 
@@ -18,6 +19,7 @@ from components.model.cloud import InfiniBandFabric
 from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import gpu_paths
 from components.model.hosts import Host, Nic
+from components.model.once import once
 from components.pod_network.plan import expected_allocatable
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
@@ -229,12 +231,14 @@ def _nic(host: Host, rail: str) -> Nic | None:
     return next((nic for nic in host.nics if nic.rail == rail), None)
 
 
-def _port(spec: ClusterSpec, host: Host, rail: str) -> tuple[str, str] | None:
+@once
+def _ports(spec: ClusterSpec) -> Mapping[str, tuple[str, str]]:
+    """What is plugged in, `gpu01/rail-0`, to its switch and port; of two the first."""
+    found: dict[str, tuple[str, str]] = {}
     for switch in spec.switches:
         for name, port in switch.ports.items():
-            if port.to == f"{host.name}/{rail}":
-                return switch.name, name
-    return None
+            found.setdefault(port.to, (switch.name, name))
+    return found
 
 
 Ends = tuple[tuple[HopRole, Host], tuple[HopRole, Host]]
@@ -250,7 +254,7 @@ def _hops(spec: ClusterSpec, rail: str, sender: Host, receiver: Host) -> list[Ho
         if nic is not None:
             places.append((role, host.name, nic.netdev))
     for role, host in middle:
-        port = _port(spec, host, rail)
+        port = _ports(spec).get(f"{host.name}/{rail}")
         if port is not None:
             places.append((role, *port))
     order: tuple[HopRole, ...] = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")

@@ -253,6 +253,13 @@ FILE_RULES: Final = (
         "n. Older files may still have these keys, with the values that follow.",
     ),
     FileRule(
+        "site-file",
+        "`railyard:site` of a stack names a site that may be read. The path is relative to the "
+        "stack's file and leads to a file in the folder of the Pulumi project, also through "
+        "symbolic links: a pull request must not make a run read other files of the machine. A "
+        "stack has either `railyard:site` or `railyard:cluster`.",
+    ),
+    FileRule(
         "secret-value",
         inspect.getdoc(access.check_secret_value) or "",
     ),

@@ -17,6 +17,7 @@ from components.checks.waivers import Waived, check_waiver, waive
 from components.core.errors import SpecError
 from components.core.problem import Json, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.collector import without_collector
 from components.model.instances import written_at
 from components.reading import port_ranges
 from components.reading.load import Loaded, load_config_value, load_site
@@ -90,12 +91,19 @@ def load_checked_site(path: Path) -> CheckedSite:
     return check_loaded(load_site(path), str(path))
 
 
-def check_config_value(value: Json, source_file: Path | None) -> CheckedSite:
-    """Check the value of `railyard:cluster` that Pulumi gave, with the lines of its stack file."""
+def check_config_value(value: Json, source_file: Path | None, site: Json = None) -> CheckedSite:
+    """Check the site of a stack's configuration, with the lines of the file that holds it.
+
+    Args:
+        value: `railyard:cluster` as Pulumi gave it, or None.
+        source_file: The stack's file.
+        site: `railyard:site` as Pulumi gave it, or None.
+    """
     name = source_file.name if source_file else "the stack's configuration"
-    return check_loaded(load_config_value(value, source_file), name)
+    return check_loaded(load_config_value(value, source_file, site), name)
 
 
+@without_collector()
 def check_loaded(loaded: Loaded, file: str) -> CheckedSite:
     """Run every rule on what was loaded, as far as it could be read."""
     spec = loaded.spec or loaded.partial
@@ -195,7 +203,7 @@ def _is_shape(path: SpecPath) -> bool:
 def _touches(path: SpecPath, left_out: SpecPath, loaded: Loaded) -> bool:
     parent = left_out[:-1]
     if not parent:
-        return path[:1] == left_out or path[:1] not in loaded.places.lines
+        return path[:1] == left_out or loaded.places.spot(path[:1]) is None
     if path[: len(left_out)] == left_out or path == parent:
         return True
     # Beside it stand settings that mean something together, but not in a mapping of free names.

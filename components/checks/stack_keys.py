@@ -12,7 +12,7 @@ from components.reading.load import StackSecrets
 from components.reading.run_settings import SETTINGS
 from components.reading.wording import did_you_mean
 
-_SITE = "cluster"
+_SITES = frozenset({"cluster", "site"})
 
 
 def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Iterator[Finding]:
@@ -22,7 +22,7 @@ def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Iterator[Findin
     """
     wanted = {ref.secret for ref, _ in list_secrets(spec)}
     known = sorted({*SETTINGS, *wanted})
-    for name in sorted((secrets.encrypted | secrets.in_clear) - {_SITE}):
+    for name in sorted((secrets.encrypted | secrets.in_clear) - _SITES):
         where = (_place(name, secrets),)
         choices = SETTINGS.get(name)
         if choices is not None:

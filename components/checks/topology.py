@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
 from components.model.hosts import Host, Nic
+from components.model.once import once
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class Cable:
     port: PlacedPort
 
 
+@once
 def list_nics(spec: ClusterSpec) -> tuple[PlacedNic, ...]:
     """List all NICs in the order of the file."""
     return tuple(
@@ -57,16 +58,19 @@ def list_nics(spec: ClusterSpec) -> tuple[PlacedNic, ...]:
     )
 
 
+@once
 def list_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
     """List all ports on rails, in the order of the file."""
     return tuple(port for port in list_all_ports(spec) if port.port.peer is None)
 
 
+@once
 def list_link_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
     """List the switch ports that lead to other switches, in the order of the file."""
     return tuple(port for port in list_all_ports(spec) if port.port.peer is not None)
 
 
+@once
 def list_all_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
     """List all Ethernet ports, in the order of the file; InfiniBand has no rails of ours."""
     return tuple(
@@ -77,11 +81,14 @@ def list_all_ports(spec: ClusterSpec) -> tuple[PlacedPort, ...]:
     )
 
 
-def list_cables(spec: ClusterSpec) -> Iterator[Cable]:
+@once
+def list_cables(spec: ClusterSpec) -> tuple[Cable, ...]:
     """List each NIC with each port that names its host and rail."""
     plugged: dict[str, list[PlacedPort]] = {}
     for port in list_ports(spec):
         plugged.setdefault(port.port.to, []).append(port)
-    for nic in list_nics(spec):
-        for port in plugged.get(f"{nic.host.name}/{nic.nic.rail}", ()):
-            yield Cable(nic, port)
+    return tuple(
+        Cable(nic, port)
+        for nic in list_nics(spec)
+        for port in plugged.get(f"{nic.host.name}/{nic.nic.rail}", ())
+    )

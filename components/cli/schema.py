@@ -1,4 +1,4 @@
-"""`railyard schema`: the JSON schema of `railyard:cluster`, for editors and generators."""
+"""`railyard schema`: the JSON schema of a site file, for editors and generators."""
 
 from __future__ import annotations
 

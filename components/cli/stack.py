@@ -17,16 +17,11 @@ from components.core.problem import Json
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
+from components.reading.site_path import config_file
 
 PULUMI_DEADLINE_S: Final = 120
 UPDATE_DEADLINE_S: Final = 3600
 PREFIX: Final = "railyard:"
-CONFIG_FILE: Final = "RAILYARD_CONFIG_FILE"
-"""Environment variable: the stack's configuration, where it lies outside of the program's folder.
-
-The lab's environment file of an example sets it. It counts for the stack that the file is named
-after (`Pulumi.STACK.yaml`), and for no other.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +41,14 @@ class StackConfig:
             return text  # a word where a site should be: the rules say so
 
     @property
+    def site(self) -> str | None:
+        """The value of `railyard:site`; None where the stack has none."""
+        return self.values.get("site")
+
+    @property
     def secrets(self) -> Mapping[str, str]:
         """The values that a secret of the site may name."""
-        return {key: value for key, value in self.values.items() if key != "cluster"}
+        return {key: value for key, value in self.values.items() if key not in {"cluster", "site"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,6 @@ def run_pulumi(
     )
 
 
-def config_file(stack: str) -> Path:
-    """The file that holds a stack's configuration, whether or not it exists."""
-    beside = Path(f"Pulumi.{stack}.yaml")
-    named = Path(os.environ.get(CONFIG_FILE, beside))
-    return named if named.name == beside.name else beside
-
-
 def config_flags(stack: str) -> list[str]:
     """What a `pulumi` command needs to find the configuration of this stack."""
     file = config_file(stack)
@@ -144,7 +137,7 @@ def load_stack(name: str) -> Stack:
     """
     config = read_config(name)
     source = config_file(name)
-    checked = check_config_value(config.cluster, source if source.is_file() else None)
+    checked = check_config_value(config.cluster, source if source.is_file() else None, config.site)
     spec = checked.spec_or_raise()
     applied = applied_from_export(pulumi(["stack", "export", "--stack", name, "--show-secrets"]))
     return Stack(name, spec, make_plan(spec, name), applied, config.secrets)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -61,8 +61,23 @@ class Problem:
         return self.where[0].line or 0 if self.where else 0
 
 
-def _no_lines() -> dict[SpecPath, int]:
-    return {}
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """The line of one value, and the lines of what is in it.
+
+    A tree costs a fraction of a table of paths, and what an alias repeats is there once.
+    """
+
+    line: int
+    inner: Mapping[str, Spot] | Sequence[Spot] | None = None
+
+    def find(self, item: str | int) -> Spot | None:
+        """What is there at one key or list position, or None."""
+        if isinstance(item, str):
+            return self.inner.get(item) if isinstance(self.inner, Mapping) else None
+        if isinstance(self.inner, Mapping) or self.inner is None or item >= len(self.inner):
+            return None
+        return self.inner[item]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +85,21 @@ class Lines:
     """The line of each value of one file."""
 
     file: str | None = None
-    lines: Mapping[SpecPath, int] = field(default_factory=_no_lines)
+    root: Spot | None = None
+
+    def spot(self, path: SpecPath) -> Spot | None:
+        """The value at a path, or None where the file has none."""
+        found = self.root
+        for item in path:
+            if found is None:
+                return None
+            found = found.find(item)
+        return found
+
+    def line_of(self, path: SpecPath) -> int | None:
+        """The line of the value at a path, or None where the file has none."""
+        found = self.spot(path)
+        return found.line if found else None
 
     def locate(self, place: Place, *, defaults: bool = True) -> Place:
         """Add file and line to a place; a value that is not written gets its parent's line.
@@ -82,11 +111,15 @@ class Lines:
         """
         if place.file is not None or self.file is None:
             return place
-        path = place.path
-        while path and path not in self.lines:
-            path = path[:-1]
-        default = defaults and path != place.path and place.value is not None
-        return replace(place, file=self.file, line=self.lines.get(path), default=default)
+        found, missing = self.root, False
+        for item in place.path:
+            inner = found.find(item) if found else None
+            if inner is None:
+                missing = True
+                break
+            found = inner
+        default = defaults and missing and place.value is not None
+        return replace(place, file=self.file, line=found.line if found else None, default=default)
 
     def locate_all(self, problem: Problem, *, defaults: bool = True) -> Problem:
         """Add file and line to each place of a problem."""

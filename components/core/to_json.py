@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import Field, fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
+from operator import itemgetter
 from typing import Any, Final, cast
 
 from pydantic import BaseModel
@@ -19,10 +21,23 @@ HIDDEN: Final = {"hidden": True}
 """Metadata of a field that another one names by its digest: a long text, which no plan shows."""
 
 
-def _shown(value: object, each: Field[Any]) -> bool:
-    if each.metadata.get("hidden"):
-        return False
-    return bool(getattr(value, each.name)) or not each.metadata.get("omit_empty")
+_DEEP: Final = 3
+"""So many levels are written piece by piece: the plan, its list of hosts, and each host."""
+
+
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, bool], ...]:
+    """The shown names of a dataclass, and whether each is left out while it is empty."""
+    shown = (each for each in fields(kind) if not each.metadata.get("hidden"))
+    return tuple((each.name, bool(each.metadata.get("omit_empty"))) for each in shown)
+
+
+def _items(value: object) -> Iterator[tuple[str, object]]:
+    """The fields of a dataclass that are shown."""
+    for name, omit_empty in _fields_of(type(value)):
+        item = getattr(value, name)
+        if item or not omit_empty:
+            yield name, item
 
 
 def to_json(value: object) -> Any:  # noqa: ANN401 - any JSON value
@@ -33,20 +48,52 @@ def to_json(value: object) -> Any:  # noqa: ANN401 - any JSON value
     """
     if isinstance(value, Enum):
         value = value.value
-    if value is None or isinstance(value, str | int | float | bool):
+    if value is None or isinstance(value, str | int | float):
         return value
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value)
+        return {str(key): to_json(item) for key, item in items.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in cast("Sequence[object]", value)]
+    opened = _opened(value)
+    return opened if isinstance(value, BaseModel) else to_json(opened)
+
+
+def _opened(value: object) -> object:
+    """One level of a value that JSON does not know, as one that it does."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
-        found = {
-            each.name: getattr(value, each.name) for each in fields(value) if _shown(value, each)
-        }
-        return {name: to_json(item) for name, item in found.items()}
+        return dict(_items(value))
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, Mapping):
-        items = cast("Mapping[object, object]", value)
-        return {str(key): to_json(item) for key, item in items.items()}
-    if isinstance(value, Sequence | set | frozenset):
-        data = [to_json(item) for item in cast("Sequence[object]", value)]
+        return {**cast("Mapping[str, object]", value)}
+    if isinstance(value, Sequence):
+        return [*cast("Sequence[object]", value)]
+    if isinstance(value, set | frozenset):
         # A set has no order of its own, and another one in each process.
-        return data if isinstance(value, Sequence) else sorted(data, key=json.dumps)
+        return sorted((to_json(item) for item in cast("frozenset[object]", value)), key=json.dumps)
     raise TypeError(f"a plan must not hold a {type(value).__name__}")
+
+
+def json_pieces(value: object, deep: int = _DEEP) -> Iterator[str]:
+    """The text of `json.dumps(to_json(value), sort_keys=True)`, piece by piece.
+
+    As a whole, the text of a large site takes a gigabyte.
+    """
+    if deep and is_dataclass(value) and not isinstance(value, type):
+        yield "{"
+        for number, (name, item) in enumerate(sorted(_items(value), key=itemgetter(0))):
+            yield f'{", " if number else ""}"{name}": '
+            yield from json_pieces(item, deep - 1)
+        yield "}"
+    elif deep and isinstance(value, tuple | list):
+        yield "["
+        for number, item in enumerate(cast("Sequence[object]", value)):
+            if number:
+                yield ", "
+            yield from json_pieces(item, deep - 1)
+        yield "]"
+    else:
+        yield json.dumps(value, default=_opened, sort_keys=True)

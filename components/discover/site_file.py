@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -12,12 +12,13 @@ from pydantic import ValidationError
 
 from components.checks.render import render_text
 from components.core.errors import SpecError, UsageError
-from components.core.problem import Json, SpecPath
+from components.core.problem import Json, Lines, Place, SpecPath
 from components.discover.propose import Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
 from components.model.units import Ssh
 from components.reading.load import CONFIG_KEY
 from components.reading.port_ranges import spread_ports
+from components.reading.site_path import SITE_KEY, SitePathError, read_site
 from components.reading.yaml_text import parse_yaml
 
 
@@ -26,18 +27,15 @@ class SiteFile:
     """One file as text and as plain data."""
 
     path: Path
+    """The file that holds the site: it may be one that a stack file names."""
     text: str
     prefix: tuple[str, ...]
     """Where the site begins: nowhere, or below `config: railyard:cluster:` of a stack file."""
     site: Mapping[str, Json]
     """Its ranges of ports as one entry a port."""
-    lines: Mapping[SpecPath, int]
-
-    @property
-    def stack(self) -> str | None:
-        """The stack whose file this is; None of a plain site file."""
-        parts = self.path.name.split(".")
-        return parts[1] if self.prefix and parts[0] == "Pulumi" and len(parts) > len("  ") else None
+    lines: Lines
+    stack: str | None
+    """The stack whose file was named; None of a plain site file."""
 
     def hosts(self) -> Iterator[tuple[SpecPath, Mapping[str, Json]]]:
         """Each host's entry and where it stands."""
@@ -48,9 +46,7 @@ class SiteFile:
 
     def line(self, path: SpecPath) -> int | None:
         """The line of a value, or of what it would stand in."""
-        while path and path not in self.lines:
-            path = path[:-1]
-        return self.lines.get(path)
+        return self.lines.locate(Place(path)).line
 
 
 def read_text(path: Path) -> str:
@@ -79,6 +75,9 @@ def read_site_file(path: Path) -> SiteFile:
     parsed = parse_yaml(text, str(path))
     if parsed.problems:
         raise SpecError(render_text(parsed.problems))
+    named = parsed.below("config", SITE_KEY).value
+    if named is not None:
+        return replace(_named_site(named, path), stack=_stack_of(path))
     prefix = ("config", CONFIG_KEY)
     whole = parsed.value if isinstance(parsed.value, dict) else {}
     if "config" not in whole:
@@ -87,9 +86,29 @@ def read_site_file(path: Path) -> SiteFile:
     if not isinstance(site.value, dict):
         raise SpecError(
             f"{path}: there is no site in it.\n"
-            "  fix    name a site.yaml, or a Pulumi.<stack>.yaml with railyard:cluster."
+            f"  fix    name a site.yaml, or a Pulumi.<stack>.yaml with {SITE_KEY} or {CONFIG_KEY}."
         )
-    return SiteFile(path, text, prefix, site.value, site.lines.lines)
+    stack = _stack_of(path) if prefix else None
+    return SiteFile(path, text, prefix, site.value, site.lines, stack)
+
+
+def _named_site(named: Json, stack_file: Path) -> SiteFile:
+    try:
+        path = read_site(named, stack_file).path
+    except SitePathError as error:
+        raise SpecError(f"{stack_file}: {error.what}\n  fix    {error.fix}") from error
+    value = parse_yaml(read_text(path), str(path)).value
+    if isinstance(value, dict) and "config" in value:
+        raise SpecError(
+            f"{stack_file}: `{SITE_KEY}` is {named}, and {path} is the file of a stack itself.\n"
+            "  fix    name the site itself: a file that begins with `name:`."
+        )
+    return read_site_file(path)
+
+
+def _stack_of(path: Path) -> str | None:
+    parts = path.name.split(".")
+    return parts[1] if parts[0] == "Pulumi" and len(parts) > len("  ") else None
 
 
 def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:

@@ -7,6 +7,7 @@ from components.disruption.health import Nodes, is_ready, read_nodes
 from components.disruption.node import is_cordoned, is_ours
 from components.disruption.request import HostReboot
 from components.kubernetes.calls import Calls
+from components.model.name_lists import unfold_names
 
 
 def check_allowance(calls: Calls, request: HostReboot) -> None:
@@ -24,7 +25,7 @@ def check_allowance(calls: Calls, request: HostReboot) -> None:
     """
     name, most = request.endpoint.device, max(1, request.max_unavailable)
     nodes = read_nodes(calls)
-    workers = request.cluster.workers if request.cluster else ()
+    workers = unfold_names(request.cluster.workers) if request.cluster else ()
     away = [each for each in workers if each != name and _is_away(nodes, each)]
     if len(away) < most:
         return

@@ -17,6 +17,7 @@ from components.hosts.plan import HostPlan
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.name_lists import fold_names
 from components.remote.step import RemoteStep
 
 VERB: Final = "device reboot-host"
@@ -114,13 +115,14 @@ def _step(
     group: tuple[str, ...],
     cluster: ClusterRef | None,
 ) -> HostRebootStep:
+    settings = parse_state(plan.converge.desired).values
     return HostRebootStep(
         name=f"{host.name}-reboot",
         request=HostReboot(
             endpoint=plan.endpoint,
             role=host.role,
-            stack=parse_state(plan.converge.desired).values["stack"],
-            settings=parse_state(plan.converge.desired).values,
+            stack=settings["stack"],
+            settings=settings,
             loads_firmware=not spec.hypervisors,
             group=group,
             cluster=cluster,
@@ -138,7 +140,7 @@ def _step(
 def _cluster(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> ClusterRef | None:
     if kubernetes is None:
         return None
-    workers = tuple(host.name for host in spec.workers)
+    workers = fold_names(host.name for host in spec.workers)
     if kubernetes.existing is not None:
         secret, context = kubernetes.existing.kubeconfig_secret, kubernetes.existing.context
         return ClusterRef(kubernetes.cluster, (), secret, context, workers)

@@ -35,8 +35,9 @@ class ClusterRef:
     kubeconfig_secret: str = ""
     """Of a cluster that somebody else runs."""
     context: str | None = None
-    workers: tuple[str, ...] = ()
-    """The nodes that count against `max_unavailable`."""
+    workers: str = ""
+    """The nodes that count against `max_unavailable`, as a list of names with ranges: each host's
+    request holds it, so it must not grow with the hosts."""
 
 
 @dataclass(frozen=True, slots=True)

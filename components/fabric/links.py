@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch, SwitchPort
+from components.model.once import once
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,20 @@ def list_ends(spec: ClusterSpec) -> tuple[LinkEnd, ...]:
     )
 
 
-def list_links(spec: ClusterSpec) -> Iterator[Link]:
+@once
+def list_links(spec: ClusterSpec) -> tuple[Link, ...]:
     """Every pair of ends that name each other, once."""
     ends = {end.key: end for end in list_ends(spec)}
-    for number, end in enumerate(ends.values()):
+    links: list[Link] = []
+    told: set[tuple[str, str]] = set()
+    for end in ends.values():
         other = ends.get(end.port.peer or ("", ""))
-        if other is not None and other.port.peer == end.key and other is not end:
-            earlier = [*ends].index(other.key) < number
-            if not earlier:
-                yield Link(end, other)
+        if other is None or other.port.peer != end.key or other is end:
+            continue
+        if other.key not in told:
+            links.append(Link(end, other))
+        told.add(end.key)
+    return tuple(links)
 
 
 def rails_on_link(spec: ClusterSpec, port: SwitchPort) -> tuple[Rail, ...]:
@@ -59,6 +65,7 @@ def rails_on_link(spec: ClusterSpec, port: SwitchPort) -> tuple[Rail, ...]:
     return tuple(rail for rail in spec.rails if port.rails is None or rail.name in port.rails)
 
 
+@once
 def switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
     """Rail to the switches that have a host of it, in the order of the file."""
     found: dict[str, dict[str, None]] = {rail.name: {} for rail in spec.rails}
@@ -72,17 +79,34 @@ def switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
 
 def reachable(spec: ClusterSpec, rail: str, start: str) -> frozenset[str]:
     """The switches that the VLAN of a rail gets to over trunks between switches."""
-    neighbours: dict[str, set[str]] = {}
+    return _joined(spec).get(rail, {}).get(start, frozenset({start}))
+
+
+@once
+def _joined(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
+    """Rail to switch to all switches that the rail's trunks join with it."""
+    neighbours: dict[str, dict[str, set[str]]] = {}
     for link in list_links(spec):
         ends = (link.one, link.other)
+        one, other = (end.switch.name for end in ends)
         carried = [{each.name for each in rails_on_link(spec, end.port)} for end in ends]
-        if all(rail in names for names in carried):
-            one, other = (end.switch.name for end in ends)
-            neighbours.setdefault(one, set()).add(other)
-            neighbours.setdefault(other, set()).add(one)
-    seen, waiting = {start}, [start]
-    while waiting:
-        new = neighbours.get(waiting.pop(), set()) - seen
-        seen |= new
-        waiting += sorted(new)
-    return frozenset(seen)
+        for rail in carried[0] & carried[1]:
+            joined = neighbours.setdefault(rail, {})
+            joined.setdefault(one, set()).add(other)
+            joined.setdefault(other, set()).add(one)
+    return {rail: _islands(joined) for rail, joined in neighbours.items()}
+
+
+def _islands(neighbours: Mapping[str, set[str]]) -> Mapping[str, frozenset[str]]:
+    """Each switch with all that it is joined with, itself among them."""
+    island: dict[str, frozenset[str]] = {}
+    for start in neighbours:
+        if start in island:
+            continue
+        seen, waiting = {start}, [start]
+        while waiting:
+            new = neighbours[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        island |= dict.fromkeys(seen, frozenset(seen))
+    return island

@@ -8,6 +8,7 @@ InfiniBand in virtual machines the values of the cloud's own nccl-tests jobs
 from __future__ import annotations
 
 import shlex
+from functools import cache
 from importlib import resources
 from typing import Final
 
@@ -102,6 +103,7 @@ def _on_devices(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ...]:
     return find_rail_hcas(spec, program) if shared else program
 
 
+@cache
 def job_script(name: str) -> str:
     """The text of one of the room's scripts, without its comments: it becomes an argument."""
     text = resources.files("components.jobs").joinpath("scripts", f"{name}.sh").read_text("utf-8")

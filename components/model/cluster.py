@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -16,6 +17,7 @@ from components.model.hypervisors import Hypervisor
 from components.model.infiniband import InfiniBand
 from components.model.jobs import Jobs
 from components.model.kubernetes import K3sPlane, Kubernetes
+from components.model.once import once
 from components.model.operators import Operators
 from components.model.pod_network import PodNetwork
 from components.model.units import DnsLabel, Frozen
@@ -42,7 +44,7 @@ class Disruption(Frozen):
 
 
 class ClusterSpec(Frozen):
-    """One site: the value of `railyard:cluster`."""
+    """One site: the file that `railyard:site` names, or the value of `railyard:cluster`."""
 
     name: DnsLabel
     """Name of the site."""
@@ -83,41 +85,30 @@ class ClusterSpec(Frozen):
 
     def rail(self, name: str) -> Rail | None:
         """The rail of that name, or None."""
-        return next((rail for rail in self.rails if rail.name == name), None)
+        return _rails_by_name(self).get(name)
 
     def host(self, name: str) -> Host | None:
         """The host of that name, or None."""
-        return next((host for host in self.hosts if host.name == name), None)
+        return _hosts_by_name(self).get(name)
 
     def settings_of(self, host: Host) -> HostDefaults:
         """What holds for one host: what its group sets, and `host_defaults` for the rest."""
-        group = next((each for each in self.host_groups if each.name == host.group), None)
-        if group is None:
-            return self.host_defaults
-        own = {
-            key: value
-            for key in HostGroup.model_fields
-            if (value := getattr(group, key)) is not None
-        }
-        own.pop("name")
-        if group.peermem is not None:
-            own.setdefault("gpu_direct", None)  # its short form stands before the general long one
-        return self.host_defaults.model_copy(update=own)
+        return _settings_by_group(self).get(host.group or "", self.host_defaults)
 
     @property
     def workers(self) -> tuple[Host, ...]:
         """The hosts that run jobs, in the order of the file."""
-        return tuple(host for host in self.hosts if host.role == "worker")
+        return _hosts_by_role(self)["worker"]
 
     @property
     def servers(self) -> tuple[Host, ...]:
         """The control-plane hosts, in the order of the file; the first one starts the cluster."""
-        return tuple(host for host in self.hosts if host.role == "control_plane")
+        return _hosts_by_role(self)["control_plane"]
 
     @property
     def balancer(self) -> Host | None:
         """The host before the API of several servers, or None."""
-        return next((host for host in self.hosts if host.role == "balancer"), None)
+        return next(iter(_hosts_by_role(self)["balancer"]), None)
 
     @property
     def k3s(self) -> K3sPlane | None:
@@ -144,3 +135,38 @@ class ClusterSpec(Frozen):
         """The switches that run a subnet manager, the one that is to be master first."""
         running = (switch for switch in self.switches if switch.sm_priority is not None)
         return tuple(sorted(running, key=lambda switch: -(switch.sm_priority or 0)))
+
+
+@once
+def _hosts_by_name(spec: ClusterSpec) -> Mapping[str, Host]:
+    """Of two with one name the first: `duplicate-name` refuses the site."""
+    return {host.name: host for host in reversed(spec.hosts)}
+
+
+@once
+def _rails_by_name(spec: ClusterSpec) -> Mapping[str, Rail]:
+    return {rail.name: rail for rail in reversed(spec.rails)}
+
+
+@once
+def _hosts_by_role(spec: ClusterSpec) -> Mapping[str, tuple[Host, ...]]:
+    roles = ("worker", "control_plane", "balancer")
+    return {role: tuple(host for host in spec.hosts if host.role == role) for role in roles}
+
+
+@once
+def _settings_by_group(spec: ClusterSpec) -> Mapping[str, HostDefaults]:
+    return {
+        group.name: _settings_of_group(spec.host_defaults, group)
+        for group in reversed(spec.host_groups)
+    }
+
+
+def _settings_of_group(defaults: HostDefaults, group: HostGroup) -> HostDefaults:
+    own = {
+        key: value for key in HostGroup.model_fields if (value := getattr(group, key)) is not None
+    }
+    own.pop("name")
+    if group.peermem is not None:
+        own.setdefault("gpu_direct", None)  # its short form stands before the general long one
+    return defaults.model_copy(update=own)

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
 from components.core.errors import UsageError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.collector import without_collector
 from components.model.instances import with_instances
 from components.reading.derived_keys import drop_derived
 from components.reading.loose import find_loose_types
 from components.reading.port_ranges import spread_ports
 from components.reading.run_settings import SETTINGS
+from components.reading.site_path import SITE_KEY, SitePathError, read_site
 from components.reading.stand_in import find_stand_in, replace_wrong
 from components.reading.unions import settle_unions
 from components.reading.wording import did_you_mean, show_value, word_error
 from components.reading.yaml_text import YamlText, parse_yaml
 
 CONFIG_KEY = "railyard:cluster"
-"""The one key of the stack's configuration that describes the site."""
+"""The key of the stack's configuration that holds a small site; a file is named by `SITE_KEY`."""
+_SITES: Final = (SITE_KEY, CONFIG_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class Loaded:
 
 
 def load_site(path: Path) -> Loaded:
-    """Read a plain site file, or a `Pulumi.<stack>.yaml` with `config: railyard:cluster:`.
+    """Read a plain site file, or a `Pulumi.<stack>.yaml` that holds or names a site.
 
     Args:
         path: The file, as the user named it: problems show it the same way.
@@ -70,25 +74,29 @@ def load_site(path: Path) -> Loaded:
     return parse_site(_read_text(path), str(path))
 
 
-def load_config_value(value: Json, source_file: Path | None) -> Loaded:
-    """Check the value of `railyard:cluster` as Pulumi hands it over.
+@without_collector()
+def load_config_value(value: Json, source_file: Path | None, site: Json = None) -> Loaded:
+    """Check a stack's configuration as Pulumi hands it over.
 
     Args:
-        value: The parsed value; None when the stack has no such key.
+        value: The parsed value of `railyard:cluster`; None when the stack has no such key.
         source_file: The stack's file, for the lines; None or absent: problems show paths only.
+        site: The value of `railyard:site`; None when the stack has no such key.
 
     Returns:
         The spec, or all problems of the value.
     """
-    lines, secrets, found = Lines(), None, ()
+    whole = YamlText(None, Lines(), ())
     if source_file is not None and source_file.is_file():
         whole = parse_yaml(_read_text(source_file), source_file.name)
-        secrets = _stack_secrets(whole)
-        part = whole.below("config", CONFIG_KEY)
-        lines, found = part.lines, part.problems
+    stack = _Stack(whole, source_file or Path("Pulumi.yaml"))
+    if site is not None:
+        return _follow(stack, site, both=value is not None)
+    part = whole.below("config", CONFIG_KEY)
+    lines, found = part.lines, part.problems
     if value is None:
         return Loaded(None, (*found, _no_cluster(lines.file or "the stack", None)), lines)
-    return _validate(YamlText(value, lines, found), secrets)
+    return _validate(YamlText(value, lines, found), stack.secrets)
 
 
 def _read_text(path: Path) -> str:
@@ -102,20 +110,76 @@ def _read_text(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
+@without_collector()
 def parse_site(text: str, file: str) -> Loaded:
     """Read the text of a site file or a stack file; `file` is its name in the problems."""
     parsed = parse_yaml(text, file)
-    if any(problem.rule == "yaml-syntax" for problem in parsed.problems):
+    if _is_broken(parsed):
         return Loaded(None, parsed.problems, parsed.lines)
     if not isinstance(parsed.value, dict) or not parsed.value:
         return Loaded(None, (*parsed.problems, _no_settings(file, parsed.value)), parsed.lines)
     if "config" not in parsed.value and CONFIG_KEY not in parsed.value:
         return _validate(parsed, None)
     prefix = ("config", CONFIG_KEY) if "config" in parsed.value else (CONFIG_KEY,)
-    part = parsed.below(*prefix)
+    stack, part = _Stack(parsed, Path(file)), parsed.below(*prefix)
+    site = parsed.below("config", SITE_KEY).value
+    if site is not None:
+        return _follow(stack, site, both=part.value is not None)
     if part.value is None:
         return Loaded(None, (*part.problems, _no_cluster(file, parsed.value)), part.lines)
-    return _validate(part, _stack_secrets(parsed))
+    return _validate(part, stack.secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stack:
+    """A stack file, and what it says of secrets."""
+
+    text: YamlText
+    file: Path
+
+    @property
+    def secrets(self) -> StackSecrets | None:
+        return _stack_secrets(self.text)
+
+    def refuse(self, what: str, fix: str, value: Json) -> Loaded:
+        """One problem of the key that names the site."""
+        shown = value if isinstance(value, str) else None
+        place = self.text.lines.locate(Place(("config", SITE_KEY), shown), defaults=False)
+        problem = Problem("site-file", what, (place,), fix)
+        return Loaded(None, (*self.text.problems, problem), self.text.lines)
+
+
+def _follow(stack: _Stack, site: Json, *, both: bool) -> Loaded:
+    """Read the file that a stack names; its problems have its own name and lines."""
+    if both:
+        return stack.refuse(
+            f"the stack has both `{SITE_KEY}` and `{CONFIG_KEY}`, and a site is described once.",
+            f"remove one of them; `{SITE_KEY}` also takes sites of more than 128 KiB.",
+            site,
+        )
+    try:
+        found = read_site(site, stack.file)
+    except SitePathError as error:
+        return stack.refuse(error.what, error.fix, site)
+    name = str(found.path)
+    parsed = parse_yaml(found.text, name)
+    if _is_broken(parsed):
+        return Loaded(None, parsed.problems, parsed.lines, secrets=stack.secrets)
+    value = parsed.value
+    if not isinstance(value, dict) or not value:
+        return Loaded(None, (*parsed.problems, _no_settings(name, value)), parsed.lines)
+    if "config" in value or CONFIG_KEY in value or SITE_KEY in value:
+        return stack.refuse(
+            f"`{SITE_KEY}` is {site}, and {name} is the file of a stack itself.",
+            "name the site itself: a file that begins with `name:`.",
+            site,
+        )
+    problems = (*stack.text.problems, *parsed.problems)
+    return _validate(YamlText(value, parsed.lines, problems), stack.secrets)
+
+
+def _is_broken(parsed: YamlText) -> bool:
+    return any(problem.rule == "yaml-syntax" for problem in parsed.problems)
 
 
 def _no_settings(file: str, value: Json) -> Problem:
@@ -131,13 +195,13 @@ def _no_settings(file: str, value: Json) -> Problem:
 def _no_cluster(file: str, value: Json) -> Problem:
     config = value.get("config") if isinstance(value, dict) else None
     written = list(config) if isinstance(config, dict) else []
-    near = next((key for key in written if did_you_mean(key, [CONFIG_KEY])), None)
+    near = next((key for key in written if did_you_mean(key, _SITES)), None)
     return Problem(
         rule="missing-key",
-        what=f"the stack's configuration has no `{CONFIG_KEY}`"
-        f"{f'; did you mean it by `{near}`?' if near and near != CONFIG_KEY else '.'}",
+        what=f"the stack's configuration has neither `{SITE_KEY}` nor `{CONFIG_KEY}`"
+        f"{f'; did you mean it by `{near}`?' if near and near not in _SITES else '.'}",
         where=(Place((), None, file, 1),),
-        fix=f"write the site under `config:` as `{CONFIG_KEY}:`; Pulumi.dev.yaml shows it.",
+        fix=f"name the site's file under `config:`, for example `{SITE_KEY}: site.yaml`.",
     )
 
 
@@ -154,11 +218,7 @@ def _stack_secrets(text: YamlText) -> StackSecrets | None:
         complete="environment" not in value,
         switches={k: show_value(v) for k, v in ours.items() if k in SETTINGS and _is_plain(v)},
         file=text.lines.file,
-        lines={
-            str(path[1]): line
-            for path, line in text.lines.lines.items()
-            if path[:1] == ("config",) and len(path) == len(("config", CONFIG_KEY))
-        },
+        lines={key: line for key in config if (line := text.lines.line_of(("config", key)))},
     )
 
 

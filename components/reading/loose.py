@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Union, get_args, get_origin
@@ -66,6 +67,7 @@ def _loose_scalar(annotation: object, value: Json, path: SpecPath) -> Iterator[P
             yield wrong_type(path, value, wanted)
 
 
+@cache
 def _kinds_of(annotation: object) -> tuple[object, ...]:
     """The kinds that an annotation allows, without what is said of each of them."""
     if get_origin(annotation) is Annotated:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import SwitchModel
-from components.core.problem import Json, Lines, Place, Problem, SpecPath
+from components.core.problem import Json, Lines, Place, Problem, SpecPath, Spot
 from components.model.units import PORT_TARGET
 from components.reading.yaml_text import YamlText
 
@@ -63,7 +63,7 @@ def spread_ports(text: YamlText) -> YamlText:
     spreads = [spread for spread in done if spread]
     return YamlText(
         {**text.value, "switches": merged},
-        Lines(text.lines.file, {**text.lines.lines, **dict(_lines(text.lines, spreads))}),
+        _lines(text.lines, spreads),
         (*text.problems, *(problem for spread in spreads for problem in spread.problems)),
     )
 
@@ -200,15 +200,24 @@ def _numbers(bracket: str) -> Iterator[str]:
         yield from (f"{number:0{len(first)}}" for number in range(int(first), stop + 1))
 
 
-def _lines(lines: Lines, spreads: Sequence[_Spread]) -> Iterator[tuple[SpecPath, int]]:
-    """The line of each port that stands in a range, and of what is below it."""
-    below: dict[SpecPath, list[SpecPath]] = {}
-    for path in lines.lines:
-        below.setdefault(path[:4], []).append(path)
+def _lines(lines: Lines, spreads: Sequence[_Spread]) -> Lines:
+    """With the line of each port of a range, and of what is below it: those of the range."""
+    root, switches = lines.root, lines.spot(("switches",))
+    if root is None or switches is None or not isinstance(switches.inner, Sequence):
+        return lines
+    rows = list(switches.inner)
     for spread in spreads:
-        for name, key in spread.written.items():
-            for path in below.get((*spread.path, key), ()):
-                yield (*spread.path, name, *path[4:]), lines.lines[path]
+        number = spread.path[1]
+        spot = lines.spot(spread.path)
+        if isinstance(number, int) and spot and isinstance(spot.inner, Mapping):
+            found = {name: spot.inner.get(key) for name, key in spread.written.items()}
+            ports = {**spot.inner, **{name: each for name, each in found.items() if each}}
+            rows[number] = _with(rows[number], "ports", Spot(spot.line, ports))
+    return Lines(lines.file, _with(root, "switches", Spot(switches.line, rows)))
+
+
+def _with(spot: Spot, key: str, inner: Spot) -> Spot:
+    return Spot(spot.line, {**spot.inner, key: inner}) if isinstance(spot.inner, Mapping) else spot
 
 
 def spread_document(document: Mapping[str, Json]) -> dict[str, Json]:

@@ -1,20 +1,32 @@
-"""YAML text to plain values, with the line of each value and everything wrong with the text."""
+"""YAML text to plain values, with the line of each value and everything wrong with the text.
+
+libyaml reads the text, seven times as fast as a reader in Python. What it refuses is read once more
+by ruamel, which reads all of YAML 1.2 and says best what is wrong; where libyaml is missing, ruamel
+reads everything (docs/decisions/0017-yaml-by-libyaml.md).
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
+import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from components.core.problem import Json, Lines, Place, Problem, SpecPath
+from components.core.problem import Json, Lines, Place, Problem, SpecPath, Spot
+from components.model.yaml_scalars import TAG, plain_scalar, tagged_scalar
 
-_TAG = "tag:yaml.org,2002:"
-_MERGE = _TAG + "merge"
-_MAX_VALUES = 200_000
-"""More values than any site has: a few lines of nested aliases can stand for billions."""
+_MERGE: Final = TAG + "merge"
+_ALIASED: Final = 100_000
+_ALIASED_EACH: Final = 20
+"""Aliases may stand for so many values, and for so many more of each value that is written. Hosts
+that share their cards by an alias stand for six; a few nested aliases can stand for billions."""
+
+_OLD_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
+"""Line breaks of YAML 1.1 and so of libyaml; editors and YAML 1.2 count them as characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +42,29 @@ class YamlText:
         value = self.value
         for key in prefix:
             value = value.get(key) if isinstance(value, dict) else None
-        size = len(prefix)
-        inner = {p[size:]: n for p, n in self.lines.lines.items() if p[:size] == prefix}
-        return YamlText(value, Lines(self.lines.file, inner), self.problems)
+        return YamlText(value, Lines(self.lines.file, self.lines.spot(prefix)), self.problems)
 
 
-class _TooLargeError(Exception):
-    pass
+class _RefusedError(Exception):
+    """Our own refusal of a text that is YAML, but for this."""
+
+    def __init__(self, what: str, fix: str, line: int | None = None) -> None:
+        super().__init__(what)
+        self.what, self.fix, self.line = what, fix, line
 
 
 class _Mark(Protocol):
     line: int
 
 
-class _NodeView(Protocol):
-    """What we use of a ruamel node, whose own attributes are untyped."""
+class _Event(Protocol):
+    """What we use of an event, of either reader; which attributes it has depends on its kind."""
 
-    tag: object
-    value: object
     start_mark: _Mark
+    anchor: str | None
+    tag: object
+    implicit: tuple[bool, bool]
+    value: str
 
 
 class _ErrorView(Protocol):
@@ -57,65 +73,198 @@ class _ErrorView(Protocol):
     context_mark: _Mark | None
 
 
+_Read = tuple["Json", Spot]
+
+
+@dataclass(slots=True)
+class _Anchored:
+    """What an anchor names."""
+
+    line: int
+    read: _Read | None = None
+    """None while it is being read: an alias there would contain itself."""
+    text: str | None = None
+    """Of a scalar, as it is written."""
+    size: int = 0
+    """How many values it stands for."""
+
+
+def _kind(event: _Event) -> str:
+    return type(event).__name__
+
+
 @dataclass(slots=True)
 class _Reader:
-    """Walks the nodes of one document once."""
+    """Reads the events of one document once."""
 
     file: str
-    lines: dict[SpecPath, int] = field(default_factory=dict[SpecPath, int])
+    events: Iterator[_Event]
     problems: list[Problem] = field(default_factory=list[Problem])
-    open_nodes: set[int] = field(default_factory=set[int])
+    path: list[str | int] = field(default_factory=list[str | int])
+    anchors: dict[str, _Anchored] = field(default_factory=dict[str, _Anchored])
+    known: dict[str, Json] = field(default_factory=dict[str, Json])
+    """Plain scalars that were met, so that equal ones are one object."""
+    leaf: Spot = Spot(0)  # noqa: RUF009 - frozen
+    """The last spot of a scalar; many stand on one line."""
     count: int = 0
+    aliased: int = 0
 
-    def read(self, node: Node, path: SpecPath) -> Json:
+    def document(self) -> _Read | None:
+        """The only document of the text; None without one."""
+        read: _Read | None = None
+        for event in self.events:
+            if _kind(event) == "DocumentStartEvent":
+                if read is not None:
+                    raise _RefusedError(
+                        "the text holds a second document.",
+                        "remove the line `---` before it, and all that is not this site.",
+                        event.start_mark.line + 1,
+                    )
+                read = self.value(next(self.events))
+        return read
+
+    def value(self, event: _Event) -> _Read:
+        """The value that begins with an event."""
+        kind = _kind(event)
+        if kind == "AliasEvent":
+            return self._alias(event)
         self.count += 1
-        if self.count > _MAX_VALUES:
-            raise _TooLargeError
-        self.lines.setdefault(path, _line(node))
-        if isinstance(node, ScalarNode):
-            return _scalar(node)
-        if id(node) in self.open_nodes:
-            self._add(path, node, "the alias contains itself", "remove the alias")
-            return None
-        self.open_nodes.add(id(node))
-        try:
-            if isinstance(node, SequenceNode):
-                return [self.read(item, (*path, i)) for i, item in enumerate(_items(node))]
-            return self._mapping(node, path) if isinstance(node, MappingNode) else None
-        finally:
-            self.open_nodes.discard(id(node))
+        if event.anchor is None:
+            return self._plain(kind, event)
+        before, line = self.count, event.start_mark.line + 1
+        anchored = self.anchors[event.anchor] = _Anchored(line)
+        anchored.text = event.value if kind == "ScalarEvent" else None
+        anchored.read = self._plain(kind, event)
+        anchored.size = 1 + self.count - before
+        return anchored.read
 
-    def _mapping(self, node: MappingNode, path: SpecPath) -> dict[str, Json]:
+    def _plain(self, kind: str, event: _Event) -> _Read:
+        line = event.start_mark.line + 1
+        if kind == "ScalarEvent":
+            return self._scalar(event), self._leaf(line)
+        if kind == "MappingStartEvent":
+            value, keys = self._mapping()
+            return value, Spot(line, keys)
+        return self._sequence(line)
+
+    def _leaf(self, line: int) -> Spot:
+        if self.leaf.line != line:
+            self.leaf = Spot(line)
+        return self.leaf
+
+    def _scalar(self, event: _Event) -> Json:
+        text = event.value
+        if event.implicit[0]:
+            if text not in self.known:
+                self.known[text] = plain_scalar(text)
+            return self.known[text]
+        if event.tag is None or event.tag == "!":
+            return text
+        return tagged_scalar(str(event.tag).removeprefix(TAG), text)
+
+    def _sequence(self, line: int) -> _Read:
+        items: list[Json] = []
+        spots: list[Spot] = []
+        for event in self.events:
+            if _kind(event) == "SequenceEndEvent":
+                break
+            self.path.append(len(items))
+            item, spot = self.value(event)
+            self.path.pop()
+            items.append(item)
+            spots.append(spot)
+        return items, Spot(line, spots)
+
+    def _mapping(self) -> tuple[dict[str, Json], dict[str, Spot]]:
         value: dict[str, Json] = {}
-        first: dict[str, int] = {}
-        merged: list[Node] = []
-        for key_node, value_node in _pairs(node):
-            if _tag(key_node) == _MERGE:
-                merged.append(value_node)
-                continue
-            if not isinstance(key_node, ScalarNode):
-                self._add(path, key_node, "a key is a list or a mapping", "write a plain word")
-                continue
-            key, line = _text(key_node), _line(key_node)
-            if key in first:
-                self._duplicate((*path, key), first[key], line)
-                continue
-            first[key] = line
-            self.lines[*path, key] = line
-            value[key] = self.read(value_node, (*path, key))
-        for source in merged:
-            self._merge(source, path, value)
-        return value
+        keys: dict[str, Spot] = {}
+        merged: list[_Read] = []
+        for event in self.events:
+            if _kind(event) == "MappingEndEvent":
+                break
+            line = event.start_mark.line + 1
+            key = self._key(event)
+            if key == _MERGE:
+                merged += self._sources(line)
+            elif key is None or key in value:
+                self._drop(key, line, keys)
+            else:
+                self.path.append(key)
+                value[key], spot = self.value(next(self.events))
+                self.path.pop()
+                keys[key] = spot if spot.line == line else Spot(line, spot.inner)
+        for source, spot in merged:
+            _merge(source, spot, value, keys)
+        return value, keys
 
-    def _merge(self, source: Node, path: SpecPath, value: dict[str, Json]) -> None:
-        parts = _items(source) if isinstance(source, SequenceNode) else [source]
-        for part in parts:
-            read = self.read(part, path)
-            if not isinstance(read, dict):
-                self._add(path, part, "what `<<` merges is no mapping", "name a mapping's anchor")
-                continue
-            for key, item in read.items():
-                value.setdefault(key, item)
+    def _key(self, event: _Event) -> str | None:
+        """The text of a key, `_MERGE` for `<<`, or None where it is no plain word."""
+        kind = _kind(event)
+        if kind == "ScalarEvent":
+            if event.anchor is not None:
+                self.value(event)
+            if (event.implicit[0] and event.value == "<<") or event.tag == _MERGE:
+                return _MERGE
+            return event.value
+        if kind == "AliasEvent":
+            return self._anchored(event).text
+        self.value(event)
+        return None
+
+    def _drop(self, key: str | None, line: int, keys: dict[str, Spot]) -> None:
+        """Pass over the value of a key that cannot be, and say why."""
+        known = len(self.problems)
+        self.value(next(self.events))
+        del self.problems[known:]
+        path = tuple(self.path)
+        if key is None:
+            self._add(path, line, "a key is a list or a mapping", "write a plain word")
+        else:
+            self._duplicate((*path, key), keys[key].line, line)
+
+    def _sources(self, line: int) -> Iterator[_Read]:
+        """The mappings that `<<` names."""
+        read = self.value(next(self.events))
+        sources, inner = read[0], read[1].inner
+        if isinstance(sources, list) and isinstance(inner, list):
+            found = list(zip(sources, inner, strict=True))
+        else:
+            found = [read]
+        for value, spot in found:
+            if isinstance(value, dict):
+                yield value, spot
+            else:
+                path = tuple(self.path)
+                what = "what `<<` merges is no mapping"
+                self._add(path, line, what, "name a mapping's anchor")
+
+    def _anchored(self, event: _Event) -> _Anchored:
+        found = self.anchors.get(event.anchor or "")
+        if found is None:
+            raise _RefusedError(
+                f"the alias *{event.anchor} names no anchor above it.",
+                f"write `&{event.anchor}` before the value that it shall repeat, or correct the "
+                "name.",
+                event.start_mark.line + 1,
+            )
+        return found
+
+    def _alias(self, event: _Event) -> _Read:
+        found = self._anchored(event)
+        if found.read is None:
+            path = tuple(self.path)
+            self._add(path, found.line, "the alias contains itself", "remove the alias")
+            return None, Spot(event.start_mark.line + 1)
+        self.count += found.size
+        self.aliased += found.size
+        most = _ALIASED + _ALIASED_EACH * (self.count - self.aliased)
+        if self.aliased > most:
+            raise _RefusedError(
+                f"the aliases up to here stand for more than {most} values.",
+                "write out what they repeat; aliases that contain other aliases multiply.",
+                event.start_mark.line + 1,
+            )
+        return _copied(found.read[0]), found.read[1]
 
     def _duplicate(self, path: SpecPath, first_line: int, line: int) -> None:
         self.problems.append(
@@ -130,9 +279,24 @@ class _Reader:
             )
         )
 
-    def _add(self, path: SpecPath, node: Node, what: str, fix: str) -> None:
-        place = Place(path, file=self.file, line=_line(node))
+    def _add(self, path: SpecPath, line: int, what: str, fix: str) -> None:
+        place = Place(path, file=self.file, line=line)
         self.problems.append(Problem("yaml-syntax", f"{what}.", (place,), f"{fix}."))
+
+
+def _merge(source: Json, spot: Spot, value: dict[str, Json], keys: dict[str, Spot]) -> None:
+    """Take over what is not there yet."""
+    for key, item in cast("dict[str, Json]", source).items():
+        if key not in value:
+            value[key] = item
+            keys[key] = spot.find(key) or spot
+
+
+def _copied(value: Json) -> Json:
+    """A value of its own for an alias, so that a change of it changes nothing else."""
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def parse_yaml(text: str, file: str) -> YamlText:
@@ -146,33 +310,54 @@ def parse_yaml(text: str, file: str) -> YamlText:
         The value, the line of each value, and the problems of the text itself (syntax, duplicate
         keys). After a syntax error the value is None.
     """
-    reader = _Reader(file)
     try:
-        node = YAML(typ="safe", pure=True).compose(text)  # pyright: ignore[reportUnknownMemberType] - ruamel is only partly typed
-        value = reader.read(node, ()) if isinstance(node, Node) else None
+        return _read_fast(text, file) or _read(_pure_events(text), file)
     except YAMLError as error:
-        return _unreadable(file, _reason(error), text, _error_line(error))
+        return _unreadable(file, text, _not_yaml(_reason(error), _error_line(error)))
     except RecursionError:
-        return _unreadable(file, "the nesting is too deep", text, None)
-    except _TooLargeError:
-        return _unreadable(file, f"it stands for more than {_MAX_VALUES} values", text, None)
+        return _unreadable(file, text, _not_yaml("the nesting is too deep"))
+    except _RefusedError as error:
+        return _unreadable(file, text, error)
     except (ValueError, AttributeError, TypeError, KeyError, IndexError, AssertionError) as error:
-        # The scanner meets some broken texts, for example odd %YAML directives, with plain errors.
-        return _unreadable(file, str(error) or type(error).__name__, text, None)
-    return YamlText(value, Lines(file, reader.lines), tuple(reader.problems))
+        # ruamel meets some broken texts, for example odd %YAML directives, with plain errors.
+        return _unreadable(file, text, _not_yaml(str(error) or type(error).__name__))
 
 
-def _unreadable(file: str, reason: str, text: str, line: int | None) -> YamlText:
-    written = text.splitlines()
-    shown = written[line - 1].strip()[:80] if line and line <= len(written) else None
-    problem = Problem(
-        rule="yaml-syntax",
-        what=f"the text is not YAML: {reason}.",
-        where=(Place((), shown, file, line or 1),),
-        fix="check indentation, colons and quotes here and on the line above; "
+def _read(events: Iterator[object], file: str) -> YamlText:
+    reader = _Reader(file, cast("Iterator[_Event]", events))
+    value, root = reader.document() or (None, None)
+    return YamlText(value, Lines(file, root), tuple(reader.problems))
+
+
+def _read_fast(text: str, file: str) -> YamlText | None:
+    """None where libyaml cannot read the text: ruamel then says why, or takes it."""
+    if not yaml.__with_libyaml__ or _OLD_BREAKS.search(text):
+        return None
+    try:
+        return _read(yaml.parse(text, Loader=yaml.CSafeLoader), file)
+    except (yaml.YAMLError, ValueError):
+        return None
+
+
+def _pure_events(text: str) -> Iterator[object]:
+    return cast("Iterator[object]", YAML(typ="safe", pure=True).parse(text))  # pyright: ignore[reportUnknownMemberType] - ruamel is only partly typed
+
+
+def _not_yaml(reason: str, line: int | None = None) -> _RefusedError:
+    return _RefusedError(
+        f"the text is not YAML: {reason}.",
+        "check indentation, colons and quotes here and on the line above; "
         "indent with blanks, not tabs.",
+        line,
     )
-    return YamlText(None, Lines(file, {}), (problem,))
+
+
+def _unreadable(file: str, text: str, why: _RefusedError) -> YamlText:
+    written = text.splitlines()
+    line = why.line
+    shown = written[line - 1].strip()[:80] if line and line <= len(written) else None
+    place = Place((), shown, file, line or 1)
+    return YamlText(None, Lines(file), (Problem("yaml-syntax", why.what, (place,), why.fix),))
 
 
 def _reason(error: YAMLError) -> str:
@@ -186,39 +371,3 @@ def _error_line(error: YAMLError) -> int | None:
     view = cast("_ErrorView", error)
     mark = view.problem_mark or view.context_mark
     return None if mark is None else mark.line + 1
-
-
-def _line(node: Node) -> int:
-    return cast("_NodeView", node).start_mark.line + 1
-
-
-def _tag(node: Node) -> str:
-    return str(cast("_NodeView", node).tag)
-
-
-def _text(node: ScalarNode) -> str:
-    return str(cast("_NodeView", node).value)
-
-
-def _items(node: SequenceNode) -> list[Node]:
-    return cast("list[Node]", cast("_NodeView", node).value)
-
-
-def _pairs(node: MappingNode) -> list[tuple[Node, Node]]:
-    return cast("list[tuple[Node, Node]]", cast("_NodeView", node).value)
-
-
-def _scalar(node: ScalarNode) -> Json:
-    text, tag = _text(node), _tag(node).removeprefix(_TAG)
-    if tag == "null":
-        return None
-    if tag == "bool":
-        return text.lower() == "true"
-    try:
-        if tag == "int":
-            return int(text.replace("_", ""), 0)
-        if tag == "float":
-            return float(text.replace("_", ""))
-    except ValueError:
-        return text
-    return text

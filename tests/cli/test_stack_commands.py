@@ -176,6 +176,32 @@ def test_a_configuration_elsewhere_counts_for_the_stack_that_it_is_named_after(
         assert ("--config-file /elsewhere/Pulumi.dev.yaml" in calls) is wanted
 
 
+def name_site(folder: Path, written: str) -> None:
+    """The same stack, with its site as a file beside its own one."""
+    config = {"railyard:site": {"value": written}, "railyard:switch_password": {"value": "pw"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    names = ("switch_password", "ssh_private_key", "k3s_token")
+    secrets = "".join(f"  railyard:{name}: {{secure: v1:abc}}\n" for name in names)
+    (folder / "Pulumi.dev.yaml").write_text(f"config:\n  railyard:site: {written}\n{secrets}")
+
+
+def test_a_stack_that_names_its_site_is_read_from_there(
+    railyard: Call, folder: Path, see: SeeFacts
+) -> None:
+    put_stack(folder)
+    name_site(folder, "sites/dgx.yaml")
+    see()
+    refused = railyard("drift", "dev")
+    assert refused.code == 1
+    assert "sites/dgx.yaml, and there is no file sites/dgx.yaml" in refused.err
+    assert "Pulumi.dev.yaml:2" in refused.err
+    (folder / "sites").mkdir()
+    site = (EXAMPLES / "dgx-roce" / "site.yaml").read_text()
+    (folder / "sites" / "dgx.yaml").write_text(site)
+    clean = railyard("drift", "dev")
+    assert (clean.code, clean.err) == (0, "")
+
+
 def test_drift_is_exit_3_and_names_the_setting(railyard: Call, folder: Path, see: SeeFacts) -> None:
     put_stack(folder)
     desired = PLAN.switches[0].desired

@@ -259,3 +259,31 @@ def test_the_order_of_what_was_seen_does_not_matter(tmp_path: Path, look: HostLo
     cards: tuple[CardFact, ...] = tuple(sorted(look.cards, key=lambda card: card.pci))
     _, other = run(tmp_path, HEAD + GPU01, replace(look, cards=cards))
     assert one == other
+
+
+def test_the_site_that_a_stack_names_is_read_and_written(tmp_path: Path, look: HostLook) -> None:
+    site, stack = tmp_path / "site.yaml", tmp_path / "Pulumi.dev.yaml"
+    site.write_text(HEAD + GPU01 + TAIL)
+    stack.write_text("config:\n  railyard:site: site.yaml\n")
+    file = read_site_file(stack)
+    assert (file.path.resolve(), file.stack, file.text) == (site, "dev", site.read_text())
+    targets, _ = find_targets(file, (), None, "root")
+    _, after = compare(file, targets, [look], [])
+    assert "    gpus: 8" in added(site.read_text(), after)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("gone.yaml", "there is no file"),
+        ("../site.yaml", "leads out of the project"),
+        ("Pulumi.dev.yaml", "the file of a stack itself"),
+    ],
+)
+def test_a_stack_that_names_no_site_is_refused(tmp_path: Path, written: str, words: str) -> None:
+    stack = tmp_path / "Pulumi.dev.yaml"
+    stack.write_text(f"config:\n  railyard:site: {written}\n")
+    with pytest.raises(SpecError, match=words) as refused:
+        read_site_file(stack)
+    assert "Pulumi.dev.yaml" in str(refused.value)
+    assert "fix" in str(refused.value)

@@ -51,7 +51,7 @@ def four_workers() -> tuple[PlayedCluster, HostReboot]:
         cluster.pods[f"train-{name}"] = make_pod(f"train-{name}", name)
     cluster.nodes["gpu04"]["spec"]["unschedulable"] = True
     assert REQUEST.cluster is not None
-    reference = replace(REQUEST.cluster, workers=("gpu01", "gpu02", "gpu03", "gpu04"))
+    reference = replace(REQUEST.cluster, workers="gpu[01-04]")
     group = ("gpu01", "gpu02", "gpu03")
     return cluster, replace(REQUEST, cluster=reference, group=group, max_unavailable=3)
 

@@ -14,10 +14,11 @@ ROOT_NAME = ClusterSpec.__name__
 _HEAD = """\
 # The site file
 
-The value of `railyard:cluster` in `Pulumi.<stack>.yaml`, or a `site.yaml` on its own. This page is
-generated from the docstrings of `components/model/`: edit them, then run `make goldens`. Every key
-that is not listed is an error. `railyard schema` prints the same as a JSON schema, and
-`examples/dgx-roce/site.yaml` is a whole file.
+A `site.yaml`, which a stack names by `railyard:site`; or, where it is small, the value of
+`railyard:cluster` in `Pulumi.<stack>.yaml`. This page is generated from the docstrings of
+`components/model/`: edit them, then run `make goldens`. Every key that is not listed is an error.
+`railyard schema` prints the same as a JSON schema, and `examples/dgx-roce/site.yaml` is a
+whole file.
 """
 
 Table = Mapping[str, Json]

@@ -65,8 +65,10 @@ def test_a_site_in_short_is_the_site_in_full() -> None:
     assert in_short.spec == in_full.spec
     line = SITE[: SITE.index(LONG)].count("\n") + 1
     ports = ("switches", 0, "ports")
-    assert in_short.places.lines[*ports, "1/2"] == in_short.places.lines[*ports, "1/1"] == line
-    assert in_short.places.lines[*ports, "1/4"] == line + 1
+    assert (
+        in_short.places.line_of((*ports, "1/2")) == in_short.places.line_of((*ports, "1/1")) == line
+    )
+    assert in_short.places.line_of((*ports, "1/4")) == line + 1
 
 
 def test_of_an_unknown_model_nothing_is_guessed() -> None:

@@ -88,7 +88,9 @@ def with_workers(site: Playground, folder: Path, count: int) -> Path:
     """A copy of the stack's configuration with another number of workers."""
     assert site.config
     document = yaml.safe_load(site.config.read_text())
-    provision = document["config"]["railyard:cluster"]
+    del document["config"]["railyard:site"]
+    written = yaml.safe_load(site.config.with_name("site.yaml").read_text())
+    provision = document["config"]["railyard:cluster"] = written
     for key in PLACE:
         provision = provision[key]
     [pool] = [each for each in provision["pools"] if each["role"] == "worker"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from components.acceptance.evidence import Probe
@@ -90,10 +91,15 @@ def perftest_job(spec: ClusterSpec, pair: Pair, case: PerftestCase = RAIL_CASE) 
 
 
 def _script(spec: ClusterSpec, name: str, command: tuple[str, ...]) -> str:
-    words = " ".join(f'"{word}"' if word.startswith("$") else word for word in command)
     own_device = spec.pod_network.mode == "sriov"
-    find = job_script("rdma_device" if own_device else "rdma_shared_device")
-    return (find + job_script(name)).replace("ib_write_bw_call", words)
+    return _script_of("rdma_device" if own_device else "rdma_shared_device", name, command)
+
+
+@lru_cache(maxsize=64)
+def _script_of(find: str, name: str, command: tuple[str, ...]) -> str:
+    """One text for all pairs of a rail, which often run the same command."""
+    words = " ".join(f'"{word}"' if word.startswith("$") else word for word in command)
+    return (job_script(find) + job_script(name)).replace("ib_write_bw_call", words)
 
 
 def _pod(

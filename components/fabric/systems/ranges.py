@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Final
 
 _NUMBER: Final = re.compile(r"\d+")
@@ -29,6 +30,7 @@ def collapse_vlans(vlans: Iterable[int]) -> str:
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
+@cache
 def port_key(port: str) -> tuple[int, ...]:
     """Sort key of `1/10`, `1/3/2` and `swp3s1`: by number, not by letter."""
     return tuple(int(part) for part in _NUMBER.findall(port))

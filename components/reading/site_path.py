@@ -1,0 +1,143 @@
+"""The site as a file of its own: `railyard:site: site.yaml` in `Pulumi.<stack>.yaml`.
+
+A stack's configuration reaches the program in one environment variable, which the kernel limits to
+128 KiB: some 200 hosts. The file has no limit.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from components.core.problem import Json
+from components.reading.wording import show_value
+
+SITE_KEY: Final = "railyard:site"
+"""The key of the stack's configuration that names the file."""
+CONFIG_FILE: Final = "RAILYARD_CONFIG_FILE"
+"""Environment variable: the stack's configuration, where it lies outside of the program's folder.
+
+The lab's environment file of an example sets it. It counts for the stack that the file is named
+after (`Pulumi.STACK.yaml`), and for no other.
+"""
+_PROJECT_FILES: Final = ("Pulumi.yaml", "Pulumi.yml")
+
+
+@dataclass(frozen=True, slots=True)
+class SiteText:
+    """What a site file holds."""
+
+    path: Path
+    """As problems name it."""
+    text: str
+
+
+class SitePathError(Exception):
+    """The key does not name a site that may be read: one sentence what is wrong, one how to fix."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what)
+        self.what, self.fix = what, fix
+
+
+def config_file(stack: str) -> Path:
+    """The file that holds a stack's configuration, whether or not it exists."""
+    beside = Path(f"Pulumi.{stack}.yaml")
+    named = Path(os.environ.get(CONFIG_FILE, beside))
+    return named if named.name == beside.name else beside
+
+
+def read_site(written: Json, stack_file: Path) -> SiteText:
+    """Read the site that a stack file names.
+
+    Args:
+        written: The value of `railyard:site`.
+        stack_file: The file that holds the key; the path is relative to its folder.
+
+    Raises:
+        SitePathError: It is no path, leads out of the project, or names no text that can be read.
+    """
+    written = _path_of(written)
+    path, real = _shown(stack_file.parent / written), _inside(written, stack_file)
+    if not real.exists():
+        raise SitePathError(
+            f"`{SITE_KEY}` is {written}, and there is no file {path}.",
+            "correct the path, which is relative to the stack's file, or create the file.",
+        )
+    if not real.is_file():
+        kind = "a directory" if real.is_dir() else "not a regular file"
+        raise SitePathError(
+            f"`{SITE_KEY}` is {written}, and {path} is {kind}.",
+            f"name the file, for example `{Path(written) / 'site.yaml'}`."
+            if real.is_dir()
+            else "name a file with the text of the site.",
+        )
+    try:
+        return SiteText(path, real.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise SitePathError(
+            f"{path} is no text in UTF-8 (byte {error.start}).", "save the site as UTF-8."
+        ) from error
+    except OSError as error:
+        raise SitePathError(
+            f"{path} cannot be read: {error.strerror}.",
+            "let the user who runs pulumi read the file.",
+        ) from error
+
+
+def _path_of(written: Json) -> str:
+    if not isinstance(written, str) or not written.strip() or "\0" in written:
+        shown = (
+            "a secret or a list of settings" if isinstance(written, dict) else show_value(written)
+        )
+        raise SitePathError(
+            f"`{SITE_KEY}` is {shown or 'empty'}, and the path of a file is expected.",
+            "write for example `site.yaml`, relative to the stack's file.",
+        )
+    return written
+
+
+def _shown(path: Path) -> Path:
+    """Without `..`, and from the folder that one is in, as a user would name the file."""
+    plain, here = Path(os.path.normpath(path)), Path.cwd()
+    return plain.relative_to(here) if plain.is_relative_to(here) else plain
+
+
+def _inside(written: str, stack_file: Path) -> Path:
+    """The real path of the site, which must lie in the project.
+
+    Whoever may edit a stack's file in a pull request must not make a run read, and show lines of,
+    files elsewhere on the machine that runs it.
+    """
+    if Path(written).is_absolute():
+        raise SitePathError(
+            f"`{SITE_KEY}` is the absolute path {written}, which differs between machines.",
+            "write the path relative to the stack's file, to a file inside the project.",
+        )
+    folder = stack_file.parent.resolve()
+    project = _project_of(folder)
+    try:
+        real = (folder / written).resolve()
+    except (OSError, RuntimeError) as error:
+        raise SitePathError(
+            f"`{SITE_KEY}` is {written}, whose symbolic links lead to themselves.",
+            "name the file itself.",
+        ) from error
+    if not real.is_relative_to(project):
+        plain = Path(os.path.normpath(folder / written))
+        how = " through a symbolic link" if plain.is_relative_to(project) else ""
+        raise SitePathError(
+            f"`{SITE_KEY}` is {written}, which leads out of the project's folder{how}.",
+            "move the site into the project, and name it relative to the stack's file.",
+        )
+    return real
+
+
+def _project_of(folder: Path) -> Path:
+    """The folder of the Pulumi project that a folder is in; the folder itself outside of any."""
+    for each in (folder, *folder.parents):
+        if any((each / name).is_file() for name in _PROJECT_FILES):
+            return each
+    return folder

@@ -1,0 +1,118 @@
+"""Large sites cost in proportion to their hosts: counted in operations and bytes, never in time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from bench.sites import EIGHT_RAILS, TWO_RAILS, Form, count_switches, site_text
+from components.checks.site import check_loaded, check_site
+from components.core.to_json import json_pieces, to_json
+from components.model.cluster import ClusterSpec
+from components.plan.make import ClusterPlan, make_plan
+from components.plan.text import render_plan
+from components.reading.load import parse_site
+from tests.golden.site import load_example
+
+FORMS = {"two": TWO_RAILS, "eight": EIGHT_RAILS}
+SMALL = Form(2, "ConnectX-5", 100, "SN4600C", hosts_a_leaf=10, links_a_spine=4)
+"""Few ports a switch: 20, 40 and 60 hosts already have a tree of switches."""
+EXAMPLES = ("dgx-roce", "esxi-roce", "quantum-ib", "shared-rdma", "spine-leaf", "mixed-fabric")
+
+
+def spec_of(hosts: int, form: Form) -> ClusterSpec:
+    checked = check_loaded(parse_site(site_text(hosts, form), "site.yaml"), "site.yaml")
+    assert checked.problems == ()
+    assert checked.spec is not None
+    return checked.spec
+
+
+def plan_of(hosts: int, form: Form) -> ClusterPlan:
+    return make_plan(spec_of(hosts, form), "dev")
+
+
+def count_operations(work: Callable[[], object]) -> int:
+    """How many operations of the interpreter it takes, loops and comprehensions included."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401 - a tracer gives itself
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def assert_linear(work: Callable[[int], object]) -> None:
+    """Between 20, 40 and 60 hosts, the second twenty must not cost more than the first."""
+    work(20)  # fills what is worked out once in a process
+    counts = [count_operations(lambda size=size: work(size)) for size in (20, 40, 60)]
+    first, second = counts[1] - counts[0], counts[2] - counts[1]
+    assert second < 1.1 * first, counts
+
+
+def test_the_check_of_a_host_takes_as_much_in_a_large_site() -> None:
+    loaded = {size: parse_site(site_text(size, SMALL), "s") for size in (20, 40, 60)}
+
+    def check(size: int) -> None:
+        spec = loaded[size].spec
+        assert spec is not None
+        assert check_site(spec.model_copy()) == ()  # a copy, of which nothing is worked out yet
+
+    assert_linear(check)
+
+
+def test_the_plan_of_a_host_takes_as_much_in_a_large_site() -> None:
+    specs = {size: spec_of(size, SMALL) for size in (20, 40, 60)}
+    assert_linear(lambda size: make_plan(specs[size].model_copy(), "dev"))
+
+
+def test_reading_a_host_takes_as_much_in_a_large_site() -> None:
+    texts = {size: site_text(size, SMALL) for size in (20, 40, 60)}
+    assert_linear(lambda size: parse_site(texts[size], "site.yaml"))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_host_has_as_many_bytes_of_plan_in_a_large_site(form: str) -> None:
+    plans = [plan_of(hosts, FORMS[form]) for hosts in (50, 125, 200)]
+    for room in ("hosts", "reboots", "kubernetes", "acceptance", "jobs", "pod_network"):
+        sizes = [len(json.dumps(to_json(getattr(plan, room)))) for plan in plans]
+        first, second = sizes[1] - sizes[0], sizes[2] - sizes[1]
+        assert second <= 1.02 * first + 100, (room, sizes)
+    for steps in zip(*(plan.reboots[0].steps for plan in plans), strict=True):
+        sizes = [len(step.request.render()) for step in steps]
+        assert max(sizes) - min(sizes) <= 2, sizes  # the number of names has more digits
+
+
+def test_a_host_has_as_many_lines_in_the_printed_plan_of_a_large_site() -> None:
+    counts = [render_plan(plan_of(hosts, SMALL)).count("\n") for hosts in (20, 40, 60)]
+    assert counts[2] - counts[1] <= 1.05 * (counts[1] - counts[0]), counts
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_pieces_of_a_plan_are_its_text(example: str) -> None:
+    plan = make_plan(load_example(example), "dev")
+    pieces = list(json_pieces(plan))
+    assert "".join(pieces) == json.dumps(to_json(plan), sort_keys=True)
+    assert len(pieces) > 10 * len(plan.hosts)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "form", "switches"), [(1000, TWO_RAILS, 63), (1000, EIGHT_RAILS, 132)]
+)
+def test_generated_sites_are_those_that_are_spoken_of(
+    hosts: int, form: Form, switches: int
+) -> None:
+    assert count_switches(hosts, form) == switches
