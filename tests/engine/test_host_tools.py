@@ -146,7 +146,8 @@ def test_a_host_costs_little_state_and_none_of_it_is_a_script(stack: Stack) -> N
     server, worker = (stack.lab.plan(name).converge.desired for name in (HOST, "gpu01"))
     sizes["gpu01-host"] = sizes[f"{HOST}-host"] + 2 * (len(worker) - len(server)) + EVIDENCE_BYTES
     assert max(sizes.values()) <= STATE_BYTES, sizes
-    whole = json.dumps(list(found.values()))
+    # The engine notes where in the program a resource was made: here outside of its folder.
+    whole = json.dumps([(each.get("inputs"), each.get("outputs")) for each in found.values()])
     for line in (line for line in host_tool().text.splitlines() if len(line) > 20):
         assert json.dumps(line)[1:-1] not in whole
     assert str(ROOT) not in whole
