@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from components.remote.host_session import HostAnswer, HostSession, connect_to_host
+from components.remote.request import read_request
 from components.remote.script import render_step_command
 from components.remote.send import Sender
 from components.remote.sending import REQUEST, plan_sending
@@ -24,7 +25,8 @@ def sender_of(step: RemoteStep, session: HostSession, sending: RemoteStep | None
     planned = sending or plan_sending(step.endpoint, step.tools)
     tools: tuple[Tool, ...] = (*step.tools, *planned.reads)
     texts = {tool.digest: tool.text.encode() for tool in tools}
-    return Sender(REQUEST.validate_json(planned.desired), session, lambda _name, it: texts[it])
+    request = read_request(REQUEST, planned.desired, "request to send tools")
+    return Sender(request, session, lambda _name, it: texts[it])
 
 
 async def run_step(
