@@ -275,7 +275,7 @@ def test_the_floor_holds_by_number(fake: Path, runs: str, floor: str, read: str)
 def test_the_script_knows_the_cards_of_the_table(fake: Path) -> None:
     assert set(get_args(CardName)) == set(CARDS)
     lines = "".join(
-        f"card_by_id 0x{device}\nmodel_ids '{card.name}'\n"
+        f"find_card_name 0x{device}\necho \"$value\"\nmodel_ids '{card.name}'\n"
         for card in CARDS.values()
         for device, _ in ((card.pf_device, 0), *card.also)
     )

@@ -158,9 +158,8 @@ def test_huge_pages_that_the_kernel_does_not_give_back_are_left(host: FolderHost
     total = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
     host.write(total, "4096\n")
     host.report("converge", "kernel.hugepages.2mib=512", *MTU)
-    host.tool(
-        "tee", 'case $1 in */nr_hugepages) echo 3000 >"$1" ;; *) exec /usr/bin/tee "$@" ;; esac'
-    )
+    # By the time that it is read again, the kernel has given as many as it had.
+    host.tool("cat", 'case $1 in */nr_hugepages) echo 3000 >"$1" ;; esac\nexec /usr/bin/cat "$@"')
     told = undone(host, "kernel.hugepages.2mib")
     assert "gave back 3000 of 4096" in told
     assert "echo 4096" in told

@@ -18,5 +18,6 @@ def test_infiniband_adapters_are_rail_cards_beside_those_of_the_file(
         host.card(pci, netdev)
     (host.devices / "0000:18:00.0/class").write_text("0x020700\n")
     lines = "".join(f"nic.{pci}.netdev=enp5s0\\n" for pci in named)
-    found = host.sh(f"printf '{lines}' >$work/desired\nrail_cards\n")
-    assert found.stdout.split() == [*named, "0000:18:00.0"], found.stderr
+    found = host.sh(f"printf '{lines}' >$work/desired\nfind_ends\ncat $work/kernel.ends\n")
+    places = [f"card {host.devices / pci}" for pci in (*named, "0000:18:00.0")]
+    assert found.stdout.splitlines() == places, found.stderr

@@ -118,12 +118,12 @@ def test_converge_refuses_what_it_does_not_understand(
 def test_each_name_of_a_site_has_its_own_entry(tmp_path: Path) -> None:
     """Also one that another begins or ends with."""
     names = ["gpu1", "gpu11", "1", "pu1"]
-    block = "".join(f"echo 10.0.0.{number} {name}\n" for number, name in enumerate(names))
-    script = (
-        f"{library_text()}\nblock_lines() {{\n{block}}}\n"
-        f"for name in {' '.join(names)} gone; do read_host_entry $name; done\n"
-    )
-    (tmp_path / "script").write_text(script)
+    block = "".join(f"10.0.0.{number} {name}\n" for number, name in enumerate(names))
+    begin, end = "# railyard dev: begin, do not edit", "# railyard dev: end"
+    (tmp_path / "hosts").write_text(f"10.9.9.9 gone\n{begin}\n{block}{end}\n10.9.9.9 1\n")
+    keys = " ".join(f"hosts.{name}" for name in (*names, "gone"))
+    script = f"{library_text()}stack=dev\nfor key in {keys}; do read_key $key; done\n"
+    (tmp_path / "script").write_text(script.replace("/etc/hosts", f"{tmp_path}/hosts"))
     done = subprocess.run(
         ["/bin/sh", str(tmp_path / "script")],
         capture_output=True, text=True, timeout=10, check=True,

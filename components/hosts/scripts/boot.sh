@@ -15,7 +15,7 @@ awk -F = '{ pci = $1
     else if (sub(/\.vfs$/, "", pci) && !(pci in part)) part[pci] = "infiniband" }
   END { for (pci in part) print pci, part[pci] }' "$work/desired" >"$work/cards"
 while read -r pci part <&8; do
-  while [ "$(first_in "/sys/bus/pci/devices/$pci/$part")" = absent ] && [ "$waited_s" -lt 60 ]; do
+  while find_first "/sys/bus/pci/devices/$pci/$part" && [ "$value" = absent ] && [ "$waited_s" -lt 60 ]; do
     sleep 1 # the driver may still be probing
     waited_s=$((waited_s + 1))
   done
@@ -25,10 +25,12 @@ ranked "$work/desired" >"$work/ordered"
 while IFS= read -r line <&8; do
   key=${line%%=*}
   wanted=${line#*=}
-  [ "$(read_key "$key")" != "$wanted" ] || continue
+  find_value "$key"
+  [ "$value" != "$wanted" ] || continue
   (trap - EXIT && write_key "$key" "$wanted") || status=1
-  now=$(read_key "$key")
-  [ "$now" = "$wanted" ] || { printf 'railyard: %s is %s, want %s\n' "$key" "$now" "$wanted" >&2 && status=1; }
+  forget_answers
+  find_value "$key"
+  [ "$value" = "$wanted" ] || { printf 'railyard: %s is %s, want %s\n' "$key" "$value" "$wanted" >&2 && status=1; }
 done 8<"$work/ordered"
 mark_vf_mtus
 exit "$status"

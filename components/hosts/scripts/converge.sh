@@ -18,13 +18,14 @@ refuse_early() { # what must not be recorded as a previous value, since it has t
   refuse_pci
   refuse_docker
   refuse_release
+  asks_for address || return 0
   grep -E '^nic\.[^=]*\.address=' "$work/desired" >"$work/addresses"
   while IFS= read -r line; do
     key=${line%%=*}
     ! value_of "$key" "$state_dir/baseline" >/dev/null 2>&1 || continue
     split_nic "$key"
-    refuse_address "$pci" "$(netdev_of "$pci")" "${line#*=}" \
-      "$(value_of "$key" "$work/actual")"
+    find_netdev "$pci"
+    refuse_address "$pci" "$netdev" "${line#*=}" "$(value_of "$key" "$work/actual")"
   done <"$work/addresses"
 }
 
@@ -34,17 +35,24 @@ recorded_later() { # KEY : of a card that is not here yet, or of a port that bec
 }
 
 record_baseline() { # what was here before our first change, once per key
-  if [ -e "$state_dir/baseline" ]; then cp "$state_dir/baseline" "$work/baseline"; else : >"$work/baseline"; fi
-  lines_without "$work/baseline" "$work/actual" | while IFS= read -r line; do
+  set -- "$work/actual"
+  if [ -e "$state_dir/baseline" ]; then
+    lines_without "$state_dir/baseline" "$work/actual" >"$work/unrecorded"
+    set -- "$work/unrecorded"
+  fi
+  while IFS= read -r line; do
     case $line in hosts_block=*) line=hosts_block=absent ;; esac # our part is ours, whichever version wrote it
     recorded_later "${line%%=*}" || printf '%s\n' "$line"
-  done >"$work/new"
+  done <"$1" >"$work/new"
   [ -s "$work/new" ] || return 0
   mkdir -p "$state_dir" || fail "cannot create $state_dir"
-  if [ ! -e "$state_dir/hosts.orig" ] && [ -e /etc/hosts ] && [ -z "$(block_lines)" ]; then
+  if [ ! -e "$state_dir/hosts.orig" ] && [ -e /etc/hosts ] && ! has_block; then
     cp /etc/hosts "$state_dir/hosts.orig"
   fi
-  sort "$work/baseline" "$work/new" >"$state_dir/baseline.new" ||
+  rm -f "$work/unshown"
+  set -- "$work/new"
+  [ ! -e "$state_dir/baseline" ] || set -- "$work/new" "$state_dir/baseline"
+  sort "$@" >"$state_dir/baseline.new" ||
     fail "cannot write $state_dir/baseline.new"
   sync "$state_dir/baseline.new"
   mv "$state_dir/baseline.new" "$state_dir/baseline"
@@ -53,14 +61,13 @@ record_baseline() { # what was here before our first change, once per key
 
 apply_all() { # what one change lost of another (a driver its MTU, say) is set in a further round
   : >"$work/written"
-  while lines_that_differ "$work/actual" "$work/desired" >"$work/differ"
-    lines_without "$work/written" "$work/differ" >"$work/due" && [ -s "$work/due" ]; do
+  while lines_without "$work/written" "$work/differ" >"$work/due" && [ -s "$work/due" ]; do
     cat "$work/due" >>"$work/written" || fail "cannot write $work/written"
     with_vfs "$work/due" "$work/desired" >"$work/round"
     ranked "$work/round" >"$work/ordered"
     write_all "$work/ordered"
     take_effect
-    read_all "$work/desired" "$work/actual"
+    read_all "$work/desired" "$work/actual" "$work/differ"
   done
 }
 
@@ -72,8 +79,7 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   while IFS= read -r line; do
     kept "${line%%=*}" "${line#*=}" || printf '%s\n' "$line"
   done <"$work/dropped" >"$work/released"
-  read_all "$work/released" "$work/before"
-  lines_that_differ "$work/before" "$work/released" >"$work/due"
+  read_all "$work/released" "$work/before" "$work/due"
   with_vfs "$work/due" "$work/desired" >"$work/round"
   ranked "$work/round" -r >"$work/ordered"
   restoring=yes
@@ -93,11 +99,10 @@ release_dropped() { # settings that the plan no longer owns go back to what they
   forget_vfs "$work/dropped"
   [ -s "$work/due" ] || return 0
   take_effect
-  read_all "$work/desired" "$work/actual"
+  read_all "$work/desired" "$work/actual" "$work/differ"
 }
 
 verify() { # of the last reading, which came after the last change
-  lines_that_differ "$work/actual" "$work/desired" >"$work/differ"
   while IFS= read -r line <&8; do
     key=${line%%=*}
     waits "$key" || case $key:$reboot_required in
@@ -123,10 +128,16 @@ restart_changed_units() { # a running K3s takes a new limit only at its start
 }
 
 note_earlier_names() { # the first line of /etc/hosts that has a name is the one that counts, and ours are its last
-  ! names=$(value_of hosts_block "$work/desired") || awk '{ print "hosts." $2 "=" $1 }' "$tools/${names##* }/tool" >"$work/entries" 2>/dev/null
-  [ -n "$names" ] || grep '^hosts\.' "$work/desired" >"$work/entries" || return 0
-  earlier_names=$(awk -v begin="$(block_begin)" '
-    NR == FNR { at = index($0, "="); ours[tolower(substr($0, 7, at - 7))] = substr($0, at + 1); next }
+  asks_for hosts || return 0
+  set -- "$work/desired"
+  [ -z "$names" ] || set -- "$tools/$names/tool"
+  [ -r "$1" ] || return 0
+  find_block_marks
+  earlier_names=$(awk -v begin="$block_begin" -v listed="$names" '
+    NR == FNR { if (listed != "") ours[tolower($2)] = $1
+      else if (index($0, "hosts.") == 1) {
+        at = index($0, "="); ours[tolower(substr($0, 7, at - 7))] = substr($0, at + 1) }
+      next }
     $0 == begin { exit }
     { sub(/[#\r].*/, "") }
     $1 ~ /:/ { next } # our addresses are IPv4, and are looked up beside these
@@ -134,7 +145,7 @@ note_earlier_names() { # the first line of /etc/hosts that has a name is the one
         if ($1 != ours[name] && ++count <= 3)
           list = list (count > 1 ? ", " : "") name " is " $1 " (line " FNR ")"
         delete ours[name] } }
-    END { if (count) print list (count > 3 ? " and " count - 3 " more" : "") }' "$work/entries" /etc/hosts)
+    END { if (count) print list (count > 3 ? " and " count - 3 " more" : "") }' "$1" /etc/hosts)
   [ -z "$earlier_names" ] ||
     note "/etc/hosts has earlier lines for names of ours, and the first one counts: $earlier_names:" \
       'take these names out of their lines'
@@ -145,17 +156,28 @@ report_waiting() { # what is left to the step that takes this host out of servic
   printf ',"waiting":["%s"]' "$(printf '%s\n' "$waiting" | sed 's/ /","/g')"
 }
 
+report_unchanged() { # how many settings neither changed nor wait
+  # shellcheck disable=SC2086 # keys have no blanks
+  printf '%s\n' $changed $waiting >"$work/moved"
+  awk -F = 'FILENAME == ARGV[1] { moved[$1]; next } !($1 in moved) { count++ } END { print count + 0 }' \
+    "$work/moved" "$work/desired" >"$work/unchanged"
+  find_line "$work/unchanged"
+}
+
 report() {
   list=''
   for key in $changed; do list="$list${list:+,}\"$key\""; done
-  printf '%s\n' "$changed $waiting" | tr ' ' '\n' >"$work/moved"
   report_firmware >"$work/report"
   case $firmware_needs in '' | nothing) ;; *) reboot_required=true ;; esac
   note_rivals
   note_earlier_names
-  printf '{"changed":[%s],"unchanged":%d,"reboot_required":%s%s%s%s%s}\n' \
-    "$list" "$(lines_without "$work/moved" "$work/desired" | wc -l)" "$reboot_required" "$(cat "$work/report")" "$(report_driver)" "$(report_waiting)" \
-    "${notes:+,\"notes\":[$notes]}"
+  report_unchanged
+  printf '{"changed":[%s],"unchanged":%d,"reboot_required":%s' "$list" "$value" "$reboot_required"
+  find_line "$work/report"
+  printf '%s' "$value"
+  report_driver
+  report_waiting
+  printf '%s}\n' "${notes:+,\"notes\":[$notes]}"
 }
 
 cat >"$work/input"
@@ -165,7 +187,7 @@ state_dir=/var/lib/railyard/$stack
 take_lock
 refuse_other_stack
 take_up_due
-read_all "$work/desired" "$work/actual"
+read_all "$work/desired" "$work/actual" "$work/differ"
 refuse_early
 deferring=yes
 release_dropped

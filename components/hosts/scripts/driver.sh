@@ -39,11 +39,22 @@ driver_parameter() { # LINE of stdin that says how a driver is installed
   case $driver_packages in *[!a-z0-9.+\ -]*) fail "bad package names '$driver_packages'" ;; esac
 }
 
+find_driver() { # SETTING
+  case $1 in
+    kind | version | line)
+      [ -s "$work/driver.now" ] || ask_driver >"$work/driver.now"
+      find_line "$work/driver.now"
+      case $1 in kind) value=${value%% *} && return ;; esac
+      value=${value#* }
+      [ "$1" = version ] || value=${value%%-*}
+      ;;
+    *) value=$(read_driver "$1") ;;
+  esac
+}
+
 read_driver() { # SETTING
   case $1 in
-    kind) driver_now | cut -d ' ' -f 1 ;;
-    version) driver_now | cut -d ' ' -f 2 ;;
-    line) driver_now | cut -d ' ' -f 2 | cut -d - -f 1 ;;
+    kind | version | line) find_driver "$1" && echo "$value" ;;
     modules) asked_once modules read_driver_modules ;;
     loaded) asked_once loaded read_driver_loaded ;;
     repository) read_driver_repository ;;
@@ -63,7 +74,7 @@ driver_now() { # "<kind> <version>"
 }
 
 ask_driver() {
-  if release=$(ofed_info -s 2>/dev/null); then
+  if command -v ofed_info >/dev/null && release=$(ofed_info -s 2>/dev/null); then
     release=${release%:}
     case $release in
       MLNX_OFED_LINUX-*) echo "mlnx_ofed $(full_version "${release#MLNX_OFED_LINUX-}")" ;;

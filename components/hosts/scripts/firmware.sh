@@ -45,17 +45,23 @@ firmware_tool() { command -v mlxconfig || command -v mstconfig; }
 mst_runs() { mst status 2>/dev/null | grep -q 'configuration module loaded'; }
 
 firmware_device() { # PCI : its mst device while mst runs; the tools take the address itself too
+  command -v mst >/dev/null || { echo "$1" && return; }
   mst status 2>/dev/null | awk -v pci="$1" '$1 ~ "^/dev/mst/" { device = $1 }
     index($0, "domain:bus:dev.fn=" pci " ") { found = device }
     END { print found == "" ? pci : found }'
 }
 
-firmware_version() { # PCI : by the RDMA driver, by the card where it has no RDMA device, or by its netdev
+find_rdma_version() { # PCI : its firmware's, by the RDMA driver
+  value=''
   for version_file in "/sys/bus/pci/devices/$1"/infiniband/*/fw_ver; do
-    version_now=''
-    { read -r version_now version_rest <"$version_file"; } 2>/dev/null
-    [ -z "$version_now" ] || { printf '%s\n' "$version_now" && return; }
+    { read -r value version_rest <"$version_file"; } 2>/dev/null
+    [ -z "$value" ] || return 0
   done
+  return 1
+}
+
+firmware_version() { # PCI : by the RDMA driver, by the card where it has no RDMA device, or by its netdev
+  find_rdma_version "$1" && echo "$value" && return
   version_tool=$(command -v flint || command -v mstflint) &&
     "$version_tool" -d "$(firmware_device "$1")" query 2>/dev/null </dev/null |
     awk '/^FW Version:/ { burnt = $3 } /^FW Version\(Running\):/ { running = $3 }
@@ -124,15 +130,18 @@ firmware_error() { # PCI : the tool's words where it could not read the card; fa
 
 ask_cards() { # all cards together, since each takes seconds; the ports of one after another
   cards_with_firmware >"$work/cards"
-  sed 's/\.[0-9a-f]$//' "$work/cards" | sort -u >"$work/boards"
-  while IFS= read -r board <&7; do
+  [ -s "$work/cards" ] || return 0
+  board=''
+  while IFS= read -r card <&7; do
+    [ "${card%.*}" != "$board" ] || continue
+    board=${card%.*}
     (
       trap - EXIT
       while IFS= read -r port <&6; do
         case $port in "$board".*) firmware_table "$port" ;; esac
       done 6<"$work/cards"
     ) &
-  done 7<"$work/boards"
+  done 7<"$work/cards"
   wait
 }
 
@@ -144,42 +153,60 @@ firmware_row() { # PCI PARAMETER : $fw_next and $fw_current; fails where the car
   return 1
 }
 
-read_firmware() { # PCI SETTING
+find_firmware() { # PCI SETTING
   case $2 in
-    model) card_model "$1" ;;
-    fw_ver) firmware_version "$1" ;;
-    fw_floor) read_floor "$1" ;;
-    fw_needs) read_needs "$1" ;;
-    fw_loads) reset_needs "$1" ;;
-    fw_vfs_offered) cat "/sys/bus/pci/devices/$1/sriov_totalvfs" 2>/dev/null || echo 0 ;;
-    ats_active) { lspci -s "$1" -vvv 2>/dev/null || echo failed; } |
-      awk '/ATSCtl:/ { seen = /Enable\+/ ? "on" : "off" } /^failed/ && ! seen { seen = "unknown" }
-        END { print seen == "" ? "absent" : seen }' ;;
-    *) read_parameter "$1" "$2" ;;
+    model)
+      find_line "/sys/bus/pci/devices/$1/device"
+      find_card_name "$value"
+      ;;
+    fw_ver) find_rdma_version "$1" || value=$(firmware_version "$1") ;;
+    fw_floor) value=$(read_floor "$1") ;;
+    fw_needs) value=$(read_needs "$1") ;;
+    fw_loads) value=$(reset_needs "$1") ;;
+    fw_vfs_offered) find_line "/sys/bus/pci/devices/$1/sriov_totalvfs" 0 ;;
+    ats_active) find_ats "$1" ;;
+    *) find_parameter "$1" "$2" ;;
   esac
 }
 
-read_parameter() { # PCI SETTING
+read_firmware() { # PCI SETTING : the same, printed
+  value=''
+  find_firmware "$1" "$2"
+  [ -z "$value" ] || echo "$value"
+}
+
+find_ats() { # PCI : whether ATS works now
+  value=absent
+  lspci -s "$1" -vvv >"$work/lspci" 2>/dev/null || value=unknown
+  while IFS= read -r lspci_line || [ -n "$lspci_line" ]; do
+    case $lspci_line in *ATSCtl:*Enable+*) value=on ;; *ATSCtl:*) value=off ;; esac
+  done <"$work/lspci"
+}
+
+find_parameter() { # PCI SETTING
+  value=''
   firmware_parameter "$2"
   if [ "$parameter" = NUM_OF_VFS ] && per_pf "$1"; then
-    echo per_pf
+    value=per_pf
     return
   fi
   if firmware_row "$1" "$parameter"; then
-    case $2 in *_current) echo "$fw_current" ;; *) echo "$fw_next" ;; esac
+    case $2 in *_current) value=$fw_current ;; *) value=$fw_next ;; esac
     return
   fi
-  ! firmware_error "$1" >/dev/null || { echo unreadable && return; }
+  ! firmware_error "$1" >/dev/null || { value=unreadable && return; }
   case $parameter in
     LINK_TYPE_P*) # a card whose ports are of one kind has no such parameter
       [ -s "$work/firmware.$1" ] || return 0
-      case $(cat "/sys/bus/pci/devices/$1"/infiniband/*/ports/1/link_layer 2>/dev/null) in
-        Ethernet) echo eth ;;
-        InfiniBand) echo ib ;;
+      find_link_layer "/sys/bus/pci/devices/$1"
+      case $value in
+        Ethernet) value=eth ;;
+        InfiniBand) value=ib ;;
+        *) value='' ;;
       esac
       ;;
     PCI_WR_ORDERING) # some cards show it only while they run with the advanced settings
-      if firmware_row "$1" ADVANCED_PCI_SETTINGS && [ "$fw_current" != on ]; then echo hidden; fi
+      if firmware_row "$1" ADVANCED_PCI_SETTINGS && [ "$fw_current" != on ]; then value=hidden; fi
       ;;
   esac
 }
@@ -198,7 +225,8 @@ read_floor() { # PCI : the oldest version that may run where that holds, else th
 }
 
 dpu_mode() { # PCI : a BlueField whose own processors own the card (mstflint: offload engine enabled)
-  case $(cat "/sys/bus/pci/devices/$1/device" 2>/dev/null) in 0xa2d[26c]) ;; *) return 1 ;; esac
+  find_line "/sys/bus/pci/devices/$1/device"
+  case $value in 0xa2d[26c]) ;; *) return 1 ;; esac
   ! firmware_row "$1" INTERNAL_CPU_OFFLOAD_ENGINE || [ "$fw_current" != disabled ]
 }
 

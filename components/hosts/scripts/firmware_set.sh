@@ -67,12 +67,17 @@ collect_word() { # PCI SETTING VALUE SETTING_OF_THE_CALL : adds NAME=VALUE to $w
 record_shown() { # KEY VALUE : a setting that could not be read when the others were recorded
   [ -n "${state_dir:-}" ] && [ -e "$state_dir/baseline" ] || return 0
   case $2 in hidden | unsupported | unreadable | unknown | in-use | none) return 0 ;; esac
-  case $(value_of "$1" "$state_dir/baseline") in
-    hidden | unsupported | unreadable | unknown | in-use) ;;
-    *) return 0 ;;
-  esac
+  [ -e "$work/unshown" ] ||
+    grep -E '=(hidden|unsupported|unreadable|unknown|in-use)$' "$state_dir/baseline" >"$work/unshown"
+  while IFS= read -r unshown_line; do
+    case $unshown_line in "$1="*) replace_recorded "$1" "$2" ;; esac
+  done <"$work/unshown"
+}
+
+replace_recorded() { # KEY VALUE : in the record of what was here before us
   awk -v key="$1=" -v value="$2" 'index($0, key) == 1 { print key value; next } { print }' \
     "$state_dir/baseline" >"$state_dir/baseline.new" || fail "cannot write $state_dir/baseline.new"
+  rm -f "$work/unshown"
   sync "$state_dir/baseline.new"
   mv "$state_dir/baseline.new" "$state_dir/baseline"
 }
@@ -141,18 +146,20 @@ owned() { # PCI SETTING : the value that the file asks for
 }
 
 link_type_changes() { # PCI : its port becomes another kind of port at the card's next start
+  asks_for firmware || return 1
   [ -n "$link_types" ] || link_types=$(grep -c '\.fw_link_type_p' "$work/desired")
   [ "$link_types" != 0 ] || return 1
   for port_setting in fw_link_type_p1 fw_link_type_p2; do
     port_wanted=$(owned "$1" "$port_setting") || continue
-    port_now=$(read_parameter "$1" "${port_setting}_current")
-    [ "${port_now:-unknown}" = unknown ] || [ "$port_now" = "$port_wanted" ] || return 0
+    find_parameter "$1" "${port_setting}_current"
+    [ "${value:-unknown}" = unknown ] || [ "$value" = "$port_wanted" ] || return 0
   done
   return 1
 }
 
 vfs_wait() { # PCI COUNT : the card offers as many VFs only once it started with its new settings
-  [ "$(read_firmware "$1" fw_vfs_offered)" -lt "$2" ] || return 1
+  find_firmware "$1" fw_vfs_offered
+  [ "$value" -lt "$2" ] || return 1
   owned "$1" fw_num_of_vfs >/dev/null && firmware_row "$1" NUM_OF_VFS || return 1
   [ "$fw_next" -ge "$2" ] || return 1
   case $fw_current in
@@ -178,7 +185,8 @@ waits_for_boot() { # KEY VALUE : it cannot be set before the card started anew
   esac
   case $setting in
     fw_pci_wr_ordering)
-      [ "$(read_parameter "$pci" "$setting")" = hidden ] && firmware_row "$pci" ADVANCED_PCI_SETTINGS &&
+      find_parameter "$pci" "$setting"
+      [ "$value" = hidden ] && firmware_row "$pci" ADVANCED_PCI_SETTINGS &&
         [ "$fw_next" = on ]
       return
       ;;
@@ -191,6 +199,8 @@ waits_for_boot() { # KEY VALUE : it cannot be set before the card started anew
 
 # shellcheck disable=SC2086 # the name of a stack has no blanks, and * stands for all of them
 cards_with_firmware() { # the PFs whose firmware is ours to set, or was and is not loaded yet
+  set -- /var/lib/railyard/${stack:-*}/released
+  asks_for firmware || [ -e "$1" ] || return 0
   sed -n -E 's/^nic\.([^=]*)\.(ats|fw_(sriov|num|link|advanced|pci)[a-z0-9_]*)=.*/\1/p' \
     "$work/desired" /var/lib/railyard/${stack:-*}/released 2>/dev/null | sort -u
 }
@@ -202,15 +212,17 @@ released_firmware() { # lines of what was put back, and is not asked for again; 
 }
 
 note_released() { # FILE : of the lines put back, and of those before, what the card did not start with yet
-  [ -s "$1" ] || [ -e "$state_dir/released" ] || return 0
+  [ -e "$state_dir/released" ] || { [ -s "$1" ] && grep -q -E '^nic\.[^=]*\.(ats|fw_[a-z_0-9]*)=' "$1"; } || return 0
   cat "$state_dir/released" "$1" 2>/dev/null | grep -E '^nic\.[^=]*\.(ats|fw_[a-z_0-9]*)=' | grep -v '\.fw_floor=' |
     sort -u >"$work/released_all"
   lines_without "$work/desired" "$work/released_all" >"$work/released_due"
   while IFS= read -r line <&7; do
     key=${line%%=*}
     ! is_gone "$key" || continue
-    next=$(read_key "$key")
-    case $(read_key "${key}_current") in "$next" | unsupported | unreadable) continue ;; unknown) noted "$pci" || continue ;; esac
+    find_value "$key"
+    next=$value
+    find_value "${key}_current"
+    case $value in "$next" | unsupported | unreadable) continue ;; unknown) noted "$pci" || continue ;; esac
     printf '%s=%s\n' "$key" "$next"
   done 7<"$work/released_due" >"$work/released_still"
   if [ -s "$work/released_still" ]; then
@@ -221,7 +233,8 @@ note_released() { # FILE : of the lines put back, and of those before, what the 
 }
 
 refuse_release() { # what firmware goes back to, once it is not ours, must do for ports and VFs that stay wanted
-  lines_without "$work/desired" "$state_dir/baseline" 2>/dev/null |
+  [ -s "$state_dir/baseline" ] || return 0
+  lines_without "$work/desired" "$state_dir/baseline" |
     grep -E '\.(fw_num_of_vfs=[0-9]+|fw_sriov_en=off|fw_link_type_p[12]=.*)$' >"$work/released"
   while IFS= read -r line <&7; do
     ! is_gone "${line%%=*}" || continue
@@ -261,37 +274,41 @@ report_firmware() { # JSON fields: version of each card, and what it waits for
 
 observe_firmware() { # what a preview must know of the cards beside the settings
   cards_with_firmware >"$work/cards"
-  sed -n -E 's/^nic\.([^=]*)\.(model|vfs)=.*/\1/p' "$work/desired" | sort -u >"$work/pfs"
+  awk -F = 'sub(/^nic\./, "", $1) && sub(/\.(model|vfs)$/, "", $1) && !seen[$1]++ { print $1 }' "$work/desired" >"$work/pfs"
   while IFS= read -r pci <&7; do
     [ -d "/sys/bus/pci/devices/$pci" ] || continue
     for setting in fw_ver fw_vfs_offered; do
-      printf 'nic.%s.%s=%s\n' "$pci" "$setting" "$(read_key "nic.$pci.$setting")"
+      find_firmware "$pci" "$setting"
+      printf 'nic.%s.%s=%s\n' "$pci" "$setting" "${value:-unsupported}"
     done
-    ! grep -q -x -F "$pci" "$work/cards" ||
+    [ ! -s "$work/cards" ] || ! grep -q -x -F "$pci" "$work/cards" ||
       printf 'nic.%s.fw_needs=%s\nnic.%s.fw_loads=%s\n' "$pci" "$(read_needs "$pci")" "$pci" "$(reset_needs "$pci")"
   done 7<"$work/pfs"
+  asks_for firmware || return 0
   sed -n -E 's/^(nic\.[^=]*\.(ats|fw_(sriov|num|link|advanced|pci)[a-z0-9_]*))=.*/\1_current/p' "$work/desired" |
     grep -v '_current_current$' >"$work/currents"
   while IFS= read -r key <&7; do
-    printf '%s=%s\n' "$key" "$(read_key "$key")"
+    find_value "$key"
+    printf '%s=%s\n' "$key" "$value"
   done 7<"$work/currents"
 }
 
-card_by_id() { # DEVICE ID (pci.ids); the table is components/model/cards.py
+find_card_name() { # DEVICE ID (pci.ids); the table is components/model/cards.py
   case ${1#0x} in
-    1017 | 1019) echo ConnectX-5 ;;
-    101b) echo ConnectX-6 ;;
-    101d) echo ConnectX-6 Dx ;;
-    1021) echo ConnectX-7 ;;
-    1023) echo ConnectX-8 ;;
-    a2dc) echo BlueField-3 ;;
-    '') ;;
-    *) echo unknown ;;
+    1017 | 1019) value=ConnectX-5 ;;
+    101b) value=ConnectX-6 ;;
+    101d) value='ConnectX-6 Dx' ;;
+    1021) value=ConnectX-7 ;;
+    1023) value=ConnectX-8 ;;
+    a2dc) value=BlueField-3 ;;
+    '') value='' ;;
+    *) value=unknown ;;
   esac
 }
 
 card_model() { # PCI
-  card_by_id "$(cat "/sys/bus/pci/devices/$1/device" 2>/dev/null)"
+  find_firmware "$1" model
+  [ -z "$value" ] || echo "$value"
 }
 
 model_ids() { # MODEL [PCI] : its device id and its mst number, as a person meets them

@@ -18,6 +18,9 @@ reboot_required=false
 driver_source=''
 driver_sha256=''
 stack=''
+topics=''
+names='' # the digest of the list for /etc/hosts
+takes_look=no # observe alone
 work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
 trap 'end_tool $?; rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
@@ -32,13 +35,20 @@ run() { # COMMAND... : its output is shown only when it fails
   run_output=$("$@" 2>&1) || fail "\`$*\` failed: ${run_output:-no output}"
 }
 
-put() { # VALUE FILE : tee, because a shell's own printf hides the kernel's reason
-  put_output=$({ printf '%s\n' "$1" | tee "$2" >/dev/null; } 2>&1) ||
-    fail "writing $1 failed: ${put_output:-no output}"
+put() { # VALUE FILE : once more by tee where it fails, because a shell's own printf hides the kernel's reason
+  { printf '%s\n' "$1" >"$2"; } 2>/dev/null || put_once "$1" "$2" || fail "writing $1 failed: ${put_output:-no output}"
+}
+
+put_once() { # VALUE FILE : fails with the reason in $put_output
+  printf '%s\n' "$1" >"$work/put"
+  put_output=$(tee "$2" <"$work/put" 2>&1 >/dev/null)
 }
 
 json_text() { # WORDS... of this host: without what would end a text of JSON, or is in none
-  printf '%s' "$*" | tr -d '\000-\037\\"'
+  case $* in
+    *[[:cntrl:]\\\"]*) printf '%s' "$*" | tr -d '\000-\037\\"' ;;
+    *) printf '%s' "$*" ;;
+  esac
 }
 
 take_lock() { # a killed engine can leave a script running here: two must not mix
@@ -105,14 +115,14 @@ valid_value() { # KEY VALUE : of the wanted state; recorded values are our own
 }
 
 demand_room() { # a state that is cut short on the way to a full disk would read as all that is wanted
-  head -c 1048576 /dev/zero 2>/dev/null >"$work/room" ||
+  printf '%1048576s' '' 2>/dev/null >"$work/room" ||
     fail "there is no room in $work (1 MiB is needed): free it, then run again"
   : >"$work/room"
 }
 
 load_input() { # FILE : splits stdin into $work/desired and the parameters of this run
   demand_room
-  : >"$work/desired"
+  topics=' '
   while IFS= read -r line || [ -n "$line" ]; do
     key=${line%%=*}
     value=${line#*=}
@@ -123,68 +133,92 @@ load_input() { # FILE : splits stdin into $work/desired and the parameters of th
       driver_*=*) driver_parameter "$line" || fail "stdin: '$key' is no parameter of a run" ;;
       disrupt=now | disrupt=wait) disrupt=$value ;;
       action=*) action=$value ;;
+      look=*) [ "$takes_look" = yes ] || fail "stdin: '$key' is no setting of a host"
+        look=$value ;;
       *=*)
         valid_key "$key" || fail "stdin: '$key' is no setting of a host"
         valid_value "$key" "$value" || fail "stdin: '$value' is no value of $key"
-        printf '%s\n' "$line" >>"$work/desired"
+        printf '%s\n' "$line" >&5
+        note_topic "$line"
         ;;
       *) fail "stdin: '$line' is no key=value line" ;;
     esac
-  done <"$1"
+  done <"$1" 5>"$work/desired"
 }
 
-rank() { # KEY [-r] : the order in which settings are applied; undone in reverse
+note_topic() { # LINE : which kinds of settings stdin names, so that the others cost no process
+  case $1 in
+    kernel.acs=*) topic=acs ;;
+    kernel.sysctl.*) topic=sysctl ;;
+    kernel.cmdline.* | kernel.rdma_netns*) topic=boot ;;
+    hosts_block=*) topic=hosts && names=${1##* } ;;
+    hosts.*) topic=hosts ;;
+    docker.runtime=* | docker.default_runtime=*) topic=docker_config ;;
+    driver.kind=*_ofed) topic=driver ;;
+    nic.*.address=*) topic=address ;;
+    nic.*.vf_mtu_bytes=*) topic=vf_mtu ;;
+    nic.*.ats*=* | nic.*.fw_*=*) topic=firmware ;;
+    *) return 0 ;;
+  esac
+  case $topics in *" $topic "*) ;; *) topics="$topics$topic " ;; esac
+}
+
+asks_for() { # TOPIC : whether stdin has settings of this kind; before it was read it may have all
+  case $topics in '' | *" $1 "*) ;; *) return 1 ;; esac
+}
+
+rank() { # KEY [-r] : $rank, the order in which settings are applied; undone in reverse
   case ${2:-}$1 in # VFs come before what they carry, and PFC before buffers, also on the way back
-    -rvf.* | -r*.vf_mtu_bytes | -r*.buffers) echo 38 && return ;;
-    -r*.eswitch | -r*.autoprobe) echo 43 && return ;;
+    -rvf.* | -r*.vf_mtu_bytes | -r*.buffers) rank=38 && return ;;
+    -r*.eswitch | -r*.autoprobe) rank=43 && return ;;
   esac
   case $1 in
-    hostname) echo 10 ;;
-    hosts_block | hosts.*) echo 11 ;;
-    user.*) echo 12 ;;
-    driver.gpu_* | driver.dma_buf) echo 18 ;; # only looked at, before a driver is installed
-    driver.repository) echo 19 ;;
-    driver.kind) echo 20 ;;
-    driver.version | driver.line) echo 21 ;;
-    driver.modules) echo 22 ;;
-    driver.loaded) echo 23 ;;
-    docker.engine) echo 24 ;;
-    docker.toolkit) echo 25 ;;
-    docker.service) echo 26 ;;
-    docker.runtime) echo 27 ;;
-    docker.*) echo 28 ;;
-    module.*) echo 30 ;;
-    unit.docker.limit_memlock | unit.containerd.limit_memlock) echo 23 ;; # before its first start
-    kernel.hugepages.*) echo 80 ;; # after the boot unit, which gets them where this boot has too few
-    kernel.*) echo 50 ;;
-    route.*.table) echo 52 ;; # after the addresses that its routes name
-    route.*.rule) echo 53 ;;
-    *.model | *.serial) echo 37 ;; # a card that is another one gets no setting
-    *.fw_floor | *.eswitch_now | *.lldpad) echo 38 ;;
-    *.fw_* | *.ats) echo 39 ;; # VFs and the kind of the ports follow from it
-    *.netdev | *.eswitch | *.autoprobe) echo 40 ;;
-    vf.*.guid) echo 42 ;; # a driver binds to the VF anew, and its MTU starts again
-    vf.*) echo 43 ;;
-    *.vfs) echo 41 ;;
-    *.mtu_bytes) echo 42 ;;
-    *.vf_mtu_bytes) echo 43 ;;
-    *.global_pause | *.dcbx) echo 44 ;; # global pause excludes PFC, firmware's DCBX overwrites it
-    *.trust) echo 45 ;;
-    *.dscp*_priority) echo 46 ;;
-    *.cable_length_m | *.buffers) echo 48 ;; # after PFC, by which the driver judges them
-    *.link) echo 48 ;;
-    *.address) echo 49 ;;
-    *.gid) echo 50 ;;
-    nic.*) echo 47 ;;
-    *.limit_memlock) echo 60 ;;
-    *.files) echo 70 ;;
-    *) echo 71 ;;
+    hostname) rank=10 ;;
+    hosts_block | hosts.*) rank=11 ;;
+    user.*) rank=12 ;;
+    driver.gpu_* | driver.dma_buf) rank=18 ;; # only looked at, before a driver is installed
+    driver.repository) rank=19 ;;
+    driver.kind) rank=20 ;;
+    driver.version | driver.line) rank=21 ;;
+    driver.modules) rank=22 ;;
+    driver.loaded) rank=23 ;;
+    docker.engine) rank=24 ;;
+    docker.toolkit) rank=25 ;;
+    docker.service) rank=26 ;;
+    docker.runtime) rank=27 ;;
+    docker.*) rank=28 ;;
+    module.*) rank=30 ;;
+    unit.docker.limit_memlock | unit.containerd.limit_memlock) rank=23 ;; # before its first start
+    kernel.hugepages.*) rank=80 ;; # after the boot unit, which gets them where this boot has too few
+    kernel.*) rank=50 ;;
+    route.*.table) rank=52 ;; # after the addresses that its routes name
+    route.*.rule) rank=53 ;;
+    *.model | *.serial) rank=37 ;; # a card that is another one gets no setting
+    *.fw_floor | *.eswitch_now | *.lldpad) rank=38 ;;
+    *.fw_* | *.ats) rank=39 ;; # VFs and the kind of the ports follow from it
+    *.netdev | *.eswitch | *.autoprobe) rank=40 ;;
+    vf.*.guid) rank=42 ;; # a driver binds to the VF anew, and its MTU starts again
+    vf.*) rank=43 ;;
+    *.vfs) rank=41 ;;
+    *.mtu_bytes) rank=42 ;;
+    *.vf_mtu_bytes) rank=43 ;;
+    *.global_pause | *.dcbx) rank=44 ;; # global pause excludes PFC, firmware's DCBX overwrites it
+    *.trust) rank=45 ;;
+    *.dscp*_priority) rank=46 ;;
+    *.cable_length_m | *.buffers) rank=48 ;; # after PFC, by which the driver judges them
+    *.link) rank=48 ;;
+    *.address) rank=49 ;;
+    *.gid) rank=50 ;;
+    nic.*) rank=47 ;;
+    *.limit_memlock) rank=60 ;;
+    *.files) rank=70 ;;
+    *) rank=71 ;;
   esac
 }
 
 kept() { # KEY VALUE : no setting that is put back; packages stay in a running system
   case $1:$2 in
-    hosts.*) grep -q '^hosts_block=' "$work/desired" ;; # an older version's: the block has them all
+    hosts.*) [ -n "$names" ] ;; # an older version's: the block has them all
     driver.repository:*) return 1 ;;
     driver.* | docker.engine:* | docker.toolkit:* | docker.service:absent | *:unsupported | *:unreadable) ;;
     *.fw_floor:* | *:hidden | *:per_pf) ;;
@@ -196,17 +230,18 @@ ranked() { # FILE [sort options] : its lines in the order of work
   ranked_file=$1
   shift
   while IFS= read -r ranked_line; do
-    rank "${ranked_line%%=*}" "${1:-}" # a line of its own, since $(rank) would be a process for each key
-    printf '%s\n' "$ranked_line"
-  done <"$ranked_file" | paste -d ' ' - - | sort "$@" | cut -d ' ' -f 2-
+    rank "${ranked_line%%=*}" "${1:-}"
+    printf '%s %s\n' "$rank" "$ranked_line"
+  done <"$ranked_file" >"$work/ranked"
+  [ ! -s "$work/ranked" ] || sort "$@" -o "$work/ranked" "$work/ranked" || fail "cannot write $work/ranked"
+  while IFS= read -r ranked_line; do
+    printf '%s\n' "${ranked_line#* }"
+  done <"$work/ranked"
 }
 
 lines_without() { # KEYS FILE : the lines of FILE whose keys KEYS lacks
+  [ -s "$2" ] || return 0
   awk -F = 'FILENAME == ARGV[1] { has[$1]; next } !($1 in has)' "$1" "$2"
-}
-
-lines_that_differ() { # ACTUAL WANTED : the lines of WANTED that are not in ACTUAL
-  awk 'FILENAME == ARGV[1] { has[$0]; next } !($0 in has)' "$1" "$2"
 }
 
 value_of() { # KEY FILE : fails when the file has no such key

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034 # work, pci, ... are set by input.sh
-# The kernel: its modules, settings, limits, huge pages, CPU governor and RDMA namespace mode.
-# What is on the PCIe path and on the kernel's command line is in pci.sh, routes are in routing.sh.
+# The kernel: its modules, settings, limits, huge pages and CPU governor. What is on the PCIe path, on the
+# kernel's command line, and the RDMA namespace mode is in pci.sh, routes are in routing.sh.
 
 notes='' # what a person should know and no setting shows; converge reports it
 still_used='' # what cannot be put back since another uses it: it is listed as left
@@ -9,10 +9,11 @@ still_used='' # what cannot be put back since another uses it: it is listed as l
 HUGEPAGES=/sys/kernel/mm/hugepages
 NODES=/sys/devices/system/node
 GOVERNORS=/sys/devices/system/cpu/cpufreq
-NETNS_FILE=/etc/modprobe.d/zz-railyard-rdma.conf
 
 note() { # WORDS...
-  notes="$notes${notes:+,}\"$(json_text "$*")\""
+  note_text=$*
+  case $note_text in *[[:cntrl:]\\\"]*) note_text=$(json_text "$note_text") ;; esac
+  notes="$notes${notes:+,}\"$note_text\""
 }
 
 kernel_key() { # KEY
@@ -49,22 +50,18 @@ kernel_value() { # KEY VALUE
   esac
 }
 
-read_kernel() { # KEY
+find_kernel() { # KEY
   case $1 in
-    module.*) if [ -d "/sys/module/${1#module.}" ]; then echo loaded; else echo absent; fi ;;
-    unit.*.limit_memlock)
-      drop_in=$(memlock_file "$1")
-      # Of several lines systemd takes the last one.
-      if [ -e "$drop_in" ]; then sed -n 's/^LimitMEMLOCK=//p' "$drop_in" | tail -n 1; else echo absent; fi
-      ;;
-    kernel.limits.*) read_limit "$1" ;;
-    kernel.sysctl.*) read_sysctl "${1#kernel.sysctl.}" ;;
-    kernel.hugepages.*) cat "$(hugepages_file "$1")" 2>/dev/null ;;
-    kernel.governor) read_governor ;;
-    kernel.numa_balancing) read_numa_balancing ;;
-    kernel.rdma_netns) read_netns_mode ;;
-    kernel.rdma_netns_current) rdma system show 2>/dev/null | awk '$1 == "netns" { print $2; exit }' ;;
-    *) read_pci "$1" ;;
+    module.*) if [ -d "/sys/module/${1#module.}" ]; then value=loaded; else value=absent; fi ;;
+    unit.*.limit_memlock) find_memlock "$1" ;;
+    kernel.limits.*) find_limit "$1" ;;
+    kernel.sysctl.*) find_sysctl "${1#kernel.sysctl.}" ;;
+    kernel.hugepages.*) find_hugepages_file "$1" && find_line "$pages_file" ;;
+    kernel.governor) value=$(read_governor) ;;
+    kernel.numa_balancing) find_numa_balancing ;;
+    kernel.rdma_netns) value=$(read_netns_mode) ;;
+    kernel.rdma_netns_current) value=$(rdma system show 2>/dev/null | awk '$1 == "netns" { print $2; exit }') ;;
+    *) find_pci "$1" ;;
   esac
 }
 
@@ -85,7 +82,7 @@ write_kernel() { # KEY VALUE
 # Kernel settings: one process reads all that this run knows of. The shell's own read would take
 # one byte at a time, and a file of /proc/sys gives its value to the first byte's reader only.
 
-read_sysctl() { # NAME
+find_sysctl() { # NAME
   if [ ! -e "$work/kernel.sysctls" ]; then
     { cat "$work/desired" "${state_dir:-/none}/baseline" 2>/dev/null | sed -n 's/^kernel\.sysctl\.\([^=]*\)=.*/\1/p'
       echo "$1"; } | sort -u | tr ./ /. | sed 's,^,/proc/sys/,' | xargs grep -s -H '' |
@@ -94,20 +91,24 @@ read_sysctl() { # NAME
         value = substr($0, at + 1); gsub(/[ \t]+/, " ", value); gsub(/^ | $/, "", value)
         print path "=" (value == "" ? "(empty)" : value) }' >"$work/kernel.sysctls"
   fi
-  sysctl_value=$(value_of "$1" "$work/kernel.sysctls") || return 1
+  value=''
+  while IFS= read -r sysctl_line; do
+    case $sysctl_line in "$1="*) value=${sysctl_line#*=} && break ;; esac
+  done <"$work/kernel.sysctls"
   # Of a pair one is 0 while the other counts: 0/20 is 0, where the other is 20. A ratio alone takes 0.
-  if [ "$sysctl_value" = 0 ] && sysctl_other=$(sysctl_pair "$1") && sysctl_other=$(show "$(sysctl_file "$sysctl_other")"); then
-    case $1:$sysctl_other in *: | *_ratio:0) ;; *) sysctl_value=0/$sysctl_other ;; esac
+  if [ "$value" = 0 ] && find_sysctl_pair "$1"; then
+    find_sysctl_file "$sysctl_other"
+    find_line "$sysctl_path"
+    case $1:$value in *: | *_ratio:0) value=0 ;; *) value=0/$value ;; esac
   fi
-  printf '%s\n' "$sysctl_value"
 }
 
-sysctl_pair() { # NAME : the setting that the kernel makes 0 when this one is written (admin-guide/sysctl/vm.rst)
+find_sysctl_pair() { # NAME : $sysctl_other, which the kernel makes 0 when this one is written (admin-guide/sysctl/vm.rst)
   case $1 in
-    vm.dirty_bytes | vm.dirty_background_bytes) echo "${1%_bytes}_ratio" ;;
-    vm.dirty_ratio | vm.dirty_background_ratio) echo "${1%_ratio}_bytes" ;;
-    vm.overcommit_kbytes) echo vm.overcommit_ratio ;;
-    vm.overcommit_ratio) echo vm.overcommit_kbytes ;;
+    vm.dirty_bytes | vm.dirty_background_bytes) sysctl_other=${1%_bytes}_ratio ;;
+    vm.dirty_ratio | vm.dirty_background_ratio) sysctl_other=${1%_ratio}_bytes ;;
+    vm.overcommit_kbytes) sysctl_other=vm.overcommit_ratio ;;
+    vm.overcommit_ratio) sysctl_other=vm.overcommit_kbytes ;;
     *) return 1 ;;
   esac
 }
@@ -125,27 +126,43 @@ sysctl_module() { # KEY : the module that brings a setting, as components/hosts/
 
 went_with_module() { # KEY : of a setting; before us there was neither it nor its module
   case $1 in kernel.sysctl.*) ;; *) return 1 ;; esac
-  [ ! -e "$(sysctl_file "$1")" ] && sysctl_brings=$(sysctl_module "$1") &&
+  find_sysctl_file "$1"
+  [ ! -e "$sysctl_path" ] && sysctl_brings=$(sysctl_module "$1") &&
     [ "$(value_of "module.$sysctl_brings" "${state_dir:-/none}/baseline" 2>/dev/null)" = absent ]
 }
 
-sysctl_file() { printf '/proc/sys/%s\n' "$(printf '%s\n' "${1#kernel.sysctl.}" | tr ./ /.)"; } # NAME or key
+find_sysctl_file() { # NAME or key : $sysctl_path; a dot is a slash there, and a slash a dot
+  sysctl_left=${1#kernel.sysctl.}
+  sysctl_path=/proc/sys/
+  while :; do
+    case $sysctl_left in
+      *[./]*)
+        sysctl_part=${sysctl_left%%[./]*}
+        sysctl_left=${sysctl_left#"$sysctl_part"}
+        case $sysctl_left in .*) sysctl_path=$sysctl_path$sysctl_part/ ;; *) sysctl_path=$sysctl_path$sysctl_part. ;; esac
+        sysctl_left=${sysctl_left#?}
+        ;;
+      *) sysctl_path=$sysctl_path$sysctl_left && return ;;
+    esac
+  done
+}
 
 write_sysctl() { # NAME VALUE
-  sysctl_path=$(sysctl_file "$1")
+  find_sysctl_file "$1"
   [ -e "$sysctl_path" ] ||
     fail "this kernel has no setting $1 (no $sysctl_path): see sysctl -a; its module may not be" \
       'loaded, or the network device has another name. Correct it in host_defaults.kernel.sysctls'
   rm -f "$work/kernel.sysctls"
   case $1:$2 in
     *:'(empty)') put '' "$sysctl_path" ;;
-    vm.*:0/*) write_sysctl "$(sysctl_pair "$1")" "${2#0/}" ;; # which makes this one 0
+    vm.*:0/*) find_sysctl_pair "$1" && write_sysctl "$sysctl_other" "${2#0/}" ;; # which makes this one 0
     vm.dirty_ratio:0) put 1 "$sysctl_path" && put 0 "$sysctl_path" ;; # 0 once more is no change to the kernel
     *) put "$2" "$sysctl_path" ;;
   esac
 }
 
 note_rivals() { # files that set one of our settings to another value at boot; our unit runs later
+  asks_for sysctl || return 0
   grep '^kernel\.sysctl\.' "$work/desired" >"$work/kernel.ours" 2>/dev/null || return 0
   for rival_file in /usr/lib/sysctl.d/*.conf /run/sysctl.d/*.conf /etc/sysctl.d/*.conf /etc/sysctl.conf; do
     [ ! -e "$rival_file" ] || awk '
@@ -168,21 +185,19 @@ note_rivals() { # files that set one of our settings to another value at boot; o
 # Huge pages: the kernel spreads a total over the nodes; to put a total back exactly, what each node
 # had before our first change is kept beside the baseline.
 
-hugepages_file() { # KEY
+find_hugepages_file() { # KEY : $pages_file
   case $1 in *.2mib*) pages_dir=hugepages-2048kB ;; *) pages_dir=hugepages-1048576kB ;; esac
   case $1 in
-    *.node*) echo "$NODES/node${1##*.node}/hugepages/$pages_dir/nr_hugepages" ;;
-    *) echo "$HUGEPAGES/$pages_dir/nr_hugepages" ;;
+    *.node*) pages_file=$NODES/node${1##*.node}/hugepages/$pages_dir/nr_hugepages ;;
+    *) pages_file=$HUGEPAGES/$pages_dir/nr_hugepages ;;
   esac
 }
 
 write_hugepages() { # KEY COUNT|absent
-  pages_file=$(hugepages_file "$1")
+  find_hugepages_file "$1"
   [ -e "$pages_file" ] ||
     fail "$1 cannot be set: there is no $pages_file. The processor lacks this page size" \
       '(pdpe1gb in /proc/cpuinfo for 1 GiB), or the machine has no such NUMA node'
-  pages_dir=${pages_file%/*}
-  pages_dir=${pages_dir##*/}
   pages_kept=${state_dir:-/none}/hugepages.${1##*.hugepages.}
   case $1:$(value_of "$1" "${state_dir:-/none}/baseline" 2>/dev/null) in
     *.node*) put "$2" "$pages_file" ;;
@@ -256,13 +271,9 @@ put_governor() { # GOVERNOR FILE...
       "$(cat "${1%/*}/scaling_available_governors" 2>/dev/null)"
 }
 
-read_numa_balancing() {
-  case $(cat /proc/sys/kernel/numa_balancing 2>/dev/null) in
-    0) echo off ;;
-    1) echo on ;;
-    '') ;;
-    *) cat /proc/sys/kernel/numa_balancing ;; # 2 moves pages between kinds of memory
-  esac
+find_numa_balancing() { # one digit; 2 moves pages between kinds of memory
+  find_line /proc/sys/kernel/numa_balancing
+  case $value in 0) value=off ;; 1) value=on ;; esac
 }
 
 write_numa_balancing() { # on|off|NUMBER
@@ -272,66 +283,45 @@ write_numa_balancing() { # on|off|NUMBER
     *) put "$1" /proc/sys/kernel/numa_balancing ;; esac
 }
 
-# The RDMA namespace mode is a parameter of ib_core; the kernel lets it change at run time only while
-# there is no other network namespace. The setting is what the next boot gives.
-
-read_netns_mode() {
-  netns_cmdline=$(sed -n 's/.*ib_core\.netns_mode=\([01]\).*/\1/p' /proc/cmdline 2>/dev/null)
-  netns_option=$(cat /usr/lib/modprobe.d/*.conf /run/modprobe.d/*.conf /etc/modprobe.d/*.conf 2>/dev/null |
-    sed -n 's/^[[:space:]]*options[[:space:]]\{1,\}ib_core[[:space:]].*netns_mode=\([01YNyn]\).*/\1/p' | tail -n 1)
-  case ${netns_cmdline:-$netns_option} in 0 | [Nn]) echo exclusive ;; *) echo shared ;; esac
+find_memlock_file() { # unit.<unit>.limit_memlock : $drop_in
+  unit=${1#unit.}
+  unit=${unit%.limit_memlock}
+  drop_in=/etc/systemd/system/$unit.service.d/10-railyard-memlock.conf
 }
 
-write_netns_mode() { # shared|exclusive
-  owe update-initramfs
-  rm -f "$NETNS_FILE"
-  if [ "$(read_netns_mode)" != "$1" ]; then
-    case $1 in exclusive) netns_number=0 ;; *) netns_number=1 ;; esac
-    (umask 022 && echo "options ib_core netns_mode=$netns_number" >"$NETNS_FILE") ||
-      fail "cannot write $NETNS_FILE"
-  fi
-  update_initramfs
-  [ "$(read_kernel kernel.rdma_netns_current)" = "$1" ] || rdma system set netns "$1" >/dev/null 2>&1 || {
-    reboot_required=true
-    note "RDMA namespaces become $1 at the next boot: the kernel does not change them while there are" \
-      'network namespaces (containers, services with PrivateNetwork); reboot this host'
-  }
+find_memlock() { # KEY : of several lines systemd takes the last one
+  find_memlock_file "$1"
+  value=absent
+  [ -e "$drop_in" ] || return 0
+  value=''
+  while IFS= read -r memlock_line || [ -n "$memlock_line" ]; do
+    case $memlock_line in LimitMEMLOCK=*) value=${memlock_line#*=} ;; esac
+  done <"$drop_in"
 }
 
-update_initramfs() { # ib_core may be loaded from there
-  if command -v update-initramfs >/dev/null; then
-    run update-initramfs -u
-  elif command -v dracut >/dev/null; then
-    run dracut -f
-  fi
-  owe_no_more update-initramfs
-}
-
-memlock_file() { # unit.<unit>.limit_memlock
-  memlock_unit=${1#unit.}
-  echo "/etc/systemd/system/${memlock_unit%.limit_memlock}.service.d/10-railyard-memlock.conf"
-}
-
-limit_file() { # kernel.limits.<user>.memlock
+find_limit_file() { # kernel.limits.<user>.memlock : $limit_path
   limit_user=${1#kernel.limits.}
   limit_user=${limit_user%.memlock}
-  echo "/etc/security/limits.d/90-railyard-$limit_user.conf"
+  limit_path=/etc/security/limits.d/90-railyard-$limit_user.conf
 }
 
-read_limit() { # KEY
-  awk '$3 == "memlock" { print $4; found = 1; exit } END { if (!found) print "absent" }' \
-    "$(limit_file "$1")" 2>/dev/null || echo absent
+find_limit() { # KEY
+  find_limit_file "$1"
+  value=absent
+  [ -e "$limit_path" ] || return 0
+  while read -r limit_who limit_kind limit_item limit_value limit_rest || [ -n "$limit_who" ]; do
+    case $limit_item in memlock) value=$limit_value && return ;; esac
+  done <"$limit_path"
 }
 
 write_limit() { # KEY unlimited|absent
-  limit_path=$(limit_file "$1")
+  find_limit_file "$1"
   if [ "$2" = absent ]; then
     rm -f "$limit_path"
     return
   fi
-  limit_user=$(basename "$limit_path" .conf)
-  (umask 022 && mkdir -p "${limit_path%/*}" &&
-    echo "${limit_user#90-railyard-} - memlock $2" >"$limit_path") || fail "cannot write $limit_path"
+  (umask 022 && mkdir -p "${limit_path%/*}" && echo "$limit_user - memlock $2" >"$limit_path") ||
+    fail "cannot write $limit_path"
 }
 
 write_module() { # NAME loaded|absent
@@ -347,7 +337,7 @@ write_module() { # NAME loaded|absent
       ;;
     *) fail "modprobe $1: $module_output" ;;
   esac
-  rm -f "$work/kernel.sysctls" # it may have brought some
+  [ ! -e "$work/kernel.sysctls" ] || rm -f "$work/kernel.sysctls" # it may have brought some
 }
 
 unload_module() { # NAME : what uses it by now (rdma-core's services, a container) is not ours to stop
@@ -364,8 +354,7 @@ is_still_used() { # KEY
 }
 
 write_memlock() { # KEY VALUE|absent
-  drop_in=$(memlock_file "$1")
-  unit=$(basename "${drop_in%/*}" .service.d)
+  find_memlock_file "$1"
   restart_memlock "$unit"
   owe daemon-reload
   reload_units=yes

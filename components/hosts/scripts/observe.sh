@@ -4,12 +4,15 @@
 # stdout: the same keys with the values that the host has now.
 
 pending_back() { # pending.back.<key>=<now> -> <before Railyard>: where such settings go when they are ours no longer
-  cat /var/lib/railyard/*/baseline 2>/dev/null >"$work/recorded"
+  set -- /var/lib/railyard/*/baseline
+  [ -e "$1" ] || return 0
+  grep -h -E '^(nic\..*\.(ats|fw_[a-z0-9_]*)|kernel\.(cmdline|rdma_netns)[^=]*)=' "$@" >"$work/recorded"
   while IFS= read -r line <&7; do
     key=${line%%=*}
     loads_at_boot "$key" || continue
     ! is_gone "$key" || continue
-    now=$(read_key "${key}_current")
+    find_value "${key}_current"
+    now=$value
     case $now:${line#*=} in
       *unsupported* | *unknown* | *hidden* | *per_pf*) ;;
       *) printf 'pending.back.%s=%s -> %s\n' "$key" "$now" "${line#*=}" ;;
@@ -17,14 +20,17 @@ pending_back() { # pending.back.<key>=<now> -> <before Railyard>: where such set
   done 7<"$work/recorded"
 }
 
-cat >"$work/all"
-sed '/^look=/d' "$work/all" >"$work/input"
+cat >"$work/input"
+# shellcheck disable=SC2034 # input.sh asks
+takes_look=yes
+look=nothing
 load_input "$work/input"
-printf '# boot_id=%s\n' "$(show /proc/sys/kernel/random/boot_id)"
+find_line /proc/sys/kernel/random/boot_id
+printf '# boot_id=%s\n' "$value"
 printf 'sudo=ok\n' # this runs as root, so sudo let us
 read_all "$work/desired" "$work/actual"
 cat "$work/actual"
 observe_firmware
 pending
 pending_back
-if grep -q '^look=topology$' "$work/all"; then look_all /sys; fi
+if [ "$look" = topology ]; then look_all /sys; fi

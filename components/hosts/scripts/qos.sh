@@ -3,6 +3,8 @@
 # RoCE's quality of service on a PF: DCBX, trust, PFC, buffers, DSCP map, ECN, CNP, RDMA-CM's mode and
 # ToS, the traffic class of raw verbs, and the RoCE v2 GID of its address.
 
+qos_read='' # the network device of which $qos_dcbx, $qos_trust, ... are known
+
 qos_key() { # SETTING of a PF
   case $1 in
     trust | pfc | global_pause | cnp_dscp | cnp_priority | roce_mode | roce_tos) ;;
@@ -30,33 +32,28 @@ qos_value() { # KEY VALUE
   esac
 }
 
-read_qos() { # PCI SETTING
-  find_netdev "$1"
-  net=/sys/class/net/$netdev
-  case $2 in dcbx | lldpad | cable_length_m | buffers | trust | dscp*_priority) qos_ask "$netdev" ;; esac
+find_qos() { # PCI SETTING : of the card at hand, whose network device is $netdev
   case $2 in
-    dcbx) sed -n -e 's/^DCBX mode: OS controlled.*/os/p' -e 's/^DCBX mode: Firmware controlled.*/fw/p' "$qos_answer" ;;
-    lldpad) awk '/WARNING: lldpad/ { found = 1 } END { if (NR) print found ? "running" : "absent" }' "$qos_answer" ;;
-    cable_length_m) sed -n 's/^Cable len: *//p' "$qos_answer" ;;
-    buffers) awk '/^Receive buffer size/ { size = $5; sub(/,[a-z].*$/, "", size) }
-      $1 == "buffer" && size != "" { for (i = 2; i <= 9; i++) list = list (i > 2 ? "," : "/") $i; print size list; exit }' "$qos_answer" ;;
-    traffic_class) read_traffic_class "/sys/bus/pci/devices/$1/infiniband" ;;
-    gid) read_gid "$1" "$netdev" ;;
-    trust) sed -n 's/^Priority trust state: *//p' "$qos_answer" ;;
-    pfc) read_pfc "$netdev" ;;
+    dcbx | lldpad | cable_length_m | buffers | trust | pfc | dscp*_priority) qos_ask "$netdev" ;;
+  esac
+  case $2 in
+    dcbx) value=$qos_dcbx ;;
+    lldpad) value=$qos_lldpad ;;
+    cable_length_m) value=$qos_cable_length_m ;;
+    buffers) value=$qos_buffers ;;
+    trust) value=$qos_trust ;;
+    pfc) value=$qos_pfc ;;
     dscp*_priority)
       dscp=${2#dscp}
-      awk -v dscp="${dscp%_priority}" '/prio:[0-7] *dscp:/ {
-        split($0, part, /prio:| *dscp:/); count = split(part[3], list, ",")
-        for (i = 1; i <= count; i++) if (list[i] ~ /[0-9]/ && list[i] + 0 == dscp) print part[2] }' "$qos_answer"
+      find_priority "${dscp%_priority}"
       ;;
-    ecn_priority_*) read_ecn "$net/ecn" "${2#ecn_priority_}" ;;
-    cnp_dscp) show "$net/ecn/roce_np/cnp_dscp" ;;
-    cnp_priority) show "$net/ecn/roce_np/cnp_802p_prio" ;;
-    roce_mode) rdma_cm "$1" show default_roce_mode ;;
-    roce_tos) rdma_cm "$1" show default_roce_tos ;;
-    global_pause) ethtool -a "$netdev" 2>/dev/null | awk '$1 == "RX:" { rx = $2 }
-      $1 == "TX:" { tx = $2 } END { print rx == tx ? rx : (rx == "on" ? "rx" : "tx") }' ;;
+    traffic_class) find_traffic_class "/sys/bus/pci/devices/$1/infiniband" ;;
+    gid) find_gid "$1" "$netdev" ;;
+    ecn_priority_*) find_ecn "$net/ecn" "${2#ecn_priority_}" ;;
+    cnp_dscp) find_line "$net/ecn/roce_np/cnp_dscp" ;;
+    cnp_priority) find_line "$net/ecn/roce_np/cnp_802p_prio" ;;
+    roce_*) find_rdma_cm "$1" "default_$2" ;;
+    global_pause) find_pause "$netdev" ;;
   esac
 }
 
@@ -77,49 +74,102 @@ write_qos() { # PCI SETTING VALUE
   esac
 }
 
-qos_ask() { # NETDEV : asked once until something is written; the answer is in the file $qos_answer
-  qos_answer=$work/qos.$1
-  [ -s "$qos_answer" ] || mlnx_qos -i "$1" >"$qos_answer" 2>/dev/null || : >"$qos_answer"
+qos_ask() { # NETDEV : asked once until something is written; what it says is in $qos_dcbx, $qos_trust, ...
+  if [ ! -s "$work/qos.$1" ]; then
+    mlnx_qos -i "$1" >"$work/qos.$1" 2>/dev/null || : >"$work/qos.$1"
+    qos_read=''
+  fi
+  [ "$qos_read" != "$1" ] || return 0
+  qos_dcbx='' qos_lldpad='' qos_cable_length_m='' qos_size='' qos_buffers='' qos_trust='' qos_pfc='' qos_map=''
+  while read -r qos_1 qos_2 qos_3 qos_4 qos_5 qos_rest || [ -n "$qos_1" ]; do
+    qos_lldpad=${qos_lldpad:-absent}
+    case "$qos_1 $qos_2 $qos_3 $qos_4" in
+      *'WARNING: lldpad'*) qos_lldpad=running ;;
+      'DCBX mode: OS controlled'*) qos_dcbx=os ;;
+      'DCBX mode: Firmware controlled'*) qos_dcbx=fw ;;
+      'Priority trust state: '*) qos_trust=$qos_4 ;;
+      'Cable len: '*) qos_cable_length_m=$qos_3 ;;
+      'Receive buffer size '*) qos_size=${qos_5%%,[a-z]*} ;;
+      'prio:'[0-7]' dscp:'*) qos_map="$qos_map ${qos_1#prio:}:,${qos_2#dscp:}," ;;
+      'buffer '* | 'enabled '*)
+        # shellcheck disable=SC2086 # a column for each priority
+        qos_columns "$qos_1" "$qos_2" "$qos_3" "$qos_4" "$qos_5" $qos_rest
+        ;;
+    esac
+  done <"$work/qos.$1"
+  qos_read=$1
 }
 
-read_pfc() { # NETDEV : the priorities, or none
-  qos_ask "$1"
-  awk '$1 == "enabled" { for (i = 2; i <= 9; i++) if ($i == "1")
-    list = list (list == "" ? "" : ",") (i - 2); print list == "" ? "none" : list; exit }' "$qos_answer"
+qos_columns() { # buffer|enabled COLUMNS
+  [ $# -ge 9 ] || return 0
+  case $1 in
+    buffer) qos_buffers=${qos_buffers:-${qos_size:+$qos_size/$2,$3,$4,$5,$6,$7,$8,$9}} ;;
+    enabled)
+      [ -z "$qos_pfc" ] || return 0
+      for qos_flag in "0:$2" "1:$3" "2:$4" "3:$5" "4:$6" "5:$7" "6:$8" "7:$9"; do
+        case $qos_flag in *:1) qos_pfc=$qos_pfc${qos_pfc:+,}${qos_flag%:1} ;; esac
+      done
+      qos_pfc=${qos_pfc:-none}
+      ;;
+  esac
 }
 
-read_traffic_class() { # FOLDER OF RDMA DEVICES : the file is there with NVIDIA's driver alone
-  tclass_file=$1/$(first_in "$1")/tc/1/traffic_class
+find_priority() { # DSCP : by the tool's map, whose lines became "<priority>:,<DSCP>,<DSCP>,,"
+  for qos_row in $qos_map; do
+    case $qos_row in *,"$1",* | *,0"$1",*) value=${qos_row%%:*} ;; esac
+  done
+}
+
+find_traffic_class() { # FOLDER OF RDMA DEVICES : the file is there with NVIDIA's driver alone
+  find_first "$1"
+  tclass_file=$1/$value/tc/1/traffic_class
+  value=''
   [ -e "$tclass_file" ] || return 0
-  sed -n 's/^Global tclass=//p' "$tclass_file" | grep . || echo off
+  while IFS= read -r tclass_line || [ -n "$tclass_line" ]; do
+    case $tclass_line in 'Global tclass='?*) value=${tclass_line#*=} ;; esac
+  done <"$tclass_file"
+  value=${value:-off}
 }
 
 write_traffic_class() { # PCI 0-255|off
-  tclass_file=/sys/bus/pci/devices/$1/infiniband/$(first_in "/sys/bus/pci/devices/$1/infiniband")/tc/1/traffic_class
+  find_first "/sys/bus/pci/devices/$1/infiniband"
+  tclass_file=/sys/bus/pci/devices/$1/infiniband/$value/tc/1/traffic_class
   [ -e "$tclass_file" ] ||
     fail "$tclass_file does not exist: the traffic class of raw verbs is set through NVIDIA's driver" \
       '(DOCA-OFED or MLNX_OFED); with the inbox driver each job marks its packets (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS)'
   case $2 in off) put tclass=-1 "$tclass_file" ;; *) put "$2" "$tclass_file" ;; esac
 }
 
-read_gid() { # PCI NETDEV : whether its addresses have RoCE v2 GIDs; at which index is nobody's business
-  gid_port=/sys/bus/pci/devices/$1/infiniband/$(first_in "/sys/bus/pci/devices/$1/infiniband")/ports/1
-  gid_found='RoCE v2'
-  for address in $(read_addresses "$2" | tr , ' '); do
-    gid_found=absent
-    gid=$(printf '%s\n' "$address" | awk -F '[./]' 'NF == 5 { printf "ffff:%02x%02x:%02x%02x", $1, $2, $3, $4 }')
-    gid_files=$(grep -s -l "${gid:-no address}" "$gid_port"/gids/*)
-    for gid_file in $gid_files; do
-      [ "$(cat "$gid_port/gid_attrs/types/${gid_file##*/}" 2>/dev/null)" != 'RoCE v2' ] || gid_found='RoCE v2'
-    done
-    [ "$gid_found" != absent ] || break
+find_gid() { # PCI NETDEV : whether its addresses have RoCE v2 GIDs, at whatever index
+  find_first "/sys/bus/pci/devices/$1/infiniband"
+  gid_port=/sys/bus/pci/devices/$1/infiniband/$value/ports/1
+  find_addresses "$2"
+  gid_left=$value,
+  while [ -n "$gid_left" ]; do
+    has_gid "${gid_left%%,*}" || { value=absent && return; }
+    gid_left=${gid_left#*,}
   done
-  echo "$gid_found"
+  value='RoCE v2'
+}
+
+has_gid() { # ADDRESS/LENGTH : at $gid_port
+  IFS=./
+  # shellcheck disable=SC2086 # its numbers
+  set -- $1
+  unset IFS
+  [ $# = 5 ] || return 1
+  gid=$(printf 'ffff:%02x%02x:%02x%02x' "$1" "$2" "$3" "$4")
+  grep -s -l "$gid" "$gid_port"/gids/* >"$work/gids"
+  while IFS= read -r gid_file; do
+    find_line "$gid_port/gid_attrs/types/${gid_file##*/}"
+    [ "$value" != 'RoCE v2' ] || return 0
+  done <"$work/gids"
+  return 1
 }
 
 wait_for_gid() { # PCI NETDEV : the kernel makes it when the address is there and the link is up
   waited_s=0
-  while [ "$(read_gid "$1" "$2")" = absent ]; do
+  while find_gid "$1" "$2" && [ "$value" = absent ]; do
     [ "$waited_s" -lt 10 ] ||
       fail "$2 has $(read_addresses "$2"), and no RoCE v2 GID for it after 10 s: is its link up (ip link" \
         'show), and is RoCE on (devlink dev param show, enable_roce)?'
@@ -128,20 +178,49 @@ wait_for_gid() { # PCI NETDEV : the kernel makes it when the address is there an
   done
 }
 
-read_ecn() { # FOLDER PRIORITY : notification and reaction point together
+find_ecn() { # FOLDER PRIORITY : notification and reaction point together
   point_np=''
   point_rp=''
   { IFS= read -r point_np <"$1/roce_np/enable/$2" && IFS= read -r point_rp <"$1/roce_rp/enable/$2"; } 2>/dev/null
   case $point_np$point_rp in
-    11) echo on ;;
-    00) echo off ;;
-    10) echo np ;;
-    01) echo rp ;;
+    11) value=on ;;
+    00) value=off ;;
+    10) value=np ;;
+    01) value=rp ;;
   esac
 }
 
+find_pause() { # NETDEV
+  pause_rx='' pause_tx=''
+  ethtool -a "$1" >"$work/pause" 2>/dev/null
+  while read -r pause_word pause_value pause_rest || [ -n "$pause_word" ]; do
+    case $pause_word in RX:) pause_rx=$pause_value ;; TX:) pause_tx=$pause_value ;; esac
+  done <"$work/pause"
+  case $pause_rx/$pause_tx in
+    "$pause_tx/$pause_rx") value=$pause_rx ;;
+    on/*) value=rx ;;
+    *) value=tx ;;
+  esac
+}
+
+find_rdma_cm() { # PCI FILE : both values of the device in one go, since each binding makes and removes a folder
+  [ -s "$work/qos.cm.$1" ] || rdma_cm "$1" show_rdma_cm default_roce_mode >"$work/qos.cm.$1"
+  value=''
+  while IFS= read -r cm_line; do
+    case $cm_line in "$2="*) value=${cm_line#*=} ;; esac
+  done <"$work/qos.cm.$1"
+}
+
+show_rdma_cm() { # FILE, and the other one beside it
+  for cm_file in default_roce_mode default_roce_tos; do
+    find_line "${1%/*}/$cm_file"
+    printf '%s=%s\n' "$cm_file" "$value"
+  done
+}
+
 rdma_cm() { # PCI COMMAND FILE : the folder of configfs binds the device; values stay without it
-  rdma_cm_dir=/sys/kernel/config/rdma_cm/$(first_in "/sys/bus/pci/devices/$1/infiniband")
+  find_first "/sys/bus/pci/devices/$1/infiniband"
+  rdma_cm_dir=/sys/kernel/config/rdma_cm/$value
   if [ -d "$rdma_cm_dir" ]; then
     "$2" "$rdma_cm_dir/ports/1/$3" 2>&1
   elif mkdir "$rdma_cm_dir" 2>/dev/null; then
@@ -167,7 +246,10 @@ write_dcb() { # NETDEV SETTING VALUE
     trust) set_qos "$1" --trust "$3" ;;
     pfc) set_qos "$1" --pfc "$(pfc_list "$3")" ;; # the driver keeps its cable length then
     # Alone it would switch PFC off: the tool sends both together, and PFC as 0 where it is not named.
-    cable_length_m) set_qos "$1" --pfc "$(pfc_list "$(read_pfc "$1")")" --cable_len "$3" ;;
+    cable_length_m)
+      qos_ask "$1"
+      set_qos "$1" --pfc "$(pfc_list "$qos_pfc")" --cable_len "$3"
+      ;;
     buffers) set_qos "$1" --prio2buffer "${3#*/}" --buffer_size "${3%/*}" ;;
     dscp*_priority)
       dscp=${2#dscp}
@@ -179,6 +261,7 @@ write_dcb() { # NETDEV SETTING VALUE
 set_qos() { # NETDEV OPTIONS... : what the tool shows after a change is the next reading
   set_dev=$1
   shift
+  qos_read=''
   mlnx_qos -i "$set_dev" "$@" >"$work/qos.$set_dev" 2>&1 || {
     set_output=$(cat "$work/qos.$set_dev")
     rm -f "$work/qos.$set_dev"
@@ -204,11 +287,14 @@ write_ecn() { # FOLDER SETTING VALUE
   esac
 }
 
-tee_wanted() { printf '%s\n' "$rdma_cm_wanted" | tee "$1" >/dev/null; }
+put_wanted() { # FILE
+  put_once "$rdma_cm_wanted" "$1" || { printf '%s\n' "$put_output" && return 1; }
+}
 
 write_rdma_cm() { # PCI roce_mode|roce_tos VALUE
   rdma_cm_wanted=$3
-  rdma_cm "$1" tee_wanted "default_$2" >"$work/rdma_cm" ||
+  rm -f "$work/qos.cm.$1"
+  rdma_cm "$1" put_wanted "default_$2" >"$work/rdma_cm" ||
     fail "cannot set $2 of $1: $(cat "$work/rdma_cm") (module rdma_cm and configfs are needed)"
 }
 

@@ -1,117 +1,166 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154 # work, stack, pci, setting are set by input.sh
-# How each setting of a host is read. read_key KEY prints the value; `absent` or `unsupported`
-# where there is none.
+# How each setting of a host is read. A process for each key would make a site of hundreds of hosts
+# slow, so find_... leaves what it found in $value (or in the variable that it names), in this shell;
+# read_... prints it. find_value KEY gives `absent` or `unsupported` where there is no value.
 
-read_key() {
-  read_value=$(read_one "$1")
-  printf '%s\n' "${read_value:-unsupported}"
+newline='
+'
+reading_all=no
+card_read='' # while all is read, the card whose device is looked up
+
+find_value() { # KEY
+  value=''
+  find_one "$1"
+  value=${value:-unsupported}
 }
 
-read_all() { # FILE OUTPUT : the keys of FILE with the values of now
+read_key() { # KEY
+  find_value "$1"
+  printf '%s\n' "$value"
+}
+
+read_all() { # FILE OUTPUT [DIFFER] : the keys of FILE with the values of now; the lines of FILE that are otherwise
   forget_readings
   ask_cards
+  reading_all=yes
   while IFS= read -r all_line <&7; do
-    # Through a file and in this shell: $(...) would be a process for each key, and lose what a
-    # reader keeps for the next one.
-    read_one "${all_line%%=*}" >"$work/value"
-    all_value=''
-    IFS= read -r all_value <"$work/value" || :
-    printf '%s=%s\n' "${all_line%%=*}" "${all_value:-unsupported}"
-  done 7<"$1" >"$2"
+    find_value "${all_line%%=*}"
+    case $value in *"$newline"*) value=${value%%"$newline"*} ;; esac
+    printf '%s=%s\n' "${all_line%%=*}" "$value" >&6
+    [ "$value" = "${all_line#*=}" ] || printf '%s\n' "$all_line" >&5
+  done 7<"$1" 6>"$2" 5>"${3:-/dev/null}"
+  reading_all=no
+}
+
+# shellcheck disable=SC2034 # qos.sh and vfs.sh ask
+forget_answers() { # of the tools in this shell's variables, since a shell below this one may have written
+  card_read=''
+  qos_read=''
+  vf_rows=''
 }
 
 forget_readings() { # what was kept of the tools' answers, since something may have changed
-  rm -rf "$work/hosts_block"
-  rm -f "$work"/qos.* "$work"/firmware.* "$work"/driver.* "$work"/kernel.*
-}
-
-show() { # FILE : its first line, without a process
-  show_line=''
-  { IFS= read -r show_line <"$1"; } 2>/dev/null
-  [ -z "$show_line" ] || printf '%s\n' "$show_line"
-}
-
-read_one() {
-  case $1 in
-    hostname) read_hostname ;;
-    hosts_block) read_hosts_block ;;
-    hosts.*) read_host_entry "${1#hosts.}" ;;
-    user.*.uid)
-      user=${1#user.}
-      passwd=$(getent passwd "${user%.uid}") || { echo absent && return; }
-      printf '%s\n' "$passwd" | cut -d : -f 3
-      ;;
-    driver.*) read_driver "${1#driver.}" ;;
-    module.* | kernel.* | unit.*.limit_memlock) read_kernel "$1" ;;
-    route.*) read_route "${1#route.}" ;;
-    vf.*) read_vf "$1" ;;
-    docker.*) read_docker "$1" ;;
-    unit.railyard-nics.files) boot_files_digest ;;
-    unit.railyard-nics.enabled)
-      [ -e "$BOOT_UNIT" ] || { echo absent && return; }
-      systemctl is-enabled railyard-nics.service 2>/dev/null
-      ;;
-    nic.*)
-      split_nic "$1"
-      read_nic "$pci" "$setting"
-      ;;
-  esac
-}
-
-read_hostname() { # the stored and the running name; both where they differ
-  stored=$(show /etc/hostname)
-  running=$(uname -n)
-  if [ "$stored" = "$running" ]; then echo "$running"; else echo "$stored/$running"; fi
-}
-
-block_begin() { printf '# railyard %s: begin, do not edit\n' "${stack:-[A-Za-z0-9._-]*}"; }
-block_end() { printf '# railyard %s: end\n' "${stack:-[A-Za-z0-9._-]*}"; }
-
-block_lines() { # the entries of our part of /etc/hosts; without a stack, of any of our parts
-  sed -n "/^$(block_begin)\$/,/^$(block_end)\$/p" /etc/hosts 2>/dev/null | grep -v '^#'
-}
-
-read_hosts_block() { # how many names our part has, and the SHA-256 of its lines
-  block_lines >"$work/block"
-  if [ -s "$work/block" ]; then
-    digest=$(sha256sum <"$work/block")
-    echo "$(wc -l <"$work/block") names ${digest%% *}"
-  else
-    echo absent
-  fi
-}
-
-read_host_entry() { # NAME : a site of 200 hosts asks 200 times, so the part is read once, to a file a name
-  if [ ! -d "$work/hosts_block" ]; then # a search in a text would grow with the cube of the names in dash
-    mkdir "$work/hosts_block"
-    block_lines | awk -v folder="$work/hosts_block/" '
-      $2 != "" && $2 !~ "/" { print $1 >(folder $2); close(folder $2) }'
-  fi
-  entry=absent
-  [ ! -f "$work/hosts_block/$1" ] || IFS= read -r entry <"$work/hosts_block/$1"
-  echo "$entry"
-}
-
-first_in() { # FOLDER : the name of its first entry
-  for entry in "$1"/*; do
-    if [ -e "$entry" ]; then echo "${entry##*/}"; else echo absent; fi
+  forget_answers
+  for kept_file in "$work"/hosts_block "$work"/qos.* "$work"/firmware.* "$work"/driver.* "$work"/kernel.*; do
+    [ -e "$kept_file" ] || continue
+    rm -rf "$work"/hosts_block "$work"/qos.* "$work"/firmware.* "$work"/driver.* "$work"/kernel.*
     return
   done
 }
 
+find_line() { # FILE [WHERE IT CANNOT BE READ] : its first line
+  value=''
+  { IFS= read -r value <"$1"; } 2>/dev/null || [ -n "$value" ] || [ -r "$1" ] || value=${2:-}
+}
+
+show() { # FILE : its first line
+  find_line "$1"
+  [ -z "$value" ] || printf '%s\n' "$value"
+}
+
+find_one() { # KEY
+  case $1 in
+    hostname) find_hostname ;;
+    hosts_block) find_hosts_block ;;
+    hosts.*) find_host_entry "${1#hosts.}" ;;
+    user.*.uid) find_uid "$1" ;;
+    driver.*) find_driver "${1#driver.}" ;;
+    module.* | kernel.* | unit.*.limit_memlock) find_kernel "$1" ;;
+    route.*) find_route "${1#route.}" ;;
+    vf.*) find_vf "$1" ;;
+    docker.*) value=$(read_docker "$1") ;;
+    unit.railyard-nics.files) find_boot_files_digest ;;
+    unit.railyard-nics.enabled)
+      value=absent
+      [ ! -e "$BOOT_UNIT" ] || value=$(systemctl is-enabled railyard-nics.service 2>/dev/null)
+      ;;
+    nic.*)
+      split_nic "$1"
+      find_nic "$pci" "$setting"
+      ;;
+  esac
+}
+
+find_uid() { # user.<name>.uid
+  user=${1#user.}
+  value=$(getent passwd "${user%.uid}") || { value=absent && return; }
+  value=${value#*:*:}
+  value=${value%%:*}
+}
+
+find_hostname() { # the stored and the running name; both where they differ
+  find_line /etc/hostname
+  running=$(uname -n)
+  [ "$value" = "$running" ] || value=$value/$running
+}
+
+find_block_marks() { # the first and the last line of our part of /etc/hosts; without a stack, of any of our parts
+  block_begin="# railyard ${stack:-[A-Za-z0-9._-]*}: begin, do not edit"
+  block_end="# railyard ${stack:-[A-Za-z0-9._-]*}: end"
+}
+
+has_block() {
+  find_block_marks
+  grep -q "^$block_begin\$" /etc/hosts
+}
+
+find_hosts_block() { # how many names our part has, and the SHA-256 of its lines
+  find_block_marks
+  value=absent
+  : >"$work/block"
+  [ ! -e /etc/hosts ] || awk -v begin="^$block_begin\$" -v end="^$block_end\$" -v block="$work/block" '
+    $0 ~ begin { ours = 1 }
+    ours && !/^#/ { print >block; count++ }
+    $0 ~ end { ours = 0 }
+    END { print count + 0 }' /etc/hosts >"$work/count"
+  [ -s "$work/block" ] || return 0
+  sha256sum <"$work/block" >"$work/digest"
+  find_line "$work/digest"
+  digest=${value%% *}
+  find_line "$work/count"
+  value="$value names $digest"
+}
+
+find_host_entry() { # NAME : a site of 200 hosts asks 200 times, so the part is read once, to a file a name
+  if [ ! -d "$work/hosts_block" ]; then # a search in a text would grow with the cube of the names in dash
+    mkdir "$work/hosts_block"
+    find_block_marks
+    [ ! -e /etc/hosts ] || awk -v begin="^$block_begin\$" -v end="^$block_end\$" -v folder="$work/hosts_block/" '
+      $0 ~ begin { ours = 1 }
+      ours && !/^#/ && $2 != "" && $2 !~ "/" { print $1 >(folder $2); close(folder $2) }
+      $0 ~ end { ours = 0 }' /etc/hosts
+  fi
+  value=absent
+  [ ! -f "$work/hosts_block/$1" ] || IFS= read -r value <"$work/hosts_block/$1"
+}
+
+find_first() { # FOLDER : the name of its first entry
+  value=absent
+  for first_entry in "$1"/*; do
+    [ ! -e "$first_entry" ] || value=${first_entry##*/}
+    return 0
+  done
+}
+
+first_in() { # FOLDER : the same, printed
+  find_first "$1"
+  echo "$value"
+}
+
 find_netdev() { # PCI : its network device in $netdev; in switchdev mode those of its VFs lie beside it
   netdev=absent
+  card_read=''
   set -- "/sys/bus/pci/devices/$1"/net/*
   [ ! -e "$1" ] || netdev=${1##*/}
   [ $# -gt 1 ] || return 0
   netdev=''
-  for entry; do # the port is p0, a VF pf0vf1; older kernels name no port
+  for net_entry; do # the port is p0, a VF pf0vf1; older kernels name no port
     port_name=''
-    { IFS= read -r port_name <"$entry/phys_port_name"; } 2>/dev/null
+    { IFS= read -r port_name <"$net_entry/phys_port_name"; } 2>/dev/null
     case $port_name in
-      p[0-9] | p[0-9][0-9]) netdev=${entry##*/} && return ;;
-      '') netdev=${netdev:-${entry##*/}} ;;
+      p[0-9] | p[0-9][0-9]) netdev=${net_entry##*/} && return ;;
+      '') netdev=${netdev:-${net_entry##*/}} ;;
     esac
   done
   netdev=${netdev:-${1##*/}}
@@ -122,46 +171,63 @@ netdev_of() { # PCI : the same, printed
   echo "$netdev"
 }
 
-read_nic() { # PCI SETTING
-  device=/sys/bus/pci/devices/$1
-  [ -d "$device" ] || { echo absent && return; }
-  find_netdev "$1"
-  net=/sys/class/net/$netdev
+find_nic() { # PCI SETTING : the settings of a card are read one after another, and its device is looked up once
+  if [ "$card_read" != "$1" ] || [ "$reading_all" = no ]; then
+    device=/sys/bus/pci/devices/$1
+    [ -d "$device" ] || { value=absent && return; }
+    find_netdev "$1"
+    net=/sys/class/net/$netdev
+    card_read=$1
+  fi
   case $2 in
-    netdev) echo "$netdev" ;;
+    netdev) value=$netdev ;;
     link) # IFF_UP, the lowest bit of a hexadecimal number
-      show "$net/flags" >/dev/null
-      case $show_line in *[13579bdf]) echo up ;; 0x*) echo down ;; esac
+      find_line "$net/flags"
+      case $value in *[13579bdf]) value=up ;; 0x*) value=down ;; *) value='' ;; esac
       ;;
-    address) read_addresses "$netdev" ;;
-    mtu_bytes) show "$net/mtu" ;;
+    address) find_addresses "$netdev" ;;
+    mtu_bytes) find_line "$net/mtu" ;;
     *)
       if firmware_key "$2"; then
-        read_firmware "$1" "$2"
+        find_firmware "$1" "$2"
       elif sriov_key "$2"; then
-        read_sriov "$1" "$2"
+        find_sriov "$1" "$2"
       else
-        read_qos "$1" "$2"
+        find_qos "$1" "$2"
       fi
       ;;
   esac
 }
 
-read_addresses() { # NETDEV : all its IPv4 addresses but those of its link alone
-  ip -4 addr show dev "$1" 2>/dev/null | awk '$1 == "inet" && $0 ~ /scope global/ { print $2 }' |
-    sort | paste -s -d , - | grep . || echo absent
+find_addresses() { # NETDEV : all its IPv4 addresses but those of its link alone, one after the other by commas
+  ip -4 addr show dev "$1" >"$work/addr" 2>/dev/null
+  value=''
+  while read -r addr_word addr_cidr addr_rest || [ -n "$addr_word" ]; do
+    case $addr_word:$addr_rest in inet:*'scope global'*) value=$value${value:+,}$addr_cidr ;; esac
+  done <"$work/addr"
+  case $value in
+    '') value=absent ;;
+    *,*) value=$(printf '%s\n' "$value" | tr , '\n' | sort | paste -s -d , -) ;;
+  esac
+}
+
+read_addresses() { # NETDEV : the same, printed
+  find_addresses "$1"
+  echo "$value"
 }
 
 BOOT_UNIT=/etc/systemd/system/railyard-nics.service
 BOOT_SCRIPT=/usr/local/lib/railyard/nics.sh
 BOOT_CONFIG=/etc/railyard/nics.conf
 
-boot_files_digest() {
+find_boot_files_digest() {
   if [ -e "$BOOT_UNIT" ] && [ -e "$BOOT_SCRIPT" ] && [ -e "$BOOT_CONFIG" ]; then
-    cat "$BOOT_UNIT" "$BOOT_SCRIPT" "$BOOT_CONFIG" | sha256sum | cut -c 1-16
+    cat "$BOOT_UNIT" "$BOOT_SCRIPT" "$BOOT_CONFIG" | sha256sum >"$work/digest"
+    find_line "$work/digest"
+    value=${value%"${value#????????????????}"}
   elif [ -e "$BOOT_UNIT" ] || [ -e "$BOOT_SCRIPT" ] || [ -e "$BOOT_CONFIG" ]; then
-    echo incomplete
+    value=incomplete
   else
-    echo absent
+    value=absent
   fi
 }

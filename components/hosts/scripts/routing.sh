@@ -14,28 +14,31 @@ route_value() { # KEY VALUE
   esac
 }
 
-read_route() { # <table>.rule|table
-  case $1 in
-    *.rule)
-      [ -e "$work/kernel.rules" ] || ip -4 rule show >"$work/kernel.rules" 2>/dev/null
-      awk -v first="${1%.*}:" '$1 == first { $1 = ""; gsub(/ (proto|protocol) [^ ]+/, ""); gsub(/^ +| +$/, ""); print }' \
-        "$work/kernel.rules"
-      ;;
-    *.table)
-      [ -e "$work/kernel.routes" ] || ip -4 route show table all >"$work/kernel.routes" 2>/dev/null
-      # What the kernel says of a link's state is not ours to put back.
-      awk -v table="${1%.*}" '{ ours = 0; line = ""
+find_route() { # <table>.rule|table : all lines of that number, one after the other by commas
+  if [ ! -e "$work/kernel.routes" ]; then
+    ip -4 rule show >"$work/kernel.rules" 2>/dev/null
+    ip -4 route show table all >"$work/kernel.table_lines" 2>/dev/null
+    # What the kernel says of a link's state is not ours to put back.
+    awk -v tables="$work/kernel.tables" 'FILENAME == ARGV[1] { number = $1; sub(/:$/, "", number); $1 = ""
+        gsub(/ (proto|protocol) [^ ]+/, ""); gsub(/^ +| +$/, ""); print number ".rule=" $0; next }
+      { table = ""; line = ""
         for (i = 1; i <= NF; i++) {
-          if ($i == "table") { i++; ours = $i == table; continue }
+          if ($i == "table") { i++; table = $i; continue }
           if ($i ~ /^(linkdown|dead|pervasive|offload|trap|rt_offload|rt_trap)$/) continue
           line = line (line == "" ? "" : " ") $i }
-        if (ours) print line }' "$work/kernel.routes" | sort
-      ;;
-  esac | paste -s -d , - | grep . || echo absent
+        if (table ~ /^[0-9]+$/) print table ".table=" line >tables }' \
+      "$work/kernel.rules" "$work/kernel.table_lines" >"$work/kernel.routes"
+    [ ! -s "$work/kernel.tables" ] || sort "$work/kernel.tables" >>"$work/kernel.routes"
+  fi
+  value=''
+  while IFS= read -r route_line; do
+    case $route_line in "$1="*) value=$value${value:+,}${route_line#*=} ;; esac
+  done <"$work/kernel.routes"
+  value=${value:-absent}
 }
 
 write_route() { # <table>.rule|table VALUE|absent
-  rm -f "$work/kernel.rules" "$work/kernel.routes"
+  rm -f "$work/kernel.routes" "$work/kernel.tables"
   table=${1%.*}
   case $1 in
     *.rule) forget_rules "$(ip -4 rule show | grep -c "^$table:")" ;;

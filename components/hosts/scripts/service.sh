@@ -11,33 +11,41 @@ deferring=no # converge alone puts settings off; undo and the boot unit do not
 
 in_service() { # pods or containers may have the cards open
   if [ ! -s "$work/in_service" ]; then
-    if [ "$(first_in /var/lib/kubelet/pods)" != absent ] ||
-      systemctl is-active k3s.service k3s-agent.service rke2-server.service rke2-agent.service \
-        kubelet.service 2>/dev/null | grep -qx active || [ -n "$(docker ps -q 2>/dev/null)" ]; then
+    find_first /var/lib/kubelet/pods
+    if [ "$value" != absent ] || runs_pods || { command -v docker >/dev/null && [ -n "$(docker ps -q 2>/dev/null)" ]; }; then
       echo yes >"$work/in_service"
     else
       echo no >"$work/in_service"
     fi
   fi
-  grep -qx yes "$work/in_service"
+  find_line "$work/in_service"
+  [ "$value" = yes ]
+}
+
+runs_pods() { # one of the units that do
+  value=$(systemctl is-active k3s.service k3s-agent.service rke2-server.service rke2-agent.service kubelet.service 2>/dev/null)
+  case "$newline$value$newline" in *"${newline}active$newline"*) ;; *) return 1 ;; esac
 }
 
 interrupts() { # KEY VALUE : setting it ends what is open on the cards
+  value=''
   case $1 in
     driver.kind | driver.version | driver.line | driver.modules | driver.loaded)
       [ "$2" != inbox ] # what Railyard refuses needs no drain to be refused
       ;;
     vf.*.guid) # its driver is unbound for it; 0 is what a new one has
       split_vf "$1"
-      [ -e "/sys/bus/pci/devices/$pci/virtfn$vf/driver" ] && read_vf "$1" | grep -q '[1-9a-f]'
+      [ -e "/sys/bus/pci/devices/$pci/virtfn$vf/driver" ] && find_vf "$1"
+      case $value in *[1-9a-f]*) ;; *) return 1 ;; esac
       ;;
     nic.*.vf_mtu_bytes) # of VFs that are all in pods
       split_nic "$1"
-      [ -e "/sys/bus/pci/devices/$pci/virtfn0" ] && [ "$(vfs_here "/sys/bus/pci/devices/$pci")" = 0 ]
+      [ -e "/sys/bus/pci/devices/$pci/virtfn0" ] && count_vfs_here "/sys/bus/pci/devices/$pci" && [ "$vf_count" = 0 ]
       ;;
     nic.*.vfs | nic.*.eswitch)
       split_nic "$1"
-      [ "$(cat "/sys/bus/pci/devices/$pci/sriov_numvfs" 2>/dev/null || echo 0)" != 0 ]
+      find_line "/sys/bus/pci/devices/$pci/sriov_numvfs" 0
+      [ "$value" != 0 ]
       ;;
     *) return 1 ;;
   esac
@@ -60,14 +68,23 @@ must_wait() { # KEY VALUE : true, and remembered, when it is to be set after a b
 
 owe() { # ACTION : what makes a file act is due from before it is written, also for the next run
   [ -n "${state_dir:-}" ] || return 0 # at boot nothing needs to be told
-  ! grep -s -q -x -F "$1" "$state_dir/due" || return 0
+  ! is_due "$1" || return 0
   echo "$1" >>"$state_dir/due" || fail "cannot write $state_dir/due"
 }
 
+is_due() { # ACTION ; $still_due becomes the others
+  still_due=''
+  due_here=no
+  [ -e "$state_dir/due" ] || return 1
+  while IFS= read -r due_line || [ -n "$due_line" ]; do
+    if [ "$due_line" = "$1" ]; then due_here=yes; else still_due=$still_due$due_line$newline; fi
+  done <"$state_dir/due"
+  [ "$due_here" = yes ]
+}
+
 owe_no_more() { # ACTION
-  [ -e "${state_dir:-/none}/due" ] || return 0
-  grep -v -x -F "$1" "$state_dir/due" >"$work/still_due"
-  if [ -s "$work/still_due" ]; then cat "$work/still_due" >"$state_dir/due"; else rm "$state_dir/due"; fi
+  if [ -z "${state_dir:-}" ] || ! is_due "$1"; then return 0; fi
+  if [ -n "$still_due" ]; then printf '%s' "$still_due" >"$state_dir/due"; else rm "$state_dir/due"; fi
 }
 
 take_up_due() { # what an earlier run wrote and did not live to make act
@@ -99,6 +116,7 @@ boot_id() { cat /proc/sys/kernel/random/boot_id; }
 
 note_pending() { # what this run leaves to a drain or to a boot; it outlives the run, not the boot
   pending_file=$state_dir/reboot-pending
+  case $reboot_required:$put_off in false:) [ -e "$pending_file" ] || return 0 ;; esac
   { printf 'boot=%s\n' "$(boot_id)"
     if [ "$reboot_required" = true ]; then
       echo 'reboot=an update changed what only a boot loads'
@@ -116,12 +134,17 @@ note_pending() { # what this run leaves to a drain or to a boot; it outlives the
 }
 
 pending_settings() { # what runs otherwise than the next boot will: firmware, the kernel's command line
-  { cat "$work/desired" && released_firmware; } >"$work/next_boot"
+  {
+    if asks_for firmware || asks_for boot; then grep -E '^(nic|kernel)\.' "$work/desired"; fi
+    released_firmware
+  } >"$work/next_boot"
   while IFS= read -r line <&7; do
     key=${line%%=*}
     loads_at_boot "$key" || continue
-    next=$(read_key "$key")
-    now=$(read_key "${key}_current")
+    find_value "$key"
+    next=$value
+    find_value "${key}_current"
+    now=$value
     case $next:$now in
       unsupported:* | *:unsupported | unreadable:* | *:unreadable | absent:* | *:absent | unknown:* | *:unknown | per_pf:* | *:per_pf) ;;
       "$now:$now") ;;
@@ -142,14 +165,15 @@ loaded_by() { # KEY : `power` where a warm reboot does not load what the card wa
   case $1 in
     nic.*)
       split_nic "$1"
-      case $(read_key "nic.$pci.fw_needs") in power_cycle | mlxfwreset) echo power && return ;; esac
+      find_value "nic.$pci.fw_needs"
+      case $value in power_cycle | mlxfwreset) echo power && return ;; esac
       ;;
   esac
   echo boot
 }
 
 pending_driver() { # the modules that run against those that are installed
-  grep -E -q '^driver\.kind=(doca|mlnx)_ofed$' "$work/desired" || return 0
+  asks_for driver && grep -E -q '^driver\.kind=(doca|mlnx)_ofed$' "$work/desired" || return 0
   [ "$(read_driver loaded)" != other ] || printf 'pending.boot.driver.modules=%s -> %s\n' \
     "$(cat /sys/module/mlx5_core/srcversion)" "$(modinfo -F srcversion mlx5_core 2>/dev/null || echo none)"
 }
@@ -157,7 +181,7 @@ pending_driver() { # the modules that run against those that are installed
 pending_marks() { # what converge left, and a run that was not finished; of any stack where none is told
   for folder in /var/lib/railyard/*; do
     [ -z "$stack" ] || [ "$folder" = "/var/lib/railyard/$stack" ] || continue
-    if [ "$(value_of boot "$folder/reboot-pending" 2>/dev/null)" = "$(boot_id)" ]; then
+    if [ -e "$folder/reboot-pending" ] && [ "$(value_of boot "$folder/reboot-pending")" = "$(boot_id)" ]; then
       sed -n -e 's/^reboot=/pending.boot.update=/p' \
         -e 's/^waiting=\(.*\)/pending.drain.\1=waits/p' "$folder/reboot-pending"
     fi

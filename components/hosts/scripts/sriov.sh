@@ -44,7 +44,7 @@ nothing_to_undo() { # KEY : what is only looked at, and what went away with the 
     *.serial | *.model | *.netdev | *.eswitch_now | *.lldpad | *.gid) ;;
     vf.*) split_vf "$1" && [ ! -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] ;;
     *.vf_mtu_bytes) split_nic "$1" && [ ! -e "/sys/bus/pci/devices/$pci/virtfn0" ] ;;
-    *.dscp*_priority) [ "$(read_key "$1")" = unsupported ] ;; # shown and used under trust dscp alone
+    *.dscp*_priority) find_value "$1" && [ "$value" = unsupported ] ;; # shown and used under trust dscp alone
     kernel.sysctl.*) went_with_module "$1" ;;
     *) return 1 ;;
   esac
@@ -53,21 +53,24 @@ nothing_to_undo() { # KEY : what is only looked at, and what went away with the 
 is_gone() { # KEY : what had it is not there any more, or a network device has another name
   case $1 in
     nic.*) split_nic "$1" && [ ! -d "/sys/bus/pci/devices/$pci" ] ;;
-    kernel.sysctl.*) [ ! -e "$(sysctl_file "$1")" ] ;;
-    kernel.hugepages.*) [ ! -e "$(hugepages_file "$1")" ] ;;
+    kernel.sysctl.*) find_sysctl_file "$1" && [ ! -e "$sysctl_path" ] ;;
+    kernel.hugepages.*) find_hugepages_file "$1" && [ ! -e "$pages_file" ] ;;
     kernel.governor) [ -z "$(read_governor)" ] ;;
     kernel.numa_balancing) [ ! -e /proc/sys/kernel/numa_balancing ] ;;
     *) return 1 ;;
   esac
 }
 
-read_sriov() { # PCI SETTING
+find_sriov() { # PCI SETTING
   case $2 in
-    vfs) cat "/sys/bus/pci/devices/$1/sriov_numvfs" 2>/dev/null || echo 0 ;;
-    vf_mtu_bytes) read_vf_mtu "$1" ;;
-    eswitch | eswitch_now) read_eswitch "$1" ;;
-    autoprobe) case $(cat "/sys/bus/pci/devices/$1/sriov_drivers_autoprobe" 2>/dev/null) in 1) echo on ;; 0) echo off ;; esac ;;
-    serial) card_serial "$1" ;;
+    vfs) find_line "/sys/bus/pci/devices/$1/sriov_numvfs" 0 ;;
+    vf_mtu_bytes) find_vf_mtu "$1" ;;
+    eswitch | eswitch_now) find_eswitch "$1" ;;
+    autoprobe)
+      find_line "/sys/bus/pci/devices/$1/sriov_drivers_autoprobe"
+      case $value in 1) value=on ;; 0) value=off ;; *) value='' ;; esac
+      ;;
+    serial) value=$(card_serial "$1") ;;
   esac
 }
 
@@ -82,34 +85,42 @@ write_sriov() { # PCI SETTING VALUE
   esac
 }
 
-vf_entries() { # DEVICE : folder by which a VF of this PF shows that it is here and not in a pod
-  case $(cat "$1"/infiniband/*/ports/1/link_layer 2>/dev/null) in
-    InfiniBand) echo infiniband ;; # it has a network device only with ib_ipoib
-    *) echo net ;;
+find_link_layer() { # DEVICE : of its port
+  value=''
+  for link_file in "$1"/infiniband/*/ports/1/link_layer; do
+    [ ! -e "$link_file" ] || find_line "$link_file"
+  done
+}
+
+find_vf_kind() { # DEVICE : $vf_kind, the folder by which a VF of this PF shows that it is here and not in a pod
+  find_link_layer "$1"
+  case $value in
+    InfiniBand) vf_kind=infiniband ;; # it has a network device only with ib_ipoib
+    *) vf_kind=net ;;
   esac
 }
 
-vfs_here() { # DEVICE : how many VFs are here
-  vf_kind=$(vf_entries "$1")
+count_vfs_here() { # DEVICE : $vf_count, how many VFs are here
+  find_vf_kind "$1"
   vf_count=0
   for entry in "$1"/virtfn*/"$vf_kind"/*; do
-    if [ -e "$entry" ]; then vf_count=$((vf_count + 1)); fi
+    case $entry in */'*') ;; *) vf_count=$((vf_count + 1)) ;; esac
   done
-  echo "$vf_count"
 }
 
-vfs_used() { # DEVICE : how many VFs have a driver, and are not here: in a pod, or in a machine
-  vf_kind=$(vf_entries "$1")
+count_vfs_used() { # DEVICE : $vf_count, how many VFs have a driver, and are not here: in a pod, or in a machine
+  find_vf_kind "$1"
   vf_count=0
-  for entry in "$1"/virtfn*; do
-    [ -e "$entry/driver" ] || continue
-    case $(first_in "$entry/$vf_kind") in absent) vf_count=$((vf_count + 1)) ;; esac
+  for vf_folder in "$1"/virtfn*; do
+    [ -e "$vf_folder/driver" ] || continue
+    find_first "$vf_folder/$vf_kind"
+    case $value in absent) vf_count=$((vf_count + 1)) ;; esac
   done
-  echo "$vf_count"
 }
 
 refuse_used() { # PCI DEVICE
-  vf_used=$(vfs_used "$2")
+  count_vfs_used "$2"
+  vf_used=$vf_count
   [ "$vf_used" != 0 ] || return 0
   vf_drivers=$(readlink "$2"/virtfn*/driver | sed 's,.*/,,' | sort -u | paste -s -d , -)
   case $vf_drivers in *vfio*)
@@ -119,35 +130,46 @@ refuse_used() { # PCI DEVICE
   fail "$vf_used of the $(cat "$2/sriov_numvfs") VFs of $1 are in use by pods; drain this node, then run again"
 }
 
-read_vf_mtu() { # PCI : a VF in a pod is out of sight; then what this boot applied stands
-  if [ "$(cat "/sys/bus/pci/devices/$1/sriov_numvfs" 2>/dev/null || echo 0)" = 0 ]; then
-    echo none
-  elif [ "$(vfs_here "/sys/bus/pci/devices/$1")" = 0 ]; then
-    cat "/run/railyard/vf_mtu.$1" 2>/dev/null || echo in-use
-  else
-    cat "/sys/bus/pci/devices/$1"/virtfn*/net/*/mtu | sort -un | paste -s -d , -
+find_vf_mtu() { # PCI : a VF in a pod is out of sight; then what this boot applied counts
+  find_line "/sys/bus/pci/devices/$1/sriov_numvfs" 0
+  [ "$value" != 0 ] || { value=none && return; }
+  vf_mtus=''
+  cd "/sys/bus/pci/devices/$1" || return # its VFs are many, and paths of /sys are long ways
+  for vf_net in virtfn*/net/*; do
+    case $vf_net in */'*') break ;; esac
+    find_line "$vf_net/mtu"
+    case ",$vf_mtus," in *",$value,"* | *,"$value") ;; *) vf_mtus=$vf_mtus${vf_mtus:+,}$value ;; esac
+  done
+  cd /
+  if [ -z "$vf_mtus" ]; then
+    count_vfs_here "/sys/bus/pci/devices/$1"
+    [ "$vf_count" != 0 ] || { find_line "/run/railyard/vf_mtu.$1" in-use && return; }
   fi
+  value=$vf_mtus
+  case $value in *,*) value=$(printf '%s\n' "$value" | tr , '\n' | sort -un | paste -s -d , -) ;; esac
 }
 
 write_vfs() { # PCI DEVICE COUNT
   [ -e "$2/sriov_totalvfs" ] ||
     fail "the card at $1 offers no VFs (no sriov_totalvfs): switch on SR-IOV and the IOMMU in the" \
       "BIOS, and SRIOV_EN in the firmware (mlxconfig -d $1 set SRIOV_EN=1 NUM_OF_VFS=$3), then reboot"
-  total=$(cat "$2/sriov_totalvfs")
-  [ "$total" -ge "$3" ] ||
-    fail "the card at $1 offers $total VFs, want $3: mlxconfig -d $1 set SRIOV_EN=1 NUM_OF_VFS=$3," \
+  find_line "$2/sriov_totalvfs"
+  [ "$value" -ge "$3" ] ||
+    fail "the card at $1 offers $value VFs, want $3: mlxconfig -d $1 set SRIOV_EN=1 NUM_OF_VFS=$3," \
       'then reboot; with 0 also switch on SR-IOV and the IOMMU in the BIOS'
-  if [ "$(cat "$2/sriov_numvfs")" != 0 ]; then
+  find_line "$2/sriov_numvfs"
+  if [ "$value" != 0 ]; then
     refuse_used "$1" "$2"
     put_vfs "$1" "$2" 0 # the kernel refuses N to M with EBUSY
   fi
   [ "$3" != 0 ] || return 0
   put_vfs "$1" "$2" "$3"
   waited_s=0
-  while [ "$(vfs_here "$2")" != "$3" ]; do # the driver probes VFs after the write returns
-    [ "$(read_sriov "$1" autoprobe)" != off ] || { refuse_driverless "$1" && break; }
+  while count_vfs_here "$2" && [ "$vf_count" != "$3" ]; do # the driver probes VFs after the write returns
+    find_sriov "$1" autoprobe
+    [ "$value" != off ] || { refuse_driverless "$1" && break; }
     [ "$waited_s" -lt 60 ] ||
-      fail "only $(vfs_here "$2") of $3 VFs of $1 have a $(vf_entries "$2") device after 60 s; see dmesg"
+      fail "only $vf_count of $3 VFs of $1 have a $vf_kind device after 60 s; see dmesg"
     sleep 1
     waited_s=$((waited_s + 1))
   done
@@ -186,12 +208,13 @@ with_vfs() { # FILE WANTED : its lines, and how many VFs WANTED has where one is
 
 remember_vfs() ( # PCI : what a hand gave to VFs goes away with them, also what we do not own
   [ -n "${state_dir:-}" ] || return 0 # at boot there are none yet
-  [ "$(read_eswitch "$1")" = legacy ] || return 0 # in the other mode they have none of it
-  for entry in "/sys/bus/pci/devices/$1"/virtfn*; do
-    [ -e "$entry" ] || break
+  find_eswitch "$1"
+  [ "$value" = legacy ] || return 0 # in the other mode they have none of it
+  for vf_folder in "/sys/bus/pci/devices/$1"/virtfn*; do
+    [ -e "$vf_folder" ] || break
     for part in vlan trust spoofchk min_rate_mbit_s max_rate_mbit_s link_state guid; do
-      key=vf.$1.${entry##*/virtfn}.$part
-      value=$(read_vf "$key" 2>/dev/null)
+      key=vf.$1.${vf_folder##*/virtfn}.$part
+      find_vf "$key" 2>/dev/null
       [ -z "$value" ] || printf '%s=%s\n' "$key" "$value"
     done
   done >"$work/vfs_now"
@@ -219,18 +242,19 @@ keep_vfs() { # what is not on the disk before the VFs go is lost with them
 }
 
 restore_vfs() { # PCI : gives it back to the VFs of the same numbers, where it is not set anyway
-  [ -s "${state_dir:-/none}/vfs" ] && [ "$(read_eswitch "$1")" = legacy ] || return 0
+  [ -s "${state_dir:-/none}/vfs" ] && find_eswitch "$1" && [ "$value" = legacy ] || return 0
   grep "^vf\.$1\." "$state_dir/vfs" >"$work/vfs"
   while IFS= read -r vf_line <&7; do
     ! value_of "${vf_line%%=*}" "$work/ordered" >/dev/null || continue
-    [ "$(read_vf "${vf_line%%=*}")" = "${vf_line#*=}" ] || write_vf "${vf_line%%=*}" "${vf_line#*=}"
+    find_vf "${vf_line%%=*}"
+    [ "$value" = "${vf_line#*=}" ] || write_vf "${vf_line%%=*}" "${vf_line#*=}"
   done 7<"$work/vfs"
 }
 
 put_vfs() { # PCI DEVICE COUNT : the kernel's reason in words
   [ "$3" != 0 ] || remember_vfs "$1" || exit 1
-  rm -f "$work"/qos.vf."$1"
-  put_output=$({ printf '%s\n' "$3" | tee "$2/sriov_numvfs" >/dev/null; } 2>&1) && return
+  forget_rows "$1"
+  put_once "$3" "$2/sriov_numvfs" && return
   case $put_output in
     *'Cannot allocate memory'*)
       fail "the machine has no PCIe address space for $3 VFs of $1 (ENOMEM; dmesg says: not enough" \
@@ -248,7 +272,8 @@ put_vfs() { # PCI DEVICE COUNT : the kernel's reason in words
 
 write_vf_mtu() { # PCI BYTES
   case $2 in *[!0-9]*) return ;; esac # recorded as none or in-use: nothing to put back
-  if [ "$(vfs_here "/sys/bus/pci/devices/$1")" = 0 ]; then
+  count_vfs_here "/sys/bus/pci/devices/$1"
+  if [ "$vf_count" = 0 ]; then
     [ "$restoring" = no ] || { still_used="$still_used nic.$1.vf_mtu_bytes" && return; }
     fail "no VF of $1 has a network device here that could take an MTU of $2: pods have them, or another" \
       'driver (ls -l /sys/bus/pci/devices/'"$1"'/virtfn*/driver); drain this node or give them back, then run again'
@@ -260,26 +285,40 @@ write_vf_mtu() { # PCI BYTES
 }
 
 mark_vf_mtu() { # PCI BYTES
-  mkdir -p /run/railyard
-  put "$2" "/run/railyard/vf_mtu.$1"
+  [ -d /run/railyard ] || mkdir -p /run/railyard
+  find_line "/run/railyard/vf_mtu.$1"
+  [ "$value" = "$2" ] || put "$2" "/run/railyard/vf_mtu.$1"
 }
 
 mark_vf_mtus() { # also those that nothing had to be set for: soon they are in pods
+  asks_for vf_mtu || return 0
   sed -n 's/^nic\.\([^=]*\)\.vf_mtu_bytes=/\1 /p' "$work/desired" >"$work/vf_mtus"
   while read -r pci bytes <&7; do
-    [ "$(read_vf_mtu "$pci")" != "$bytes" ] || mark_vf_mtu "$pci" "$bytes"
+    find_vf_mtu "$pci"
+    [ "$value" != "$bytes" ] || mark_vf_mtu "$pci" "$bytes"
   done 7<"$work/vf_mtus"
 }
 
-read_eswitch() { # PCI : kernels before 5.11 or so answer with an error while SR-IOV is off, and
+find_eswitch() { # PCI : kernels before 5.11 or so answer with an error while SR-IOV is off, and
   # nothing but devlink brings a card into switchdev: without an answer it is legacy
-  eswitch_mode=$(devlink dev eswitch show "pci/$1" 2>/dev/null | sed -n 's/.*[: ]mode \([a-z_]*\).*/\1/p')
-  echo "${eswitch_mode:-legacy}"
+  eswitch_words=$(devlink dev eswitch show "pci/$1" 2>/dev/null)
+  value=legacy
+  eswitch_word=''
+  for eswitch_next in $eswitch_words; do
+    case $eswitch_word:$eswitch_next in mode:[a-z_]* | *:mode:[a-z_]*) value=${eswitch_next%%[!a-z_]*} ;; esac
+    eswitch_word=$eswitch_next
+  done
+}
+
+read_eswitch() { # PCI : the same, printed
+  find_eswitch "$1"
+  echo "$value"
 }
 
 write_eswitch() { # PCI legacy|switchdev : without VFs; the count that is wanted is made after it
   device=/sys/bus/pci/devices/$1
-  if [ "$(cat "$device/sriov_numvfs" 2>/dev/null || echo 0)" != 0 ]; then
+  find_line "$device/sriov_numvfs" 0
+  if [ "$value" != 0 ]; then
     refuse_used "$1" "$device"
     put_vfs "$1" "$device" 0
   fi
@@ -305,7 +344,8 @@ card_serial() { # PCI : [SN] of the vital product data, which only root can read
 
 slots_of() { # SERIAL : where a card of that serial is, of all NVIDIA (Mellanox) functions that are no VFs
   for slot in /sys/bus/pci/devices/*; do
-    [ "$(cat "$slot/vendor" 2>/dev/null)" = 0x15b3 ] && [ ! -e "$slot/physfn" ] || continue
+    find_line "$slot/vendor"
+    [ "$value" = 0x15b3 ] && [ ! -e "$slot/physfn" ] || continue
     [ "$(card_serial "${slot##*/}")" != "$1" ] || echo "${slot##*/}"
   done | paste -s -d ' ' -
 }

@@ -4,7 +4,6 @@
 # files that we made, and forgets the record. stdin: the state that was applied; only stack= counts.
 
 find_due() { # what differs and can be put back, and was not yet
-  lines_that_differ "$work/actual" "$state_dir/baseline" >"$work/differ"
   ranked "$work/differ" -r >"$work/ordered"
   while IFS= read -r line <&8; do
     key=${line%%=*}
@@ -32,7 +31,7 @@ take_up_due
 left=''
 # shellcheck disable=SC2034 # writing.sh and pci.sh ask
 restoring=yes
-read_all "$state_dir/baseline" "$work/actual"
+read_all "$state_dir/baseline" "$work/actual" "$work/differ"
 : >"$work/written"
 while find_due && [ -s "$work/due" ]; do # new VFs lose the MTU that a round before left alone
   cat "$work/due" >>"$work/written" || fail "cannot write $work/written"
@@ -40,7 +39,7 @@ while find_due && [ -s "$work/due" ]; do # new VFs lose the MTU that a round bef
   ranked "$work/round" -r >"$work/back"
   write_all "$work/back"
   take_effect
-  read_all "$state_dir/baseline" "$work/actual"
+  read_all "$state_dir/baseline" "$work/actual" "$work/differ"
 done
 for key in $still_used; do left="$left${left:+,}\"$key\""; done
 
@@ -49,13 +48,12 @@ while IFS= read -r line <&8; do
   wanted=${line#*=}
   ! nothing_to_undo "$key" || continue
   ! is_still_used "$key" || continue
-  now=$(value_of "$key" "$work/actual")
   case $key:$wanted in
     *.vf_mtu_bytes:in-use | *.fw_floor:* | *:unsupported | *:unreadable | *:hidden | *:per_pf) ;;
     docker.default_runtime:absent) left="$left${left:+,}\"$key\"" ;; # until dockerd restarts
     docker.service:[!edm]*) left="$left${left:+,}\"$key\"" ;; # neither enabled, disabled nor masked: not for systemctl to make
     *)
-      kept "$key" "$wanted" || fail "$key is '$now' after it was put back, want '$wanted'"
+      kept "$key" "$wanted" || fail "$key is '$(value_of "$key" "$work/actual")' after it was put back, want '$wanted'"
       left="$left${left:+,}\"$key\""
       ;;
   esac
@@ -66,7 +64,8 @@ while IFS= read -r line <&8; do
   key=${line%%=*}
   case $line in *.fw_floor=* | *=unsupported | *=unreadable | *=hidden | *=per_pf) continue ;; esac
   ! is_gone "$key" || continue # listed with its other settings
-  [ "$(read_key "${key}_current")" = "${line#*=}" ] ||
+  find_value "${key}_current"
+  [ "$value" = "${line#*=}" ] ||
     left="$left${left:+,}\"${key}_current\"" # until a reboot
 done 8<"$work/ordered"
 

@@ -33,9 +33,12 @@ list=''
 problems=''
 while IFS= read -r pci <&8; do
   version=$(firmware_version "$pci")
-  next=$(read_key "nic.$pci.ats")
-  current=$(read_key "nic.$pci.ats_current")
-  active=$(read_key "nic.$pci.ats_active")
+  find_value "nic.$pci.ats"
+  next=$value
+  find_value "nic.$pci.ats_current"
+  current=$value
+  find_value "nic.$pci.ats_active"
+  active=$value
   reason=$(explain "$pci" "$next" "$current" "$active") || problems="$problems${problems:+; }$reason"
   list="$list${list:+,}{\"pci\":\"$pci\",\"firmware\":\"$(json_text "$version")\",\"ats_next_boot\":\"$next\""
   list="$list,\"ats_current\":\"$current\",\"ats_active\":\"$active\"}"

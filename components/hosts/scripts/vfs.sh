@@ -3,37 +3,73 @@
 # What one virtual function carries: VLAN, rates, trust, GUIDs, the state of its link. sriov.sh makes
 # the functions.
 
-vf_row() { # PCI NUMBER : what `ip link` shows of one VF, asked once until something is written
+vf_rows='' # the PF of whose VFs $vf_row_<number> are known
+vf_numbers=''
+
+find_vf_row() { # PCI NUMBER : $vf_row, what `ip link` shows of one VF, asked once until something is written
   if [ ! -s "$work/qos.vf.$1" ]; then
-    ip link show dev "$(netdev_of "$1")" 2>/dev/null |
-      sed -n 's/^ *vf \([0-9][0-9]*\) /\1 /p' >"$work/qos.vf.$1"
+    find_netdev "$1"
+    ip link show dev "$netdev" >"$work/qos.vf.$1" 2>/dev/null
+    vf_rows=''
   fi
-  sed -n "s/^$2 //p" "$work/qos.vf.$1"
+  [ "$vf_rows" = "$1" ] || find_vf_rows "$1"
+  eval "vf_row=\${vf_row_$2-}"
 }
 
-vf_field() { # WORDS [VALUE WHERE NONE] : of a row on stdin, whose fields are apart by commas
-  awk -F ', ' -v words="$1 " -v none="${2:-}" '{
-    for (i = 2; i <= NF; i++) if (value == "" && index($i, words) == 1) value = substr($i, length(words) + 1) }
-    END { if (NR) print value == "" ? none : value }'
-}
-
-read_vf() { # KEY
-  split_vf "$1"
-  [ -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] || { echo absent && return; }
-  case $setting in
-    vlan) # with its priority, VLAN/PRIORITY, where that is not 0
-      vf_row "$pci" "$vf" | awk -F ', ' '{ vlan = 0
-        for (i = 2; i <= NF; i++) { if ($i ~ /^vlan [0-9]+$/) vlan = substr($i, 6)
-          if ($i ~ /^qos [0-9]$/) priority = "/" substr($i, 5) }
-        print vlan priority }'
+find_vf_rows() { # PCI : $vf_row_<number> of each
+  for vf_number in $vf_numbers; do unset "vf_row_$vf_number"; done
+  vf_numbers=''
+  while read -r vf_word vf_number vf_rest || [ -n "$vf_word" ]; do
+    case $vf_word:$vf_number in vf:'' | vf:*[!0-9]*) ;; vf:*)
+      eval "vf_row_$vf_number=\$vf_rest"
+      vf_numbers="$vf_numbers $vf_number"
       ;;
-    trust) vf_row "$pci" "$vf" | vf_field trust ;;
-    spoofchk) vf_row "$pci" "$vf" | vf_field 'spoof checking' ;;
-    min_rate_mbit_s) vf_row "$pci" "$vf" | vf_field min_tx_rate 0 | sed 's/Mbps//' ;;
-    max_rate_mbit_s) vf_row "$pci" "$vf" | vf_field max_tx_rate 0 | sed 's/Mbps//' ;;
-    guid) read_guid "$pci" "$vf" ;;
-    link_state) read_link_state "$pci" "$vf" ;;
+    esac
+  done <"$work/qos.vf.$1"
+  vf_rows=$1
+}
+
+forget_rows() { # PCI : since something is written
+  [ ! -e "$work/qos.vf.$1" ] || rm -f "$work/qos.vf.$1"
+  vf_rows=''
+}
+
+find_vf_field() { # WORDS [VALUE WHERE NONE] : of $vf_row, whose fields are apart by commas
+  value=''
+  vf_left=$vf_row,
+  while [ -n "$vf_left" ] && [ -z "$value" ]; do
+    vf_left=${vf_left#*,}
+    vf_left=${vf_left# }
+    case $vf_left in "$1 "*) value=${vf_left#"$1 "} && value=${value%%,*} ;; esac
+  done
+  [ -z "$vf_row" ] || value=${value:-${2:-}}
+}
+
+find_vf() { # KEY
+  value=''
+  split_vf "$1"
+  [ -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] || { value=absent && return; }
+  find_vf_row "$pci" "$vf"
+  case $setting in
+    vlan) find_vlan ;;
+    trust) find_vf_field trust ;;
+    spoofchk) find_vf_field 'spoof checking' ;;
+    m??_rate_mbit_s)
+      find_vf_field "${setting%%_*}_tx_rate" 0
+      value=${value%Mbps}
+      ;;
+    guid) find_guid "$pci" "$vf" ;;
+    link_state) find_link_state "$pci" "$vf" ;;
   esac
+}
+
+find_vlan() { # with its priority, VLAN/PRIORITY, where that is not 0
+  [ -n "$vf_row" ] || return 0
+  find_vf_field qos
+  case $value in [0-9]) vf_priority=/$value ;; *) vf_priority='' ;; esac
+  find_vf_field vlan 0
+  case $value in *[!0-9]*) value=0 ;; esac
+  value=$value$vf_priority
 }
 
 write_vf() { # KEY VALUE : of a VF that is gone there is nothing to write; reading again tells it
@@ -61,16 +97,19 @@ set_vf() { # PCI NUMBER WORDS...
   set_pci=$1
   set_number=$2
   shift 2
-  rm -f "$work/qos.vf.$set_pci"
-  set_dev=$(netdev_of "$set_pci")
+  forget_rows "$set_pci"
+  find_netdev "$set_pci"
+  set_dev=$netdev
   set_output=$(ip link set dev "$set_dev" vf "$set_number" "$@" 2>&1) ||
     fail "\`ip link set dev $set_dev vf $set_number $*\` failed: ${set_output:-no output}" \
       "(embedded switch in $(read_eswitch "$set_pci") mode; see dmesg)"
 }
 
 write_rate() { # KEY MBIT_S : the kernel refuses a least rate above the most, also for a moment
-  min_rate=$(read_vf "vf.$pci.$vf.min_rate_mbit_s")
-  max_rate=$(read_vf "vf.$pci.$vf.max_rate_mbit_s")
+  find_vf "vf.$pci.$vf.min_rate_mbit_s"
+  min_rate=$value
+  find_vf "vf.$pci.$vf.max_rate_mbit_s"
+  max_rate=$value
   case $1 in
     *.min_rate_mbit_s)
       min_rate=$2
@@ -85,16 +124,30 @@ write_rate() { # KEY MBIT_S : the kernel refuses a least rate above the most, al
   set_vf "$pci" "$vf" min_tx_rate "$min_rate" max_tx_rate "$max_rate"
 }
 
-plain_guid() { sed 's/://g'; }
+drop_colons() { # GUID : to $value
+  IFS=:
+  # shellcheck disable=SC2086 # its parts
+  set -- $1
+  IFS=''
+  value="$*"
+  unset IFS
+}
 
-read_guid() { # PCI NUMBER : node's and port's; both where they differ
-  guid_node=$(vf_row "$1" "$2" | vf_field NODE_GUID | plain_guid)
-  guid_port=$(vf_row "$1" "$2" | vf_field PORT_GUID | plain_guid)
+find_guid() { # PCI NUMBER : node's and port's; both where they differ
+  find_vf_field NODE_GUID
+  guid_node=$value
+  find_vf_field PORT_GUID
+  guid_port=$value
   if [ -z "$guid_node" ]; then # an old ip does not show them, NVIDIA's driver has files
-    guid_node=$(plain_guid <"/sys/bus/pci/devices/$1/sriov/$2/node" 2>/dev/null)
-    guid_port=$(plain_guid <"/sys/bus/pci/devices/$1/sriov/$2/port" 2>/dev/null)
+    find_line "/sys/bus/pci/devices/$1/sriov/$2/node"
+    guid_node=$value
+    find_line "/sys/bus/pci/devices/$1/sriov/$2/port"
+    guid_port=$value
   fi
-  if [ "$guid_node" = "$guid_port" ]; then echo "$guid_node"; else echo "$guid_node/$guid_port"; fi
+  drop_colons "$guid_port"
+  guid_port=$value
+  drop_colons "$guid_node"
+  [ "$value" = "$guid_port" ] || value=$value/$guid_port
 }
 
 write_guid() { # PCI NUMBER GUID[/PORT GUID] : a VF takes it when a driver binds to it
@@ -105,7 +158,7 @@ write_guid() { # PCI NUMBER GUID[/PORT GUID] : a VF takes it when a driver binds
     fail "VF $2 of $1 is in use by a pod, and its GUID cannot change there; drain this node, then run again"
   guid_files=/sys/bus/pci/devices/$1/sriov/$2
   if [ -e "$guid_files/node" ]; then
-    rm -f "$work/qos.vf.$1"
+    forget_rows "$1"
     put "$guid_node" "$guid_files/node"
     put "$guid_port" "$guid_files/port"
   elif [ "$(first_in "/sys/bus/pci/devices/$1/net")" != absent ]; then
@@ -123,20 +176,22 @@ write_guid() { # PCI NUMBER GUID[/PORT GUID] : a VF takes it when a driver binds
   fi
 }
 
-read_link_state() { # PCI NUMBER : auto follows the PF's port; NVIDIA's driver calls it Follow
-  link_state=$(vf_row "$1" "$2" | vf_field link-state)
-  [ -n "$link_state" ] || case $(cat "/sys/bus/pci/devices/$1/sriov/$2/policy" 2>/dev/null) in
-    Follow) link_state=auto ;;
-    Up) link_state=enable ;;
-    Down) link_state=disable ;;
+find_link_state() { # PCI NUMBER : auto follows the PF's port; NVIDIA's driver calls it Follow
+  find_vf_field link-state
+  [ -z "$value" ] || return 0
+  find_line "/sys/bus/pci/devices/$1/sriov/$2/policy"
+  case $value in
+    Follow) value=auto ;;
+    Up) value=enable ;;
+    Down) value=disable ;;
+    *) value='' ;;
   esac
-  echo "$link_state"
 }
 
 write_link_state() { # PCI NUMBER auto|enable|disable
   link_policy=/sys/bus/pci/devices/$1/sriov/$2/policy
   if [ -e "$link_policy" ]; then
-    rm -f "$work/qos.vf.$1"
+    forget_rows "$1"
     case $3 in auto) put Follow "$link_policy" ;; enable) put Up "$link_policy" ;; *) put Down "$link_policy" ;; esac
   else
     set_vf "$1" "$2" state "$3"

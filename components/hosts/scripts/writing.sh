@@ -6,6 +6,7 @@
 restoring=no # while values go back to what was recorded
 
 write_all() { # FILE : its settings that are not as it says, in its order
+  [ -s "$1" ] || return 0
   if grep '^hosts\.' "$1" >"$work/entries"; then write_host_entries "$work/entries"; fi
   while IFS= read -r all_line <&8; do
     case $all_line in hosts.*) ;; *) write_one "${all_line%%=*}" "${all_line#*=}" || continue ;; esac
@@ -15,7 +16,8 @@ write_all() { # FILE : its settings that are not as it says, in its order
 
 write_one() { # KEY VALUE : re-read first, since an earlier change may have settled it
   ! waits "$1" || return 1 # it was put off in an earlier round
-  one_now=$(read_key "$1")
+  find_value "$1"
+  one_now=$value
   [ "$one_now" != "$2" ] || return 1
   if must_wait "$1" "$2"; then return 1; fi
   record_shown "$1" "$one_now"
@@ -93,9 +95,13 @@ write_host_entries() { # FILE : hosts.<name>=<address>|absent, all in one go
 put_hosts_block() { # the lines of $work/block become our part of /etc/hosts; without lines it goes
   rm -rf "$work/hosts_block"
   [ -e /etc/hosts ] || { : >/etc/hosts && chmod 0644 /etc/hosts; }
+  find_block_marks
   # Without its end our part would reach to the end of the file, and all of that would be deleted.
-  [ "$(grep -c "^$(block_begin)\$" /etc/hosts)" = "$(grep -c "^$(block_end)\$" /etc/hosts)" ] ||
-    fail "the part of /etc/hosts between '$(block_begin)' and '$(block_end)' lost one of these" \
+  awk -v begin="^$block_begin\$" -v end="^$block_end\$" '
+    $0 ~ begin { begins++ }
+    $0 ~ end { ends++ }
+    END { exit begins != ends }' /etc/hosts ||
+    fail "the part of /etc/hosts between '$block_begin' and '$block_end' lost one of these" \
       'two lines; put it back or delete the part, then run again'
   render_hosts || fail "cannot write $work/hosts; /etc/hosts stays as it is"
   # What is cut short on a full disk would be lost: a copy beside it shows first that there is room.
@@ -106,16 +112,22 @@ put_hosts_block() { # the lines of $work/block become our part of /etc/hosts; wi
 }
 
 render_entries() { # FILE : our part as it is, with these entries, as $work/block
-  block_lines | awk -F '[= ]' 'FILENAME == ARGV[1] { sub(/^hosts\./, ""); new[$1] = $2; next }
-    !($2 in new) { print } END { for (name in new) if (new[name] != "absent") print new[name], name }
-    ' "$1" - | sort -k 2 >"$work/block"
+  find_block_marks
+  [ ! -e /etc/hosts ] || set -- "$1" /etc/hosts
+  awk -F '[= ]' -v begin="^$block_begin\$" -v end="^$block_end\$" '
+    FILENAME == ARGV[1] { sub(/^hosts\./, ""); new[$1] = $2; next }
+    $0 ~ begin { ours = 1 }
+    ours && !/^#/ && !($2 in new) { print }
+    $0 ~ end { ours = 0 }
+    END { for (name in new) if (new[name] != "absent") print new[name], name }' "$@" >"$work/entries_new" || return
+  sort -k 2 "$work/entries_new" >"$work/block"
 }
 
 render_hosts() { # the whole of the new /etc/hosts, as $work/hosts
-  sed "/^$(block_begin)\$/,/^$(block_end)\$/d" /etc/hosts >"$work/hosts" || return 1
+  sed "/^$block_begin\$/,/^$block_end\$/d" /etc/hosts >"$work/hosts" || return 1
   if [ -s "$work/block" ]; then
     last=$(tail -c 1 "$work/hosts")
-    { { [ -z "$last" ] || echo; } && block_begin && cat "$work/block" && block_end; } >>"$work/hosts"
+    { { [ -z "$last" ] || echo; } && echo "$block_begin" && cat "$work/block" && echo "$block_end"; } >>"$work/hosts"
   elif [ -e "/var/lib/railyard/$stack/hosts.orig" ] &&
     [ "$(cat "$work/hosts")" = "$(cat "/var/lib/railyard/$stack/hosts.orig")" ]; then
     cp "/var/lib/railyard/$stack/hosts.orig" "$work/hosts" # the same to the last newline
@@ -171,8 +183,9 @@ write_nic() { # PCI SETTING VALUE
 
 refuse_address() { # PCI NETDEV WANTED CIDR,... : one that was here before us is the system's own
   case $3 in absent) return 0 ;; esac
+  find_addresses "$2"
   for address in $(printf '%s\n' "${4:-absent}" | tr , ' '); do
-    case $address,$(read_addresses "$2"), in
+    case $address,$value, in
       absent,* | "$3",*) ;;
       *,"$address",*) fail "$2 has $address from the system's own configuration (netplan, ifupdown)," \
         "want $3: take it out there and with ip addr del, or write it in hosts[].nics[].address" ;;
@@ -188,8 +201,9 @@ write_address() { # PCI NETDEV CIDR[,CIDR]|absent
     done
   fi
   [ "$3" != absent ] || return 0
+  find_addresses "$2"
   for address in $(printf '%s\n' "$3" | tr , ' '); do
-    case ,$(read_addresses "$2"), in *",$address,"*) ;; *) run ip addr add "$address" dev "$2" ;; esac
+    case ,$value, in *",$address,"*) ;; *) run ip addr add "$address" dev "$2" ;; esac
   done
 }
 
@@ -198,10 +212,12 @@ write_boot_files() { # DIGEST|absent
     rm -f "$BOOT_UNIT" "$BOOT_SCRIPT" "$BOOT_CONFIG"
     rmdir "${BOOT_SCRIPT%/*}" "${BOOT_CONFIG%/*}" 2>/dev/null
   else
-    (umask 022 && mkdir -p "${BOOT_UNIT%/*}" "${BOOT_SCRIPT%/*}" "${BOOT_CONFIG%/*}")
+    [ -d "${BOOT_SCRIPT%/*}" ] && [ -d "${BOOT_CONFIG%/*}" ] ||
+      (umask 022 && mkdir -p "${BOOT_UNIT%/*}" "${BOOT_SCRIPT%/*}" "${BOOT_CONFIG%/*}")
     boot_unit >"$BOOT_UNIT" || fail "cannot write $BOOT_UNIT"
     { boot_head && printf '%s\n' "$t"; } >"$BOOT_SCRIPT" || fail "cannot write $BOOT_SCRIPT"
-    grep -E '^(nic|module|kernel|route|vf)\.' "$work/desired" | grep -v -E '^nic\.[^=]*\.(ats|model|fw_[a-z0-9_]*)=|^kernel\.(cmdline|rdma_netns|limits)' |
+    awk -F = '$1 ~ /^(nic|module|kernel|route|vf)\./ &&
+      $1 !~ /^nic\..*\.(ats|model|fw_[a-z0-9_]*)$|^kernel\.(cmdline|rdma_netns|limits)/' "$work/desired" |
       sort >"$BOOT_CONFIG" || fail "cannot write $BOOT_CONFIG"
     chmod 0644 "$BOOT_UNIT" "$BOOT_SCRIPT" "$BOOT_CONFIG"
   fi
