@@ -60,6 +60,7 @@ def test_a_preview_refuses_what_no_port_carries(lab: HostLab) -> None:
     gone, many = hosts_refused(spec, (plan,), {"gpu01": lab.observe(plan)})
     assert "gpu01 has no PCI device 0000:99:00.0" in gone
     assert f"gpu01 {NVIDIA} is asked for 100 VFs, and its firmware offers" in many
+    assert lab.undo(plan).exit_status == 0  # the tool that looked goes
 
 
 def test_guids_are_the_same_after_a_reboot_and_ports_come_up(lab: HostLab) -> None:

@@ -42,9 +42,9 @@ check_old_stack() { # one family on top of the other leaves both broken
 }
 
 removal() { # of DOCA-OFED, in the words of the system
-  tool='dnf remove'
-  ! command -v apt-get >/dev/null || tool='apt-get purge'
-  printf '%s' "$tool 'doca-*', /usr/sbin/ofed_uninstall.sh --force"
+  remover='dnf remove'
+  ! command -v apt-get >/dev/null || remover='apt-get purge'
+  printf '%s' "$remover 'doca-*', /usr/sbin/ofed_uninstall.sh --force"
 }
 
 check_newer() { # neither apt nor dnf goes back; the installer of an archive removes what was there
