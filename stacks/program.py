@@ -133,7 +133,7 @@ def _setting(config: pulumi.Config, key: str) -> str:
 
 def _tell(observe: Observe, intentions: Intentions) -> None:
     if observe == "never":
-        pulumi.log.info("not observed: railyard:observe is never; drift on devices is not seen")
+        pulumi.log.info("not observed: railyard:observe is `never`, so drift is not detected")
     for drift in intentions.drifts:
         if drift.unreachable is not None:
             pulumi.log.warn(f"{drift.device}: not observed: {drift.unreachable}")

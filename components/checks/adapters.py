@@ -24,8 +24,8 @@ def check_hca_settings(spec: ClusterSpec) -> Iterator[Finding]:
         path, driver = _written(spec, host, "driver"), spec.settings_of(host).driver
         if spec.cloud is not None and driver.kind != "inbox":
             yield Finding(
-                f"the driver package {driver.kind} is for adapters whose driver comes with the "
-                "cloud's image, and would not be installed.",
+                f"the driver package {driver.kind} would not be installed: the driver of these "
+                "adapters comes with the cloud's image.",
                 (at((*path, "kind"), driver.kind), hcas),
                 "remove driver; choose an image that has the driver.",
             )

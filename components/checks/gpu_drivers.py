@@ -162,8 +162,8 @@ def _operator_findings(spec: ClusterSpec) -> Iterator[Finding]:
     network = spec.operators.network
     if len(kinds) > 1 and "inbox" in kinds:
         yield Finding(
-            f"the workers' RDMA drivers are {' and '.join(sorted(kinds))}, and the GPU operator's "
-            "driver (useHostMofed) builds on a package on all of them or on none.",
+            f"workers use different RDMA drivers ({', '.join(sorted(kinds))}), but the GPU "
+            "operator's driver (useHostMofed) needs a driver package on every worker, or on none.",
             (where, at(("host_groups",))),
             "give all workers a driver package, or none, or let the hosts own the GPU driver.",
         )

@@ -99,7 +99,7 @@ def departure_notes(
 ) -> dict[str, str]:
     """Why a step runs although neither the plan nor its host's settings are new.
 
-    Something may wait for a boot while every setting is as it was left. A note is counted, and the
+    Something may wait for a boot while no setting has drifted. A note is counted, and the
     last one stays, so that it changes only when something waits anew.
 
     Returns:

@@ -124,7 +124,7 @@ def _kind_of(value: object) -> str:
         case None:
             return "empty"
         case bool():
-            return f"{show_value(value)} (true or false)"
+            return f"the truth value {show_value(value)}"
         case int() | float():
             return f"the number {show_value(value)}"
         case str():

@@ -176,8 +176,9 @@ def strangers_to_undo(
     """Switches that are as planned although nothing was ever applied: was a state lost?"""
     new = {drift.device for drift in drifts if not drift.applied}
     return tuple(
-        f"{switch.name} already is as planned, and no baseline of it is recorded: destroy would"
-        f" leave it so. If this stack's state was lost: railyard baseline import {plan.stack} FILE"
+        f"{switch.name} already matches the plan, but no previous values are recorded, so `destroy`"
+        " cannot restore them. If the stack's state was lost, run"
+        f" `railyard baseline import {plan.stack} FILE`"
         for switch in plan.switches
         if switch.name in new
         and switch.exec is None

@@ -73,9 +73,9 @@ def _require_profile(actual: SwitchState, target: SwitchState) -> None:
         culprit = name if not told and found else culprit
     if found:
         raise Unsettable(
-            f"the RoCE profile {target.roce} is on, and something of the switch's own stands over "
-            f"it: {'; '.join(dict.fromkeys(found))}. Look for `qos` in `nv config show`, and unset "
-            f"what is there beside `roce`, for example `nv unset interface {culprit} qos mapping`"
+            f"the RoCE profile {target.roce} is active, but other QoS settings on the switch "
+            f"override it: {'; '.join(dict.fromkeys(found))}. Find them under `qos` in `nv config "
+            f"show` and unset them, for example `nv unset interface {culprit} qos mapping`"
         )
 
 

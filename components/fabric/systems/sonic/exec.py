@@ -55,7 +55,7 @@ def find_missing(desired: SwitchState) -> str | None:
     if all(port.cable_m is None for port in desired.ports.values()):
         return None
     return (
-        "the length of a cable cannot be given back by it, since each platform's template has "
+        "it cannot restore the length of a cable, since each platform's template has "
         "lengths of its own"
     )
 
