@@ -62,7 +62,7 @@ def _unset(spec: ClusterSpec, host: Host) -> Iterator[Finding]:
 
 
 def _written(spec: ClusterSpec, host: Host, block: str) -> SpecPath:
-    """Where a block that holds for a host stands."""
+    """Where the file has a block that holds for a host."""
     for g, group in enumerate(spec.host_groups):
         if group.name == host.group and getattr(group, block) is not None:
             return ("host_groups", g, block)

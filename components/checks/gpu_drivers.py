@@ -37,7 +37,7 @@ def check_gpu_direct(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def written_gpu_path(spec: ClusterSpec, host: Host) -> tuple[SpecPath, object]:
-    """Where it stands how the cards of a host reach GPU memory: at its group, or for all."""
+    """Where the file says how a host's cards reach GPU memory: at its group, or for all."""
     owner: HostDefaults | HostGroup = spec.host_defaults
     path: SpecPath = ("host_defaults",)
     for g, group in enumerate(spec.host_groups):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _WORD: Final = re.compile(r"[^a-z0-9]+")
-"""What stands between the words of a name."""
+"""What separates the words of a name."""
 _DIGIT: Final = re.compile(r"[0-9]")
 _KINDS: Final = {
     "string_type": "a text",
