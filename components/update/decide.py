@@ -93,7 +93,7 @@ def intend(
     seen: Seen,
     accept: Literal["changed", "always"],
 ) -> Intentions:
-    """Decide the repair notes, the acceptance run, and what is made anew in this update."""
+    """Decide the repair notes, the acceptance run, and what is recreated in this update."""
     if plan.cloud:
         objects = cloud_drift(plan.cloud, applied, seen.cloud)
         plan = replace(plan, cloud=with_generations(plan.cloud, objects))
@@ -131,7 +131,7 @@ def _tools_notes(
 
 
 def _access_note(access: AppliedStep | None) -> str:
-    """Why access is read anew; the last reason stays, as every note does, else it flaps."""
+    """Why access is read again; the last reason stays, as every note does, else it flaps."""
     if access is None or not access.stdout:
         return ""
     last = access.stdin.partition(REPAIR_LINE)[2].strip()
