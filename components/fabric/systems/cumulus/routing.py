@@ -29,8 +29,6 @@ _ROUTED: Final = re.compile(r"lo|vlan\d+")
 _RESTART: Final = "every BGP session restarts"
 _SWITCHED_ON: Final = frozenset({"enable", "state"})
 """What NVUE writes by itself when something below is set: `enable: on`, later `state: enabled`."""
-
-
 _THERE: Final = "stands"
 """Marks an interface that is in the configuration; recorded baselines hold it."""
 
