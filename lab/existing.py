@@ -1,4 +1,4 @@
-"""The cluster that somebody else runs, for a site of `plane: existing`.
+"""The existing cluster, for a site of `plane: existing`.
 
 Its owner is a lab host of its own, beside those of the site: K3s is installed from there on the
 site's workers, over SSH, as a person would have done it before Railyard came. Railyard itself then

@@ -112,8 +112,8 @@ def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intent
     for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
         pulumi.log.warn(line)
     _tell(observe, intentions)
-    told = switch_changes(spec, plan, applied, seen.devices)
-    for text in (*told, *host_changes(plan.hosts, seen.devices)):
+    changes = switch_changes(spec, plan, applied, seen.devices)
+    for text in (*changes, *host_changes(plan.hosts, seen.devices)):
         pulumi.log.info(text)
     for text in host_departures(plan, seen.devices, applied):
         pulumi.log.info(text)
@@ -133,7 +133,7 @@ def _setting(config: pulumi.Config, key: str) -> str:
 
 def _tell(observe: Observe, intentions: Intentions) -> None:
     if observe == "never":
-        pulumi.log.info("not observed: railyard:observe is never; drift on devices is not seen")
+        pulumi.log.info("not observed: railyard:observe is `never`, so drift is not detected")
     for drift in intentions.drifts:
         if drift.unreachable is not None:
             pulumi.log.warn(f"{drift.device}: not observed: {drift.unreachable}")

@@ -1,4 +1,4 @@
-"""What stands on prepared hosts is the same on every kind of site."""
+"""What runs on prepared hosts is the same on every kind of site."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Named:
     """The stdout of the evidence step, and the stdin of the gate."""
 
     stack: str
@@ -68,7 +68,7 @@ class Told:
 
 
 _ASKED: Final = TypeAdapter(Asked)
-_TOLD: Final = TypeAdapter(Told)
+_NAMED: Final = TypeAdapter(Named)
 
 
 def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
@@ -101,10 +101,10 @@ def tell(report: Report, stack: str, digest: str) -> str:
     evidence = report.evidence
     place = archived_evidence(stack, evidence.run, digest).path
     verdict = f"{report.verdict}: {_counts(_verdicts(report))}"
-    return render_lines(asdict(Told(stack, evidence.run, digest, str(place), verdict)))
+    return render_lines(asdict(Named(stack, evidence.run, digest, str(place), verdict)))
 
 
-def parse_told(text: str) -> Told:
+def parse_named(text: str) -> Named:
     """Read the stdout of the evidence step.
 
     Raises:
@@ -112,7 +112,7 @@ def parse_told(text: str) -> Told:
             release holds it.
     """
     try:
-        return _TOLD.validate_json(as_json(text))
+        return _NAMED.validate_json(as_json(text))
     except ValidationError as error:
         raise UsageError(f"this names no evidence: {_first(error)}") from error
 

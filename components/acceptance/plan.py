@@ -25,7 +25,7 @@ from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
 
 ADAPTERS: Final = "adapters"
-"""Stands for all InfiniBand adapters of a host, whose names nobody knows beforehand."""
+"""Means all InfiniBand adapters of a host, whose names are not known beforehand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class AcceptRequest:
 
 
 def render_accept_request(request: AcceptRequest) -> str:
-    """The request as indented JSON; the number of the run stands in the command."""
+    """The request as indented JSON; the number of the run is in the command."""
     return json.dumps(to_json(request), indent=1, sort_keys=True) + "\n"
 
 

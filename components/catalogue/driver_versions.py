@@ -62,7 +62,7 @@ SYSTEMS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Line to the Ubuntu releases that its driver container is built for (the same manifests).
 
-That the host's packages are for the same ones is inferred, so it is told and refuses nothing.
+That the host's packages are for the same ones is inferred, so it is a warning and refuses nothing.
 """
 
 

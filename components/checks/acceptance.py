@@ -159,9 +159,10 @@ def check_nccl_floor(spec: ClusterSpec) -> Iterator[Finding]:
             "make warn_gbyte_s the larger of the two.",
         )
     if "all_reduce" in spec.acceptance.collectives and _is_tree(spec):
-        shown = "NCCL chooses" if algo is None else f"nccl_algo is {algo}"
+        shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
         yield Finding(
-            f"{shown}, and with two workers a tree's number says nothing of the line rate.",
+            f"acceptance.nccl_floor cannot be judged: with two workers {shown}, whose bus "
+            "bandwidth is not comparable with the line rate.",
             (at(("acceptance", "nccl_algo"), algo), at(path)),
             "set nccl_algo to RING.",
         )

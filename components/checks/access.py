@@ -173,9 +173,9 @@ def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Iterator[Fin
         command = f"`pulumi config set --secret railyard:{name}`"
         if name in secrets.in_clear:
             yield Finding(
-                f"the secret railyard:{name} stands in the stack file in clear text.",
+                f"the secret railyard:{name} is in the stack file in clear text.",
                 tuple(where),
-                f"set it anew with {command}, and change it on the device: it has been readable.",
+                f"set it again with {command}, and change it on the device: it has been readable.",
             )
         elif name not in secrets.encrypted and secrets.complete:
             yield Finding(

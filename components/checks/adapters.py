@@ -24,8 +24,8 @@ def check_hca_settings(spec: ClusterSpec) -> Iterator[Finding]:
         path, driver = _written(spec, host, "driver"), spec.settings_of(host).driver
         if spec.cloud is not None and driver.kind != "inbox":
             yield Finding(
-                f"the driver package {driver.kind} is for adapters whose driver comes with the "
-                "cloud's image, and would not be installed.",
+                f"the driver package {driver.kind} would not be installed: the driver of these "
+                "adapters comes with the cloud's image.",
                 (at((*path, "kind"), driver.kind), hcas),
                 "remove driver; choose an image that has the driver.",
             )
@@ -62,7 +62,7 @@ def _unset(spec: ClusterSpec, host: Host) -> Iterator[Finding]:
 
 
 def _written(spec: ClusterSpec, host: Host, block: str) -> SpecPath:
-    """Where a block that holds for a host stands."""
+    """Where the file has a block that holds for a host."""
     for g, group in enumerate(spec.host_groups):
         if group.name == host.group and getattr(group, block) is not None:
             return ("host_groups", g, block)

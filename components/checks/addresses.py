@@ -189,7 +189,7 @@ def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
             f"{own} card{'s' * (own > 1)}": own,
             "the gateway": int(rail.gateway is not None),
         }
-        # The network's own address and its broadcast address are nobody's.
+        # The network's own address and its broadcast address belong to no host.
         free = max(rail.subnet.num_addresses - 2, 0)
         if free < sum(needed.values()):
             wanted = ", ".join(words for words, count in needed.items() if count)

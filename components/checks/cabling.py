@@ -155,12 +155,12 @@ def check_rail_switch(spec: ClusterSpec) -> Iterator[Finding]:
     joined by something that is not in the file, and with which queues, cannot be said.
     """
     first: dict[str, PlacedPort] = {}
-    told: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for port in list_ports(spec):
         other, key = first.setdefault(port.rail, port), (port.rail, port.switch.name)
-        if key in told or port.switch.name in reachable(spec, port.rail, other.switch.name):
+        if key in seen or port.switch.name in reachable(spec, port.rail, other.switch.name):
             continue
-        told.add(key)
+        seen.add(key)
         yield Finding(
             f"{port.rail} has ports on {other.switch.name} and on {port.switch.name}, and no link "
             "of the file carries its VLAN from one to the other.",

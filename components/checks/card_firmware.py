@@ -150,7 +150,7 @@ def check_port_function(spec: ClusterSpec) -> Iterator[Finding]:
 def check_firmware_guests(spec: ClusterSpec) -> Iterator[Finding]:
     """In virtual machines, ATS is the one firmware setting of a card that is Railyard's.
 
-    A card starts anew when its hypervisor does, and only for ATS are the hypervisors rebooted:
+    A card restarts when its hypervisor does, and only for ATS are the hypervisors rebooted:
     other settings would wait for ever.
     """
     if not spec.hypervisors:

@@ -20,7 +20,7 @@ _INSTANCES: Final = ("environment", "instances")
 _LOCATION: Final = re.compile(r"[a-z]{2}-[a-z]+[0-9]+-[a-z]")
 _IMAGE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*(:[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _RESERVED: Final = 6
-"""Addresses of a subnet that nobody gets: the first five and the broadcast address (vendor)."""
+"""Addresses of a subnet that no machine gets: the first five and the broadcast address (vendor)."""
 _ANYWHERE: Final = IPv4Network("0.0.0.0/0")
 
 
@@ -168,7 +168,8 @@ def check_allowed_networks(spec: ClusterSpec) -> Iterator[Finding]:
         path: SpecPath = ("environment", key)
         if not networks:
             yield Finding(
-                f"nobody may reach {what}, also not the machine that installs the cluster.",
+                f"no network may reach {what}, not even that of the machine that installs the "
+                "cluster.",
                 (at(path),),
                 f"write the networks of {key}, for example [203.0.113.0/24].",
             )

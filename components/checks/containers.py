@@ -62,7 +62,7 @@ def check_container_hosts(spec: ClusterSpec) -> Iterator[Finding]:
 def check_container_image(spec: ClusterSpec) -> Iterator[Finding]:
     """The containers' image, and the one it is built from, have a tag or digest, and not `latest`.
 
-    Without one every host might run another image, and nobody could say which.
+    Without one every host might run another image, and no report could say which.
     """
     containers = spec.containers
     if containers is None:

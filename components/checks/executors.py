@@ -84,7 +84,7 @@ def check_exec_disruptive(spec: ClusterSpec) -> Iterator[Finding]:
         where = at(("switches", s, "exec_disruptive"), switch.exec_disruptive)
         if switch.executor == "device" and allowed:
             yield Finding(
-                f"{switch.name} says {ALLOWED}, and no exec is sent to it.",
+                f"{switch.name} sets exec_disruptive to {ALLOWED}, but its executor is device.",
                 (where,),
                 "remove exec_disruptive, or set executor to exec.",
             )

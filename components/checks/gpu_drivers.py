@@ -37,7 +37,7 @@ def check_gpu_direct(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def written_gpu_path(spec: ClusterSpec, host: Host) -> tuple[SpecPath, object]:
-    """Where it stands how the cards of a host reach GPU memory: at its group, or for all."""
+    """Where the file says how a host's cards reach GPU memory: at its group, or for all."""
     owner: HostDefaults | HostGroup = spec.host_defaults
     path: SpecPath = ("host_defaults",)
     for g, group in enumerate(spec.host_groups):
@@ -162,8 +162,8 @@ def _operator_findings(spec: ClusterSpec) -> Iterator[Finding]:
     network = spec.operators.network
     if len(kinds) > 1 and "inbox" in kinds:
         yield Finding(
-            f"the workers' RDMA drivers are {' and '.join(sorted(kinds))}, and the GPU operator's "
-            "driver (useHostMofed) builds on a package on all of them or on none.",
+            f"workers use different RDMA drivers ({', '.join(sorted(kinds))}), but the GPU "
+            "operator's driver (useHostMofed) needs a driver package on every worker, or on none.",
             (where, at(("host_groups",))),
             "give all workers a driver package, or none, or let the hosts own the GPU driver.",
         )

@@ -12,7 +12,7 @@ from components.reading.wording import did_you_mean
 def check_host_group(spec: ClusterSpec) -> Iterator[Finding]:
     """A host names a group that exists, and a group has hosts.
 
-    A misspelt group would leave its host with `host_defaults`, and nobody would see it.
+    A misspelt group would leave its host with `host_defaults`, and no message would say so.
     """
     known = [group.name for group in spec.host_groups]
     for h, host in enumerate(spec.hosts):

@@ -94,7 +94,7 @@ def check_hypervisor_access(spec: ClusterSpec) -> Iterator[Finding]:
 def check_vm_host(spec: ClusterSpec) -> Iterator[Finding]:
     """Each virtual machine is a host of the file, and each worker is a machine of one hypervisor.
 
-    Otherwise nothing prepares the guest, or nobody gives the worker its devices.
+    Otherwise nothing prepares the guest, or no hypervisor gives the worker its devices.
     """
     placed: dict[str, SpecPath] = {}
     for hypervisor, vm, path in _machines(spec):

@@ -130,7 +130,7 @@ def check_external_partition(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_hca_guid(spec: ClusterSpec) -> Iterator[Finding]:
-    """`hca_guids` lists each HCA of a host once, and no GUID stands at two hosts."""
+    """`hca_guids` lists each HCA of a host once, and no GUID is listed at two hosts."""
     first: dict[str, SpecPath] = {}
     for h, host in enumerate(spec.hosts):
         path: SpecPath = ("hosts", h, "hca_guids")

@@ -19,13 +19,13 @@ def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
     """
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
     broken = {key: port for key, port in ends.items() if not _is_answered(key, port, ends)}
-    told: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     # First those whose other end is not broken itself: the others may only be their far ends.
     for key in sorted(broken, key=lambda key: broken[key].port.peer in broken):
         port, peer = broken[key], broken[key].port.peer or ("", "")
-        if peer in told:
+        if peer in seen:
             continue
-        told.add(key)
+        seen.add(key)
         other = ends.get(peer)
         yield Finding(
             f"port {port.name} of {port.switch.name} is a link to {port.port.to}, and "
@@ -108,7 +108,7 @@ def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
     other side silently, and a rail that one end does not carry ends there.
     """
     for one, other in _pairs(spec):
-        default, told = spec.rdma.port_mtu_bytes, False
+        default, mode_differs = spec.rdma.port_mtu_bytes, False
         for key, ours, theirs in (
             ("mode", one.port.mode, other.port.mode),
             ("mtu_bytes", one.port.mtu_bytes or default, other.port.mtu_bytes or default),
@@ -116,9 +116,9 @@ def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
         ):
             if ours == theirs:
                 continue
-            if "access" in {one.port.mode, other.port.mode} or (key == "rails" and told):
-                continue  # `link-form` tells it; rails are those of trunks
-            told = key == "mode"
+            if "access" in {one.port.mode, other.port.mode} or (key == "rails" and mode_differs):
+                continue  # `link-form` reports it; rails are those of trunks
+            mode_differs = key == "mode"
             yield Finding(
                 f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} "
                 f"has {key} {_shown(ours)} at one end and {_shown(theirs)} at the other.",

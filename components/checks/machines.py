@@ -71,7 +71,7 @@ def check_duplicate_nic(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_card_serial(spec: ClusterSpec) -> Iterator[Finding]:
-    """A serial number is that of one card: it stands at the ports of that card and nowhere else.
+    """A serial number is that of one card: only the ports of that card have it.
 
     A host refuses a card with another number than the file has. On one host a second slot may have
     the same number, if the card is one with two connectors (Socket Direct): that is a warning.

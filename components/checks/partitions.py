@@ -123,7 +123,7 @@ def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) ->
 def check_partition_limit(spec: ClusterSpec) -> Iterator[Finding]:
     """No partition asks for a larger MTU or a higher rate than the fabric has.
 
-    The multicast group of IPoIB is then made by nobody, or joined by nobody.
+    The multicast group of IPoIB is then made by no host, or joined by none.
     """
     fabric = spec.infiniband
     if fabric is None:

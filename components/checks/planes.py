@@ -49,8 +49,8 @@ def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
         )
     if balancers and len(servers) < _PAIR and spec.k3s is not None:
         yield Finding(
-            f"a balancer stands before {'one server' if servers else 'no server'}, so it only adds "
-            "one more machine that can fail.",
+            f"the balancer has {'one server' if servers else 'no server'} behind it, so it only "
+            "adds one more machine that can fail.",
             places,
             "use three control-plane hosts, or take the balancer out.",
         )

@@ -42,7 +42,7 @@ def check_shared_plugin_image(spec: ClusterSpec) -> Iterator[Finding]:
     """The shared device plugin is the maintained one, at an exact version.
 
     The image `acs/rdma-device-plugin` of Aliyun's registries is years old and its source was never
-    published, so that nobody can mend it.
+    published, so it cannot be corrected.
     """
     image = spec.pod_network.shared_plugin
     place = at(("pod_network", "shared_plugin"), image)
@@ -339,7 +339,7 @@ def check_plugin_version(spec: ClusterSpec) -> Iterator[Finding]:
     """The network operator and the GPU device plugin are of a line that is known with Kubernetes.
 
     The ranges, and who states them, are in components/catalogue/operator_versions.py. A line that
-    is not there, or a newer Kubernetes than it states, is a warning: nobody has said that it fails.
+    is not there, or a newer Kubernetes than it states, is a warning: no source says that it fails.
     """
     operators = spec.operators
     if operators.network is not None:

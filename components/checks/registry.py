@@ -238,7 +238,7 @@ FILE_RULES: Final = (
     FileRule("unknown-choice", "Where there are a few choices, the value is one of them."),
     FileRule(
         "out-of-range",
-        "A number, or the length of a list, is within the limits of what it stands for.",
+        "A number, or the length of a list, is within the limits of its key.",
     ),
     FileRule("malformed", "A name, address, checksum or port has the form of one."),
     FileRule(

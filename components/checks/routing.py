@@ -100,14 +100,14 @@ def _uneven_paths(spec: ClusterSpec) -> Iterator[Finding]:
         for end, far in ((link.one, link.other), (link.other, link.one)):
             if end.port.mode == "routed" and end.switch.name in leaves:
                 above.setdefault(end.switch.name, {})[far.switch.name] = far
-    told: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for leaf, spines in above.items():
         known = [(name, found) for name in spines if (found := _asn(spec, name)) is not None]
         for name, (index, asn) in known[1:]:
             base, (first_index, first_asn) = known[0]
-            if asn == first_asn or (base, name) in told or name in leaves:
+            if asn == first_asn or (base, name) in seen or name in leaves:
                 continue
-            told.add((base, name))
+            seen.add((base, name))
             yield Finding(
                 f"{leaf} reaches the fabric over {base} with asn {first_asn} and over {name} with "
                 f"asn {asn}: paths of different numbers are not used together.",
@@ -123,7 +123,7 @@ def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
     """A rail that is reached over the spines has a gateway: a free address of its subnet, once.
 
     The leaf that carries the rail has it. On two leaves it would be one address on two machines;
-    on a leaf that is not routed nobody would have it.
+    on a leaf that is not routed no machine would have it.
     """
     holders = switches_of_rails(spec)
     switches = {switch.name: switch for switch in spec.switches}

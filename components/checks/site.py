@@ -47,7 +47,7 @@ class CheckedSite:
 
 
 _FREE: Final = frozenset({"sysctls"})
-"""Mappings whose names nobody knows before."""
+"""Mappings whose names the user chooses."""
 _RULES_BY_NAME: Final = frozenset({"port-target", "nic-rail", "nic-cabling", "unused-rail"})
 """Rules that look for a name; they say nothing true while a name, or a range of ports, is wrong or
 missing."""
@@ -152,7 +152,7 @@ def _check_secrets(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:
 
 
 def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
-    """Whether a rule only met a value that stands in for one which was left out."""
+    """Whether a rule only met a value that replaces one which was left out."""
     nameless = any(path[-1:] == ("name",) for path in loaded.left_out)
     nameless = nameless or any(each.rule == port_ranges.RULE for each in loaded.problems)
     if nameless and problem.rule in _RULES_BY_NAME:

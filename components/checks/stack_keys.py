@@ -18,7 +18,7 @@ _SITES = frozenset({"cluster", "site"})
 def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Iterator[Finding]:
     """Each `railyard:` key of a stack file is the site, a secret that it names, or a switch.
 
-    A misspelt switch would silently do nothing. A secret that nobody needs is only a warning.
+    A misspelt switch would silently do nothing. A secret that is not needed is only a warning.
     """
     wanted = {ref.secret for ref, _ in list_secrets(spec)}
     known = sorted({*SETTINGS, *wanted})

@@ -13,7 +13,7 @@ from components.model.once import once
 
 @dataclass(frozen=True, slots=True)
 class PlacedNic:
-    """One NIC and where it stands in the file."""
+    """One NIC and its place in the file."""
 
     host: Host
     nic: Nic
@@ -22,7 +22,7 @@ class PlacedNic:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPort:
-    """One switch port and where it stands in the file."""
+    """One switch port and its place in the file."""
 
     switch: Switch
     name: str

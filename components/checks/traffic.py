@@ -87,7 +87,7 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
 def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
     """A lossless class is neither priority 0 nor 7.
 
-    PFC pauses all that is in the priority. Priority 0 holds every packet that nobody marked, and
+    PFC pauses all that is in the priority. Priority 0 holds every unmarked packet, and
     7 the network's own control traffic: pausing either stops the site. A switch that is made
     lossless by a one-shot, as by Onyx' `roce`, knows priority 3 only.
     """

@@ -198,7 +198,7 @@ def check_eswitch_mode(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_vf_guid(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each VF of an InfiniBand port has a GUID, which stands nowhere else on the site.
+    """Each VF of an InfiniBand port has a GUID, which nothing else on the site has.
 
     Of two ports with one GUID the subnet manager takes one.
     """
@@ -232,7 +232,7 @@ def check_vf_guid(spec: ClusterSpec) -> Iterator[Finding]:
 def check_hca_sriov(spec: ClusterSpec) -> Iterator[Finding]:
     """VFs of InfiniBand ports are on hosts that have so many HCAs, each port once and no NIC's.
 
-    A port that stands under `nics` too would have two numbers of VFs.
+    A port that is under `nics` too would have two numbers of VFs.
     """
     for h, host in enumerate(spec.hosts):
         path: SpecPath = ("hosts", h, "hca_sriov")
@@ -248,7 +248,7 @@ def check_hca_sriov(spec: ClusterSpec) -> Iterator[Finding]:
                 yield Finding(
                     f"{host.name} lists the port {pf.pci} twice.",
                     (at((*path, p, "pci"), pf.pci),),
-                    "each port stands once, with all of its VFs.",
+                    "list each port once, with all of its VFs.",
                 )
             yield from _ethernet_port(host, h, p)
             if pf.vfs > _MAX_HCA_VFS:

@@ -24,7 +24,7 @@ def drift(
 ) -> None:
     """Compare every device with what was last applied to it.
 
-    Exit codes: 0 no drift, 3 drift, 4 a device could not be read.
+    Exit code 0: no drift, 3: drift, 4: a device could not be read.
     """
     loaded = load_stack(stack)
     plan, applied, secrets = loaded.plan, loaded.applied, loaded.secrets

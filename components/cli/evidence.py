@@ -13,7 +13,7 @@ from components.acceptance.evidence import parse_evidence
 from components.acceptance.handover import (
     PROVE_AGAIN,
     parse_asked,
-    parse_told,
+    parse_named,
     render_short,
     tell,
 )
@@ -49,7 +49,7 @@ def gate(
     # The plot's library is a second of work that no other command needs.
     from components.acceptance.report.write import write_report  # noqa: PLC0415 - see above
 
-    named = parse_told(sys.stdin.read())
+    named = parse_named(sys.stdin.read())
     report = judge_evidence(parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack))))
     page = write_report(report, run_folder(stack, named.run)).html
     typer.echo(f"{render_short(report)}\nreport: {page}")

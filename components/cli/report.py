@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from components.acceptance.evidence import Evidence, parse_evidence
-from components.acceptance.handover import PROVE_AGAIN, Told, parse_told
+from components.acceptance.handover import PROVE_AGAIN, Named, parse_named
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import latest_evidence, read_archived, run_folder
 from components.acceptance.report.text import render_table
@@ -44,9 +44,9 @@ def report(
 
 def _evidence(stack: str) -> Evidence:
     """The evidence that the state names; where no state can be asked, the last one here."""
-    told = _told(stack)
-    if told is not None:
-        return parse_evidence(read_archived(told.place, PROVE_AGAIN.format(stack)))
+    named = _named(stack)
+    if named is not None:
+        return parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack)))
     evidence = latest_evidence(stack)
     if evidence is None:
         raise UsageError(
@@ -56,13 +56,13 @@ def _evidence(stack: str) -> Evidence:
     return evidence
 
 
-def _told(stack: str) -> Told | None:
+def _named(stack: str) -> Named | None:
     """What the state names; None without the CLI or the stack, or with a state without a digest."""
     if shutil.which("pulumi") is None:
         return None
     try:
         exported = pulumi(["stack", "export", "--stack", stack])
         step = applied_from_export(exported).step(EVIDENCE_STEP)
-        return parse_told(step.stdout) if step else None
+        return parse_named(step.stdout) if step else None
     except UsageError:
         return None

@@ -24,7 +24,7 @@ Verb = Literal["preflight", "claim", "image", "ensure", "await"]
 
 @dataclass(frozen=True, slots=True)
 class CloudCall:
-    """One step: what it runs, what it is told, and what it waits for."""
+    """One step: what it runs, what it gets, and what it waits for."""
 
     step: str
     verb: Verb

@@ -50,9 +50,9 @@ def _keep(
     if fixed:
         words = "; ".join(f"{key} is {there}, want {wanted}" for key, there, wanted in fixed)
         raise DeviceError(
-            f"{kind.words} {request.name} ({found.id}) is there, and is another one: {words}. "
-            "Nothing was changed.\n"
-            "  fix    remove it in the cloud's console if it is nobody's, or use another name"
+            f"{kind.words} {request.name} already exists ({found.id}) with different "
+            f"settings: {words}. Nothing was changed.\n"
+            "  fix    delete it in the cloud's console if it is unused, or choose another name"
         )
     same = found.id == previous.get("id")
     operation = previous.get("operation", "") if same else ""

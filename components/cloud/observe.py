@@ -181,7 +181,7 @@ def _drift_of_running(
 
 
 def _filled(text: str, applied: Applied) -> str:
-    """A request with the ids that are recorded; a hole that nobody can fill yet stays."""
+    """A request with the ids that are recorded; a hole that cannot be filled yet stays."""
     names = instances_in(text)
     recorded = [applied.step(name) for name in names]
     if not all(step and step.stdout for step in recorded):
@@ -229,7 +229,7 @@ def _drift(
 
 
 def silent_instances(plan: CloudPlan, facts: CloudFacts) -> frozenset[str]:
-    """The instances that were made and are gone or stopped: nobody can look at what is on them."""
+    """The instances that were made and are gone or stopped: what is on them cannot be read."""
     return frozenset(each.name for each in plan.instances if _is_silent(facts.get(each.create)))
 
 
@@ -240,7 +240,7 @@ def _is_silent(seen: Item | Gone | Unread | None) -> bool:
 
 
 def with_generations(plan: CloudPlan, drifts: tuple[CloudDrift, ...]) -> CloudPlan:
-    """The plan that makes anew what is gone: the only reason to replace a living wish."""
+    """The plan that recreates what is gone: the only reason to replace a living wish."""
     wanted = {each.drift.step: each.generation for each in drifts if each.generation is not None}
     objects = tuple(
         replace(item, generation=wanted.get(item.step, item.generation)) for item in plan.objects

@@ -51,7 +51,7 @@ def preflight(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> P
 
 
 def claim(request: PreflightRequest, previous: Printed) -> Printed:
-    """Remember the names that are ours, also those that are planned no more; asks nobody."""
+    """Remember the names that are ours, also those that are planned no more; asks no API."""
     ours = {_name(each) for each in request.claims} | _claimed(previous)
     return {"claimed": ",".join(sorted(ours))}
 

@@ -25,7 +25,7 @@ _KEY_TIMEOUT_S = 10.0
 
 
 def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> Printed:
-    """Wait for an instance; start it where somebody stopped it.
+    """Wait for an instance; start it where it was stopped.
 
     Returns:
         `name`, `id`, `public_ip`, `private_ip`, `host_key`, `image_id`, `pod` and `guids`: the
@@ -46,7 +46,7 @@ def await_instance(api: CrusoeApi, request: ReadyRequest, previous: Printed) -> 
     if pinned and host_key != pinned:
         raise _changed_key(request, settings["public_ip"], pinned, host_key)
     if not pinned:
-        # Nobody asked for it, and nothing else says on which key all later contacts rest.
+        # Nothing else says on which key all later contacts rest.
         print(f"{request.name}: pinned on first contact: {host_key}", file=sys.stderr)  # noqa: T201
     return {
         "name": request.name,
@@ -96,7 +96,7 @@ def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -
     if item is None:
         raise DeviceError(
             f"instance {request.name} ({request.id}) is gone.\n"
-            "  fix    run again with railyard:observe always: what is gone is made anew"
+            "  fix    run again with railyard:observe `always`: it recreates what is gone"
         )
 
 
@@ -112,7 +112,7 @@ def _check_hcas(request: ReadyRequest, settings: Settings) -> None:
     raise DeviceError(
         f"instance {request.name} ({request.id}) has {found} HCAs in partition "
         f"{partitions or 'none'}, and {request.hcas} in {request.partition or 'none'} are wanted.\n"
-        "  fix    remove the instance in the cloud's console; the next run makes it anew"
+        "  fix    remove the instance in the cloud's console; the next run recreates it"
     )
 
 
@@ -148,6 +148,6 @@ def _changed_key(request: ReadyRequest, address: str, pinned: str, presented: st
         "nothing was sent.\n"
         f"  pinned     {pinned}\n"
         f"  presented  {presented}\n"
-        "  fix        if its system was installed anew, remove the instance in the cloud's "
+        "  fix        if its system was reinstalled, remove the instance in the cloud's "
         "console: the next run makes and pins a new one"
     )

@@ -1,4 +1,4 @@
-"""What stands on stdin of `railyard cloud …`, and how the API is opened for it.
+"""What is on stdin of `railyard cloud …`, and how the API is opened for it.
 
 The request is JSON in clear; the keys of the API come by name through the environment.
 """

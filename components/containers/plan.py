@@ -31,7 +31,7 @@ from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 KEYS: Final = "payload_keys"
-"""Name of the secret that the key step makes; it stands in no configuration."""
+"""Name of the secret that the key step makes; it is in no configuration."""
 STORE_DEADLINE_S: Final = 60.0
 BUILD_DEADLINE_S: Final = 7200.0
 """Seconds: a base image of 10 GB, a driver archive, three compilations, a push."""

@@ -69,7 +69,7 @@ def _names(host: Host) -> str:
 def host_config(spec: ClusterSpec, own: Host) -> list[str]:
     """Our part of one host's ~/.ssh/config.
 
-    It stands first in the file, because the first value of an option wins.
+    It comes first in the file, because the first value of an option wins.
     """
     everyone = " ".join(_names(host) for host in spec.workers)
     return [

@@ -1,7 +1,7 @@
 """Texts with holes: what only a created instance knows, by name, until it is there.
 
 A plan is finished before anything exists, and an address that a cloud gives out is not known
-then. It stands in the plan as `@{crusoe-k3s-0.public_ip}`; a component joins the address into the
+then. It is in the plan as `@{crusoe-k3s-0.public_ip}`; a component joins the address into the
 text once the instance has answered, and decides nothing.
 """
 

@@ -1,4 +1,4 @@
-"""`Problem`: one thing that is wrong with the user's file, and where it stands."""
+"""`Problem`: one thing that is wrong with the user's file, and its place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A value as a YAML or JSON file holds it."""
 SpecPath: TypeAlias = tuple[str | int, ...]
-"""Where a value stands below `railyard:cluster`: keys and list positions."""
+"""Where a value is below `railyard:cluster`: keys and list positions."""
 Severity: TypeAlias = Literal["error", "warning"]
 
 _PLAIN_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*$")

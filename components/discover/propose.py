@@ -1,6 +1,6 @@
 """What a look at a host adds to its part of the file, and where the two disagree. Pure.
 
-What the user wrote is never changed: a value that the host contradicts is told with its place.
+What the user wrote is never changed: a value that the host contradicts is reported with its place.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Disagreement:
     """A value of the file that the host contradicts."""
 
     path: SpecPath
-    told: Json
+    written: Json
     found: Json
     """What the host has; None where it has no such thing."""
     note: str = ""
@@ -74,7 +74,7 @@ def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: Site
 
     Args:
         host: Its entry, as the file has it.
-        path: Where that stands.
+        path: Its place in the file.
         look: What was seen.
         site: The site's rails and what is cabled to them.
 
@@ -103,7 +103,7 @@ def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: Site
         card_keys=keys,
         new_cards=tuple(values for pci, values in found.items() if pci not in known),
         host_keys=host_keys,
-        disagreements=(*disagreements, *more, *_wrong_rails(placed, path, chosen.told)),
+        disagreements=(*disagreements, *more, *_wrong_rails(placed, path, chosen.cabled)),
         notes=(*chosen.notes, *_notes(look, chosen.rails, pairs)),
     )
 
@@ -190,12 +190,12 @@ def _compare_cards(
 def _other_board(
     card: Mapping[str, Json], place: SpecPath, fact: CardFact, look: HostLook
 ) -> Iterator[Disagreement]:
-    """The serial number, which is never proposed: who writes it wants to be told of a change."""
-    told = card.get("serial")
-    if told and fact.serial and str(told) != fact.serial:
-        there = next((each.pci for each in look.cards if each.serial == str(told)), None)
-        note = f"the card with serial {told} is at {there}" if there else ""
-        yield Disagreement((*place, "serial"), told, fact.serial, note)
+    """The serial number, which is never proposed: who writes it wants to hear of a change."""
+    written = card.get("serial")
+    if written and fact.serial and str(written) != fact.serial:
+        there = next((each.pci for each in look.cards if each.serial == str(written)), None)
+        note = f"the card with serial {written} is at {there}" if there else ""
+        yield Disagreement((*place, "serial"), written, fact.serial, note)
 
 
 def _waits_for_pairs(card: Mapping[str, Json], key: str) -> bool:
@@ -203,17 +203,17 @@ def _waits_for_pairs(card: Mapping[str, Json], key: str) -> bool:
     return key == "gpu_path" and "gpu_pci" in card
 
 
-def _agrees(key: str, told: Json, found: Json, card: CardFact) -> bool:
-    if key == "rail":  # compared by what is told of the cable
+def _agrees(key: str, written: Json, found: Json, card: CardFact) -> bool:
+    if key == "rail":  # compared by what is known of the cable
         return True
     if key in ("link_gt_s", "link_width"):
         # A lower value is how a user accepts what the link trained to.
-        return told in (found, card.link.gt_s if key == "link_gt_s" else card.link.width)
-    if key == "gpu_path" and isinstance(told, str) and isinstance(found, str):
-        return told in Distance.__members__ and Distance[told] >= Distance[found]
-    if isinstance(told, list) and isinstance(found, list):
-        return sorted(str(each).lower() for each in told) == sorted(map(str, found))
-    return str(told).lower() == str(found).lower()
+        return written in (found, card.link.gt_s if key == "link_gt_s" else card.link.width)
+    if key == "gpu_path" and isinstance(written, str) and isinstance(found, str):
+        return written in Distance.__members__ and Distance[written] >= Distance[found]
+    if isinstance(written, list) and isinstance(found, list):
+        return sorted(str(each).lower() for each in written) == sorted(map(str, found))
+    return str(written).lower() == str(found).lower()
 
 
 def _gone(card: Mapping[str, Json], place: SpecPath, look: HostLook) -> Disagreement:
@@ -226,10 +226,10 @@ def _gone(card: Mapping[str, Json], place: SpecPath, look: HostLook) -> Disagree
 def _wrong_rails(
     placed: Sequence[tuple[str, Mapping[str, Json]]],
     path: SpecPath,
-    told: Mapping[str, tuple[str, str]],
+    cabled: Mapping[str, tuple[str, str]],
 ) -> Iterator[Disagreement]:
     for number, (pci, card) in enumerate(placed):
-        rail, source = told.get(pci, ("", ""))
+        rail, source = cabled.get(pci, ("", ""))
         if rail and card.get("rail") not in (None, rail):
             yield Disagreement((*path, "nics", number, "rail"), card.get("rail"), rail, source)
 

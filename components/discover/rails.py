@@ -31,9 +31,9 @@ class ChosenRails:
 
     rails: Mapping[str, str]
     """PCI address to rail."""
-    told: Mapping[str, tuple[str, str]]
+    cabled: Mapping[str, tuple[str, str]]
     """PCI address to the rail that a cable or an address tells, and which of them; a port that the
-    file gives to somebody else is told as there, `gpu02/rail-1`."""
+    file gives to another card is shown as there, `gpu02/rail-1`."""
     notes: tuple[str, ...]
 
 
@@ -73,7 +73,7 @@ def choose_rails(
     What the file says of a card holds. Of the others, a cable by LLDP or an address in a rail's
     subnet decides; the rest get the rails that are left, in the order of PCI addresses, so that
     card k of each host is on rail k. Where rails are fewer than cards, cards that are up go first.
-    A card that no rail is left for, or whose cable contradicts the file, is told and not written;
+    A card that no rail is left for, or whose cable contradicts the file, is only reported;
     nor is one by its order, while a card of the file is not on the host: it may be that one.
 
     Args:
@@ -83,11 +83,11 @@ def choose_rails(
         site: The rails.
     """
     rails = _written_rails(written)
-    told = {card.pci: found for card in look.cards if (found := _told(host, card, site))}
+    cabled = {card.pci: found for card in look.cards if (found := _cabled(host, card, site))}
     notes: list[str] = []
     left: list[CardFact] = []
     for card in [each for each in look.cards if each.pci not in rails]:
-        rail, source = told.get(card.pci, ("", ""))
+        rail, source = cabled.get(card.pci, ("", ""))
         if reason := _no_rail_card(host, card, look):
             notes.append(f"{card.pci} {reason}")
         elif reason := _contradiction(rail, rails):
@@ -104,7 +104,7 @@ def choose_rails(
     notes += _unplaced([card for card in left if card.pci not in rails], missing)
     if not site.names and rails:
         notes.append(f"the file has no rails: write {', '.join(sorted(set(rails.values())))}")
-    return ChosenRails(rails, told, tuple(notes))
+    return ChosenRails(rails, cabled, tuple(notes))
 
 
 def _unplaced(cards: Sequence[CardFact], missing: Sequence[str]) -> Iterator[str]:
@@ -146,14 +146,14 @@ def _no_rail_card(host: Mapping[str, Json], card: CardFact, look: HostLook) -> s
 
 
 def _contradiction(rail: str, rails: Mapping[str, str]) -> str:
-    """Why a card cannot have the rail that it is told to be on; empty where it can."""
+    """Why a card cannot have the rail that its cable names; empty where it can."""
     if "/" in rail or ":" in rail:
         return f"that is {rail} in the file; are cables swapped?"
     holder = next((pci for pci, each in rails.items() if rail and each == rail), None)
     return f"that is {rail}, which {holder} has" if holder is not None else ""
 
 
-def _told(host: Mapping[str, Json], card: CardFact, site: SiteRails) -> tuple[str, str] | None:
+def _cabled(host: Mapping[str, Json], card: CardFact, site: SiteRails) -> tuple[str, str] | None:
     for port in card.switch_ports:
         for name in (port, _PREFIX.sub("", port)):
             target = site.ports.get((card.switch.partition(".")[0], name), "")

@@ -38,7 +38,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """4 where somebody was not reached, 2 where one is not known, 3 where the file differs."""
+        """4 where a host was not reached, 2 where one is not known, 3 where the file differs."""
         codes = {error.exit_code for error in self.errors}
         if codes:
             return 4 if codes - {2} else 2
@@ -101,7 +101,7 @@ def _disagreement(file: SiteFile, each: Disagreement) -> str:
     where = f"{file.path}:{line}" if line else str(file.path)
     found = "" if each.found is None else f", found {_shown(each.found)}"
     note = f" ({each.note})" if each.note else ""
-    return f"{where}  {render_path(each.path)} = {_shown(each.told)}{found}{note}"
+    return f"{where}  {render_path(each.path)} = {_shown(each.written)}{found}{note}"
 
 
 def _shown(value: Json) -> str:
@@ -142,7 +142,7 @@ def _host_json(file: SiteFile, found: Found) -> Json:
             {
                 "path": render_path(each.path),
                 "line": file.line(each.path),
-                "told": each.told,
+                "told": each.written,
                 "found": each.found,
                 "note": each.note,
             }

@@ -81,7 +81,7 @@ def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
 
 
 def _which_fit(file: SiteFile, found: Sequence[Found]) -> tuple[list[Found], list[UsageError]]:
-    """Try each host alone, which takes long: the file is read anew for each."""
+    """Try each host alone, which takes long: the file is read again for each."""
     fit: list[Found] = []
     refused: list[UsageError] = []
     for each in found:
@@ -109,7 +109,7 @@ def replace_file(file: SiteFile, text: str) -> None:
     """Write the file in one step, so that half of it is never there.
 
     Raises:
-        UsageError: It cannot be written, or somebody else has written it since it was read.
+        UsageError: It cannot be written, or it has changed since it was read.
     """
     real = file.path.resolve()
     new = real.with_name(f".{real.name}.railyard")

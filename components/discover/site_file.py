@@ -38,7 +38,7 @@ class SiteFile:
     """The stack whose file was named; None of a plain site file."""
 
     def hosts(self) -> Iterator[tuple[SpecPath, Mapping[str, Json]]]:
-        """Each host's entry and where it stands."""
+        """Each host's entry and its place."""
         entries = self.site.get("hosts")
         for number, host in enumerate(entries if isinstance(entries, list) else ()):
             if isinstance(host, dict):

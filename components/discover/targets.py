@@ -40,7 +40,7 @@ def find_targets(
 
     Args:
         file: The site.
-        asked: Names or addresses; none stands for all hosts of the file.
+        asked: Names or addresses; none means all hosts of the file.
         host_key: Public key of the one host that is not in the file yet.
         user: Login name for that one, where its address has none.
     """

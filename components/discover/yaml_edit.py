@@ -1,7 +1,7 @@
 """Add keys and entries to a YAML text and leave every other byte of it as it is. Pure.
 
 A writer of whole documents would move comments, quotes and line breaks that it does not know. Here
-ruamel says where each value stands in the text, and only new text is put between.
+ruamel says where each value is in the text, and only new text is put between.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class YamlText:
             if id(here) in self._shared:
                 where = render_path(path[: number + 1])
                 raise UsageError(
-                    f"{where} stands in the file once and is used twice, by an anchor and aliases, "
+                    f"{where} is in the file once and is used twice, by an anchor and aliases, "
                     "so it cannot be changed for one host.\n"
                     "  fix    write it out, or copy what is shown here by hand."
                 )

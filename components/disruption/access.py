@@ -1,8 +1,8 @@
 """Access to the cluster of a host at the moment of use.
 
 The kubeconfig is no input of the step: it is read from a server over SSH when a node has to be
-drained, or stands in the environment where somebody else runs the cluster. So a new certificate
-changes no step, and no secret stands in a request.
+drained, or is in the environment for an existing cluster. So a new certificate changes no step, and
+no secret is in a request.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def open_cluster(
         cluster: Which one.
         host: The host that shall leave service: its own API is the last choice.
         run: How a server is asked.
-        environ: Holds the secret kubeconfig of a cluster that somebody else runs.
+        environ: Holds the secret kubeconfig of an existing cluster.
         connect: Makes a client from a kubeconfig.
 
     Raises:

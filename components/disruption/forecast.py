@@ -1,4 +1,4 @@
-"""Which hosts an update will drain or reboot, told before it begins, from what was observed."""
+"""Which hosts an update will drain or reboot, known before it begins, from what was observed."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Departure:
     @property
     def why(self) -> str:
         """Everything that waits, in words."""
-        told = dict.fromkeys((*self.boots, *self.drains, *self.reloads))
-        return "; ".join((*told, _RELOADS) if self.reloads and not self.boots else told)
+        named = dict.fromkeys((*self.boots, *self.drains, *self.reloads))
+        return "; ".join((*named, _RELOADS) if self.reloads and not self.boots else named)
 
     @property
     def fate(self) -> str:
@@ -99,8 +99,8 @@ def departure_notes(
 ) -> dict[str, str]:
     """Why a step runs although neither the plan nor its host's settings are new.
 
-    Something may wait for a boot while every setting is as it was left. A note is counted, and the
-    last one stays, so that it changes only when something waits anew.
+    Something may wait for a boot while no setting has drifted. A note is counted, and the
+    last one stays, so that it changes only when something waits again.
 
     Returns:
         Step name to note.
@@ -149,7 +149,7 @@ def passing_refused(
     """Refuse to go on to a group while a host of an earlier one does not answer.
 
     It may be the one that did not come back in the last update, and nothing but the host itself
-    knows that it left. With `railyard:observe: never` nobody is known to be away.
+    knows that it left. With `railyard:observe: never` no host is known to be away.
 
     Args:
         groups: The plan.
@@ -209,12 +209,12 @@ def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
     if BEGUN in values:
         at = f" at boot {values[BEGUN]}" if values[BEGUN] else ""
         yield f"an earlier run took it out of service{at}, and did not finish"
-    told: set[str] = set()
+    named: set[str] = set()
     if values.get(IN_SERVICE) == "yes":  # else nothing runs there: all is changed at once
         for key, value in (*_interrupting(step, values), *_dropped(step, values)):
-            told.add(f"{DRAIN}{key}")
+            named.add(f"{DRAIN}{key}")
             yield setting_words(key, value)
-    yield from waiting_words({key: values[key] for key in values if key not in told}, DRAIN)
+    yield from waiting_words({key: values[key] for key in values if key not in named}, DRAIN)
 
 
 def _interrupting(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -52,7 +52,7 @@ def check_quorum(calls: Calls, host: str, planned: tuple[str, ...]) -> str:
     Args:
         calls: The cluster.
         host: The server that shall go.
-        planned: All servers of the file; none for a cluster of somebody else, whose labels count.
+        planned: All servers of the file; none for an existing cluster, whose labels count.
 
     Returns:
         What the cluster loses while the server boots; empty while the others are a majority.

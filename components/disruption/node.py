@@ -3,7 +3,7 @@
 All goes through the Kubernetes API as `kubectl drain` does it: the eviction API respects
 disruption budgets, pods of DaemonSets and mirror pods stay (sources.md#reboots). An annotation
 says that the cordon is ours, in the same request that cordons: a run that was killed can then be
-finished, and nobody else's cordon is taken away.
+finished, and a cordon of other origin stays.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Node:
         return answer.body
 
     def cordon(self, *, ends_vfs: bool) -> None:
-        """Take no more pods; nothing is changed on a node that somebody else cordoned.
+        """Take no more pods; nothing is changed on a node with another cordon.
 
         Args:
             ends_vfs: This run takes VFs away, so that the node must not offer them again.
@@ -81,7 +81,7 @@ class Node:
         """Evict all pods that can be evicted, and wait until they are gone.
 
         Raises:
-            DeviceError: A pod has no owner that would make it anew, or pods are left after the
+            DeviceError: A pod has no owner that would recreate it, or pods are left after the
                 deadline: their names, and the words of what holds them.
         """
         left = self._pods()
@@ -277,7 +277,7 @@ def _name(pod: Body) -> str:
 
 
 def _owner(pod: Body) -> str:
-    """Kind of what would make the pod anew; empty for none."""
+    """Kind of what would recreate the pod; empty for none."""
     owners = cast("list[Body]", pod["metadata"].get("ownerReferences") or [])
     return next((str(each["kind"]) for each in owners if each.get("controller")), "")
 
@@ -303,7 +303,7 @@ def _is_device_plugin(pod: Body) -> bool:
 
 
 def _refuse_orphans(node: str, pods: list[Body]) -> None:
-    """An eviction would end for good what nothing makes anew; `kubectl drain` refuses it too."""
+    """An eviction would end for good what nothing recreates; `kubectl drain` refuses it too."""
     orphans = [_name(pod) for pod in pods if not _owner(pod)]
     if orphans:
         raise DeviceError(

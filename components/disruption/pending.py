@@ -93,7 +93,7 @@ _LOADS_A_DRIVER: Final = frozenset(
     {"driver.kind", "driver.version", "driver.line", "driver.modules", "driver.loaded"}
 )
 _ONLY_READ: Final = frozenset({"fw_ver", "fw_floor", "fw_needs", "fw_loads", "fw_vfs_offered"})
-"""Facts of a card's firmware that nobody sets."""
+"""Facts of a card's firmware that are never set."""
 
 
 def needs_drain(key: str) -> bool:

@@ -311,14 +311,16 @@ class HostRun:
             )
         self.phase = "an RDMA write from each card to itself"
         asked = self._maintain("loopback", self.request.settings, LOOPBACK_DEADLINE_S)
-        told = parse_state(asked).values
-        looped = {key: words for key, words in told.items() if not key.startswith(SPARE)}
+        noted = parse_state(asked).values
+        looped = {key: words for key, words in noted.items() if not key.startswith(SPARE)}
         bad = [f"{key}: {words}" for key, words in sorted(looped.items()) if words != "ok"]
         if bad:
             raise DeviceError("; ".join(bad))
         if looped:
             self.done.append(f"an RDMA write to itself passed on {len(looped)} card(s)")
-        spare = [f"{key.removeprefix(SPARE)}: {told[key]}" for key in sorted(told.keys() - looped)]
+        spare = [
+            f"{key.removeprefix(SPARE)}: {noted[key]}" for key in sorted(noted.keys() - looped)
+        ]
         if spare:
             self.done.append(f"passed over, beyond hcas = {self.request.hcas}: {'; '.join(spare)}")
 

@@ -33,7 +33,7 @@ class ClusterRef:
     servers: tuple[Server, ...] = ()
     """Of a K3s that we install; the kubeconfig is read from one of them at the moment of use."""
     kubeconfig_secret: str = ""
-    """Of a cluster that somebody else runs."""
+    """Of an existing cluster."""
     context: str | None = None
     workers: str = ""
     """The nodes that count against `max_unavailable`, as a list of names with ranges: each host's
@@ -42,7 +42,7 @@ class ClusterRef:
 
 @dataclass(frozen=True, slots=True)
 class HostReboot:
-    """What stands on stdin."""
+    """What is on stdin."""
 
     endpoint: Endpoint
     role: Literal["control_plane", "worker", "balancer"]

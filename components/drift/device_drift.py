@@ -52,7 +52,7 @@ class DeviceDrift:
     differences: tuple[Difference, ...]
     last_note: str
     cabling: tuple[str, ...] = ()
-    """Ports of a switch into which somebody else is plugged than the file says. No update mends
+    """Ports of a switch where the file names another device than is plugged in. No update mends
     that, so it is no difference."""
     placement: tuple[Misplaced, ...] = ()
     """Cards and GPUs of a host that are not where the file says: no update mends that either."""
@@ -152,11 +152,11 @@ def _plugged(drift: DeviceDrift) -> str:
         return f"cabling: {len(drift.cabling)} port(s) are not plugged as the file says"
     if drift.placement:
         return f"placement: {len(drift.placement)} thing(s) are not plugged in as the file says"
-    return "as it was left"
+    return "no drift"
 
 
 def drift_exit_code(drifts: tuple[DeviceDrift, ...]) -> int:
-    """0 clean, 3 drift, 4 somebody could not be read (4 wins over 3)."""
+    """0: no drift, 3: drift, 4: a device could not be read (4 wins over 3)."""
     if any(drift.unreachable is not None for drift in drifts):
         return 4
     found = any(each.differences or each.cabling or each.placement for each in drifts)

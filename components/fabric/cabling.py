@@ -1,7 +1,7 @@
 """Who is really plugged where: LLDP's neighbours against the cables of the file. Pure.
 
 Silence is no finding: LLDP may be off at either end, and many cards send none. Only a neighbour
-that is somebody else than the file says is told.
+that is another device than the file says is reported.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def plan_cables(spec: ClusterSpec, switch: Switch) -> dict[str, CableEnd]:
 def find_wrong_cables(
     cables: Mapping[str, CableEnd], neighbours: Mapping[str, Neighbour] | None
 ) -> tuple[str, ...]:
-    """Each port into which somebody else is plugged than the file says, in words."""
+    """Each port whose neighbour is another device than the file says, in words."""
     return tuple(_wrong_cables(cables, neighbours or {}))
 
 
@@ -63,7 +63,7 @@ def _wrong_cables(
         seen = neighbours.get(port)
         if seen is None or not seen.system or _fits(cable, seen):
             continue
-        name = _told_port(seen)
+        name = _shown_port(seen)
         there = f"{_short(seen.system)} {name}".strip()
         yield f"port {port}: {there} is plugged in, the file says {cable.text}"
 
@@ -71,9 +71,9 @@ def _wrong_cables(
 def _fits(cable: CableEnd, seen: Neighbour) -> bool:
     if _short(seen.system) != _short(cable.system):
         return False
-    told = {name for name in (_plain_port(seen.port), _plain_port(seen.description)) if name}
+    names = {name for name in (_plain_port(seen.port), _plain_port(seen.description)) if name}
     # A host that tells a MAC address alone has said which machine it is, and no more.
-    return not told or not cable.ports or not told.isdisjoint(map(_plain_port, cable.ports))
+    return not names or not cable.ports or not names.isdisjoint(map(_plain_port, cable.ports))
 
 
 def _short(system: str) -> str:
@@ -88,7 +88,7 @@ def _plain_port(text: str) -> str:
     return _PORT_PREFIX.sub("", name)
 
 
-def _told_port(seen: Neighbour) -> str:
+def _shown_port(seen: Neighbour) -> str:
     """The port's name for people; lldpd on Linux has it in the description, a MAC in the port."""
-    told = (text.strip() for text in (seen.port, seen.description))
-    return next((name for name in told if _plain_port(name)), "")
+    names = (text.strip() for text in (seen.port, seen.description))
+    return next((name for name in names if _plain_port(name)), "")

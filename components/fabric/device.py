@@ -64,7 +64,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class SwitchRequest:
-    """What stands on stdin."""
+    """What is on stdin."""
 
     endpoint: Endpoint
     os: str
@@ -84,7 +84,7 @@ _REQUEST = TypeAdapter(SwitchRequest)
 
 @dataclass(frozen=True, slots=True)
 class SwitchEvidence:
-    """What an apply or a restore did; it stands on stdout."""
+    """What an apply or a restore did; it is on stdout."""
 
     device: str
     changed: tuple[str, ...]

@@ -160,12 +160,12 @@ class Exchange:
 
         Args:
             wanted: Names the settings that are read.
-            aim: Computed anew after every look.
+            aim: Computed again after every look.
             may_interrupt: Whether a change may interrupt traffic; if not, the first one that
                 would is refused, before anything is sent.
 
         Raises:
-            DeviceError: A line was refused, or the switch has not what it was told, or the save
+            DeviceError: A line was refused, or the switch lacks what was sent, or the save
                 failed. The previous values were put back, or the text says why not.
             UnreachableError: The session was lost; the text says which lines were taken.
         """

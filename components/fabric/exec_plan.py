@@ -1,6 +1,6 @@
 """A switch whose whole configuration goes as one exec of its SSH server: pure.
 
-Nothing stands between Pulumi and such a switch: nobody reads it first, so the text sets every key
+Pulumi sends it without a program between: the switch is not read first, so the text sets every key
 that the file owns, whatever is there, and undo leads to the factory's values. What that means, and
 why a system is left out, is in docs/decisions/0013-plain-exec.md; the sources of a form are in the
 WHY.md of its system.
@@ -100,7 +100,7 @@ def _way_back(system: str, desired: SwitchState) -> Sequence[str]:
 
 
 def _factory(system: str, desired: SwitchState) -> SwitchState:
-    """What is ours, as a switch has it that nobody has touched."""
+    """What is ours, as an untouched switch has it."""
     factory = driver_of(system).factory_state(tuple(desired.ports))
     return target_of_restore(desired, desired, factory, {})
 

@@ -13,7 +13,7 @@ from components.model.infiniband import IbPartition
 def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     """What one InfiniBand switch shall have.
 
-    A switch without `sm_priority` runs no subnet manager: a second one that nobody planned may
+    A switch without `sm_priority` runs no subnet manager: a second one that is not planned may
     become master. Every switch that runs one has all partitions, so that a standby which takes
     over keeps them.
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict
 
 ALL_PORTS: Final = "ALL"
-"""The member that stands for every port of the subnet."""
+"""The member that means every port of the subnet."""
 DEFAULT_PARTITION: Final = "Default"
 """The partition of the subnet manager itself, 0x7fff: never ours."""
 MemberKind = Literal["full", "limited", "both"]

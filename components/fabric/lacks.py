@@ -47,7 +47,7 @@ def lacks(rdma: Rdma, switch: Switch) -> Iterator[Lack]:
 
 
 def _routing(switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
-    """Numbers of BGP without a link; a routed link is told at its port."""
+    """Numbers of BGP without a link; a routed link is reported at its port."""
     linked = any(port.mode == "routed" for port in switch.ports.values())
     missing = _missing(system.routing, switch)
     if switch.routing is not None and missing is not None and not linked:
@@ -94,7 +94,7 @@ def _cable(rdma: Rdma, switch: Switch, system: SwitchSystem, name: str) -> Itera
         why = f"headroom is what a lossless class needs, and rdma.mode is {rdma.mode}"
         yield Lack("cable-length", "the length of a cable changes nothing", why, place)
     elif (missing := _missing(system.cable_length, switch)) is not None:
-        what = f"the length of a cable cannot be told to {_title(switch)}"
+        what = f"the length of a cable cannot be set on {_title(switch)}"
         yield Lack("cable-length", what, missing, place)
     elif lengths and length > lengths[-1]:
         what = f"no cable of {length} m can be lossless on {_title(switch)} of this model"

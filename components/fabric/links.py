@@ -47,14 +47,14 @@ def list_links(spec: ClusterSpec) -> tuple[Link, ...]:
     """Every pair of ends that name each other, once."""
     ends = {end.key: end for end in list_ends(spec)}
     links: list[Link] = []
-    told: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for end in ends.values():
         other = ends.get(end.port.peer or ("", ""))
         if other is None or other.port.peer != end.key or other is end:
             continue
-        if other.key not in told:
+        if other.key not in seen:
             links.append(Link(end, other))
-        told.add(end.key)
+        seen.add(end.key)
     return tuple(links)
 
 

@@ -36,7 +36,7 @@ class SwitchPlan(BaseModel):
     endpoint: Endpoint
     desired: SwitchState
     commands_from_factory: tuple[str, ...]
-    """The lines that a switch which nobody has touched would get, for people."""
+    """The lines that an untouched switch would get, for people."""
     cables: dict[str, CableEnd] = Field(default={}, exclude=True)
     """Port to what the file says is plugged in there, for the comparison with LLDP. Nothing is set
     by it, so it is no part of the plan's digest."""
@@ -90,7 +90,7 @@ def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
 
 
 def render_first_commands(plan: SwitchPlan) -> tuple[str, ...]:
-    """The lines that a switch which nobody has touched would get, for people."""
+    """The lines that an untouched switch would get, for people."""
     return plan.commands_from_factory
 
 
@@ -212,7 +212,7 @@ def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
 
 
 def _port_exceptions(rdma: Rdma, port: SwitchPort, intent: PortState) -> dict[str, object]:
-    """Thresholds and watchdog of this port; the watchdog is ours only where somebody wants it."""
+    """Thresholds and watchdog of this port; the watchdog is ours only where the file sets it."""
     found: dict[str, object] = {}
     if port.ecn_min_kib or port.ecn_max_kib:
         own = EcnState(

@@ -29,7 +29,7 @@ def preview_switch(
     Args:
         plan: What is wanted.
         was: What was last applied; None: nothing.
-        seen: What observe read; None: nobody looked, so the changes are those of the file.
+        seen: What observe read; None: not read, so the changes are those of the file.
         allowed: What the file's `disruption.ports` says.
 
     Returns:
@@ -42,7 +42,7 @@ def preview_switch(
         for key, new in wanted.items()
         if has.get(key, ABSENT) != new
     }
-    dropped = {key: "given back" for key in (was.settings() if was else {}) if key not in wanted}
+    dropped = {key: "restored" for key in (was.settings() if was else {}) if key not in wanted}
     if not moved and not dropped:
         return None
     order = _port_order(plan)
@@ -57,7 +57,7 @@ def interrupted_words(plan: SwitchPlan, changes: Iterable[Difference]) -> str:
     """Changes that interrupt traffic, on one line: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`."""
     moved = {(each.where, each.setting): f"{each.actual} -> {each.desired}" for each in changes}
     lines = group_settings(moved, _port_order(plan))
-    # A place stands alone on its line, and what is said of it is indented below.
+    # A place is alone on its line, and what is said of it is indented below.
     text = "".join(f" {line.strip()}," if line[0] == " " else f"; {line}:" for line in lines)
     return text.removeprefix("; ").replace(",;", ";").rstrip(",")
 

@@ -63,9 +63,9 @@ class BgpState(_Frozen):
     router_id: str | None = None
     neighbors: dict[str, str] = {}
     """Port or address of each neighbour to its number. We want `external`, any other number than
-    ours, on ports; blank: somebody set other things of it and no number."""
+    ours, on ports; blank: it has other settings and no number."""
     networks: tuple[str, ...] = ()
-    """IPv4 networks that are told to the neighbours, such as `10.10.111.0/24`."""
+    """IPv4 networks that are announced to the neighbours, such as `10.10.111.0/24`."""
 
     def settings(self) -> dict[tuple[str, str], str]:
         """As `SwitchState.settings`."""

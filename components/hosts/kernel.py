@@ -23,8 +23,8 @@ _SYSCTL_MODULES: Final = {
     "sunrpc.": "sunrpc",
 }
 """Kernel settings to the module that brings them; the first that fits counts (kernel documentation,
-networking/nf_conntrack-sysctl, ipvs-sysctl, admin-guide/sysctl). At boot, before Kubernetes, nobody
-else has loaded it. `sysctl_module` in scripts/kernel.sh has the same table."""
+networking/nf_conntrack-sysctl, ipvs-sysctl, admin-guide/sysctl). At boot, before Kubernetes, they
+are not loaded. `sysctl_module` in scripts/kernel.sh has the same table."""
 
 
 def kernel_settings(spec: ClusterSpec, host: Host) -> Settings:
@@ -54,7 +54,7 @@ def acs_off(spec: ClusterSpec, host: Host) -> bool:
     """Whether ACS of the bridges between GPUs and cards is to be off.
 
     Without being asked only where nothing else can be meant: a bare machine with GPUs and RDMA
-    cards, whose VFs no virtual machine takes. There ACS serves nobody, and GPUDirect RDMA is slow
+    cards, whose VFs no virtual machine takes. There ACS has no use, and GPUDirect RDMA is slow
     or hangs with it (sources.md#host-kernel).
     """
     acs = spec.settings_of(host).kernel.acs

@@ -72,7 +72,7 @@ class CardFact(PciFunction):
     addresses: tuple[str, ...] = ()
     """IPv4 addresses with their prefix lengths."""
     switch: str = ""
-    """Name of the switch by LLDP; empty where nobody told."""
+    """Name of the switch by LLDP; empty where none is known."""
     switch_ports: tuple[str, ...] = ()
     """All names of the switch's port: SONiC tells an alias first, and the name as description."""
 
@@ -104,7 +104,7 @@ class HostLook:
     nodes: int = 1
     """NUMA nodes of the machine."""
     seen: bool = False
-    """Somebody looked: nothing found is then no card, and not nothing known."""
+    """The host was read: nothing found is then no card, and not nothing known."""
     name: str = ""
     """The host's own name."""
     uplink: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
     netdev = fields.get("netdev", "")
     rate = _RATE.match(fields.get("rate", ""))
     up = fields.get("state") == "up" or "ACTIVE" in fields.get("port_state", "")
-    told = lldp.get(netdev, {})
+    heard = lldp.get(netdev, {})
     vfs = fields.get("vfs", "")
     place = _place(pci, fields)
     return CardFact(
@@ -205,8 +205,8 @@ def _card(pci: str, fields: Mapping[str, str], lldp: Mapping[str, Mapping[str, s
         fw_ver=fields.get("fw_ver", ""),
         serial=fields.get("serial", ""),
         addresses=tuple(part for part in fields.get("addresses", "").split(",") if part),
-        switch=told.get("chassis.name", ""),
-        switch_ports=tuple(told[name] for name in _PORT_NAMES if told.get(name)),
+        switch=heard.get("chassis.name", ""),
+        switch_ports=tuple(heard[name] for name in _PORT_NAMES if heard.get(name)),
     )
 
 

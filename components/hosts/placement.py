@@ -1,7 +1,7 @@
 """What a look at a host shows of its cards and GPUs, against what the file says. Pure.
 
 No update mends a card that sits in the wrong slot, so nothing here is a setting or drift of one:
-it is told at preview and by `railyard drift`, as a wrong cable of a switch is.
+it is reported at preview and by `railyard drift`, as a wrong cable of a switch is.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _judge(expected: Placement, look: HostLook) -> Iterator[Misplaced]:
 
 
 def _judge_adapters(expected: Placement, look: HostLook) -> Iterator[Misplaced]:
-    """InfiniBand adapters are found, not written: told is a link below what card and slot can."""
+    """InfiniBand adapters are not in the file: a link below what card and slot can is reported."""
     own = {card.pci for card in expected.cards}
     for found in look.cards:
         if found.link_layer == "InfiniBand" and found.pci not in own:
@@ -123,7 +123,7 @@ def _judge_link(card: ExpectedCard, found: CardFact) -> Iterator[Misplaced]:
         if limit is not None and limit < wanted:
             fix = f"its slot has no more than {limit}: move it to an x{wanted} slot"
         elif found.link.width > wanted:
-            fix = "the file is behind what somebody mended"
+            fix = "the file is out of date"
         else:
             fix = "reseat the card or its riser, or change the slot's bifurcation in the BIOS"
         yield Misplaced(

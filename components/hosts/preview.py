@@ -27,7 +27,7 @@ def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tupl
 
     Args:
         plans: The hosts as planned.
-        facts: Device name to what was seen of it; a host that was not read is not told of.
+        facts: Device name to what was seen of it; a host that was not read is left out.
 
     Returns:
         One text for each host with anything to tell: a line, and an indented one for each card.
@@ -53,8 +53,8 @@ def _cards(plan: HostPlan, seen: HostState) -> list[str]:
             lines.append(f"{pci}: {waiting} is set and waits for {needs}")
         if hidden := ", ".join(each.parameter for each in own if each.current == "hidden"):
             lines.append(
-                f"{pci}: {hidden} may show only once the card runs with ADVANCED_PCI_SETTINGS; "
-                "then the pulumi up after that start sets it, and it takes one start more"
+                f"{pci}: hidden until ADVANCED_PCI_SETTINGS is active: {hidden}. This needs two "
+                "card restarts: run `pulumi up` again after the first"
             )
     return lines
 

@@ -41,7 +41,7 @@ def rail_sysctls(spec: ClusterSpec, host: Host) -> dict[str, str]:
     the device counts, so the cards' own values suffice).
     """
     cards = _addressed(spec, host)
-    if len(cards) < 2 or not _routed(spec, host):  # noqa: PLR2004 - one card has nobody to confuse
+    if len(cards) < 2 or not _routed(spec, host):  # noqa: PLR2004 - one card cannot be confused
         return {}
     each = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
     return {

@@ -34,7 +34,7 @@ class Distance(IntEnum):
     """From one host bridge to another of the same NUMA node."""
     SYS = 4
     """From one NUMA node to another, over the link between the processors; also where there are
-    several and one is not told: `without_node`."""
+    several and one is not known: `without_node`."""
 
 
 def distance(one: PciFunction, other: PciFunction, nodes: int = 1) -> Distance:

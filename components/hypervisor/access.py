@@ -1,4 +1,4 @@
-"""Why an ESXi host does not let us in, in words that say what to do there."""
+"""Why an ESXi host refuses the login, and what to do there."""
 
 from __future__ import annotations
 

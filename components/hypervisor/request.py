@@ -27,7 +27,7 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class RebootRequest:
-    """What stands on stdin."""
+    """What is on stdin."""
 
     endpoint: Endpoint
     stack: str

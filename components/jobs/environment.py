@@ -1,4 +1,4 @@
-"""What NCCL and MPI are told: the application end of the one traffic class.
+"""What NCCL and MPI get: the application end of the one traffic class.
 
 Sources: NCCL's environment documentation and net_ib source, Open MPI's documentation, DeepOps; for
 InfiniBand in virtual machines the values of the cloud's own nccl-tests jobs

@@ -12,7 +12,7 @@ from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 
 RUN: Final = "RUN-NUMBER"
-"""Stands in names for the number of the run."""
+"""Takes the place of the run's number in names."""
 _BODIES: Final = TypeAdapter(list[Body])
 GPU: Final = "nvidia.com/gpu"
 

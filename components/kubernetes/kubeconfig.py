@@ -105,7 +105,7 @@ def render_kubeconfig(raw: str, server_url: str, cluster: str) -> str:
 
 
 def choose_context(raw: str, context: str | None, cluster: str) -> str:
-    """Make a kubeconfig with one context, its cluster and its user, out of somebody else's.
+    """Make a kubeconfig with one context, its cluster and its user, out of a user's.
 
     Args:
         raw: A kubeconfig with any number of contexts.
@@ -162,7 +162,7 @@ def client_certificate_end(kubeconfig: str) -> datetime:
 
 
 def renewal_note(kubeconfig: str, now: datetime | None = None) -> str:
-    """Why access must be read anew, or an empty text while the certificate is good.
+    """Why access must be read again, or an empty text while the certificate is good.
 
     The note is an input of the `cluster-access` step, so it names the end and not the present
     day: it stays the same until a new certificate is there.

@@ -27,13 +27,13 @@ _FROM_OTHERS: Final = "aggregationRule"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object, and where it stands in the order."""
+    """One object, and its place in the order."""
 
     resource_name: str
     """Name of the Pulumi resource: it says the component, so that no two clash."""
     api_version: str
     kind: str
-    """As the provider names the type: `<Kind>Patch` for a patch of somebody else's object."""
+    """As the provider names the type: `<Kind>Patch` for a patch of an object that is not ours."""
     body: Body
     group: int
     """Objects of one group may be made together; a group waits for the one before it."""

@@ -1,4 +1,4 @@
-"""The version of a cluster that somebody else runs: read from its API, held against the file."""
+"""The version of an existing cluster: read from its API, compared with the file."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class InfiniBandFabric(Frozen):
 
 
 class BringYourOwn(Frozen):
-    """Instances that somebody else made: `hosts` says how they are reached."""
+    """Instances made outside Railyard: `hosts` says how they are reached."""
 
     kind: Literal["bring_your_own"]
     """Who makes the instances."""

@@ -34,7 +34,7 @@ class Disruption(Frozen):
     ports: Literal["allow", "deny"] = "deny"
     """Whether a switch port may be shut for a moment, as a new MTU needs."""
     reboots: Literal["allow", "deny"] = "deny"
-    """Whether a host may be drained, rebooted, or have its driver loaded anew while in service."""
+    """Whether a host may be drained, rebooted, or have its driver reloaded while in service."""
     max_unavailable: int = 1
     """Most workers that may be out of service at once; control-plane hosts go one at a time."""
     drain_deadline_s: Annotated[int, Field(ge=10, le=86400)] = 600
@@ -112,7 +112,7 @@ class ClusterSpec(Frozen):
 
     @property
     def k3s(self) -> K3sPlane | None:
-        """The K3s that we install, or None where somebody else runs the cluster, or nobody."""
+        """The K3s that we install; None for an existing cluster, or for none at all."""
         return self.kubernetes if isinstance(self.kubernetes, K3sPlane) else None
 
     @property
@@ -168,5 +168,5 @@ def _settings_of_group(defaults: HostDefaults, group: HostGroup) -> HostDefaults
     }
     own.pop("name")
     if group.peermem is not None:
-        own.setdefault("gpu_direct", None)  # its short form stands before the general long one
+        own.setdefault("gpu_direct", None)  # its short form wins over the general long one
     return defaults.model_copy(update=own)

@@ -36,7 +36,7 @@ class CloudIb(Frozen):
     kind: Literal["cloud_ib"]
     """The kind of site."""
     instances: Annotated[BringYourOwn | CrusoeProvision, Field(discriminator="kind")]
-    """Who makes the instances: somebody else (`hosts` lists them), or this stack."""
+    """Who makes the instances: you (`hosts` lists them), or this stack."""
     fabric: InfiniBandFabric = InfiniBandFabric()
     """What every worker must find of the cloud's InfiniBand."""
     api_allowed: tuple[Ipv4Net, ...]

@@ -51,7 +51,7 @@ class Firmware(Frozen):
         return self.manage or self.ats or self.relaxed_ordering
 
     def floor_of(self, model: CardName) -> str | None:
-        """The oldest release that a card may run; None where nobody demands one."""
+        """The oldest release that a card may run; None where none is required."""
         floors = [each.version for each in self.min_versions if each.model == model]
         needed = CARDS[model].firmware_floor
         if self.sets_anything and needed is not None:

@@ -43,7 +43,7 @@ class Nic(Frozen):
     pci: PciAddress
     """PCI address, for example `"0000:05:00.0"`."""
     serial: CardSerial | None = None
-    """The board's serial number; a card that moved to another slot is then told."""
+    """The board's serial number; with it, a card that moved to another slot is reported."""
     netdev: str = Field(default_factory=_netdev_of)
     """Name of the PF's network device; default the one that systemd gives by the PCI address,
     for example `enp5s0`. A host that has another name is refused, and says it."""
@@ -94,10 +94,10 @@ class Host(Frozen):
 
     name: DnsLabel
     role: Literal["control_plane", "worker", "balancer"]
-    """`worker` runs jobs; `balancer` stands before the API of several control-plane hosts."""
+    """`worker` runs jobs; `balancer` forwards to the API of several control-plane hosts."""
     ssh: Ssh
     group: DnsLabel | None = None
-    """Its group of `host_groups`: what that group sets stands before `host_defaults`."""
+    """Its group of `host_groups`: what that group sets wins over `host_defaults`."""
     node_ip: str | None = None
     """Address of the Kubernetes node; default the SSH address."""
     gpus: Annotated[int, Field(ge=0)] = 0
@@ -173,4 +173,4 @@ class HostGroup(Frozen):
     qos: HostQos | None = None
     """RoCE's quality of service on this group; all of it."""
     kernel: KernelSettings | None = None
-    """The kernel of this group; the whole block stands in place of the defaults'."""
+    """The kernel of this group; the whole block replaces the defaults'."""

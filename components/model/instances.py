@@ -1,7 +1,7 @@
 """The hosts that a cloud makes: the pools of the file, written out as the hosts they become.
 
 Every later room works on `hosts`, whoever made them. What only the cloud can know of an instance,
-its addresses and its host key, stands there as a hole (`components/core/placeholder.py`).
+its addresses and its host key, is there as a hole (`components/core/placeholder.py`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _hosts(provision: CrusoeProvision) -> Iterator[Host]:
 
 
 def written_at(spec: ClusterSpec, path: SpecPath) -> SpecPath:
-    """Where the file says what stands at a path: a host of a pool is not in it, its pool is."""
+    """Where the file says what is at a path: a host of a pool is not in it, its pool is."""
     provision = crusoe_of(spec)
     if provision is None or path[:1] != ("hosts",):
         return path

@@ -15,7 +15,7 @@ ARENA_RESOURCE: Final = "hca"
 
 
 class TopologyFile(Frozen):
-    """NCCL's topology file: virtual machines hide the PCIe tree, so NCCL must be told."""
+    """NCCL's topology file: virtual machines hide the PCIe tree from NCCL."""
 
     host_path: str
     """The file on the node."""

@@ -64,7 +64,7 @@ class K3sPlane(Plane):
 
 
 class ExistingPlane(Plane):
-    """A cluster that somebody else runs; Railyard installs no node of it."""
+    """An existing cluster; Railyard installs no node of it."""
 
     plane: Literal["existing"]
     """What installs the control plane."""

@@ -17,7 +17,7 @@ EIGHT = 8
 class ReceiveBuffers(Frozen):
     """The receive buffers of a port, in place of those that the driver computes from PFC and MTU.
 
-    The driver keeps to sizes that were set by hand until it is loaded anew.
+    The driver keeps sizes that were set manually until it is reloaded.
     """
 
     size_bytes: Annotated[tuple[BufferBytes, ...], Field(min_length=EIGHT, max_length=EIGHT)]

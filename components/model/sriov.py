@@ -23,8 +23,8 @@ class Sriov(Frozen):
     """
 
     eswitch: Literal["legacy", "switchdev"] | None = None
-    """Mode of the card's embedded switch. Left out, it is expected to be legacy, and a card that
-    somebody put into switchdev is refused; written, it is set, and the VFs are made anew."""
+    """Mode of the card's embedded switch. Left out, it is expected to be legacy, and a card in
+    switchdev mode is refused; written, it is set, and the VFs are recreated."""
     autoprobe: bool | None = None
     """Whether the kernel binds a driver to new VFs; false where virtual machines take them."""
     min_rate_mbit_s: MbitPerSecond | None = None
@@ -45,7 +45,7 @@ class HcaPf(Frozen):
     pci: PciAddress
     """PCI address, for example `"0000:18:00.0"`."""
     serial: CardSerial | None = None
-    """The board's serial number; a card that moved to another slot is then told."""
+    """The board's serial number; with it, a card that moved to another slot is reported."""
     vfs: Annotated[int, Field(ge=0, le=255)] = 8
     """Virtual functions to create on this PF."""
     guids: tuple[PortGuid, ...] = ()

@@ -62,7 +62,7 @@ def from_short_form(value: object, key: str, example: str) -> object:
     """
     if value is None or isinstance(value, bool | int | float | list):
         kind = "a list" if isinstance(value, list) else "nothing" if value is None else str(value)
-        raise ValueError(f"{kind} stands where one of two forms belongs: {example}")
+        raise ValueError(f"{kind} is neither of the two forms: {example}")
     return {key: value} if isinstance(value, str) else value
 
 
@@ -107,7 +107,7 @@ def _port_guid(value: object) -> object:
     digits = _guid_digits(value)
     if not digits.strip("0") or not digits.strip("f"):
         raise ValueError(
-            f"{value!r} is what stands in place of a port GUID where there is none; expected for "
+            f"{value!r} is no port GUID but the mark for a missing one; expected for "
             "example '0c42:a103:00b4:db20'"
         )
     return digits

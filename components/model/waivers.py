@@ -9,7 +9,7 @@ from pydantic import StringConstraints
 RULE_NAME: Final = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
 REASON: Final = r"\S"
 LONGEST_REASON: Final = 300
-"""Characters: a reason stands on one line of each report."""
+"""Characters: a reason fits on one line of each report."""
 
 RuleName: TypeAlias = Annotated[str, StringConstraints(pattern=RULE_NAME)]
 Reason: TypeAlias = Annotated[

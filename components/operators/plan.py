@@ -107,7 +107,7 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
     With the driver on the host (DGX OS), the container toolkit is there too: K3s finds its runtime
     at its start and makes it the default (`default-runtime`), so the operator brings neither. With
     the operator's driver the toolkit works through containerd's NRI and edits no file that K3s
-    would write anew. `driver.rdma` says whether that driver's container loads the peer memory
+    would write again. `driver.rdma` says whether that driver's container loads the peer memory
     module; with the driver on the host, the host loads it.
     """
     if gpu.driver == "host":

@@ -120,7 +120,7 @@ def config_name(name: str, config: str) -> str:
     """The name of a plugin's ConfigMap: another configuration is another object.
 
     A plugin reads its configuration only when it starts. With the name its pods change, so they
-    restart; and as the object is immutable, nobody can edit it under them.
+    restart; and as the object is immutable, no edit can change it under them.
     """
     return f"{name}-{hashlib.sha256(config.encode()).hexdigest()[:10]}"
 
@@ -269,7 +269,7 @@ def macvlan_cni_daemon_set() -> Body:
 
 
 def plugin_config_map(name: str, config: str) -> Body:
-    """A device plugin's configuration, which nobody can edit; `config_name` says why."""
+    """A device plugin's configuration, which cannot be edited; `config_name` says why."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

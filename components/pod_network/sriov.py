@@ -39,7 +39,7 @@ def device_plugin_config(spec: ClusterSpec) -> str:
     """`config.json` of the device plugin: one resource per rail.
 
     Raises:
-        SpecError: One PF name stands for different rails on different hosts; the plugin's
+        SpecError: One PF name means different rails on different hosts; the plugin's
             configuration is the same on all nodes, so it could not tell them apart.
     """
     _check_pf_names(spec)
@@ -60,7 +60,7 @@ def _check_pf_names(spec: ClusterSpec) -> None:
                 raise SpecError(
                     f"{nic.netdev} is {nic.rail} on {host.name} and {rail} on another host: the "
                     "SR-IOV device plugin selects by PF name on all nodes alike. Name the PFs so "
-                    "that a name stands for one rail (systemd .link files by PCI path)"
+                    "that a name means one rail (systemd .link files by PCI path)"
                 )
 
 

@@ -94,7 +94,7 @@ def _replaced(steps: list[_Step]) -> Iterator[str]:
 
 
 def _objects(steps: list[_Step], edited: AbstractSet[str]) -> Iterator[str]:
-    """Objects of the cluster that somebody changed or removed: the file says nothing new of them.
+    """Objects of the cluster that drifted or are gone: the file says nothing new of them.
 
     A refresh puts what it read into the old state, so that old and new are what is there and what
     is wanted.

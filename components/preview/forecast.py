@@ -41,7 +41,7 @@ def facts_of_state(plan: ClusterPlan, applied: Applied) -> dict[str, Facts]:
 
 
 def _in_service(state: HostState) -> HostState:
-    """Nobody looked: jobs are taken to run there."""
+    """Not read: jobs are taken to run there."""
     return HostState({**state.values, IN_SERVICE: "yes"})
 
 
@@ -70,7 +70,7 @@ def _interruptions(
 
 
 def replaced(before: ClusterPlan, after: ClusterPlan) -> tuple[str, ...]:
-    """Cloud objects that are made anew: what the API cannot change in place differs."""
+    """Cloud objects that are recreated: what the API cannot change in place differs."""
     was, wanted = _triggers(before), _triggers(after)
     return tuple(
         f"REPLACES {name}: it is removed and made again, with all that is on it"

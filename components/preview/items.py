@@ -27,7 +27,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 """In the order of an update."""
 Settings = Mapping[tuple[str, str], str]
 """(place, setting) to value: the place is empty for the whole of a thing."""
-SECRET: Final = "[secret]"  # noqa: S105 - what stands in the place of one
+SECRET: Final = "[secret]"  # noqa: S105 - shown in the place of one
 _SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 """Key of the engine's envelope around a secret."""
 _RELEASE_KEYS: Final = ("chart", "version", "namespace", "values", "repositoryOpts")
@@ -44,7 +44,7 @@ class Item:
 
 
 def settings_of_text(stdin: str) -> dict[tuple[str, str], str]:
-    """The settings of a step on a host: what stands in its `key=value` lines."""
+    """The settings of a step on a host: its `key=value` lines."""
     found: dict[tuple[str, str], str] = {}
     for line in stdin.splitlines():
         key, sign, value = line.partition("=")

@@ -24,7 +24,7 @@ class Preview:
     edits: tuple[Change, ...]
     """What the file changes."""
     repairs: tuple[str, ...]
-    """What somebody changed on devices, and an update puts back."""
+    """What was changed on devices, and an update puts back."""
     notes: tuple[str, ...] = ()
     """What is not known, and what follows from the rest."""
     ports: Mapping[str, Mapping[str, int]] | None = None

@@ -57,12 +57,12 @@ def _items(urn: str, inputs: Inputs) -> Iterator[tuple[str, Item]]:
         yield name, Item("object", subject, settings_of_fields(flatten(inputs)))
     elif own.startswith("command:"):
         stdin = inputs.get("stdin")
-        told = stdin if isinstance(stdin, str) else ""
+        text = stdin if isinstance(stdin, str) else ""
         if parent.startswith("railyard:cloud:"):
             if _ENSURE in str(inputs.get("create")):
-                yield name, Item("cloud", name, settings_of_fields(flatten(parse_lines(told))))
+                yield name, Item("cloud", name, settings_of_fields(flatten(parse_lines(text))))
         else:
-            yield from _step(parent, name, told)
+            yield from _step(parent, name, text)
 
 
 def _step(parent: str, name: str, stdin: str) -> Iterator[tuple[str, Item]]:

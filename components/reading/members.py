@@ -19,7 +19,7 @@ Owner: TypeAlias = "type[BaseModel] | None"
 
 
 def owner_of(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, Owner]:
-    """Where a refused value stands in the file, and the model that has it as a key.
+    """The place of a refused value in the file, and the model that has it as a key.
 
     Pydantic's location names the member of a union that it chose (`environment.esxi.vms`), which
     the file does not; and it places a wrong choice of the member at the union itself.

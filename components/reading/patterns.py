@@ -92,13 +92,13 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
     r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
 }
-"""Pattern to what it stands for, and to a guess at what a refused text was meant to be."""
+"""Pattern to what it means, and to a guess at what a refused text was meant to be."""
 _VERSIONS: Final = frozenset({K3S_RELEASE, EXACT_RELEASE, GPU_DRIVER, FIRMWARE_VERSION, RELEASE})
 """Patterns of versions, of which a bare number is at most the beginning."""
 
 
 def words_of(pattern: str) -> str:
-    """What a pattern stands for."""
+    """What a pattern means."""
     return PATTERNS[pattern][0] if pattern in PATTERNS else f"a text of the form {pattern}"
 
 

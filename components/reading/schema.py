@@ -31,7 +31,7 @@ _SHORT_FORMS: Final = {
         },
     ),
 }
-"""What may also be written as one text: where it stands, and the text."""
+"""What may also be written as one text: its place, and the text."""
 
 
 def render_schema() -> dict[str, Json]:

@@ -32,7 +32,7 @@ def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) 
     """Choose a value that the model takes where it refused the user's.
 
     Args:
-        path: Where the refused value stands, or where one is missing.
+        path: Place of the refused value, or where one is missing.
         detail: The refusal.
         model: The model that refused.
 

@@ -59,7 +59,7 @@ def _meant(loc: tuple[str | int, ...], refused: list[ErrorDetails]) -> Iterator[
 
 
 def _union_of(model: type[BaseModel], loc: tuple[str | int, ...]) -> int | None:
-    """Where in a location the name of a kind stands; None where no union without a tag is."""
+    """Where in a location the name of a kind is; None where no union without a tag is."""
     annotation: object = model
     for place, item in enumerate(loc):
         kinds, by_tag = _kinds(annotation)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _WORD: Final = re.compile(r"[^a-z0-9]+")
-"""What stands between the words of a name."""
+"""What separates the words of a name."""
 _DIGIT: Final = re.compile(r"[0-9]")
 _KINDS: Final = {
     "string_type": "a text",
@@ -124,7 +124,7 @@ def _kind_of(value: object) -> str:
         case None:
             return "empty"
         case bool():
-            return f"{show_value(value)} (true or false)"
+            return f"the truth value {show_value(value)}"
         case int() | float():
             return f"the number {show_value(value)}"
         case str():

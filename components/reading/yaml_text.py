@@ -86,7 +86,7 @@ class _Anchored:
     text: str | None = None
     """Of a scalar, as it is written."""
     size: int = 0
-    """How many values it stands for."""
+    """How many values it has, aliases written out."""
 
 
 def _kind(event: _Event) -> str:

@@ -1,7 +1,7 @@
 """What one stage hands to the next: plan values and a gate, never the output of an install.
 
 A stage takes the handoff of the stage before it, so a wrong order does not type-check. Each
-stage ends in one gate resource: depending on a gate is one edge, whatever stands behind it.
+stage ends in one gate resource: depending on a gate is one edge, whatever is behind it.
 """
 
 from __future__ import annotations
@@ -63,6 +63,6 @@ class AcceptanceReport:
 
 
 def gate(name: str, parent: pulumi.Resource, after: Sequence[pulumi.Resource]) -> pulumi.Resource:
-    """The one resource that stands for a stage; its input never changes."""
+    """The one resource that represents a stage; its input never changes."""
     opts = pulumi.ResourceOptions(parent=parent, depends_on=list(after))
     return pulumi.Stash(f"{name}-ready", input=name, opts=opts)

@@ -14,7 +14,7 @@ from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.remote.step import Endpoint
 
 CONNECT_DEADLINE_S: Final = 20.0
-"""Seconds until a host has let us in; a host that is down gives no answer at all."""
+"""Seconds until a host has accepted the login; a host that is down gives no answer at all."""
 CLOSE_DEADLINE_S: Final = 5.0
 """Seconds for a polite end of a connection whose answers are in."""
 
@@ -47,8 +47,8 @@ class _Doing:
         if self.part == "connect":
             return f"is not reachable {within}: {'no answer' if timed_out else words}"
         if timed_out:
-            return f"let us in, and did not finish {within}: is it very busy, or does a disk hang?"
-        return f"let us in, and the connection was lost: {words}"
+            return f"accepted the login, but did not finish {within}: check its load and its disks"
+        return f"accepted the login, but the connection was lost: {words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ async def connect_to_host(
     Args:
         endpoint: Address and pinned host key.
         private_key: The client's key in OpenSSH form.
-        deadline_s: Seconds until the host has let us in.
+        deadline_s: Seconds until the host has accepted the login.
 
     Raises:
         UnreachableError: No session within the deadline, and why.
@@ -134,8 +134,8 @@ async def run_on_host(
         private_key: The client's key in OpenSSH form.
         command: Text for the login shell.
         stdin: What the command reads.
-        deadline_s: Seconds until the host has let us in, at most CONNECT_DEADLINE_S, and again
-            until the command has ended.
+        deadline_s: Seconds until the login is accepted, at most CONNECT_DEADLINE_S, and again until
+            the command has ended.
 
     Raises:
         UnreachableError: No session, or no answer within the deadline, and why.

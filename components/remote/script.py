@@ -109,7 +109,7 @@ def render_sent_call(call: ToolCall, deadline_s: float, *, ash: bool = False) ->
 def render_remote_command(script: str, deadline_s: float) -> str:
     """Wrap a script for one SSH exec: root by `sudo -n`, ended after its deadline.
 
-    For what is read once and is no step. The script stands in a quoted here-document, so that it
+    For what is read once and is no step. The script is in a quoted here-document, so that it
     arrives byte for byte; stdin stays free. Where the shell has no room for the document there is
     no script, and that is no success.
 

@@ -109,7 +109,7 @@ class SwitchSession:
     def run(self, command: str) -> str:
         """Send one line and return what it printed, without echo, prompt and escapes.
 
-        Where there are exit statuses, one other than 0 stands at the end as `[status N]`.
+        Where there are exit statuses, one other than 0 is at the end as `[status N]`.
 
         Raises:
             UnreachableError: The session ended, or the deadline passed, before the prompt.
@@ -193,7 +193,7 @@ def open_session(
         deadline_s: For the whole session, login included.
 
     Raises:
-        UnreachableError: Nobody listens, nobody answers in time, or the session breaks.
+        UnreachableError: Nothing listens or answers in time, or the session breaks.
         HostKeyError: The host key is another one.
         DeviceError: The password is refused.
     """
@@ -269,7 +269,7 @@ def _changed_key(endpoint: Endpoint, error: BadHostKeyException) -> str:
 def _why_unreachable(endpoint: Endpoint, connect_s: float, cause: BaseException) -> str:
     causes = cause.errors.values() if isinstance(cause, NoValidConnectionsError) else (cause,)
     if any(isinstance(each, ConnectionRefusedError) for each in causes):
-        return f"{endpoint.where}: connection refused; nobody listens there"
+        return f"{endpoint.where}: connection refused; nothing listens there"
     if "known_hosts" in str(cause):
         return f"{endpoint.where}: the switch offers no key of the pinned type"
     why = " ".join(str(cause).split()) or type(cause).__name__

@@ -93,7 +93,7 @@ def intend(
     seen: Seen,
     accept: Literal["changed", "always"],
 ) -> Intentions:
-    """Decide the repair notes, the acceptance run, and what is made anew in this update."""
+    """Decide the repair notes, the acceptance run, and what is recreated in this update."""
     if plan.cloud:
         objects = cloud_drift(plan.cloud, applied, seen.cloud)
         plan = replace(plan, cloud=with_generations(plan.cloud, objects))
@@ -131,7 +131,7 @@ def _tools_notes(
 
 
 def _access_note(access: AppliedStep | None) -> str:
-    """Why access is read anew; the last reason stays, as every note does, else it flaps."""
+    """Why access is read again; the last reason stays, as every note does, else it flaps."""
     if access is None or not access.stdout:
         return ""
     last = access.stdin.partition(REPAIR_LINE)[2].strip()
@@ -176,8 +176,9 @@ def strangers_to_undo(
     """Switches that are as planned although nothing was ever applied: was a state lost?"""
     new = {drift.device for drift in drifts if not drift.applied}
     return tuple(
-        f"{switch.name} already is as planned, and no baseline of it is recorded: destroy would"
-        f" leave it so. If this stack's state was lost: railyard baseline import {plan.stack} FILE"
+        f"{switch.name} already matches the plan, but no previous values are recorded, so `destroy`"
+        " cannot restore them. If the stack's state was lost, run"
+        f" `railyard baseline import {plan.stack} FILE`"
         for switch in plan.switches
         if switch.name in new
         and switch.exec is None

@@ -56,12 +56,12 @@ def _vouches(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
 def left_by_exec(switches: tuple[SwitchPlan, ...], applied: Applied) -> tuple[str, ...]:
     """Refuse an update that would end by undoing what it did: another executor was chosen."""
     return tuple(
-        f"executor: {switch.name} was configured by a plain exec, and the file says"
-        f" `executor: device` now.\n"
-        f"  where  the state holds {switch.exec_step}; removing it from the program would send its"
-        " undo, factory values, after this update.\n"
-        f"  fix    pulumi state delete the steps {switch.exec_step} and {switch.save_step}, which"
-        " sends nothing; the values of before the first exec are not known to anybody"
+        f"executor: {switch.name} was configured by a plain exec, and the file now says"
+        f" `executor: device`.\n"
+        f"  where  the state holds {switch.exec_step}: this update would remove it, and so reset"
+        " the switch to factory values.\n"
+        f"  fix    remove the steps {switch.exec_step} and {switch.save_step} with `pulumi state"
+        " delete`, which sends nothing; the values from before the first exec are not recorded"
         for switch in switches
         if switch.exec is None and applied.step(switch.exec_step) is not None
     )

@@ -38,8 +38,8 @@ def observe_site(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied
         applied: What was last applied: it says where the instances of a cloud are.
 
     Returns:
-        What was seen, or why nothing was seen; nobody looks at an instance that is gone or
-        stopped.
+        What was seen, or why nothing was seen; an instance that is gone or stopped is
+        not read.
     """
     cloud = observe_cloud(plan.cloud, applied, secrets) if plan.cloud else Seen().cloud
     # The caller may stand in an event loop of its own (the Pulumi program does).

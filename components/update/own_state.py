@@ -21,7 +21,7 @@ PAUSE_S: Final = 0.2
 
 
 def _read(name: str, attempts: int) -> object:
-    """Ask the engine; the file backend empties the state's file before it writes it anew."""
+    """Ask the engine; the file backend empties the state's file before it writes it again."""
     try:
         invoked = pulumi.runtime.invoke(
             "pulumi:pulumi:readStackResourceOutputs", {"stackName": name}

@@ -11,7 +11,7 @@ from components.acceptance.handover import (
     SHORT,
     hand_over,
     parse_asked,
-    parse_told,
+    parse_named,
     render_short,
     tell,
 )
@@ -82,10 +82,10 @@ def test_the_state_holds_little_at_any_size(hosts: int, every: int) -> None:
     evidence = failing(evidence_of(hosts), every)
     report = judge_evidence(evidence)
     asked = hand_over(REQUEST, TEXT, keep=False)
-    told = tell(report, "dev", keep_evidence("dev", evidence))
+    named = tell(report, "dev", keep_evidence("dev", evidence))
     table = render_short(report)
     # Inputs and outputs: the engine records a step's stdin in both.
-    assert 2 * len(asked) + len(told) + 2 * len(told) + len(table) < 5_000
+    assert 2 * len(asked) + len(named) + 2 * len(named) + len(table) < 5_000
     assert len(table) <= SHORT
     assert f"acceptance {report.verdict}: " in table
 
@@ -126,24 +126,24 @@ def test_a_preview_writes_nothing(folder: Path) -> None:
 def test_evidence_is_what_the_digest_names_after_the_report_too(folder: Path) -> None:
     evidence = evidence_of(2)
     report = judge_evidence(evidence)
-    told = parse_told(tell(report, "dev", keep_evidence("dev", evidence)))
-    assert told.verdict.startswith("passed: 3 of 3 passed")
-    assert told.archive == ".railyard/dev/run-0007/evidence.json"
+    named = parse_named(tell(report, "dev", keep_evidence("dev", evidence)))
+    assert named.verdict.startswith("passed: 3 of 3 passed")
+    assert named.archive == ".railyard/dev/run-0007/evidence.json"
     write_report(report, folder / "dev" / "run-0007")
-    assert parse_evidence(read_archived(told.place, "")) == evidence
+    assert parse_evidence(read_archived(named.place, "")) == evidence
 
 
 def test_an_archive_that_is_missing_or_another_is_told_apart(folder: Path) -> None:
     evidence = evidence_of(2)
-    told = parse_told(tell(judge_evidence(evidence), "dev", keep_evidence("dev", evidence)))
+    named = parse_named(tell(judge_evidence(evidence), "dev", keep_evidence("dev", evidence)))
     place = folder / "dev" / "run-0007" / "evidence.json"
     place.write_text(place.read_text() + "\n")
     with pytest.raises(UsageError, match=r"evidence\.json was changed: its digest is") as changed:
-        read_archived(told.place, "prove again")
+        read_archived(named.place, "prove again")
     assert "fix    prove again" in str(changed.value)
     place.unlink()
     with pytest.raises(UsageError, match="is not there, and the state of the stack names it"):
-        read_archived(told.place, "prove again")
+        read_archived(named.place, "prove again")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "the evidence itself", TEXT])
@@ -151,4 +151,4 @@ def test_another_text_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="no question"):
         parse_asked(text)
     with pytest.raises(UsageError, match="names no evidence"):
-        parse_told(text)
+        parse_named(text)

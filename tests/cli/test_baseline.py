@@ -61,6 +61,6 @@ def test_a_switch_that_is_as_planned_before_the_first_apply_is_named() -> None:
     facts: dict[str, Facts] = {"leaf-01": plan.switches[0].desired}
     drifts = judge_drift(plan, Applied(), Seen(facts))
     (line,) = strangers_to_undo(plan, drifts, facts)
-    assert "leaf-01 already is as planned" in line
+    assert "leaf-01 already matches the plan" in line
     assert "railyard baseline import dev" in line
     assert strangers_to_undo(plan, drifts, {"leaf-01": BEFORE}) == ()

@@ -14,7 +14,7 @@ import pytest
 from typer.core import TyperGroup
 
 from components.acceptance.evidence import Evidence
-from components.acceptance.handover import hand_over, parse_told, tell
+from components.acceptance.handover import hand_over, parse_named, tell
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import keep_evidence
 from components.acceptance.request import AcceptRequest, render_accept_request
@@ -217,5 +217,5 @@ def test_evidence_is_collected_for_the_request_that_its_digest_names(
     asked = hand_over(request, render_accept_request(request), keep=True)
     done = railyard("evidence", "collect", "--number", "3", stdin=asked)
     assert (done.code, done.err) == (0, "")
-    assert parse_told(done.out).run == 3
+    assert parse_named(done.out).run == 3
     assert not (folder / "calls").exists()

@@ -160,7 +160,7 @@ def test_no_drift_is_exit_0(railyard: Call, folder: Path, see: SeeFacts) -> None
     see()
     done = railyard("drift", "dev")
     assert (done.code, done.err) == (0, "")
-    assert done.out.count("as it was left") == 4
+    assert done.out.count("no drift") == 4
 
 
 def test_a_configuration_elsewhere_counts_for_the_stack_that_it_is_named_after(

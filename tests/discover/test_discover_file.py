@@ -75,7 +75,7 @@ def test_what_the_user_wrote_stays_and_is_told(tmp_path: Path, look: HostLook) -
     again, last = run(tmp_path, after, look)
     assert last == after
     assert again.exit_code == 3  # the label on the case is still wrong
-    assert [each.told for each in again.found[0].proposal.disagreements] == [1]
+    assert [each.written for each in again.found[0].proposal.disagreements] == [1]
 
 
 def test_a_degraded_link_is_a_note_and_no_rule(tmp_path: Path, look: HostLook) -> None:

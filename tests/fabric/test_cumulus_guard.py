@@ -160,7 +160,10 @@ def test_a_refusal_takes_it_all_back(switch: CumulusSwitch, rejected: str) -> No
 def test_a_revision_of_somebody_else_is_waited_for(switch: CumulusSwitch) -> None:
     other = switch.session()
     other.run("nv set interface swp9 link mtu 1500; nv config apply --confirm 10m -y")
-    with pytest.raises(DeviceError, match=r"revision 2 of somebody else .*Nothing was changed"):
+    with pytest.raises(
+        DeviceError,
+        match=r"revision 2 awaits confirmation and is not Railyard's; .*Nothing was changed",
+    ):
         talk(switch)
     assert switch.port_view("swp9").mtu_bytes == 1500
     other.run("nv config apply 2 --confirm-yes")
@@ -211,7 +214,7 @@ def test_the_table_of_revisions() -> None:
     ours = '{"2": {"state": "applied"}, "3": {"state": "confirm", "note": "railyard-9"}}'
     assert find_stale(ours) == ("3",)
     assert find_stale('{"3": {"state": "applied", "message": "railyard-9"}}') == ()
-    with pytest.raises(Occupied, match="revision 4 of somebody else"):
+    with pytest.raises(Occupied, match="revision 4 awaits confirmation and is not Railyard's"):
         find_stale('{"4": {"state": "confirm", "message": "ops"}}')
     assert find_id(ours, "railyard-9") == "3"
     assert find_id('{"4": {"state": "confirm"}}', "railyard-9") == "4"

@@ -226,7 +226,7 @@ def test_a_rejected_line_leaves_nothing(switch: EosSwitch, rejected: str) -> Non
 
 def test_a_class_in_another_queue_is_named_and_not_overwritten(switch: EosSwitch) -> None:
     switch.run_line("qos map traffic-class 3 to tx-queue 5")
-    with pytest.raises(DeviceError, match="traffic class 3 into queue 5"):
+    with pytest.raises(DeviceError, match="traffic class 3 is mapped to queue 5"):
         apply(talk(switch), LOSSY)
     assert switch.stored.running.class_queues == {3: 5}
 

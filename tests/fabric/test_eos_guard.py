@@ -126,7 +126,9 @@ def test_a_commit_of_somebody_else_is_waited_for(switch: EosSwitch) -> None:
     other = switch.session()
     for line in ("enable", "configure session theirs", "vlan 50", "commit timer 00:10:00"):
         assert other.run(line) == ""
-    with pytest.raises(DeviceError, match=r"session theirs of somebody else awaits .* abort"):
+    with pytest.raises(
+        DeviceError, match=r"session theirs awaits confirmation and is not Railyard's; .* abort"
+    ):
         talk(switch)
     assert 50 in switch.stored.running.vlans
     other.run("configure session theirs commit")

@@ -246,7 +246,7 @@ def test_the_maps() -> None:
 
 def test_a_class_in_another_queue_is_named() -> None:
     wanted = SwitchState(ports={"Ethernet6/1": PortState(strict_classes=(6,))})
-    with pytest.raises(Unreadable, match="traffic class 6 into queue 2"):
+    with pytest.raises(Unreadable, match="traffic class 6 is mapped to queue 2"):
         EosDriver().parse({INTERFACES: AVD, MAPS: MAP_LINES, VLANS: VLAN_JSON}, wanted)
 
 

@@ -55,7 +55,7 @@ def test_what_leaves_the_file_is_given_back() -> None:
     fewer = {name: port for name, port in plan.desired.ports.items() if name != "1/4"}
     edited = plan.model_copy(update={"desired": plan.desired.model_copy(update={"ports": fewer})})
     text = preview_switch(edited, plan.desired, plan.desired, "allow") or ""
-    assert re.search(r"  port 1/4\n    .*mtu_bytes.*: given back", text)
+    assert re.search(r"  port 1/4\n    .*mtu_bytes.*: restored", text)
     assert "INTERRUPTS" not in text
 
 
@@ -64,7 +64,7 @@ def test_what_cannot_be_set_is_said_before() -> None:
     port = plan.desired.ports["swp3"].model_copy(update={"trust": "L2"})
     seen = plan.desired.model_copy(update={"ports": {**plan.desired.ports, "swp3": port}})
     text = preview_switch(plan, plan.desired, seen, "allow") or ""
-    assert "    trust: L2 -> both\n  will be refused: the RoCE profile lossless is on" in text
+    assert "    trust: L2 -> both\n  will be refused: the RoCE profile lossless is active" in text
     assert "nv unset interface swp3 qos mapping" in text
 
 

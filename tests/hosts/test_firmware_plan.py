@@ -178,7 +178,10 @@ def test_a_preview_tells_what_is_set_what_waits_and_what_is_hidden() -> None:
         f"  {PCI}: {coming}; needs a reboot",
         f"  {PCI}: SRIOV_EN off -> on is set and waits for a reboot",
     ]
-    assert f"{PCI}: PCI_WR_ORDERING may show only once the card runs with" in text.splitlines()[3]
+    assert (
+        f"{PCI}: hidden until ADVANCED_PCI_SETTINGS is active: PCI_WR_ORDERING."
+        in text.splitlines()[3]
+    )
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_virtual_root_port_is_no_slot(look: HostLook, slot: LinkFact) -> None:
     assert told(GOOD, replace(look, cards=(card,))) == []
     wrong = replace(GOOD, cards=(replace(CARD, link_width=8),))
     [(text, _)] = told(wrong, replace(look, cards=(card,)))
-    assert "with 16 PCIe lanes, want 8: the file is behind" in text
+    assert "with 16 PCIe lanes, want 8: the file is out of date" in text
     slow = replace(card, link=LinkFact(8, 16))
     [(text, _)] = told(GOOD, replace(look, cards=(slow,)))
     assert "at 8 GT/s, want 16" in text

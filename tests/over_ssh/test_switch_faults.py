@@ -77,7 +77,7 @@ def _eos_lock(room: SwitchRoom) -> str:
 
 def _cumulus_lock(room: SwitchRoom) -> str:
     room.switch.session().run("nv set interface swp9 link mtu 1500; nv config apply --confirm -y")
-    return "of somebody else awaits confirmation"
+    return "awaits confirmation and is not Railyard's"
 
 
 def _sonic_lock(room: SwitchRoom) -> str:

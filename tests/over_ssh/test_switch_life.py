@@ -143,7 +143,7 @@ def test_no_pinned_key_connects_nowhere(room: SwitchRoom) -> None:
 
 def test_nobody_listens(room: SwitchRoom) -> None:
     endpoint = replace(room.endpoint, port=1)
-    with pytest.raises(UnreachableError, match="nobody listens there"):
+    with pytest.raises(UnreachableError, match="nothing listens there"):
         device.observe_switch(endpoint, room.system, SwitchState(), room.lab.password)
 
 

@@ -137,8 +137,8 @@ def test_a_host_that_lets_us_in_and_does_not_answer(how: str) -> None:
             await server.wait_closed()
 
     words = {
-        "slow": "let us in, and did not finish within 1.5 s",
-        "lost": "let us in, and the connection was lost",
+        "slow": "accepted the login, but did not finish within 1.5 s",
+        "lost": "accepted the login, but the connection was lost",
     }
     with pytest.raises(UnreachableError, match=words[how]):
         asyncio.run(ask())

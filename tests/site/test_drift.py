@@ -20,11 +20,11 @@ def test_a_switch_port_changed_by_hand(standing: Playground) -> None:
     assert MTU_DRIFT in preview.done.must()
     report = standing.railyard("drift", "dev").must(3)
     assert MTU_DRIFT in report
-    assert report.count("as it was left") == 6  # the three hosts, and K3s on each
+    assert report.count("no drift") == 6  # the three hosts, and K3s on each
 
     standing.pulumi("up", "--yes", "--skip-preview").must()
     assert standing.preview().quiet
-    assert standing.railyard("drift", "dev").must().count("as it was left") == 7
+    assert standing.railyard("drift", "dev").must().count("no drift") == 7
 
 
 def test_a_host_that_lost_its_vfs(standing: Playground) -> None:

@@ -121,7 +121,7 @@ def test_make_up_proves_the_path_and_then_is_quiet(cold: Done, standing: Playgro
     assert "nothing changed" in standing.up().must()
     assert not [host for host in ("esx01", "esx02", "esx03", "esx04") if marks(standing, host)]
     # The switch, four hypervisors, and of four guests the host, its ATS and its container.
-    assert standing.railyard("drift", EXAMPLE).must().count("as it was left") == 1 + 4 + 4 * 3
+    assert standing.railyard("drift", EXAMPLE).must().count("no drift") == 1 + 4 + 4 * 3
 
 
 def test_a_closed_door_and_a_device_that_is_not_there(standing: Playground, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_another_executor_over_an_exec_is_refused() -> None:
     good = recorded(judged="", saved="")
     device = make_plan(DEVICE, "dev")
     (words,) = left_by_exec(device.switches, good)
-    assert "pulumi state delete the steps leaf-01-exec and leaf-01-save" in words
+    assert "remove the steps leaf-01-exec and leaf-01-save with `pulumi state delete`" in words
     assert words in refusals(device, good, ())
     assert left_by_exec(PLAN.switches, good) == ()
     assert left_by_exec(device.switches, Applied()) == ()

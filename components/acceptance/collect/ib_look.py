@@ -12,7 +12,7 @@ from components.remote.script import KILL_AFTER_S, render_remote_command
 
 
 async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
-    """Ask one host; one that does not answer is told as such."""
+    """Ask one host; one that does not answer is reported as such."""
     endpoint = look.endpoint
     try:
         answer = await run_on_host(

@@ -249,7 +249,7 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
         verdict_for(right),
         expected,
         "; ".join(map(_show, asked.managers)),
-        "stop the one that nobody planned, or correct sm_priority: equal ones decide by GUID",
+        "stop the one that is not in the file, or correct sm_priority: equal ones decide by GUID",
     )
 
 

@@ -178,7 +178,7 @@ def judge_nccl_text(
 
 
 def _unproven_transport(log: NcclLog, subject: str) -> Finding:
-    """What the log shows of its transport, when nobody asks for one."""
+    """What the log shows of its transport, when none is required."""
     seen, proof = seen_transports(log)
     return Finding(
         check="transport",

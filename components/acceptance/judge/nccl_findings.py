@@ -29,7 +29,7 @@ def find_failure(log: NcclLog, subject: str) -> Finding | None:
         verdict="failed",
         expected="a run without errors",
         actual=f"{cause.kind}: {cause.line}",
-        detail=f"first cause of {len(log.failures)} failure lines: {cause.meaning}",
+        detail=f"the first cause among {len(log.failures)} failure lines",
         next_step=f"look for: {cause.meaning}",
     )
 

@@ -62,7 +62,7 @@ def judge_network(log: NcclLog, subject: str) -> Finding:
 
 
 def judge_topology(log: NcclLog, subject: str, path: str) -> Finding:
-    """Was NCCL told of the topology file, and could it read it?"""
+    """Did NCCL get the topology file, and could it read it?"""
     seen = ", ".join(log.topology_files) or "not shown"
     right = log.topology_files == (path,)
     if log.topology_unread:

@@ -28,7 +28,7 @@ def find_launched_failure(failures: Sequence[LogFailure], subject: str) -> Findi
         verdict="failed",
         expected="a run without errors",
         actual=f"{cause.kind}: {cause.line}",
-        detail=f"first cause of {len(failures)} failure lines: {cause.meaning}",
+        detail=f"the first cause among {len(failures)} failure lines",
         next_step=f"look for: {cause.meaning}",
     )
 

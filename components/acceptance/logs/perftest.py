@@ -48,7 +48,7 @@ _SMALLEST_RATE_MPPS = 0.001
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows found, and where the reader stands."""
+    """The rows found, and how far the reader is."""
 
     unit: str = ""
     columns: int = _COLUMNS

@@ -44,9 +44,9 @@ class IbLimits(Frozen):
     mtu_bytes: int
     partitions: tuple[PartitionLimit, ...] = ()
     master_priority: int | None = None
-    """Priority of the master; None where somebody else runs it."""
+    """Priority of the master; None where the file runs none."""
     standbys: int | None = None
-    """Subnet managers that stand by; None where somebody else runs them."""
+    """Standby subnet managers; None where the file runs none."""
     adaptive_routing: bool = False
 
 

@@ -179,9 +179,9 @@ def _hop_row(item: ProbeEvidence, hop: Hop) -> str:
         for number, size in sorted(hop.bytes_by_class.items())
         if size
     )
-    told = classes or escape(hop.detail) or "-"
+    shown = classes or escape(hop.detail) or "-"
     return (
-        f"{start}<td class=number>{show_size(hop.total_bytes)}</td><td>{told}</td>"
+        f"{start}<td class=number>{show_size(hop.total_bytes)}</td><td>{shown}</td>"
         f"<td>{_lost(hop)}</td></tr>"
     )
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 @dataclass(frozen=True, slots=True)
 class PortPlace:
-    """Where a port's name stands on the front panel."""
+    """Where a port is on the front panel."""
 
     whole: str
     """Name of the front panel port that it is, or is a part of."""
@@ -28,7 +28,7 @@ class PortNaming(Protocol):
         ...
 
     def place(self, name: str, lanes: int) -> PortPlace | None:
-        """Where a name stands on a model whose ports have so many lanes; None: it is no name."""
+        """Where a port is on a model whose ports have so many lanes; None: it is no name."""
         ...
 
     def describe(self, ports: Sequence[str], *, split: bool) -> str:

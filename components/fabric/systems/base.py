@@ -89,14 +89,14 @@ class Unsettable(Exception):  # noqa: N818 - a finding about a state; the exchan
 
 
 class Occupied(Exception):  # noqa: N818 - a finding about a switch; the exchange makes the error
-    """Somebody else's unfinished change is on the switch, and one of ours would break it."""
+    """Another user's unfinished change is on the switch, and one of ours would break it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
     """How a system takes changes as a candidate, and takes them back unless they are confirmed.
 
-    In a line `{name}` stands for the name that we give the candidate, `{id}` for what the system
+    In a line `{name}` is the name that we give the candidate, `{id}` for what the system
     itself calls it.
     """
 
@@ -117,7 +117,7 @@ class Guard:
     find_stale: Callable[[str], tuple[str, ...]]
     """From the answer to that: candidates that a run of ours left behind, as `{id}`.
 
-    Raises `Unreadable`, and `Occupied` where a change of somebody else is in the way.
+    Raises `Unreadable`, and `Occupied` where another user's change is in the way.
     """
     find_id: Callable[[str, str], str] | None = None
     """From the answer to that and our name: what the system calls a candidate in force, or an
@@ -181,7 +181,7 @@ class Driver(Protocol):
         ...
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """The state of a switch that nobody has touched."""
+        """The state of an untouched switch."""
         ...
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:

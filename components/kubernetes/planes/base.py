@@ -15,7 +15,7 @@ NODE_SUFFIX: Final = "-node"
 
 @dataclass(frozen=True, slots=True)
 class ExistingAccess:
-    """How a cluster that somebody else runs is reached."""
+    """How an existing cluster is reached."""
 
     kubeconfig_secret: str
     """Name of the secret with the text of a kubeconfig."""
@@ -25,7 +25,7 @@ class ExistingAccess:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesPlan:
-    """The steps of one control plane; none where somebody else runs it.
+    """The steps of one control plane; none for an existing cluster.
 
     Order: before a node joins, the machine that had its name before is forgotten; a node's token
     before its install; the first server, then the balancer, then the other servers one after

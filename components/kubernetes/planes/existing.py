@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs: nothing is installed, and nothing is taken away."""
+"""An existing cluster: nothing is installed, and nothing is removed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ REMOVAL_DEADLINE_S: Final = 420.0
 NODE_DEADLINE_S: Final = 420.0
 """Seconds: 300 until the node is Ready; to take it out, 120 to drain and 180 for its member."""
 FOUND_CLUSTER: Final = placeholder("cluster-found", "state")
-"""Stands in the first server's stdin for what the step before it found: `none` or `running`."""
+"""In the first server's stdin, the place of what the step before it found: `none` or `running`."""
 CLUSTER_FOUND: Final = "cluster-found"
 
 
@@ -37,7 +37,7 @@ def has_several_servers(spec: ClusterSpec) -> bool:
 def removal_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
     """For each node the step that forgets the machine which had its name before.
 
-    It runs again only when the machine is another one: its host key stands in the stdin.
+    It runs again only when the machine is another one: its host key is in the stdin.
     """
     if not has_several_servers(spec):
         return ()

@@ -63,7 +63,7 @@ def kubernetes_call(verb: Verb) -> ToolCall:
 def numbered_lines(file: str, text: str) -> dict[str, str]:
     """A file as lines of a step's stdin, which a preview then shows line by line.
 
-    With their count: a line that somebody added at the end is drift too.
+    With their count: a line that was added at the end is drift too.
     """
     lines = text.splitlines()
     numbered = {f"{file}.{number:02}": line for number, line in enumerate(lines, 1)}

@@ -1,6 +1,6 @@
 """What Cumulus Linux prints, read into plain values; docs/explanation/sources.md#cumulus.
 
-`nv config show` holds what somebody set, in NVUE's tree; `nv show qos roce` what the profile gives.
+`nv config show` holds what was set, in NVUE's tree; `nv show qos roce` what the profile gives.
 Each parser raises `Unreadable` with the raw text rather than guess.
 """
 
@@ -57,7 +57,7 @@ class PortConfig:
     """What is written of one port; the default value: nothing."""
 
     admin_up: bool = False
-    """A port that stands nowhere in the configuration is shut (the vendor's quick start)."""
+    """A port that is nowhere in the configuration is shut (the vendor's quick start)."""
     admin_written: bool = False
     mtu_bytes: int | None = None
     mode: Mode = "routed"
@@ -68,7 +68,7 @@ class PortConfig:
     trust: Trust | None = None
     """From a mapping profile of the port's own, which wins over the RoCE profile."""
     others_wrote: bool = False
-    """Something stands there that no driver writes."""
+    """It has something that no driver writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Config:
     """VLAN to every interface, ports and others, that names it."""
     routing: Routing
     cable_m: int
-    """Length of the longest cable that the RoCE profile was told; 0: nothing."""
+    """Length of the longest cable in the RoCE profile; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)

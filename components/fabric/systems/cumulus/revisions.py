@@ -38,14 +38,14 @@ def find_stale(text: str) -> tuple[str, ...]:
 
     Raises:
         Unreadable: The answer is no table of revisions.
-        Occupied: A revision of somebody else awaits confirmation, and our apply would end it.
+        Occupied: Another user's revision awaits confirmation, and our apply would end it.
     """
     waiting = _waiting(text)
     others = [name for name, row in waiting.items() if CANDIDATE_PREFIX not in row]
     if others:
         raise Occupied(
-            f"revision {others[0]} of somebody else awaits confirmation; wait for it, or confirm it"
-            f" with `nv config apply {others[0]} --confirm-yes`, or take it back with --confirm-no"
+            f"revision {others[0]} awaits confirmation and is not Railyard's; wait for it, confirm"
+            f" it by `nv config apply {others[0]} --confirm-yes`, or end it by `--confirm-no`"
         )
     return tuple(waiting)
 

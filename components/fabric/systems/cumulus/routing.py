@@ -29,16 +29,18 @@ _ROUTED: Final = re.compile(r"lo|vlan\d+")
 _RESTART: Final = "every BGP session restarts"
 _SWITCHED_ON: Final = frozenset({"enable", "state"})
 """What NVUE writes by itself when something below is set: `enable: on`, later `state: enabled`."""
+_THERE: Final = "stands"
+"""Marks an interface that is in the configuration; recorded baselines hold it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """What stands in the configuration."""
+    """What is in the configuration."""
 
     addresses: dict[str, tuple[str, ...]]
     bgp: BgpState
     implied: tuple[str, ...]
-    """Interfaces that are there, `interface lo stands`, other branches that are not, `router bgp`,
+    """Interfaces that are there (with a mark), other branches that are not (`router bgp`),
     and `<branch> rest` where nothing is in one but what is read here."""
 
 
@@ -48,7 +50,7 @@ def parse_routing(tree: Tree, interfaces: Mapping[str, Tree], expand: Expand) ->
     addresses = {
         name: tuple(_child(entry, "ip", "address")) for name, entry in sorted(routed.items())
     }
-    stands = [f"interface {name} stands" for name in routed]
+    there = [f"interface {name} {_THERE}" for name in routed]
     bare = [
         f"interface {name} rest"
         for name, entry in routed.items()
@@ -71,7 +73,7 @@ def parse_routing(tree: Tree, interfaces: Mapping[str, Tree], expand: Expand) ->
         },
         networks=tuple(_child(family, "network")),
     )
-    return Routing(addresses, bgp, (*stands, *bare, *_branches(common, own, family, peers)))
+    return Routing(addresses, bgp, (*there, *bare, *_branches(common, own, family, peers)))
 
 
 def _branches(common: Tree, own: Tree, family: Tree, peers: Mapping[str, Tree]) -> Iterator[str]:
@@ -105,7 +107,7 @@ def _child(tree: Tree, *path: str) -> Tree:
 
 
 def whole_words(state: SwitchState) -> tuple[str, ...]:
-    """What a state says of the whole configuration; nothing where nobody read it."""
+    """What a state says of the whole configuration; nothing where it was not read."""
     return read_list(state.native.get(WHOLE)) or ()
 
 
@@ -127,7 +129,7 @@ def _address_lines(
 ) -> Iterator[Change]:
     branch = f"interface {name}"
     recorded = read_list(target.native.get(WHOLE))
-    absent = recorded is not None and f"{branch} stands" not in recorded
+    absent = recorded is not None and f"{branch} {_THERE}" not in recorded
     bare = f"{branch} rest" in whole_words(actual)
     if not wanted and absent and bare:
         if held is not None:

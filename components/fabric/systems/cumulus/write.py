@@ -60,7 +60,7 @@ def _require_profile(actual: SwitchState, target: SwitchState) -> None:
     if target.pfc_priorities not in {None, actual.pfc_priorities}:
         found.append(f"pfc_priorities are {actual.pfc_priorities}, want {target.pfc_priorities}")
     for name, port in target.ports.items():
-        was, told = actual.ports.get(name, PortState()), len(found)
+        was, before = actual.ports.get(name, PortState()), len(found)
         if port.trust not in {None, was.trust}:
             found.append(f"trust of {name} is {was.trust}, want {port.trust}")
         found += [
@@ -70,12 +70,12 @@ def _require_profile(actual: SwitchState, target: SwitchState) -> None:
         ]
         if not {*(port.strict_classes or ())} <= {*(was.strict_classes or ())}:
             found.append(f"strict classes are {was.strict_classes}, want {port.strict_classes}")
-        culprit = name if not told and found else culprit
+        culprit = name if not before and found else culprit
     if found:
         raise Unsettable(
-            f"the RoCE profile {target.roce} is on, and something of the switch's own stands over "
-            f"it: {'; '.join(dict.fromkeys(found))}. Look for `qos` in `nv config show`, and unset "
-            f"what is there beside `roce`, for example `nv unset interface {culprit} qos mapping`"
+            f"the RoCE profile {target.roce} is active, but other QoS settings on the switch "
+            f"override it: {'; '.join(dict.fromkeys(found))}. Find them under `qos` in `nv config "
+            f"show` and unset them, for example `nv unset interface {culprit} qos mapping`"
         )
 
 
@@ -149,7 +149,7 @@ def _watchdog_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """How a port stands in the bridge, as NVUE writes it."""
+    """How a port is a member of the bridge, as NVUE writes it."""
 
     joined: bool = False
     access: int | None = None

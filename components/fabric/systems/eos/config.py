@@ -49,7 +49,7 @@ _TRUST: Final[Mapping[str, Trust]] = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One interface as it stands in the configuration."""
+    """One interface of the configuration."""
 
     lines: tuple[str, ...]
     queues: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])

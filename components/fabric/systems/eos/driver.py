@@ -175,8 +175,8 @@ def _classes(answers: Mapping[str, str], wanted: SwitchState) -> dict[int, int] 
     }
     for tc in sorted(ours & {*maps.queues} - {0}):
         why = (
-            f"somebody put traffic class {tc} into queue {maps.queues[tc]}, and its ECN and "
-            f"schedule are set on queue {tc}; remove that line"
+            f"traffic class {tc} is mapped to queue {maps.queues[tc]}, but its ECN and schedule "
+            f"are set on queue {tc}; remove that line"
         )
         raise Unreadable(MAPS, answers[MAPS], why)
     if wanted.dscp_classes is None:

@@ -160,7 +160,7 @@ def find_stale(text: str) -> tuple[str, ...]:
 
     Raises:
         Unreadable: The answer is no list of sessions.
-        Occupied: Somebody is in one of ours, or a session of somebody else awaits confirmation:
+        Occupied: One of ours is in use, or another user's session awaits confirmation:
             when that is taken back, the whole configuration is, with what we changed since.
     """
     found = _read(_Sessions, SESSIONS, text)
@@ -170,7 +170,7 @@ def find_stale(text: str) -> tuple[str, ...]:
         if not name.startswith(CANDIDATE_PREFIX):
             if waits:
                 raise Occupied(
-                    f"the configuration session {name} of somebody else awaits its confirmation; "
+                    f"the configuration session {name} awaits confirmation and is not Railyard's; "
                     f"wait for it, or end it with `configure session {name} abort`"
                 )
             continue

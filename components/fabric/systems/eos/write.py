@@ -126,7 +126,7 @@ def _allowed_lines(was: PortState, port: PortState) -> Iterator[str]:
 
 
 def _trust_lines(was: PortState, port: PortState) -> Iterator[str]:
-    """What stands nowhere depends on whether the port is routed, so it is no match."""
+    """What is not written depends on whether the port is routed, so it is no match."""
     if port.trust is None:
         return
     implied = is_default(was.native, "trust")
@@ -174,7 +174,7 @@ def _recorded_watchdog(port: PortState) -> dict[str, str]:
 
 
 def _watchdog_words(was: PortState, port: PortState) -> dict[str, str]:
-    """The three lines as they shall be; a timer that somebody set is kept."""
+    """The three lines as they shall be; a timer that is already set is kept."""
     held, found = _recorded_watchdog(was), _recorded_watchdog(port)
     if found:
         return {part: found[part] for part in _WATCHDOG_PARTS if part in found}

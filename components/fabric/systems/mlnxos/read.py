@@ -21,7 +21,7 @@ _MEMBER: Final = re.compile(
 )
 _ENGINE: Final = re.compile(r"^\s*ib sm routing-engines (\S.*?)\s*$", re.MULTILINE)
 DEFAULT_ENGINE: Final = "default"
-"""Nobody has set one: the subnet manager takes minhop."""
+"""None is set: the subnet manager takes minhop."""
 MTU_WORDS: Final = {256: "256", 512: "512", 1024: "1K", 2048: "2K", 4096: "4K"}
 """`4K` is in AMD's tuning guide; the other four follow it and are a guess."""
 

@@ -20,8 +20,8 @@ SYSTEM: Final = SwitchSystem(
     driver=MlnxosDriver(),
     intent=plan_intent,
     session=mellanox_cli.SESSION,
-    exec_form="nobody reads which ports are in a partition, so that one which the file takes out "
-    "would stay in it, and to make the partition anew would break every connection in it",
+    exec_form="a plain exec cannot read partition members, so a removed port would stay a member, "
+    "and recreating the partition would drop its connections",
     # `show ib partition` has the layout that we read since 3.6.8010 (Stacki's driver).
     min_release=(3, 6, 8010),
     older="prints `show ib partition` in a layout that is not read here",

@@ -245,12 +245,12 @@ def parse_neighbours(text: str) -> dict[str, Neighbour]:
     port = ""
     for line in text.splitlines():
         head = _LLDP_PORT.match(line.strip())
-        told = _LLDP_ROW.match(line.strip())
+        row = _LLDP_ROW.match(line.strip())
         if head is not None:
             port = head.group(1)
-        elif told is not None and port:
-            field = _LLDP_FIELDS[told.group(1)]
-            value = told.group(2).partition(";")[0].strip()
+        elif row is not None and port:
+            field = _LLDP_FIELDS[row.group(1)]
+            value = row.group(2).partition(";")[0].strip()
             known = {} if value in _NOT_TOLD else {field: value}
             found[port] = found.get(port, Neighbour(system="")).model_copy(update=known)
     return found

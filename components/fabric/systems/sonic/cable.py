@@ -41,7 +41,7 @@ def length_in_force(cells: Mapping[Cell, str], paused: Iterable[int]) -> int:
     """Metres that the headroom of the paused groups is for; 0: nothing says, or two things do.
 
     A group has another length than the table where the platform has no headroom for that, and
-    where nobody made the switch look: then the next look changes it.
+    where the switch has not looked: then its next look changes it.
     """
     said = {value for cell, value in cells.items() if cell[0].startswith("CABLE_LENGTH|")}
     found = _LENGTH.fullmatch(said.pop()) if len(said) == 1 else None

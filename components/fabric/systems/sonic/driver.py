@@ -54,8 +54,8 @@ class SonicDriver:
     system = "sonic"
     title = "SONiC"
     enter: Sequence[str] = ("sudo -n true",)
-    """Members of group sudo need no password on SONiC; if somebody changed that, say so."""
-    # Somebody who reloads the configuration right now would take our lines away again.
+    """Members of group sudo need no password on SONiC; if that was changed, say so."""
+    # A reload of the configuration right now would take our lines away again.
     configure: Sequence[str] = (
         f'sudo flock -n {RELOAD_LOCK} true || {{ echo "a config reload is running"; false; }}',
     )

@@ -55,13 +55,13 @@ def find_missing(desired: SwitchState) -> str | None:
     if all(port.cable_m is None for port in desired.ports.values()):
         return None
     return (
-        "the length of a cable cannot be given back by it, since each platform's template has "
+        "it cannot restore the length of a cable, since each platform's template has "
         "lengths of its own"
     )
 
 
 def start(desired: SwitchState) -> SwitchState:
-    """What stands for an unknown switch: every port has what must be taken away."""
+    """What an unknown switch is taken to have: every port has what must be taken away."""
     ports = {
         name: PortState(
             native=write_settings(
@@ -249,7 +249,7 @@ def _cells_of(name: str, port: PortState, setting: str) -> Cells:
 def _groups(name: str, priorities: Sequence[int]) -> Cells:
     """The groups that the switch made for our list, and the template's that shares one of them.
 
-    A row that goes takes the buffer of the other from the chip, so that one is made anew.
+    A row that goes takes the buffer of the other from the chip, so that one is made again.
     """
     low, high = _TEMPLATE_PAUSED
     shared = [f"BUFFER_PG|{name}|{low}-{high}"] if {*priorities} & {low, high} else []

@@ -1,4 +1,4 @@
-"""How SONiC is told: the lines for rows, fields, VLANs and ports.
+"""How SONiC is configured: the lines for rows, fields, VLANs and ports.
 
 Rows are merged into CONFIG_DB by `sonic-cfggen`, as `config load` does with a file, and fields are
 deleted by `sonic-db-cli`: the generic updater (`config apply-patch`) refuses both for QoS on most

@@ -49,7 +49,7 @@ class PortPlan:
     gone_groups: list[str] = field(default_factory=list[str])
     """Priority groups that were made for our PFC."""
     renewed_groups: list[str] = field(default_factory=list[str])
-    """Rows that share a group with one of those: the switch must be told of them again."""
+    """Rows that share a group with one of those: they must be sent to the switch again."""
     needed: set[str] = field(default_factory=set[str])
     """Rows of ours that a wanted setting names."""
     recorded: set[Cell] = field(default_factory=set[Cell])
@@ -198,7 +198,7 @@ def _want_watchdog(plan: PortPlan, was: PortState, port: PortState, switch: Swit
 
 
 def _set_watchdog(plan: PortPlan, target: Cells) -> None:
-    """A watchdog that runs takes neither another row nor another list: it ends, and starts anew."""
+    """A running watchdog takes neither another row nor another list: it ends, and starts again."""
     listed = (qos_row(plan.name), LIST_FIELD)
     held, wanted = watchdog_cells(plan.name, plan.now), watchdog_cells(plan.name, target)
     _set(plan, listed, target.get(listed))

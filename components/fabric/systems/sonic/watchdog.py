@@ -79,7 +79,7 @@ def watchdog_cells(name: str, cells: Mapping[Cell, str]) -> Cells:
 def wanted_watchdog(
     name: str, now: Mapping[Cell, str], paused: Iterable[int], implied: Iterable[str] = ()
 ) -> Cells:
-    """List and row of a port that shall be watched; times that somebody set are kept."""
+    """List and row of a port that shall be watched; times that are already set are kept."""
     words, row = tuple(implied), watchdog_row(name)
     listed = (qos_row(name), LIST_FIELD)
     cells: Cells = dict(watchdog_cells(name, now))
