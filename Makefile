@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-hosts bench-sites lab-vm stories help setup up down clean test check fast format goldens
+.PHONY: mutants bench bench-hosts bench-sites bench-engine lab-pods lab-vm stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -14,6 +14,7 @@ setup: ## virtual environment, system packages, engine and cluster tools (built 
 	@$(PY) -m lab.prerequisites
 	@$(PY) -m lab.engine.install
 	@$(PY) -m lab.cluster.build
+	@$(PY) -m lab.registry.build
 
 up: setup ## play the site and run `pulumi up` (SITE=examples/<name>, or one of its files; default the dev stack)
 	@$(PY) -m lab.up $(SITE)
@@ -21,14 +22,18 @@ up: setup ## play the site and run `pulumi up` (SITE=examples/<name>, or one of 
 down: ## stop the lab; leaves nothing running (SITE=... as for up)
 	@if [ -x $(PY) ]; then $(PY) -m lab.down $(SITE); fi
 
-clean: down ## stop the lab and forget its state and the stack's
-	@rm -rf .lab .pulumi
+clean: down ## stop the lab and forget its state and the stack's; refuses where another stack is there
+	@python3 lab/clean.py
 
 test: setup ## the whole suite, as CI runs it
 	@$(PY) -m lab.suite
 
 stories: setup ## the other examples, each from `make up` to `destroy`; slow, and not part of `make test`
 	@.venv/bin/pytest -q -m story tests/site
+
+lab-pods: ## the plan's manifests and jobs on two real nodes in namespaces: kubelet, containerd, Multus, MPI (as root)
+	@bash lab/bootstrap.sh
+	@$(PY) -m lab.pods.story
 
 lab-vm: ## the hosts' scripts on two real kernels in QEMU: VFs, reboot, ib_write_bw, undo (8 minutes; as root)
 	@bash lab/bootstrap.sh
@@ -44,6 +49,13 @@ bench-sites: ## what sites of 100 to 2,000 hosts cost to load, check and plan, b
 	@bash lab/bootstrap.sh
 	@$(PY) -m bench.site_cost
 
+bench-engine: setup ## what the preview of 1,000 hosts costs, beside the bare engine with as many resources
+	@$(PY) -m bench.engine_cost
+
+mutants: ## would a test notice a wrong line? ROOM=judge (or another of mutants/rooms.py), SAMPLE=200 for fewer changes
+	@bash lab/bootstrap.sh
+	@$(PY) -m mutants $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE))
+
 check: ## format, lint, types, import contracts, fast tests
 	@bash lab/bootstrap.sh
 	@.venv/bin/ruff format --check .
@@ -53,11 +65,11 @@ check: ## format, lint, types, import contracts, fast tests
 	@$(MAKE) --no-print-directory fast
 
 fast: ## tests that need neither lab, engine nor cluster
-	@.venv/bin/pytest -q -m "not lab and not engine and not cluster and not site and not story and not vm"
+	@.venv/bin/pytest -q -m "not lab and not engine and not cluster and not site and not story and not pods and not vm"
 
 format: ## format and mend what ruff can mend
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
 
 goldens: ## write the golden files again; read the diff before you commit it
-	@RAILYARD_GOLDENS=1 .venv/bin/pytest -q -m "not lab and not engine and not cluster and not site and not story and not vm" tests
+	@RAILYARD_GOLDENS=1 .venv/bin/pytest -q -m "not lab and not engine and not cluster and not site and not story and not pods and not vm" tests

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, diff_states, parse_state
+from components.drift.applied import Applied
+from components.drift.device_drift import asked_of_step
 from components.hosts.plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, connect_to_host, run_on_host
@@ -26,27 +28,28 @@ DEADLINE_S = 600.0
 """For one script: on an emulator, hundreds of hosts share the cores of one machine."""
 
 
-async def look(plan: HostPlan, key: str) -> HostState:
-    """The settings of a host as they are, over one connection."""
-    async with connect_to_host(plan.endpoint, key) as session:
+async def look(plan: HostPlan, secrets: Mapping[str, str]) -> HostState:
+    """The settings of a host as they are, and those beside them, over one connection."""
+    asked = asked_of_step(plan.watched, Applied())
+    async with connect_to_host(plan.endpoint, secrets) as session:
 
         def run(command: str) -> Awaitable[HostAnswer]:
-            return session.run(command, stdin=plan.desired.render(), deadline_s=DEADLINE_S)
+            return session.run(command, stdin=asked.render_short(), deadline_s=DEADLINE_S)
 
         answer, _ = await look_with(run, plan.watched.observe, DEADLINE_S)
     return parse_state(_demand(plan, answer))
 
 
-async def _send(plan: HostPlan, key: str) -> None:
+async def _send(plan: HostPlan, secrets: Mapping[str, str]) -> None:
     """The step that sends the tools."""
-    async with connect_to_host(plan.endpoint, key) as session:
+    async with connect_to_host(plan.endpoint, secrets) as session:
         await sender_of(plan.converge, session, plan.sending).send()
 
 
-async def _converge(plan: HostPlan, key: str) -> None:
+async def _converge(plan: HostPlan, secrets: Mapping[str, str]) -> None:
     step = replace(plan.converge, deadline_s=DEADLINE_S)
     command = render_step_command(step, step.apply)
-    done = run_on_host(plan.endpoint, key, command, stdin=step.desired, deadline_s=DEADLINE_S)
+    done = run_on_host(plan.endpoint, secrets, command, stdin=step.desired, deadline_s=DEADLINE_S)
     _demand(plan, await done)
 
 
@@ -56,22 +59,22 @@ def _demand(plan: HostPlan, answer: HostAnswer) -> str:
     return answer.stdout
 
 
-async def bring(plan: HostPlan, key: str) -> bool:
+async def bring(plan: HostPlan, secrets: Mapping[str, str]) -> bool:
     """Look, and converge where something differs; say whether it did."""
-    if not diff_states(await look(plan, key), plan.desired):
+    if not diff_states(await look(plan, secrets), plan.desired):
         return False
-    await _send(plan, key)
-    await _converge(plan, key)
+    await _send(plan, secrets)
+    await _converge(plan, secrets)
     return True
 
 
-async def bring_all(plans: Sequence[HostPlan], key: str, forks: int) -> int:
+async def bring_all(plans: Sequence[HostPlan], secrets: Mapping[str, str], forks: int) -> int:
     """Every host, so many at a time; how many were converged."""
     slots = asyncio.Semaphore(forks)
 
     async def one(plan: HostPlan) -> bool:
         async with slots:
-            return await bring(plan, key)
+            return await bring(plan, secrets)
 
     return sum(await asyncio.gather(*(one(plan) for plan in plans)))
 
@@ -81,7 +84,8 @@ def main(argv: Sequence[str]) -> None:
     site, stack, key, forks = argv
     spec = ClusterSpec.model_validate(json.loads(Path(site).read_text()))
     plans = plan_hosts(spec, stack)
-    done = asyncio.run(bring_all(plans, Path(key).read_text(), int(forks)))
+    secrets = {"ssh_private_key": Path(key).read_text()}
+    done = asyncio.run(bring_all(plans, secrets, int(forks)))
     sys.stdout.write(f"{done} of {len(plans)} hosts were converged\n")
 
 

@@ -20,7 +20,7 @@ from components.hosts.plan import HostPlan, plan_hosts
 from components.model.cluster import ClusterSpec
 from lab import control
 from lab.hosts.lab_file import LabFile
-from lab.keys import client_key, host_key
+from lab.keys import client_secrets, host_key
 from lab.site import SSH_PORT, Document, lab_file, load_document
 
 ROOT: Final = Path(__file__).parents[1]
@@ -49,7 +49,7 @@ class HostRoom:
     labs: tuple[Path, ...]
     spec: ClusterSpec
     plans: tuple[HostPlan, ...]
-    private_key: str
+    secrets: dict[str, str]
 
     def of_each(self, what: str) -> dict[str, object]:
         """What the labs know of each host by this name: `counted` or `unmodelled`."""
@@ -110,7 +110,7 @@ def running_room(hosts: int, root: Path) -> Generator[HostRoom]:
             control.start(file)
         plans = plan_hosts(spec, STACK)
         roots = tuple(lab.root for lab in labs)
-        yield HostRoom(roots, spec, plans, client_key(STACK).private_openssh)
+        yield HostRoom(roots, spec, plans, client_secrets(STACK))
     finally:
         for lab in labs:
             control.stop(lab.root)

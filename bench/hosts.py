@@ -1,6 +1,7 @@
 """Many hosts at once: Railyard beside Ansible and pyinfra, on the same emulated hosts.
 
-    make bench-hosts   (or .venv/bin/python -m bench.hosts [--hosts 10] [--runs 5] [--write])
+    make bench-hosts   (or .venv/bin/python -m bench.hosts [--hosts 10] [--runs 5] [--write]
+                        [--peers Ansible pyinfra])
 
 Each tool brings new hosts to the same state, and does it once more with nothing to do. Before a
 time counts, Railyard's look at every host must find the state as planned, whoever set it. Tools
@@ -35,7 +36,7 @@ BEGIN: Final = "<!-- bench.hosts: begin -->"
 END: Final = "<!-- bench.hosts: end -->"
 PHASES: Final = ("first run", "nothing to do")
 RAILYARD: Final = "Railyard"
-TOOLS: Final = (RAILYARD, "Ansible", "pyinfra")
+PEERS: Final = ("Ansible", "pyinfra")
 LOOKS_AT_ONCE: Final = 16
 
 
@@ -138,7 +139,7 @@ def _verify(room: HostRoom) -> None:
     async def one(number: int) -> list[str]:
         plan = room.plans[number]
         async with slots:
-            found = await look(plan, room.private_key)
+            found = await look(plan, room.secrets)
         return [f"{plan.name}: {each}" for each in diff_states(found, plan.desired)]
 
     async def every() -> list[list[str]]:
@@ -182,16 +183,17 @@ def table(hosts: int, runs: dict[str, list[tuple[Cost, ...]]]) -> list[str]:
 
 
 def measure_all(
-    hosts: int, runs: int, forks: int, until: float
+    hosts: int, chosen: argparse.Namespace, until: float
 ) -> dict[str, list[tuple[Cost, ...]]]:
     """All tools in turns; after the deadline no new turn begins."""
-    taken: dict[str, list[tuple[Cost, ...]]] = {tool: [] for tool in TOOLS}
+    runs, forks = int(chosen.runs), int(chosen.forks)
+    taken: dict[str, list[tuple[Cost, ...]]] = {tool: [] for tool in (RAILYARD, *chosen.peers)}
     for number in range(runs):
-        for tool in TOOLS:
+        for tool, costs in taken.items():
             if time.monotonic() > until:
                 return taken
             _say(f"{hosts} hosts, run {number + 1} of {runs}: {tool}")
-            taken[tool].append(measure(tool, hosts, forks))
+            costs.append(measure(tool, hosts, forks))
     return taken
 
 
@@ -224,6 +226,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--forks", type=int, default=32)
     parser.add_argument("--minutes", type=float, default=600.0)
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS)
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
     install_peers()
@@ -232,7 +235,7 @@ def main() -> None:
     runs = f"Median of up to {chosen.runs} runs, {chosen.forks} hosts at a time"
     lines: list[str] = [f"{runs}, {len(os.sched_getaffinity(0))} cores, {day}.", "", *HEAD]
     for hosts in chosen.hosts:
-        lines += table(hosts, measure_all(hosts, chosen.runs, chosen.forks, until))
+        lines += table(hosts, measure_all(hosts, chosen, until))
     sys.stdout.write("\n".join(lines) + "\n")
     if chosen.write:
         write_page(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.host_room import ROOT, STACK, HostRoom
-from components.core.errors import UsageError
+from components.core.errors import Bug, UsageError
+from components.hosts.keys.ask import lost_at_reboot
 from components.hosts.plan import HostPlan, names_of
 from components.hosts.scripts import boot_script_text, boot_unit_text
 
@@ -59,7 +59,7 @@ def write_peer_files(room: HostRoom, folder: Path) -> PeerFiles:
     """Write what both peers read about these hosts."""
     folder.mkdir(parents=True, exist_ok=True)
     made = PeerFiles(folder)
-    made.key.write_text(room.private_key)
+    made.key.write_text(room.secrets["ssh_private_key"])
     made.key.chmod(0o600)
     ends = [plan.endpoint for plan in room.plans]
     lines = [f"[{end.address}]:{end.port} {end.host_key}\n" for end in ends]
@@ -94,6 +94,8 @@ def _desired(room: HostRoom, folder: Path) -> dict[str, object]:
     """The plan's settings by what they are; all hosts of the benchmark want the same."""
     plan, spec = room.plans[0], room.spec
     rdma, values, user = spec.rdma, plan.desired.values, spec.host_defaults.user
+    if user is None:
+        raise Bug("the site of the benchmark has a common user")
     names = names_of(room.plans)
     modules = [key.removeprefix("module.") for key in values if key.startswith("module.")]
     (limit,) = (key for key in values if key.endswith(".limit_memlock"))
@@ -117,6 +119,7 @@ def _desired(room: HostRoom, folder: Path) -> dict[str, object]:
             "cnp_priority": rdma.cnp_priority,
         },
         "rdma_cm": {"mode": "RoCE v2", "tos": rdma.ip_traffic_class},
+        "traffic_class": rdma.ip_traffic_class,
         "memlock": {"unit": limit.split(".")[1], "value": values[limit]},
         "files": _boot_files(values, folder),
     }
@@ -139,12 +142,8 @@ def _card(plan: HostPlan, pci: str, netdev: str, model: str) -> dict[str, object
 
 def _boot_files(values: Mapping[str, str], folder: Path) -> list[dict[str, str]]:
     """The three files of the boot unit, the same bytes for every tool."""
-    lost = ("nic.", "module.", "kernel.", "route.", "vf.")
-    kept = re.compile(r"nic\..*\.(ats|model|fw_\w+)$|kernel\.(cmdline|rdma_netns|limits)")
     config = "".join(
-        f"{key}={value}\n"
-        for key, value in sorted(values.items())
-        if key.startswith(lost) and not kept.match(key)
+        f"{key}={value}\n" for key, value in sorted(values.items()) if lost_at_reboot(key)
     )
     texts = {
         "/etc/systemd/system/railyard-nics.service": boot_unit_text(),

@@ -65,8 +65,10 @@ def _own_pss_kib(pid: int) -> int:
     return 0
 
 
-def run_measured(command: Sequence[str], environment: Mapping[str, str]) -> Spent:
-    """Run it to its end.
+def run_measured(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path = ROOT
+) -> Spent:
+    """Run it to its end, in this folder.
 
     Raises:
         UsageError: It failed; the text ends with its last lines.
@@ -76,7 +78,7 @@ def run_measured(command: Sequence[str], environment: Mapping[str, str]) -> Spen
     with subprocess.Popen(
         command,
         env=dict(environment),
-        cwd=ROOT,
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

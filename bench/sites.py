@@ -154,7 +154,7 @@ def _nic(rail: int, form: Form) -> str:
     )
 
 
-_DIGEST: Final = "0" * 64
+_DIGEST: Final = "ab" * 32
 _TAIL: Final = f"""\
 kubernetes:
   plane: k3s
@@ -169,7 +169,8 @@ kubernetes:
   pod_cidr: 10.128.0.0/10
   service_cidr: 10.192.0.0/16
 disruption: {{ports: allow, reboots: allow, max_unavailable: 1}}
-operators: {{gpu: {{chart: {{chart: charts/gpu-operator, version: v26.3.3}}, driver: host}}}}
+host_defaults: {{driver: {{kind: present}}}}
+operators: {{gpu: {{driver: host}}}}
 pod_network: {{mode: sriov, ipam: whereabouts, resource_prefix: intel.com, namespace: default}}
-jobs: {{image: "192.168.100.10:5000/nccl-roce-test", mpi_operator: true}}
+jobs: {{image: "192.168.100.10:5000/nccl-roce-test:1", mpi_operator: true}}
 """

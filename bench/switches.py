@@ -181,7 +181,9 @@ def plain_loop(job: Job) -> None:
 
 def change_by_hand(endpoint: Endpoint) -> None:
     """A person sets the MTU of one port back."""
-    with device.open_session(endpoint, system_of("onyx").session, PASSWORD, 60) as session:
+    with device.open_session(
+        endpoint, system_of("onyx").session, {SECRET: PASSWORD}, 60
+    ) as session:
         for line in (
             "enable",
             "configure terminal",

@@ -83,18 +83,14 @@ def _run(step: RemoteStep, secrets: Mapping[str, str]) -> str:
     if isinstance(step.apply, str):
         raise Bug(f"{step.name} is no step on a host")
     stdin = secrets[step.secret_stdin] if step.secret_stdin else step.desired
-    answer = run_step_on_host(step, step.apply, stdin, _key(step, secrets))
+    answer = run_step_on_host(step, step.apply, stdin, secrets)
     return _demand(step, answer)
-
-
-def _key(step: RemoteStep, secrets: Mapping[str, str]) -> str:
-    return secrets[step.endpoint.private_key_secret or ""]
 
 
 def _by_hand(step: RemoteStep, script: str, secrets: Mapping[str, str]) -> None:
     """What the owner did on the host of a step before Kubernetes came."""
-    command, key = render_remote_command(script, step.deadline_s), _key(step, secrets)
-    done = run_on_host(step.endpoint, key, command, deadline_s=step.deadline_s)
+    command = render_remote_command(script, step.deadline_s)
+    done = run_on_host(step.endpoint, secrets, command, deadline_s=step.deadline_s)
     _demand(step, asyncio.run(done))
 
 

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Final, Literal
 
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    derive_private_key,
+)
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -17,31 +23,49 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+KeyKind = Literal["ed25519", "ecdsa"]
+_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""Order of the group of NIST P-256 (FIPS 186-4, D.1.2.3): private keys are 1 to one less."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """An ed25519 key pair in OpenSSH's text forms."""
+    """A key pair in OpenSSH's text forms."""
 
     private_openssh: str
     public_openssh: str
 
 
-def host_key(seed: str) -> KeyPair:
+def host_key(seed: str, kind: KeyKind = "ed25519") -> KeyPair:
     """Derive the host key of a lab device.
 
     Args:
         seed: The device's `host_key_seed` of the lab file, for example `dev/gpu01`.
+        kind: What such a device has: ESXi has no ed25519 key (sources.md#esxi).
     """
-    return _derive(b"railyard-lab/" + seed.encode())
+    return _derive(b"railyard-lab/" + seed.encode(), kind)
 
 
 def client_key(stack: str) -> KeyPair:
-    """Derive the key with which Railyard logs in to the hosts of one lab stack."""
-    return _derive(b"railyard-lab-client/" + stack.encode())
+    """Derive the key with which Railyard logs in to the hosts of one lab stack.
+
+    It is of ECDSA, because an ESXi host takes no key of ed25519 (sources.md#esxi).
+    """
+    return _derive(b"railyard-lab-client/" + stack.encode(), "ecdsa")
 
 
-def _derive(seed: bytes) -> KeyPair:
-    key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(seed).digest())
+def client_secrets(stack: str) -> dict[str, str]:
+    """The secrets with which the hosts of one lab stack are reached, by the examples' names."""
+    return {"ssh_private_key": client_key(stack).private_openssh}
+
+
+def _derive(seed: bytes, kind: KeyKind) -> KeyPair:
+    digest = hashlib.sha256(seed).digest()
+    key: Ed25519PrivateKey | EllipticCurvePrivateKey = (
+        Ed25519PrivateKey.from_private_bytes(digest)
+        if kind == "ed25519"
+        else derive_private_key(int.from_bytes(digest) % (_ORDER - 1) + 1, SECP256R1())
+    )
     # OpenSSH's private form holds a random check number, so two calls differ in bytes, not in key.
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)

@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from components.core.errors import UsageError
+from lab import debian
+
 APT_DEADLINE_S: Final = 600
 
 
@@ -40,6 +43,11 @@ def main() -> int:
     """
     if not Path("/dev/fuse").exists():
         print("railyard: /dev/fuse is missing; load it first: modprobe fuse", file=sys.stderr)
+        return 2
+    try:
+        debian.unpacked()
+    except UsageError as error:
+        print(f"railyard: {error}", file=sys.stderr)
         return 2
     missing = missing_packages()
     if not missing:

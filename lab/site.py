@@ -17,7 +17,7 @@ from typing import Final, cast
 
 import yaml
 
-from components.catalogue.cards import CARDS
+from components.catalogue.cards import CARDS, find_card
 from components.core.errors import UsageError
 from components.core.placeholder import has_placeholder
 from components.model.cluster import ClusterSpec
@@ -27,6 +27,7 @@ from components.model.instances import crusoe_of
 from components.reading.port_ranges import spread_document
 from lab.cloud.adapters import adapters, own_adapters
 from lab.cloud.crusoe.model import CrusoeConfig
+from lab.hosts.image import GPU_PACKAGES, PACKAGES, image_driver
 from lab.hosts.lab_file import CloudLab, LabFile
 from lab.hypervisors.config import (
     EsxiConfig,
@@ -36,7 +37,7 @@ from lab.hypervisors.config import (
     management_nic,
     nic_device,
 )
-from lab.keys import client_key, host_key
+from lab.keys import KeyKind, client_key, host_key
 from lab.views import HcaConfig, HostConfig, NicConfig, SwitchConfig
 
 Document = dict[str, object]
@@ -62,6 +63,7 @@ CLOUD_PORT: Final = 8088
 """Where the lab's cloud answers, on the third address of the block."""
 MIRROR: Final = "/opt/railyard-mirror"
 """Where a lab host finds the K3s artefact: the local mirror of the pinned source."""
+MIRROR_THERE: Final = "an instance of the lab comes with that mirror, and a cloud's does not"
 DEV_BLOCK: Final = 41
 _TOTAL_VFS: Final = 16
 """NUM_OF_VFS in the firmware of the lab's cards: more than the example asks for."""
@@ -103,10 +105,10 @@ def _items(document: Document, key: str) -> list[Document]:
     return cast("list[Document]", document.get(key, []))
 
 
-def _relocate(device: Document, address: str, stack: str) -> None:
+def _relocate(device: Document, address: str, stack: str, kind: KeyKind = "ed25519") -> None:
     ssh = cast("Document", device["ssh"])
-    seed = f"{stack}/{device['name']}"
-    ssh |= {"address": address, "port": SSH_PORT, "host_key": host_key(seed).public_openssh}
+    key = host_key(f"{stack}/{device['name']}", kind)
+    ssh |= {"address": address, "port": SSH_PORT, "host_key": key.public_openssh}
 
 
 def overlay(document: Document, stack: str, artefact: Mapping[str, str]) -> Document:
@@ -117,6 +119,18 @@ def overlay(document: Document, stack: str, artefact: Mapping[str, str]) -> Docu
         stack: Name of the stack: it chooses the block of addresses and the keys.
         artefact: sha256 of the K3s artefact's files by name: `k3s` and `install.sh`.
     """
+    site = relocate(document, stack)
+    kubernetes = cast("Document", site.get("kubernetes", {}))
+    if kubernetes and kubernetes.get("plane", "k3s") == "k3s":
+        kubernetes["source"] = k3s_source(artefact)
+        if cast("Document", site["environment"]).get("instances"):
+            cast("Document", site.setdefault("waive", {}))["made-host-source"] = MIRROR_THERE
+    _replace_charts(cast("Document", site.get("operators", {})))
+    return site
+
+
+def relocate(document: Document, stack: str) -> Document:
+    """The same site with the lab's addresses and keys, and its own sources."""
     site = copy.deepcopy(document)
     block = block_of(stack)
     for number, switch in enumerate(_items(site, "switches")):
@@ -127,12 +141,8 @@ def overlay(document: Document, stack: str, artefact: Mapping[str, str]) -> Docu
         _relocate(host, f"{block}.{10 + number}", stack)
     environment = cast("Document", site["environment"])
     for number, hypervisor in enumerate(_items(environment, "hypervisors")):
-        _relocate(hypervisor, f"{block}.{30 + number}", stack)
+        _relocate(hypervisor, f"{block}.{30 + number}", stack, "ecdsa")
     _relocate_cloud(environment, block, stack)
-    kubernetes = cast("Document", site.get("kubernetes", {}))
-    if "source" in kubernetes:
-        kubernetes["source"] = k3s_source(artefact)
-    _replace_charts(cast("Document", site.get("operators", {})))
     return site
 
 
@@ -164,7 +174,9 @@ def _replace_charts(operators: Document) -> None:
 
 
 def _nic(number: int, nic: Nic, *, managed: bool) -> NicConfig:
-    card = CARDS[nic.model]
+    card = find_card(nic.model)
+    if card is None:
+        raise UsageError(f"the lab has no card model {nic.model!r}; it has {', '.join(CARDS)}")
     return NicConfig(
         pci=nic.pci,
         netdev=nic.netdev,
@@ -227,6 +239,7 @@ def _switches(spec: ClusterSpec, stack: str) -> tuple[SwitchConfig, ...]:
             cables=_cables(spec, number),
             neighbours=_neighbours(spec, number),
             links=_links(spec, number),
+            release=switch.release,
         )
         for number, switch in enumerate(spec.switches)
     )
@@ -250,10 +263,26 @@ def _hosts(spec: ClusterSpec, stack: str) -> tuple[HostConfig, ...]:
             hcas=_adapters(spec, host),
             topology_file=_topology_file(spec, host),
             guest=host.name in guests,
+            driver=_driver(spec, host),
+            packages=_packages(spec, host),
         )
         for host in spec.hosts
         if not has_placeholder(host.ssh.address)
     )
+
+
+def _driver(spec: ClusterSpec, host: Host) -> str:
+    """The driver that an image has whose site presumes one; else the kernel's own."""
+    asked = spec.settings_of(host).driver
+    there = asked.is_ofed and asked.kind == "present" and (host.nics or host.hcas)
+    return image_driver(asked.flavour, asked.at_least or "") if there else ""
+
+
+def _packages(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
+    """GPU images carry the container toolkit, unless the site has it installed or brought."""
+    asked = spec.host_defaults.toolkit
+    there = host.gpus > 0 and (asked is None or asked.kind == "present")
+    return GPU_PACKAGES if there else PACKAGES
 
 
 def _adapters(spec: ClusterSpec, host: Host) -> tuple[HcaConfig, ...]:

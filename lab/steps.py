@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 from components.remote.host_session import HostAnswer, HostSession, connect_to_host
@@ -59,7 +60,7 @@ def run_step_on_host(
     step: RemoteStep,
     call: ToolCall,
     stdin: str,
-    private_key: str,
+    secrets: Mapping[str, str],
     *,
     sending: RemoteStep | None = None,
     deadline_s: float | None = None,
@@ -68,7 +69,7 @@ def run_step_on_host(
     timed = replace(step, deadline_s=deadline_s or step.deadline_s)
 
     async def run() -> HostAnswer:
-        async with connect_to_host(step.endpoint, private_key) as session:
+        async with connect_to_host(step.endpoint, secrets) as session:
             return await run_step(session, timed, call, stdin, sending=sending)
 
     return asyncio.run(run())

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import IO, Final
 
-from lab.vm.tools import why_not
+from lab.pods.ready import why_not as why_no_pods
+from lab.vm.tools import why_not as why_no_vm
 
 PROJECT: Final = Path(__file__).parents[1]
 BIN: Final = Path(sys.executable).parent
@@ -23,13 +28,20 @@ STAGE_DEADLINE_S: Final = 2400.0
 """Twice what the slowest stage takes on two busy cores; one that hangs must not hang CI."""
 OWN_NETWORK: Final = ("unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", "env")
 """Begins a command that shall have a loopback network of its own; only root may make one."""
+STATE: Final = (".lab", ".pulumi", ".railyard")
+"""What labs and stacks keep in the clone."""
+_MOUNT: Final = (
+    f"ip link set lo up && for own in {' '.join(STATE)}; do "
+    'mkdir -p "$own" "$0/$own" && mount --bind "$0/$own" "$own" || exit; done; "$@"; exit $?'
+)
+OWN_CLONE: Final = (
+    *("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"),
+    *("sh", "-c", _MOUNT),
+)
+"""The same, with processes and STATE of its own, for those who play a stack beside another worker;
+the folder of STATE and a command follow. `sh` stays, to wait for what loses its parent."""
 SLOW_MARKS: Final = ("lab", "engine", "cluster", "site")
-"""Also the order of their stages: what a later one builds on is tested before it."""
-
-VM_MARK: Final = "vm"
-"""The last stage, where this machine has QEMU; else the summary says why it did not run."""
-VM_SWITCH: Final = "RAILYARD_VM"
-"""`1` demands that stage (and installs QEMU), `0` leaves it out."""
+"""Each builds on those before it: a test with two marks belongs to the stage of the later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,38 @@ class Stage:
     """Where its tests are counted; None where it is one check and no tests."""
     workers: int = 1
     """How many processes share its tests, each in a network of its own."""
+    plays_stacks: bool = False
+    """Its tests play stacks of this clone, and those of one file share what they played."""
+    beside: bool = False
+    """It waits much of its time: it runs beside the stage before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A stage that not every machine can run; the summary says why where it did not."""
+
+    mark: str
+    switch: str
+    """Environment variable: `1` demands the stage (and gets what it needs), `0` leaves it out."""
+    what: str
+    why_not: Callable[[], str]
+    """Why this machine cannot run it as it is; empty where it can."""
+    beside: bool = False
+    """As of a stage."""
+
+
+EXTRAS: Final = (
+    Extra(
+        "pods",
+        "RAILYARD_PODS",
+        "the plan's manifests and jobs on real nodes",
+        why_no_pods,
+        beside=True,
+    ),
+    Extra("vm", "RAILYARD_VM", "the hosts' scripts on two real kernels in QEMU", why_no_vm),
+)
+"""The last stages, in their order."""
+_EXTRA_MARKS: Final = tuple(extra.mark for extra in EXTRAS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +114,7 @@ def plan_stages(cores: int = 0) -> tuple[Stage, ...]:
         Stage("types", "pyright, strict", _tool("pyright")),
         Stage("contracts", "which room may import which", _tool("lint-imports")),
     )
-    quick = " and ".join(f"not {mark}" for mark in (*SLOW_MARKS, "story", VM_MARK))
+    quick = " and ".join(f"not {mark}" for mark in (*SLOW_MARKS, "story", *_EXTRA_MARKS))
     fast = _tests(
         "fast",
         "tests that need no device, engine or cluster",
@@ -79,14 +123,15 @@ def plan_stages(cores: int = 0) -> tuple[Stage, ...]:
         "auto",
         "--maxprocesses=8",
     )
-    slow = (_slow(number) for number in range(len(SLOW_MARKS)))
-    return (*checks, fast, *(replace(each, workers=_count(each.name, cores)) for each in slow))
+    slow = {mark: _slow(number, cores) for number, mark in enumerate(SLOW_MARKS)}
+    return (*checks, fast, slow["lab"], slow["cluster"], slow["engine"], slow["site"])
 
 
 def _count(stage: str, cores: int) -> int:
-    """Of workers; the lab waits for half its time, and the site is one for all its tests."""
-    wanted = {"lab": min(6, cores + cores // 2), "engine": min(3, cores), "cluster": min(3, cores)}
-    return max(1, wanted.get(stage, 1))
+    """Of workers; the lab waits for half its time, and each of the site plays its own stacks."""
+    more = cores + cores // 2
+    wanted = {"lab": min(6, more), "engine": min(3, more), "cluster": min(3, cores)}
+    return max(1, wanted.get(stage, min(2, cores)))
 
 
 def spread(stage: Stage, folder: Path) -> tuple[str, ...]:
@@ -98,14 +143,21 @@ def spread(stage: Stage, folder: Path) -> tuple[str, ...]:
     """
     if stage.workers == 1:
         return ()
-    python = shlex.join((*OWN_NETWORK, sys.executable))
     own = [folder / str(number) for number in range(stage.workers)]
     for each in own:
         each.mkdir()
     return (
-        "--dist=worksteal",
-        *(f"--tx=popen//env:TMPDIR={each}//python={python}" for each in own),
+        "--dist=loadfile" if stage.plays_stacks else "--dist=worksteal",
+        *(f"--tx=popen//env:TMPDIR={each}//python={_own_python(stage, each)}" for each in own),
     )
+
+
+def _own_python(stage: Stage, own: Path) -> str:
+    """The command line of a worker; what its stacks kept stays, for a look into a failure."""
+    if not stage.plays_stacks:
+        return shlex.join((*OWN_NETWORK, sys.executable))
+    state = RESULTS / f"{stage.name}-{own.name}"
+    return shlex.join((*OWN_CLONE, str(state), "env", sys.executable))
 
 
 def count_cores() -> int:
@@ -114,8 +166,7 @@ def count_cores() -> int:
     return (os.cpu_count() or 1) if trial.returncode == 0 else 0
 
 
-def _slow(number: int) -> Stage:
-    """A test with two marks belongs to the later of the two stages."""
+def _slow(number: int, cores: int) -> Stage:
     what = {
         "lab": "emulated devices over real SSH",
         "engine": "the real Pulumi engine",
@@ -124,21 +175,27 @@ def _slow(number: int) -> Stage:
     }
     mark = SLOW_MARKS[number]
     only = " and ".join([mark, *(f"not {later}" for later in SLOW_MARKS[number + 1 :])])
-    return _tests(mark, what[mark], only)
+    return replace(
+        _tests(mark, what[mark], only),
+        workers=_count(mark, cores),
+        plays_stacks=mark == "site",
+        beside=mark == "cluster" and cores > 0,
+    )
 
 
-def plan_vm(wish: str, missing: str) -> tuple[tuple[Stage, ...], str]:
-    """The stage on real kernels, or why there is none.
+def plan_extra(extra: Extra, wish: str, missing: str) -> tuple[tuple[Stage, ...], str]:
+    """A stage that not every machine can run, or why there is none.
 
     Args:
-        wish: Value of `RAILYARD_VM`.
+        extra: Which one.
+        wish: Value of its switch.
         missing: Why this machine cannot run it as it is; empty where it can.
     """
     if wish == "0":
-        return (), f"{VM_SWITCH}=0"
+        return (), f"{extra.switch}=0"
     if missing and wish != "1":
         return (), missing
-    return (_tests(VM_MARK, "the hosts' scripts on two real kernels in QEMU", VM_MARK),), ""
+    return (replace(_tests(extra.mark, extra.what, extra.mark), beside=extra.beside),), ""
 
 
 def _tool(name: str, *arguments: str) -> tuple[str, ...]:
@@ -152,10 +209,36 @@ def _tests(name: str, what: str, marks: str, *more: str) -> Stage:
 
 
 def run_stage(stage: Stage) -> Outcome:
-    """Run one stage; its output goes to the terminal."""
-    print(f"\n=== {stage.name}: {stage.what}", flush=True)
+    """Run one stage; its output goes to the terminal, at its end where it runs beside another."""
+    head = f"\n=== {stage.name}: {stage.what}"
+    if not stage.beside:
+        print(head, flush=True)
+        return _run(stage, None)
+    with tempfile.TemporaryFile("w+") as output:
+        outcome = _run(stage, output)
+        output.seek(0)
+        print(f"{head}\n{output.read()}", end="", flush=True)
+    return outcome
+
+
+def run_stages(stages: tuple[Stage, ...]) -> tuple[Outcome, ...]:
+    """Run one after another, whatever fails, and beside each what says that it may be."""
+    outcomes: list[Outcome] = []
+    rest = list(stages)
+    while rest:
+        group = [rest.pop(0)]
+        while rest and rest[0].beside:
+            group.append(rest.pop(0))
+        with ThreadPoolExecutor(len(group)) as pool:
+            outcomes += pool.map(run_stage, group)
+    return tuple(outcomes)
+
+
+def _run(stage: Stage, output: IO[str] | None) -> Outcome:
     if stage.results is not None:
         stage.results.unlink(missing_ok=True)
+    for number in range(stage.workers):
+        shutil.rmtree(RESULTS / f"{stage.name}-{number}", ignore_errors=True)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ry-", ignore_cleanup_errors=True) as folder:
         try:
@@ -163,6 +246,8 @@ def run_stage(stage: Stage) -> Outcome:
                 (*stage.command, *spread(stage, Path(folder))),
                 cwd=PROJECT,
                 stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output and subprocess.STDOUT,
                 check=False,
                 timeout=STAGE_DEADLINE_S,
             ).returncode
@@ -192,12 +277,17 @@ def count_tests(stage: Stage, seconds: float, *, good: bool) -> Outcome:
     return Outcome(stage, good, seconds, passed, failed, sums["skipped"])
 
 
-def render_summary(outcomes: tuple[Outcome, ...], no_vm: str = "") -> str:
+def render_summary(
+    outcomes: tuple[Outcome, ...],
+    not_run: Mapping[str, str] = MappingProxyType({}),
+    seconds: float = 0.0,
+) -> str:
     """The table at the end; its last line sums up all tests.
 
     Args:
         outcomes: Of the stages that ran.
-        no_vm: Why the stage on real kernels did not run; empty where it did.
+        not_run: Stages that did not, and why.
+        seconds: From begin to end: less than the sum where stages ran beside each other.
     """
     lines = ["", "=== summary"]
     for outcome in outcomes:
@@ -205,10 +295,9 @@ def render_summary(outcomes: tuple[Outcome, ...], no_vm: str = "") -> str:
         lines.append(
             f"{verdict:<7}{outcome.stage.name:<11}{outcome.seconds:>7.1f} s  {_counts(outcome)}"
         )
-    if no_vm:
-        lines.append(f"{'NOT RUN':<7} {VM_MARK:<10}{'':>9}  {no_vm}")
-    total = sum(outcome.seconds for outcome in outcomes)
-    lines.append(f"{'':<7}{'all':<11}{total:>7.1f} s")
+    for name, why in not_run.items():
+        lines.append(f"{'NOT RUN':<7} {name:<10}{'':>9}  {why}")
+    lines.append(f"{'':<7}{'all':<11}{seconds:>7.1f} s")
     failed = sum(outcome.failed for outcome in outcomes)
     checks = [item.stage.name for item in outcomes if not item.good and not item.stage.results]
     if checks:
@@ -227,9 +316,15 @@ def _counts(outcome: Outcome) -> str:
 def main() -> int:
     """Run all stages, whatever fails, and sum up."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    on_kernels, no_vm = plan_vm(os.environ.get(VM_SWITCH, ""), why_not())
-    outcomes = tuple(run_stage(stage) for stage in (*plan_stages(count_cores()), *on_kernels))
-    print(render_summary(outcomes, no_vm), flush=True)
+    planned = {
+        extra.mark: plan_extra(extra, os.environ.get(extra.switch, ""), extra.why_not())
+        for extra in EXTRAS
+    }
+    extra_stages = (stage for stages, _ in planned.values() for stage in stages)
+    begun = time.monotonic()
+    outcomes = run_stages((*plan_stages(count_cores()), *extra_stages))
+    not_run = {name: why for name, (_, why) in planned.items() if why}
+    print(render_summary(outcomes, not_run, time.monotonic() - begun), flush=True)
     return 0 if all(outcome.good for outcome in outcomes) else 1
 
 

@@ -216,7 +216,7 @@ def up(site: Site) -> int:
     for notice in write_env(settings).notices:
         console.print(notice)
     environment = plan_environment(settings, os.environ)
-    pulumi = Pulumi(PROJECT, NAME, site.stack, settings.backend, environment)
+    pulumi = Pulumi(PROJECT, NAME, site.stack, settings.backend, environment, site.config_file)
     for line in recover(pulumi):
         console.print(f"recovered: {line}")
     _ensure_stack(site, spec, pulumi, secrets)

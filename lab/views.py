@@ -30,6 +30,12 @@ class SwitchConfig:
     at the other end of a link."""
     links: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Switch port to the (switch, port) at the other end of a link."""
+    release: str = ""
+    """What it runs; empty for the release that its emulator was written after."""
+    authorized_key: str = ""
+    """Public key that the user may log in with; empty for none."""
+    enable_password: str = ""
+    """What `enable` asks for; empty where it asks for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,8 @@ class NicConfig:
     link_layer: Literal["InfiniBand", "Ethernet"] = "Ethernet"
     serial: str = ""
     """The board's serial number; empty for one that follows from host and network device."""
+    path_name: str = ""
+    """What its VFs' names begin with, which udev makes of the PCI path; empty for `netdev`."""
     sriov_files: bool = False
     """NVIDIA's driver shows `sriov/<n>/node`, `port` and `policy` of each VF."""
 
@@ -105,6 +113,14 @@ class HostConfig:
     """Path of NCCL's topology file that the image brings."""
     guest: bool = False
     """It is a virtual machine of an emulated hypervisor, which powers it on and off."""
+    driver: str = ""
+    """RDMA driver that its image brings, as `ofed_info -s` says it; empty for the kernel's own."""
+    packages: tuple[str, ...] = ("ethtool", "pciutils")
+    """Packages that its image brings: those of Ubuntu Server, which has these two."""
+    gpu_driver: str = "580.126.20"
+    """Version of the GPU driver that its image brings, where it has GPUs; empty for none."""
+    cgroup_v1: bool = False
+    """Its system boots with the old hierarchy of control groups, as Ubuntu did until 21.10."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +174,26 @@ class NicView:
 
 
 @dataclass(frozen=True, slots=True)
+class HcaPort:
+    """One InfiniBand port of a host."""
+
+    host: str
+    name: str
+    pci: str
+    guid: str
+    """Port GUID, 16 hexadecimal digits."""
+    rate_gbit_s: int
+    link_up: bool
+    """The host's end of the cable."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionView:
     """One partition of a switch's subnet manager."""
 
     name: str
     pkey: int
+    ipoib: bool
     members: dict[str, str]
     """Port GUID or `ALL` to `full`, `limited` or `both`."""
 
@@ -175,8 +206,21 @@ class SubnetView:
     guid: str
     """Node GUID, 16 hexadecimal digits: of equal priorities, the lowest becomes master."""
     model: str
+    rate_gbit_s: int
+    """Of its ports."""
     sm_runs: bool
     sm_priority: int
+    routing_engine: str
     partitions: tuple[PartitionView, ...]
-    ports: dict[tuple[str, str], bool]
-    """(Host, PCI address of the HCA) at the other end to whether the port is up."""
+    ports: tuple[str, ...]
+    """Its InfiniBand ports, in the order of their numbers."""
+    up: frozenset[str]
+    """The ports that are on and have a cable."""
+    cables: dict[str, tuple[str, str]]
+    """Port to the (host, PCI address of the HCA) at the other end."""
+    links: dict[str, tuple[str, str]]
+    """Port to the (switch, port) at the other end."""
+
+    def number_of(self, port: str) -> int:
+        """Number of a port, as management datagrams have it: from 1, in the order of the front."""
+        return self.ports.index(port) + 1

@@ -6,24 +6,41 @@ import os
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, Literal, cast
 
 import pulumi
 
+from components.acceptance.beside import as_seen
+from components.acceptance.report.archive import keep_beside
+from components.acceptance.request import EVIDENCE_STEP, UNASKED
+from components.acceptance.scope import Accept, narrow
+from components.artefacts.lock import Lock
+from components.artefacts.logins import docker_logins
+from components.artefacts.pin import Reach
+from components.artefacts.store import fetch_ahead
+from components.checks.pins import refused_unpinned
 from components.checks.render import render_problem
-from components.checks.site import check_config_value
+from components.checks.site import CheckedSite, check_config_value
 from components.core.errors import RailyardError
+from components.core.plain_text import plain_text
 from components.core.problem import Json
 from components.drift.applied import Applied
 from components.hosts.preview import host_changes, hosts_refused
+from components.kubernetes.live.judge import CLUSTER, ClusterDrift
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
+from components.preflight.judge_settings import refuse_settings
+from components.project.lab_refusal import refuse_lab_parts
 from components.reading.run_settings import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
+from components.remote.objects import WithMade
 from components.update.decide import Intentions, intend, refusals, strangers_to_undo
+from components.update.guards import guards_refused
 from components.update.observe import observe_site
+from components.update.outside_secrets import outside_secrets
 from components.update.own_state import read_own_state
 from components.update.refusals import disruptions_refused, host_departures, switch_changes
 from components.update.secret_names import secret_names
@@ -52,19 +69,34 @@ def run() -> None:
     try:
         _run(pulumi.Config("railyard"))
     except RailyardError as error:
-        raise pulumi.RunError(str(error)) from error
+        raise _refusal(str(error)) from error
 
 
 def _run(config: pulumi.Config) -> None:
-    spec = _load(config)
-    plan = make_plan(spec, pulumi.get_stack())
-    intentions = _look(config, spec, plan)
-    lab = config.get_bool("lab", default=False)
-    remote = Remote(config, intentions.notes, "lab" if lab else "real")
+    checked = _load(config)
+    spec, lock = checked.spec_or_raise(), checked.lock
+    lab = config.get_bool("lab", default=False) is True
+    refuse_lab_parts(spec, pulumi.get_stack(), says_lab=lab)
+    if unpinned := refused_unpinned(spec, lock, lab=lab):
+        raise _refusal(f"{unpinned}\nNothing was touched.")
+    plan = make_plan(spec, pulumi.get_stack(), lock)
+    outside = outside_secrets(spec, os.environ)
+    secrets = {name: config.require(name) for name in secret_names(spec)} | outside
+    _fetch_ahead(spec, lock, secrets)
+    intentions = _look(config, spec, plan, secrets)
+    made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
+    remote = Remote(WithMade(config, made), intentions.notes, "lab" if lab else "real")
     with _short_traces():
         report = COMPOSE[spec.environment.kind](intentions.plan, remote, intentions.run)
     pulumi.export("verdict", report.verdict)
     pulumi.export("cluster", spec.name)
+
+
+def _fetch_ahead(spec: ClusterSpec, lock: Lock, secrets: Mapping[str, str]) -> None:
+    """Charts and files that the engine and the steps read from this machine."""
+    if not lock.exists and spec.sources.bundle is None:
+        return  # an update without a lock has nothing that was pinned
+    fetch_ahead(Reach(spec, secrets, logins=docker_logins()), lock)
 
 
 @contextmanager
@@ -85,39 +117,53 @@ def _short_traces() -> Generator[None]:
             sys.tracebacklimit = before
 
 
-def _load(config: pulumi.Config) -> ClusterSpec:
+def _load(config: pulumi.Config) -> CheckedSite:
     value = cast("Json", config.get_object("cluster"))
     file = config_file(pulumi.get_stack())
     checked = check_config_value(value, file, config.get("site"))
-    spec = checked.spec_or_raise()
+    checked.spec_or_raise()
     for warning in checked.problems:
-        pulumi.log.warn(render_problem(warning))
+        _warn(render_problem(warning))
     for waived in checked.waived:
-        pulumi.log.warn(str(waived))
-    return spec
+        _warn(str(waived))
+    return checked
 
 
-def _look(config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan) -> Intentions:
+def _look(
+    config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan, secrets: Mapping[str, str]
+) -> Intentions:
     observe = cast("Observe", _setting(config, "observe"))
-    secrets = {name: config.require(name) for name in secret_names(spec)}
     applied = read_own_state()
     seen = _observe(plan, secrets, applied) if observe == "always" else Seen()
-    accept = cast("Literal['changed', 'always']", _setting(config, "accept"))
+    accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
     intentions = intend(plan, applied, seen, accept)
+    asked = narrow(spec, plan.acceptance, accept, intentions.changed)
+    intentions = replace(intentions, plan=replace(intentions.plan, asked=asked))
     refused = refusals(plan, applied, intentions.drifts)
+    refused += guards_refused(spec.guards, plan, applied, intentions.drifts)
     refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
+    refused += refuse_settings(plan.hosts, seen.devices)
     if refused:
-        raise pulumi.RunError("\n".join(refused))
+        raise _refusal("\n".join(refused))
     for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
-        pulumi.log.warn(line)
+        _warn(line)
     _tell(observe, intentions)
+    _hand_beside(observe, intentions)
     changes = switch_changes(spec, plan, applied, seen.devices)
     for text in (*changes, *host_changes(plan.hosts, seen.devices)):
-        pulumi.log.info(text)
+        _inform(text)
     for text in host_departures(plan, seen.devices, applied):
-        pulumi.log.info(text)
+        _inform(text)
     return intentions
+
+
+def _hand_beside(observe: Observe, intentions: Intentions) -> None:
+    """What the look found beside ours goes to the proof of this update, by its number."""
+    if pulumi.runtime.is_dry_run() or intentions.notes.get(EVIDENCE_STEP) == UNASKED:
+        return
+    found = [as_seen(drift.device, each) for drift in intentions.drifts for each in drift.beside]
+    keep_beside(pulumi.get_stack(), intentions.run, found if observe == "always" else None)
 
 
 def _observe(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:
@@ -127,19 +173,45 @@ def _observe(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) ->
     return observe_site(plan, secrets, applied)
 
 
-def _setting(config: pulumi.Config, key: str) -> str:
-    return choose_setting(key, os.environ.get(f"RAILYARD_{key.upper()}", ""), config.get(key) or "")
+def _setting(config: pulumi.Config, key: str, of_site: str = "") -> str:
+    """A switch of the run: of the environment, else of the stack, else of the site's file."""
+    from_stack = config.get(key) or of_site
+    return choose_setting(key, os.environ.get(f"RAILYARD_{key.upper()}", ""), from_stack)
 
 
 def _tell(observe: Observe, intentions: Intentions) -> None:
     if observe == "never":
-        pulumi.log.info("not observed: railyard:observe is `never`, so drift is not detected")
+        _inform("not observed: railyard:observe is `never`, so drift is not detected")
     for drift in intentions.drifts:
         if drift.unreachable is not None:
-            pulumi.log.warn(f"{drift.device}: not observed: {drift.unreachable}")
+            _warn(f"{drift.device}: not observed: {drift.unreachable}")
         for difference in drift.differences:
-            pulumi.log.info(f"{drift.device}: drift: {difference}")
+            _inform(f"{drift.device}: drift: {difference}")
         for found in drift.cabling:
-            pulumi.log.warn(f"{drift.device}: cabling: {found}")
+            _warn(f"{drift.device}: cabling: {found}")
         for misplaced in drift.placement:
-            pulumi.log.warn(f"{drift.device}: placement: {misplaced.text}")
+            _warn(f"{drift.device}: placement: {misplaced.text}")
+        for beside in drift.beside:
+            _warn(f"{drift.device}: beside: {beside}")
+    _tell_cluster(intentions.cluster)
+
+
+def _tell_cluster(drift: ClusterDrift) -> None:
+    if drift.unreachable is not None:
+        _warn(f"{CLUSTER}: not observed: {drift.unreachable}")
+    for line in drift.repaired:
+        _inform(f"{CLUSTER}: drift: {line}")
+    for line in drift.left:
+        _warn(f"{CLUSTER}: not repaired: {line}")
+
+
+def _refusal(text: str) -> pulumi.RunError:
+    return pulumi.RunError(plain_text(text))
+
+
+def _warn(text: str) -> None:
+    pulumi.log.warn(plain_text(text))
+
+
+def _inform(text: str) -> None:
+    pulumi.log.info(plain_text(text))

@@ -10,7 +10,7 @@ from components.jobs.component import Jobs
 from components.kubernetes.component import Cluster
 from components.kubernetes.handoffs import JobsReady
 from components.kubernetes.planes.base import KubernetesPlan
-from components.operators.component import Operators
+from components.operators.component import Operators, Repairs
 from components.plan.make import ClusterPlan
 from components.pod_network.component import PodNetwork
 from components.remote.component import Remote
@@ -32,7 +32,13 @@ def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> Acc
         runs = _cluster(plan, plan.kubernetes, remote, hosts)
     else:
         raise Bug("a site has neither kubernetes nor containers")
-    request = AcceptRequest(plan.digest, plan.stack, remote.provenance, plan.acceptance)
+    request = AcceptRequest(
+        plan.digest,
+        plan.stack,
+        remote.provenance,
+        plan.asked or plan.acceptance,
+        plan.acceptance.shared,
+    )
     return Acceptance("acceptance", request, remote, runs, run).report
 
 
@@ -40,6 +46,8 @@ def _cluster(
     plan: ClusterPlan, kubernetes: KubernetesPlan, remote: Remote, hosts: HostsReady
 ) -> JobsReady:
     cluster = Cluster("kubernetes", kubernetes, remote, hosts).access
-    gpus = Operators("operators", plan.operators, cluster).ready
+    access = plan.acceptance.access
+    repairs = Repairs(access, remote) if access else None
+    gpus = Operators("operators", plan.operators, cluster, repairs=repairs).ready
     pods = PodNetwork("pod-network", plan.pod_network, gpus).ready
     return Jobs("jobs", plan.jobs, pods).ready

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import zlib
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -91,9 +93,35 @@ def test_a_host_has_as_many_bytes_of_plan_in_a_large_site(form: str) -> None:
         sizes = [len(json.dumps(to_json(getattr(plan, room)))) for plan in plans]
         first, second = sizes[1] - sizes[0], sizes[2] - sizes[1]
         assert second <= 1.02 * first + 100, (room, sizes)
-    for steps in zip(*(plan.reboots[0].steps for plan in plans), strict=True):
-        sizes = [len(step.request.render()) for step in steps]
-        assert max(sizes) - min(sizes) <= 2, sizes  # the number of names has more digits
+
+
+def irregular(text: str) -> str:
+    """The site with names that make no ranges."""
+    named = re.compile(r"\bgpu[0-9]+\b")
+    return named.sub(lambda found: f"n{zlib.crc32(found[0].encode()):08x}x", text)
+
+
+@pytest.mark.parametrize("names", [str, irregular], ids=["ranges", "irregular"])
+def test_a_hosts_steps_have_as_many_bytes_in_a_large_site(names: Callable[[str], str]) -> None:
+    """Of the inputs of each step: what names all hosts is named by its digest."""
+    sizes: list[dict[str, int]] = []
+    for hosts in (20, 40, 60):
+        text = names(site_text(hosts, SMALL))
+        checked = check_loaded(parse_site(text, "site.yaml"), "site.yaml")
+        assert checked.problems == ()
+        assert checked.spec is not None
+        plan = make_plan(checked.spec, "dev")
+        kinds: dict[str, int] = {}
+        for step in plan.steps:
+            kind = step.name.removeprefix(step.endpoint.device)
+            kinds[kind] = max(kinds.get(kind, 0), len(step.desired))
+        sizes.append(kinds)
+    assert {"-host", "-tools", "-reboot"} <= sizes[0].keys()
+    small, middle, large = sizes
+    assert small.keys() == middle.keys() == large.keys()
+    assert {
+        kind: large[kind] - small[kind] for kind in small if large[kind] - small[kind] > 8
+    } == {}
 
 
 def test_a_host_has_as_many_lines_in_the_printed_plan_of_a_large_site() -> None:

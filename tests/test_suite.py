@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from itertools import combinations
 from pathlib import Path
@@ -10,16 +11,21 @@ from pathlib import Path
 import pytest
 
 from lab.suite import (
+    EXTRAS,
+    OWN_CLONE,
     OWN_NETWORK,
+    PROJECT,
+    RESULTS,
     SLOW_MARKS,
-    VM_MARK,
+    Extra,
     Outcome,
     Stage,
     count_tests,
+    plan_extra,
     plan_stages,
-    plan_vm,
     render_summary,
     run_stage,
+    run_stages,
     spread,
 )
 
@@ -53,30 +59,33 @@ def test_each_test_runs_in_exactly_one_stage() -> None:
             assert len(taken) == 1, marks
 
 
-def test_the_stage_on_real_kernels_is_no_part_of_another() -> None:
+@pytest.mark.parametrize("mark", [extra.mark for extra in EXTRAS])
+def test_a_stage_that_not_every_machine_runs_is_no_part_of_another(mark: str) -> None:
     ran = [stage.command for stage in plan_stages() if stage.results]
     taken = [
         text
         for command in ran
-        if chosen(text := command[command.index("-m") + 1], frozenset({VM_MARK}))
+        if chosen(text := command[command.index("-m") + 1], frozenset({mark}))
     ]
     assert not taken
 
 
-def test_a_machine_without_qemu_says_so_and_does_not_pass_in_silence() -> None:
-    assert plan_vm("", "this machine lacks QEMU") == ((), "this machine lacks QEMU")
-    assert plan_vm("0", "")[0] == ()
-    (stage,), reason = plan_vm("1", "this machine lacks QEMU")
-    assert (stage.name, reason) == (VM_MARK, "")
+@pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra.mark)
+def test_a_machine_that_lacks_something_says_so_and_does_not_pass_in_silence(extra: Extra) -> None:
+    why = "this machine lacks QEMU"
+    assert plan_extra(extra, "", why) == ((), why)
+    assert plan_extra(extra, "0", "") == ((), f"{extra.switch}=0")
+    (stage,), reason = plan_extra(extra, "1", why)
+    assert (stage.name, reason) == (extra.mark, "")
     lint = Outcome(Stage("lint", "ruff", ("ruff",)), good=True, seconds=1.0)
-    assert "NOT RUN vm" in render_summary((lint,), "this machine lacks QEMU")
+    assert f"NOT RUN {extra.mark}" in render_summary((lint,), {extra.mark: why})
     assert "NOT RUN" not in render_summary((lint,))
 
 
 def test_workers_share_neither_network_nor_temporary_files(tmp_path: Path) -> None:
     workers = {stage.name: stage.workers for stage in plan_stages(4)}
     assert (workers["lab"], workers["engine"], workers["cluster"]) == (6, 3, 3)
-    assert {workers[name] for name in ("fast", "site", "lint")} == {1}
+    assert (workers["site"], workers["fast"], workers["lint"]) == (2, 1, 1)
     for stage in plan_stages(4):
         (folder := tmp_path / stage.name).mkdir()
         specs = [
@@ -87,11 +96,16 @@ def test_workers_share_neither_network_nor_temporary_files(tmp_path: Path) -> No
         assert len(specs) == (stage.workers if stage.workers > 1 else 0)
         assert len({each["env:TMPDIR"] for each in specs}) == len(specs)
         assert all(Path(each["env:TMPDIR"]).is_dir() for each in specs)
-        assert all(shlex.split(each["python"]) == [*OWN_NETWORK, sys.executable] for each in specs)
+        heads = [shlex.split(each["python"]) for each in specs]
+        if stage.plays_stacks:
+            assert len({head.pop(len(OWN_CLONE)) for head in heads}) == len(heads)
+        begin = [*OWN_CLONE, "env"] if stage.plays_stacks else [*OWN_NETWORK]
+        assert all(head == [*begin, sys.executable] for head in heads)
 
 
 def test_where_no_network_can_be_made_no_workers_share_a_lab(tmp_path: Path) -> None:
-    assert {stage.workers for stage in plan_stages(0)} == {1}
+    assert {(stage.workers, stage.beside) for stage in plan_stages(0)} == {(1, False)}
+    assert {stage.name for stage in plan_stages(2) if stage.beside} == {"cluster"}
     assert all(spread(stage, tmp_path) == () for stage in plan_stages(0))
 
 
@@ -109,6 +123,57 @@ def test_workers_of_a_stage_run_its_tests(
     outcome = run_stage(Stage("lab", "devices", command, results, workers=2))
     assert (outcome.passed, outcome.failed, outcome.good) == (7, 1, False)
     assert "=== lab: devices" in capfd.readouterr().out
+
+
+IN_OWN_CLONE = """
+import os, pathlib, psutil
+from tests.site.leftovers import mount_points
+def test_it():
+    mine = pathlib.Path.cwd() / ".lab/mine"
+    assert str(mine.parent) in mount_points() and not mine.exists()
+    mine.touch()
+    assert {each.pid for each in psutil.process_iter()} <= {1, os.getpid()}
+"""
+
+
+@pytest.mark.lab
+def test_workers_that_play_stacks_share_neither_state_nor_processes(tmp_path: Path) -> None:
+    results = tmp_path / "trial.xml"
+    for name in ("test_one.py", "test_other.py"):
+        (tmp_path / name).write_text(IN_OWN_CLONE)
+    command = (sys.executable, "-m", "pytest", "-q", str(tmp_path), f"--junitxml={results}")
+    stage = Stage("trial", "stacks", command, results, workers=2, plays_stacks=True)
+    outcome = run_stage(stage)
+    assert (outcome.passed, outcome.failed) == (2, 0)
+    assert not (PROJECT / ".lab/mine").exists()
+    kept = [RESULTS / f"trial-{number}" for number in range(2)]
+    assert all((each / ".lab/mine").exists() for each in kept)
+    for each in kept:
+        shutil.rmtree(each)
+
+
+def test_a_stage_beside_another_is_printed_whole_at_its_end(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first waits for what the second leaves, and fails: both end, in their order."""
+    (met := tmp_path / "met").mkdir()
+    first = f"until [ -e {met}/it ]; do :; done; echo first; exit 1"
+    second = f"touch {met}/it; echo second; echo third >&2"
+    ran = run_stages(
+        (
+            Stage("one", "waits", ("timeout", "60", "sh", "-c", first)),
+            Stage("other", "goes", ("sh", "-c", second), beside=True),
+            Stage("last", "ends", ("echo", "fourth")),
+        )
+    )
+    assert [(each.stage.name, each.good) for each in ran] == [
+        ("one", False),
+        ("other", True),
+        ("last", True),
+    ]
+    said = capfd.readouterr().out
+    assert "=== other: goes\nsecond\nthird\n" in said
+    assert said.index("fourth") > max(said.index("first"), said.index("third"))
 
 
 def test_the_sums_of_a_stage(tmp_path: Path) -> None:

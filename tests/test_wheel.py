@@ -137,6 +137,18 @@ def test_a_file_is_checked_and_planned_elsewhere(installed: Installed, project: 
     assert "rmdir" in planned.stdout  # a script of the hosts came with the wheel
 
 
+def test_a_project_begins_in_another_folder(installed: Installed, tmp_path: Path) -> None:
+    for example in ("dgx-roce", "esxi-roce", "shared-rdma", "crusoe-k3s"):
+        begun = installed.call("railyard", "init", example, "--example", example, folder=tmp_path)
+        assert (begun.returncode, begun.stderr) == (0, "")
+        folder = tmp_path / example
+        assert not any(path.is_symlink() for path in folder.rglob("*"))
+        checked = installed.call("railyard", "check", "Pulumi.site.yaml", folder=folder)
+        assert checked.returncode == 1
+        assert "marked as the example's" in checked.stdout
+        assert (folder / ".github" / "workflows" / "preview.yml").is_file()
+
+
 def test_the_lab_is_no_command_where_it_is_not_installed(
     installed: Installed, project: Path
 ) -> None:

@@ -107,6 +107,13 @@ for card in cards:
             commands=[f"echo {value} >{path}" for path, value in ecn_files.items()],
         )
 
+    tclass = f"{folder}/infiniband/$(ls {folder}/infiniband)/tc/1/traffic_class"
+    if look(f"cat {tclass}") != f"Global tclass={want['traffic_class']}":
+        server.shell(
+            name=f"Traffic class of raw verbs of {netdev}",
+            commands=[f"echo {want['traffic_class']} >{tclass}"],
+        )
+
     device = f"/sys/kernel/config/rdma_cm/$(ls {folder}/infiniband)"
     rdma_cm = want["rdma_cm"]
     modes = f"{device}/ports/1/default_roce_mode {device}/ports/1/default_roce_tos"

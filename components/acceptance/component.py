@@ -10,6 +10,7 @@ from components.acceptance.handover import hand_over
 from components.acceptance.request import (
     COLLECT,
     EVIDENCE_STEP,
+    UNASKED,
     VERDICT_STEP,
     AcceptRequest,
     render_accept_request,
@@ -45,9 +46,9 @@ class Acceptance(pulumi.ComponentResource):
     ) -> None:
         super().__init__("railyard:acceptance:Acceptance", name, {}, opts)
         environment: dict[str, pulumi.Input[str]] = {}
-        if isinstance(before, JobsReady):
-            kubeconfig = pulumi.Output.secret(before.access.kubeconfig)
-            environment[env_name("kubeconfig")] = kubeconfig
+        access = request.acceptance.access
+        if access is not None and (name_of := access.kubeconfig_secret):
+            environment[env_name(name_of)] = remote.secrets.require_secret(name_of)
         for endpoint in request.acceptance.endpoints:
             environment |= remote.environment(endpoint)
         evidence = local_call(
@@ -57,7 +58,9 @@ class Acceptance(pulumi.ComponentResource):
                 _stdin(request, remote),
                 environment,
             ),
-            pulumi.ResourceOptions(parent=self, depends_on=[before.gate]),
+            pulumi.ResourceOptions(
+                parent=self, depends_on=[before.gate], ignore_changes=_unasked(remote)
+            ),
         )
         gate = local_call(
             LocalCall(
@@ -70,6 +73,11 @@ class Acceptance(pulumi.ComponentResource):
         )
         self.report = AcceptanceReport(gate.stdout)
         self.register_outputs({})
+
+
+def _unasked(remote: Remote) -> list[str]:
+    """A renewed key or kubeconfig alone is no reason to prove again; the next proof takes it."""
+    return ["environment"] if remote.note(EVIDENCE_STEP) == UNASKED else []
 
 
 def _stdin(request: AcceptRequest, remote: Remote) -> pulumi.Input[str]:

@@ -14,10 +14,13 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from components.acceptance.beside import BesideSeen
 from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.ib_facts import IbFacts
+from components.acceptance.logs.image import parse_image_log
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
+    ImageLog,
     MpiLog,
     NcclLog,
     ParseProblem,
@@ -29,8 +32,8 @@ from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.logs.training import parse_training_log
 from components.acceptance.probes.ib_limits import IbLimits
+from components.acceptance.seen import Seen, cut_texts
 from components.core.errors import UsageError
-from components.model.units import Frozen
 
 SCHEMA_VERSION = 1
 _TAIL_LINES = 25
@@ -41,18 +44,39 @@ HopRole = Literal["sender_nic", "switch_ingress", "switch_egress", "receiver_nic
 HopStatus = Literal["observed", "not_observed", "uncounted", "unreachable"]
 """`uncounted`: the switch system does not count received bytes by priority (EOS, SONiC); the class
 is proven where they leave."""
-ProbeKind = Literal["perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"]
-Outcome = Literal["completed", "failed", "timed_out", "not_run"]
+ProbeKind = Literal[
+    "image", "perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"
+]
+Outcome = Literal["completed", "failed", "timed_out", "not_run", "skipped"]
+"""`not_run`: it was tried. `skipped`: it was not, and `detail` says why."""
 
 
-class RailLimit(Frozen):
+class RailLimit(Seen):
     """What the slowest link of a rail can carry."""
 
     name: str
     line_rate_gbit_s: float
 
 
-class Limits(Frozen):
+class WorkerGroup(Seen):
+    """Workers of one kind, and why no collective crosses between them, where none does."""
+
+    name: str
+    hosts: tuple[str, ...]
+    gpus: int
+    rails: tuple[str, ...]
+    unproven: str = ""
+
+
+class Unproven(Seen):
+    """One thing that no probe proves, and why."""
+
+    subject: str
+    what: str
+    why: str
+
+
+class Limits(Seen):
     """What the plan expects of every probe, with the factors that make the floors."""
 
     transport: Literal["roce", "ib"] = "roce"
@@ -96,11 +120,15 @@ class Limits(Frozen):
     """Rows that DeepSpeed's scan must print."""
     allocatable: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     """Worker to what it must offer to pods, by extended resource."""
+    groups: tuple[WorkerGroup, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """The kinds of workers, where there are several."""
+    unproven: tuple[Unproven, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """What no probe proves: the report says it, and it is never a pass."""
     ib: IbLimits | None = Field(default=None, exclude_if=lambda value: value is None)
     """What is expected of a fabric of own InfiniBand switches."""
 
 
-class Probe(Frozen):
+class Probe(Seen):
     """One planned probe."""
 
     name: str
@@ -114,9 +142,17 @@ class Probe(Frozen):
     """NCCL: which collective."""
     workers: tuple[str, ...] = ()
     """NCCL: pod names that must take part; empty to check their number only."""
+    rates: dict[str, float] = Field(
+        default_factory=dict[str, float], exclude_if=lambda each: not each
+    )
+    """Rail to its line rate for this probe in Gb/s, where its hosts are faster than others."""
+    image: str = Field(default="", exclude_if=lambda each: not each)
+    """Of `image`: which."""
+    programs: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """Of `image`: what jobs call in it."""
 
 
-class Hop(Frozen):
+class Hop(Seen):
     """What one interface on the path counted of one direction of a probe, as after minus before."""
 
     rail: str
@@ -143,7 +179,7 @@ class Hop(Frozen):
         return f"{self.device} {self.interface}"
 
 
-class ProbeEvidence(Frozen):
+class ProbeEvidence(Seen):
     """One probe as it ran."""
 
     probe: Probe
@@ -163,11 +199,22 @@ class ProbeEvidence(Frozen):
     deepspeed: DeepSpeedLog | None = None
     training: TrainingLog | None = None
     mpi: MpiLog | None = None
+    image: ImageLog | None = None
     problem: ParseProblem | None = None
+    proven_at: str = ""
+    """Of a probe that was skipped: when it was last proven; empty for never."""
     hops: tuple[Hop, ...] = ()
 
 
-class Unreachable(Frozen):
+class LeftOut(Seen):
+    """A probe of the site that this run did not ask for."""
+
+    name: str
+    proven_at: str = ""
+    """When it was last proven; empty for never."""
+
+
+class Unreachable(Seen):
     """A device that could not be asked."""
 
     device: str
@@ -175,7 +222,7 @@ class Unreachable(Frozen):
     detail: str
 
 
-class Evidence(Frozen):
+class Evidence(Seen):
     """One run of acceptance."""
 
     schema_version: int = SCHEMA_VERSION
@@ -196,6 +243,18 @@ class Evidence(Frozen):
     """Worker to what it offered to pods, by extended resource; a worker is absent if not read."""
     ib: dict[str, IbFacts] = Field(default_factory=dict[str, IbFacts])
     """Worker to what it saw of a fabric of own InfiniBand switches."""
+    when_busy: Literal["warn", "wait", "fail"] = "fail"
+    """What the gate makes of probes whose place was taken by others."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Probes outside of the scope of this run."""
+    places_left_out: tuple[str, ...] = ()
+    """`host rail` of the probes outside of the scope."""
+    last_proofs: dict[str, str] = Field(default_factory=dict[str, str])
+    """`host rail` to the end of the last run before this one that proved it."""
+    beside: tuple[BesideSeen, ...] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
+    """Settings beside ours, as the look before the update found them; None: there was no look."""
     facts: dict[str, str] = Field(default_factory=dict[str, str])
     """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
 
@@ -228,18 +287,21 @@ def digest_log(probe: Probe, log: str, *, outcome: Outcome, log_file: str = "") 
     return base.model_copy(update=found)
 
 
-ParsedLog = NcclLog | PerftestLog | DeepSpeedLog | TrainingLog | MpiLog
+ParsedLog = NcclLog | PerftestLog | DeepSpeedLog | TrainingLog | MpiLog | ImageLog
 _FIELDS: dict[type[ParsedLog], str] = {
     NcclLog: "nccl",
     PerftestLog: "perftest",
     DeepSpeedLog: "deepspeed",
     TrainingLog: "training",
     MpiLog: "mpi",
+    ImageLog: "image",
 }
 
 
 def _parse(kind: ProbeKind, log: str) -> ParsedLog | ParseProblem:
     match kind:
+        case "image":
+            return parse_image_log(log)
         case "nccl":
             return parse_nccl_log(log)
         case "perftest":
@@ -262,7 +324,7 @@ def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[s
 
 def dump_evidence(evidence: Evidence) -> str:
     """The JSON form: indented, so that no line is long."""
-    return json.dumps(evidence.model_dump(mode="json"), indent=1, sort_keys=True)
+    return json.dumps(cut_texts(evidence.model_dump(mode="json")), indent=1, sort_keys=True)
 
 
 def parse_evidence(text: str) -> Evidence:

@@ -21,7 +21,13 @@ from components.acceptance.report.archive import (
     digest_of,
     keep_request,
 )
-from components.acceptance.report.text import LAB_NOTE, render_table, unsettled_lines, waivers_of
+from components.acceptance.report.text import (
+    LAB_NOTE,
+    render_table,
+    unproven_lines,
+    unsettled_lines,
+    waivers_of,
+)
 from components.acceptance.request import AcceptRequest
 from components.core.errors import UsageError
 from components.remote.lines import as_json, render_lines
@@ -42,6 +48,8 @@ class Asked:
     provenance: Literal["real", "lab"]
     request: str
     """Digest of the whole request."""
+    shared: str = ""
+    """Digest of what all hosts share; empty in states of an earlier release."""
 
     @property
     def place(self) -> Archived:
@@ -80,7 +88,7 @@ def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
         keep: Put it into the archive: in an update, where the step may run.
     """
     digest = keep_request(request.stack, text) if keep else digest_of(text)
-    asked = Asked(request.plan_digest, request.stack, request.provenance, digest)
+    asked = Asked(request.plan_digest, request.stack, request.provenance, digest, request.shared)
     return render_lines(asdict(asked))
 
 
@@ -127,7 +135,9 @@ def render_short(report: Report) -> str:
         verdict = report.verdict_of(item.probe.name)
         kinds.setdefault(item.probe.kind, Counter())[verdict] += 1
     lines = [f"{kind}: {_counts(found)}" for kind, found in kinds.items()]
+    unproven = len(unproven_lines(report))
     end = waivers_of(report)
+    end += [f"not proven: {unproven} probes; the report has each"] if unproven else []
     end += [LAB_NOTE] if report.evidence.provenance == "lab" else []
     end.append(f"acceptance {report.verdict}: {report.planned} probes planned")
     room = SHORT - sum(len(line) + 1 for line in (*lines, *end)) - _WIDTH

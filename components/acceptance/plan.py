@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict
@@ -11,15 +12,20 @@ from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.acceptance.probes.plan import plan_probes
 from components.acceptance.probes.probe_job import ProbeJob
+from components.acceptance.probes.rates import rail_speeds
+from components.acceptance.probes.unproven import list_unproven, worker_groups
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.plan import switch_endpoint
 from components.kubernetes.manifest import Body
+from components.kubernetes.planes.base import KubernetesPlan
+from components.kubernetes.reference import ClusterRef, refer_to
 from components.model.acceptance import Acceptance
 from components.model.cloud import InfiniBandFabric
 from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import gpu_paths
 from components.model.hosts import Host, Nic
 from components.model.once import once
+from components.model.worker_kinds import on_infiniband
 from components.pod_network.plan import expected_allocatable
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
@@ -69,6 +75,19 @@ class ProbePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Policy:
+    """When a probe is run, and what the gate makes of one that was not."""
+
+    asked: bool = True
+    """False: nothing is proven in this run, because the site says `accept: never`."""
+    accept: Literal["changed", "always", "never", "canary"] = "changed"
+    """As the file says: whoever changes it wants another proof."""
+    when_busy: Literal["warn", "wait", "fail"] = "warn"
+    busy_wait_s: float = 600.0
+    time_budget_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptancePlan:
     """The whole proof."""
 
@@ -76,13 +95,25 @@ class AcceptancePlan:
     gate: Literal["fail", "warn"]
     limits: Limits
     probes: tuple[ProbePlan, ...]
+    """What proves the path."""
     sources: tuple[CounterSource, ...]
     workers: tuple[str, ...]
     memlock: tuple[Body, ...]
     """In a cluster one Job per worker, in the same order: it prints a pod's locked-memory limit."""
     timeout_s: float
+    nodes: Mapping[str, str] = field(default_factory=dict[str, str], metadata=OMIT_EMPTY)
+    """Worker to the name of its node, where that is another one."""
     ib: tuple[IbLook, ...] = field(default=(), metadata=OMIT_EMPTY)
     """Hosts that are asked what they see of a fabric of own InfiniBand switches."""
+    access: ClusterRef | None = field(default=None, metadata=OMIT_EMPTY)
+    """Where the kubeconfig is read when the probes run; None where there is no cluster."""
+    images: tuple[ProbePlan, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """Looks at the images of the jobs, which come before all probes."""
+    policy: Policy = Policy()
+    shared: str = ""
+    """Digest of what is no single host's: jobs, traffic class, rails, pod network, operators."""
+    left_out: tuple[Probe, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """Probes of the site that this run does not ask for: it has a scope."""
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -93,10 +124,11 @@ class AcceptancePlan:
             *(source.endpoint for source in self.sources),
             *(end.endpoint for end in ends),
             *(look.endpoint for look in self.ib),
+            *(server.endpoint for server in (self.access.servers if self.access else ())),
         )
 
 
-def plan_acceptance(spec: ClusterSpec) -> AcceptancePlan:
+def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None) -> AcceptancePlan:
     """Plan the limits, and for every probe the hops that its bytes must cross."""
     cluster = plan_probes(spec)
     in_cluster = [_probe(spec, job.probe, job=job) for job in cluster.jobs]
@@ -112,24 +144,34 @@ def plan_acceptance(spec: ClusterSpec) -> AcceptancePlan:
         workers=tuple(host.name for host in spec.workers),
         memlock=cluster.memlock,
         timeout_s=spec.acceptance.timeout_s,
+        nodes={host.name: host.node for host in spec.workers if host.node != host.name},
         ib=plan_ib_looks(spec),
+        access=refer_to(spec, kubernetes),
+        images=tuple(ProbePlan(job.probe, job, ()) for job in cluster.images),
+        shared=_shared(spec),
+        policy=Policy(
+            asked=spec.acceptance.accept != "never",
+            accept=spec.acceptance.accept,
+            when_busy=spec.acceptance.when_busy,
+            busy_wait_s=spec.acceptance.busy_wait_s,
+            time_budget_s=spec.acceptance.time_budget_s,
+        ),
     )
+
+
+def _shared(spec: ClusterSpec) -> str:
+    """While it stays, an update that changes some hosts may be proven on those alone."""
+    parts = (
+        spec.jobs, spec.acceptance, spec.rdma, *spec.rails, spec.pod_network, spec.operators,
+        spec.kubernetes, spec.containers, spec.ib_fabric,
+    )  # fmt: skip
+    texts = [part.model_dump_json() if part is not None else "" for part in parts]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 def _limits(spec: ClusterSpec) -> Limits:
     infiniband = spec.rdma.transport == "infiniband"
-    speeds = {
-        rail.name: min(
-            (
-                nic.speed_gbit_s
-                for host in spec.workers
-                for nic in host.nics
-                if nic.rail == rail.name
-            ),
-            default=0,
-        )
-        for rail in spec.rails
-    }
+    speeds = rail_speeds(spec)
     return Limits(
         transport="ib" if infiniband else "roce",
         require_gdr="none" not in gpu_paths(spec),
@@ -143,6 +185,8 @@ def _limits(spec: ClusterSpec) -> Limits:
         topology_file=spec.jobs.topology_file.mount_path if spec.jobs.topology_file else "",
         **_asked(spec.acceptance),
         ib=plan_ib_limits(spec),
+        groups=worker_groups(spec),
+        unproven=list_unproven(spec),
         **_adapters(spec.ib_fabric if infiniband else None),
     )
 
@@ -190,13 +234,14 @@ def _adapters(fabric: InfiniBandFabric | None) -> _Adapters:
 
 def _described(spec: ClusterSpec, host: HostProbe) -> Probe:
     """A probe on hosts as evidence knows it; of `nvidia-smi`, the GPUs are counted."""
-    gpus = sum(worker.gpus for worker in spec.workers)
+    gpus = sum(worker.gpus for name in host.nodes if (worker := spec.host(name)))
     return Probe(
         name=host.name,
         kind=host.kind,
         rails=host.rails,
         nodes=host.nodes,
         ranks=gpus if host.kind == "mpi_gpus" else host.ranks,
+        rates=dict(host.rates),
     )
 
 
@@ -269,7 +314,8 @@ def _sources(spec: ClusterSpec) -> tuple[CounterSource, ...]:
     )
     if spec.rdma.transport == "infiniband":
         return tuple(
-            CounterSource(host_endpoint(host), "infiniband", (ADAPTERS,)) for host in spec.workers
+            CounterSource(host_endpoint(host), "infiniband", (ADAPTERS,))
+            for host in on_infiniband(spec)
         )
     hosts = tuple(
         CounterSource(host_endpoint(host), "linux", tuple(nic.netdev for nic in host.nics))

@@ -14,6 +14,8 @@ from components.core.to_json import to_json
 
 EVIDENCE_STEP: Final = "acceptance-evidence"
 VERDICT_STEP: Final = "acceptance-gate"
+UNASKED: Final = "nothing asks for another proof"
+"""The note of the evidence step in such a run; it is in no input."""
 COLLECT: Final = "evidence collect"
 """What the evidence step calls; older states have `accept run` there."""
 
@@ -26,6 +28,8 @@ class AcceptRequest:
     stack: str
     provenance: Literal["real", "lab"]
     acceptance: AcceptancePlan
+    shared: str = ""
+    """Digest of what all hosts of a cluster share: while it stays, a scope may be proven alone."""
 
 
 def render_accept_request(request: AcceptRequest) -> str:

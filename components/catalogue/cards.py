@@ -66,5 +66,13 @@ _MODELS: Final = (
 )
 CARDS: Final[Mapping[CardName, CardModel]] = {card.name: card for card in _MODELS}
 """Card model by name, in the order in which they came out."""
+_BY_NAME: Final[Mapping[str, CardModel]] = {card.name: card for card in _MODELS}
+
+
+def find_card(name: str) -> CardModel | None:
+    """The model of that name, or None."""
+    return _BY_NAME.get(name)
+
+
 IB_PORTS: Final = 2
 """Ports of the largest card that can be InfiniBand; cards with more are Ethernet alone."""

@@ -14,9 +14,6 @@ from typing import Final, Literal
 _RELEASE: Final = re.compile(
     r"(?P<major>\d{1,2})\.(?P<minor>\d)(?:\.(?P<patch>\d))?(?:U(?P<update>\d)[a-z]?)?"
 )
-FIRST_ATS: Final = (7, 0, 2)
-DEFAULT_ATS: Final = (7, 0, 3)
-
 AtsSupport = Literal["absent", "other_option", "off_by_default", "on_by_default"]
 
 
@@ -36,12 +33,15 @@ class EsxiRelease:
     @property
     def ats(self) -> AtsSupport:
         """What the release knows of ATS."""
-        key = (self.major, self.minor, self.update)
-        if key >= DEFAULT_ATS:
+        if self >= DEFAULT_ATS:
             return "on_by_default"
-        if key >= FIRST_ATS:
+        if self >= FIRST_ATS:
             return "off_by_default"
-        return "other_option" if self.major == FIRST_ATS[0] else "absent"
+        return "other_option" if self.major == FIRST_ATS.major else "absent"
+
+
+FIRST_ATS: Final = EsxiRelease(7, 0, 2)
+DEFAULT_ATS: Final = EsxiRelease(7, 0, 3)
 
 
 def parse_release(text: str) -> EsxiRelease | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -10,9 +9,8 @@ from typing import Final
 from components.checks.rule import Finding, at
 from components.model.cluster import ClusterSpec
 from components.model.jobs import ARENA_RESOURCE
+from components.model.worker_kinds import fitting_kind, gpu_kinds, worker_kinds
 
-_CASE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,18}[a-z0-9])?")
-"""A part of a Job's name, beside those of two hosts and the number of the run."""
 _PAIR: Final = 2
 _SHARED_MODE: Final = "ReadWriteMany"
 
@@ -39,11 +37,11 @@ def check_perftest_case(spec: ClusterSpec) -> Iterator[Finding]:
                 (at((*place, "all_sizes")), at((*place, "duration_s"), case.duration_s)),
                 "remove one of the two; make two cases of it.",
             )
-        if names[case.name] > 1 or not _CASE.fullmatch(case.name):
+        if names[case.name] > 1:
             yield Finding(
-                f'"{case.name}" names no Job of its own.',
+                f"two perftest cases are called {case.name}.",
                 (at((*place, "name"), case.name),),
-                "use small letters, digits and hyphens, 20 at most, and each name once.",
+                "rename one of them: each is a Job of its own.",
             )
     if spec.acceptance.perftest and not _has_pods_on_rails(spec):
         yield Finding(
@@ -76,14 +74,26 @@ def check_deepspeed_scan(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_deepspeed_workers(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each of DeepSpeed's workers fits on a node of its own; else they stay Pending for ever."""
+    """Each of DeepSpeed's workers fits on a node of its own; else they stay Pending for ever.
+
+    They run on workers of one kind: with the same GPUs, rails and speeds.
+    """
     sample = spec.jobs.deepspeed
     if sample is None or not spec.workers:
         return
-    count, gpus = len(spec.workers), min(host.gpus for host in spec.workers)
+    if fitting_kind(spec, sample.workers, sample.gpus) is not None:
+        return
+    # The kind that comes nearest is the one with the most GPUs among those with hosts enough.
+    kinds = worker_kinds(spec)
+    able = [kind for kind in kinds if len(kind.hosts) >= sample.workers] or [
+        max(kinds, key=lambda kind: len(kind.hosts))
+    ]
+    best = max(able, key=lambda kind: kind.gpus)
+    count, gpus = len(best.hosts), best.gpus
     if sample.workers > count:
         yield Finding(
-            f"DeepSpeed wants {sample.workers} workers, one on a node, and there are {count}.",
+            f"DeepSpeed wants {sample.workers} workers, one on a node, and there are {count}"
+            f"{' of one kind' if len(kinds) > 1 else ''}.",
             (at(("jobs", "deepspeed", "workers"), sample.workers),),
             f"set workers to {count} or less.",
         )
@@ -158,6 +168,15 @@ def check_nccl_floor(spec: ClusterSpec) -> Iterator[Finding]:
             (at((*path, "warn_gbyte_s"), floor.warn_gbyte_s), at((*path, "min_gbyte_s"))),
             "make warn_gbyte_s the larger of the two.",
         )
+    kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
+    if len(kinds) > 1:
+        names = ", ".join(kind.name for kind in kinds)
+        yield Finding(
+            f"acceptance.nccl_floor is one number, and collectives run on workers of {len(kinds)} "
+            f"kinds: {names}.",
+            (at((*path, "min_gbyte_s"), floor.min_gbyte_s),),
+            "remove nccl_floor: nccl_min_fraction is of the line rate of each kind.",
+        )
     if "all_reduce" in spec.acceptance.collectives and _is_tree(spec):
         shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
         yield Finding(
@@ -169,7 +188,8 @@ def check_nccl_floor(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def _is_tree(spec: ClusterSpec) -> bool:
-    return spec.acceptance.nccl_algo != "RING" and len(spec.workers) == _PAIR
+    pairs = any(kind.gpus and len(kind.hosts) == _PAIR for kind in worker_kinds(spec))
+    return spec.acceptance.nccl_algo != "RING" and pairs
 
 
 def check_gid_index(spec: ClusterSpec) -> Iterator[Finding]:

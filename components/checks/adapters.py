@@ -22,12 +22,12 @@ def check_hca_settings(spec: ClusterSpec) -> Iterator[Finding]:
             continue
         hcas = at(("hosts", h, "hcas"), host.hcas)
         path, driver = _written(spec, host, "driver"), spec.settings_of(host).driver
-        if spec.cloud is not None and driver.kind != "inbox":
+        if spec.cloud is not None and driver.is_installed:
             yield Finding(
                 f"the driver package {driver.kind} would not be installed: the driver of these "
                 "adapters comes with the cloud's image.",
                 (at((*path, "kind"), driver.kind), hcas),
-                "remove driver; choose an image that has the driver.",
+                "choose an image that has the driver, and set driver.kind to present.",
             )
         if not host.nics:
             for finding in _unset(spec, host):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -14,13 +13,9 @@ from components.checks.topology import list_nics
 from components.core.placeholder import has_placeholder
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.units import Ssh
+from components.model.reach import is_machine_ipv4
+from components.model.ways import default_way, each_ssh
 
-_HOSTNAME: Final = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
-_NUMERIC: Final = re.compile(r"[0-9.]+")
-_MAX_SERVICE_BITS: Final = 12
-"""kube-apiserver refuses a service range of more than 20 host bits: at least /12."""
-_MIN_SERVICE_BITS: Final = 28
 _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
 
@@ -32,51 +27,14 @@ def _as_ipv4(text: str) -> IPv4Address | None:
         return None
 
 
-def _is_address(text: str) -> bool:
-    """Whether it names one machine: an IPv4 address that a machine can have, or a DNS name.
-
-    An instance that is not made yet has a hole in place of its address.
-    """
-    if has_placeholder(text):
-        return True
-    if not _NUMERIC.fullmatch(text):
-        return _HOSTNAME.fullmatch(text) is not None
-    address = _as_ipv4(text)
-    if address is None:
-        return False
-    return not (address.is_unspecified or address.is_multicast or address.is_reserved)
-
-
-def _endpoints(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
-    for s, switch in enumerate(spec.switches):
-        yield switch.name, switch.ssh, ("switches", s, "ssh")
-    for h, host in enumerate(spec.hosts):
-        yield host.name, host.ssh, ("hosts", h, "ssh")
-
-
-def check_valid_address(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each SSH address is an IPv4 address or a DNS name."""
-    for name, ssh, path in _endpoints(spec):
-        if not _is_address(ssh.address):
-            yield Finding(
-                f'the SSH address of {name}, "{ssh.address}", is neither an IPv4 address nor a '
-                "DNS name.",
-                (at((*path, "address"), ssh.address),),
-                "write the address alone, without user, port or scheme.",
-            )
-
-
 def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
     """Each node has an IPv4 address of its own in the cluster: `node_ip`, or its SSH address."""
     for h, host in enumerate(spec.hosts):
-        # An SSH address that is none at all is `valid-address`'s problem.
-        known = host.node_ip is not None or _is_address(host.ssh.address)
-        known = known and not has_placeholder(host.address)
-        if known and not (_as_ipv4(host.address) and _is_address(host.address)):
-            key = ("node_ip",) if host.node_ip else ("ssh", "address")
+        address = host.ssh.address
+        if host.node_ip is None and not has_placeholder(address) and not is_machine_ipv4(address):
             yield Finding(
-                f'K3s needs an IPv4 address for {host.name}, and "{host.address}" is none.',
-                (at(("hosts", h, *key), host.address),),
+                f'the node {host.name} needs an IPv4 address, and "{address}" is none.',
+                (at(("hosts", h, "ssh", "address"), address),),
                 "set node_ip to the address by which the other nodes reach it.",
             )
 
@@ -87,8 +45,12 @@ def check_duplicate_address(spec: ClusterSpec) -> Iterator[Finding]:
     The DeepOps RoCE guide has this slip: gpu01 and gpu02 both are 192.168.2.11 there.
     """
     first: dict[str, tuple[str, SpecPath]] = {}
-    for name, ssh, path in _endpoints(spec):
-        key = f"{ssh.address} port {ssh.port}"
+    for name, ssh, path in each_ssh(spec):
+        if path[0] not in {"switches", "hosts"}:
+            continue
+        names = default_way(spec, path) if ssh.jump is None else ssh.jump
+        way = f" by {', '.join(names)}" if names else ""  # another network may have it too
+        key = f"{ssh.address} port {ssh.port}{way}"
         other, other_path = first.setdefault(key, (name, path))
         if other != name:
             yield _shared(key, name, (*path, "address"), other, (*other_path, "address"))
@@ -157,7 +119,9 @@ def _networks(spec: ClusterSpec) -> list[_Net]:
 def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]:
     """All addresses on the management network that are written as such."""
     named: list[tuple[str, str, SpecPath]] = [
-        (name, ssh.address, (*path, "address")) for name, ssh, path in _endpoints(spec)
+        (name, ssh.address, (*path, "address"))
+        for name, ssh, path in each_ssh(spec)
+        if path[0] in {"switches", "hosts"}
     ]
     named += [
         (host.name, host.node_ip, ("hosts", h, "node_ip"))
@@ -201,10 +165,7 @@ def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
-    """The pod network has a /24 for each node, and the service network is from /12 to /28.
-
-    The API server refuses a larger one, and K3s gives its DNS the tenth address of it.
-    """
+    """The pod network has a /24 for each node."""
     kubernetes = spec.kubernetes
     if kubernetes is None:
         return
@@ -215,30 +176,4 @@ def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
             f"{len(spec.hosts)}.",
             (at(("kubernetes", "pod_cidr"), kubernetes.pod_cidr),),
             "choose a larger one; each node takes a /24.",
-        )
-    if kubernetes.service_cidr.prefixlen < _MAX_SERVICE_BITS:
-        yield Finding(
-            f"the service network {kubernetes.service_cidr} is larger than Kubernetes allows.",
-            (at(("kubernetes", "service_cidr"), kubernetes.service_cidr),),
-            "use a /12 or smaller; /16 is usual.",
-        )
-    elif kubernetes.service_cidr.prefixlen > _MIN_SERVICE_BITS:
-        yield Finding(
-            f"the service network {kubernetes.service_cidr} has no room for K3s' own services.",
-            (at(("kubernetes", "service_cidr"), kubernetes.service_cidr),),
-            "use a /28 or larger; /16 is usual.",
-        )
-
-
-def check_dhcp_server(spec: ClusterSpec) -> Iterator[Finding]:
-    """Pods do not take their addresses by DHCP.
-
-    This release does not install the CNI DHCP daemon, which `ipam: dhcp` needs on every node. The
-    DeepOps RoCE guide uses DHCP and does not say who serves it; `whereabouts` needs no server.
-    """
-    if spec.pod_network.ipam == "dhcp":
-        yield Finding(
-            "the CNI DHCP daemon, which `ipam: dhcp` needs on every node, is not installed yet.",
-            (at(("pod_network", "ipam"), spec.pod_network.ipam),),
-            "use ipam: whereabouts, which needs no DHCP server.",
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.catalogue.switches import find_model
 from components.checks.rule import Finding, at
 from components.core.problem import SpecPath
 from components.fabric.lacks import Topic, lacks
@@ -51,7 +50,7 @@ def _value(spec: ClusterSpec, switch: Switch, place: tuple[str, ...]) -> object:
 
 
 def _capability(switch: Switch) -> str:
-    model = find_model(switch.model)
+    model = switch.hardware
     return f" {model.capability_line()}." if model else ""
 
 

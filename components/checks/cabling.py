@@ -22,7 +22,8 @@ def check_port_target(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"{port.switch.name} has a port to {reason}",
                 (at(port.path, port.port.to),),
-                "name a host and a rail of its NICs, as <host>/<rail>, or remove the port.",
+                "name a host and a rail of its NICs, as <host>/<rail>, or remove the port: one of "
+                "a bond, of management or of storage is left alone.",
             )
 
 
@@ -119,6 +120,9 @@ def check_port_mode(spec: ClusterSpec) -> Iterator[Finding]:
     if spec.kubernetes is None or spec.pod_network.mode != "sriov":
         return
     for port in list_ports(spec):
+        host = spec.host(port.host)
+        if host is not None and host.is_outside:
+            continue  # it has no VFs for pods: its card sends on the rail itself
         if port.port.mode == "access":
             yield Finding(
                 f"port {port.name} of {port.switch.name} is an access port, and the attachment of "
@@ -132,12 +136,14 @@ def check_port_mode(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_lacp_rail(spec: ClusterSpec) -> Iterator[Finding]:
-    """No port of a rail is in a link bundle.
+    """No port of a rail is in a link bundle. Bundles of other networks stay out of `switches`.
 
     The DeepOps RoCE guide advises against LACP under RoCE: the bundle's hash, not the rail,
     chooses the link, and a queue pair moves when a member fails. Each NIC has its own subnet.
     """
     for port in list_ports(spec):
+        if port.port.lacp and spec.rail(port.rail) is None:
+            continue  # a bond of management or storage: `port-target` says what to do
         if port.port.lacp:
             yield Finding(
                 f"port {port.name} of {port.switch.name} is an LACP port on the RDMA rail "

@@ -2,44 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Final
 
-from components.catalogue.switches import MODELS, find_model
+from components.catalogue.switches import MODELS
+from components.catalogue.switches.port_names import PortPlace
+from components.catalogue.switches.unplanned import why_unplanned
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
 from components.fabric.systems import driver_of, least_release, system_of
-from components.fabric.systems.cumulus.facts import (
-    BYTES_PER_KIB,
-    CNP_PRIORITY,
-    ECN_MAX_BYTES,
-    ECN_MIN_BYTES,
-    ECN_TOLERANCE,
-    ROCE_PRIORITY,
-)
+from components.fabric.systems.switch_system import RoceProfile
 from components.model.cluster import ClusterSpec
-from components.model.fabric import DSCP_PER_PRIORITY, Rdma
-from components.reading.wording import did_you_mean
+from components.model.fabric import DSCP_PER_PRIORITY, Rdma, Switch
+from components.model.switch_models import UNCHECKED
 
 _USUAL_MTU_BYTES: Final = 9216
+_BYTES_PER_KIB: Final = 1024
+_SERIES: Final = 3
+"""So many first signs that two models have in common make them one series: `SN5`, `706`."""
+_NUMBER: Final = re.compile(r"[0-9]+")
 
 
 def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each switch is of a model that is known here, so that its ports can be checked."""
+    """Each switch is of a model that is known here or described in `switch_models`.
+
+    Ports, MTU, speeds and lossless priorities are held against it. Of a model that the file
+    describes the rest cannot be checked, which is said each time. Some models are refused with the
+    reason: those without a system to log in to, and those whose queues have other commands.
+    """
     for s, switch in enumerate(spec.switches):
-        if find_model(switch.model) is None:
+        where = at(("switches", s, "model"), switch.model)
+        unplanned = why_unplanned(switch.model)
+        if switch.is_described:
+            yield from _described(spec, switch.model, where)
+        elif unplanned is not None:
+            why, fix = unplanned
+            yield Finding(f"{switch.model} {why}.", (where,), fix)
+        elif switch.hardware is None:
             known = _models_of(switch.os)
+            near = nearest_model(switch.model, known)
             yield Finding(
                 f"nothing is known of the switch model {switch.model} with {switch.os}."
-                f"{did_you_mean(switch.model, known)}",
-                (at(("switches", s, "model"), switch.model),),
-                f"use one of: {', '.join(known)}.",
+                f"{f' The nearest known one is {near}.' if near else ''}",
+                (where,),
+                f"use one of: {', '.join(known)}; or describe it: switch_models: "
+                f"{{{switch.model}: {{ports: 32, speeds_gbit_s: [100]}}}}.",
             )
+    for name in spec.switch_models:
+        if all(switch.model != name for switch in spec.switches):
+            yield Finding(
+                f"switch_models describes {name}, and no switch is of that model.",
+                (at(("switch_models", name)),),
+                "correct the name, or remove the description.",
+                "warning",
+            )
+    yield from _never_lossless(spec)
+
+
+def _described(spec: ClusterSpec, name: str, where: Place) -> Iterator[Finding]:
+    known = " The catalogue knows this model, and the file's description wins." * (name in MODELS)
+    yield Finding(
+        f"of {name} no more is known than the file says.{known} Not checked: {UNCHECKED}.",
+        (where, at(("switch_models", name))),
+        "read them in the vendor's data sheet, and waive the rule with that reason.",
+        "warning",
+    )
+    if max(spec.switch_models[name].speeds_gbit_s) < max(
+        (int(split.partition("x")[2]) for split in spec.switch_models[name].breakouts), default=0
+    ):
+        yield Finding(
+            f"a part of a split port of {name} would be faster than the whole port.",
+            (at(("switch_models", name, "breakouts")),),
+            "write parts and speed as the data sheet has them: 2x400 of a port of 800.",
+        )
+
+
+def _never_lossless(spec: ClusterSpec) -> Iterator[Finding]:
+    if spec.rdma.mode == "lossy_ecn":
+        return
+    for s, switch in enumerate(spec.switches):
+        model = switch.hardware
+        if model is None or switch.carries != "roce" or model.max_lossless_priorities:
+            continue
+        yield Finding(
+            f"{model.described} has no lossless priority with {switch.os}, and rdma.mode is "
+            f"{spec.rdma.mode}.",
+            (at(("switches", s, "model"), switch.model), at(("rdma", "mode"), spec.rdma.mode)),
+            "set rdma.mode to lossy_ecn, or describe the model in switch_models if yours has one.",
+        )
 
 
 def _models_of(system: str) -> list[str]:
     return sorted(name for name, model in MODELS.items() if system in model.ports)
+
+
+def nearest_model(name: str, known: Sequence[str]) -> str | None:
+    """The known model that comes nearest: of the same series, and then by its number.
+
+    Letters that differ make another series; of SN5620 the nearest is an SN5610 and not an SN4600C.
+    """
+    wanted = name.upper().removeprefix("DCS-")
+    if not known:
+        return None
+    best = max(known, key=lambda each: _likeness(wanted, each.upper().removeprefix("DCS-")))
+    return best if _likeness(wanted, best.upper().removeprefix("DCS-"))[0] >= _SERIES else None
+
+
+def _likeness(one: str, other: str) -> tuple[int, int]:
+    """Length of the common beginning, and how near the first numbers are."""
+    pairs = zip(one, other, strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    numbers = [int(found[0]) if (found := _NUMBER.search(text)) else 0 for text in (one, other)]
+    return common, -abs(numbers[0] - numbers[1])
 
 
 def check_switch_system(spec: ClusterSpec) -> Iterator[Finding]:
@@ -49,7 +126,7 @@ def check_switch_system(spec: ClusterSpec) -> Iterator[Finding]:
     model of Onyx.
     """
     for s, switch in enumerate(spec.switches):
-        model = find_model(switch.model)
+        model = switch.hardware
         if model is None:
             continue
         if switch.os not in model.ports:
@@ -74,7 +151,7 @@ def check_switch_release(spec: ClusterSpec) -> Iterator[Finding]:
     from 3.6.8010 on prints partitions as they are read here. Some models came later than that.
     """
     for s, switch in enumerate(spec.switches):
-        model, system = find_model(switch.model), system_of(switch.os)
+        model, system = switch.hardware, system_of(switch.os)
         if model is not None and switch.os not in model.ports:
             continue  # `switch-system` names the cause
         least, title = least_release(switch.os, model), driver_of(switch.os).title
@@ -104,7 +181,7 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
     A port that is split is gone as a whole: 1/1 and 1/1/1 cannot both be there.
     """
     for port in list_all_ports(spec):
-        model = find_model(port.switch.model)
+        model = port.switch.hardware
         system = port.switch.os
         if model is None or system not in model.ports:
             continue
@@ -143,23 +220,49 @@ def _find_split(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def _whole_name(port: PlacedPort) -> str:
-    model = find_model(port.switch.model)
+    model = port.switch.hardware
     return (model.whole_port(port.switch.os, port.name) if model else None) or port.name
 
 
 def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:
+    """A port that is split has the speed of its parts: as many as the file names of it at least."""
+    parts: dict[tuple[str, str], int] = {}
+    for port in list_all_ports(spec):
+        place = _place(port)
+        if place is not None:
+            key = (port.switch.name, place.whole)
+            parts[key] = max(parts.get(key, 1), _least_parts(port, place))
     for cable in list_cables(spec):
-        model, nic = find_model(cable.port.switch.model), cable.nic.nic
-        if model is not None and nic.speed_gbit_s > model.speed_gbit_s:
+        model, place, nic = cable.port.switch.hardware, _place(cable.port), cable.nic.nic
+        if model is None or place is None:
+            continue
+        count = parts[cable.port.switch.name, place.whole]
+        speed = model.speed_of(place.whole, count)
+        if 0 < speed < nic.speed_gbit_s:
+            what = f"a port of {model.described}"
+            if count > 1:
+                what = f"a part of a port of {model.described} that is split in {count}"
+            elif place.whole in model.slow_ports:
+                what = f"port {cable.port.name} of {model.described}"
             yield Finding(
-                f"{cable.nic.host.name} {nic.netdev} has {nic.speed_gbit_s} Gbit/s, and a port of "
-                f"{model.described} has {model.speed_gbit_s}.",
+                f"{cable.nic.host.name} {nic.netdev} has {nic.speed_gbit_s} Gbit/s, and {what} has "
+                f"{speed}.",
                 (
                     at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
                     at(cable.port.path, cable.port.port.to),
                 ),
                 "write the speed at which the link really runs: bandwidth is judged by it.",
             )
+
+
+def _place(port: PlacedPort) -> PortPlace | None:
+    model = port.switch.hardware
+    return model.place(port.switch.os, port.name) if model else None
+
+
+def _least_parts(port: PlacedPort, place: PortPlace) -> int:
+    """A name of its own for a part says that the port is split; its first part is one of two."""
+    return place.parts if place.whole == port.name else max(place.parts, 2)
 
 
 def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
@@ -169,46 +272,53 @@ def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
     its congestion notifications, and ECN from 150,000 to 1,500,000 bytes. The thresholds of the
     file are in KiB, and may miss those by 5 %, which 150 and 1500 do.
     """
-    systems = [(s, switch) for s, switch in enumerate(spec.switches) if switch.os == "cumulus"]
-    if not systems or spec.rdma.transport != "roce":
+    if spec.rdma.transport != "roce":
         return
-    s, switch = systems[0]
-    where = at(("switches", s, "os"), switch.os)
-    yield from _other_priorities(spec.rdma, switch.name, where)
-    yield from _other_thresholds(spec.rdma, switch.name, where)
+    seen: set[str] = set()
+    for s, switch in enumerate(spec.switches):
+        profile = system_of(switch.os).profile
+        if profile is not None and switch.os not in seen:
+            seen.add(switch.os)
+            where = at(("switches", s, "os"), switch.os)
+            yield from _other_priorities(spec.rdma, profile, switch, where)
+            yield from _other_thresholds(spec.rdma, profile, switch, where)
 
 
-def _other_priorities(rdma: Rdma, switch: str, where: Place) -> Iterator[Finding]:
+def _other_priorities(
+    rdma: Rdma, profile: RoceProfile, switch: Switch, where: Place
+) -> Iterator[Finding]:
     for name, dscp, given in (
-        ("dscp", rdma.dscp, ROCE_PRIORITY),
-        ("cnp_dscp", rdma.cnp_dscp, CNP_PRIORITY),
+        ("dscp", rdma.dscp, profile.priority),
+        ("cnp_dscp", rdma.cnp_dscp, profile.cnp_priority),
     ):
         priority = dscp // DSCP_PER_PRIORITY
         if priority != given:
             first = given * DSCP_PER_PRIORITY
             yield Finding(
-                f"{name} {dscp} is priority {priority}, and the RoCE profile of {switch} has "
+                f"{name} {dscp} is priority {priority}, and the RoCE profile of {switch.name} has "
                 f"{given}.",
                 (at(("rdma", name), dscp), where),
-                f"set {name} to one of {first}-{first + DSCP_PER_PRIORITY - 1}: Cumulus has no "
-                "other priority.",
+                f"set {name} to one of {first}-{first + DSCP_PER_PRIORITY - 1}: "
+                f"{driver_of(switch.os).title} has no other priority.",
             )
 
 
-def _other_thresholds(rdma: Rdma, switch: str, where: Place) -> Iterator[Finding]:
+def _other_thresholds(
+    rdma: Rdma, profile: RoceProfile, switch: Switch, where: Place
+) -> Iterator[Finding]:
     missed = {
         name: kib
         for name, kib, given in (
-            ("ecn_min_kib", rdma.ecn_min_kib, ECN_MIN_BYTES),
-            ("ecn_max_kib", rdma.ecn_max_kib, ECN_MAX_BYTES),
+            ("ecn_min_kib", rdma.ecn_min_kib, profile.ecn_min_bytes),
+            ("ecn_max_kib", rdma.ecn_max_kib, profile.ecn_max_bytes),
         )
-        if abs(kib * BYTES_PER_KIB - given) > ECN_TOLERANCE * given
+        if abs(kib * _BYTES_PER_KIB - given) > profile.ecn_tolerance * given
     }
     if missed:
         shown = " and ".join(f"{name} is {kib} KiB" for name, kib in missed.items())
         yield Finding(
-            f"{shown}, and the RoCE profile of {switch} marks from {ECN_MIN_BYTES:,} to "
-            f"{ECN_MAX_BYTES:,} bytes.",
+            f"{shown}, and the RoCE profile of {switch.name} marks from "
+            f"{profile.ecn_min_bytes:,} to {profile.ecn_max_bytes:,} bytes.",
             (*(at(("rdma", name), kib) for name, kib in missed.items()), where),
             f"remove {' and '.join(missed)}: the defaults, 150 and 1500, are the profile's.",
         )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from typing import Final
-from urllib.parse import urlsplit
 
 from components.catalogue.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
 from components.checks.rule import Finding, at
@@ -17,11 +15,8 @@ from components.model.instances import crusoe_of, instance_names
 from components.reading.wording import did_you_mean
 
 _INSTANCES: Final = ("environment", "instances")
-_LOCATION: Final = re.compile(r"[a-z]{2}-[a-z]+[0-9]+-[a-z]")
-_IMAGE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*(:[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _RESERVED: Final = 6
 """Addresses of a subnet that no machine gets: the first five and the broadcast address (vendor)."""
-_ANYWHERE: Final = IPv4Network("0.0.0.0/0")
 
 
 def _pools(spec: ClusterSpec) -> Iterator[tuple[InstancePool, SpecPath]]:
@@ -54,20 +49,14 @@ def check_instance_type(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_instance_image(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each pool's image is of the family of its type, as `<name>:<tag>`.
+    """Each pool's image is of the family of its type.
 
     The image brings the GPU driver, and that of another generation does not start the GPUs. A tag
     `latest` is resolved once, and what it meant is kept: a newer image replaces no node.
     """
     for pool, path in _pools(spec):
         kind = find_type(pool.type)
-        if not _IMAGE.fullmatch(pool.image):
-            yield Finding(
-                f'"{pool.image}" of pool {pool.name} is no image name.',
-                (at((*path, "image"), pool.image),),
-                "write <name>:<tag>, for example ubuntu22.04:latest.",
-            )
-        elif kind is not None and not fits_image(kind, pool.image):
+        if kind is not None and not fits_image(kind, pool.image):
             wanted = (
                 "ubuntu22.04:latest"
                 if kind.image_suffix is None
@@ -78,43 +67,6 @@ def check_instance_image(spec: ClusterSpec) -> Iterator[Finding]:
                 (at((*path, "image"), pool.image), at((*path, "type"), pool.type)),
                 f"use {wanted}, or a newer one of that family.",
             )
-
-
-def check_cloud_location(spec: ClusterSpec) -> Iterator[Finding]:
-    """The location has the form of one; network, IB partition and instances share it."""
-    provision = crusoe_of(spec)
-    if provision is not None and not _LOCATION.fullmatch(provision.location):
-        yield Finding(
-            f'"{provision.location}" is no location.',
-            (at((*_INSTANCES, "location"), provision.location),),
-            "write it as the cloud's console does, for example us-east1-a.",
-        )
-
-
-def check_cloud_endpoint(spec: ClusterSpec) -> Iterator[Finding]:
-    """The cloud's API is reached over https; plain http only where it is on this machine.
-
-    Requests are signed and not secret: over http anybody on the way could read and repeat them.
-    """
-    provision = crusoe_of(spec)
-    if provision is None:
-        return
-    parts = urlsplit(provision.endpoint)
-    if parts.hostname and parts.scheme == "https":
-        return
-    if not (parts.scheme == "http" and parts.hostname and _is_loopback(parts.hostname)):
-        yield Finding(
-            f"the API at {provision.endpoint} would not be reached over https.",
-            (at((*_INSTANCES, "endpoint"), provision.endpoint),),
-            "leave endpoint out: the default is https://api.cloud.crusoe.ai/v1.",
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return IPv4Address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def check_ib_partition(spec: ClusterSpec) -> Iterator[Finding]:
@@ -150,36 +102,6 @@ def check_ib_partition(spec: ClusterSpec) -> Iterator[Finding]:
                 (at((*pools[0][2], "type"), pools[0][0].type), at((*path, "type"), pool.type)),
                 "use one type, or a site for each.",
             )
-
-
-def check_allowed_networks(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each door to the cloud is open to networks that are named, never to everybody.
-
-    An API server or SSH that the whole internet reaches is attacked within minutes.
-    """
-    cloud = spec.cloud
-    if cloud is None:
-        return
-    doors = (
-        ("api_allowed", cloud.api_allowed, "the Kubernetes API"),
-        ("ssh_allowed", cloud.ssh_allowed, "SSH"),
-    )
-    for key, networks, what in doors:
-        path: SpecPath = ("environment", key)
-        if not networks:
-            yield Finding(
-                f"no network may reach {what}, not even that of the machine that installs the "
-                "cluster.",
-                (at(path),),
-                f"write the networks of {key}, for example [203.0.113.0/24].",
-            )
-        for n, network in enumerate(networks):
-            if network == _ANYWHERE:
-                yield Finding(
-                    f"{what} would be open to everybody.",
-                    (at((*path, n), network),),
-                    f"write the networks from which {what} is used, for example 203.0.113.0/24.",
-                )
 
 
 def check_cloud_network(spec: ClusterSpec) -> Iterator[Finding]:

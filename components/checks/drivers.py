@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sized
 from typing import Final
 
@@ -18,9 +17,6 @@ from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
 
-_SOURCE: Final = re.compile(r"(/|https://)[A-Za-z0-9._:/@,+-]+")
-"""What the scripts take as an address: nothing that a shell or apt would read otherwise."""
-_NO_SIGN: Final = re.compile(r"[^A-Za-z0-9._:/@,+-]")
 _FILES: Final = {"doca_ofed": (".deb", ".rpm"), "mlnx_ofed": (".tgz",)}
 """Kind to the packages that NVIDIA offers of it."""
 _PATH: Final[SpecPath] = ("host_defaults", "driver")
@@ -37,19 +33,37 @@ def list_drivers(spec: ClusterSpec) -> Iterator[tuple[SpecPath, DriverPackage]]:
 def check_driver_package(spec: ClusterSpec) -> Iterator[Finding]:
     """A driver package has a version, and a source with its SHA-256 checksum or a repository.
 
-    Source, repository and its key are absolute paths on the hosts, or https addresses; the inbox
-    driver has none. What is not pinned could be another driver tomorrow.
+    The inbox driver has none, and one that is present is the hosts' own. What is not pinned could
+    be another driver tomorrow.
     """
     for path, driver in list_drivers(spec):
-        if driver.kind == "inbox":
-            yield from _inbox_findings(path, driver)
+        yield from _present_findings(path, driver)
+        if not driver.is_installed:
+            yield from _own_findings(path, driver)
             continue
         yield from _missing_findings(path, driver)
-        yield from _address_findings(path, driver)
         yield from _file_findings(path, driver)
 
 
-def _inbox_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
+def _present_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
+    """`flavour` and `at_least` say what must be there: of a driver that Railyard installs, no."""
+    given = [key for key in ("flavour", "at_least") if key in driver.model_fields_set]
+    where = tuple(at((*path, key), getattr(driver, key)) for key in given)
+    if given and driver.kind != "present":
+        yield Finding(
+            f"{' and '.join(given)} {_be(given)} set, and the driver is {driver.kind}.",
+            (*where, at((*path, "kind"), driver.kind)),
+            f"remove {' and '.join(given)}, or set kind to present.",
+        )
+    elif driver.at_least is not None and not driver.is_ofed:
+        yield Finding(
+            f"at_least is a version of NVIDIA's packages, and the flavour is {driver.flavour}.",
+            where,
+            "remove at_least, or set flavour to ofed or doca.",
+        )
+
+
+def _own_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
     given = {
         "source": driver.source,
         "version": driver.version,
@@ -61,8 +75,9 @@ def _inbox_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
     extra = {key: value for key, value in given.items() if value is not None}
     if extra:
         keys = ", ".join(extra)
+        what = "inbox driver comes with" if driver.kind == "inbox" else "driver is present in"
         yield Finding(
-            f"the inbox driver comes with the system, and {keys} {_be(extra)} set.",
+            f"the {what} the system, and {keys} {_be(extra)} set.",
             (
                 *(at((*path, key), value) for key, value in extra.items()),
                 at((*path, "kind"), driver.kind),
@@ -104,33 +119,6 @@ def _missing_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding
         )
 
 
-def _address_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
-    where: dict[SpecPath, tuple[str, str | None]] = {
-        ("source",): ("driver's source", driver.source)
-    }
-    if driver.repository is not None:
-        where[("repository", "url")] = ("driver's repository", driver.repository.url)
-        where[("repository", "key")] = ("key of the driver's repository", driver.repository.key)
-    for key, (name, value) in where.items():
-        if value is None or _SOURCE.fullmatch(value):
-            continue
-        place = (at((*path, *key), value),)
-        sign = _NO_SIGN.search(value.removeprefix("https://"))
-        if value.startswith(("/", "https://")) and sign:
-            yield Finding(
-                f'the {name} {value} has a "{sign[0]}" in it, which no host takes.',
-                place,
-                "offer the file at a path or an address of letters, digits and ._:/@,+- alone, "
-                "without a query.",
-            )
-        else:
-            yield Finding(
-                f"the {name} {value} is neither an absolute path nor https.",
-                place,
-                "use an https address, or a path on the hosts that begins with /.",
-            )
-
-
 def _file_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
     if driver.packages and driver.repository is None:
         yield Finding(
@@ -139,8 +127,7 @@ def _file_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
             "add repository, or remove packages.",
         )
     ends = _FILES[driver.kind]
-    readable = driver.source is not None and _SOURCE.fullmatch(driver.source)
-    if driver.source is not None and readable and not driver.source.endswith(ends):
+    if driver.source is not None and not driver.source.endswith(ends):
         yield Finding(
             f"{driver.source.rpartition('/')[2]} is no package of {driver.kind}, which comes as "
             f"{' or '.join(ends)}.",
@@ -164,16 +151,20 @@ def check_driver_version(spec: ClusterSpec) -> Iterator[Finding]:
     packages follow the same list as far as is known.
     """
     for path, driver in list_drivers(spec):
-        if driver.kind == "inbox" or driver.version is None:
+        key = "at_least" if driver.kind == "present" else "version"
+        version = driver.at_least if driver.kind == "present" else driver.version
+        if version is None or driver.kind == "inbox":
             continue
-        place = at((*path, "version"), driver.version)
-        found = parse_driver_version(driver.version)
+        place = at((*path, key), version)
+        found = parse_driver_version(version)
         if found is None:
             yield Finding(
-                f"{driver.version} is no version of an RDMA driver that is known here.",
+                f"{version} is no version of an RDMA driver that is known here.",
                 (place,),
                 "write what `ofed_info -s` says, as 24.10-1.1.4.0, or a DOCA release, as 3.2.0.",
             )
+            continue
+        if driver.kind == "present":
             continue
         if found.family not in {None, driver.kind}:
             yield Finding(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.catalogue.switches import find_model
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.rule import Finding, at
 from components.core.errors import SpecError
@@ -62,7 +61,7 @@ def _refuse_plan(spec: ClusterSpec, s: int) -> Iterator[Finding]:
 
 
 def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
-    model = find_model(switch.model)
+    model = switch.hardware
     known = model is not None and all(model.has_port(switch.os, name) for name in switch.ports)
     if not known or any(lacks(spec.rdma, switch)):
         return None  # another rule names what the switch cannot do

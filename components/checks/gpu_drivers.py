@@ -158,16 +158,18 @@ def _operator_findings(spec: ClusterSpec) -> Iterator[Finding]:
     if operator is None or operator.driver != "operator":
         return
     where = at(("operators", "gpu", "driver"), operator.driver)
-    kinds = {spec.settings_of(host).driver.kind for host in spec.workers if host.gpus}
+    drivers = [spec.settings_of(host).driver for host in spec.workers if host.gpus]
+    kinds = {driver.is_ofed for driver in drivers}
     network = spec.operators.network
-    if len(kinds) > 1 and "inbox" in kinds:
+    if len(kinds) > 1:
+        shown = sorted({driver.shown for driver in drivers})
         yield Finding(
-            f"workers use different RDMA drivers ({', '.join(sorted(kinds))}), but the GPU "
+            f"workers use different RDMA drivers ({', '.join(shown)}), but the GPU "
             "operator's driver (useHostMofed) needs a driver package on every worker, or on none.",
             (where, at(("host_groups",))),
             "give all workers a driver package, or none, or let the hosts own the GPU driver.",
         )
-    elif kinds == {"inbox"} and "peermem" in gpu_paths(spec) and network is None:
+    elif kinds == {False} and "peermem" in gpu_paths(spec) and network is None:
         yield Finding(
             "the GPU operator loads nvidia_peermem, which needs MLNX_OFED or DOCA-OFED, and the "
             "workers' RDMA driver is inbox.",
@@ -190,6 +192,15 @@ def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Iterator[F
                 "set gpu_direct to peermem: nvidia_peermem of GPU driver 470 and later took its "
                 "place; or to dma_buf with Linux 5.12 and open GPU kernel modules.",
             )
+    if path == "peermem" and _lacks_peer_memory(spec, settings.driver):
+        yield Finding(
+            "nvidia_peermem cannot load: it needs the peer memory of MLNX_OFED or DOCA-OFED, and "
+            f"the RDMA driver is {settings.driver.shown}.",
+            places,
+            "set driver to {kind: present} where the hosts have one of them, or name its package "
+            "(kind: doca_ofed); or set gpu_direct to dma_buf, which needs Linux 5.12 and the open "
+            "GPU kernel modules of Turing and later.",
+        )
     least = {"peermem": PEERMEM_LEAST, "dma_buf": OPEN_MODULES_LEAST}.get(path, 0)
     if branch is not None and branch < least:
         yield Finding(
@@ -200,18 +211,31 @@ def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Iterator[F
         )
 
 
+def _lacks_peer_memory(spec: ClusterSpec, driver: DriverPackage) -> bool:
+    """The host loads the module over a driver without `ib_register_peer_memory_client`.
+
+    Where an operator's container brings the one driver or the other, it decides.
+    """
+    network = spec.operators.network
+    by_operator = gpu_driver_owner(spec) == "operator" or (
+        network is not None and network.driver == "operator"
+    )
+    return not driver.is_ofed and not by_operator
+
+
 def _why_not_nv_peer_mem(
     spec: ClusterSpec, driver: DriverPackage, branch: int | None
 ) -> str | None:
     """Why the file says already that nv_peer_mem cannot load; the host's kernel is asked later."""
-    found = parse_driver_version(driver.version or "")
+    version = driver.version or driver.at_least
+    found = parse_driver_version(version or "")
     needs = f"it needs MLNX_OFED {show_version(NV_PEER_MEM_LEAST)}"
     if gpu_driver_owner(spec) == "operator":
         return f"the GPU operator's driver is later than {PEERMEM_LEAST}"
     if branch is not None and branch >= PEERMEM_LEAST:
         return f"GPU driver {branch} brings nvidia_peermem in its place"
-    if driver.kind != "mlnx_ofed":
-        return f"{needs}, and the driver is {driver.kind}"
+    if not driver.is_ofed or driver.kind == "doca_ofed" or driver.flavour == "doca":
+        return f"{needs}, and the driver is {driver.shown}"
     if found is not None and found.numbers < NV_PEER_MEM_LEAST:
-        return f"{needs}, and this is {driver.version}"
+        return f"{needs}, and this is {version}"
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import AddressValueError, IPv4Address
+from ipaddress import IPv4Address
 from typing import Final
 
 from components.checks.card_firmware import firmware_asked
@@ -42,10 +42,7 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Iterator[Find
     rail = spec.rail(nic.nic.rail)
     if rail is None or nic.nic.address is None:
         return  # a rail that does not exist is `nic-rail`'s problem
-    try:
-        address = IPv4Address(nic.nic.address)
-    except AddressValueError:
-        address = None
+    address = IPv4Address(nic.nic.address)
     ends = (rail.subnet.network_address, rail.subnet.broadcast_address)
     if rail.subnet.prefixlen >= _NO_MACHINES:
         yield Finding(
@@ -64,7 +61,7 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Iterator[Find
             (at(path, nic.nic.address),),
             "give the card another address.",
         )
-    elif address is None or address not in rail.subnet or address in ends:
+    elif address not in rail.subnet or address in ends:
         yield Finding(
             f"{nic.nic.address} of {nic.host.name} {nic.nic.netdev} is no address of a machine in "
             f"{rail.name}'s subnet {rail.subnet}.",

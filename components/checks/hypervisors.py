@@ -10,14 +10,13 @@ from components.checks.rule import Finding, at
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hypervisors import Hypervisor, VirtualMachine
-
-_LEAST_MMIO_GIB: Final = 32
-"""A smaller 64-bit window holds no data-centre GPU: the T4's 16 GiB, doubled (sources.md#esxi)."""
-_MEMORY_STEP_MIB: Final = 4
-"""ESXi takes a machine's memory in multiples of 4 MB (vSphere virtual machine administration)."""
-_LEAST_MEMORY_MIB: Final = 4096
+from components.model.reach import how_to_pin
 
 _Placed: TypeAlias = tuple[Hypervisor, VirtualMachine, SpecPath]
+
+_NO_FIPS: Final = "ssh-ed25519"
+_WHOLE_CARD: Final = ":00.0"
+"""How the PCI address of a card ends: the one device of its bus, function 0 (PCIe base spec.)."""
 
 
 def _hypervisors(spec: ClusterSpec) -> Iterator[tuple[Hypervisor, SpecPath]]:
@@ -32,7 +31,7 @@ def _machines(spec: ClusterSpec) -> Iterator[_Placed]:
 
 
 def check_esxi_release(spec: ClusterSpec) -> Iterator[Finding]:
-    """An ESXi release can be read, and has the kernel setting atsSupport: 7.0 U2 or later.
+    """An ESXi release has the kernel setting atsSupport: 7.0 U2 or later.
 
     Without ATS the GPU and the card of a virtual machine do not reach each other directly. 7.0 and
     7.0 U1 have an option of another name, and 6.x has none.
@@ -40,20 +39,14 @@ def check_esxi_release(spec: ClusterSpec) -> Iterator[Finding]:
     for hypervisor, path in _hypervisors(spec):
         place = at((*path, "release"), hypervisor.release)
         release = parse_release(hypervisor.release)
-        if release is None:
-            yield Finding(
-                f'"{hypervisor.release}" is not an ESXi release.',
-                (place,),
-                "write it as 7.0U2 or 8.0; `esxcli system version get` shows version and update.",
-            )
-        elif release.ats == "other_option":
+        if release is not None and release.ats == "other_option":
             yield Finding(
                 f"ESXi {release.text} of {hypervisor.name} has no kernel setting atsSupport (its"
                 " vtdAtsSupport is another one).",
                 (place,),
                 "update the host to 7.0U2 or later.",
             )
-        elif release.ats == "absent":
+        if release is not None and release.ats == "absent":
             yield Finding(
                 f"ESXi {release.text} of {hypervisor.name} has no support for PCIe ATS at all.",
                 (place,),
@@ -62,17 +55,17 @@ def check_esxi_release(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_hypervisor_access(spec: ClusterSpec) -> Iterator[Finding]:
-    """A hypervisor is reached as root, by key, with a pinned ECDSA or ed25519 host key.
+    """A hypervisor is reached as root, by key or the SSH agent, at a host key that ESXi has.
 
-    ESXi has no sudo: root logs in directly. A password would have to travel with every command,
-    and an RSA host key can only be checked with SHA-1. ESXi has an ECDSA key of its own.
+    ESXi has no sudo: root logs in directly. A password would have to travel with every command. Its
+    host keys are ECDSA and RSA, and its SSH server in FIPS mode takes no login key of ed25519.
     """
     for hypervisor, path in _hypervisors(spec):
         ssh, place = hypervisor.ssh, (*path, "ssh")
-        if ssh.password is not None or ssh.private_key is None:
+        if ssh.password is not None or not (ssh.private_key or ssh.agent):
             yield Finding(
                 f"{hypervisor.name} is not reached by key, and hypervisors take nothing else.",
-                (at((*place, "private_key"), ssh.private_key and ssh.private_key.secret),),
+                (at((*place, "private_key"), ssh.private_key and ssh.private_key.name),),
                 "use private_key: {secret: ssh_private_key}, without a password; the public key"
                 " belongs in /etc/ssh/keys-root/authorized_keys of the host.",
             )
@@ -82,12 +75,12 @@ def check_hypervisor_access(spec: ClusterSpec) -> Iterator[Finding]:
                 (at((*place, "user"), ssh.user),),
                 "use user: root.",
             )
-        if not (ssh.host_key or "").startswith(("ecdsa-sha2-nistp", "ssh-ed25519 ")):
+        if (ssh.host_key or "").startswith(_NO_FIPS):
             yield Finding(
-                f"{hypervisor.name} has no pinned ECDSA or ed25519 host key.",
+                f"the host key of {hypervisor.name} is of ed25519, and ESXi has no such key.",
                 (at((*place, "host_key"), ssh.host_key),),
-                f"run `ssh-keyscan -t ecdsa -p {ssh.port} {ssh.address}` on a trusted network,"
-                " compare the key with the host's console, and write what follows the address.",
+                f"{how_to_pin(ssh.address, ssh.port)}. The login key is of ECDSA or RSA,"
+                " too: ssh-keygen -t ecdsa.",
             )
 
 
@@ -164,22 +157,23 @@ def check_vm_devices(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_hypervisor_vms(spec: ClusterSpec) -> Iterator[Finding]:
-    """A hypervisor has at least one virtual machine: our records are kept beside it."""
-    for hypervisor, path in _hypervisors(spec):
-        if not hypervisor.vms:
-            yield Finding(
-                f"{hypervisor.name} has no virtual machines, so there is nothing to prepare on it.",
-                (at((*path, "vms")),),
-                "add its virtual machines, or take the hypervisor out.",
-            )
-
-
 def check_passthrough_device(spec: ClusterSpec) -> Iterator[Finding]:
-    """On one hypervisor each PCI device belongs to one virtual machine, as its GPU or its card."""
+    """On one hypervisor each PCI device belongs to one virtual machine, as its GPU or its card.
+
+    A whole GPU is function 0 of device 0 on its bus, as every PCIe card; what has another address
+    there is a VF of a GPU in SR-IOV mode, which vGPU hands out. Railyard passes whole GPUs through.
+    """
     for hypervisor, path in _hypervisors(spec):
         seen: dict[str, SpecPath] = {}
         for v, vm in enumerate(hypervisor.vms):
+            if not vm.gpu.endswith(_WHOLE_CARD):
+                yield Finding(
+                    f"the GPU {vm.gpu} of {vm.name} is a VF (vGPU on a GPU in SR-IOV mode), and "
+                    "Railyard passes whole GPUs through.",
+                    (at((*path, "vms", v, "gpu"), vm.gpu),),
+                    "write the address of the GPU itself, which ends in "
+                    f"{_WHOLE_CARD}, and take the GPU out of SR-IOV mode; vGPU is not supported.",
+                )
             for key, value in (("gpu", vm.gpu), ("nic", vm.nic)):
                 place: SpecPath = (*path, "vms", v, key)
                 other = seen.setdefault(value, place)
@@ -189,25 +183,3 @@ def check_passthrough_device(spec: ClusterSpec) -> Iterator[Finding]:
                         (at(place, value), at(other, value)),
                         "give each machine devices of its own: see `esxcli hardware pci list`.",
                     )
-
-
-def check_vm_memory(spec: ClusterSpec) -> Iterator[Finding]:
-    """A machine has memory that ESXi takes and a 64-bit window that is a power of two.
-
-    All memory is reserved, since passthrough pins it. The window holds the BARs of the devices; a
-    GPU does not start with one that is too small.
-    """
-    for _, vm, path in _machines(spec):
-        if vm.memory_mib < _LEAST_MEMORY_MIB or vm.memory_mib % _MEMORY_STEP_MIB:
-            yield Finding(
-                f"{vm.name} cannot have {vm.memory_mib} MiB of memory.",
-                (at((*path, "memory_mib"), vm.memory_mib),),
-                f"write a multiple of {_MEMORY_STEP_MIB} MiB, {_LEAST_MEMORY_MIB} or more.",
-            )
-        if vm.mmio_gib < _LEAST_MMIO_GIB or vm.mmio_gib & (vm.mmio_gib - 1):
-            yield Finding(
-                f"{vm.name} cannot have a 64-bit window of {vm.mmio_gib} GiB.",
-                (at((*path, "mmio_gib"), vm.mmio_gib),),
-                f"write a power of two of at least {_LEAST_MMIO_GIB}: twice the GPUs' memory,"
-                " rounded up; 128 for one 40 or 64 GB GPU.",
-            )

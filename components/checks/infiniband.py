@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.catalogue.switches import find_model
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.partitions import list_partitions
 from components.checks.rule import Finding, at
@@ -36,8 +35,9 @@ def check_switch_transport(spec: ClusterSpec) -> Iterator[Finding]:
                     at(("switches", s, "os"), switch.os),
                     at(("rdma", "transport"), spec.rdma.transport),
                 ),
-                f"set rdma.transport to {switch.carries}, or use a switch whose os is one of: "
-                f"{', '.join(fitting)}.",
+                f"move it to other_switches if it carries management or storage: it is left alone "
+                f"there. Else set rdma.transport to {switch.carries}, or use a switch whose os is "
+                f"one of: {', '.join(fitting)}.",
             )
 
 
@@ -151,12 +151,17 @@ def check_hca_guid(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_ib_hcas(spec: ClusterSpec) -> Iterator[Finding]:
-    """Every worker has as many HCAs as `infiniband` says, and RoCE cards nowhere."""
+    """Every worker has as many HCAs as `infiniband` says, and RoCE cards nowhere.
+
+    A worker without GPUs may have none: no job of the fabric runs there. The number is that of what
+    a job asks of each worker, so a worker with GPUs and fewer HCAs would never get its pod.
+    """
     fabric = spec.infiniband
     if fabric is None:
         return
     for h, host in enumerate(spec.hosts):
-        if host.role == "worker" and host.hcas != fabric.hcas:
+        is_user = host.hcas or host.gpus
+        if host.role == "worker" and is_user and host.hcas != fabric.hcas:
             yield Finding(
                 f"{host.name} has {host.hcas} HCAs, and the fabric has {fabric.hcas} on each "
                 "worker.",
@@ -177,7 +182,7 @@ def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
     if fabric is None:
         return
     for s, switch in enumerate(spec.switches):
-        model = find_model(switch.model)
+        model = switch.hardware
         if model is None or switch.os not in model.ports or switch.carries != "infiniband":
             continue
         if fabric.rate_gbit_s not in model.port_speeds_gbit_s:
@@ -194,13 +199,13 @@ def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each port of an InfiniBand switch is on its model, and leads to an HCA of a host, once.
+    """Each port of an InfiniBand switch is on its model, and leads to an HCA, once, or a switch.
 
     It has no settings: VLANs, MTU, thresholds and routes are the subnet manager's, or not there.
     """
     first: dict[str, SpecPath] = {}
     for s, switch in enumerate(spec.switches):
-        model = find_model(switch.model)
+        model = switch.hardware
         if switch.carries != "infiniband" or model is None or switch.os not in model.ports:
             continue
         yield from _ethernet_settings(s, switch)
@@ -212,11 +217,14 @@ def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
                     (at(path, port.to),),
                     f"its ports are {model.describe_ports(switch.os)}.",
                 )
+            if port.peer is not None:
+                continue
             if not _leads_to_hca(spec, port.to):
                 yield Finding(
                     f"port {name} of {switch.name} leads to {port.to}, which is no HCA of a host.",
                     (at(path, port.to),),
-                    "write <host>/hca-<n>, with n from 0 to one less than the host's hcas.",
+                    "write <host>/hca-<n>, with n from 0 to one less than the host's hcas, or "
+                    "<switch>:<port> for a link between switches.",
                 )
             elif first.setdefault(port.to, path) != path:
                 yield Finding(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -13,65 +12,11 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.instances import crusoe_of
 from components.model.kernel import KernelSettings
+from components.model.sysctls import KNOWN_SETTINGS
 from components.reading.wording import did_you_mean
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)+")
-_AREAS: Final = ("abi", "crypto", "debug", "dev", "fs", "kernel", "net", "sunrpc", "user", "vm")
-"""The folders of /proc/sys (kernel documentation, admin-guide/sysctl)."""
-_KNOWN: Final = (
-    "fs.file-max", "fs.nr_open", "fs.aio-max-nr", "fs.inotify.max_user_instances",
-    "fs.inotify.max_user_watches", "kernel.numa_balancing", "kernel.panic", "kernel.pid_max",
-    "kernel.panic_on_oops", "kernel.shmall", "kernel.shmmax", "kernel.shmmni",
-    "kernel.sched_rt_runtime_us", "kernel.threads-max", "kernel.watchdog", "kernel.nmi_watchdog",
-    "kernel.core_pattern", "kernel.keys.maxkeys", "kernel.perf_event_paranoid",
-    "net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables",
-    "net.core.default_qdisc", "net.core.busy_poll", "net.core.busy_read", "net.core.netdev_budget",
-    "net.core.netdev_max_backlog", "net.core.optmem_max", "net.core.rmem_default",
-    "net.core.rmem_max", "net.core.somaxconn", "net.core.wmem_default", "net.core.wmem_max",
-    "net.core.rps_sock_flow_entries", "net.ipv4.conf.all.arp_announce",
-    "net.ipv4.conf.all.arp_filter", "net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.rp_filter",
-    "net.ipv4.conf.default.rp_filter", "net.ipv4.ip_forward", "net.ipv4.ip_local_port_range",
-    "net.ipv4.neigh.default.gc_thresh1", "net.ipv4.neigh.default.gc_thresh2",
-    "net.ipv4.neigh.default.gc_thresh3", "net.ipv4.tcp_adv_win_scale",
-    "net.ipv4.tcp_congestion_control", "net.ipv4.tcp_ecn", "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_low_latency", "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_mem",
-    "net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_rmem", "net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps",
-    "net.ipv4.tcp_window_scaling", "net.ipv4.tcp_wmem", "net.ipv4.udp_mem",
-    "net.ipv4.conf.all.forwarding", "net.ipv4.conf.default.arp_filter",
-    "net.ipv4.conf.lo.arp_announce", "net.ipv4.conf.lo.arp_ignore", "net.ipv4.tcp_dsack",
-    "net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.all.forwarding",
-    "net.ipv6.neigh.default.gc_thresh1", "net.ipv6.neigh.default.gc_thresh2",
-    "net.ipv6.neigh.default.gc_thresh3",
-    "net.ipv6.conf.default.disable_ipv6", "vm.dirty_background_ratio", "vm.dirty_ratio",
-    "vm.max_map_count", "vm.min_free_kbytes", "vm.nr_hugepages", "vm.overcommit_memory",
-    "vm.panic_on_oom", "vm.swappiness", "vm.vfs_cache_pressure", "vm.zone_reclaim_mode",
-)  # fmt: skip
-"""Settings that guides for such clusters name: a name that is nearly one of them is a slip."""
 _NEARLY: Final = 2
 """Letters that a slip differs by, at most."""
-_OWNED: Final = {
-    "kernel.hostname": "it is the host's `name`",
-    "kernel.numa_balancing": "write kernel.numa_balancing beside sysctls",
-    "vm.nr_hugepages": "write kernel.hugepages_2mib or kernel.hugepages_1gib beside sysctls",
-    "vm.nr_hugepages_mempolicy": "write kernel.hugepages_2mib_per_node beside sysctls",
-    "vm.drop_caches": "it is an order, and holds no value that could be compared or put back",
-    "vm.compact_memory": "it is an order, and holds no value that could be compared or put back",
-    "net.ipv4.route.flush": "it is an order, and holds no value that could be compared or put back",
-}
-_NO_NUMBERS: Final = frozenset(
-    {
-        "kernel.core_pattern",
-        "kernel.domainname",
-        "net.core.flow_limit_cpu_bitmap",
-        "net.core.rps_default_mask",
-    }
-)
-"""Settings whose digits are a text, or a mask of processors that the kernel prints with zeros."""
-_DIGITS: Final = re.compile(r"-?(0[xX][0-9A-Fa-f]+|[0-9]+)")
-_UNIT: Final = re.compile(r"([0-9]+)([KMGTkmgt])i?[Bb]?")
-_SHIFTS: Final = {"k": 10, "m": 20, "g": 30, "t": 40}
-_PORT_RANGE: Final = "net.ipv4.ip_local_port_range"
-_NOT_DECIMAL: Final = re.compile(r"-?0[0-9xX]")
 _FORWARDING: Final = {
     "net.ipv4.ip_forward": "0",
     "net.ipv4.conf.all.forwarding": "0",
@@ -110,32 +55,26 @@ def _blocks(spec: ClusterSpec) -> Iterator[_Block]:
 
 
 def check_sysctl_name(spec: ClusterSpec) -> Iterator[Finding]:
-    """A kernel setting has a name that `sysctl -a` could print, and belongs to no other key.
+    """The name of a kernel setting is not nearly that of a common one.
 
-    The folders of /proc/sys are known, their contents differ from kernel to kernel: a name that is
-    nearly a common one is a warning, and the host refuses one that its kernel does not have.
+    The folders of /proc/sys are known, their contents differ from kernel to kernel: such a name is
+    a warning, and the host refuses one that its kernel does not have.
     """
     for block in _blocks(spec):
         for name, value in block.kernel.sysctls.items():
-            where = (at((*block.path, "sysctls", name), value),)
-            if name in _OWNED:
-                what = f"{name} is not set through sysctls."
-                yield Finding(what, where, f"{_OWNED[name]}; remove it here.")
-            elif not _NAME.fullmatch(name) or name.partition(".")[0] not in _AREAS:
-                what = f'no kernel has a setting "{name}".'
-                hint = did_you_mean(name, _KNOWN)
-                fix = "write it as sysctl -a prints it, for example net.core.rmem_max."
-                yield Finding(what, where, f"{fix}{hint}")
-            elif _is_slip(name):
-                what = f'"{name}" is nearly the name of a common kernel setting.'
-                fix = f"compare it with sysctl -a.{did_you_mean(name, _KNOWN)}"
-                yield Finding(what, where, fix, "warning")
+            if _is_slip(name):
+                yield Finding(
+                    f'"{name}" is nearly the name of a common kernel setting.',
+                    (at((*block.path, "sysctls", name), value),),
+                    f"compare it with sysctl -a.{did_you_mean(name, KNOWN_SETTINGS)}",
+                    "warning",
+                )
 
 
 def _is_slip(name: str) -> bool:
-    return name not in _KNOWN and any(
+    return name not in KNOWN_SETTINGS and any(
         abs(len(name) - len(known)) <= _NEARLY and 0 < _distance(name, known) <= _NEARLY
-        for known in _KNOWN
+        for known in KNOWN_SETTINGS
     )
 
 
@@ -148,64 +87,6 @@ def _distance(one: str, other: str) -> int:
             change = before + (letter != wanted)
             before, row[place] = row[place], min(change, row[place] + 1, row[place - 1] + 1)
     return row[-1]
-
-
-def check_sysctl_number(spec: ClusterSpec) -> Iterator[Finding]:
-    """A number of a kernel setting is written as the kernel shows it: in decimal, without zeros.
-
-    The kernel reads 010 as octal and 0x10 as hexadecimal (`strtoul` with base 0), and prints what
-    it made of them: the value would never read back as it is written. It takes no units, and words
-    of a list stand apart by blanks.
-    """
-    for block in _blocks(spec):
-        for name, value in block.kernel.sysctls.items():
-            words = value.split()
-            if (plain := _in_kernel_form(name, words)) != words:
-                meant = "" if name == _PORT_RANGE else ", if it counts bytes"
-                yield Finding(
-                    f"no kernel takes {value} for {name}.",
-                    (at((*block.path, "sysctls", name), value),),
-                    f"write {' '.join(plain)}{meant}.",
-                )
-                continue
-            if name in _NO_NUMBERS or not all(_DIGITS.fullmatch(word) for word in words):
-                continue
-            if not any(_NOT_DECIMAL.match(word) for word in words):
-                continue
-            read = " ".join(_as_kernel(word) for word in words)
-            plain = " ".join(re.sub(r"^(-?)0+(?=[0-9])", r"\1", word) for word in words)
-            meant = (
-                "" if "x" in plain.lower() or plain == read else f", or {plain} if that is meant"
-            )
-            yield Finding(
-                f"{name} = {value} would never read back: the kernel takes a leading 0 for octal "
-                "and 0x for hexadecimal, and shows decimal numbers.",
-                (at((*block.path, "sysctls", name), value),),
-                f"write {read}{meant}.",
-            )
-
-
-def _in_kernel_form(name: str, words: list[str]) -> list[str]:
-    """The numbers without units, the two ends of a range as two words."""
-    if name in _NO_NUMBERS:
-        return words
-    if name == _PORT_RANGE:
-        return " ".join(words).replace("-", " ").split()
-    if not all(_DIGITS.fullmatch(word) or _UNIT.fullmatch(word) for word in words):
-        return words
-    return [
-        str(int(unit[1]) << _SHIFTS[unit[2].lower()]) if (unit := _UNIT.fullmatch(word)) else word
-        for word in words
-    ]
-
-
-def _as_kernel(word: str) -> str:
-    """A number as the kernel shows what it reads; one that it cannot read, without its zeros."""
-    try:
-        is_octal = re.fullmatch(r"-?0[0-9]+", word)
-        return str(int(word, 8) if is_octal else int(word, 0))
-    except ValueError:
-        return str(int(word))
 
 
 def check_sysctl_conflict(spec: ClusterSpec) -> Iterator[Finding]:

@@ -20,10 +20,12 @@ def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
     broken = {key: port for key, port in ends.items() if not _is_answered(key, port, ends)}
     seen: set[tuple[str, str]] = set()
+    # `switch-transport` reports a switch of the other transport.
+    other_kind = {each.name for each in spec.switches if each.carries != "roce"}
     # First those whose other end is not broken itself: the others may only be their far ends.
     for key in sorted(broken, key=lambda key: broken[key].port.peer in broken):
         port, peer = broken[key], broken[key].port.peer or ("", "")
-        if peer in seen:
+        if peer in seen or peer[0] in other_kind:
             continue
         seen.add(key)
         other = ends.get(peer)

@@ -7,18 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from components.catalogue.cards import CARDS
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Nic
+from components.model.hosts import Host, Nic
 from components.model.sriov import HcaPf
-
-_USER: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-_SYSTEM_USERS: Final = frozenset({"root", "daemon", "bin", "sys", "nobody", "sshd", "www-data"})
-_NETDEV: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
-"""Linux' IFNAMSIZ is 16 with the closing zero; the signs are those that udev's names have."""
+from components.model.worker_kinds import PAIR, worker_kinds
 
 _BOND: Final = re.compile(r"(bond|team)[0-9._-]*")
 """The names of the kernel's bonding driver and of systemd's examples, with or without a VLAN."""
@@ -27,8 +22,8 @@ _BOND: Final = re.compile(r"(bond|team)[0-9._-]*")
 def check_vf_limit(spec: ClusterSpec) -> Iterator[Finding]:
     """No NIC is asked for more VFs than its firmware can give: 127 a port, 126 on BlueField-3."""
     for nic in list_nics(spec):
-        limit = CARDS[nic.nic.model].max_vfs
-        if nic.nic.vfs > limit:
+        limit = nic.nic.vf_limit
+        if limit is not None and nic.nic.vfs > limit:
             yield Finding(
                 f"{nic.host.name} {nic.nic.netdev} is asked for {nic.nic.vfs} VFs, and a "
                 f"{nic.nic.model} port has at most {limit}.",
@@ -104,17 +99,6 @@ def check_card_serial(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_netdev_name(spec: ClusterSpec) -> Iterator[Finding]:
-    """A network device's name is one that Linux can have: at most 15 characters."""
-    for nic in list_nics(spec):
-        if not _NETDEV.fullmatch(nic.nic.netdev):
-            yield Finding(
-                f'"{nic.nic.netdev}" on {nic.host.name} cannot be the name of a network device.',
-                (at((*nic.path, "netdev"), nic.nic.netdev),),
-                "write the name that `ip link` shows, for example enp5s0.",
-            )
-
-
 def check_bonded_rail(spec: ClusterSpec) -> Iterator[Finding]:
     """A card is one port, and no bond: a bond hides which port carries what."""
     for nic in list_nics(spec):
@@ -127,81 +111,143 @@ def check_bonded_rail(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_rail_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each worker has a NIC on each rail that another worker has.
+def _alike(spec: ClusterSpec) -> Iterator[tuple[str, list[tuple[int, Host]]]]:
+    """The workers that the file says are alike: those of one group, and those of none."""
+    groups: dict[str | None, list[tuple[int, Host]]] = {}
+    for h, host in enumerate(spec.hosts):
+        if host.role == "worker":
+            groups.setdefault(host.group, []).append((h, host))
+    for group, members in groups.items():
+        yield f"workers of {group}" if group else "workers", members
 
-    A job asks for one VF of each rail on every worker: a worker without one never gets its pod,
-    and the job waits.
+
+def _apart(words: str) -> str:
+    return f"{words}, or give the hosts that differ a group of host_groups."
+
+
+def check_rail_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
+    """Workers of one host group are on the same rails; other workers are on the same ones too.
+
+    A job asks for one device of each rail on every worker, so it runs on workers with the same
+    rails only. Workers that differ on purpose are a group of `host_groups`: jobs and probes of each
+    kind of workers then have the rails of that kind. Within a group, a NIC was probably left out.
     """
     rails = {rail.name for rail in spec.rails}
-    used = rails & {nic.nic.rail for nic in list_nics(spec) if nic.host.role == "worker"}
-    for h, host in enumerate(spec.hosts):
-        own = {nic.rail for nic in host.nics}
-        missing = sorted(used - own)
-        # A NIC on a rail that does not exist is `nic-rail`'s problem, and probably the missing one.
-        if host.role == "worker" and missing and own <= rails:
-            yield Finding(
-                f"{host.name} has no NIC on {', '.join(missing)}, and other workers have.",
-                (at(("hosts", h, "nics")),),
-                "add the NIC, or take the rail from all workers.",
-            )
+    for words, members in _alike(spec):
+        used = rails & {nic.rail for _, host in members for nic in host.nics}
+        for h, host in members:
+            own = {nic.rail for nic in host.nics}
+            missing = sorted(used - own)
+            # A NIC on a rail that does not exist is `nic-rail`'s problem, probably the missing one.
+            if missing and own <= rails:
+                yield Finding(
+                    f"{host.name} has no NIC on {', '.join(missing)}, and other {words} have: jobs "
+                    "on these rails leave it out.",
+                    (at(("hosts", h, "nics")),),
+                    _apart("add the NIC"),
+                    "warning",
+                )
 
 
 def check_rail_speed(spec: ClusterSpec) -> Iterator[Finding]:
-    """All NICs of one rail have the same speed; the slowest would set the pace of every job."""
-    rails: dict[str, list[PlacedNic]] = {}
-    for nic in list_nics(spec):
-        rails.setdefault(nic.nic.rail, []).append(nic)
-    for rail, nics in rails.items():
-        # Of two speeds that are equally frequent, the first one of the file is the usual one.
-        usual = Counter(nic.nic.speed_gbit_s for nic in nics).most_common(1)[0][0]
-        other = next(nic for nic in nics if nic.nic.speed_gbit_s == usual)
-        for nic in nics:
-            if nic.nic.speed_gbit_s == usual:
-                continue
-            yield Finding(
-                f"on {rail}, {nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s, and the other NICs "
-                f"have {usual}.",
-                (
-                    at((*nic.path, "speed_gbit_s"), nic.nic.speed_gbit_s),
-                    at((*other.path, "speed_gbit_s"), usual),
-                ),
-                "correct the speed, or put the slower NICs on a rail of their own.",
-            )
+    """On one rail, workers of one host group have one speed; other workers have one too.
+
+    The slowest NIC sets the pace of a job, so workers of another speed are another kind of workers
+    for it, and a test between two speeds is judged by the slower one. Workers that differ on
+    purpose are a group of `host_groups`.
+    """
+    for words, members in _alike(spec):
+        rails: dict[str, list[PlacedNic]] = {}
+        for h, host in members:
+            for n, nic in enumerate(host.nics):
+                placed = PlacedNic(host, nic, ("hosts", h, "nics", n))
+                rails.setdefault(nic.rail, []).append(placed)
+        for rail, nics in rails.items():
+            yield from _speeds(words, rail, nics)
+
+
+def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Iterator[Finding]:
+    # Of two speeds that are equally frequent, the first one of the file is the usual one.
+    usual = Counter(nic.nic.speed_gbit_s for nic in nics).most_common(1)[0][0]
+    other = next(nic for nic in nics if nic.nic.speed_gbit_s == usual)
+    for nic in nics:
+        if nic.nic.speed_gbit_s == usual:
+            continue
+        yield Finding(
+            f"on {rail}, {nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s, and the other {words} "
+            f"have {usual}: no job runs on both.",
+            (
+                at((*nic.path, "speed_gbit_s"), nic.nic.speed_gbit_s),
+                at((*other.path, "speed_gbit_s"), usual),
+            ),
+            _apart("correct the speed"),
+            "warning",
+        )
 
 
 def check_gpu_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
-    """All workers have the same number of GPUs, and at least one.
+    """Workers of one host group have the same number of GPUs; other workers have the same too.
 
-    An MPI job starts the same number of ranks on each worker; where there are fewer GPUs, its
-    pod is never placed.
+    An MPI job starts the same number of ranks on each worker, so it runs on workers with the same
+    GPUs only. Workers that differ on purpose, such as those without GPUs, are a group of
+    `host_groups`: each kind of workers then has jobs and probes of its own.
     """
-    workers = [(h, host) for h, host in enumerate(spec.hosts) if host.role == "worker"]
-    usual = Counter(host.gpus for _, host in workers if host.gpus).most_common(1)
-    for h, host in workers:
-        place = at(("hosts", h, "gpus"), host.gpus)
-        if host.gpus == 0:
-            yield Finding(
-                f"{host.name} is a worker without GPUs.",
-                (place,),
-                "set gpus to the number in the host.",
-            )
-        elif host.gpus != usual[0][0]:
-            yield Finding(
-                f"{host.name} has {host.gpus} GPUs, and the other workers have {usual[0][0]}.",
-                (place,),
-                "a job has the same number of ranks on each worker: correct the number, or leave "
-                "the host out.",
-            )
+    for words, members in _alike(spec):
+        counts = Counter(host.gpus for _, host in members)
+        usual = max(counts, key=lambda gpus: (counts[gpus], gpus > 0))
+        for h, host in members:
+            if host.gpus != usual:
+                yield Finding(
+                    f"{host.name} has {host.gpus} GPUs, and the other {words} have {usual}: no job "
+                    "runs on both.",
+                    (at(("hosts", h, "gpus"), host.gpus),),
+                    _apart("correct the number"),
+                    "warning",
+                )
 
 
-def check_user_account(spec: ClusterSpec) -> Iterator[Finding]:
-    """The common user has a name that useradd accepts and that no system account has."""
-    name = spec.host_defaults.user.name
-    if not _USER.fullmatch(name) or name in _SYSTEM_USERS:
-        reason = "belongs to the system" if name in _SYSTEM_USERS else "is no Linux user name"
-        yield Finding(
-            f'the user name "{name}" {reason}.',
-            (at(("host_defaults", "user", "name"), name),),
-            "use lower-case letters, digits, - and _, at most 32, for example nvidia.",
-        )
+def check_gpu_job(spec: ClusterSpec) -> Iterator[Finding]:
+    """There are two workers with the same GPUs and rails, so that a collective can be run.
+
+    Without them acceptance proves each rail by itself, and says that no collective was proven.
+    """
+    kinds = worker_kinds(spec)
+    if len(spec.workers) < PAIR or any(kind.runs_collectives for kind in kinds):
+        return
+    causes = (check_rail_symmetry, check_rail_speed, check_gpu_symmetry)
+    rails = {rail.name for rail in spec.rails}
+    lost = any(nic.rail not in rails for host in spec.workers for nic in host.nics)
+    if lost or any(next(cause(spec), None) for cause in causes):
+        return  # what is different by mistake, and named by its own rule
+    places = tuple(
+        at(("hosts", h, "gpus"), host.gpus)
+        for h, host in enumerate(spec.hosts)
+        if host.role == "worker"
+    )
+    lone = any(kind.gpus for kind in kinds)
+    yield Finding(
+        "no two workers have the same GPUs, rails and speeds, so no NCCL job can cross from one to "
+        "the other."
+        if lone
+        else "no worker has GPUs, so no NCCL job can run.",
+        places,
+        "correct the hosts that are alike, or waive the rule: acceptance then proves the rails "
+        "alone, and says so.",
+        "warning",
+    )
+
+
+def check_host_role(spec: ClusterSpec) -> Iterator[Finding]:
+    """A storage or login host has a rail or nothing of RDMA, and no GPUs that would be set up.
+
+    Railyard gives such a host its user, kernel, driver and rails. GPU driver, peer memory and
+    device plugins are for workers.
+    """
+    for h, host in enumerate(spec.hosts):
+        if host.is_outside and host.gpus:
+            yield Finding(
+                f"{host.name} is a {host.role} host, for which no GPU software is planned, and has "
+                f"{host.gpus} GPUs.",
+                (at(("hosts", h, "gpus"), host.gpus), at(("hosts", h, "role"), host.role)),
+                "remove gpus, or make it a worker.",
+            )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.catalogue.switches import find_model
 from components.checks.rule import Finding, at
 from components.checks.topology import list_all_ports
 from components.core.problem import SpecPath
@@ -34,7 +33,7 @@ def check_management_port(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def _ports(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Iterator[Finding]:
-    model = find_model(switch.model)
+    model = switch.hardware
     if model is not None and not model.has_port(switch.os, inband.port):
         yield Finding(
             f"the session of {switch.name} comes in by port {inband.port}, which "

@@ -15,7 +15,8 @@ from components.model.cluster import ClusterSpec
 _ROCE_HEADERS_BYTES: Final = 96
 """GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4: `iboe_get_mtu` in Linux' ib_addr.h."""
 _PATH_MTUS: Final = (4096, 2048, 1024, 512, 256)
-_FULL_PATH_MTU: Final = _PATH_MTUS[0]
+"""What RDMA can use; the least MTU of a file, 576, has room for the smallest."""
+_FULL_PATH_MTU: Final = max(_PATH_MTUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def check_rdma_path_mtu(spec: ClusterSpec) -> Iterator[Finding]:
     for nic in list_nics(spec):
         vf = _vf(spec, nic)
         room = vf.mtu_bytes - _ROCE_HEADERS_BYTES
-        path_mtu = next((size for size in _PATH_MTUS if size <= room), _PATH_MTUS[-1])
+        path_mtu = max(size for size in _PATH_MTUS if size <= room)
         if path_mtu < _FULL_PATH_MTU:
             yield Finding(
                 f"a VF MTU of {vf.mtu_bytes} gives an RDMA path MTU of only {path_mtu}.",

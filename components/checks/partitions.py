@@ -7,13 +7,11 @@ from typing import Final
 
 from components.checks.rule import Finding, at
 from components.core.problem import SpecPath
-from components.fabric.ib_state import DEFAULT_PARTITION, show_pkey
+from components.fabric.ib_state import show_pkey
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition, InfiniBand
 from components.reading.wording import did_you_mean
 
-_DEFAULT_PKEY: Final = 0x7FFF
-_MEMBERSHIP_BIT: Final = 0x8000
 _KEY_TABLE: Final = 128
 """Entries of the key table of a ConnectX port, of which Default takes one (sources.md)."""
 _BLOCK: SpecPath = ("infiniband",)
@@ -26,23 +24,12 @@ def list_partitions(fabric: InfiniBand) -> Iterator[tuple[IbPartition, SpecPath]
 
 
 def check_partition_key(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each partition has a key and a name of its own; the key is 0x0001 to 0x7ffe.
-
-    Bit 15 tells full from limited members and is no part of the key. 0x7fff is Default's, by which
-    the subnet manager itself is reached: Railyard never changes that partition.
-    """
+    """Each partition has a key and a name of its own."""
     fabric = spec.infiniband
     if fabric is None:
         return
     first: dict[tuple[str, str], SpecPath] = {}
     for partition, path in list_partitions(fabric):
-        yield from _wrong_key(partition, path)
-        if partition.name.lower() == DEFAULT_PARTITION.lower():
-            yield Finding(
-                "the partition Default belongs to the subnet manager.",
-                (at((*path, "name"), partition.name),),
-                "choose another name; what Default is to have is set by hand.",
-            )
         for field, shown in (("pkey", show_pkey(partition.pkey)), ("name", partition.name)):
             other = first.setdefault((field, shown), path)
             if other != path:
@@ -51,24 +38,6 @@ def check_partition_key(spec: ClusterSpec) -> Iterator[Finding]:
                     (at((*path, field), shown), at((*other, field), shown)),
                     f"give each partition a {field} of its own.",
                 )
-
-
-def _wrong_key(partition: IbPartition, path: SpecPath) -> Iterator[Finding]:
-    pkey = partition.pkey
-    shown, fix = show_pkey(pkey) if pkey >= 0 else str(pkey), "choose 0x0001 to 0x7ffe."
-    where = (at((*path, "pkey"), shown),)
-    if pkey == _DEFAULT_PKEY:
-        what = f"{shown} is the key of the partition Default."
-    elif pkey == _DEFAULT_PKEY | _MEMBERSHIP_BIT:
-        what = f"{shown} is the key of the partition Default, with the bit of full members."
-    elif _MEMBERSHIP_BIT < pkey < 2 * _MEMBERSHIP_BIT:
-        what = f"{shown} has the bit of full members, which is no part of a key."
-        fix = f"write {show_pkey(pkey - _MEMBERSHIP_BIT)}, and membership: full."
-    elif not 1 <= pkey < _DEFAULT_PKEY:
-        what = f"{shown} is no partition key."
-    else:
-        return
-    yield Finding(f"partition {partition.name}: {what}", where, fix)
 
 
 def check_partition_member(spec: ClusterSpec) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,20 +10,8 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane
 
-_VERSION: Final = re.compile(r"v?\d+\.\d+(\.\d+)?([+-][0-9A-Za-z.+-]+)?")
 _PAIR: Final = 2
 """What a balancer is for begins here; two servers are refused by etcd-members."""
-_LOWEST_NODE_PORT: Final = 30000
-_HIGHEST_NODE_PORT: Final = 32767
-_TAKEN: Final = {
-    2379: "etcd's clients",
-    2380: "etcd's members",
-    6444: "K3s' own API server behind the port",
-    10250: "the kubelet",
-    10257: "the controller manager",
-    10259: "the scheduler",
-}
-"""Ports of a K3s server and who has them (docs/explanation/sources.md#k3s)."""
 
 
 def _with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
@@ -64,12 +51,12 @@ def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_existing_plane(spec: ClusterSpec) -> Iterator[Finding]:
-    """Nothing is installed on a cluster that is there already, and its version can be compared."""
+    """Nothing is installed on a cluster that is there already."""
     plane = spec.kubernetes
     if not isinstance(plane, ExistingPlane):
         return
     for number, host in enumerate(spec.hosts):
-        if host.role != "worker":
+        if host.role in {"control_plane", "balancer"}:
             yield Finding(
                 f'{host.name} is a {host.role}, but with "plane: existing" Railyard installs none.',
                 (
@@ -78,25 +65,38 @@ def check_existing_plane(spec: ClusterSpec) -> Iterator[Finding]:
                 ),
                 "list only the workers that Railyard prepares, or use plane: k3s.",
             )
-    if not _VERSION.fullmatch(plane.version):
+
+
+def check_present_multus(spec: ClusterSpec) -> Iterator[Finding]:
+    """Multus is there only on a cluster that is there: one that Railyard makes has none."""
+    network = spec.pod_network
+    if network.multus == "present" and not isinstance(spec.kubernetes, ExistingPlane):
         yield Finding(
-            f'"{plane.version}" is no version of Kubernetes.',
-            (at(("kubernetes", "version"), plane.version),),
-            "write what `kubectl version` calls the server version, for example v1.36.3.",
+            "Multus is said to be present, and the cluster is made by this file.",
+            (at(("pod_network", "multus"), network.multus), at(("kubernetes",))),
+            "remove multus, or use plane: existing.",
         )
 
 
-def check_api_port(spec: ClusterSpec) -> Iterator[Finding]:
-    """The API's port is not one that K3s itself or node ports need."""
-    if spec.k3s is None:
-        return
-    port = spec.k3s.api_port
-    taken = _TAKEN.get(port)
-    if taken is None and _LOWEST_NODE_PORT <= port <= _HIGHEST_NODE_PORT:
-        taken = f"node ports ({_LOWEST_NODE_PORT} to {_HIGHEST_NODE_PORT})"
-    if taken is not None:
-        yield Finding(
-            f"port {port} of a server belongs to {taken}.",
-            (at(("kubernetes", "api_port"), port),),
-            "use 6443, or another free port.",
-        )
+def check_node_name(spec: ClusterSpec) -> Iterator[Finding]:
+    """Only the nodes of an existing cluster have names of their own, and each has one.
+
+    K3s nodes that Railyard makes are called as their hosts.
+    """
+    first: dict[str, int] = {}
+    for number, host in enumerate(spec.hosts):
+        place = at(("hosts", number, "node_name"), host.node_name)
+        if host.node_name is not None and not isinstance(spec.kubernetes, ExistingPlane):
+            yield Finding(
+                f"{host.name} is to be the node {host.node_name}, and Railyard calls nodes as "
+                "their hosts.",
+                (place,),
+                "remove node_name, or use plane: existing.",
+            )
+        other = first.setdefault(host.node, number)
+        if host.node_name is not None and other != number:
+            yield Finding(
+                f"{spec.hosts[other].name} and {host.name} are both the node {host.node}.",
+                (place, at(("hosts", other, "name"), spec.hosts[other].name)),
+                "correct one of them: `kubectl get nodes` shows the names.",
+            )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address
-from typing import Final
 
 from components.catalogue.operator_versions import (
     GPU_DEVICE_PLUGIN,
@@ -23,13 +21,7 @@ from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.operators import ChartSource
-from components.model.pod_network import SHARED_PLUGIN
 from components.pod_network.attachment import hca_count, takes_nic
-
-_UNMAINTAINED: Final = re.compile(r"registry[.-][a-z0-9.-]*aliyuncs\.com/acs/rdma-device-plugin\b")
-_PINNED: Final = re.compile(r".+(:v?[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.-]*|@sha256:[0-9a-f]{64})")
-_RESOURCE: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?")
-"""The name part of a Kubernetes resource."""
 
 
 def _worker_nics(spec: ClusterSpec, rail: Rail | None = None) -> Iterator[PlacedNic]:
@@ -38,30 +30,8 @@ def _worker_nics(spec: ClusterSpec, rail: Rail | None = None) -> Iterator[Placed
             yield nic
 
 
-def check_shared_plugin_image(spec: ClusterSpec) -> Iterator[Finding]:
-    """The shared device plugin is the maintained one, at an exact version.
-
-    The image `acs/rdma-device-plugin` of Aliyun's registries is years old and its source was never
-    published, so it cannot be corrected.
-    """
-    image = spec.pod_network.shared_plugin
-    place = at(("pod_network", "shared_plugin"), image)
-    if _UNMAINTAINED.search(image):
-        yield Finding(
-            f"{image} is an old image whose source is not published: it cannot be maintained.",
-            (place,),
-            f"use {SHARED_PLUGIN}, whose source is open.",
-        )
-    elif not _PINNED.fullmatch(image):
-        yield Finding(
-            f"the image {image} has no exact version.",
-            (place,),
-            f"write a release or a digest, for example {SHARED_PLUGIN}.",
-        )
-
-
 def check_shared_devices(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each resource of the shared plugin has a name of its own and takes a card on every worker.
+    """Each shared resource has a name of its own and takes a card of every worker that has cards.
 
     The plugin refuses an entry without selectors. A resource that no card belongs to is never
     published, and a pod that asks for it waits for ever.
@@ -88,7 +58,7 @@ def check_shared_devices(spec: ClusterSpec) -> Iterator[Finding]:
         without = [
             host.name
             for host in spec.workers
-            if not any(takes_nic(device, nic) for nic in host.nics)
+            if host.nics and not any(takes_nic(device, nic) for nic in host.nics)
         ]
         if without:
             yield Finding(
@@ -105,12 +75,6 @@ def _resource_names(spec: ClusterSpec, path: SpecPath) -> Iterator[Finding]:
     counts = Counter(device.resource for device in devices)
     for d, device in enumerate(devices):
         place = at((*path, d, "resource"), device.resource)
-        if not _RESOURCE.fullmatch(device.resource):
-            yield Finding(
-                f'"{device.resource}" is no name for an extended resource.',
-                (place,),
-                "use at most 63 letters, digits, dots, hyphens and underscores, without prefix.",
-            )
         if counts[device.resource] > 1:
             yield Finding(
                 f"the resource {device.resource} is there {counts[device.resource]} times.",
@@ -170,7 +134,7 @@ def check_macvlan_master(spec: ClusterSpec) -> Iterator[Finding]:
                     at((*first.path, "netdev"), first.nic.netdev),
                     at((*other.path, "netdev"), other.nic.netdev),
                 ),
-                "give them one name (systemd .link files by PCI path), or set host_network.",
+                "give them one name (host_defaults.rail_names), or set host_network.",
             )
 
 
@@ -314,10 +278,10 @@ def check_driver_owner(spec: ClusterSpec) -> Iterator[Finding]:
     network, gpu = operators.network, operators.gpu
     by_operator = network is not None and network.driver == "operator"
     for path, driver in list_drivers(spec):
-        if network is None or not by_operator or driver.kind == "inbox":
+        if network is None or not by_operator or not driver.is_ofed or spec.cloud is not None:
             continue
         yield Finding(
-            f"the hosts get the RDMA driver {driver.kind}, and the network operator would load "
+            f"the RDMA driver of the hosts is {driver.shown}, and the network operator would load "
             "another one.",
             (
                 at(("operators", "network", "driver"), network.driver),

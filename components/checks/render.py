@@ -83,8 +83,10 @@ def count_problems(problems: Sequence[Problem]) -> str:
     return f"{' and '.join(parts) or 'No problems'}."
 
 
-def render_json(problems: Sequence[Problem], waived: Sequence[Waived] = ()) -> str:
-    """Write the report as JSON: `{"problems": […], "errors": n, "warnings": n, "waived": […]}`."""
+def render_json(
+    problems: Sequence[Problem], waived: Sequence[Waived] = (), unpinned: Sequence[str] = ()
+) -> str:
+    """Write the report as JSON: problems, their numbers, waivers, and what is not pinned."""
     warnings = sum(problem.severity == "warning" for problem in problems)
     return json.dumps(
         {
@@ -92,6 +94,7 @@ def render_json(problems: Sequence[Problem], waived: Sequence[Waived] = ()) -> s
             "errors": len(problems) - warnings,
             "warnings": warnings,
             "waived": [asdict(each) for each in waived],
+            "unpinned": [*unpinned],
         },
         indent=2,
         ensure_ascii=False,

@@ -51,8 +51,6 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
 
 def _why_no_identifier(spec: ClusterSpec, address: IPv4Address) -> str | None:
     """It becomes an address of the loopback interface, which BGP tells to the whole fabric."""
-    if address.is_unspecified or address.is_multicast or address.is_reserved:
-        return "is no address that a switch can have"
     rail = next((rail for rail in spec.rails if address in rail.subnet), None)
     if rail is not None:
         return f"lies in the subnet of {rail.name}, {rail.subnet}"

@@ -7,28 +7,36 @@ from typing import Final
 
 _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
     "it protects secrets, host keys, or who may reach the site": frozenset(
-        {"host-key", "credentials", "hypervisor-access", "registry-login"}
-        | {"allowed-networks", "external-partition"}
+        {
+            "host-key",
+            "credentials",
+            "hypervisor-access",
+            "registry-login",
+            "jump-host",
+            "exec-reach",
+        }
+        | {"external-partition"}
     ),
     "without it an update can cut off its own way to a device": frozenset(
         {"management-port", "partition-key", "port-function"}
     ),
     "it holds what an update may interrupt": frozenset({"exec-disruptive", "max-unavailable"}),
     "its values become parts of commands and of file names": frozenset(
-        {"reserved-name", "resource-name", "network-name", "netdev-name"}
-        | {"user-account", "sysctl-name", "sysctl-number", "driver-package"}
+        {"resource-name", "network-name", "driver-package"}
         | {"partition-name", "image-download", "container-image"}
     ),
+    "parts of another maker would get values that mean nothing there": frozenset({"other-vendor"}),
+    "no file has a checksum of zeros": frozenset({"checksum-zeros"}),
     "no plan can be made of what it refuses": frozenset(
         {"port-target", "nic-rail", "link-ends", "switch-transport"}
         | {"exec-system", "duplicate-name", "duplicate-vlan", "duplicate-address"}
-        | {"duplicate-nic", "valid-address", "node-address", "subnet-overlap"}
-        | {"subnet-size", "cluster-networks", "dhcp-server", "host-group"}
+        | {"duplicate-nic", "node-address", "subnet-overlap"}
+        | {"subnet-size", "cluster-networks", "host-group"}
         | {"macvlan-master", "host-network", "esxi-release", "vm-host"}
-        | {"hypervisor-name", "hypervisor-vms", "vm-devices", "passthrough-device"}
+        | {"hypervisor-name", "vm-devices", "passthrough-device"}
         | {"pf-address", "payload-choice", "container-hosts", "control-plane"}
         | {"instance-type", "cloud-hosts", "fabric-transport"}
-        | {"ib-partition", "partition-member"}
+        | {"ib-partition", "partition-member", "deepspeed-workers"}
     ),
 }
 NEVER_WAIVED: Final[Mapping[str, str]] = {

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from components.artefacts.lock import Lock, read_lock
 from components.checks.access import check_secret_value
 from components.checks.alike import group_problems
+from components.checks.pins import (
+    Unpinned,
+    check_bundle,
+    check_lock_entry,
+    check_project_path,
+    find_unpinned,
+)
 from components.checks.registry import RULES
 from components.checks.render import render_text
 from components.checks.stack_keys import check_stack_key
@@ -21,6 +29,7 @@ from components.model.collector import without_collector
 from components.model.instances import written_at
 from components.reading import port_ranges
 from components.reading.load import Loaded, load_config_value, load_site
+from components.reading.site_path import find_project
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,10 @@ class CheckedSite:
     """Errors and warnings, causes first and then by line; alike ones are joined."""
     waived: tuple[Waived, ...] = ()
     """The waivers of the file, with what they hide."""
+    lock: Lock = field(default_factory=Lock)
+    """What its lock says; a plan is made with it."""
+    unpinned: Unpinned = field(default_factory=lambda: Unpinned((), ""))
+    """What no checksum holds yet: a note here, and refused by an update outside of the lab."""
 
     def spec_or_raise(self) -> ClusterSpec:
         """Give the spec.
@@ -46,7 +59,7 @@ class CheckedSite:
         return self.spec
 
 
-_FREE: Final = frozenset({"sysctls"})
+_FREE: Final = frozenset({"sysctls", "switch_models", "nic_models"})
 """Mappings whose names the user chooses."""
 _RULES_BY_NAME: Final = frozenset({"port-target", "nic-rail", "nic-cabling", "unused-rail"})
 """Rules that look for a name; they say nothing true while a name, or a range of ports, is wrong or
@@ -104,13 +117,22 @@ def check_config_value(value: Json, source_file: Path | None, site: Json = None)
 
 
 @without_collector()
-def check_loaded(loaded: Loaded, file: str) -> CheckedSite:
-    """Run every rule on what was loaded, as far as it could be read."""
+def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> CheckedSite:
+    """Run every rule on what was loaded, as far as it could be read.
+
+    Args:
+        loaded: What the file holds.
+        file: How reports name it.
+        lock: The site's lock; default the one beside its file.
+    """
     spec = loaded.spec or loaded.partial
-    found = [each for each in loaded.problems if not _follows(each, loaded)]
+    found = [*loaded.marks]
+    found += [each for each in loaded.problems if not _follows(each, loaded)]
     waived: tuple[Waived, ...] = ()
+    pins, refused = (lock, ()) if lock else read_lock(loaded.path)
+    found += refused
     if spec is not None:
-        ruled = _without_twins([*_run_rules(spec), *_check_secrets(spec, loaded)])
+        ruled = _without_twins([*_run_rules(spec), *_check_beside(spec, loaded, pins)])
         written = (_as_written(problem, spec) for problem in ruled)
         own = [p for p in dict.fromkeys(written) if not _is_consequence(p, loaded)]
         kept, waived = waive(spec, own)
@@ -118,7 +140,8 @@ def check_loaded(loaded: Loaded, file: str) -> CheckedSite:
     located = (loaded.places.locate_all(problem) for problem in found)
     problems = group_problems(located, spec)
     wrong = any(problem.severity == "error" for problem in problems)
-    return CheckedSite(file, None if wrong else loaded.spec, problems, waived)
+    unpinned = find_unpinned(spec, pins) if spec else Unpinned((), "")
+    return CheckedSite(file, None if wrong else loaded.spec, problems, waived, pins, unpinned)
 
 
 def _check_waivers(spec: ClusterSpec, waived: tuple[Waived, ...] | None) -> Iterator[Problem]:
@@ -141,6 +164,20 @@ def _as_written(problem: Problem, spec: ClusterSpec) -> Problem:
     return replace(problem, where=tuple(dict.fromkeys(places)))
 
 
+def _check_beside(spec: ClusterSpec, loaded: Loaded, lock: Lock) -> Iterator[Problem]:
+    """The rules on what lies beside the site; a text that is in no file has nothing beside it."""
+    yield from _check_secrets(spec, loaded)
+    if lock.path is None:
+        return
+    project = find_project(lock.path.parent.resolve()) or Path.cwd()
+    found = {"project-path": check_project_path(spec, project)}
+    found["lock-entry"] = check_lock_entry(spec, lock)
+    found["bundle"] = check_bundle(spec, lock, project)
+    for rule, findings in found.items():
+        for each in findings:
+            yield Problem(rule, each.what, each.where, each.fix, each.severity)
+
+
 def _check_secrets(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:
     if loaded.secrets is None:
         return ()
@@ -161,7 +198,8 @@ def _is_consequence(problem: Problem, loaded: Loaded) -> bool:
     if roleless and problem.rule in _RULES_BY_ROLE:
         return True
     lost = (*loaded.left_out, *(each.where[0].path for each in loaded.problems))
-    if any(problem.rule in _rules_that_need(path) for path in lost if _is_shape(path)):
+    lost = tuple(path for path in lost if _is_shape(path, loaded))
+    if any(problem.rule in _rules_that_need(path) for path in lost):
         return True
     return any(
         _touches(place.path, left_out, loaded)
@@ -194,8 +232,10 @@ def _rules_that_need(path: SpecPath) -> frozenset[str]:
     return _RULES_BY_PART[part[0]] if part else frozenset()
 
 
-def _is_shape(path: SpecPath) -> bool:
+def _is_shape(path: SpecPath, loaded: Loaded) -> bool:
     """Whether a thing as such is missing, and not only one of its settings."""
+    if path in loaded.replaced and path[-1] not in _SHAPE:
+        return False
     named = {str(item) for item in path[-2:]}
     return bool(path) and (len(path) <= len(("rails", 0)) or not named.isdisjoint(_SHAPE))
 
@@ -207,4 +247,5 @@ def _touches(path: SpecPath, left_out: SpecPath, loaded: Loaded) -> bool:
     if path[: len(left_out)] == left_out or path == parent:
         return True
     # Beside it stand settings that mean something together, but not in a mapping of free names.
-    return path[:-1] == parent and parent[-1] not in _FREE
+    beside = path[:-1] == parent and parent[-1] not in _FREE
+    return beside and left_out not in loaded.replaced

@@ -87,12 +87,13 @@ def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
             f"GPU operator {version} works with Kubernetes {line.describe()}, and this is "
             f"{show_version(k3s[:2])}.",
             where,
-            f"choose a K3s of that range, or another line of the operator. Source: {line.source}.",
+            f"choose a {'K3s' if spec.k3s else 'Kubernetes'} of that range, or another line of the "
+            f"operator. Source: {line.source}.",
         )
 
 
 def check_chart_repository(spec: ClusterSpec) -> Iterator[Finding]:
-    """A chart from a repository says which one, and the repository is reached over https."""
+    """A chart from a repository says which one, and another chart names none."""
     for name, chart in _charts(spec):
         yield from _chart_home(chart.chart, chart.repo, ("operators", name, "chart"))
 
@@ -116,10 +117,9 @@ def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Iterator[Findin
             (at((*path, "chart"), chart),),
             "add repo, or write a path of the project or an oci:// address.",
         )
-    if repo is not None and not (repo.startswith("https://") and bare):
-        reason = "is not https" if bare else "is given for a chart that is a path or an address"
+    if repo is not None and not bare:
         yield Finding(
-            f"the chart repository {repo} {reason}.",
+            f"the chart repository {repo} is given for a chart that is a path or an address.",
             (at((*path, "repo"), repo), at((*path, "chart"), chart)),
-            "use an https repository with a chart name, or no repository.",
+            "use a chart name with a repository, or no repository.",
         )

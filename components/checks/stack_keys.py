@@ -20,7 +20,7 @@ def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Iterator[Findin
 
     A misspelt switch would silently do nothing. A secret that is not needed is only a warning.
     """
-    wanted = {ref.secret for ref, _ in list_secrets(spec)}
+    wanted = {own for ref, _ in list_secrets(spec) if (own := ref.secret)}
     known = sorted({*SETTINGS, *wanted})
     for name in sorted((secrets.encrypted | secrets.in_clear) - _SITES):
         where = (_place(name, secrets),)

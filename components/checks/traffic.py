@@ -60,7 +60,7 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
     """
     rdma = spec.rdma
     # Where a switch has a profile, `cumulus-profile` says what the two have to be.
-    profile = any(switch.os == "cumulus" for switch in spec.switches)
+    profile = any(system_of(switch.os).profile is not None for switch in spec.switches)
     if rdma.ecn_min_kib >= rdma.ecn_max_kib and not profile:
         yield Finding(
             f"ECN marking would begin at {rdma.ecn_min_kib} KiB, not below its maximum of "

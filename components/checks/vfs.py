@@ -17,8 +17,6 @@ from components.model.sriov import Sriov
 
 _MBIT: Final = 1000
 """Mbit/s in one Gbit/s."""
-_MAX_HCA_VFS: Final = 127
-"""VFs that a port's firmware can be set to; see `vf-limit`."""
 _CARRIED: Final = ("vlan", "trust", "spoofchk", "min_rate_mbit_s", "max_rate_mbit_s")
 """What the SR-IOV CNI plugin sets on a VF for its pod, and takes back after it."""
 
@@ -251,13 +249,6 @@ def check_hca_sriov(spec: ClusterSpec) -> Iterator[Finding]:
                     "list each port once, with all of its VFs.",
                 )
             yield from _ethernet_port(host, h, p)
-            if pf.vfs > _MAX_HCA_VFS:
-                yield Finding(
-                    f"{host.name} {pf.pci} is asked for {pf.vfs} VFs, and a port has at most "
-                    f"{_MAX_HCA_VFS}.",
-                    (at((*path, p, "vfs"), pf.vfs),),
-                    f"set vfs to {_MAX_HCA_VFS} or less; 8 is usual.",
-                )
 
 
 def _ethernet_port(host: Host, h: int, p: int) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import EXIT_CODES
 from components.acceptance.report.archive import latest_evidence, run_folder
 from components.acceptance.report.text import render_table
-from components.cli.app import StackName, command_app
+from components.cli.app import StackName, command_app, say
 from components.cli.stack import UPDATE_DEADLINE_S, config_flags, run_pulumi
 
 app = command_app()
@@ -31,9 +31,9 @@ def accept(stack: StackName) -> None:
     found = latest_evidence(stack)
     if found is None or found == before:
         words = f"acceptance did not run; pulumi ended with status {done.returncode}:"
-        typer.echo(f"{words}\n{done.stdout}{done.stderr}".rstrip(), err=True)
+        say(f"{words}\n{done.stdout}{done.stderr}".rstrip(), err=True)
         raise typer.Exit(EXIT_CODES["error"])
     report = judge_evidence(found)
     page = run_folder(stack, found.run) / "report.html"
-    typer.echo(f"{render_table(report)}\nreport: {page}")
+    say(f"{render_table(report)}\nreport: {page}")
     raise typer.Exit(report.exit_code)

@@ -9,6 +9,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from components.core.plain_text import plain_text
+
 
 def command_app(summary: str | None = None) -> typer.Typer:
     """An empty command, or group of commands.
@@ -22,6 +24,17 @@ def command_app(summary: str | None = None) -> typer.Typer:
         add_completion=False,
         rich_markup_mode=None,
     )
+
+
+def say(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print a text; what a terminal would obey in it is shown and not sent (`plain_text`).
+
+    Args:
+        text: What to print.
+        nl: A newline follows.
+        err: To stderr.
+    """
+    typer.echo(plain_text(text), nl=nl, err=err)  # noqa: TID251 - this is `say`
 
 
 def stack_names(incomplete: str) -> Iterator[str]:

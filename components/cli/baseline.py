@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from components.cli.app import StackName, command_app
+from components.cli.app import StackName, command_app, say
 from components.cli.stack import load_stack
 from components.core.errors import UsageError
 from components.fabric.baselines import baseline_file
@@ -32,7 +32,7 @@ def export_baseline(stack: StackName) -> None:
         recorded = loaded.applied.step(f"{switch.name}-baseline")
         if recorded is not None and recorded.stdout:
             found[switch.name] = read_baseline(recorded.stdout)
-    typer.echo(json.dumps(found, indent=1, sort_keys=True))
+    say(json.dumps(found, indent=1, sort_keys=True))
 
 
 @app.command("import")
@@ -50,4 +50,4 @@ def import_baseline(
         path = baseline_file(stack, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(state.model_dump_json(indent=1) + "\n")
-        typer.echo(f"{name}: the next first apply of stack {stack} records {path}")
+        say(f"{name}: the next first apply of stack {stack} records {path}")

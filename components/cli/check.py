@@ -10,7 +10,8 @@ import typer
 from components.checks.registry import RULES
 from components.checks.render import render_json, render_text
 from components.checks.site import CheckedSite, load_checked_site
-from components.cli.app import command_app
+from components.cli.app import command_app, say
+from components.model.left_alone import left_alone
 
 app = command_app()
 
@@ -25,8 +26,11 @@ def check(
     Exit codes: 0 no problems (warnings may be shown), 1 problems, 2 no such file.
     """
     checked = load_checked_site(file)
-    whole = render_json(checked.problems, checked.waived)
-    typer.echo(whole if output == "json" else _report(checked))
+    names = [artefact.name for artefact in checked.unpinned.artefacts]
+    whole = render_json(checked.problems, checked.waived, names)
+    if checked.unpinned and checked.spec is not None and output == "text":
+        say(str(checked.unpinned))
+    say(whole if output == "json" else _report(checked))
     if checked.spec is None:
         raise typer.Exit(1)
 
@@ -46,4 +50,5 @@ def _report(checked: CheckedSite) -> str:
         )
     )
     good = f"{checked.file}: no problems ({spec.name}: {counts}; {len(RULES)} rules)."
-    return "\n".join([*map(str, checked.waived), good])
+    alone = f"Left alone: {'; '.join(left_alone(spec))}."
+    return "\n".join([*map(str, checked.waived), good, alone])

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import typer
 import yaml
 
-from components.cli.app import StackName, command_app
+from components.cli.app import StackName, command_app, say
 from components.cloud import ensure, preflight, ready
 from components.cloud.crusoe_api import Patience
 from components.cloud.request import (
@@ -100,7 +99,7 @@ def run_verb(
 
 def _command(name: str) -> Callable[[], None]:
     def call() -> None:
-        typer.echo(run_verb(name, sys.stdin.read(), os.environ), nl=False)
+        say(run_verb(name, sys.stdin.read(), os.environ), nl=False)
 
     call.__doc__ = f"Run `{name}` for the request on standard input."
     return call
@@ -121,4 +120,4 @@ def export(stack: StackName) -> None:
     recorded = {host.name: loaded.applied.step(f"{host.name}-await") for host in loaded.spec.hosts}
     facts = {name: previous_of_text(step.stdout) for name, step in recorded.items() if step}
     document = export_bring_your_own(loaded.spec, facts)
-    typer.echo(yaml.safe_dump(document, sort_keys=False, width=100), nl=False)
+    say(yaml.safe_dump(document, sort_keys=False, width=100), nl=False)

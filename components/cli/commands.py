@@ -41,14 +41,34 @@ class Entry:
 
 _ENTRIES: Final = (
     Entry(
+        "init",
+        "Write a project of your own, and say what it needs before its first preview.",
+        "components.cli.init",
+    ),
+    Entry(
         "check",
         "Check a site file and report all its problems, each with its line and a fix.",
         "components.cli.check",
     ),
     Entry(
+        "pin",
+        "Ask where everything of a site comes from, and write what it is into the site's lock.",
+        "components.cli.pin",
+    ),
+    Entry(
+        "bundle",
+        "Gather everything that a site brings into a folder, and push its images from there.",
+        "components.cli.bundle",
+    ),
+    Entry(
         "plan",
         "Print what would be decided for a site; no device is contacted.",
         "components.cli.plan",
+    ),
+    Entry(
+        "preflight",
+        "Look at every device, artefact and API of a site, and name all that an update would lack.",
+        "components.cli.preflight",
     ),
     Entry(
         "preview",
@@ -57,7 +77,7 @@ _ENTRIES: Final = (
     ),
     Entry(
         "drift",
-        "Compare every device with what was last applied to it.",
+        "Compare every device and every object of Kubernetes with what was last applied to it.",
         "components.cli.drift",
     ),
     Entry(
@@ -89,6 +109,11 @@ _ENTRIES: Final = (
         "cloud",
         "Print a site with the cloud instances that a stack made.",
         "components.cli.cloud",
+    ),
+    Entry(
+        "image",
+        "Build the image in which acceptance and sample jobs run.",
+        "components.cli.image",
     ),
     Entry("schema", "Print the JSON schema of the site file.", "components.cli.schema"),
     Entry("lab", "Look at the lab's emulated devices, and break them on purpose.", "lab.cli"),

@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias, cast
 
 import typer
 
-from components.cli.app import command_app
+from components.cli.app import command_app, say
 
 _Run: TypeAlias = Callable[[str, Mapping[str, str]], str]
 app = command_app("What the steps of one device call.")
@@ -22,7 +22,10 @@ _VERBS: Final = {
     "judge": ("components.fabric.judge", "run_judge"),
     "tools": ("components.remote.send", "run_tools"),
     "remove-tools": ("components.remote.send", "run_remove_tools"),
+    "files": ("components.remote.files", "run_files"),
+    "remove-files": ("components.remote.files", "run_remove_files"),
     "reboot": ("components.hypervisor.reboot", "run_reboot"),
+    "restore-release": ("components.operators.restore", "run_restore_release"),
     "reboot-host": ("components.disruption.reboot", "run_reboot_host"),
 }
 """Verb to where its function is: a site has one process a device, and none needs all of them."""
@@ -32,7 +35,7 @@ def _verb(name: str) -> Callable[[], None]:
     def call() -> None:
         module, function = _VERBS[name]
         run = cast("_Run", getattr(import_module(module), function))
-        typer.echo(run(sys.stdin.read(), os.environ))
+        say(run(sys.stdin.read(), os.environ))
 
     call.__doc__ = f"Run `{name}` for the request on standard input."
     return call
@@ -40,6 +43,20 @@ def _verb(name: str) -> Callable[[], None]:
 
 for _name in _VERBS:
     app.command(_name)(_verb(_name))
+
+
+@app.command()
+def run(
+    line: Annotated[str, typer.Argument(help="what the host's login shell runs")],
+    deadline: Annotated[float, typer.Option(help="seconds after which the line ends itself")],
+) -> None:
+    """Run a step's line on the host that RAILYARD_ENDPOINT names, with its state on stdin."""
+    from components.remote.own_client import run_line  # noqa: PLC0415 - lazy on purpose
+
+    answer = run_line(line, sys.stdin.read(), deadline, os.environ)
+    say(answer.stdout, nl=False)
+    say(answer.stderr, nl=False, err=True)
+    raise typer.Exit(answer.exit_status)
 
 
 @app.command()
@@ -59,4 +76,4 @@ def baseline(
     environ = dict(os.environ)
     if stack and imported.is_file():
         environ[BASELINE_VARIABLE] = imported.read_text()
-    typer.echo(run_baseline(text, environ))
+    say(run_baseline(text, environ))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
 
-from components.cli.app import command_app
+from components.checks.access import ssh_secrets
+from components.cli.app import command_app, say
 from components.cli.stack import read_config
 from components.core.errors import UsageError
+from components.core.problem import SpecPath
 from components.discover.report import render_report, report_json
 from components.discover.run import compare, replace_file
 from components.discover.session import look_at_hosts
 from components.discover.site_file import SiteFile, read_site_file
 from components.discover.targets import Target, find_targets
+from components.model.jump_hosts import ReachedSsh
+from components.model.units import SecretRef
 from components.remote.step import env_name, secrets_from
+from components.update.outside_secrets import resolve
 
 app = command_app()
 _SITE: Final = Path("site.yaml")
@@ -49,42 +54,54 @@ def discover(  # noqa: PLR0913 - one parameter for each option
     """
     site = read_site_file(file)
     targets, errors = find_targets(site, hosts or [], host_key, user)
-    keys = _private_keys(site, targets, identity)
+    keys = _secrets(site, targets, identity)
     looks = look_at_hosts([target.endpoint for target in targets], keys)
     report, text = compare(site, targets, looks, errors)
     if write and text != site.text:
         replace_file(site, text)
         report = report.as_written()
     if output == "json":
-        typer.echo(json.dumps(report_json(report), indent=1, sort_keys=True))
+        say(json.dumps(report_json(report), indent=1, sort_keys=True))
     else:
-        typer.echo(render_report(report), nl=False)
+        say(render_report(report), nl=False)
     raise typer.Exit(report.exit_code)
 
 
-def _private_keys(
-    site: SiteFile, targets: Sequence[Target], identity: Path | None
-) -> Mapping[str, str]:
-    """The private key of each secret that the hosts name: given, in the environment or a stack's.
+def _secrets(site: SiteFile, targets: Sequence[Target], identity: Path | None) -> Mapping[str, str]:
+    """What logging in to the hosts takes: given, in the environment, from elsewhere or a stack's.
 
     Raises:
-        UsageError: There is none, or it cannot be read.
+        UsageError: Something is nowhere, or cannot be read.
     """
-    names = {target.endpoint.private_key_secret or "" for target in targets}
-    if identity is not None:
-        try:
-            text = identity.expanduser().read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{identity}: the private key cannot be read: {error}") from error
-        return dict.fromkeys(names, text)
+    names = {name for target in targets for name in target.endpoint.secret_names}
     known = secrets_from(os.environ)
-    if names <= set(known):
+    if identity is not None:
+        own = {target.endpoint.private_key_secret or "" for target in targets}
+        known |= dict.fromkeys(own, _read_identity(identity))
+    known |= resolve(
+        [each for target in targets for each in _references(target) if each[0].name not in known],
+        os.environ,
+    )
+    missing = sorted(names - set(known))
+    if not missing:
         return known
     if site.stack is None:
-        missing = min(names - set(known))
         raise UsageError(
             f"{site.path} is a plain site file and holds no keys, so no host can be reached.\n"
-            f"  fix    --identity FILE names the private key, or {env_name(missing)} holds it, or "
-            "--file Pulumi.<stack>.yaml names a stack that has it."
+            f"  fix    --identity FILE names the private key, or {env_name(missing[0])} holds it,"
+            " or --file Pulumi.<stack>.yaml names a stack that has it."
         )
-    return {**known, **read_config(site.stack).secrets}
+    return {**read_config(site.stack).secrets, **known}
+
+
+def _references(target: Target) -> Iterator[tuple[SecretRef, SpecPath]]:
+    yield from ssh_secrets(target.ssh, (*target.path, "ssh"))
+    for hop in target.ssh.hops if isinstance(target.ssh, ReachedSsh) else ():
+        yield from ssh_secrets(hop.ssh, ("jump_hosts", hop.name, "ssh"))
+
+
+def _read_identity(identity: Path) -> str:
+    try:
+        return identity.expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{identity}: the private key cannot be read: {error}") from error

@@ -20,7 +20,7 @@ from components.acceptance.handover import (
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import keep_evidence, read_archived, run_folder
 from components.acceptance.request import parse_accept_request
-from components.cli.app import command_app
+from components.cli.app import command_app, say
 from components.remote.step import secrets_from
 
 app = command_app("What the steps of acceptance call.")
@@ -34,7 +34,7 @@ def collect(number: Annotated[int, typer.Option(help="Number of the run.")]) -> 
     folder = run_folder(request.stack, number)
     evidence = collect_evidence(request, number, secrets_from(os.environ), folder)
     digest = keep_evidence(request.stack, evidence)
-    typer.echo(tell(judge_evidence(evidence), request.stack, digest), nl=False)
+    say(tell(judge_evidence(evidence), request.stack, digest), nl=False)
 
 
 @app.command()
@@ -52,6 +52,6 @@ def gate(
     named = parse_named(sys.stdin.read())
     report = judge_evidence(parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack))))
     page = write_report(report, run_folder(stack, named.run)).html
-    typer.echo(f"{render_short(report)}\nreport: {page}")
+    say(f"{render_short(report)}\nreport: {page}")
     if fail:
-        raise typer.Exit(report.exit_code)
+        raise typer.Exit(report.gate_code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,13 +12,14 @@ import typer
 
 from components.acceptance.judge.log import (
     LogVerdict,
-    NcclAsked,
     judge_deepspeed_text,
     judge_nccl_text,
     judge_perftest_text,
     judge_training_text,
 )
-from components.cli.app import command_app
+from components.acceptance.judge.nccl_checks import NcclAsked
+from components.acceptance.logs.decode import read_chunks
+from components.cli.app import command_app, say
 from components.core.errors import UsageError
 from components.core.to_json import to_json
 
@@ -27,20 +29,27 @@ Log = Annotated[Path, typer.Argument(help="the log; - for standard input")]
 Format = Annotated[Literal["text", "json"], typer.Option("--format")]
 
 
-def _read(path: Path) -> str:
+def _chunks(path: Path) -> Iterator[str]:
+    """The log piece by piece: it may be as long as a disk."""
     if str(path) == "-":
-        return sys.stdin.read()
+        yield from read_chunks(sys.stdin.buffer)
+        return
     try:
-        return path.read_text(errors="replace")
+        with path.open("rb") as file:
+            yield from read_chunks(file)
     except OSError as error:
         raise UsageError(f"{path}: the log cannot be read: {error.strerror}") from error
 
 
+def _text(path: Path) -> str:
+    return "".join(_chunks(path))
+
+
 def _tell(verdict: LogVerdict, output: str) -> None:
     if output == "json":
-        typer.echo(json.dumps(to_json(verdict), indent=1, sort_keys=True))
+        say(json.dumps(to_json(verdict), indent=1, sort_keys=True))
     else:
-        typer.echo("\n".join(verdict.lines))
+        say("\n".join(verdict.lines))
     raise typer.Exit(verdict.exit_code)
 
 
@@ -62,7 +71,7 @@ def nccl(
 ) -> None:
     """Judge the log of an NCCL program: 0 good, 1 failed, 4 cannot be judged."""
     asked = NcclAsked.of(must or ())
-    _tell(judge_nccl_text(_read(file), expect, min_busbw, asked), output)
+    _tell(judge_nccl_text(_chunks(file), expect, min_busbw, asked), output)
 
 
 @app.command()
@@ -75,7 +84,7 @@ def perftest(
     output: Format = "text",
 ) -> None:
     """Judge the log of a perftest client: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_perftest_text(_read(file), expect, min_gbit), output)
+    _tell(judge_perftest_text(_chunks(file), expect, min_gbit), output)
 
 
 @app.command()
@@ -87,7 +96,7 @@ def deepspeed(
     output: Format = "text",
 ) -> None:
     """Judge the log of DeepSpeed's all_reduce.py: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_deepspeed_text(_read(file), min_gbit), output)
+    _tell(judge_deepspeed_text(_text(file), min_gbit), output)
 
 
 @app.command()
@@ -100,4 +109,4 @@ def training(
     output: Format = "text",
 ) -> None:
     """Judge the log of tf_cnn_benchmarks or Horovod: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_training_text(_read(file), ranks, min_images), output)
+    _tell(judge_training_text(_text(file), ranks, min_images), output)

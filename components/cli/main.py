@@ -11,6 +11,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+from components.cli.app import say
 from components.cli.commands import Entry, list_commands
 from components.core.errors import Bug, RailyardError
 
@@ -80,7 +81,7 @@ def _show_version(asked: bool) -> None:  # noqa: FBT001 - the form of an option'
     if asked:
         from importlib.metadata import version  # noqa: PLC0415 - no other command needs it
 
-        typer.echo(f"railyard {version('railyard')}")
+        say(f"railyard {version('railyard')}")
         raise typer.Exit
 
 
@@ -106,7 +107,7 @@ def main() -> None:
     try:
         app(prog_name="railyard")
     except RailyardError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - the report is what the user came for
+        say(str(error), err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from components.cli.app import command_app
+from components.cli.app import command_app, say
 from components.containers.keys import make_keys
 
 app = command_app("What the step of the containers' SSH keys calls.")
@@ -22,4 +22,4 @@ def keys(
     stack: Annotated[str, typer.Option(help="ends the comment of the public keys")],
 ) -> None:
     """Print two new SSH key pairs; an update keeps them as a secret of the stack."""
-    typer.echo(make_keys(stack))
+    say(make_keys(stack))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from components.checks.site import load_checked_site
-from components.cli.app import command_app
+from components.cli.app import command_app, say
 from components.core.errors import UsageError
 from components.plan.data import plan_json
 from components.plan.make import make_plan
@@ -46,15 +46,16 @@ def plan(  # noqa: PLR0913 - one parameter for each option
     """
     if summary and (device or stage or scripts):
         raise UsageError("--summary is of the whole site.\n  fix    leave the other options out.")
-    spec = load_checked_site(file).spec_or_raise()
-    planned = make_plan(spec, stack or _stack_of(file, spec.name))
+    checked = load_checked_site(file)
+    spec = checked.spec_or_raise()
+    planned = make_plan(spec, stack or _stack_of(file, spec.name), checked.lock)
     choice = choose(planned, device, stage, scripts=scripts)
     if output == "json":
         found = summary_json(planned, spec) if summary else plan_json(planned, choice)
-        typer.echo(json.dumps(found, indent=1, sort_keys=True))
+        say(json.dumps(found, indent=1, sort_keys=True))
     else:
         text = render_summary(planned, spec) if summary else render_plan(planned, choice)
-        typer.echo(text, nl=False)
+        say(text, nl=False)
 
 
 def _stack_of(file: Path, default: str) -> str:

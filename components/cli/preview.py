@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,8 +13,9 @@ from typing import Annotated, Final, Literal, cast
 import typer
 import yaml
 
+from components.artefacts.lock import lock_path
 from components.checks.site import load_checked_site
-from components.cli.app import command_app
+from components.cli.app import command_app, say
 from components.cli.stack import (
     PREFIX,
     UPDATE_DEADLINE_S,
@@ -25,6 +27,7 @@ from components.cli.stack import (
     run_pulumi,
 )
 from components.core.errors import UsageError
+from components.core.plain_text import plain_text
 from components.plan.make import make_plan
 from components.preview.engine import read_engine
 from components.preview.from_plans import (
@@ -62,13 +65,13 @@ def preview(
     """Show what an update would do: settings old and new, and what it interrupts."""
     found = _against(stack, against) if against else _of_stack(stack, offline=offline)
     if full is not None:
-        full.write_text(render_text(found))
+        full.write_text(plain_text(render_text(found)))
     if form == "json":
-        typer.echo(render_json(found), nl=False)
+        say(render_json(found), nl=False)
     elif form == "markdown":
-        typer.echo(render_markdown(found, limit), nl=False)
+        say(render_markdown(found, limit), nl=False)
     else:
-        typer.echo(render_text(found), nl=False)
+        say(render_text(found), nl=False)
 
 
 def _against(stack: str, reference: str) -> Preview:
@@ -76,10 +79,12 @@ def _against(stack: str, reference: str) -> Preview:
     named = Path(stack)
     file = named if named.suffix in {".yaml", ".yml"} else config_file(stack)
     name = stack if file != named else _stack_of(file)
-    spec = load_checked_site(file).spec_or_raise()
+    now = load_checked_site(file)
+    spec = now.spec_or_raise()
     with TemporaryDirectory() as folder:
-        before = load_checked_site(_at(reference, file, Path(folder))).spec_or_raise()
-    return preview_plans(spec, make_plan(before, name), make_plan(spec, name), reference)
+        old = load_checked_site(_at(reference, file, Path(folder)))
+        before = make_plan(old.spec_or_raise(), name, old.lock)
+    return preview_plans(spec, before, make_plan(spec, name, now.lock), reference)
 
 
 def _stack_of(file: Path) -> str:
@@ -87,7 +92,7 @@ def _stack_of(file: Path) -> str:
 
 
 def _at(reference: str, file: Path, folder: Path) -> Path:
-    """The file of a git ref in a folder, with the site that it names beside it."""
+    """The file of a git ref in a folder, with the site that it names and its lock beside it."""
     target = folder / "ref" / file.name
     text = _show(reference, file)
     target.parent.mkdir()
@@ -98,7 +103,15 @@ def _at(reference: str, file: Path, folder: Path) -> Path:
         if beside.resolve().is_relative_to(folder.resolve()):
             beside.parent.mkdir(parents=True, exist_ok=True)
             beside.write_text(_show(reference, file.parent / site))
+            _lock_at(reference, file.parent / site, beside)
+    _lock_at(reference, file, target)
     return target
+
+
+def _lock_at(reference: str, site: Path, target: Path) -> None:
+    """The lock of a site, where there was one at that ref: without one nothing was pinned."""
+    with suppress(UsageError):
+        lock_path(target).write_text(_show(reference, lock_path(site)))
 
 
 def _named_site(text: str) -> str:

@@ -15,7 +15,7 @@ from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import latest_evidence, read_archived, run_folder
 from components.acceptance.report.text import render_table
 from components.acceptance.request import EVIDENCE_STEP
-from components.cli.app import StackName, command_app
+from components.cli.app import StackName, command_app, say
 from components.cli.stack import pulumi
 from components.core.errors import UsageError
 from components.drift.applied import applied_from_export
@@ -37,7 +37,7 @@ def report(
         from components.acceptance.report.write import write_report  # noqa: PLC0415 - see above
 
         write_report(judged, page.parent)
-    typer.echo(f"{render_table(judged)}\nreport: {page}")
+    say(f"{render_table(judged)}\nreport: {page}")
     if show and sys.stdout.isatty():
         webbrowser.open(page.as_uri())
 
@@ -52,7 +52,7 @@ def _evidence(stack: str) -> Evidence:
         raise UsageError(
             f"stack {stack} has no acceptance report here.\n  fix    run: pulumi up -s {stack}"
         )
-    typer.echo("not compared with the state of the stack: it cannot be read here", err=True)
+    say("not compared with the state of the stack: it cannot be read here", err=True)
     return evidence
 
 

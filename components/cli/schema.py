@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-import typer
-
-from components.cli.app import command_app
+from components.cli.app import command_app, say
 from components.reading.schema import render_schema
 
 app = command_app()
@@ -15,4 +13,4 @@ app = command_app()
 @app.command()
 def schema() -> None:
     """Print the JSON schema of the site file."""
-    typer.echo(json.dumps(render_schema(), indent=2))
+    say(json.dumps(render_schema(), indent=2))

@@ -11,13 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
+from components.artefacts.lock import Lock
 from components.checks.site import check_config_value
 from components.core.errors import UsageError
 from components.core.problem import Json
 from components.drift.applied import Applied, applied_from_export
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
+from components.project.engine import backend_of, project_name
+from components.project.lab_refusal import refuse_lab_parts, says_lab
+from components.project.under_way import UnderWay, find_under_way
 from components.reading.site_path import config_file
+from components.update.outside_secrets import outside_secrets
 
 PULUMI_DEADLINE_S: Final = 120
 UPDATE_DEADLINE_S: Final = 3600
@@ -60,6 +65,18 @@ class Stack:
     plan: ClusterPlan
     applied: Applied
     secrets: Mapping[str, str] = field(repr=False)
+    lock: Lock = field(default_factory=Lock)
+    under_way: UnderWay = field(default_factory=UnderWay)
+    """Of an update, as the same reading of the state shows it."""
+
+    @property
+    def reach_secrets(self) -> Mapping[str, str]:
+        """The stack's secrets, and those that the file takes from elsewhere, asked for now.
+
+        Raises:
+            UsageError: A variable is not set, or a program gives no value.
+        """
+        return {**self.secrets, **outside_secrets(self.spec, os.environ)}
 
 
 def pulumi(arguments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
@@ -86,7 +103,8 @@ def run_pulumi(
     if program is None:
         raise UsageError(
             "pulumi is not on PATH.\n"
-            "  fix    source the environment file that `make up` named: . .lab/dev/env.sh"
+            "  fix    install it: `railyard init --check .` says which version and how. For a stack"
+            " of the lab, source the file that `make up` named: . .lab/dev/env.sh"
         )
     return subprocess.run(
         [program, *arguments],
@@ -128,16 +146,33 @@ def _text_of(entry: Mapping[str, object]) -> str:
     return value if isinstance(value, str) else json.dumps(entry.get("objectValue"))
 
 
+def _spec_of(name: str, config: StackConfig) -> tuple[ClusterSpec, Lock]:
+    source = config_file(name)
+    checked = check_config_value(config.cluster, source if source.is_file() else None, config.site)
+    spec = checked.spec_or_raise()
+    refuse_lab_parts(spec, name, says_lab=says_lab(config.values.get("lab")))
+    return spec, checked.lock
+
+
 def load_stack(name: str) -> Stack:
     """Read a stack's configuration and recorded state; nothing is contacted.
 
     Raises:
-        UsageError: The stack does not exist.
+        UsageError: The stack does not exist, or is a real site on parts of the lab.
         SpecError: Its file is wrong.
     """
     config = read_config(name)
-    source = config_file(name)
-    checked = check_config_value(config.cluster, source if source.is_file() else None, config.site)
-    spec = checked.spec_or_raise()
-    applied = applied_from_export(pulumi(["stack", "export", "--stack", name, "--show-secrets"]))
-    return Stack(name, spec, make_plan(spec, name), applied, config.secrets)
+    spec, lock = _spec_of(name, config)
+    exported = pulumi(["stack", "export", "--stack", name, "--show-secrets"])
+    applied, plan = applied_from_export(exported), make_plan(spec, name, lock)
+    return Stack(name, spec, plan, applied, config.secrets, lock, _under_way(exported, name))
+
+
+def under_way(name: str) -> UnderWay:
+    """What of an update of the stack is unfinished just now."""
+    return _under_way(pulumi(["stack", "export", "--stack", name]), name)
+
+
+def _under_way(exported: str, name: str) -> UnderWay:
+    here = Path.cwd()
+    return find_under_way(exported, backend_of(os.environ, here), project_name(here), name)

@@ -135,8 +135,8 @@ def plan_cloud(spec: ClusterSpec) -> CloudPlan | None:
         provision.endpoint,
         provision.project,
         provision.location,
-        provision.access_key.secret,
-        provision.secret_key.secret,
+        provision.access_key.name,
+        provision.secret_key.name,
     )
     pins = {pool.image: f"{pool.name}-image" for pool in reversed(provision.pools)}
     network = _network(spec.name, provision)
@@ -270,7 +270,7 @@ def _firewall(
     subnet = str(provision.subnet_cidr)
     ssh = [str(network) for network in cloud.ssh_allowed]
     return (
-        _rule(spec.name, ("tcp", "22", "ssh"), ssh, {"cidr": subnet}),
+        _rule(spec.name, ("tcp", str(provision.ssh_port), "ssh"), ssh, {"cidr": subnet}),
         *_api_rule(spec, provision, cloud),
         *(_rule(spec.name, rule, [subnet], {"cidr": subnet}) for rule in _NODE_PORTS),
         _egress(spec.name, subnet),

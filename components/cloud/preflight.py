@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
-from components.cloud.crusoe_api import CrusoeApi
+from components.cloud.crusoe_api import CrusoeApi, Document
 from components.cloud.ensure import delete, ib_capacity
 from components.cloud.kinds import KINDS, Item, ObjectKind, list_kind
 from components.cloud.request import Claim, ImageRequest, PreflightRequest, Printed
@@ -20,6 +21,8 @@ from components.reading.wording import did_you_mean
 LATEST = "latest"
 _ORDER: Sequence[ObjectKind] = ("instance", "firewall-rule", "ib-partition", "subnet", "network")
 """In which objects can go: each is used by those before it."""
+Topic = Literal["name", "location", "type", "image", "capacity", "quota", "infiniband"]
+"""What a lack is about."""
 _There = Mapping[ObjectKind, tuple[Item, ...]]
 
 
@@ -33,21 +36,28 @@ def preflight(api: CrusoeApi, request: PreflightRequest, previous: Printed) -> P
         DeviceError: Something is missing; all of it is named at once. Nothing was made.
         CloudError: The API refused or failed.
     """
-    claimed = _claimed(previous)
+    if lacks := look(api, request, previous):
+        raise DeviceError("\n".join(f"cloud: {words}" for _, words in lacks) + _NOTHING)
+    return claim(request, previous)
+
+
+def look(
+    api: CrusoeApi, request: PreflightRequest, previous: Printed
+) -> tuple[tuple[Topic, str], ...]:
+    """Everything that is missing, each with its topic; it only reads, and raises `CloudError`."""
     there: _There = {kind: list_kind(api, KINDS[kind]) for kind in _ORDER}
     missing = [claim for claim in request.claims if _find(there, claim) is None]
     new = Counter(claim.settings["type"] for claim in missing if claim.kind == "instance")
-    problems = [
-        *_foreign(request, there, claimed),
-        *_location(api, request),
-        *_types(api, request),
-        *_images(api, request),
-        *(_quota(api, request, new) if new else ()),
-        *_infiniband(api, request, new, there),
-    ]
-    if problems:
-        raise DeviceError("\n".join(f"cloud: {problem}" for problem in problems) + _NOTHING)
-    return claim(request, previous)
+    asked: tuple[tuple[Topic, Iterator[str]], ...] = (
+        ("name", _foreign(request, there, _claimed(previous))),
+        ("location", _location(api, request)),
+        ("type", _types(api, request)),
+        ("image", _images(api, request)),
+        ("capacity", _capacity(api, request, new)),
+        ("quota", _quota(api, request, new)),
+        ("infiniband", _infiniband(api, request, new, there)),
+    )
+    return tuple((topic, words) for topic, found in asked for words in found)
 
 
 def claim(request: PreflightRequest, previous: Printed) -> Printed:
@@ -145,25 +155,35 @@ def resolve_image(api: CrusoeApi, request: ImageRequest) -> Printed:
     return {"id": found[0], "image": found[1]}
 
 
-def _quota(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> Iterator[str]:
-    """Quota is what the project may take, capacity what there is: both are asked.
-
-    That a type takes `num_slices` of the quota of its `quota_type` is our reading of the API.
-    """
-    answer = api.get(api.below_project("quotas")).get("quotas")
-    quotas = [each for each in answer if isinstance(each, dict)] if isinstance(answer, list) else []
-    free = {str(each.get("type")): int(str(each.get("available", 0))) for each in quotas}
-    needed: Counter[str] = Counter()
+def _capacity(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> Iterator[str]:
+    """What there is of each type in the location."""
     for kind, count in sorted(new.items()):
-        query = [("product_name", kind), ("location", request.api.location)]
-        capacities = [c for c in api.list_items("/capacities", query) if c.get("type") == kind]
-        there = sum(int(str(each.get("quantity", 0))) for each in capacities)
+        there = sum(int(str(each.get("quantity", 0))) for each in _of_type(api, request, kind))
         if there < count:
             yield (
                 f"{request.api.location} has {there} of {kind} to give, and {count} are to be "
                 "made: ask the vendor for a reservation, or choose another location."
             )
-        for each in capacities[:1]:
+
+
+def _of_type(api: CrusoeApi, request: PreflightRequest, kind: str) -> list[Document]:
+    query = [("product_name", kind), ("location", request.api.location)]
+    return [each for each in api.list_items("/capacities", query) if each.get("type") == kind]
+
+
+def _quota(api: CrusoeApi, request: PreflightRequest, new: Counter[str]) -> Iterator[str]:
+    """What the project may take, beside what there is.
+
+    That a type takes `num_slices` of the quota of its `quota_type` is our reading of the API.
+    """
+    if not new:
+        return
+    answer = api.get(api.below_project("quotas")).get("quotas")
+    quotas = [each for each in answer if isinstance(each, dict)] if isinstance(answer, list) else []
+    free = {str(each.get("type")): int(str(each.get("available", 0))) for each in quotas}
+    needed: Counter[str] = Counter()
+    for kind, count in sorted(new.items()):
+        for each in _of_type(api, request, kind)[:1]:
             needed[str(each.get("quota_type"))] += count * int(str(each.get("num_slices") or 1))
     for quota, count in sorted(needed.items()):
         if quota in free and free[quota] < count:

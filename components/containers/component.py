@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pulumi
 
 from components.containers.plan import KEYS, HostPayload, PayloadPlan
-from components.remote.component import (
-    LocalCall,
-    Remote,
-    SecretStore,
-    host_step,
-    local_call,
-)
+from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, PayloadReady, gate
+from components.remote.objects import WithMade, host_step
 from components.remote.step import RemoteStep
-
-
-@dataclass(frozen=True, slots=True)
-class _WithMade:
-    """The secrets of the stack, and those that this stage made itself."""
-
-    given: SecretStore
-    made: Mapping[str, pulumi.Output[str]]
-
-    def require_secret(self, key: str) -> pulumi.Output[str]:
-        """The secret of that name, marked secret."""
-        return self.made[key] if key in self.made else self.given.require_secret(key)
 
 
 class Payload(pulumi.ComponentResource):
@@ -61,7 +44,7 @@ class Payload(pulumi.ComponentResource):
             LocalCall(f"{name}-keys", plan.keys, "", {}, secret_stdout=True),
             pulumi.ResourceOptions(parent=self, ignore_changes=["*"]),
         )
-        secrets = _WithMade(remote.secrets, {KEYS: pulumi.Output.secret(keys.stdout)})
+        secrets = WithMade(remote.secrets, {KEYS: pulumi.Output.secret(keys.stdout)})
         shared = replace(remote, secrets=secrets)
         stores = [self._steps(shared, host.stores, [hosts.gate]) for host in plan.hosts]
         image: list[pulumi.Resource] = []

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-from components.jobs.environment import find_hcas, nccl_environment
+from components.jobs.environment import find_hcas, job_environment
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.hosts import Host
@@ -20,20 +20,20 @@ BRIDGES: Final = "lo,docker0"
 """Interfaces that exist on every host with the same address: whoever picks one waits for ever."""
 
 
-def mpirun(spec: ClusterSpec, ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:
-    """`mpirun` over the workers' addresses, one slot a GPU where that many ranks are wanted.
+def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:
+    """`mpirun` over the hosts' addresses, one slot a GPU where that many ranks are wanted.
 
     Args:
-        spec: A site with workers.
+        hosts: Workers that are alike, or any where each has one rank.
         ranks: Processes in all: the number of workers, or that of their GPUs.
         program: What every rank runs.
     """
-    slots = max(1, ranks // max(1, len(spec.workers)))
+    slots = max(1, ranks // max(1, len(hosts)))
     return (
         "mpirun",
         "--allow-run-as-root",
         "-H",
-        ",".join(_slots(host, slots) for host in spec.workers),
+        ",".join(_slots(host, slots) for host in hosts),
         "-np",
         str(ranks),
         "--mca",
@@ -56,7 +56,7 @@ def nccl_exports(spec: ClusterSpec) -> tuple[str, ...]:
     Which devices there are, and at which index their GIDs, each rank finds on its own host
     (`on_own_devices`).
     """
-    values = nccl_environment(spec) | {"NCCL_SOCKET_IFNAME": f"^{BRIDGES}"}
+    values = job_environment(spec) | {"NCCL_SOCKET_IFNAME": f"^{BRIDGES}"}
     return tuple(part for pair in sorted(values.items()) for part in ("-x", "=".join(pair)))
 
 

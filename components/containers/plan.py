@@ -15,18 +15,14 @@ from components.containers.scripts import (
     mpicont_text,
     short_digest,
 )
-from components.containers.ssh_files import (
-    authorized_options,
-    container_config,
-    host_config,
-    known_hosts,
-)
+from components.containers.ssh_files import peer_list, peer_texts
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.watched import Watched
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers, ImageBuild, registry_of
 from components.model.hosts import Host
+from components.model.once import once
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
@@ -37,7 +33,8 @@ BUILD_DEADLINE_S: Final = 7200.0
 """Seconds: a base image of 10 GB, a driver archive, three compilations, a push."""
 CONTAINER_DEADLINE_S: Final = 3600.0
 """Seconds: the pull of an image of 15 GB over 1 Gbit/s takes four minutes; links are slower."""
-PARAMETERS: Final = frozenset({"registry", "registry_user"})
+PARAMETERS: Final = frozenset({"registry", "registry_user", "peers"})
+"""`peers` names the list of what each worker must know of all: their settings are its digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +105,7 @@ def plan_payload(spec: ClusterSpec, stack: str | None = None) -> PayloadPlan | N
 def _stores(containers: Containers, host: Host, stack: str) -> tuple[RemoteStep, ...]:
     stores = [_store(host, stack, ("payload-keys", "keys", KEYS))]
     if containers.login is not None:
-        secret = containers.login.password.secret
+        secret = containers.login.password.name
         stores.append(_store(host, stack, ("registry-password", "registry-password", secret)))
     return tuple(stores)
 
@@ -116,7 +113,7 @@ def _stores(containers: Containers, host: Host, stack: str) -> tuple[RemoteStep,
 def _base_store(build: ImageBuild, host: Host, stack: str) -> RemoteStep | None:
     if build.login is None:
         return None
-    secret = build.login.password.secret
+    secret = build.login.password.name
     return _store(host, stack, ("base-registry-password", "base_registry-password", secret))
 
 
@@ -168,7 +165,7 @@ def _arguments(build: ImageBuild) -> dict[str, str]:
 
 
 def _numbered(name: str, lines: Sequence[str]) -> dict[str, str]:
-    """A text as settings, which a preview then shows line by line."""
+    """A text as settings: the form of which a build's fingerprint is taken."""
     return {f"{name}.line_{number:03}": line for number, line in enumerate(lines, 1)}
 
 
@@ -182,7 +179,7 @@ def build_digest(build: ImageBuild) -> str:
 
 
 def _build_step(containers: Containers, build: ImageBuild, host: Host, stack: str) -> RemoteStep:
-    lines = _build_inputs(build) | _registry(containers) | _base_registry(build)
+    lines = _arguments(build) | _registry(containers) | _base_registry(build)
     lines |= {"stack": stack, "image": containers.image, "build": build_digest(build)}
     head = _head(containers, host, stack)
     return RemoteStep(
@@ -213,7 +210,6 @@ def container_flags(containers: Containers) -> str:
 def desired_state(spec: ClusterSpec, containers: Containers, host: Host) -> HostState:
     """All settings that one worker shall have."""
     user = host.ssh.user
-    options = authorized_options(spec)
     state = {
         "key.stored": "yes",
         "key.host": f"600 {user}",
@@ -223,8 +219,9 @@ def desired_state(spec: ClusterSpec, containers: Containers, host: Host) -> Host
         "key.container_public": "600 root",
         "folder.host": f"700 {user}",
         "folder.container": "700 root",
-        "authorized_keys.host": options["host"],
-        "authorized_keys.container": options["container"],
+        # Of the own address alone these differ from host to host.
+        "host_config.bind": host.address,
+        "container_config.bind": host.address,
         "mpicont.digest": short_digest(mpicont_text(containers.name)),
         "mpicont.mode": "755 root",
         "container.image": containers.image,
@@ -233,26 +230,27 @@ def desired_state(spec: ClusterSpec, containers: Containers, host: Host) -> Host
     }
     if containers.build is not None:
         state["container.build"] = build_digest(containers.build)
-    for name, lines in (
-        ("host_config", host_config(spec, host)),
-        ("container_config", container_config(spec, host)),
-        ("known_hosts", known_hosts(spec)),
-    ):
-        state |= _numbered(name, lines) | {f"{name}.lines": str(len(lines))}
-    return HostState(state)
+    return HostState({**state, **_peer_digests(spec)})
+
+
+@once
+def _peer_digests(spec: ClusterSpec) -> dict[str, str]:
+    return {f"{name}.digest": short_digest(text) for name, text in peer_texts(spec).items()}
 
 
 def _container(spec: ClusterSpec, containers: Containers, host: Host, stack: str) -> Watched:
     desired = desired_state(spec, containers, host)
-    head = _head(containers, host, stack)
+    head, peers = _head(containers, host, stack), peer_list(spec)
+    more = {**_registry(containers), "peers": peers.digest, "stack": stack}
     step = RemoteStep(
         name=f"{host.name}-container",
         endpoint=host_endpoint(host),
         dialect="sh",
-        desired=HostState({**desired.values, **_registry(containers), "stack": stack}).render(),
+        desired=HostState({**desired.values, **more}).render(),
         apply=containers_call("converge", **head),
         undo=containers_call("undo", **head),
         deadline_s=CONTAINER_DEADLINE_S,
+        reads=(peers,),
     )
     return Watched(
         device=f"{host.name} container",

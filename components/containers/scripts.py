@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Final, Literal
 
 from components.core.errors import Bug
-from components.remote.tools import Tool, ToolCall, assemble, shell_lines
+from components.remote.tools import Tool, ToolCall, assemble, linux_text, shell_lines
 
 Verb = Literal["observe", "converge", "undo", "build", "build_undo", "store", "store_undo"]
 _PARTS: Final[Mapping[Verb, tuple[str, ...]]] = {
@@ -65,7 +65,15 @@ def containers_tool() -> Tool:
         verb: "".join(_file("scripts", f"{part}.sh") for part in (*parts, verb))
         for verb, parts in _PARTS.items()
     }
-    return assemble("containers", (shell_lines("mpicont_lines", _mpicont()),), verbs)
+    return assemble(
+        "containers",
+        (
+            linux_text(),
+            shell_lines("mpicont_lines", _mpicont()),
+            shell_lines("dockerfile_lines", dockerfile_text()),
+        ),
+        verbs,
+    )
 
 
 def containers_call(verb: Verb, **arguments: str) -> ToolCall:

@@ -6,23 +6,53 @@ and a container's key can only start MPI's daemon.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.once import once
+from components.remote.tools import Tool, make_tool
 
 FORCED_COMMAND: Final = "~/.ssh/mpicont.sh"
 """sshd hands it to the user's shell, which knows the home folder."""
+OWN: Final = "@own@"
+"""In these texts, which are the same on every worker, the address of the one that has them."""
 _PINNED: Final = "StrictHostKeyChecking yes"
 
 
-def authorized_options(spec: ClusterSpec) -> dict[str, str]:
+@once
+def peer_texts(spec: ClusterSpec) -> Mapping[str, str]:
+    """What each worker must know of all: texts by the name of their setting, lines ended.
+
+    They grow with the hosts, so that they are written once, lie on each host as one list, and the
+    steps name them by their digests.
+    """
+    texts = {
+        **_authorized_options(spec),
+        "container_config": _container_config(spec),
+        "host_config": _host_config(spec),
+        "known_hosts": _known_hosts(spec),
+    }
+    return {name: "".join(f"{line}\n" for line in lines) for name, lines in texts.items()}
+
+
+@once
+def peer_list(spec: ClusterSpec) -> Tool:
+    """The list: each line with the name of its text before it."""
+    lines = (
+        f"{name} {line}\n" for name, text in peer_texts(spec).items() for line in text.splitlines()
+    )
+    return make_tool("peers", "".join(lines))
+
+
+def _authorized_options(spec: ClusterSpec) -> dict[str, list[str]]:
     """Pair of keys to the options of its line in authorized_keys."""
     sources = f'restrict,from="{",".join(_sources(spec))}"'
     return {
-        "host": sources,
-        "container": f'{sources},command="{FORCED_COMMAND}"',
+        "authorized_keys.host": [sources],
+        "authorized_keys.container": [f'{sources},command="{FORCED_COMMAND}"'],
     }
 
 
@@ -38,15 +68,16 @@ def _address_order(text: str) -> tuple[int, str]:
         return 1 << 32, text
 
 
-def known_hosts(spec: ClusterSpec) -> list[str]:
+def _known_hosts(spec: ClusterSpec) -> list[str]:
     """One line a worker, under its name: address and port do not matter to it."""
     return [f"{host.name} {host.ssh.host_key or ''}".strip() for host in spec.workers]
 
 
-def _entries(spec: ClusterSpec, own: Host) -> list[str]:
-    """How each worker is reached from this one, by its name or its address.
+def _entries(spec: ClusterSpec) -> list[str]:
+    """How each worker is reached from another one, by its name or its address.
 
-    The own address is said because `from=` of the other side asks for it, and a host has several.
+    The own address is said (each host puts it in) because `from=` of the other side asks for it,
+    and a host has several.
     """
     port = spec.containers.ssh_port if spec.containers else None
     lines: list[str] = []
@@ -55,7 +86,7 @@ def _entries(spec: ClusterSpec, own: Host) -> list[str]:
             f"Host {_names(host)}",
             f"  HostName {host.address}",
             f"  HostKeyAlias {host.name}",
-            f"  BindAddress {own.address}",
+            f"  BindAddress {OWN}",
             f"  Port {port or host.ssh.port}",
             f"  User {host.ssh.user}",
         ]
@@ -66,14 +97,14 @@ def _names(host: Host) -> str:
     return f"{host.name} {host.address}"
 
 
-def host_config(spec: ClusterSpec, own: Host) -> list[str]:
-    """Our part of one host's ~/.ssh/config.
+def _host_config(spec: ClusterSpec) -> list[str]:
+    """Our part of a host's ~/.ssh/config.
 
     It comes first in the file, because the first value of an option wins.
     """
     everyone = " ".join(_names(host) for host in spec.workers)
     return [
-        *_entries(spec, own),
+        *_entries(spec),
         f"Host {everyone}",
         "  IdentityFile ~/.ssh/id_ed25519_host",
         "  IdentitiesOnly yes",
@@ -83,10 +114,10 @@ def host_config(spec: ClusterSpec, own: Host) -> list[str]:
     ]
 
 
-def container_config(spec: ClusterSpec, own: Host) -> list[str]:
-    """The config of root in one host's container."""
+def _container_config(spec: ClusterSpec) -> list[str]:
+    """The config of root in a host's container."""
     return [
-        *_entries(spec, own),
+        *_entries(spec),
         "Host *",
         "  IdentityFile /root/.ssh/id_ed25519_cont",
         "  IdentitiesOnly yes",

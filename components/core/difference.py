@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from components.core.plain_text import plain_text
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Difference:
@@ -19,8 +21,9 @@ class Difference:
     desired: str
 
     def __str__(self) -> str:
-        """The words of previews and drift reports."""
-        return f"{self.setting} of {self.where} is {self.actual}, want {self.desired}"
+        """The words of previews, drift reports and repair notes, which the engine prints too."""
+        text = f"{self.setting} of {self.where} is {self.actual}, want {self.desired}"
+        return plain_text(text)
 
 
 ABSENT = "absent"

@@ -3,15 +3,29 @@
 Keys are dotted, values hold no newline. A key with a PCI address belongs to that PF:
 `nic.0000:05:00.0.mtu_bytes`. Scripts read and print exactly this form, so that one comparison
 serves converge, observe, drift and undo.
+
+On a step's stdin, and so in state and previews, what is alike on all cards of a host is one line,
+`nic.*.mtu_bytes=9000`: it means every card that a line of its own names there. What is alike on all
+VFs of a card is one too, `vf.0000:05:00.0.*.trust=on`: it means as many as the card's `vfs` says.
+Reading gives the settings of each card and VF again, here and in `hosts/scripts/input.sh`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from components.core.difference import Difference, diff_settings
 from components.core.errors import DeviceError
+
+_CARD: Final = "nic."
+_BOOT_FILES: Final = "unit.railyard-nics.files"
+_EVERY: Final = "nic.*."
+"""Begins the key of what all cards have alike; it sorts before the lines of each."""
+_VF: Final = "vf."
+_EVERY_VF: Final = ".*."
+"""Is between the card and the setting in the key of what all its VFs have alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +38,23 @@ class HostState:
         """Sorted `key=value` lines, one setting a line, with a newline at the end."""
         return "".join(f"{key}={value}\n" for key, value in sorted(self.values.items()))
 
+    def render_short(self) -> str:
+        """The same, with one line for what is alike on all of several cards, or of a card's VFs.
+
+        The order is for who reads a preview, which shows two lines around each change: the MTUs of
+        all cards, which change most, are first, then the digest of the boot unit's files, which
+        changes with every line of a card, then all else by key.
+        """
+        joined = _join_cards(_join_vfs(self.values))
+        return "".join(f"{key}={joined[key]}\n" for key in sorted(joined, key=_place))
+
 
 def parse_state(text: str) -> HostState:
-    """Read `key=value` lines; empty lines and `#` comments are passed over.
+    """Read `key=value` lines, short or not; empty lines and `#` comments are passed over.
 
     Raises:
-        DeviceError: A line has no `=`.
+        DeviceError: A line has no `=`, one is of all cards and no line names a card, or one is of
+            all VFs of a card that has none.
     """
     values: dict[str, str] = {}
     for line in text.splitlines():
@@ -39,13 +64,100 @@ def parse_state(text: str) -> HostState:
         if not sign:
             raise DeviceError(f"the host answered {line!r} where a key=value line was expected")
         values[key] = value
-    return HostState(values)
+    return HostState(_part_vfs(_part_cards(values)))
+
+
+def _place(key: str) -> tuple[str, int, str]:
+    if key == _BOOT_FILES:
+        return ("", 1, key)
+    is_mtu = key.startswith(_EVERY) and key.endswith("mtu_bytes")
+    return ("" if is_mtu else key, 0, key)
+
+
+def _join_cards(values: Mapping[str, str]) -> Mapping[str, str]:
+    """One key for the cards together where each has the setting, with the same value.
+
+    One such setting stays with each card where a card would be named by no line any more.
+    """
+    own: dict[str, dict[str, str]] = {}
+    for key, value in values.items():
+        if key.startswith(_CARD):
+            pci, setting = _split_card(key)
+            own.setdefault(setting, {})[pci] = value
+    cards = {pci for found in own.values() for pci in found}
+    if len(cards) < 2:  # noqa: PLR2004 - one card has nothing in common with another
+        return values
+    alike = {name for name, by in own.items() if len(by) == len(cards) and len({*by.values()}) == 1}
+    if {pci for name in own.keys() - alike for pci in own[name]} != cards:
+        alike.discard(min(alike))
+    left = {
+        key: value
+        for key, value in values.items()
+        if not key.startswith(_CARD) or _split_card(key)[1] not in alike
+    }
+    return left | {f"{_EVERY}{name}": next(iter(own[name].values())) for name in alike}
+
+
+def _part_cards(values: dict[str, str]) -> dict[str, str]:
+    """Each card's own key in place of one for the cards together."""
+    shared = {
+        key.removeprefix(_EVERY): value for key, value in values.items() if key.startswith(_EVERY)
+    }
+    if not shared:
+        return values
+    own = {key: value for key, value in values.items() if not key.startswith(_EVERY)}
+    cards = {_split_card(key)[0] for key in own if key.startswith(_CARD)}
+    if not cards:
+        raise DeviceError(f"{_EVERY}{min(shared)} is of all cards, and no line names a card")
+    return {f"{_CARD}{pci}.{name}": value for pci in cards for name, value in shared.items()} | own
+
+
+def _join_vfs(values: Mapping[str, str]) -> Mapping[str, str]:
+    """One key for the VFs of a card together where each has the setting, with the same value."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for key, value in values.items():
+        if key.startswith(_VF):
+            vf, _, setting = key.removeprefix(_VF).rpartition(".")
+            pci, _, number = vf.rpartition(".")
+            found.setdefault((pci, setting), {})[number] = value
+    left = dict(values)
+    for (pci, setting), by in found.items():
+        alike = len({*by.values()}) == 1 and len(by) > 1
+        if alike and by.keys() == {*_vf_numbers(values, pci)}:
+            for number in by:
+                del left[f"{_VF}{pci}.{number}.{setting}"]
+            left[f"{_VF}{pci}{_EVERY_VF}{setting}"] = by["0"]
+    return left
+
+
+def _part_vfs(values: dict[str, str]) -> dict[str, str]:
+    """Each VF's own key in place of one for a card's VFs together."""
+    for key in [key for key in values if key.startswith(_VF) and _EVERY_VF in key]:
+        pci, _, setting = key.removeprefix(_VF).partition(_EVERY_VF)
+        numbers = _vf_numbers(values, pci)
+        if not numbers:
+            raise DeviceError(f"{key} is of all VFs of a card that has none")
+        value = values.pop(key)
+        values |= {f"{_VF}{pci}.{number}.{setting}": value for number in numbers}
+    return values
+
+
+def _vf_numbers(values: Mapping[str, str], pci: str) -> list[str]:
+    """The numbers of the VFs that a card shall have."""
+    count = values.get(f"{_CARD}{pci}.vfs", "")
+    return [str(number) for number in range(int(count))] if count.isdecimal() else []
+
+
+def _split_card(key: str) -> tuple[str, str]:
+    """The PCI address and the setting of a card's key."""
+    pci, _, setting = key.removeprefix(_CARD).rpartition(".")
+    return pci, setting
 
 
 def split_key(key: str) -> tuple[str, str]:
     """What a key belongs to, and its setting: `nic 0000:05:00.0`, `mtu_bytes`."""
-    if key.startswith("nic."):
-        pci, _, setting = key.removeprefix("nic.").rpartition(".")
+    if key.startswith(_CARD):
+        pci, setting = _split_card(key)
         return f"nic {pci}", setting
     if key.startswith("vf."):
         vf, _, setting = key.removeprefix("vf.").rpartition(".")

@@ -276,8 +276,8 @@ def _card_notes(card: CardFact) -> Iterator[str]:
     if known_model(card.device) is None:
         models = ", ".join(CARDS)
         yield (
-            f"{card.pci} is a {card_name(card.device)}, which the file has no model for: "
-            f"write the one of {models} that comes nearest"
+            f"{card.pci} is a {card_name(card.device)}, which is none of {models}: write its name, "
+            f'and describe it: nic_models: {{NAME: {{pci_id: "{card.device}"}}}}'
         )
     link, best = card.link, card.possible
     if link.width and best.width and link.width < best.width:

@@ -9,7 +9,8 @@ from typing import Final
 from components.core.errors import DeviceError
 from components.hosts.look import HostLook, parse_look
 from components.hosts.scripts import discover_text
-from components.remote.host_session import run_on_host
+from components.remote.host_session import connect_to_host
+from components.remote.jump import JumpHosts, jump_hosts
 from components.remote.script import render_remote_command
 from components.remote.step import Endpoint
 from components.update.observe import AT_ONCE, refusal_words
@@ -19,36 +20,33 @@ LOOK_DEADLINE_S: Final = 60.0
 
 
 def look_at_hosts(
-    endpoints: Sequence[Endpoint], private_keys: Mapping[str, str]
+    endpoints: Sequence[Endpoint], secrets: Mapping[str, str]
 ) -> tuple[HostLook | DeviceError, ...]:
     """Look at each host, or say why there was nothing to see.
 
     Args:
-        endpoints: The hosts, each with its pinned key.
-        private_keys: Secret name to the client's key in OpenSSH form.
+        endpoints: The hosts, each with its pinned key and its way.
+        secrets: Secret name to value.
     """
-    return asyncio.run(_look_at_all(endpoints, private_keys))
+    return asyncio.run(_look_at_all(endpoints, secrets))
 
 
 async def _look_at_all(
-    endpoints: Sequence[Endpoint], private_keys: Mapping[str, str]
+    endpoints: Sequence[Endpoint], secrets: Mapping[str, str]
 ) -> tuple[HostLook | DeviceError, ...]:
     slots = asyncio.Semaphore(AT_ONCE)
-    looks = [_look_at(each, private_keys, slots) for each in endpoints]
-    return tuple(await asyncio.gather(*looks))
+    async with jump_hosts(secrets) as jumps:
+        looks = [_look_at(each, secrets, jumps, slots) for each in endpoints]
+        return tuple(await asyncio.gather(*looks))
 
 
 async def _look_at(
-    endpoint: Endpoint, private_keys: Mapping[str, str], slots: asyncio.Semaphore
+    endpoint: Endpoint, secrets: Mapping[str, str], jumps: JumpHosts, slots: asyncio.Semaphore
 ) -> HostLook | DeviceError:
     try:
-        async with slots:
-            answer = await run_on_host(
-                endpoint,
-                private_keys.get(endpoint.private_key_secret or "", ""),
-                render_remote_command(discover_text(), LOOK_DEADLINE_S),
-                deadline_s=LOOK_DEADLINE_S,
-            )
+        async with slots, connect_to_host(endpoint, secrets, jumps=jumps) as session:
+            command = render_remote_command(discover_text(), LOOK_DEADLINE_S)
+            answer = await session.run(command, deadline_s=LOOK_DEADLINE_S)
     except DeviceError as error:
         return error
     if answer.exit_status != 0:

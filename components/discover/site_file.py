@@ -6,20 +6,24 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from components.checks.render import render_text
 from components.core.errors import SpecError, UsageError
 from components.core.problem import Json, Lines, Place, SpecPath
 from components.discover.propose import Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
-from components.model.units import Ssh
+from components.model.jump_hosts import JumpError, JumpHost, with_way
+from components.model.units import JumpNames, Ssh
 from components.reading.load import CONFIG_KEY
 from components.reading.port_ranges import spread_ports
 from components.reading.site_path import SITE_KEY, SitePathError, read_site
 from components.reading.yaml_text import parse_yaml
+
+_JUMPS: Final = TypeAdapter(tuple[JumpHost, ...])
+_NAMES: Final[TypeAdapter[tuple[str, ...]]] = TypeAdapter(JumpNames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,25 @@ def ssh_of(host: Mapping[str, Json], where: str) -> Ssh:
         key = ".".join(map(str, ("ssh", *first["loc"])))
         raise UsageError(
             f"{where}: {key}: {first['msg']}.\n  fix    `railyard check` says what is expected."
+        ) from error
+
+
+def way_of(file: SiteFile, ssh: Ssh, where: str) -> Ssh:
+    """The same with its jump hosts looked up in the file.
+
+    Raises:
+        UsageError: The file's jump hosts are wrong, or lack one.
+    """
+    defaults = file.site.get("host_defaults")
+    default = defaults.get("jump", ()) if isinstance(defaults, dict) else ()
+    try:
+        jumps = _JUMPS.validate_python(file.site.get("jump_hosts", ()))
+        names = _NAMES.validate_python(default)
+        return with_way(ssh, names, {hop.name: hop for hop in jumps})
+    except (ValidationError, JumpError) as error:
+        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise UsageError(
+            f"{where}: its jump hosts: {first}.\n  fix    `railyard check` says what is expected."
         ) from error
 
 

@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from components.checks.access import how_to_pin
 from components.core.errors import UsageError
 from components.core.problem import Json, SpecPath, render_path
-from components.discover.site_file import SiteFile, ssh_of
+from components.discover.site_file import SiteFile, ssh_of, way_of
+from components.model.reach import how_to_pin
+from components.model.units import Ssh
 from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
 
 _ADDRESS: Final = re.compile(
-    r"(?:(?P<user>[^@:\s]+)@)?(?P<address>[^@:\s]+)(?::(?P<port>\d{1,5}))?"
+    r"(?:(?P<user>[^@:\s]+)@)?(?:\[(?P<long>[0-9A-Fa-f:]+)\]|(?P<address>[^@:\s\[\]]+))"
+    r"(?::(?P<port>\d{1,5}))?"
 )
 _PORT: Final = 22
 _SECRET: Final = "ssh_private_key"  # noqa: S105 - the name of a secret, as the examples have it
@@ -28,6 +30,7 @@ class Target:
     name: str
     endpoint: Endpoint
     path: SpecPath
+    ssh: Ssh
     host: Mapping[str, Json]
     """Its entry in the file; of a new one, as much as is known before the look."""
     is_new: bool = False
@@ -62,6 +65,10 @@ def find_targets(
     return [*(known[number] for number in sorted(known)), *new.values()], errors
 
 
+def _place(parts: re.Match[str]) -> str:
+    return parts["long"] or parts["address"]
+
+
 def _demand_list(file: SiteFile) -> None:
     hosts = file.site.get("hosts")
     if hosts is not None and not (
@@ -81,7 +88,7 @@ def _number_of(entries: Sequence[tuple[SpecPath, Mapping[str, Json]]], word: str
         if word == str(host.get("name")):
             return number
         ssh = host.get("ssh")
-        if parts and isinstance(ssh, dict) and ssh.get("address") == parts["address"]:
+        if parts and isinstance(ssh, dict) and ssh.get("address") == _place(parts):
             there.append((number, ssh.get("port", _PORT)))
     if parts and not parts["port"] and len(there) == 1:
         return there[0][0]
@@ -97,23 +104,23 @@ def _target(file: SiteFile, path: SpecPath, host: Mapping[str, Json]) -> Target:
         )
     name = str(host["name"])
     where = f"{file.path}:{file.line((*path, 'ssh'))}: {name}"
-    ssh = ssh_of(host, where)
+    ssh = way_of(file, ssh_of(host, where), where)
     if ssh.host_key is None:
         raise UsageError(
             f"{where} has no pinned host key; nothing was sent.\n"
             f"  fix    {how_to_pin(ssh.address, ssh.port)} as ssh.host_key."
         )
-    if ssh.private_key is None:
+    if ssh.private_key is None and not ssh.agent:
         raise UsageError(
             f"{where} has no private key, and hosts are reached by key only.\n"
-            f"  fix    add private_key: {{secret: {_SECRET}}} to its ssh."
+            f"  fix    add private_key: {{secret: {_SECRET}}}, or agent: true, to its ssh."
         )
-    return Target(name, endpoint_of(name, "host", ssh), path, host)
+    return Target(name, endpoint_of(name, "host", ssh), path, ssh, host)
 
 
 def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, number: int) -> Target:
     parts = _ADDRESS.fullmatch(word)
-    if parts is None or ("@" not in word and "." not in word):
+    if parts is None or ("@" not in word and "." not in word and not parts["long"]):
         names = ", ".join(str(host.get("name")) for _, host in file.hosts()) or "none"
         raise UsageError(
             f"{word} is no host of {file.path}; its hosts: {names}.\n"
@@ -130,7 +137,7 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
     ssh = ssh_of(
         {
             "ssh": {
-                "address": parts["address"],
+                "address": _place(parts),
                 "port": port,
                 "user": parts["user"] or user,
                 "private_key": {"secret": _secret_of(file)},
@@ -140,9 +147,8 @@ def _new_target(file: SiteFile, word: str, host_key: str | None, user: str, numb
         word,
     )
     written = ssh.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    return Target(
-        word, endpoint_of(word, "host", ssh), ("hosts", number), {"ssh": written}, is_new=True
-    )
+    endpoint = endpoint_of(word, "host", way_of(file, ssh, word))
+    return Target(word, endpoint, ("hosts", number), ssh, {"ssh": written}, is_new=True)
 
 
 def _secret_of(file: SiteFile) -> str:

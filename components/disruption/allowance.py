@@ -23,9 +23,9 @@ def check_allowance(calls: Calls, request: HostReboot) -> None:
     Raises:
         DeviceError: Which workers are out of service, which are leaving, and what is allowed.
     """
-    name, most = request.endpoint.device, max(1, request.max_unavailable)
+    name, most = request.node_name, max(1, request.max_unavailable)
     nodes = read_nodes(calls)
-    workers = unfold_names(request.cluster.workers) if request.cluster else ()
+    workers = unfold_names(request.workers)
     away = [each for each in workers if each != name and _is_away(nodes, each)]
     if len(away) < most:
         return

@@ -10,6 +10,7 @@ from components.disruption.plan import VERB, HostRebootStep, RebootGroup
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, gate
 from components.remote.step import env_name
+from components.remote.tool_files import keep_text
 
 
 class Reboots(pulumi.ComponentResource):
@@ -36,6 +37,10 @@ class Reboots(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:reboots:Reboots", name, {"groups": len(groups)}, opts)
+        if not pulumi.runtime.is_dry_run():
+            steps = (step for group in groups for step in group.steps)
+            for text in {text for step in steps for text in step.request.texts}:
+                keep_text(text)
         previous = hosts.gate
         for group in groups:
             done = [self._step(remote, step, previous) for step in group.steps]

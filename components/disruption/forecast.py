@@ -13,16 +13,13 @@ from components.disruption.pending import (
     BOOT,
     DRAIN,
     IN_SERVICE,
-    is_firmware,
-    loads_driver,
-    needs_boot,
-    needs_drain,
     setting_words,
     waiting_words,
 )
 from components.disruption.plan import HostRebootStep, RebootGroup
 from components.drift.applied import Applied, AppliedStep
 from components.hosts.firmware_pending import BACK, needs_of, released_settings
+from components.hosts.keys.ask import is_idle, loads_driver, needs_boot, needs_drain, parameter_of
 from components.remote.lines import parse_lines
 
 WAITS: Final = "waits "
@@ -178,7 +175,8 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
     own = {
         key: value
         for key, value in values.items()
-        if step.request.loads_firmware or not is_firmware(key.removeprefix(BOOT).removeprefix(BACK))
+        if step.request.loads_firmware
+        or not parameter_of(key.removeprefix(BOOT).removeprefix(BACK))
     }
     changes = {
         key: (now, wanted)
@@ -202,7 +200,7 @@ def _boots(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
 def _loaded_by_boot(key: str, values: Mapping[str, str]) -> bool:
     """Whether it is no firmware that asks for a power cycle or a reset of its card."""
     pci = key.removeprefix("nic.").rpartition(".")[0]
-    return not is_firmware(key) or needs_of(HostState(values), pci) == "reboot"
+    return not parameter_of(key) or needs_of(HostState(values), pci) == "reboot"
 
 
 def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
@@ -220,7 +218,7 @@ def _drains(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
 def _interrupting(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What this update changes, and jobs must make way for: key, and both values."""
     for key, wanted, now in _differing(step, values):
-        if needs_drain(key) and wanted != "inbox" and _has_vfs(key, values):
+        if needs_drain(key) and not is_idle(key, wanted) and _has_vfs(key, values):
             yield key, f"{now} -> {wanted}"
 
 
@@ -246,7 +244,7 @@ def _reloads(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[str]:
     if "absent" in {values.get("driver.kind"), values.get("driver.loaded")}:
         return
     for key, wanted, now in _differing(step, values):
-        if loads_driver(key) and wanted != "inbox":
+        if loads_driver(key) and not is_idle(key, wanted):
             yield setting_words(key, f"{now} -> {wanted}")
 
 

@@ -87,36 +87,3 @@ def setting_words(key: str, value: str) -> str:
     where, _, setting = key.rpartition(".")
     kind, _, rest = where.partition(".")
     return " ".join(part for part in (kind, rest, setting, value) if part)
-
-
-_LOADS_A_DRIVER: Final = frozenset(
-    {"driver.kind", "driver.version", "driver.line", "driver.modules", "driver.loaded"}
-)
-_ONLY_READ: Final = frozenset({"fw_ver", "fw_floor", "fw_needs", "fw_loads", "fw_vfs_offered"})
-"""Facts of a card's firmware that are never set."""
-
-
-def needs_drain(key: str) -> bool:
-    """Whether setting it ends what jobs have open: the keys of `interrupts` in `service.sh`."""
-    of_card = key.startswith("nic.") and key.rpartition(".")[2] in {"vfs", "eswitch"}
-    of_vf = key.startswith("vf.") and key.endswith(".guid")
-    return of_card or of_vf or loads_driver(key)
-
-
-def loads_driver(key: str) -> bool:
-    """Whether setting it loads other modules, or waits for a boot where they cannot be reloaded."""
-    return key in _LOADS_A_DRIVER
-
-
-def needs_boot(key: str) -> bool:
-    """Whether it only holds after a boot: firmware, and the kernel's command line and modules."""
-    if key.endswith("_current"):
-        return False
-    return is_firmware(key) or key.startswith("kernel.cmdline.") or key == "kernel.rdma_netns"
-
-
-def is_firmware(key: str) -> bool:
-    """Whether it is a setting of a card's firmware."""
-    setting = key.rpartition(".")[2]
-    named = setting == "ats" or (setting.startswith("fw_") and setting not in _ONLY_READ)
-    return key.startswith("nic.") and named

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.core.key_values import parse_state
-from components.disruption.pending import needs_boot, needs_drain
-from components.disruption.request import READY_DEADLINE_S, ClusterRef, HostReboot, Server
+from components.disruption.request import READY_DEADLINE_S, HostReboot
+from components.hosts.keys.ask import needs_boot, needs_drain
 from components.hosts.plan import HostPlan
 from components.kubernetes.planes.base import KubernetesPlan
+from components.kubernetes.reference import ClusterRef, refer_to
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.name_lists import fold_names
+from components.model.once import once
 from components.remote.step import RemoteStep
 
 VERB: Final = "device reboot-host"
-DEFAULT_API_PORT: Final = 6443
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def group_hosts(hosts: Sequence[Host], max_unavailable: int) -> tuple[tuple[Host
     size = max(1, max_unavailable)
     workers = [host for host in hosts if host.role == "worker"]
     groups = [tuple(workers[start : start + size]) for start in range(0, len(workers), size)]
-    for role in ("control_plane", "balancer"):
+    for role in ("control_plane", "balancer", "storage", "login"):
         groups += [(host,) for host in hosts if host.role == role]
     return tuple(groups)
 
@@ -94,10 +95,10 @@ def plan_reboots(
     """
     by_name = {plan.name: plan for plan in plans}
     hosts = [host for host in spec.hosts if may_wait(by_name[host.name])]
-    cluster = _cluster(spec, kubernetes)
+    cluster = refer_to(spec, kubernetes)
     groups: list[RebootGroup] = []
     for number, members in enumerate(group_hosts(hosts, spec.disruption.max_unavailable), 1):
-        names = tuple(host.name for host in members)
+        names = tuple(host.node for host in members)
         steps = [_step(spec, host, by_name[host.name], names, cluster) for host in members]
         groups.append(RebootGroup(number, tuple(steps)))
     return tuple(groups)
@@ -106,6 +107,11 @@ def plan_reboots(
 def may_wait(plan: HostPlan) -> bool:
     """Whether a host has a setting that jobs must make way for, or that only a boot loads."""
     return any(needs_drain(key) or needs_boot(key) for key in plan.desired.values)
+
+
+@once
+def _workers(spec: ClusterSpec) -> str:
+    return fold_names(host.node for host in spec.workers)
 
 
 def _step(
@@ -132,27 +138,8 @@ def _step(
             drain_deadline_s=spec.disruption.drain_deadline_s,
             boot_deadline_s=spec.disruption.boot_deadline_s,
             hcas=host.hcas,
+            workers=_workers(spec) if cluster else "",
+            node=host.node if host.node != host.name else "",
         ),
         serves=plan.converge.name,
     )
-
-
-def _cluster(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> ClusterRef | None:
-    if kubernetes is None:
-        return None
-    workers = fold_names(host.name for host in spec.workers)
-    if kubernetes.existing is not None:
-        secret, context = kubernetes.existing.kubeconfig_secret, kubernetes.existing.context
-        return ClusterRef(kubernetes.cluster, (), secret, context, workers)
-    port = spec.k3s.api_port if spec.k3s else DEFAULT_API_PORT
-    addresses = {host.name: host.address for host in spec.servers}
-    servers = tuple(
-        Server(
-            step.endpoint,
-            kubernetes.server_url
-            if len(kubernetes.servers) == 1
-            else f"https://{addresses[step.endpoint.device]}:{port}",
-        )
-        for step in kubernetes.servers
-    )
-    return ClusterRef(kubernetes.cluster, servers, workers=workers)

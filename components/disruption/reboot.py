@@ -22,11 +22,12 @@ from components.disruption.access import open_cluster
 from components.disruption.allowance import check_allowance
 from components.disruption.health import check_quorum, read_nodes
 from components.disruption.node import POLL_S, Node, open_node, refuse_other_name
-from components.disruption.pending import Waiting, is_firmware, read_waiting
+from components.disruption.pending import Waiting, read_waiting
 from components.disruption.request import READY_DEADLINE_S, HostReboot, parse_request
+from components.hosts.keys.ask import parameter_of
 from components.hosts.scripts import Verb, host_call
 from components.kubernetes.calls import Calls
-from components.remote.host_runs import Run, run_with_keys
+from components.remote.host_runs import Run, run_on_hosts
 from components.remote.lock import hold_lock
 from components.remote.tool_runs import run_call
 
@@ -114,7 +115,7 @@ class HostRun:
         asked = {
             key: value
             for key, value in self.request.settings.items()
-            if self.request.loads_firmware or not is_firmware(key)
+            if self.request.loads_firmware or not parameter_of(key)
         }
         by_others = () if self.request.loads_firmware else self.left
         waiting = read_waiting(self._maintain("look", asked), by_others)
@@ -131,7 +132,7 @@ class HostRun:
         self.node = self._node(calls)
         if calls is not None:
             if self.node is None:
-                refuse_other_name(calls, self.request.endpoint.device, seen.boot_id)
+                refuse_other_name(calls, self.request.node_name, seen.boot_id)
             else:
                 self._ask_to_go(calls)
         self._maintain("begin")
@@ -153,7 +154,7 @@ class HostRun:
             raise
 
     def _node(self, calls: Calls | None) -> Node | None:
-        name, node = self.request.endpoint.device, None
+        name, node = self.request.node_name, None
         if calls is not None:
             node = open_node(name, calls, self.now, self.pause)
         if node is None:
@@ -381,7 +382,7 @@ def run_reboot_host(text: str, environ: Mapping[str, str]) -> str:
         DeviceError: See `HostRun.perform`.
     """
     request = parse_request(text)
-    run = run_with_keys(request.endpoints, environ)
+    run = run_on_hosts(request.endpoints, environ)
 
     def cluster() -> Calls | None:
         if request.cluster is None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, cast
 
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 
-from components.remote.lines import render_lines
+from components.core.key_values import HostState, parse_state
+from components.core.placeholder import has_placeholder
+from components.core.to_json import HIDDEN, to_json
+from components.kubernetes.reference import ClusterRef
+from components.model.hosts import HostRole
+from components.remote.lines import parse_lines, render_lines
 from components.remote.request import read_request
 from components.remote.step import Endpoint
+from components.remote.tool_files import digest_of, load_text
 
 READY_DEADLINE_S: Final = 600.0
 """Seconds from the boot until the cards, the node and its device plugins are back: the boot unit
@@ -18,41 +25,19 @@ alone may take 300 s (`TimeoutStartSec`), and device plugins start after it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """A server of our own K3s: where its kubeconfig is read, and where its API answers."""
-
-    endpoint: Endpoint
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterRef:
-    """The cluster in which a host may be a node. It holds names of secrets, never their values."""
-
-    name: str
-    servers: tuple[Server, ...] = ()
-    """Of a K3s that we install; the kubeconfig is read from one of them at the moment of use."""
-    kubeconfig_secret: str = ""
-    """Of an existing cluster."""
-    context: str | None = None
-    workers: str = ""
-    """The nodes that count against `max_unavailable`, as a list of names with ranges: each host's
-    request holds it, so it must not grow with the hosts."""
-
-
-@dataclass(frozen=True, slots=True)
 class HostReboot:
     """What is on stdin."""
 
     endpoint: Endpoint
-    role: Literal["control_plane", "worker", "balancer"]
+    role: HostRole
     stack: str
-    settings: Mapping[str, str]
-    """The stdin of the host's converge step: what it shall have when it is back in service."""
+    settings: Mapping[str, str] = field(metadata=HIDDEN)
+    """The stdin of the host's converge step: what it shall have when it is back in service. That
+    step has them in the state; on stdin here, their text is named by its digest."""
     loads_firmware: bool
     """A boot of this machine loads the firmware settings of its cards; not so of a guest."""
     group: tuple[str, ...]
-    """The hosts that may be out of service together with this one, this one among them."""
+    """The nodes that may be out of service together with this one, this one among them."""
     cluster: ClusterRef | None
     reboots: Literal["allow", "deny"]
     max_unavailable: int
@@ -61,12 +46,39 @@ class HostReboot:
     boot_deadline_s: float
     hcas: int = 0
     """InfiniBand adapters that must be usable before it is back in service."""
+    workers: str = field(default="", metadata=HIDDEN)
+    """The nodes that count against `max_unavailable`, as a list of names with ranges. It may grow
+    with the hosts, so that on stdin it is named by its digest too."""
+    node: str = ""
+    """Name of its node, where it is another than the host's."""
     repair: str = ""
     """Why this runs although the plan is the same: the note of the step that it serves."""
 
     def render(self, repair: str = "") -> str:
         """The request, a line a value: a preview shows the changed ones."""
-        return render_lines(asdict(replace(self, repair=repair)))
+        settings, workers = self.texts
+        parts = {
+            "settings": digest_of(settings),
+            "of_instance": self._of_instance,
+            "workers": digest_of(workers),
+        }
+        return render_lines({**to_json(replace(self, repair=repair)), **parts})
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """What the request names by digest: settings, workers."""
+        known = {key: self.settings[key] for key in self.settings.keys() - self._of_instance.keys()}
+        return HostState(known).render_short(), self.workers
+
+    @property
+    def _of_instance(self) -> dict[str, str]:
+        """Settings that wait for a created instance: they are on stdin, where holes are filled."""
+        return {key: value for key, value in self.settings.items() if has_placeholder(value)}
+
+    @property
+    def node_name(self) -> str:
+        """Name of its node in the cluster."""
+        return self.node or self.endpoint.device
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -79,9 +91,20 @@ _REQUEST: Final = TypeAdapter(HostReboot)
 
 
 def parse_request(text: str) -> HostReboot:
-    """Read a request.
+    """Read a request, and what it names by digest.
 
     Raises:
-        UsageError: It is no request; the text names the first fault.
+        UsageError: It is no request, and the text names the first fault; or what it names is not
+            on this machine.
     """
-    return read_request(_REQUEST, text, "request to reboot a host")
+    try:
+        document = parse_lines(text)
+    except ValueError:
+        document = {}
+    settings, workers = (document.pop(key, None) for key in ("settings", "workers"))
+    if isinstance(settings, str) and isinstance(workers, str):
+        own = cast("dict[str, JsonValue]", document.pop("of_instance", {}))
+        kept = parse_state(load_text("settings", settings)).values
+        document["settings"] = {**kept, **own}
+        document["workers"] = load_text("workers", workers)
+    return read_request(_REQUEST, json.dumps(document), "request to reboot a host")

@@ -7,8 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+from pydantic import JsonValue
+
 INSTANCE_STEP: Final = "-await"
 """How the name of the step ends that awaits a cloud instance and prints its facts."""
+
+_RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+_OF_RELEASE: Final = ("name", "namespace", "description")
+_INPUTS: Final = "__inputs"
+"""Where the Kubernetes provider keeps an object as it was asked for, beside the live one."""
+_RENAMED: Final = "x_kubernetes_"
+"""How the provider spells `x-kubernetes-` in a definition."""
+_SEALED: Final = "4dabf18193072939515e22adb298388d"
+"""The engine's key of an envelope around a secret (sdk/go/common/resource/sig)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +36,14 @@ class Applied:
     """Resource name to what it last applied; empty on a new stack."""
 
     steps: Mapping[str, AppliedStep] = field(default_factory=dict[str, AppliedStep])
+    objects: Mapping[str, dict[str, JsonValue]] = field(
+        default_factory=dict[str, "dict[str, JsonValue]"], repr=False
+    )
+    """Objects of Kubernetes as they were asked for, but for what is secret in them."""
+    releases: Mapping[str, dict[str, JsonValue]] = field(
+        default_factory=dict[str, "dict[str, JsonValue]"], repr=False
+    )
+    """Helm releases: their names, namespaces and descriptions."""
 
     @property
     def instances(self) -> Mapping[str, Mapping[str, str]]:
@@ -66,15 +85,48 @@ def applied_from_outputs(outputs: object) -> Applied:
     if not isinstance(outputs, Mapping):
         return Applied()
     steps: dict[str, AppliedStep] = {}
+    objects: dict[str, dict[str, JsonValue]] = {}
+    releases: dict[str, dict[str, JsonValue]] = {}
     for urn, entry in cast("Mapping[str, object]", outputs).items():
-        if "::command:" not in urn and "$command:" not in urn:
+        if not isinstance(entry, Mapping):
             continue
-        if isinstance(entry, Mapping):
-            body = cast("Mapping[str, object]", entry)
-            inner = body.get("outputs", body)
-            if isinstance(inner, Mapping):
-                steps[urn.rsplit("::", 1)[-1]] = _step(cast("Mapping[str, object]", inner))
-    return Applied(steps)
+        body = cast("Mapping[str, object]", entry)
+        inner = body.get("outputs", body)
+        if not isinstance(inner, Mapping):
+            continue
+        found = cast("Mapping[str, object]", inner)
+        kind, _, name = urn.rpartition("::")
+        kind = kind.rpartition("::")[2].rpartition("$")[2]
+        if kind.startswith("command:"):
+            steps[name] = _step(found)
+        elif kind == _RELEASE:
+            releases[name] = {key: _text(found.get(key)) for key in _OF_RELEASE}
+        elif kind.startswith("kubernetes:"):
+            objects[name] = _object(found)
+    return Applied(steps, objects, releases)
+
+
+def _object(outputs: Mapping[str, object]) -> dict[str, JsonValue]:
+    """What was asked for of an object; empty where the state does not say."""
+    body = _plain(outputs.get(_INPUTS))
+    return body if isinstance(body, dict) else {}
+
+
+def _is_sealed(value: object) -> bool:
+    return isinstance(value, Mapping) and _SEALED in cast("Mapping[str, object]", value)
+
+
+def _plain(value: object) -> JsonValue:
+    """A recorded value in Kubernetes' spelling; a secret one is left out."""
+    if isinstance(value, Mapping):
+        return {
+            key.replace("_", "-") if key.startswith(_RENAMED) else key: _plain(item)
+            for key, item in cast("Mapping[str, object]", value).items()
+            if not _is_sealed(item)
+        }
+    if isinstance(value, list):
+        return [_plain(item) for item in cast("list[object]", value)]
+    return cast("JsonValue", value)
 
 
 def applied_from_export(text: str) -> Applied:

@@ -7,13 +7,17 @@ an edit is an ordinary diff, and a preview shows the two apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from components.core.beside import Beside
 from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.placeholder import matches
 from components.drift.applied import Applied
 from components.drift.watched import Watched
+
+_LACKING: Final = "missing or altered on the host; `pulumi up` sends it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +60,24 @@ class DeviceDrift:
     that, so it is no difference."""
     placement: tuple[Misplaced, ...] = ()
     """Cards and GPUs of a host that are not where the file says: no update mends that either."""
+    tools: tuple[str, ...] = ()
+    """Tools that were sent to the host, and are missing or altered there: an update sends them."""
+    beside: tuple[Beside, ...] = ()
+    """Settings that are not ours and break our traffic. No update mends them unless the file says
+    `repair`, and then they are ours: so they are no difference."""
 
     @property
     def note(self) -> str:
         """The repair note of this run: counted, so that the same drift twice is repaired twice."""
         if not self.differences:
             return self.last_note
-        number = int(self.last_note.partition(":")[0] or 0) + 1 if self.last_note else 1
-        return f"{number}: " + "; ".join(map(str, self.differences))
+        return next_note(self.last_note, "; ".join(map(str, self.differences)))
+
+
+def next_note(last: str, words: str) -> str:
+    """The repair note that follows another one; the first where that is empty."""
+    number = int(last.partition(":")[0] or 0) + 1 if last else 1
+    return f"{number}: {words}"
 
 
 def asked_of_step(watched: Watched, applied: Applied) -> HostState:
@@ -72,10 +86,11 @@ def asked_of_step(watched: Watched, applied: Applied) -> HostState:
     Where both name a setting, the applied value is asked for: drift is from that.
     """
     recorded = applied.step(watched.step.name)
+    wanted = {**watched.beside.values, **watched.desired.values}
     if recorded is None or not recorded.stdin:
-        return watched.desired
+        return HostState(wanted)
     was = watched.settings_in(recorded.stdin)
-    return HostState({**watched.desired.values, **was.values})
+    return HostState({**wanted, **was.values})
 
 
 def drift_of_step(
@@ -132,6 +147,8 @@ def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
         lines.append(f"{drift.device:<12} {_verdict(drift)}")
         lines += [f"{'':<12}   {found}" for found in (*drift.differences, *drift.cabling)]
         lines += [f"{'':<12}   {found.text}" for found in drift.placement]
+        lines += [f"{'':<12}   tool {name}: {_LACKING}" for name in drift.tools]
+        lines += [f"{'':<12}   {found}" for found in drift.beside]
     return "\n".join(lines) + "\n"
 
 
@@ -144,6 +161,8 @@ def _verdict(drift: DeviceDrift) -> str:
         return "not observed"
     if drift.differences:
         return f"drift: {len(drift.differences)} setting(s) differ from what was applied"
+    if drift.tools:
+        return f"drift: {len(drift.tools)} tool(s) of Railyard are missing or altered"
     return _plugged(drift)
 
 
@@ -152,6 +171,8 @@ def _plugged(drift: DeviceDrift) -> str:
         return f"cabling: {len(drift.cabling)} port(s) are not plugged as the file says"
     if drift.placement:
         return f"placement: {len(drift.placement)} thing(s) are not plugged in as the file says"
+    if drift.beside:
+        return f"beside: {len(drift.beside)} setting(s) that are not ours break our traffic"
     return "no drift"
 
 
@@ -159,5 +180,9 @@ def drift_exit_code(drifts: tuple[DeviceDrift, ...]) -> int:
     """0: no drift, 3: drift, 4: a device could not be read (4 wins over 3)."""
     if any(drift.unreachable is not None for drift in drifts):
         return 4
-    found = any(each.differences or each.cabling or each.placement for each in drifts)
-    return 3 if found else 0
+    return 3 if any(map(_is_wrong, drifts)) else 0
+
+
+def _is_wrong(drift: DeviceDrift) -> bool:
+    plugged = drift.cabling or drift.placement
+    return bool(drift.differences or drift.tools or drift.beside or plugged)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
@@ -33,6 +33,9 @@ class Watched:
     """Keys of the step's stdin that are no settings."""
     looks: str = ""
     """A line for the reading script alone: what else it shall look at."""
+    beside: HostState = field(default_factory=lambda: HostState({}))
+    """Settings that are not ours and are read with ours, each with a value that it may have: for
+    the reading script alone."""
 
     def known(self, facts: Facts) -> Watched:
         """The same with what is known of the instances in its holes."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pulumi
 
+from components.fabric.alike import fold_ports
 from components.fabric.device import BASELINE_VARIABLE, pack_baseline
 from components.fabric.exec_plan import ExecPlan, numbered
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request
@@ -46,7 +47,7 @@ class Fabric(pulumi.ComponentResource):
     def _switch(self, plan: SwitchPlan, remote: Remote) -> pulumi.Resource:
         environment = remote.environment(plan.endpoint)
         desired = plan.desired.model_dump(mode="json")
-        request = render_request(plan.endpoint, os=plan.os, desired=desired)
+        request = render_request(plan.endpoint, os=plan.os, desired=fold_ports(desired))
         # The baseline is taken once, before the first change, and kept: its inputs are ignored.
         baseline = local_call(
             LocalCall(

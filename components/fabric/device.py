@@ -19,8 +19,10 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
+from components.fabric.alike import fold_ports
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.ib_state import IbState
+from components.fabric.identity import Identity
 from components.fabric.state import BgpState, PortState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters
@@ -33,7 +35,7 @@ from components.fabric.targets import (
 )
 from components.remote.lines import as_json
 from components.remote.lock import hold_lock
-from components.remote.step import Endpoint, env_name
+from components.remote.step import Endpoint, secrets_for
 from components.remote.switch_session import open_session
 
 READ_DEADLINE_S: Final = 60.0
@@ -141,8 +143,8 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
 def run_observe(text: str, environ: Mapping[str, str]) -> str:
     """Read the settings that the desired state names; changes nothing."""
     request = parse_request(text, environ)
-    secret = _secret(request.endpoint, environ)
-    state = observe_switch(request.endpoint, request.os, request.desired, secret)
+    secrets = secrets_for(request.endpoint, environ)
+    state = observe_switch(request.endpoint, request.os, request.desired, secrets)
     return state.model_dump_json(indent=2) + "\n"
 
 
@@ -201,31 +203,49 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
 
 
 def observe_switch(
-    endpoint: Endpoint, system: str, desired: SwitchState, secret: str
+    endpoint: Endpoint, system: str, desired: SwitchState, secrets: Mapping[str, str]
 ) -> SwitchState:
     """Read the settings that `desired` names, and the neighbours, over one connection.
 
     Raises:
-        UnreachableError: No session.
-        DeviceError: An answer cannot be read.
+        DeviceError: No session, or an answer cannot be read.
     """
-    with _reading(endpoint, system, secret) as exchange:
-        found = exchange.read(desired).state
-        return found.model_copy(update={"neighbours": exchange.read_neighbours()})
+    with _reading(endpoint, system, secrets) as exchange:
+        return _with_neighbours(exchange, desired)
+
+
+def look_at_switch(
+    endpoint: Endpoint, system: str, desired: SwitchState, secrets: Mapping[str, str]
+) -> tuple[SwitchState, Identity]:
+    """The same, with what the switch is and lets us do; it raises the same. Read-only."""
+    questions = system_of(system).identity
+    with _reading(endpoint, system, secrets) as exchange:
+        identity = exchange.identify(questions) if questions else Identity()
+        return _with_neighbours(exchange, desired), identity
+
+
+def _with_neighbours(exchange: Exchange, desired: SwitchState) -> SwitchState:
+    reading = exchange.read(desired)
+    beside: dict[str, object] = {"neighbours": exchange.read_neighbours()}
+    if desired.others is not None:
+        beside["others"] = reading.others
+    return reading.state.model_copy(update=beside)
 
 
 def read_counters(
-    endpoint: Endpoint, system: str, ports: Sequence[str], secret: str
+    endpoint: Endpoint, system: str, ports: Sequence[str], secrets: Mapping[str, str]
 ) -> dict[str, PortCounters]:
     """Read the per-priority counters of some ports, over one connection."""
-    with _reading(endpoint, system, secret) as exchange:
+    with _reading(endpoint, system, secrets) as exchange:
         return exchange.read_counters(ports)
 
 
 @contextmanager
-def _reading(endpoint: Endpoint, system: str, secret: str) -> Generator[Exchange, None, None]:
+def _reading(
+    endpoint: Endpoint, system: str, secrets: Mapping[str, str]
+) -> Generator[Exchange, None, None]:
     known = system_of(system)
-    with open_session(endpoint, known.session, secret, READ_DEADLINE_S) as session:
+    with open_session(endpoint, known.session, secrets, READ_DEADLINE_S) as session:
         exchange = Exchange(session, known.driver)
         exchange.enter(configure=False)
         yield exchange
@@ -235,19 +255,9 @@ def _reading(endpoint: Endpoint, system: str, secret: str) -> Generator[Exchange
 def _exchange(
     request: SwitchRequest, environ: Mapping[str, str], deadline_s: float
 ) -> Generator[Exchange, None, None]:
-    secret, known = _secret(request.endpoint, environ), system_of(request.os)
-    with open_session(request.endpoint, known.session, secret, deadline_s) as session:
+    secrets, known = secrets_for(request.endpoint, environ), system_of(request.os)
+    with open_session(request.endpoint, known.session, secrets, deadline_s) as session:
         yield Exchange(session, known.driver, serial=time.time_ns() // 1_000_000)
-
-
-def _secret(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
-    name = env_name(endpoint.password_secret or "")
-    if not endpoint.password_secret or name not in environ:
-        raise UsageError(
-            f"{endpoint.where}: no password: set {name if endpoint.password_secret else ''}"
-            f" in the environment, or `password` in the site file"
-        )
-    return environ[name]
 
 
 def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
@@ -260,6 +270,7 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
         ecn={0: None},
         pfc_priorities=(),
         strict_classes=(),
+        rewrite_dscp=False,
     )
     return SwitchState(
         pfc_priorities=(),
@@ -299,7 +310,9 @@ def previous_of(environ: Mapping[str, str]) -> SwitchState | None:
 
 def dump_evidence(evidence: SwitchEvidence) -> str:
     """The evidence as indented JSON."""
-    return json.dumps(_EVIDENCE.dump_python(evidence, mode="json"), indent=2) + "\n"
+    document = _EVIDENCE.dump_python(evidence, mode="json")
+    document["desired"] = fold_ports(document["desired"])
+    return json.dumps(document, indent=1) + "\n"
 
 
 def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str:

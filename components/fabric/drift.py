@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from components.core.beside import Beside
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
+from components.fabric.guards import Look, find_beside, with_looks
+from components.fabric.plan import SwitchPlan
+from components.fabric.preview import port_order
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import overlay
 from components.remote.lines import parse_lines
@@ -16,13 +20,29 @@ def applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
     return SwitchState.model_validate(request["desired"]), note if isinstance(note, str) else ""
 
 
-def asked_of_switch(step: str, desired: SwitchState, applied: Applied) -> SwitchState:
-    """What to read of a switch: what is wanted, and what was applied and is wanted no more."""
-    recorded = applied.step(step)
-    if recorded is None or not recorded.stdin:
-        return desired
-    was, _ = applied_switch(recorded)
-    return overlay(desired, was).model_copy(update={"vlans": desired.vlans})
+def asked_of_switch(plan: SwitchPlan, applied: Applied) -> SwitchState:
+    """What to read of a switch: what is wanted, what was applied, and what guards look at."""
+    was = _last_applied(plan, applied)
+    asked = plan.desired
+    if was is not None:
+        asked = overlay(asked, was).model_copy(update={"vlans": asked.vlans})
+    return with_looks(asked) if plan.guarded is not None else asked
+
+
+def _last_applied(plan: SwitchPlan, applied: Applied) -> SwitchState | None:
+    recorded = applied.step(plan.step)
+    return applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
+
+
+def beside_of_switch(
+    plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
+) -> tuple[Beside, ...]:
+    """The settings of a switch that are not ours and break our traffic."""
+    if not isinstance(facts, SwitchState):
+        return ()
+    was = _last_applied(plan, applied) or SwitchState()
+    look = Look(plan.os, facts, plan.desired, was, port_order(plan))
+    return find_beside(plan.guarded, look)
 
 
 def drift_of_switch(

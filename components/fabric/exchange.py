@@ -9,12 +9,13 @@ second reading.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from components.core.difference import ABSENT
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate
+from components.fabric.identity import Identity, IdentityQuestions
 from components.fabric.setting_text import group_settings
 from components.fabric.state import Neighbour, SwitchState
 from components.fabric.systems.base import (
@@ -132,8 +133,11 @@ class Exchange:
             raise self._unreadable(error) from error
 
     def read_counters(self, ports: Sequence[str]) -> dict[str, PortCounters]:
-        """Read the per-priority counters of some ports."""
-        answers = self._ask(self.driver.counter_commands(ports))
+        """Read the per-priority counters of some ports.
+
+        A command that is refused is an answer that its driver cannot read: the others count.
+        """
+        answers = {line: self.session.run(line) for line in self.driver.counter_commands(ports)}
         try:
             return self.driver.parse_counters(answers, ports)
         except Unreadable as error:
@@ -154,6 +158,25 @@ class Exchange:
             return self.driver.parse_neighbours(answers)
         except Unreadable:
             return {}
+
+    def identify(self, questions: IdentityQuestions) -> Identity:
+        """Ask what the switch is, and whether this login may configure it.
+
+        A question that is refused has no answer: older releases lack some.
+        """
+        answers = {line: self._peek(line) for line in questions.commands}
+        identity = questions.parse(answers)
+        if questions.tries is None:
+            return identity
+        opens, leaves = questions.tries
+        denied = self.driver.find_refusal(self.session.run(opens))
+        if denied is None:
+            self._ask((leaves,))
+        return replace(identity, rights=denied or "")
+
+    def _peek(self, line: str) -> str:
+        answer = self.session.run(line)
+        return "" if self.driver.find_refusal(answer) is not None else answer
 
     def converge(self, wanted: SwitchState, aim: Aim, *, may_interrupt: bool = True) -> Outcome:
         """Bring the switch to its aim and save.

@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict
 
 ALL_PORTS: Final = "ALL"
 """The member that means every port of the subnet."""
-DEFAULT_PARTITION: Final = "Default"
-"""The partition of the subnet manager itself, 0x7fff: never ours."""
 MemberKind = Literal["full", "limited", "both"]
 """`both` is found on switches (for virtual ports) and put back, never wanted."""
 

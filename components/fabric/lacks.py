@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import Release
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import SwitchSystem
@@ -88,7 +87,7 @@ def _ports(rdma: Rdma, switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
 def _cable(rdma: Rdma, switch: Switch, system: SwitchSystem, name: str) -> Iterator[Lack]:
     place = ("ports", name, "cable_length_m")
     length = switch.ports[name].cable_length_m or 0
-    model = find_model(switch.model)
+    model = switch.hardware
     lengths = model.headroom_lengths_m.get(switch.os, ()) if model else ()
     if rdma.mode != "lossless":
         why = f"headroom is what a lossless class needs, and rdma.mode is {rdma.mode}"
@@ -112,6 +111,6 @@ def _missing(since: Release | str, switch: Switch) -> str | None:
         return since
     system = system_of(switch.os)
     release = system.parse_release(switch.release)
-    if release >= since or release < least_release(switch.os, find_model(switch.model)):
+    if release >= since or release < least_release(switch.os, switch.hardware):
         return None  # too old for anything: `switch-release` names that alone
     return f"it came with release {system.show_release(since)}"

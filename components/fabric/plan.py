@@ -7,11 +7,12 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from components.catalogue.switches import find_model
 from components.core.errors import SpecError
 from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
 from components.fabric.exec_plan import ExecPlan, plan_exec
+from components.fabric.guards import Guarded, guarded_of
+from components.fabric.harmless import with_repairs
 from components.fabric.ib_plan import plan_subnet
 from components.fabric.links import rails_on_link, switches_of_rails
 from components.fabric.state import BgpState, EcnState, PortState, SwitchState
@@ -48,6 +49,9 @@ class SwitchPlan(BaseModel):
     ports: Annotated[Literal["allow", "deny"], Field(exclude=True)] = "allow"
     """Whether the step may interrupt traffic: `disruption.ports`. It changes nothing that is set,
     so it is no part of the plan's digest."""
+
+    guarded: Guarded | None = Field(default=None, exclude=True)
+    """What settings beside ours must leave alone; None where it carries no RoCE. Likewise."""
 
     @property
     def baseline_step(self) -> str:
@@ -105,18 +109,20 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         commands_from_factory=_commands_from_factory(switch, desired),
         cables=plan_cables(spec, switch),
         ports=spec.disruption.ports,
+        guarded=guarded_of(spec.rdma) if switch.carries == "roce" else None,
         exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,
     )
 
 
 def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
-    intent = system_of(switch.os).intent(spec.rdma)
+    system = system_of(switch.os)
+    intent = system.intent(spec.rdma)
     ports = {
         name: _plan_port(spec, switch, switch.ports[name], intent.port)
         for name in sorted(switch.ports, key=port_key)
     }
     vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
-    return intent.switch.model_copy(
+    state = intent.switch.model_copy(
         update={
             "vlans": tuple(sorted(vlans)),
             "roce_cable_m": _longest_cable(switch),
@@ -124,6 +130,7 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
             "ports": ports,
         }
     )
+    return with_repairs(state, system, spec.guards, spec.rdma)
 
 
 _DESIRED: Final[dict[str, Callable[[ClusterSpec, Switch], SwitchState]]] = {
@@ -146,7 +153,7 @@ def _own_cable(switch: Switch, port: SwitchPort) -> dict[str, object]:
     """The length of this port's cable, as the platform has headroom for one."""
     if port.cable_length_m is None or not system_of(switch.os).cable_per_port:
         return {}
-    model = find_model(switch.model)
+    model = switch.hardware
     length = model.headroom_length(switch.os, port.cable_length_m) if model else None
     return {"cable_m": length}
 

@@ -45,7 +45,7 @@ def preview_switch(
     dropped = {key: "restored" for key in (was.settings() if was else {}) if key not in wanted}
     if not moved and not dropped:
         return None
-    order = _port_order(plan)
+    order = port_order(plan)
     count = len(moved) + len(dropped)
     head = f"{plan.name}: {count} setting{'s' if count != 1 else ''} will change"
     lines = [head, *group_settings(moved | dropped, order)]
@@ -56,13 +56,14 @@ def preview_switch(
 def interrupted_words(plan: SwitchPlan, changes: Iterable[Difference]) -> str:
     """Changes that interrupt traffic, on one line: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`."""
     moved = {(each.where, each.setting): f"{each.actual} -> {each.desired}" for each in changes}
-    lines = group_settings(moved, _port_order(plan))
+    lines = group_settings(moved, port_order(plan))
     # A place is alone on its line, and what is said of it is indented below.
     text = "".join(f" {line.strip()}," if line[0] == " " else f"; {line}:" for line in lines)
     return text.removeprefix("; ").replace(",;", ";").rstrip(",")
 
 
-def _port_order(plan: SwitchPlan) -> Mapping[str, int]:
+def port_order(plan: SwitchPlan) -> Mapping[str, int]:
+    """Port to its number on the switch; empty where the model is not known."""
     model = find_model(plan.model)
     known = model.ports.get(plan.os, ()) if model else ()
     return {name: number for number, name in enumerate(known)}

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.core.difference import Difference, diff_settings
 from components.fabric import old_states
+from components.fabric.alike import spread_ports
 from components.fabric.ib_state import IbState
 
 
@@ -126,6 +127,10 @@ class PortState(_Frozen):
     cable_m: Annotated[int | None, _SAID] = None
     """Length of the cable that the headroom of this port is for (SONiC); 0: nothing says, or
     table and buffers differ."""
+    rewrite_dscp: Annotated[bool | None, _SAID] = None
+    """Whether the port writes another DSCP into what it sends: found, and wanted off by a guard."""
+    class_shares: Annotated[dict[int, int], _FILLED] = {}
+    """Weight or percent of each class that is not strict: found beside ours, never wanted."""
     native: Annotated[dict[str, str], _FILLED] = {}
     """Setting to what the driver needs beside its value to put it back: found on devices and put
     back, never wanted. Only the driver that wrote a text looks into it.
@@ -138,6 +143,15 @@ class PortState(_Frozen):
     @classmethod
     def _read_old(cls, value: object) -> object:
         return old_states.read_port(value)
+
+
+class OtherPorts(_Frozen):
+    """Ports beside ours, by what they carry: found, never wanted."""
+
+    by_vlan: dict[int, tuple[str, ...]] = {}
+    """VLAN to the ports and bundles that name it."""
+    of_all: tuple[str, ...] = ()
+    """Trunks without a list of their own: they carry every VLAN of the switch."""
 
 
 class SwitchState(_Frozen):
@@ -169,7 +183,11 @@ class SwitchState(_Frozen):
     None: not ours."""
     bgp: Annotated[BgpState | None, _SAID] = None
     """None: not ours."""
+    rewrite_dscp: Annotated[bool | None, _SAID] = None
+    """The same of all ports together, where the system has one switch for it (EOS): found only."""
     ports: dict[str, PortState] = {}
+    others: Annotated[OtherPorts | None, _SAID] = None
+    """None: not looked at."""
     neighbours: Annotated[dict[str, Neighbour] | None, _SAID] = None
     """What LLDP says of each port: found, and compared with the file's cables, no setting."""
     ib: Annotated[IbState | None, _SAID] = None
@@ -180,7 +198,7 @@ class SwitchState(_Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_old(cls, value: object) -> object:
-        return old_states.read_switch(value)
+        return old_states.read_switch(spread_ports(value))
 
     def settings(self) -> dict[tuple[str, str], str]:
         """Flat (where, setting) to text, for diffs that people read."""
@@ -191,10 +209,8 @@ class SwitchState(_Frozen):
             flat["switch", "pfc"] = "on" if self.pfc_enabled else "off"
         for dscp, tc in (self.dscp_classes or {}).items():
             flat["switch", f"dscp_{dscp}_class"] = str(tc)
-        if self.roce is not None:
-            flat["switch", "roce"] = self.roce
-        if self.roce_cable_m:
-            flat["switch", "roce_cable_m"] = str(self.roce_cable_m)
+        profile = (("roce", self.roce), ("roce_cable_m", self.roce_cable_m))
+        flat |= {("switch", key): str(value) for key, value in profile if value}
         for name, addresses in (self.addresses or {}).items():
             flat |= {("switch", f"address_{name}_{address}"): "set" for address in addresses}
         flat |= self.bgp.settings() if self.bgp else {}
@@ -216,7 +232,11 @@ def _port_settings(port: PortState) -> dict[str, str]:
     }
     if port.admin_up is not None:
         flat["admin_state"] = "up" if port.admin_up else "down"
-    switched = (("pfc", port.pfc), ("pfc_watchdog", port.pfc_watchdog))
+    switched = (
+        ("pfc", port.pfc),
+        ("pfc_watchdog", port.pfc_watchdog),
+        ("rewrite_dscp", port.rewrite_dscp),
+    )
     flat |= {key: "on" if value else "off" for key, value in switched if value is not None}
     flat |= {f"trunk_vlan_{vlan}": "allowed" for vlan in list_vlans(port.trunk_vlans or ())}
     flat |= {f"tc{tc}_schedule": "strict" for tc in port.strict_classes or ()}

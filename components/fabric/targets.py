@@ -171,7 +171,7 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> PortState:
     simple = (
         *("admin_up", "mtu_bytes", "mode", "trust"),
-        *("pfc", "pfc_watchdog", "pfc_priorities", "cable_m"),
+        *("pfc", "pfc_watchdog", "pfc_priorities", "cable_m", "rewrite_dscp"),
     )
     changes: dict[str, object] = {
         key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
@@ -287,6 +287,7 @@ def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
     simple = (
         *("admin_up", "mtu_bytes", "mode", "access_vlan", "trust"),
         *("pfc", "pfc_watchdog", "pfc_priorities", "lossless_buffers", "cable_m"),
+        "rewrite_dscp",
     )
     changes: dict[str, object] = {
         key: getattr(previous, key) for key in simple if getattr(desired, key) is None
@@ -342,6 +343,7 @@ def _overlay_port(base: PortState, top: PortState) -> PortState:
     said = {key: getattr(top, key) for key in top.model_fields_set if getattr(top, key) is not None}
     said["ecn"] = {**base.ecn, **top.ecn}
     said["wrr_weights"] = {**base.wrr_weights, **top.wrr_weights}
+    said["class_shares"] = {**base.class_shares, **top.class_shares}
     said["native"] = {**base.native, **top.native}
     return base.model_copy(update=said)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pulumi
 
 from components.hosts.plan import HostPlan, names_of
-from components.remote.component import Remote, host_step
+from components.remote.component import Remote
 from components.remote.handoffs import HostsReady, Underlay, gate
-from components.remote.objects import tools_step
+from components.remote.objects import host_step, tools_step
 
 
 class Hosts(pulumi.ComponentResource):
@@ -42,6 +42,9 @@ class Hosts(pulumi.ComponentResource):
     def _host(self, plan: HostPlan, remote: Remote, underlay: Underlay) -> pulumi.Resource:
         opts = pulumi.ResourceOptions(parent=self, depends_on=[underlay.gate])
         previous = tools_step(remote, plan.sending, opts)
+        if plan.files is not None:
+            opts = pulumi.ResourceOptions(parent=self, depends_on=[previous])
+            previous = tools_step(remote, plan.files, opts)
         for step in plan.steps:
             opts = pulumi.ResourceOptions(parent=self, depends_on=[previous])
             previous = host_step(remote, step, opts)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from components.catalogue.driver_versions import parse_driver_version
-from components.hosts.settings import Settings
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
 from components.model.gpu_direct import gpu_driver_owner
@@ -22,28 +22,31 @@ _KEY_DIGITS: Final = 12
 """Digits of the key's checksum in the setting: enough to see another key."""
 
 
-def driver_settings(spec: ClusterSpec, host: Host) -> Settings:
+def driver_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """The RDMA driver where there are cards of ours, and what GPUDirect RDMA needs of the host."""
     package = _package(spec, host)
-    return Settings(_gpu(spec, host) | (_rdma(package) if package else {}))
+    return _gpu(spec, host) | (_rdma(package) if package else {})
 
 
 def _package(spec: ClusterSpec, host: Host) -> DriverPackage | None:
     """The RDMA driver of a host with cards, or None where it is not ours to say.
 
-    The image of a cloud's instances brings it. Of InfiniBand adapters alone `inbox` demands
-    nothing: the images of such hosts often carry DOCA-OFED already.
+    The image of a cloud's instances brings it, and can only be verified. Of InfiniBand adapters
+    alone `inbox` demands nothing: the images of such hosts often carry DOCA-OFED already.
     """
     package = spec.settings_of(host).driver
-    adapters = host.hcas > 0 and spec.cloud is None and package.kind != "inbox"
+    ours = package.is_installed and spec.cloud is None
+    adapters = host.hcas > 0 and (ours or package.kind == "present")
     return package if host.nics or adapters else None
 
 
 def _rdma(package: DriverPackage) -> dict[str, str]:
     """Kind and version; of a package also that its modules are built for the kernel, and loaded."""
-    kept = {"driver.kind": package.kind}
-    if package.kind == "inbox":
-        return kept
+    if package.kind == "present" and package.flavour != "inbox":
+        return _present(package)
+    if not package.is_installed:
+        return {"driver.kind": "inbox"}
+    kept: dict[str, str] = {"driver.kind": package.kind}
     if package.version:
         kept |= _version(package.version)
     if package.repository is not None:
@@ -52,6 +55,15 @@ def _rdma(package: DriverPackage) -> dict[str, str]:
     if package.rebuild:
         kept |= {"driver.modules": "built", "driver.loaded": "installed"}
     return kept
+
+
+def _present(package: DriverPackage) -> dict[str, str]:
+    """What the host must have already, and its oldest version; of `any` nothing is demanded."""
+    if package.flavour == "any":
+        return {}
+    found = parse_driver_version(package.at_least or "")
+    oldest = (found.exact or found.line) if found else package.at_least
+    return {"driver.present": f"{package.flavour} {oldest}" if oldest else package.flavour}
 
 
 def _version(text: str) -> dict[str, str]:
@@ -73,6 +85,8 @@ def _gpu(spec: ClusterSpec, host: Host) -> dict[str, str]:
         kept["driver.gpu_host"] = settings.gpu_driver_version
     if owner == "operator":
         kept["driver.gpu_host"] = "absent"
+    if owner == "host":  # the operator's container starts its own
+        kept["driver.fabric_manager"] = "ready"
     if settings.gpu_path == "dma_buf":
         kept["driver.dma_buf"] = "ready"
         if owner == "host":
@@ -83,7 +97,7 @@ def _gpu(spec: ClusterSpec, host: Host) -> dict[str, str]:
 def driver_parameters(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """Where the package is and what its checksum is: how the step is done, no setting."""
     package = _package(spec, host)
-    if package is None or package.kind == "inbox":
+    if package is None or not package.is_installed:
         return {}
     lines = {"driver_packages": " ".join(package.packages)} if package.packages else {}
     if package.repository is not None:

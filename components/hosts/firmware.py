@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from components.catalogue.cards import CARDS, IB_PORTS
-from components.hosts.settings import Settings
+from collections.abc import Mapping
+from typing import Final
+
+from components.catalogue.cards import IB_PORTS
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware
 from components.model.hosts import Host, Nic
 from components.model.sriov import HcaPf
 
+MASKED_PORTS: Final = 2
+"""mlxconfig has the parameter for ports 1 and 2 (mstflint, mlxconfig_host.db)."""
+ALL_PRIORITIES: Final = "255"
+"""`ROCE_CC_PRIO_MASK_P<port>` as cards come from the factory: a bit for each priority."""
 
-def firmware_settings(spec: ClusterSpec, host: Host) -> Settings:
+
+def firmware_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """The model of each card, the oldest firmware that it may run, and its next-boot settings.
 
     All names below `nic.<pci>.` that begin with `fw_`, and `ats`, are values for the card's next
@@ -24,11 +31,11 @@ def firmware_settings(spec: ClusterSpec, host: Host) -> Settings:
             settings["fw_floor"] = floor
         if asked.ats:
             settings["ats"] = "on"
-        settings |= _asked(spec, host, nic)
+        settings |= _asked(spec, host, nic) | _congestion_control(spec, host, nic)
         kept |= {f"nic.{nic.pci}.{key}": value for key, value in settings.items()}
     for pf in host.hca_sriov:
         kept |= {f"nic.{pf.pci}.{key}": value for key, value in _asked(spec, host, pf).items()}
-    return Settings(kept)
+    return kept
 
 
 def _asked(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str, str]:
@@ -40,6 +47,27 @@ def _asked(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str, str]:
     if asked.manage:
         settings |= _sriov(asked, host, port) | _link_type(spec, port)
     return settings
+
+
+def _congestion_control(spec: ClusterSpec, host: Host, nic: Nic) -> dict[str, str]:
+    """Which priorities have ECN, where the driver has no switch of it: all, as cards come.
+
+    NVIDIA's own operator sets the same mask (network operator, roceOptimized).
+    """
+    settings = spec.settings_of(host)
+    number = port_number(nic)
+    if settings.driver.is_ofed or not settings.firmware.manage or number > MASKED_PORTS:
+        return {}
+    return {f"fw_cc_mask_p{number}": ALL_PRIORITIES}
+
+
+def port_number(port: Nic | HcaPf) -> int:
+    """PCI function 0 is port 1 of its card, function 1 port 2.
+
+    Derived, not documented: a card in two slots (Socket Direct) counts otherwise, and then the
+    host refuses, because there is no such port.
+    """
+    return int(port.pci.rpartition(".")[2], 16) + 1
 
 
 def same_card(first: Nic | HcaPf, second: Nic | HcaPf) -> bool:
@@ -60,13 +88,9 @@ def _sriov(asked: Firmware, host: Host, port: Nic | HcaPf) -> dict[str, str]:
 
 
 def _link_type(spec: ClusterSpec, port: Nic | HcaPf) -> dict[str, str]:
-    """PCI function 0 is port 1 of its card, function 1 port 2.
-
-    Derived, not documented: a card in two slots (Socket Direct) counts otherwise, and then the
-    host refuses, because there is no such port.
-    """
-    number = int(port.pci.rpartition(".")[2]) + 1
-    if number > IB_PORTS or (isinstance(port, Nic) and not CARDS[port.model].vpi):
+    """What the ports of a card that can be either are."""
+    number = port_number(port)
+    if number > IB_PORTS or (isinstance(port, Nic) and not (port.card and port.card.vpi)):
         return {}
     infiniband = isinstance(port, HcaPf) or spec.rdma.transport == "infiniband"
     return {f"fw_link_type_p{number}": "ib" if infiniband else "eth"}

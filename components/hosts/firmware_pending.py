@@ -7,18 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.core.key_values import HostState
+from components.hosts.keys.ask import parameter_of
 
 Needs = Literal["reboot", "power_cycle", "mlxfwreset"]
-PARAMETERS: Final = {
-    "ats": "ATS_ENABLED",
-    "fw_sriov_en": "SRIOV_EN",
-    "fw_num_of_vfs": "NUM_OF_VFS",
-    "fw_link_type_p1": "LINK_TYPE_P1",
-    "fw_link_type_p2": "LINK_TYPE_P2",
-    "fw_advanced_pci_settings": "ADVANCED_PCI_SETTINGS",
-    "fw_pci_wr_ordering": "PCI_WR_ORDERING",
-}
-"""Setting of a PF to mlxconfig's name of it."""
 NOT_THERE: Final = frozenset({"absent", "unsupported", "unreadable", "unknown", "per_pf"})
 """What a host answers where there is no value: nothing that could wait."""
 BACK: Final = "pending.back."
@@ -87,23 +78,26 @@ def pending_firmware(observed: HostState, desired: HostState) -> tuple[PendingBo
     """
     found: list[PendingBoot] = []
     for key, wanted in sorted(desired.values.items()):
-        pci, _, setting = key.removeprefix("nic.").rpartition(".")
-        if not key.startswith("nic.") or setting not in PARAMETERS:
+        parameter, pci = parameter_of(key), _card(key)
+        if not parameter:
             continue
         following = observed.values.get(key, "unknown")
         current = observed.values.get(f"{key}_current", "unknown")
         if following in NOT_THERE or current in NOT_THERE or current == wanted:
             continue
         needs = needs_of(observed, pci)
-        found.append(
-            PendingBoot(pci, PARAMETERS[setting], current, wanted, needs, following == wanted)
-        )
+        found.append(PendingBoot(pci, parameter, current, wanted, needs, following == wanted))
     for key, current, before in released_settings(observed.values, desired.values):
-        pci, _, setting = key.removeprefix("nic.").rpartition(".")
-        if setting in PARAMETERS and current != before:
+        parameter, pci = parameter_of(key), _card(key)
+        if parameter and current != before:
             needs = needs_of(observed, pci)
-            found.append(PendingBoot(pci, PARAMETERS[setting], current, before, needs))
+            found.append(PendingBoot(pci, parameter, current, before, needs))
     return tuple(found)
+
+
+def _card(key: str) -> str:
+    """The PCI address in a key of a PF."""
+    return key.removeprefix("nic.").rpartition(".")[0]
 
 
 def released_settings(

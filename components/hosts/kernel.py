@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from components.catalogue.operator_versions import parse_numbers
+from components.hosts.keys.ask import module_of
 from components.hosts.routing import rail_sysctls
-from components.hosts.settings import Settings
 from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import gpu_driver_owner
 from components.model.hosts import Host
@@ -13,41 +15,39 @@ from components.model.kernel import KernelSettings
 
 _PEER_MODULES: Final = {"peermem": "nvidia_peermem", "nv_peer_mem": "nv_peer_mem"}
 """GPUDirect RDMA to the module that it needs; DMA-BUF needs none."""
-_SYSCTL_MODULES: Final = {
-    "net.bridge.": "br_netfilter",
-    "net.netfilter.nf_conntrack_": "nf_conntrack",
-    "net.nf_conntrack_max": "nf_conntrack",
-    "net.ipv4.vs.": "ip_vs",
-    "sunrpc.rdma_": "rpcrdma",
-    "sunrpc.svc_rdma.": "rpcrdma",
-    "sunrpc.": "sunrpc",
-}
-"""Kernel settings to the module that brings them; the first that fits counts (kernel documentation,
-networking/nf_conntrack-sysctl, ipvs-sysctl, admin-guide/sysctl). At boot, before Kubernetes, they
-are not loaded. `sysctl_module` in scripts/kernel.sh has the same table."""
+
+CGROUP_V2_LEAST: Final = (1, 35)
+"""First Kubernetes whose kubelet does not start on control groups v1 (its urgent notes)."""
 
 
-def kernel_settings(spec: ClusterSpec, host: Host) -> Settings:
+def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """Modules, limits and kernel settings of one host.
 
     The adapters that a cloud hands in have no settings of ours, and their driver is the image's.
     """
     kernel = spec.settings_of(host).kernel
-    lost = _modules(spec, host) | _hugepages(kernel)
+    settings = _modules(spec, host) | _hugepages(kernel) | _memory_limits(spec, host)
+    if spec.k3s is not None and host.role != "balancer":
+        settings |= _cgroup(spec.k3s.version)
     sysctls = rail_sysctls(spec, host) | kernel.sysctls
-    lost |= {f"kernel.sysctl.{name}": value for name, value in sysctls.items()}
+    settings |= {f"kernel.sysctl.{name}": value for name, value in sysctls.items()}
     if kernel.cpu_governor is not None:
-        lost["kernel.governor"] = kernel.cpu_governor
+        settings["kernel.governor"] = kernel.cpu_governor
     if kernel.numa_balancing is not None:
-        lost["kernel.numa_balancing"] = "on" if kernel.numa_balancing else "off"
+        settings["kernel.numa_balancing"] = "on" if kernel.numa_balancing else "off"
     if acs_off(spec, host):
-        lost["kernel.acs"] = "off"
-    kept = _memory_limits(spec, host)
+        settings["kernel.acs"] = "off"
     if kernel.iommu != "keep":
-        kept["kernel.cmdline.iommu"] = kernel.iommu
+        settings["kernel.cmdline.iommu"] = kernel.iommu
     if kernel.rdma_netns != "keep":
-        kept["kernel.rdma_netns"] = kernel.rdma_netns
-    return Settings(kept, lost)
+        settings["kernel.rdma_netns"] = kernel.rdma_netns
+    return settings
+
+
+def _cgroup(version: str) -> dict[str, str]:
+    """The hierarchy of control groups that kubelet needs, looked at before K3s is installed."""
+    needed = parse_numbers(version)[:2] >= CGROUP_V2_LEAST
+    return {"kernel.cgroup": "v2"} if needed else {}
 
 
 def acs_off(spec: ClusterSpec, host: Host) -> bool:
@@ -77,10 +77,8 @@ def _modules(spec: ClusterSpec, host: Host) -> dict[str, str]:
     by_container = gpu_driver_owner(spec) == "operator"  # which loads the module, too
     if module and not by_container and host.gpus and (host.nics or host.hcas):
         loaded.append(module)
-    for name in spec.settings_of(host).kernel.sysctls:
-        fitting = (brings for start, brings in _SYSCTL_MODULES.items() if name.startswith(start))
-        if brings := next(fitting, None):
-            loaded.append(brings)
+    brought = map(module_of, spec.settings_of(host).kernel.sysctls)
+    loaded += [module for module in brought if module]
     return {f"module.{name}": "loaded" for name in loaded}
 
 
@@ -100,15 +98,17 @@ def _hugepages(kernel: KernelSettings) -> dict[str, str]:
 
 
 def _memory_limits(spec: ClusterSpec, host: Host) -> dict[str, str]:
-    """The locked-memory limit of what starts pods, and of the common user's logins.
+    """The locked-memory limit of what starts pods, and of one user's logins.
 
     RDMA pins memory. A unit's limit reaches its pods; logins have theirs from PAM, so that
-    `mpirun` and perftest of the common user can pin memory too.
+    `mpirun` and perftest of the common user, or of the login user where there is none, can pin
+    memory too.
     """
     limits: dict[str, str] = {}
     if host.nics or host.hcas:
-        limits[f"kernel.limits.{spec.settings_of(host).user.name}.memlock"] = "unlimited"
-    if spec.k3s is None or host.role == "balancer":
+        user = spec.settings_of(host).user
+        limits[f"kernel.limits.{user.name if user else host.ssh.user}.memlock"] = "unlimited"
+    if spec.k3s is None or host.role == "balancer" or host.is_outside:
         return limits
     units = ["k3s" if host.role == "control_plane" else "k3s-agent"]
     if spec.k3s.container_runtime == "docker":

@@ -6,12 +6,13 @@ Everything is decided here and in the modules of its topics; the scripts only co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from components.artefacts.resolve import sent_files
 from components.core.key_values import HostState, parse_state
 from components.core.placeholder import has_placeholder
-from components.core.to_json import OMIT_EMPTY
+from components.core.to_json import HIDDEN, OMIT_EMPTY
 from components.drift.watched import Watched
 from components.hosts.drivers import (
     DRIVER_DEADLINE_S,
@@ -20,19 +21,24 @@ from components.hosts.drivers import (
     driver_settings,
 )
 from components.hosts.firmware import firmware_settings
+from components.hosts.guards import Guarded, plan_guards, repaired_settings
 from components.hosts.kernel import kernel_settings
+from components.hosts.keys.ask import lost_at_reboot
 from components.hosts.leftovers import Leftovers, leftovers
 from components.hosts.look import LOOK_LINE
 from components.hosts.placement import Placement, plan_placement
+from components.hosts.proxy import through_proxy
 from components.hosts.qos import qos_settings
 from components.hosts.routing import routing_settings
 from components.hosts.scripts import boot_files_digest, host_call
-from components.hosts.settings import Settings
 from components.hosts.sriov import sriov_settings
+from components.hosts.toolkit import TOOLKIT_PARAMETERS, toolkit_parameters, toolkit_settings
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Host, Nic
+from components.model.gpu_direct import runs_docker
+from components.model.hosts import Host, HostDefaults, Nic
 from components.model.instances import crusoe_of
 from components.remote.endpoint import host_endpoint
+from components.remote.file_plan import plan_files
 from components.remote.sending import plan_sending
 from components.remote.step import Endpoint, RemoteStep
 from components.remote.tools import Tool, make_tool
@@ -45,7 +51,7 @@ FIRMWARE_DEADLINE_S: Final = 30.0
 """Seconds more for each card whose firmware is set: three queries of all parameters and two calls
 that set; how long a card takes is a guess."""
 VERIFY_DEADLINE_S: Final = 120.0
-PARAMETERS: Final = frozenset({"stack", "repair"}) | DRIVER_PARAMETERS
+PARAMETERS: Final = frozenset({"stack", "repair"}) | DRIVER_PARAMETERS | TOOLKIT_PARAMETERS
 """Lines on stdin that are no setting of the host but say how this run is to be done."""
 
 _TOPICS: Final = (
@@ -73,11 +79,21 @@ class HostPlan:
     tools: tuple[Tool, ...] = field(default=(), metadata=OMIT_EMPTY)
     """What steps of other rooms need on this host, beside what its own need."""
 
+    files: RemoteStep | None = field(default=None, metadata=OMIT_EMPTY)
+    """The step that puts files on the host that it does not fetch itself."""
+    guarded: Guarded = field(default_factory=Guarded, metadata=HIDDEN)
+    """By what settings beside ours are judged; the plan shows all of it elsewhere."""
+
     @property
     def sending(self) -> RemoteStep:
         """The step that puts all tools on the host, before every other one."""
         own = (tool for step in self.steps for tool in step.tools)
         return plan_sending(self.endpoint, (*own, *self.tools))
+
+    @property
+    def all_steps(self) -> tuple[RemoteStep, ...]:
+        """Those that come after its tools: its files first."""
+        return (*((self.files,) if self.files else ()), *self.steps)
 
     @property
     def converge(self) -> RemoteStep:
@@ -94,7 +110,8 @@ class HostPlan:
         """The host as observe and drift see it."""
         looks = LOOK_LINE if self.placement else ""
         observe = host_call("observe")
-        return Watched(self.name, self.converge, self.desired, observe, PARAMETERS, looks)
+        watched = Watched(self.name, self.converge, self.desired, observe, PARAMETERS, looks)
+        return replace(watched, beside=self.guarded.asked())
 
     @property
     def watched_verify(self) -> Watched | None:
@@ -132,9 +149,12 @@ def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, .
 def host_names(spec: ClusterSpec) -> Tool | None:
     """The names of all hosts, as their `/etc/hosts` shall have them: once for the whole site.
 
-    None where we make the instances, or an address is not known yet: they come and go, and their
-    cloud's DNS knows them. Each has its own name alone, so that one more or less touches no other.
+    None where the file does not ask for it, where we make the instances, or where an address is not
+    known yet: they come and go, and their cloud's DNS knows them. Each has its own name alone, so
+    that one more or less touches no other.
     """
+    if not spec.host_defaults.manage.etc_hosts:
+        return None
     if crusoe_of(spec) or any(has_placeholder(host.address) for host in spec.hosts):
         return None
     hosts = sorted(spec.hosts, key=lambda host: host.name)
@@ -144,26 +164,31 @@ def host_names(spec: ClusterSpec) -> Tool | None:
 def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) -> HostPlan:
     desired = with_boot_unit(host_settings(spec, host, names))
     package = driver_parameters(spec, host)
-    lines = {"stack": stack} | package
+    lines = {"stack": stack} | package | toolkit_parameters(spec, host)
     step = RemoteStep(
         name=f"{host.name}-host",
         endpoint=host_endpoint(host),
         dialect="sh",
-        desired=HostState({**desired.values, **lines}).render(),
-        apply=host_call("converge"),
+        desired=HostState({**desired.values, **lines}).render_short(),
+        apply=through_proxy(spec, host_call("converge")),
         undo=host_call("undo"),
         deadline_s=_deadline_s(desired, with_package=bool(package)) + _firmware_s(spec, host),
         reads=(names,) if names else (),
     )
     verify = _verify_step(spec, host, stack)
     placement = plan_placement(spec, host)
-    return HostPlan(host.name, step.endpoint, desired, (step,), verify, placement)
+    files = plan_files(step.endpoint, sent_files(spec, host))
+    guarded = plan_guards(spec, host)
+    return HostPlan(
+        host.name, step.endpoint, desired, (step,), verify, placement, files=files, guarded=guarded
+    )
 
 
 def _deadline_s(desired: HostState, *, with_package: bool) -> float:
     if with_package:
         return DRIVER_DEADLINE_S
-    return DOCKER_DEADLINE_S if "docker.engine" in desired.values else CONVERGE_DEADLINE_S
+    installs = {"docker.engine", "docker.toolkit"} & desired.values.keys()
+    return DOCKER_DEADLINE_S if installs else CONVERGE_DEADLINE_S
 
 
 def _firmware_s(spec: ClusterSpec, host: Host) -> float:
@@ -183,7 +208,7 @@ def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None
         name=f"{host.name}-ats",
         endpoint=host_endpoint(host),
         dialect="sh",
-        desired=HostState(lines).render(),
+        desired=HostState(lines).render_short(),
         apply=host_call("verify"),
         why_no_undo="it only looks",
         deadline_s=VERIFY_DEADLINE_S,
@@ -195,7 +220,7 @@ def desired_state(spec: ClusterSpec, host: Host) -> HostState:
     return with_boot_unit(host_settings(spec, host, host_names(spec)))
 
 
-def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Settings:
+def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[str, str]:
     """What the topics want of one host, before the boot unit that keeps it.
 
     Args:
@@ -203,28 +228,35 @@ def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Settings
         host: One of its hosts.
         names: What `host_names` gives; here, since it is the same for every host.
     """
-    defaults = spec.host_defaults
-    state = {"hostname": host.name, f"user.{defaults.user.name}.uid": str(defaults.user.uid)}
-    if names is None:
-        state[f"hosts.{host.name}"] = host.address
-    else:
-        state["hosts_block"] = f"{len(names.text.splitlines())} names {names.digest}"
+    state = repaired_settings(spec, host) | _identity(spec.host_defaults, host, names)
     state |= _docker(spec, host)
-    topics = [topic(spec, host) for topic in _TOPICS]
-    for topic in topics:
-        state |= topic.kept
-    boot = _ports(spec, host)
-    for topic in topics:
-        boot |= topic.lost
-    return Settings(state, boot)
+    state |= toolkit_settings(spec, host)
+    state |= _ports(spec, host)
+    for topic in _TOPICS:
+        state |= topic(spec, host)
+    return state
 
 
-def with_boot_unit(settings: Settings) -> HostState:
+def _identity(defaults: HostDefaults, host: Host, names: Tool | None) -> dict[str, str]:
+    """Name, names of the others, and common user, as far as the file asks for each."""
+    state: dict[str, str] = {}
+    if defaults.manage.hostname:
+        state["hostname"] = host.name
+    if defaults.user is not None:
+        state[f"user.{defaults.user.name}.uid"] = str(defaults.user.uid)
+    if defaults.manage.etc_hosts and names is None:
+        state[f"hosts.{host.name}"] = host.address
+    elif names is not None:
+        state["hosts_block"] = f"{len(names.text.splitlines())} names {names.digest}"
+    return state
+
+
+def with_boot_unit(settings: Mapping[str, str]) -> HostState:
     """The settings, and the unit that sets again what a reboot loses."""
-    state = dict(settings.kept)
-    if settings.lost:
-        config = HostState(settings.lost).render()
-        state |= settings.lost
+    state = dict(settings)
+    lost = {key: value for key, value in settings.items() if lost_at_reboot(key)}
+    if lost:
+        config = HostState(lost).render()
         state["unit.railyard-nics.files"] = boot_files_digest(config)
         state["unit.railyard-nics.enabled"] = "enabled"
     return HostState(state)
@@ -232,13 +264,11 @@ def with_boot_unit(settings: Settings) -> HostState:
 
 def _docker(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """Docker where containers run in it, and NVIDIA's runtime as its default where GPUs are."""
-    by_k3s = spec.k3s is not None and spec.k3s.container_runtime == "docker"
-    if host.role == "balancer" or not (spec.host_defaults.docker or by_k3s):
+    if host.role == "balancer" or host.is_outside or not runs_docker(spec):
         return {}
     state = {"docker.engine": "present", "docker.service": "enabled/active"}
     if host.gpus:
         state |= {
-            "docker.toolkit": "present",
             "docker.runtime": "nvidia-container-runtime",
             "docker.default_runtime": "nvidia",
         }
@@ -254,9 +284,17 @@ def _ports(spec: ClusterSpec, host: Host) -> dict[str, str]:
     ports: dict[str, str] = {}
     for nic in host.nics:
         mtu_bytes = str(nic.mtu_bytes or spec.rdma.mtu_bytes)
-        port = {"netdev": nic.netdev, "mtu_bytes": mtu_bytes, "link": "up"} | _address(spec, nic)
+        port = _names(spec, nic) | {"mtu_bytes": mtu_bytes, "link": "up"} | _address(spec, nic)
         ports |= {f"nic.{nic.pci}.{key}": value for key, value in port.items()}
     return ports
+
+
+def _names(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
+    """What the PF is called: verified, or written for the next boot where the site asks for it."""
+    if not spec.host_defaults.rail_names:
+        return {"netdev": nic.netdev}
+    rdma = {"boot_rdma": nic.rdma} if nic.rdma else {}
+    return {"boot_name": nic.netdev} | rdma
 
 
 def _address(spec: ClusterSpec, nic: Nic) -> dict[str, str]:

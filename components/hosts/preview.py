@@ -77,10 +77,25 @@ def hosts_refused(
         host = spec.host(plan.name)
         if not isinstance(seen, HostState) or host is None:
             continue
+        found += _taken_uids(plan, seen)
         for port in (*host.nics, *host.hca_sriov):
             about = _Card(plan, seen, port.pci, passed_through=bool(spec.hypervisors))
             found += about.reasons()
     return tuple(found)
+
+
+def _taken_uids(plan: HostPlan, seen: HostState) -> Iterator[str]:
+    """A common user whose uid belongs to another one: useradd and usermod refuse it."""
+    for key, uid in plan.desired.values.items():
+        if key.startswith("user.") and (owner := seen.values.get(f"{key}_owner")):
+            name = key.removeprefix("user.").removesuffix(".uid")
+            yield (
+                f"hosts: the uid {uid} on {plan.name} belongs to {owner}, and the file wants it for"
+                f" {name}.\n"
+                f"  where  host_defaults.user, and {plan.name} as observed\n"
+                f"  fix    name {owner} there, choose another uid, or leave user out: none is made"
+                " then"
+            )
 
 
 class _Card:

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from components.hosts.settings import Settings
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma
 from components.model.hosts import Host
 from components.model.qos import HostQos
 
 
-def qos_settings(spec: ClusterSpec, host: Host) -> Settings:
+def qos_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """DCBX, trust, DSCP map, PFC, ECN, CNP marks and the traffic classes of each PF.
 
-    The traffic class of raw verbs is set on the device only where NVIDIA's driver package is: the
-    inbox driver has no place for it, and every job marks its own packets there.
+    By what the driver can do (sources.md#rdma-driver). NVIDIA's has a switch of ECN for each
+    priority, and the traffic class of raw verbs. The kernel's own has neither: each job marks its
+    packets, and the firmware's mask says which priorities have ECN, which Railyard sets with
+    `firmware.manage` and else looks at. CNP's marks it has in debugfs.
     """
     defaults = spec.settings_of(host)
     each = {**_card(spec.rdma), **_buffers(defaults.qos)}
-    if defaults.driver.kind != "inbox":
+    if defaults.driver.is_ofed:
         each["traffic_class"] = str(spec.rdma.ip_traffic_class)
-    lost = {f"nic.{nic.pci}.{key}": value for nic in host.nics for key, value in each.items()}
+    elif defaults.firmware.manage:
+        del each[f"ecn_priority_{spec.rdma.priority}"]
+    settings = {f"nic.{nic.pci}.{key}": value for nic in host.nics for key, value in each.items()}
     # Which index the GID has differs from card to card, and moves: that there is one is asked.
-    lost |= {f"nic.{nic.pci}.gid": "RoCE v2" for nic in host.nics if nic.address is not None}
-    return Settings(lost=lost)
+    return settings | {
+        f"nic.{nic.pci}.gid": "RoCE v2" for nic in host.nics if nic.address is not None
+    }
 
 
 def _card(rdma: Rdma) -> Mapping[str, str]:
@@ -46,10 +50,10 @@ def _card(rdma: Rdma) -> Mapping[str, str]:
 
 def _buffers(qos: HostQos) -> Mapping[str, str]:
     """What of the receive buffers is in the file: sizes, and the buffer of each priority."""
-    lost: dict[str, str] = {}
+    buffers: dict[str, str] = {}
     if qos.cable_length_m is not None:
-        lost["cable_length_m"] = str(qos.cable_length_m)
+        buffers["cable_length_m"] = str(qos.cable_length_m)
     if qos.buffers is not None:
         sizes = ",".join(map(str, qos.buffers.size_bytes))
-        lost["buffers"] = f"{sizes}/{','.join(map(str, qos.buffers.priorities))}"
-    return lost
+        buffers["buffers"] = f"{sizes}/{','.join(map(str, qos.buffers.priorities))}"
+    return buffers

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from components.hosts.settings import Settings
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
@@ -16,20 +16,23 @@ Our choice: below the tables of the kernel (253-255) nothing is free of CNI plug
 1-250, Cilium 2004 and 2005), and a priority above 32766 would come after the main table.
 """
 
+CARD_SYSCTLS: Final = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
+"""What makes each card answer for its own address alone."""
 
-def routing_settings(spec: ClusterSpec, host: Host) -> Settings:
+
+def routing_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """A table and a rule for each card's address: what it sends leaves by that card."""
     if not _routed(spec, host):
-        return Settings()
-    lost: dict[str, str] = {}
-    for number, rail, nic in _addressed(spec, host):
+        return {}
+    routes_of: dict[str, str] = {}
+    for number, rail, nic in routed_cards(spec, host):
         table = FIRST_TABLE + number
         routes = [f"{rail.subnet} dev {nic.netdev} scope link src {nic.address}"]
         if rail.gateway is not None:
             routes.append(f"default via {rail.gateway} dev {nic.netdev}")
-        lost[f"route.{table}.table"] = ",".join(sorted(routes))
-        lost[f"route.{table}.rule"] = f"from {nic.address} lookup {table}"
-    return Settings(lost=lost)
+        routes_of[f"route.{table}.table"] = ",".join(sorted(routes))
+        routes_of[f"route.{table}.rule"] = f"from {nic.address} lookup {table}"
+    return routes_of
 
 
 def rail_sysctls(spec: ClusterSpec, host: Host) -> dict[str, str]:
@@ -40,25 +43,29 @@ def rail_sysctls(spec: ClusterSpec, host: Host) -> dict[str, str]:
     (kernel documentation, ip-sysctl: arp_ignore, arp_announce, rp_filter; the greater of `all` and
     the device counts, so the cards' own values suffice).
     """
-    cards = _addressed(spec, host)
+    cards = routed_cards(spec, host)
     if len(cards) < 2 or not _routed(spec, host):  # noqa: PLR2004 - one card cannot be confused
         return {}
-    each = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
     return {
-        f"net.ipv4.conf.{nic.netdev.replace('.', '/')}.{key}": value
+        f"{conf_name(nic.netdev)}.{key}": value
         for _, _, nic in cards
-        for key, value in each.items()
+        for key, value in CARD_SYSCTLS.items()
     }
 
 
+def conf_name(netdev: str) -> str:
+    """How the IPv4 settings of a network device begin; a dot inside a name is a slash there."""
+    return f"net.ipv4.conf.{netdev.replace('.', '/')}"
+
+
 def _routed(spec: ClusterSpec, host: Host) -> bool:
-    cards = _addressed(spec, host)
+    cards = routed_cards(spec, host)
     needed = len(cards) > 1 or any(rail.gateway for _, rail, _ in cards)
     return needed and spec.settings_of(host).kernel.source_routing == "auto"
 
 
-def _addressed(spec: ClusterSpec, host: Host) -> list[tuple[int, Rail, Nic]]:
-    """The cards with an address: their number on the host, and their rail."""
+def routed_cards(spec: ClusterSpec, host: Host) -> list[tuple[int, Rail, Nic]]:
+    """The cards with an address on a rail: their number on the host, and their rail."""
     found: list[tuple[int, Rail, Nic]] = []
     for number, nic in enumerate(host.nics):
         rail = spec.rail(nic.rail)

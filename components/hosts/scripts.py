@@ -7,11 +7,18 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-from components.remote.tools import Tool, ToolCall, assemble, shell_lines, strip_comments
+from components.hosts.keys.shell import keys_text
+from components.remote.tools import (
+    Tool,
+    ToolCall,
+    assemble,
+    linux_text,
+    shell_lines,
+    strip_comments,
+)
 
 Verb = Literal["observe", "converge", "undo", "verify", "maintain", "boot"]
 _PARTS: Final = (
-    "input",
     "driver",
     "driver_checks",
     "driver_signing",
@@ -26,11 +33,12 @@ _PARTS: Final = (
     "pci",
     "routing",
     "docker",
+    "names",
     "service",
     "reading",
     "writing",
 )
-"""The parts that every verb starts with, in order."""
+"""The parts that every verb starts with, after `input` and the table of keys, in order."""
 _BOOT_HEAD: Final = "# Written by Railyard; railyard-nics.service runs it at each boot.\nset boot\n"
 """`set` makes the verb, as the line of a step does."""
 
@@ -49,7 +57,13 @@ def host_tool() -> Tool:
     head = shell_lines("boot_unit", boot_unit_text()) + shell_lines("boot_head", _BOOT_HEAD)
     return assemble(
         "host",
-        (*(_file(f"{part}.sh") for part in _PARTS), head),
+        (
+            linux_text(),
+            _file("input.sh"),
+            keys_text(),
+            *(_file(f"{part}.sh") for part in _PARTS),
+            head,
+        ),
         {
             "observe": _file("look.sh") + _file("observe.sh"),
             **{verb: _file(f"{verb}.sh") for verb in ("converge", "undo", "verify", "maintain")},

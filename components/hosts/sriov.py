@@ -5,32 +5,31 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from components.hosts.settings import Settings
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.sriov import HcaPf, Sriov
 
 
-def sriov_settings(spec: ClusterSpec, host: Host) -> Settings:
+def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """How many VFs a PF has, their MTU, and what the file writes of each of them.
 
     VLAN, rates, trust and spoof check stand in the file only where the host owns them: with
     `pod_network.mode: sriov` the network attachment does (`vf-owner`).
     """
     cards = (*host.nics, *host.hca_sriov)
-    lost = {f"nic.{card.pci}.serial": card.serial for card in cards if card.serial}
+    settings = {f"nic.{card.pci}.serial": card.serial for card in cards if card.serial}
     for nic in host.nics:
-        lost[f"nic.{nic.pci}.vfs"] = str(nic.vfs)
-        lost |= {f"nic.{nic.pci}.{key}": value for key, value in _port(nic.sriov).items()}
+        settings[f"nic.{nic.pci}.vfs"] = str(nic.vfs)
+        settings |= {f"nic.{nic.pci}.{key}": value for key, value in _port(nic.sriov).items()}
         if nic.vfs and nic.sriov.autoprobe is not False:
             vf_mtu_bytes = nic.vf_mtu_bytes or nic.mtu_bytes or spec.rdma.mtu_bytes
-            lost[f"nic.{nic.pci}.vf_mtu_bytes"] = str(vf_mtu_bytes)
+            settings[f"nic.{nic.pci}.vf_mtu_bytes"] = str(vf_mtu_bytes)
         each = _vf(nic.sriov)
         for number in range(nic.vfs):
-            lost |= {f"vf.{nic.pci}.{number}.{key}": value for key, value in each.items()}
+            settings |= {f"vf.{nic.pci}.{number}.{key}": value for key, value in each.items()}
     for pf in host.hca_sriov:
-        lost |= _hca(spec, host, pf)
-    return Settings(lost=lost)
+        settings |= _hca(spec, host, pf)
+    return settings
 
 
 def _port(sriov: Sriov) -> Mapping[str, str]:
@@ -62,11 +61,11 @@ def _on(*, value: bool) -> str:
 
 def _hca(spec: ClusterSpec, host: Host, pf: HcaPf) -> Mapping[str, str]:
     """VFs of an InfiniBand port: one without a GUID, or that does not follow the PF, stays down."""
-    lost = {f"nic.{pf.pci}.vfs": str(pf.vfs)}
+    settings = {f"nic.{pf.pci}.vfs": str(pf.vfs)}
     for number, guid in enumerate(vf_guids(spec.name, host, pf)):
-        lost[f"vf.{pf.pci}.{number}.guid"] = guid
-        lost[f"vf.{pf.pci}.{number}.link_state"] = "auto"
-    return lost
+        settings[f"vf.{pf.pci}.{number}.guid"] = guid
+        settings[f"vf.{pf.pci}.{number}.link_state"] = "auto"
+    return settings
 
 
 def vf_guids(site: str, host: Host, pf: HcaPf) -> tuple[str, ...]:

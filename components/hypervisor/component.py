@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pulumi
 
 from components.hypervisor.plan import HypervisorPlan, RebootStep
-from components.remote.component import LocalCall, Remote, host_step, local_call
+from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import FabricReady, HostsReady, HypervisorsReady, gate
-from components.remote.objects import tools_step
+from components.remote.objects import host_step, tools_step
 
 
 class Hypervisors(pulumi.ComponentResource):

@@ -22,7 +22,7 @@ from components.hypervisor.access import explain_refusal
 from components.hypervisor.plan import PASSED_THROUGH
 from components.hypervisor.request import Guest, RebootRequest, parse_request
 from components.hypervisor.scripts import hypervisor_call
-from components.remote.host_runs import Run, run_with_keys
+from components.remote.host_runs import Run, run_on_hosts
 from components.remote.host_session import HostAnswer
 from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
 from components.remote.tool_runs import run_call
@@ -242,7 +242,7 @@ def run_reboot(text: str, environ: Mapping[str, str]) -> str:
         DeviceError: See `Reboot.perform`.
     """
     request = parse_request(text)
-    plain = run_with_keys(request.endpoints, environ)
+    plain = run_on_hosts(request.endpoints, environ)
 
     def run(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
         try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from pydantic import TypeAdapter
 
+from components.core.to_json import to_json
 from components.remote.lines import render_lines
 from components.remote.request import read_request
 from components.remote.step import Endpoint
@@ -45,7 +46,7 @@ class RebootRequest:
 
     def render(self, repair: str = "") -> str:
         """The request, a line a value: a preview shows the changed ones."""
-        return render_lines(asdict(replace(self, repair=repair)))
+        return render_lines(to_json(replace(self, repair=repair)))
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:

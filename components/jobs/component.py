@@ -31,6 +31,6 @@ class Jobs(pulumi.ComponentResource):
     ) -> None:
         super().__init__("railyard:jobs:Jobs", name, {"manifests": len(plan.manifests)}, opts)
         access = pods.access
-        made = apply_manifests(plan.manifests, self, access.provider, [pods.gate])
+        made = apply_manifests(name, plan.manifests, self, access, [pods.gate])
         self.ready = JobsReady(gate(name, self, made), access)
         self.register_outputs({})

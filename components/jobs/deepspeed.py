@@ -12,12 +12,16 @@ from typing import Final
 
 import yaml
 
-from components.jobs.environment import job_script, nccl_environment
+from components.core.errors import SpecError
+from components.jobs.environment import job_environment, job_script
 from components.jobs.mpi import MpiWorkers, mpi_job
+from components.jobs.ssh import ssh_port
 from components.jobs.templates import RUN, JsonObject, env_list
 from components.kubernetes.manifest import Body, Manifest, make_manifest
+from components.kubernetes.pods import pulling
 from components.model.cluster import ClusterSpec
 from components.model.jobs import ARENA_RESOURCE, DeepSpeed
+from components.model.worker_kinds import WorkerKind, fitting_kind
 from components.pod_network.attachment import PodAttachment, pod_attachment
 
 OWNER: Final = "deepspeed"
@@ -30,8 +34,6 @@ TENSORBOARD_PORT: Final = 6006
 NODE_LABELS: Final = {"gpu-use-type": "exclusive", "rdma": "hca"}
 """Labels of the nodes that take DeepSpeed's workers, as in the notes."""
 EXAMPLES: Final = "/workspace/DeepSpeedExamples"
-_HOST_KEY: Final = ("/usr/sbin/sshd", "-De", "-o", "HostKey=/root/.ssh/id_rsa")
-"""The job's own key is the workers' host key: whoever holds it is a worker of this job."""
 
 
 def plan_deepspeed(spec: ClusterSpec) -> tuple[Manifest, ...]:
@@ -42,29 +44,45 @@ def plan_deepspeed(spec: ClusterSpec) -> tuple[Manifest, ...]:
     storage = (_volume(sample), _claim(spec, sample), _training(spec, sample))
     servers = _tensorboard(spec, sample) if sample.tensorboard else ()
     return tuple(
-        make_manifest(OWNER, body, group)
+        make_manifest(OWNER, pulling(spec, body), group)
         for group, bodies in ((STORAGE_GROUP, storage), (SERVER_GROUP, servers))
         for body in bodies
     )
 
 
 def deepspeed_workers(spec: ClusterSpec, sample: DeepSpeed) -> MpiWorkers:
-    """The workers of every DeepSpeed job: on labelled nodes, with the data mounted."""
+    """The workers of every DeepSpeed job: on labelled nodes of one kind, with the data mounted."""
+    kind = deepspeed_kind(spec, sample)
     return MpiWorkers(
         image=sample.image,
         count=sample.workers,
         gpus=sample.gpus,
-        attachment=_attachment(spec, sample),
-        command=_HOST_KEY,
+        attachment=_attachment(spec, sample, kind),
+        nodes=kind.nodes,
         mounts=({"name": "data", "mountPath": sample.mount_path},),
         volumes=(_data(sample),),
         selector=dict(NODE_LABELS),
     )
 
 
-def _attachment(spec: ClusterSpec, sample: DeepSpeed) -> PodAttachment:
+def deepspeed_kind(spec: ClusterSpec, sample: DeepSpeed) -> WorkerKind:
+    """The workers that DeepSpeed's jobs run on.
+
+    Raises:
+        SpecError: There are not so many of one kind.
+    """
+    kind = fitting_kind(spec, sample.workers, sample.gpus)
+    if kind is None:
+        raise SpecError(
+            f"jobs.deepspeed wants {sample.workers} workers of {sample.gpus} GPUs, and there are "
+            "not so many workers with the same GPUs and rails. Lower one of the two numbers"
+        )
+    return kind
+
+
+def _attachment(spec: ClusterSpec, sample: DeepSpeed, kind: WorkerKind) -> PodAttachment:
     """The rails as every job has them; the shared cards by the name that Arena uses."""
-    base = pod_attachment(spec)
+    base = pod_attachment(spec, kind.rails_of(spec))
     network = spec.pod_network
     published = {device.resource for device in network.shared_devices}
     resources = base.resources
@@ -76,13 +94,16 @@ def _attachment(spec: ClusterSpec, sample: DeepSpeed) -> PodAttachment:
 
 def deepspeed_launcher(spec: ClusterSpec, sample: DeepSpeed, call: tuple[str, ...]) -> JsonObject:
     """The launcher of a DeepSpeed job, which runs `call` once its workers answer."""
-    script = job_script("deepspeed_launch").replace("deepspeed_call", " ".join(call))
+    attachment = _attachment(spec, sample, deepspeed_kind(spec, sample))
+    port = ssh_port(spec, host_network=attachment.host_network)
+    text = job_script("deepspeed_launch").replace("deepspeed_port", str(port))
+    script = text.replace("deepspeed_call", " ".join(call))
     return {
         "name": "launcher",
         "image": sample.image,
         "command": ["/bin/sh", "-c", script],
         # DeepSpeed hands variables that begin with NCCL on to its workers.
-        "env": env_list(nccl_environment(spec)),
+        "env": env_list(job_environment(spec)),
     }
 
 
@@ -137,7 +158,9 @@ def _training(spec: ClusterSpec, sample: DeepSpeed) -> Body:
     mounts: JsonObject = {"volumeMounts": [{"name": "data", "mountPath": sample.mount_path}]}
     launcher = deepspeed_launcher(spec, sample, call) | mounts
     job = mpi_job(spec, name, deepspeed_workers(spec, sample), launcher, volumes=[_data(sample)])
-    text = yaml.safe_dump(job, sort_keys=True, width=200).replace(f"{name}-{RUN}", name)
+    text = yaml.safe_dump(pulling(spec, job), sort_keys=True, width=200).replace(
+        f"{name}-{RUN}", name
+    )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

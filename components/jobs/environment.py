@@ -13,8 +13,12 @@ from importlib import resources
 from typing import Final
 
 from components.core.errors import SpecError
+from components.jobs.ssh import ssh_options, ssh_port
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
+from components.model.hosts import Host
+from components.model.jobs import Programs
+from components.model.worker_kinds import WorkerKind
 
 POD_INTERFACE: Final = "eth0"
 """The default pod network: MPI's and NCCL's own messages go there, RDMA goes over the rails."""
@@ -61,6 +65,16 @@ def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
     return dict(sorted(values.items()))
 
 
+def job_environment(spec: ClusterSpec) -> dict[str, str]:
+    """What every job gets: the file's own variables, and NCCL's, sorted by name."""
+    return dict(sorted({**spec.jobs.env, **nccl_environment(spec)}.items()))
+
+
+def program_path(folder: str | None, program: str) -> str:
+    """A program of an image: on its PATH, or in the folder that the file names."""
+    return program if folder is None else f"{folder}/{program}"
+
+
 def find_hcas(program: tuple[str, ...]) -> tuple[str, ...]:
     """A program behind the search for the node's InfiniBand adapters.
 
@@ -70,37 +84,48 @@ def find_hcas(program: tuple[str, ...]) -> tuple[str, ...]:
     return ("/bin/sh", "-c", job_script("ib_hcas"), "ib_hcas", *program)
 
 
-def find_rail_hcas(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ...]:
+def find_rail_hcas(
+    spec: ClusterSpec, program: tuple[str, ...], kind: WorkerKind | None = None
+) -> tuple[str, ...]:
     """A program behind the search for the shared cards of the rails, among all of the node.
+
+    Args:
+        spec: The site.
+        program: What every rank runs.
+        kind: The workers that run it; default all, on all rails.
 
     Raises:
         SpecError: Jobs run in the host's network, and a rail's card is named differently on two
             workers: one script serves all of them.
     """
-    names = [f"net{index}" for index in range(1, len(spec.rails) + 1)]
+    rails = kind.rails_of(spec) if kind else spec.rails
+    names = [f"net{index}" for index in range(1, len(rails) + 1)]
     if spec.pod_network.host_network:
-        names = [_card_of(spec, rail) for rail in spec.rails]
+        hosts = kind.hosts if kind else spec.workers
+        names = [_card_of(hosts, rail) for rail in rails]
     script = f"interfaces={shlex.quote(' '.join(names))}\n{job_script('rail_hcas')}"
     return ("/bin/sh", "-c", script, "rail_hcas", *program)
 
 
-def _card_of(spec: ClusterSpec, rail: Rail) -> str:
-    nics = [nic for host in spec.workers for nic in host.nics if nic.rail == rail.name]
+def _card_of(hosts: tuple[Host, ...], rail: Rail) -> str:
+    nics = [nic for host in hosts for nic in host.nics if nic.rail == rail.name]
     names = sorted({nic.netdev for nic in nics})
     if len(names) != 1:
         raise SpecError(
             f"the cards of {rail.name} are named {', '.join(names) or 'nothing'}, and jobs in the "
-            "host's network look for one name. Name them alike (systemd .link files by PCI path)"
+            "host's network look for one name. Name them alike (host_defaults.rail_names)"
         )
     return names[0]
 
 
-def _on_devices(spec: ClusterSpec, program: tuple[str, ...]) -> tuple[str, ...]:
+def _on_devices(
+    spec: ClusterSpec, program: tuple[str, ...], kind: WorkerKind | None
+) -> tuple[str, ...]:
     """The program on the right devices; a VF is the only one in its pod anyway."""
     if spec.rdma.transport == "infiniband":
         return find_hcas(program)
     shared = spec.pod_network.mode == "rdma_shared"
-    return find_rail_hcas(spec, program) if shared else program
+    return find_rail_hcas(spec, program, kind) if shared else program
 
 
 @cache
@@ -112,16 +137,18 @@ def job_script(name: str) -> str:
     )
 
 
-def mpirun_command(spec: ClusterSpec, ranks: int, program: tuple[str, ...]) -> tuple[str, ...]:
-    """`mpirun` over the operator's hostfile, with the NCCL variables handed to every rank.
+def mpirun_command(
+    spec: ClusterSpec, ranks: int, program: tuple[str, ...], kind: WorkerKind | None = None
+) -> tuple[str, ...]:
+    """`mpirun` over the operator's hostfile, with the variables of jobs handed to every rank.
 
     The hostfile is named because Open MPI 5 ignores the variable that the operator sets, and would
     then run all ranks in the launcher.
     """
-    exports = [part for pair in nccl_environment(spec).items() for part in ("-x", "=".join(pair))]
     infiniband = spec.rdma.transport == "infiniband"
+    port = ssh_port(spec, host_network=spec.pod_network.host_network)
     return (
-        "mpirun",
+        spec.jobs.programs.mpirun or "mpirun",
         "--allow-run-as-root",
         "--hostfile",
         "/etc/mpi/hostfile",
@@ -130,12 +157,28 @@ def mpirun_command(spec: ClusterSpec, ranks: int, program: tuple[str, ...]) -> t
         "--bind-to",
         "none",
         "--tag-output",
+        "--mca",
+        "plm_rsh_args",
+        ssh_options(port),
         *_pod_network_only(spec),
         # HPC-X's collectives would open the adapters beside NCCL.
         *(("--mca", "coll_hcoll_enable", "0") if infiniband else ()),
-        *exports,
-        *_on_devices(spec, program),
+        *_exports(spec),
+        *_on_devices(spec, program, kind),
     )
+
+
+def launch_command(command: tuple[str, ...]) -> tuple[str, ...]:
+    """What a launcher runs: mpirun, once the workers' host key is known."""
+    return ("/bin/sh", "-c", job_script("mpi_launch"), "mpi_launch", *command)
+
+
+def _exports(spec: ClusterSpec) -> tuple[str, ...]:
+    words = ["=".join(pair) for pair in job_environment(spec).items()]
+    if spec.jobs.programs != Programs():
+        # A program outside of PATH seldom has its libraries where the loader looks.
+        words += [name for name in ("PATH", "LD_LIBRARY_PATH") if name not in spec.jobs.env]
+    return tuple(part for word in words for part in ("-x", word))
 
 
 def _pod_network_only(spec: ClusterSpec) -> tuple[str, ...]:

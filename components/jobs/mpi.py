@@ -7,7 +7,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.jobs.environment import nccl_environment
+from components.jobs.environment import job_environment
+from components.jobs.ssh import ssh_port, sshd_command
 from components.jobs.templates import (
     RUN,
     JsonObject,
@@ -19,10 +20,10 @@ from components.jobs.templates import (
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.pod_network.attachment import PodAttachment
+from components.pod_network.tolerations import tolerations
 
 SHM_SIZE: Final = "16Gi"
 """Shared memory of a worker: NCCL's intra-node buffers outgrow the 64 MiB default."""
-SSH_PORT: Final = 22
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TOPOLOGY: Final = "nccl-topology"
 
@@ -35,7 +36,8 @@ class MpiWorkers:
     count: int
     gpus: int
     attachment: PodAttachment
-    command: tuple[str, ...] = ("/usr/sbin/sshd", "-De")
+    nodes: tuple[str, ...]
+    """Names of the nodes that may take them."""
     mounts: tuple[JsonObject, ...] = ()
     """More mounts of every worker."""
     volumes: tuple[JsonObject, ...] = ()
@@ -72,7 +74,7 @@ def mpi_job(
                 "Launcher": {
                     "replicas": 1,
                     "restartPolicy": "Never",
-                    "template": {"spec": {"containers": [launcher], **pod}},
+                    "template": {"spec": {"containers": [launcher], **tolerations(spec), **pod}},
                 },
                 "Worker": {
                     "replicas": workers.count,
@@ -92,12 +94,13 @@ def _worker(spec: ClusterSpec, job: str, workers: MpiWorkers) -> JsonObject:
     ]
     pod: JsonObject = {
         "affinity": {
-            "nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_on_workers(spec)]}},
+            "nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_on_nodes(workers)]}},
             "podAntiAffinity": {_REQUIRED: [_apart(job)]},
         },
         "containers": [_worker_container(spec, workers)],
         "volumes": volumes,
     }
+    pod |= tolerations(spec)
     if workers.selector:
         pod["nodeSelector"] = {**workers.selector}
     if workers.attachment.host_network:
@@ -109,9 +112,9 @@ def _worker(spec: ClusterSpec, job: str, workers: MpiWorkers) -> JsonObject:
     return template
 
 
-def _on_workers(spec: ClusterSpec) -> JsonObject:
-    """The workers of the file alone: in an update that removes some, those still are nodes."""
-    names: list[JsonValue] = [host.name for host in spec.workers]
+def _on_nodes(workers: MpiWorkers) -> JsonObject:
+    """Workers of the file alone: in an update that removes some, those still are nodes."""
+    names: list[JsonValue] = [*workers.nodes]
     here: JsonObject = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
     return {"matchExpressions": [here]}
 
@@ -123,11 +126,12 @@ def _worker_container(spec: ClusterSpec, workers: MpiWorkers) -> JsonObject:
         *_topology_mount(spec),
         *workers.mounts,
     ]
+    port = ssh_port(spec, host_network=workers.attachment.host_network)
     more: JsonObject = {
-        "command": [*workers.command],
-        "env": env_list(nccl_environment(spec)),
+        "command": [*sshd_command(port)],
+        "env": env_list(job_environment(spec)),
         # Started is not yet reachable: the launcher waits for workers that answer.
-        "readinessProbe": {"tcpSocket": {"port": SSH_PORT}, "periodSeconds": 2},
+        "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 2},
         "volumeMounts": mounts,
     }
     return make_container(workers.image, "worker", limits) | more

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final
 
 from components.jobs.deepspeed import plan_deepspeed
+from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import Body, Manifest, make_manifest
+from components.kubernetes.pods import pods_in, pulling, with_image
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
+from components.pod_network.tolerations import tolerations
 
 MPI_OPERATOR_FILE: Final = "mpi-operator-v0.8.2.json.gz"
+MPI_NAMESPACE: Final = "mpi-operator"
 _LAST_KINDS: Final = frozenset({"Deployment"})
 
 
@@ -25,14 +30,26 @@ def plan_jobs(spec: ClusterSpec) -> JobsPlan:
     """Plan the operator and the samples; nothing of it on a site without Kubernetes."""
     if spec.kubernetes is None:
         return JobsPlan(manifests=())
-    operator = _mpi_operator() if spec.jobs.mpi_operator else ()
-    return JobsPlan(manifests=operator + plan_deepspeed(spec))
+    operator = _mpi_operator(spec) if spec.jobs.mpi_operator else ()
+    login = login_manifests(spec, "jobs", spec.pod_network.namespace, 0)
+    return JobsPlan(manifests=login + operator + plan_deepspeed(spec))
 
 
-def _mpi_operator() -> tuple[Manifest, ...]:
-    bodies = load_vendored("components.jobs", MPI_OPERATOR_FILE)
-    ordered = sorted(bodies, key=_group)
-    return tuple(make_manifest("mpi-operator", body, _group(body)) for body in ordered)
+def _mpi_operator(spec: ClusterSpec) -> tuple[Manifest, ...]:
+    vendored = load_vendored("components.jobs", MPI_OPERATOR_FILE)
+    image = spec.sources.images.mpi_operator
+    bodies = [_tolerant(spec, pulling(spec, with_image(body, image))) for body in vendored]
+    made = [make_manifest("mpi-operator", body, _group(body)) for body in bodies]
+    made += login_manifests(spec, "mpi-operator", MPI_NAMESPACE, 1)
+    return tuple(sorted(made, key=lambda manifest: manifest.group))
+
+
+def _tolerant(spec: ClusterSpec, body: Body) -> Body:
+    """The operator's pod with the file's tolerations: each node of a cluster may be tainted."""
+    changed = deepcopy(body)
+    for pod in pods_in(changed):
+        pod.update(tolerations(spec))
+    return changed
 
 
 def _group(body: Body) -> int:

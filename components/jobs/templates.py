@@ -10,6 +10,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
+from components.pod_network.tolerations import tolerations
 
 RUN: Final = "RUN-NUMBER"
 """Takes the place of the run's number in names."""
@@ -64,6 +65,14 @@ def make_job(spec: ClusterSpec, name: str, pod: JsonObject) -> Body:
         "spec": {
             "backoffLimit": 0,
             "activeDeadlineSeconds": int(spec.acceptance.timeout_s),
-            "template": pod,
+            "template": _tolerant(spec, pod),
         },
     }
+
+
+def _tolerant(spec: ClusterSpec, template: JsonObject) -> JsonObject:
+    more, pod = tolerations(spec), template["spec"]
+    if not more or not isinstance(pod, dict):
+        return template
+    tolerant: JsonObject = {**pod, **more}
+    return {**template, "spec": tolerant}

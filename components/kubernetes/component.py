@@ -10,11 +10,13 @@ import pulumi_kubernetes as kubernetes
 from components.core.errors import Bug
 from components.kubernetes.handoffs import ClusterAccess
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
+from components.kubernetes.login import login_value
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.membership import CLUSTER_FOUND
-from components.remote.component import Remote, host_step, join_text
+from components.remote.component import Remote, join_text
 from components.remote.handoffs import HostsReady, gate
+from components.remote.objects import host_step
 from components.remote.step import RemoteStep
 
 
@@ -58,7 +60,11 @@ class Cluster(pulumi.ComponentResource):
             enable_patch_force=True,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.access = ClusterAccess(ready, plan, kubeconfig, provider)
+        login = None
+        if (account := plan.registry) is not None:
+            password = remote.secrets.require_secret(account.secret)
+            login = join_text(password, lambda text: login_value(account, text))
+        self.access = ClusterAccess(ready, plan, kubeconfig, provider, login)
         self.register_outputs({})
 
     def _chain(

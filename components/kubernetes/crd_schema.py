@@ -2,9 +2,9 @@
 
 Texts go, and so does what says the same as the default. The template of a pod, nine tenths of the
 MPIJob's schema, keeps the fields that jobs set: containers with image, command, environment,
-resources and mounts, volumes by name, and every plain field of the pod. What lies deeper is taken
-as it comes (`x-kubernetes-preserve-unknown-fields`) and is judged by the API server when it gets
-the pod, as it is in any case.
+resources and mounts, volumes by name, and every plain field of the pod. What else a pod has is
+taken as it comes (`x-kubernetes-preserve-unknown-fields`) and is judged by the API server when it
+gets the pod, as it is in any case. So is the status, which the controller alone writes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ _LIST_DEFAULT: Final = "atomic"
 _KEPT: Final = {"containers": frozenset({"env", "resources", "volumeMounts"})}
 """Lists of a pod to the parts of one entry that are kept one level deeper."""
 _VOLUMES: Final = "volumes"
+_OPEN: Final = "x-kubernetes-preserve-unknown-fields"
+_EITHER: Final = [{"type": "integer"}, {"type": "string"}]
+"""The only `anyOf` that a quantity has; the API server takes it as said by int-or-string."""
 
 
 def slim_schema(value: JsonValue, *, in_properties: bool = False) -> JsonValue:
@@ -35,11 +38,14 @@ def slim_schema(value: JsonValue, *, in_properties: bool = False) -> JsonValue:
         for key, item in value.items()
         if in_properties or not _says_nothing(key, item)
     }
-    return _with_open_pod(slim) if _is_pod(slim) else slim
+    if _is_pod(slim):
+        return _with_open_pod(slim)
+    return _with_open_status(slim) if _is_kind(slim) else slim
 
 
 def _says_nothing(key: str, item: JsonValue) -> bool:
-    return key in _TEXTS or (key == _LIST_TYPE and item == _LIST_DEFAULT)
+    """Texts, defaults, and the two types that `x-kubernetes-int-or-string` already names."""
+    return key in _TEXTS or (key, item) in ((_LIST_TYPE, _LIST_DEFAULT), ("anyOf", _EITHER))
 
 
 def _properties(schema: JsonValue) -> Schema:
@@ -51,14 +57,30 @@ def _is_pod(schema: Schema) -> bool:
     return {"containers", "volumes", "restartPolicy"} <= _properties(schema).keys()
 
 
+def _is_kind(schema: Schema) -> bool:
+    return {"apiVersion", "kind", "metadata", "status"} <= _properties(schema).keys()
+
+
+def _with_open_status(kind: Schema) -> Schema:
+    return {**kind, "properties": {**_properties(kind), "status": {"type": "object", _OPEN: True}}}
+
+
 def _with_open_pod(pod: Schema) -> Schema:
     parts: Schema = {
-        name: _open_entries(part, _KEPT[name])
-        if name in _KEPT
-        else _opened(part, levels=int(name == _VOLUMES))
+        name: _open_entries(part, _KEPT[name]) if name in _KEPT else part
         for name, part in _properties(pod).items()
+        if name in _KEPT or _opened(part, levels=0) == part
     }
-    return {**pod, "properties": parts}
+    parts[_VOLUMES] = _named_volumes(_properties(pod)[_VOLUMES])
+    return {**pod, _OPEN: True, "properties": parts}
+
+
+def _named_volumes(volumes: JsonValue) -> JsonValue:
+    """Each volume has its name, once; of what kind it is, the API server judges."""
+    listed = cast("Schema", volumes)
+    entry = cast("Schema", listed["items"])
+    name: Schema = {"name": _properties(entry)["name"]}
+    return {**listed, "items": {**entry, "properties": name, _OPEN: True}}
 
 
 def _open_entries(part: JsonValue, kept: frozenset[str]) -> JsonValue:
@@ -79,7 +101,7 @@ def _opened(schema: JsonValue, levels: int) -> JsonValue:
     if isinstance(items, dict) and _properties(items):
         if levels:
             return {**schema, "items": _opened(items, levels)}
-        return {"type": "array", "items": _anything()}
+        return {"type": "array", "items": {_OPEN: True}}
     if not _properties(schema):
         return schema
     if not levels:
@@ -91,4 +113,4 @@ def _opened(schema: JsonValue, levels: int) -> JsonValue:
 
 
 def _anything() -> Schema:
-    return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {"type": "object", _OPEN: True}

@@ -17,6 +17,8 @@ class ClusterAccess:
     plan: KubernetesPlan
     kubeconfig: pulumi.Output[str]
     provider: pulumi.ProviderResource
+    login: pulumi.Output[str] | None = None
+    """The value of the Secrets by which pods pull; None where the registry wants no login."""
 
 
 @dataclass(frozen=True, slots=True)

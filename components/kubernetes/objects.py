@@ -3,45 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import pulumi
 
+from components.kubernetes.handoffs import ClusterAccess
+from components.kubernetes.login import LOGIN_DATA
 from components.kubernetes.manifest import Manifest
+from components.remote.handoffs import gate
+
+MANY: Final = 20
+"""Names of objects in the state, from which on a gate takes less: it is itself worth some six."""
 
 
 def apply_manifests(
+    name: str,
     manifests: Sequence[Manifest],
     parent: pulumi.Resource,
-    provider: pulumi.ProviderResource,
+    access: ClusterAccess,
     after: Sequence[pulumi.Resource],
 ) -> list[pulumi.Resource]:
     """Register manifests in groups: a group starts when the one before it is ready.
 
+    Between two groups of many objects is one gate, or the state would name each object of
+    the first in each of the second.
+
     Args:
+        name: Of the stage, which gates are named after.
         manifests: In order; `group` numbers never fall.
         parent: The component that owns them.
-        provider: The cluster.
+        access: The cluster.
         after: What must be ready before the first group.
 
     Returns:
-        The objects of all groups.
+        The objects of the last group: whoever waits for them waits for all.
     """
-    made: list[pulumi.Resource] = []
     before, current, group = list(after), list[pulumi.Resource](), None
     for manifest in manifests:
         if manifest.group != group and current:
-            before, current = current, []
+            following = sum(each.group == manifest.group for each in manifests)
+            wide = len(current) * following > MANY
+            before = [gate(f"{name}-group-{group}", parent, current)] if wide else current
+            current = []
         group = manifest.group
-        opts = pulumi.ResourceOptions(parent=parent, provider=provider, depends_on=before)
-        current.append(_object(manifest, opts))
-        made.append(current[-1])
-    return made
+        opts = pulumi.ResourceOptions(parent=parent, provider=access.provider, depends_on=before)
+        current.append(_object(manifest, access.login, opts))
+    return current
 
 
-def _object(manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.Resource:
-    return pulumi.CustomResource(
-        _token(manifest), manifest.resource_name, dict(manifest.body), opts
-    )
+def _object(
+    manifest: Manifest, login: pulumi.Output[str] | None, opts: pulumi.ResourceOptions
+) -> pulumi.Resource:
+    properties: dict[str, object] = {**manifest.body}
+    if login is not None and manifest.body.get("data") == LOGIN_DATA:
+        properties["data"] = dict.fromkeys(LOGIN_DATA, login)
+    return pulumi.CustomResource(_token(manifest), manifest.resource_name, properties, opts)
 
 
 def _token(manifest: Manifest) -> str:

@@ -2,19 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 
+from components.model.refusal import refuse
 from components.model.units import Frozen, ReleaseText
 
+CASE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$"
+_SIZE: Final = re.compile(r"([0-9]+)([KMG]?)")
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_JUDGED_BYTES: Final = 1 << 30
+"""Bandwidth is judged on messages of 1 GiB and more, where it has levelled out."""
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall"]
+
+
+def _judged_size(text: str) -> str:
+    match = _SIZE.fullmatch(text)
+    if match is None or int(match[1]) * _UNITS[match[2]] < _JUDGED_BYTES:
+        reason = "is no size" if match is None else "is too small to judge bandwidth by"
+        raise refuse(
+            f'"{text}" {reason}',
+            "write it as nccl-tests takes it, 1G or more: for example 2G.",
+        )
+    return text
+
+
+def _at_least(number: int) -> str:
+    """The pattern of whole numbers from one on."""
+    text = str(number)
+    larger = [
+        rf"{text[:place]}[{int(digit) + 1}-9][0-9]{{{len(text) - place - 1}}}"
+        for place, digit in enumerate(text)
+        if digit != "9"
+    ]
+    return f"0*({'|'.join([text, *larger])}|[1-9][0-9]{{{len(text)},}})"
+
+
+MessageSize = Annotated[
+    str,
+    AfterValidator(_judged_size),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": "^("
+            + "|".join(f"{_at_least(_JUDGED_BYTES // size)}{unit}" for unit, size in _UNITS.items())
+            + ")$",
+        }
+    ),
+]
+"""A size as nccl-tests takes it, from 1 GiB on, on which bandwidth is judged."""
+CaseName = Annotated[str, StringConstraints(pattern=CASE_NAME)]
 
 
 class PerftestCase(Frozen):
     """One perftest between a pair of workers, beside the one that every rail gets."""
 
-    name: str
+    name: CaseName
+    """A part of a Job's name, beside those of two hosts and the number of the run."""
     tool: Literal["ib_write_bw", "ib_read_bw", "ib_send_bw"]
     rdma_cm: bool = False
     """`-R`: connect by the RDMA communication manager."""
@@ -51,13 +97,32 @@ class DeepSpeedScan(Frozen):
     """DeepSpeed's `all_reduce.py --scan`."""
 
     maxsize_exponent: Annotated[int, Field(ge=20, le=34)] = 28
-    """`--maxsize`: 2^28 elements of float32 are 1 GiB, on which bandwidth is judged."""
+    """`--maxsize`: the largest message has 2^(N-1) float32 for each rank, so that 16 ranks send
+    1 GiB with 25 and 8 GiB with 28 (DeepSpeedExamples, benchmarks/communication)."""
     min_busbw_gbit_s: Annotated[float, Field(gt=0)]
     """Least bus bandwidth of the largest message, in Gbit/s."""
 
 
 class Acceptance(Frozen):
     """What the finished path must prove."""
+
+    accept: Literal["changed", "always", "never", "canary"] = "changed"
+    """When an update proves: if something `changed` or is not proven, `always`, or `never`.
+
+    `canary` is `changed` on one pair of workers. `railyard:accept` of a stack goes before it.
+    """
+    scope: Literal["all", "changed"] = "all"
+    """`changed`: after a whole proof, an update proves changed hosts and their partners alone."""
+    when_busy: Literal["warn", "wait", "fail"] = "warn"
+    """What the gate does where pods of others hold what a probe needs; nothing of them is evicted.
+
+    `warn` lets the update through, `fail` does not, and `wait` waits for `busy_wait_s` before it
+    fails. What was not proven is listed with the date of its last proof.
+    """
+    busy_wait_s: Annotated[float, Field(gt=0)] = 600.0
+    """With `when_busy: wait`, how long all probes together may wait, in seconds."""
+    time_budget_s: Annotated[float, Field(gt=0)] | None = None
+    """Seconds after which no further probe is begun; what was proven longest ago goes first."""
 
     gate: Literal["fail", "warn"] = "fail"
     """`fail`: `pulumi up` fails with the verdict table."""
@@ -67,8 +132,8 @@ class Acceptance(Frozen):
     """Least busbw over the sum of the rails' line rate; the DeepOps guide: 22.9 of 25 GB/s."""
     nccl_floor: NcclFloor | None = None
     """An absolute floor in place of `nccl_min_fraction`."""
-    nccl_max_size: str = "2G"
-    """Largest message of the collectives, in nccl-tests' notation."""
+    nccl_max_size: MessageSize = "2G"
+    """Largest message of the collectives, in nccl-tests' notation; 1 GiB or more."""
     nccl_min_version: ReleaseText | None = None
     """Least NCCL version that the log must show, for example `2.19`."""
     nccl_algo: Literal["RING", "TREE"] | None = None

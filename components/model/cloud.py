@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
+from components.model.reach import OCTET
+from components.model.refusal import refuse
 from components.model.units import (
     DnsLabel,
     Frozen,
@@ -19,6 +23,76 @@ from components.model.units import (
 Role = Literal["control_plane", "worker", "balancer"]
 MOST_NODES: Final = 5000
 """Kubernetes, "Considerations for large clusters": no more than 5,000 nodes."""
+
+
+LOCATION: Final = r"^[a-z]{2}-[a-z]+[0-9]+-[a-z]$"
+INSTANCE_IMAGE: Final = r"^[a-z0-9][a-z0-9.-]*(:[A-Za-z0-9][A-Za-z0-9._-]*)?$"
+_ANYWHERE: Final = IPv4Network("0.0.0.0/0")
+_LOOPBACK: Final = rf"(localhost|127(\.{OCTET}){{3}})"
+
+
+def _api_address(text: str) -> str:
+    host, scheme = _host_and_scheme(text)
+    if not host or not (scheme == "https" or (scheme == "http" and _is_loopback(host))):
+        raise refuse(
+            f"the API at {text} would not be reached over https",
+            "leave endpoint out: the default is https://api.cloud.crusoe.ai/v1.",
+        )
+    return text
+
+
+def _host_and_scheme(text: str) -> tuple[str | None, str]:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None, ""
+    return parts.hostname, parts.scheme
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return IPv4Address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _named_network(network: IPv4Network) -> IPv4Network:
+    if network == _ANYWHERE:
+        raise refuse(
+            "the door would be open to everybody, and what the whole internet reaches is attacked "
+            "within minutes",
+            "write the networks from which it is used, for example 203.0.113.0/24.",
+        )
+    return network
+
+
+ApiAddress = Annotated[
+    str,
+    AfterValidator(_api_address),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^([hH][tT][tT][pP][sS]://[^/?#\s]|[hH][tT][tT][pP]://([^/@]*@)?{_LOOPBACK}"
+            r"(:[0-9]*)?([/?#]|$))",
+        }
+    ),
+]
+"""An https address; plain http only on this machine. Requests are signed and not secret: over http
+everybody on the way could read and repeat them."""
+AllowedNetworks = Annotated[
+    tuple[
+        Annotated[
+            Ipv4Net,
+            AfterValidator(_named_network),
+            WithJsonSchema(
+                {"type": "string", "format": "ipv4network", "pattern": r"^(?!0\.0\.0\.0/0$)"}
+            ),
+        ],
+        ...,
+    ],
+    Field(min_length=1),
+]
+"""Networks by which a door of the cloud may be reached, and never everybody."""
 
 
 class InfiniBandFabric(Frozen):
@@ -47,7 +121,7 @@ class InstancePool(Frozen):
     """What the instances become."""
     type: str
     """Instance type, for example `h100-80gb-sxm-ib.8x`: components/catalogue/instance_types.py."""
-    image: str
+    image: Annotated[str, Field(pattern=INSTANCE_IMAGE)]
     """Image, for example `ubuntu22.04-nvidia-sxm-docker:latest`; resolved once and pinned."""
     count: Annotated[int, Field(ge=0, le=MOST_NODES)]
 
@@ -57,11 +131,11 @@ class CrusoeProvision(Frozen):
 
     kind: Literal["crusoe"]
     """Who makes the instances."""
-    endpoint: str = "https://api.cloud.crusoe.ai/v1"
+    endpoint: ApiAddress = "https://api.cloud.crusoe.ai/v1"
     """Address of the API."""
     project: str
     """Id of the project."""
-    location: str
+    location: Annotated[str, Field(pattern=LOCATION)]
     """Location of all objects, for example `us-east1-a`."""
     access_key: SecretRef = SecretRef(secret="crusoe_access_key")  # noqa: S106 - a name
     """Secret with the id of the access key."""

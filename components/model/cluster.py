@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from components.model.acceptance import Acceptance
 from components.model.cloud import InfiniBandFabric
 from components.model.containers import Containers
 from components.model.environments import CloudIb, Environment, Esxi
-from components.model.fabric import Rail, Rdma, Switch
+from components.model.fabric import OtherSwitch, Rail, Rdma, Switch
+from components.model.guards import Guards
 from components.model.hosts import Host, HostDefaults, HostGroup
 from components.model.hypervisors import Hypervisor
 from components.model.infiniband import InfiniBand
 from components.model.jobs import Jobs
+from components.model.jump_hosts import JumpHost, Proxy
 from components.model.kubernetes import K3sPlane, Kubernetes
+from components.model.nic_models import DescribedNic
 from components.model.once import once
 from components.model.operators import Operators
 from components.model.pod_network import PodNetwork
+from components.model.sources import Sources
+from components.model.switch_models import DescribedSwitch
 from components.model.units import DnsLabel, Frozen
 from components.model.waivers import Waivers
 
@@ -35,7 +40,7 @@ class Disruption(Frozen):
     """Whether a switch port may be shut for a moment, as a new MTU needs."""
     reboots: Literal["allow", "deny"] = "deny"
     """Whether a host may be drained, rebooted, or have its driver reloaded while in service."""
-    max_unavailable: int = 1
+    max_unavailable: Annotated[int, Field(ge=1)] = 1
     """Most workers that may be out of service at once; control-plane hosts go one at a time."""
     drain_deadline_s: Annotated[int, Field(ge=10, le=86400)] = 600
     """Seconds until the pods of a node must have left it; a disruption budget may hold them."""
@@ -56,8 +61,22 @@ class ClusterSpec(Frozen):
     """The networks for RDMA, one for each NIC of a worker; none where a cloud owns the fabric."""
     switches: tuple[Switch, ...] = ()
     """The switches that carry the rails."""
+    other_switches: tuple[OtherSwitch, ...] = ()
+    """Switches of management and storage networks: neither read nor set. They may be Ethernet
+    beside an InfiniBand fabric, and their ports may be in bundles."""
+    switch_models: dict[str, DescribedSwitch] = Field(default_factory=dict)
+    """Switch models that Railyard does not know, by name: `{X100: {ports: 32, speeds_gbit_s: [400,
+    200], breakouts: [2x200]}}`. Every check says what it cannot look at then."""
+    nic_models: dict[str, DescribedNic] = Field(default_factory=dict)
+    """Card models of NVIDIA that Railyard does not know, by name: `{ConnectX-6 Lx: {pci_id: "101f",
+    vf_limit: 127, speed_gbit_s: 50}}`. Every check says what it cannot look at then."""
     infiniband: InfiniBand | None = None
     """The InfiniBand fabric of own switches; only with `rdma: {transport: infiniband}`."""
+    jump_hosts: tuple[JumpHost, ...] = ()
+    """SSH servers on the way to devices, by name; `ssh.jump` and `host_defaults.jump` refer to
+    them."""
+    proxy: Proxy | None = None
+    """The HTTP proxy by which hosts download; default none."""
     hosts: tuple[Host, ...] = ()
     """Control plane and workers; a cloud that makes instances makes them from its pools."""
     host_defaults: HostDefaults = HostDefaults()
@@ -70,6 +89,8 @@ class ClusterSpec(Frozen):
     """The payload without Kubernetes; either this or `kubernetes`."""
     disruption: Disruption = Disruption()
     """What an update may interrupt."""
+    guards: Guards = Guards()
+    """What happens where a setting that the file does not own breaks the traffic of its rails."""
     operators: Operators = Operators()
     """Operators to install."""
     pod_network: PodNetwork = PodNetwork()
@@ -79,9 +100,23 @@ class ClusterSpec(Frozen):
     acceptance: Acceptance = Acceptance()
     """What must be proven, and the least numbers."""
 
+    sources: Sources = Sources()
+    """Where everything that the site brings comes from; default upstream itself."""
     waive: Waivers = Field(default_factory=dict)
     """Rules that are wrong for this site's hardware, by name, each with the reason: `{numa-leaf:
     "two leaves by the vendor's reference design"}`. Every report shows them."""
+
+    @model_validator(mode="after")
+    def _take_descriptions(self) -> ClusterSpec:
+        """Each switch and card of a model that the file describes knows what it can do."""
+        for switch in self.switches:
+            if switch.model in self.switch_models:
+                switch.describe(self.switch_models[switch.model])
+        for host in self.hosts if self.nic_models else ():
+            for nic in host.nics:
+                if nic.model in self.nic_models:
+                    nic.describe(self.nic_models[nic.model])
+        return self
 
     def rail(self, name: str) -> Rail | None:
         """The rail of that name, or None."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from components.model.units import (
     DnsLabel,
     Frozen,
-    ImageName,
+    PinnedImage,
     ReleaseText,
     SecretRef,
     Sha256,
@@ -31,7 +31,7 @@ class RegistryLogin(Frozen):
 class ImageBuild(Frozen):
     """How the first host builds the multi-node image."""
 
-    base: ImageName
+    base: PinnedImage
     """`FROM`: the guide's is `nvcr.io/nvaie/tensorflow:21.07-tf1-py3`."""
     login: RegistryLogin | None = None
     """Login to the registry of `base`, where that is another one than the image's: NVIDIA's
@@ -50,7 +50,7 @@ class ImageBuild(Frozen):
 class Containers(Frozen):
     """One container per host, as in NVIDIA AI Enterprise's multi-node guide."""
 
-    image: ImageName
+    image: PinnedImage
     """Image that all hosts run, with its registry: it is pushed there after the build."""
     build: ImageBuild | None = None
     """Build and push the image; None: it is only pulled."""

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from components.model.cloud import BringYourOwn, CrusoeProvision, InfiniBandFabric
+from components.model.cloud import AllowedNetworks, BringYourOwn, CrusoeProvision, InfiniBandFabric
 from components.model.hypervisors import Hypervisor
-from components.model.units import Frozen, Ipv4Net
+from components.model.units import Frozen
 
 
 class OnPrem(Frozen):
@@ -39,9 +39,9 @@ class CloudIb(Frozen):
     """Who makes the instances: you (`hosts` lists them), or this stack."""
     fabric: InfiniBandFabric = InfiniBandFabric()
     """What every worker must find of the cloud's InfiniBand."""
-    api_allowed: tuple[Ipv4Net, ...]
+    api_allowed: AllowedNetworks
     """Networks that may reach the Kubernetes API."""
-    ssh_allowed: tuple[Ipv4Net, ...]
+    ssh_allowed: AllowedNetworks
     """Networks that may reach SSH."""
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema
 
+from components.catalogue.switches import find_model
+from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
+from components.model.reach import MACHINE_IPV4, is_machine_ipv4
+from components.model.refusal import refuse
+from components.model.switch_models import DescribedSwitch
 from components.model.units import (
     PORT_TARGET,
     DnsLabel,
@@ -90,6 +96,28 @@ class Rdma(Frozen):
         return self.dscp << 2 | 2
 
 
+RAIL_RESOURCE: Final = r"^[a-zA-Z0-9]([a-zA-Z0-9_]{0,61}[a-zA-Z0-9])?$"
+RailResource = Annotated[str, Field(pattern=RAIL_RESOURCE)]
+"""A Kubernetes resource name, without the hyphens that the SR-IOV device plugin refuses."""
+
+
+def _router_id(address: IPv4Address) -> IPv4Address:
+    if not is_machine_ipv4(str(address)):
+        raise refuse(
+            f"{address} is no address that a switch can have",
+            "choose an address that nothing else has, for example 10.255.0.1.",
+        )
+    return address
+
+
+RouterId = Annotated[
+    Ipv4,
+    AfterValidator(_router_id),
+    WithJsonSchema({"type": "string", "format": "ipv4", "pattern": MACHINE_IPV4}),
+]
+"""It becomes an address of the loopback interface, which BGP tells to the whole fabric."""
+
+
 class Rail(Frozen):
     """One rail: NIC k of every host, on one VLAN and one subnet."""
 
@@ -98,7 +126,7 @@ class Rail(Frozen):
     """VLAN of the rail; the attachment tags with it, and the switch ports carry it."""
     subnet: Ipv4Net
     """Addresses of the pods on this rail."""
-    resource: str
+    resource: RailResource
     """Extended resource name without prefix, for example `sriov_111`."""
     network: DnsLabel
     """Name of the NetworkAttachmentDefinition, for example `sriov111`."""
@@ -120,7 +148,7 @@ class SwitchPort(Frozen):
 
     to: Annotated[str, Field(pattern=PORT_TARGET)]
     """`<host>/<rail>`, or `<switch>:<port>` for a link to another switch; on an InfiniBand switch
-    `<host>/hca-<n>`, n from 0 in `hca_guids`."""
+    a host's end is `<host>/hca-<n>`, n from 0 in `hca_guids`."""
     mode: Literal["trunk", "access", "routed"] = "trunk"
     """`trunk` carries the rail's VLAN tagged, as the SR-IOV attachment sends it.
 
@@ -163,7 +191,7 @@ class Routing(Frozen):
     asn: Annotated[int, Field(ge=1, le=4_294_967_294)]
     """Autonomous system number. Each leaf has its own; all spines share one, so that the paths
     over them are equal and all of them are used."""
-    router_id: Ipv4
+    router_id: RouterId
     """Address of the loopback interface, unique in the fabric."""
 
 
@@ -174,6 +202,19 @@ class Inband(Frozen):
     """The front panel port that carries the session. No file may touch it."""
     vlan: VlanId | None = None
     """The VLAN of the session; None where the port is routed."""
+
+
+class OtherSwitch(Frozen):
+    """A switch of another network than the rails: it is named for people, and left alone."""
+
+    name: DnsLabel
+    """Name of the switch."""
+    network: Literal["management", "storage"]
+    """What it carries."""
+    model: str | None = None
+    """Hardware model; nothing is held against it."""
+    ports: dict[PortName, str] = Field(default_factory=dict)
+    """What is plugged in where, bonds included, in any words: `swp1: gpu01/bond0`."""
 
 
 def _release_from_number(value: object) -> object:
@@ -190,8 +231,8 @@ class Switch(Frozen):
     os: SystemName
     """Switch system that runs on it."""
     model: str
-    """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; `components/catalogue/switches/`
-    lists the known ones."""
+    """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; docs/howto/switch-models.md lists
+    the known ones, and `switch_models` describes others."""
     release: Annotated[
         str,
         BeforeValidator(_release_from_number),
@@ -231,6 +272,23 @@ class Switch(Frozen):
     """
     sm_priority: Annotated[int, Field(ge=0, le=15)] | None = None
     """MLNX-OS: this switch runs the subnet manager; of several, the highest number is master."""
+
+    _described: SwitchModel | None = PrivateAttr(default=None)
+    """The model as `switch_models` of the file has it."""
+
+    @property
+    def hardware(self) -> SwitchModel | None:
+        """What is known of its model: by the file, else by the catalogue; None: nothing."""
+        return self._described or find_model(self.model)
+
+    @property
+    def is_described(self) -> bool:
+        """The file itself says what its model can do."""
+        return self._described is not None
+
+    def describe(self, described: DescribedSwitch) -> None:
+        """Take what the file says of its model; only the site does so, once it is read."""
+        self._described = described.as_model(self.model, self.os)
 
     @property
     def carries(self) -> Transport:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints
 
-from components.catalogue.cards import CARDS, CardName
+from components.catalogue.cards import CardName, find_card
 from components.model.units import Frozen
 
 FIRMWARE_VERSION: Final = r"^[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,5}$"
@@ -50,10 +50,11 @@ class Firmware(Frozen):
         """Railyard writes firmware settings on these hosts."""
         return self.manage or self.ats or self.relaxed_ordering
 
-    def floor_of(self, model: CardName) -> str | None:
+    def floor_of(self, model: str) -> str | None:
         """The oldest release that a card may run; None where none is required."""
         floors = [each.version for each in self.min_versions if each.model == model]
-        needed = CARDS[model].firmware_floor
+        card = find_card(model)
+        needed = card.firmware_floor if card else None
         if self.sets_anything and needed is not None:
             floors.append(needed)
         return max(floors, key=version_number, default=None)

@@ -15,9 +15,9 @@ def gpu_paths(spec: ClusterSpec) -> frozenset[GpuDirect]:
 
 
 def has_own_rdma_driver(spec: ClusterSpec) -> bool:
-    """Whether a worker's RDMA driver is a package: the GPU driver's container builds on it then."""
-    found = {spec.settings_of(host).driver.kind for host in spec.workers}
-    return bool((found or {spec.host_defaults.driver.kind}) - {"inbox"})
+    """Whether a worker's RDMA driver is NVIDIA's: the GPU driver's container builds on it then."""
+    found = [spec.settings_of(host).driver for host in spec.workers]
+    return any(driver.is_ofed for driver in found or [spec.host_defaults.driver])
 
 
 def gpu_driver_owner(spec: ClusterSpec) -> Literal["operator", "host"] | None:
@@ -25,3 +25,23 @@ def gpu_driver_owner(spec: ClusterSpec) -> Literal["operator", "host"] | None:
     stated = spec.host_defaults.gpu_driver
     operator = spec.operators.gpu
     return stated or (operator.driver if operator else None)
+
+
+def toolkit_owner(spec: ClusterSpec) -> Literal["present", "host", "operator"]:
+    """Who brings NVIDIA's container toolkit to hosts with GPUs: what the file says, or by default.
+
+    The GPU operator's driver comes with its own toolkit; Docker's is installed beside Docker; on
+    K3s' containerd it is the image's, unless the file asks for more.
+    """
+    if spec.host_defaults.toolkit is not None:
+        return spec.host_defaults.toolkit.kind
+    operator = spec.operators.gpu
+    if operator is not None and operator.driver == "operator":
+        return "operator"
+    return "host" if runs_docker(spec) else "present"
+
+
+def runs_docker(spec: ClusterSpec) -> bool:
+    """Containers run in Docker, with or without K3s above it."""
+    by_k3s = spec.k3s is not None and spec.k3s.container_runtime == "docker"
+    return spec.host_defaults.docker or by_k3s

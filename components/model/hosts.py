@@ -2,25 +2,93 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
-from components.catalogue.cards import CardName
-from components.model.drivers import DriverPackage, GpuDirect, GpuDriverVersion
+from components.catalogue.cards import CardModel, find_card
+from components.catalogue.upstream import Architecture
+from components.model.drivers import ContainerToolkit, DriverPackage, GpuDirect, GpuDriverVersion
 from components.model.firmware import Firmware
 from components.model.kernel import KernelSettings
+from components.model.nic_models import DescribedNic
 from components.model.qos import HostQos
+from components.model.reach import CardAddress, NodeAddress
+from components.model.refusal import refuse
 from components.model.sriov import CardSerial, HcaPf, Sriov
 from components.model.topology import GpuPath, LinkGtS, LinkWidth, PortLanes
 from components.model.units import (
+    DNS_LABEL,
     DnsLabel,
     Frozen,
+    JumpNames,
     MtuBytes,
+    NodeName,
     PciAddress,
     PortGuid,
     Ssh,
 )
+
+_USER: Final = r"[a-z][a-z0-9_-]{0,31}"
+_SYSTEM_USERS: Final = ("root", "daemon", "bin", "sys", "nobody", "sshd", "www-data")
+_NETDEV: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}"
+"""Linux' IFNAMSIZ is 16 with the closing zero; the signs are those that udev's names have."""
+_RESERVED_HOSTS: Final = ("localhost", "kubernetes")
+
+
+def _user(name: str) -> str:
+    if not re.fullmatch(_USER, name) or name in _SYSTEM_USERS:
+        reason = "belongs to the system" if name in _SYSTEM_USERS else "is no Linux user name"
+        raise refuse(
+            f'"{name}" {reason}',
+            "use lower-case letters, digits, - and _, at most 32, for example nvidia.",
+        )
+    return name
+
+
+def _netdev(name: str) -> str:
+    if not re.fullmatch(_NETDEV, name):
+        raise refuse(
+            f'"{name}" cannot be the name of a network device',
+            "write the name that `ip link` shows, for example enp5s0.",
+        )
+    return name
+
+
+def _host_name(name: str) -> str:
+    if name in _RESERVED_HOSTS:
+        raise refuse(
+            f"a host cannot be called {name}: the name belongs to the machine itself or to the "
+            "cluster",
+            "choose another name, for example gpu01.",
+        )
+    return name
+
+
+UserName = Annotated[
+    str,
+    AfterValidator(_user),
+    WithJsonSchema(
+        {"type": "string", "pattern": rf"^(?!({'|'.join(_SYSTEM_USERS)})$){_USER}$"},
+    ),
+]
+"""A name that useradd accepts and that no system account has."""
+NetdevName = Annotated[
+    str, AfterValidator(_netdev), WithJsonSchema({"type": "string", "pattern": rf"^{_NETDEV}$"})
+]
+"""A name that a network device of Linux can have: at most 15 characters."""
+HostName = Annotated[
+    DnsLabel,
+    AfterValidator(_host_name),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^(?!({'|'.join(_RESERVED_HOSTS)})$){DNS_LABEL.removeprefix('^')}",
+        }
+    ),
+]
+"""A label of DNS that no hosts file gives to something else."""
 
 
 def _netdev_of(data: dict[str, Any]) -> str:
@@ -44,11 +112,15 @@ class Nic(Frozen):
     """PCI address, for example `"0000:05:00.0"`."""
     serial: CardSerial | None = None
     """The board's serial number; with it, a card that moved to another slot is reported."""
-    netdev: str = Field(default_factory=_netdev_of)
+    netdev: NetdevName = Field(default_factory=_netdev_of, validate_default=True)
     """Name of the PF's network device; default the one that systemd gives by the PCI address,
     for example `enp5s0`. A host that has another name is refused, and says it."""
-    model: CardName = "ConnectX-5"
-    """Card model: it decides the PCI id, the limit of VFs and the fastest rate."""
+    rdma: NetdevName | None = None
+    """Name that the PF's RDMA device shall have, with `host_defaults.rail_names`; default the
+    driver's or rdma-core's."""
+    model: str = "ConnectX-5"
+    """Card model: it decides the PCI id, the limit of VFs and the fastest rate. Others of NVIDIA
+    than the known ones are described in `nic_models`."""
     speed_gbit_s: Annotated[int, Field(gt=0)] = 100
     """Line rate in Gbit/s."""
     vfs: Annotated[int, Field(ge=0)] = 8
@@ -61,7 +133,7 @@ class Nic(Frozen):
     """What each VF carries, and the mode of the card's embedded switch."""
     numa: Annotated[int, Field(ge=-1)] = 0
     """NUMA node of the card's PCIe slot; -1 is what Linux says of one that it does not know."""
-    address: str | None = None
+    address: CardAddress | None = None
     """IPv4 address of the PF on its rail, for containers in the host's network."""
     link_gt_s: LinkGtS | None = None
     """PCIe speed of a lane that the card must run at; default what card and slot can."""
@@ -74,6 +146,46 @@ class Nic(Frozen):
     gpu_path: GpuPath | None = None
     """The longest way between the card and these GPUs, in the words of `nvidia-smi topo -m`."""
 
+    _described: DescribedNic | None = PrivateAttr(default=None)
+    """The model as `nic_models` of the file has it."""
+
+    def describe(self, described: DescribedNic) -> None:
+        """Take what the file says of its model; only the site does so, once it is read."""
+        self._described = described
+
+    @property
+    def is_described(self) -> bool:
+        """The file itself says what its model can do."""
+        return self._described is not None
+
+    @property
+    def card(self) -> CardModel | None:
+        """Its model of the catalogue; None: only the file knows it, or nothing does."""
+        return None if self._described else find_card(self.model)
+
+    @property
+    def pf_device(self) -> str | None:
+        """PCI device id of the card; None: not known."""
+        return self.card.pf_device if self.card else self._fact("pci_id")
+
+    @property
+    def vf_device(self) -> str | None:
+        """PCI device id of its VFs; None: not known."""
+        return self.card.vf_device if self.card else self._fact("vf_pci_id")
+
+    @property
+    def vf_limit(self) -> int | None:
+        """VFs that a port of the model can have; None: not known."""
+        return self.card.max_vfs if self.card else self._fact("vf_limit")
+
+    @property
+    def fastest_gbit_s(self) -> int | None:
+        """The fastest rate of a port of the model; None: not known."""
+        return self.card.fastest_gbit_s if self.card else self._fact("speed_gbit_s")
+
+    def _fact(self, key: str) -> Any:  # noqa: ANN401 - a text or a number, by the key
+        return getattr(self._described, key, None)
+
     @property
     def passes_vfs(self) -> bool:
         """Virtual machines take its VFs."""
@@ -83,27 +195,44 @@ class Nic(Frozen):
 class User(Frozen):
     """The one user that exists with the same uid on every host, as in the DeepOps guide."""
 
-    name: str = "nvidia"
+    name: UserName = "nvidia"
     """Login name."""
     uid: Annotated[int, Field(ge=1000, le=60000)] = 1000
     """User id on all hosts."""
 
 
+def _without_vfs(row: object) -> object:
+    return {"vfs": 0} | cast("dict[str, object]", row) if isinstance(row, dict) else row
+
+
+HostRole = Literal["control_plane", "worker", "balancer", "storage", "login"]
+OUTSIDE: Final = frozenset({"storage", "login"})
+"""Roles of hosts that are on the rails, and no part of the cluster."""
+
+
 class Host(Frozen):
     """One Linux host."""
 
-    name: DnsLabel
-    role: Literal["control_plane", "worker", "balancer"]
-    """`worker` runs jobs; `balancer` forwards to the API of several control-plane hosts."""
+    name: HostName
+    role: HostRole
+    """`worker` runs jobs; `balancer` forwards to the API of several control-plane hosts. `storage`
+    and `login` get user, kernel, driver and the rails that they have, and nothing of the cluster,
+    of jobs or of GPUs."""
     ssh: Ssh
     group: DnsLabel | None = None
     """Its group of `host_groups`: what that group sets wins over `host_defaults`."""
-    node_ip: str | None = None
+    node_ip: NodeAddress | None = None
     """Address of the Kubernetes node; default the SSH address."""
+    node_name: NodeName | None = None
+    """Name of its node in an existing cluster, as `kubectl get nodes` shows it, where it is another
+    than `name`: for example `gpu01.dc1.example.com`."""
     gpus: Annotated[int, Field(ge=0)] = 0
-    """GPUs of the host; all workers have the same number."""
+    """GPUs of the host. Jobs run on workers with the same GPUs and rails."""
+    gpu_model: str | None = None
+    """GPU model, for example `H100`: workers with other GPUs are another kind for jobs."""
     nics: tuple[Nic, ...] = ()
-    """RDMA cards; a worker has one on each rail."""
+    """RDMA cards, one on each rail that the host is on. Other network devices, such as bonds of
+    management or storage, are left alone and need no line."""
     hcas: Annotated[int, Field(ge=0, le=16)] = 0
     """InfiniBand HCAs; their names are discovered, and nothing is set on them but what `hca_sriov`
     and `firmware` ask of ports with an address."""
@@ -115,17 +244,54 @@ class Host(Frozen):
     `cat /sys/class/infiniband/*/ports/1/gids/0` shows them in its last four groups.
     """
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_vfs_outside(cls, data: object) -> object:
+        """No pod and no guest takes a VF of a host outside of the cluster: its default is none."""
+        values = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        role, nics = cast("object", values.get("role")), cast("object", values.get("nics"))
+        outside = isinstance(role, str) and role in OUTSIDE
+        if not outside or not isinstance(nics, list | tuple):
+            return cast("object", data)
+        rows = [_without_vfs(row) for row in cast("list[object]", nics)]
+        return cast("object", values | {"nics": rows})
+
+    @property
+    def is_outside(self) -> bool:
+        """The host is on the rails, and no part of the cluster."""
+        return self.role in OUTSIDE
+
+    @property
+    def node(self) -> str:
+        """The name of its node in the cluster."""
+        return self.node_name or self.name
+
     @property
     def address(self) -> str:
         """The node's address in the cluster."""
         return self.node_ip or self.ssh.address
 
 
+class Manage(Frozen):
+    """Files of a host's identity that Railyard writes; where it may not, the site's own ways do."""
+
+    hostname: bool = False
+    """Write `/etc/hostname`, and set the running name, to the host's `name`."""
+    etc_hosts: bool = False
+    """Keep the names and addresses of all hosts in a marked block of `/etc/hosts`."""
+
+
 class HostDefaults(Frozen):
     """What all hosts of the site share."""
 
-    user: User = User()
-    """The common user."""
+    user: User | None = None
+    """A common user that Railyard makes on every host; default none is made."""
+    manage: Manage = Manage()
+    """Which files of a host's identity Railyard writes; default none."""
+    jump: JumpNames = ()
+    """Jump hosts on the way to hosts whose `ssh` has no `jump` of its own; default none."""
+    architecture: Architecture = "amd64"
+    """Processor of the hosts: `arm64` gets the programs for it (Grace, for example)."""
     driver: DriverPackage = DriverPackage()
     """The RDMA driver."""
     memlock: Literal["unlimited"] = "unlimited"
@@ -141,6 +307,13 @@ class HostDefaults(Frozen):
     """Who owns the GPU driver; default `operators.gpu.driver`. A host's own is never installed."""
     gpu_driver_version: GpuDriverVersion | None = None
     """Version of a GPU driver that the host owns, for example `580.126.20`; it is verified."""
+    rail_names: bool = False
+    """Write the names of `nics[].netdev` and `nics[].rdma`, by PCI address: a systemd `.link` file
+    and a udev rule for each card, which count from the next boot. Without it the names that the
+    host uses are written in the file."""
+    toolkit: ContainerToolkit | None = None
+    """NVIDIA's container toolkit; default by what runs containers: with the GPU operator's driver
+    its own, with Docker installed from what the hosts' repositories offer, else `present`."""
     qos: HostQos = HostQos()
     """What of RoCE's quality of service is a host's own choice."""
     firmware: Firmware = Firmware()
@@ -160,6 +333,8 @@ class HostGroup(Frozen):
     """Hosts that differ from `host_defaults`; what is left out is as there."""
 
     name: DnsLabel
+    architecture: Architecture | None = None
+    """Processor of this group's hosts."""
     driver: DriverPackage | None = None
     """The RDMA driver of this group."""
     firmware: Firmware | None = None

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, StringConstraints, WithJsonSchema
 
 from components.model.cloud import InfiniBandFabric
+from components.model.refusal import refuse
 from components.model.units import DnsLabel, Frozen, from_short_form, is_port_guid
 
 Membership = Literal["full", "limited"]
@@ -21,8 +22,57 @@ IbRateGbitS = Literal[
 ]
 """The rates that a path record can have, in Gbit/s: `enum ibv_rate` of rdma-core, without 2.5."""
 PARTITION_NAME: Final = r"^[A-Za-z][A-Za-z0-9_-]{0,31}$"
-PartitionName = Annotated[str, StringConstraints(pattern=PARTITION_NAME)]
-"""What the command line of MLNX-OS takes as one word."""
+DEFAULT_PARTITION: Final = "Default"
+"""The subnet manager's own partition, as MLNX-OS names it."""
+_DEFAULT_PKEY: Final = 0x7FFF
+_MEMBERSHIP_BIT: Final = 0x8000
+
+
+def _partition_name(name: str) -> str:
+    if name.lower() == DEFAULT_PARTITION.lower():
+        raise refuse(
+            f"the partition {DEFAULT_PARTITION} belongs to the subnet manager",
+            "choose another name; what Default is to have is set by hand.",
+        )
+    return name
+
+
+def _partition_key(pkey: int) -> int:
+    """Bit 15 tells full from limited members and is no part of the key."""
+    shown, fix = f"0x{pkey:04x}" if pkey >= 0 else str(pkey), "choose 0x0001 to 0x7ffe."
+    if 1 <= pkey < _DEFAULT_PKEY:
+        return pkey
+    if pkey == _DEFAULT_PKEY:
+        what = f"{shown} is the key of the partition Default"
+    elif pkey == _DEFAULT_PKEY | _MEMBERSHIP_BIT:
+        what = f"{shown} is the key of the partition Default, with the bit of full members"
+    elif _MEMBERSHIP_BIT < pkey < 2 * _MEMBERSHIP_BIT:
+        what = f"{shown} has the bit of full members, which is no part of a key"
+        fix = f"write 0x{pkey - _MEMBERSHIP_BIT:04x}, and membership: full."
+    else:
+        what = f"{shown} is no partition key"
+    raise refuse(what, fix)
+
+
+PartitionName = Annotated[
+    str,
+    StringConstraints(pattern=PARTITION_NAME),
+    AfterValidator(_partition_name),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^(?![Dd][Ee][Ff][Aa][Uu][Ll][Tt]$){PARTITION_NAME.removeprefix('^')}",
+        }
+    ),
+]
+"""What the command line of MLNX-OS takes as one word, and not the subnet manager's partition."""
+PartitionKey = Annotated[
+    int,
+    AfterValidator(_partition_key),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": _DEFAULT_PKEY - 1}),
+]
+"""0x7fff is Default's, by which the subnet manager itself is reached: Railyard never changes that
+partition."""
 
 
 def _member_from_text(value: object) -> object:
@@ -45,7 +95,7 @@ class IbPartition(Frozen):
 
     name: PartitionName
     """`Default` belongs to the subnet manager and cannot be written here."""
-    pkey: int
+    pkey: PartitionKey
     """Partition key without the membership bit, 0x0001 to 0x7ffe; 0x7fff is Default's."""
     members: (
         Literal["all"] | tuple[Annotated[IbMember, BeforeValidator(_member_from_text)], ...]

@@ -6,7 +6,14 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from components.model.units import DnsLabel, Frozen, ImageName
+from components.model.units import (
+    AbsolutePath,
+    DnsLabel,
+    EnvironmentName,
+    Frozen,
+    PinnedImage,
+    TcpPort,
+)
 
 GdrLevel = Literal["LOC", "PIX", "PXB", "PHB", "SYS", "0", "1", "2", "3", "4", "5"]
 """NCCL_NET_GDR_LEVEL by name; the old form is 0 to 5 (NCCL user guide, environment)."""
@@ -26,7 +33,7 @@ class TopologyFile(Frozen):
 class DeepSpeed(Frozen):
     """A DeepSpeed launcher and its workers, as `arena submit etjob` makes them."""
 
-    image: ImageName
+    image: PinnedImage
     """Image with DeepSpeed, its examples and an SSH server."""
     workers: Annotated[int, Field(ge=1)]
     gpus: Annotated[int, Field(ge=0)]
@@ -53,11 +60,35 @@ class DeepSpeed(Frozen):
     """Run the workers in the host's network."""
 
 
+class Programs(Frozen):
+    """Where the image has its programs, if not on the PATH that sshd gives to a command.
+
+    With any of them, mpirun hands PATH and LD_LIBRARY_PATH of the launcher on to every rank.
+    """
+
+    nccl_tests: AbsolutePath | None = None
+    """Folder of `all_reduce_perf` and its siblings: `/opt/nccl-tests/build` in vendors' images."""
+    mpirun: AbsolutePath | None = None
+    """mpirun itself, such as `/opt/hpcx/ompi/bin/mpirun`; its daemon is then taken from beside it
+    on every worker."""
+    perftest: AbsolutePath | None = None
+    """Folder of `ib_write_bw` and its siblings."""
+
+
 class Jobs(Frozen):
     """What runs on the cluster."""
 
-    image: ImageName
-    """Image of the acceptance and sample jobs: nccl-tests and perftest in it."""
+    image: PinnedImage
+    """Image of the acceptance and sample jobs, with a tag or digest.
+
+    `railyard image build` makes it; docs/reference/probe-image.md says what another one must have.
+    """
+    programs: Programs = Programs()
+    """Where a foreign image has its programs."""
+    env: dict[EnvironmentName, str] = Field(default_factory=dict)
+    """Environment of all jobs, for example `NCCL_IB_SL: "1"`. What the plan decides is refused."""
+    ssh_port: TcpPort | None = None
+    """Port of the workers' sshd; default 22, and 2222 in the host's network, where 22 is taken."""
     mpi_operator: bool = True
     """Install the MPI operator, which acceptance needs."""
     gdr_level: GdrLevel = "2"

@@ -4,37 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
+from components.model.sysctls import Sysctls
 from components.model.units import Frozen
 
-SYSCTL_VALUE = r"^[A-Za-z0-9_:/,+-][A-Za-z0-9 ._:/,+-]*$"
-_WRITTEN = r"^\s*[A-Za-z0-9_:/,+-][A-Za-z0-9\s._:/,+-]*$"
-"""The same before runs of blanks became one."""
 Pages = Annotated[int, Field(ge=0, le=9_999_999)]
 """Number of huge pages; the bound is what the host's scripts take, 19 TiB in 2 MiB pages."""
-
-
-def _sysctl_value(value: object) -> object:
-    """A number or a text; several numbers are one text, as in `/proc/sys`."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return " ".join(value.split()) if isinstance(value, str) else value
-
-
-SysctlValue = Annotated[
-    str,
-    BeforeValidator(_sysctl_value),
-    Field(pattern=SYSCTL_VALUE),
-    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "pattern": _WRITTEN}]}),
-]
-"""Value of a kernel setting; the signs are those that the hosts' scripts take."""
 
 
 class KernelSettings(Frozen):
     """What the kernel of a host shall be set to. Every changed value is recorded for undo."""
 
-    sysctls: dict[str, SysctlValue] = Field(default_factory=dict)
+    sysctls: Sysctls = Field(default_factory=dict)
     """Kernel settings by name, as `sysctl -a` prints it: `net.core.rmem_max: 268435456`.
 
     They are set at each boot by `railyard-nics.service`, after `/etc/sysctl.d`.

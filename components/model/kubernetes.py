@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, cast
+from ipaddress import IPv4Network
+from typing import Annotated, Final, Literal, cast
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
+from components.catalogue.cni_folders import Distribution
+from components.model.refusal import refuse
 from components.model.units import (
     K3S_RELEASE,
     DnsLabel,
+    FolderPath,
     Frozen,
     Ipv4Net,
     PinnedSource,
@@ -19,33 +23,115 @@ from components.model.units import (
     TcpPort,
 )
 
+KUBERNETES_VERSION: Final = r"^v?[0-9]+\.[0-9]+(\.[0-9]+)?([+-][0-9A-Za-z.+-]+)?$"
+_MAX_SERVICE_BITS: Final = 12
+"""kube-apiserver refuses a service range of more than 20 host bits: at least /12."""
+_MIN_SERVICE_BITS: Final = 28
+"""K3s gives its DNS the tenth address of the range."""
+_NODE_PORTS: Final = range(30000, 32768)
+_TAKEN: Final = {
+    2379: "etcd's clients",
+    2380: "etcd's members",
+    6444: "K3s' own API server behind the port",
+    10250: "the kubelet",
+    10257: "the controller manager",
+    10259: "the scheduler",
+}
+"""Ports of a K3s server and who has them (docs/explanation/sources.md#k3s)."""
+
+
+def _service_net(network: IPv4Network) -> IPv4Network:
+    if network.prefixlen < _MAX_SERVICE_BITS:
+        raise refuse(
+            f"the service network {network} is larger than Kubernetes allows",
+            "use a /12 or smaller; /16 is usual.",
+        )
+    if network.prefixlen > _MIN_SERVICE_BITS:
+        raise refuse(
+            f"the service network {network} has no room for K3s' own services",
+            "use a /28 or larger; /16 is usual.",
+        )
+    return network
+
+
+def _server_port(port: int) -> int:
+    taken = _TAKEN.get(port)
+    if port in _NODE_PORTS:
+        taken = f"node ports ({_NODE_PORTS.start} to {_NODE_PORTS.stop - 1})"
+    if taken is not None:
+        raise refuse(
+            f"port {port} of a server belongs to {taken}", "use 6443, or another free port."
+        )
+    return port
+
+
+ServiceNet = Annotated[
+    Ipv4Net,
+    AfterValidator(_service_net),
+    WithJsonSchema(
+        {"type": "string", "format": "ipv4network", "pattern": r"/(1[2-9]|2[0-8]|[0-9.]{7,})$"}
+    ),
+]
+"""The addresses of services: a /12 to a /28."""
+ServerPort = Annotated[
+    TcpPort,
+    AfterValidator(_server_port),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "exclusiveMaximum": _NODE_PORTS.start},
+                {"type": "integer", "minimum": _NODE_PORTS.stop, "maximum": 65535},
+            ],
+            "not": {"enum": sorted(_TAKEN)},
+        }
+    ),
+]
+"""A port that neither K3s itself nor node ports need."""
+
 
 class K3sSource(Frozen):
-    """Where the K3s binary and install script come from: a pinned mirror or local path."""
+    """Where K3s' files come from; an address that is left out is that of K3s' own release.
 
-    binary: PinnedSource
-    """Absolute path on the hosts, or an https URL."""
-    binary_sha256: Sha256
+    A checksum that is left out is in the site's lock, which `railyard pin` writes.
+    """
+
+    binary: PinnedSource | None = None
+    """Absolute path on the hosts, or an https URL, of `k3s`."""
+    binary_sha256: Sha256 | None = None
     """Checksum of `binary`."""
-    install_script: PinnedSource
+    binary_arm64: PinnedSource | None = None
+    """The same for hosts with `architecture: arm64`."""
+    binary_arm64_sha256: Sha256 | None = None
+    """Checksum of `binary_arm64`."""
+    install_script: PinnedSource | None = None
     """Absolute path on the hosts, or an https URL, of K3s' install script."""
-    install_script_sha256: Sha256
+    install_script_sha256: Sha256 | None = None
     """Checksum of `install_script`."""
+    images: PinnedSource | None = None
+    """Absolute path on the hosts, or an https URL, of the archive with the images that K3s itself
+    runs, for nodes that reach no registry; with `sources.bundle` default K3s' own."""
+    images_sha256: Sha256 | None = None
+    """Checksum of `images`."""
+    images_arm64: PinnedSource | None = None
+    """The same for hosts with `architecture: arm64`."""
+    images_arm64_sha256: Sha256 | None = None
+    """Checksum of `images_arm64`."""
 
 
 class Plane(Frozen):
     """What every control plane has."""
 
-    version: str
+    version: Annotated[str, StringConstraints(pattern=KUBERNETES_VERSION)]
     """For example `v1.36.3+k3s1`."""
     api_port: TcpPort = 6443
     """Port of the Kubernetes API."""
     pod_cidr: Ipv4Net = Field(default="10.42.0.0/16", validate_default=True)
     """Addresses of pods on the cluster's own network; K3s' default."""
-    service_cidr: Ipv4Net = Field(default="10.43.0.0/16", validate_default=True)
+    service_cidr: ServiceNet = Field(default="10.43.0.0/16", validate_default=True)
     """Addresses of services; K3s' default."""
     registry_mirror: RegistryName | None = None
-    """Registry of the site's images, for example `192.168.100.10:5000` (plain HTTP)."""
+    """Registry of the site's own images, for example `192.168.100.10:5000`: nodes speak plain HTTP
+    with it, and no image gets another name. `sources.registry` has TLS, a login and all images."""
 
 
 class K3sPlane(Plane):
@@ -53,14 +139,37 @@ class K3sPlane(Plane):
 
     plane: Literal["k3s"]
     """What installs the control plane."""
+    api_port: ServerPort = 6443
+    """Port of the Kubernetes API."""
     version: Annotated[str, StringConstraints(pattern=K3S_RELEASE)]
     """An exact release of K3s, for example `v1.36.3+k3s1`."""
-    source: K3sSource
-    """Pinned binary and install script."""
+    source: K3sSource = K3sSource()
+    """Binary and install script; default K3s' own release of `version`."""
     token: SecretRef = SecretRef(secret="k3s_token")  # noqa: S106 - the name of a secret, not one
     """Join token of the cluster."""
     container_runtime: Literal["containerd", "docker"] = "containerd"
     """K3s' own containerd, or the hosts' docker; either gets `nvidia` as its default runtime."""
+
+
+class CniFolders(Frozen):
+    """Where kubelet of an existing cluster looks for CNI."""
+
+    net_d: FolderPath
+    """Folder of CNI configurations on every node, for example `/etc/cni/net.d`."""
+    bin: FolderPath
+    """Folder of CNI programs on every node, for example `/opt/cni/bin`."""
+
+
+class Toleration(Frozen):
+    """One taint of the nodes that our pods tolerate, in the words of Kubernetes."""
+
+    key: str | None = None
+    """Key of the taint; none with `operator: Exists` tolerates all."""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str | None = None
+    """Value of the taint, with `Equal`."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint; default any."""
 
 
 class ExistingPlane(Plane):
@@ -72,6 +181,14 @@ class ExistingPlane(Plane):
     """Secret with the text of the kubeconfig."""
     context: DnsLabel | None = None
     """Context of the kubeconfig; default its current one."""
+    distribution: Distribution | None = None
+    """What the cluster is: it tells the CNI folders. Default by the suffix of `version`, `+k3s1` or
+    `+rke2r1`; without one the folders of containerd, as kubeadm, kubespray, AKS, EKS and OKE have
+    them."""
+    cni: CniFolders | None = None
+    """The CNI folders, where they are others than those of the distribution."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints of the workers that the pods of jobs, probes and operators tolerate."""
 
 
 def _with_plane(value: object) -> object:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-_NUMBERED: Final = re.compile(r"(.*?)([0-9]+)", re.ASCII | re.DOTALL)
+_NUMBERED: Final = re.compile(r"(.+?)([0-9]+)", re.ASCII | re.DOTALL)
 _ITEM: Final = re.compile(r"([^,\[\]]+)(?:\[([0-9,-]+)\])?")
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias, cast
 
-from pydantic import StringConstraints
+from pydantic import Field, JsonValue, StringConstraints, model_validator
 
-from components.model.units import EXACT_RELEASE, Frozen
+from components.catalogue import upstream
+from components.model.units import EXACT_RELEASE, Frozen, HttpsAddress
+
+ChartValues: TypeAlias = dict[str, JsonValue]
+"""Values of a chart; only the chart knows their keys."""
+ChartRelease = Annotated[str, StringConstraints(pattern=EXACT_RELEASE)]
+"""One exact release: a range or `latest` would install another chart on the next run."""
 
 
 class ChartSource(Frozen):
@@ -14,34 +21,82 @@ class ChartSource(Frozen):
 
     chart: str
     """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
-    repo: str | None = None
-    """Address of a chart repository."""
-    version: Annotated[str, StringConstraints(pattern=EXACT_RELEASE)]
+    repo: HttpsAddress | None = None
+    """Address of a chart repository, over https; upstream's where `chart` is left out too."""
+    version: ChartRelease
+    """One exact release."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_its_own_repository(cls, value: object) -> object:
+        """A chart that is named is not looked for in the default repository."""
+        if not isinstance(value, Mapping) or "chart" not in value:
+            return cast("object", value)
+        return {"repo": None} | cast("dict[str, object]", value)
+
+
+class GpuOperatorChart(ChartSource):
+    """The GPU operator's chart; default NVIDIA's."""
+
+    chart: str = "gpu-operator"
+    """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
+    repo: HttpsAddress | None = upstream.NVIDIA_CHARTS
+    """Address of a chart repository; none where only `chart` is written."""
+    version: ChartRelease = upstream.GPU_OPERATOR_RELEASE
     """One exact release: a range or `latest` would install another chart on the next run."""
 
 
-class GpuOperator(Frozen):
+class NetworkOperatorChart(ChartSource):
+    """The network operator's chart; default NVIDIA's."""
+
+    chart: str = "network-operator"
+    """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
+    repo: HttpsAddress | None = upstream.NVIDIA_CHARTS
+    """Address of a chart repository; none where only `chart` is written."""
+    version: ChartRelease = upstream.NETWORK_OPERATOR_RELEASE
+    """One exact release: a range or `latest` would install another chart on the next run."""
+
+
+class GpuDevicePluginChart(ChartSource):
+    """The chart of k8s-device-plugin; default NVIDIA's."""
+
+    chart: str = "nvidia-device-plugin"
+    """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
+    repo: HttpsAddress | None = upstream.DEVICE_PLUGIN_CHARTS
+    """Address of a chart repository; none where only `chart` is written."""
+    version: ChartRelease = upstream.GPU_DEVICE_PLUGIN_RELEASE
+    """One exact release: a range or `latest` would install another chart on the next run."""
+
+
+class ByChart(Frozen):
+    """What a Helm chart installs."""
+
+    values: ChartValues = Field(default_factory=dict)
+    """Values of the chart, merged over Railyard's; one that contradicts the plan is refused."""
+
+
+class GpuOperator(ByChart):
     """The NVIDIA GPU operator."""
 
-    chart: ChartSource
+    chart: GpuOperatorChart = GpuOperatorChart()
     """The operator's chart."""
     driver: Literal["operator", "host"] = "host"
     """Who owns the GPU driver: the operator's container, or the host (DGX OS)."""
 
 
-class NetworkOperator(Frozen):
+class NetworkOperator(ByChart):
     """The NVIDIA network operator; with `pod_network.mode: host_device` it publishes the HCAs."""
 
-    chart: ChartSource
+    chart: NetworkOperatorChart = NetworkOperatorChart()
     """The operator's chart."""
     driver: Literal["host", "operator"] = "host"
     """Who owns the RDMA driver: the host's image, or the operator's DOCA-OFED container."""
 
 
-class GpuDevicePlugin(Frozen):
+class GpuDevicePlugin(ByChart):
     """NVIDIA's k8s-device-plugin on its own, for sites without the GPU operator."""
 
-    chart: ChartSource
+    chart: GpuDevicePluginChart = GpuDevicePluginChart()
     """The plugin's chart."""
 
 

@@ -2,20 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
-from components.model.units import DnsLabel, Frozen, ImageName, MtuBytes
+from components.catalogue.upstream import SHARED_DEVICE_PLUGIN
+from components.model.refusal import refuse
+from components.model.units import IMAGE, DnsLabel, Frozen, ImageName, MtuBytes, ResourceName
 
-SHARED_PLUGIN = "ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5.3"
-"""The maintained plugin; the release is the one that the facts were read from."""
+_DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_MAX_PREFIX: Final = 253
+_UNMAINTAINED: Final = r"registry[.-][a-z0-9.-]*aliyuncs\.com/acs/rdma-device-plugin\b"
+_EXACT: Final = r".+(:v?[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.-]*|@sha256:[0-9a-f]{64})"
+
+
+def _prefix(text: str) -> str:
+    reserved = text == "kubernetes.io" or text.endswith(".kubernetes.io")
+    if reserved or len(text) > _MAX_PREFIX or not re.fullmatch(_DOMAIN, text):
+        reason = "is kept by Kubernetes" if reserved else "is no DNS name"
+        raise refuse(
+            f'"{text}" {reason}',
+            "use the device plugin's own prefix, intel.com, or a domain of yours.",
+        )
+    return text
+
+
+def _shared_plugin(image: str) -> str:
+    if re.search(_UNMAINTAINED, image):
+        raise refuse(
+            f"{image} is an old image whose source is not published: it cannot be maintained",
+            f"use {SHARED_DEVICE_PLUGIN}, whose source is open.",
+        )
+    if not re.fullmatch(_EXACT, image):
+        raise refuse(
+            f"the image {image} has no exact version",
+            f"write a release or a digest, for example {SHARED_DEVICE_PLUGIN}.",
+        )
+    return image
+
+
+ResourcePrefix = Annotated[
+    str,
+    AfterValidator(_prefix),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "maxLength": _MAX_PREFIX,
+            "pattern": rf"^(?!(.*\.)?kubernetes\.io$){_DOMAIN}$",
+        }
+    ),
+]
+"""A DNS name that Kubernetes does not keep for itself."""
+SharedPlugin = Annotated[
+    ImageName,
+    AfterValidator(_shared_plugin),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^(?!.*{_UNMAINTAINED})(?={_EXACT}$){IMAGE.removeprefix('^')}",
+        }
+    ),
+]
+"""The maintained plugin at an exact version. The image `acs/rdma-device-plugin` of Aliyun's
+registries is years old and its source was never published, so it cannot be corrected."""
+
+
+def _installed_ipam(ipam: str) -> str:
+    if ipam == "dhcp":
+        raise refuse(
+            "the CNI DHCP daemon, which `ipam: dhcp` needs on every node, is not installed yet",
+            "use ipam: whereabouts, which needs no DHCP server.",
+        )
+    return ipam
+
+
+Ipam = Annotated[
+    Literal["whereabouts", "dhcp"],
+    AfterValidator(_installed_ipam),
+    WithJsonSchema({"type": "string", "const": "whereabouts"}),
+]
+"""Who gives addresses to pods. The DeepOps RoCE guide uses DHCP and does not say who serves it;
+`whereabouts` needs no server."""
 
 
 class SharedDevice(Frozen):
     """One resource of the RDMA shared device plugin: cards that many pods use at once."""
 
-    resource: str
+    resource: ResourceName
     """Extended resource name without prefix, for example `hca_shared_devices_b`."""
     hca_max: Annotated[int, Field(ge=1, le=1000)] = 500
     """Most pods on one node that share the cards (`rdmaHcaMax`)."""
@@ -33,9 +107,11 @@ class PodNetwork(Frozen):
     mode: Literal["sriov", "rdma_shared", "host_device"] = "sriov"
     """`sriov`: a VF of its own. `rdma_shared`: the host's cards, shared, with a macvlan
     interface on each rail. `host_device`: whole HCAs by count, without an interface."""
-    ipam: Literal["whereabouts", "dhcp"] = "whereabouts"
-    """Who gives addresses to pods; `dhcp` needs a server on each rail."""
-    resource_prefix: str = "intel.com"
+    ipam: Ipam = "whereabouts"
+    """Who gives addresses to pods."""
+    multus: Literal["install", "present"] = "install"
+    """`present`: the existing cluster has Multus, which is left alone."""
+    resource_prefix: ResourcePrefix = "intel.com"
     """Prefix of the extended resources: `intel.com`, `rdma` or `nvidia.com`."""
     mtu_bytes: MtuBytes | None = None
     """MTU of the pod's interface in bytes; default `rdma.mtu_bytes`."""
@@ -45,7 +121,7 @@ class PodNetwork(Frozen):
     """With `rdma_shared`: jobs run in the host's network, without an interface of their own."""
     shared_devices: tuple[SharedDevice, ...] = ()
     """With `rdma_shared`: the resources that the plugin publishes."""
-    shared_plugin: ImageName = SHARED_PLUGIN
+    shared_plugin: SharedPlugin = SHARED_DEVICE_PLUGIN
     """With `rdma_shared`: the plugin's image."""
     periodic_update_s: Annotated[int, Field(ge=0)] = 300
     """With `rdma_shared`: seconds between two looks for cards; 0 never looks again."""

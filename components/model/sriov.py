@@ -46,7 +46,7 @@ class HcaPf(Frozen):
     """PCI address, for example `"0000:18:00.0"`."""
     serial: CardSerial | None = None
     """The board's serial number; with it, a card that moved to another slot is reported."""
-    vfs: Annotated[int, Field(ge=0, le=255)] = 8
+    vfs: Annotated[int, Field(ge=0, le=127)] = 8
     """Virtual functions to create on this PF."""
     guids: tuple[PortGuid, ...] = ()
     """GUIDs of the VFs, node and port alike, in their order; default derived from the names of

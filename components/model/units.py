@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from ipaddress import IPv4Address, IPv4Network
-from typing import Annotated
+from typing import Annotated, Final, Self
 
 from pydantic import (
     AfterValidator,
@@ -14,7 +16,11 @@ from pydantic import (
     Field,
     StringConstraints,
     WithJsonSchema,
+    model_validator,
 )
+
+from components.model.reach import IPV4, HostKey, SshAddress
+from components.model.refusal import refuse
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 POOL_NAME = r"^[a-z0-9]([-a-z0-9]{0,56}[a-z0-9])?$"
@@ -22,6 +28,8 @@ LOGIN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$"
 IMAGE = (
     r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)*(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?$"
 )
+RESOURCE_NAME = r"^[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?$"
+HTTPS = r"^https://[^\s]+$"
 PORT_TARGET = r"^[^/:\s]+(/[^/:\s]+|:[^:\s]+)$"
 SHA_256 = r"^[0-9a-f]{64}$"
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
@@ -31,8 +39,11 @@ EXACT_RELEASE = r"^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$"
 _PORT_NUMBER = (
     r"(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
 )
+ENVIRONMENT_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+ABSOLUTE_PATH = r"^(/[A-Za-z0-9._+-]+)+$"
 REGISTRY = rf"^[A-Za-z0-9][A-Za-z0-9.-]*(:{_PORT_NUMBER})?$"
-_OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_MARK_DIGITS: Final = 12
+"""Hexadecimal digits that tell two sources of secrets apart: 48 bits."""
 LONGEST_TEXT = 4000
 """Characters: more than a host key has, and fewer digits than Python reads as a number (4,300)."""
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]")
@@ -124,6 +135,10 @@ def _address(value: object) -> object:
         ) from None
 
 
+def _one_name(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
 def _network(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -138,6 +153,9 @@ def _network(value: object) -> object:
     return network
 
 
+NODE_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$"
+NodeName = Annotated[str, StringConstraints(pattern=NODE_NAME)]
+"""A name as nodes of Kubernetes have one, dots included."""
 DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
 """A name that Kubernetes, DNS and hostname(1) accept: RFC 1123, at most 63 characters."""
 PoolName = Annotated[str, StringConstraints(pattern=POOL_NAME)]
@@ -169,60 +187,147 @@ VlanId = Annotated[int, Field(ge=1, le=4094)]
 Dscp = Annotated[int, Field(ge=0, le=63)]
 Kib = Annotated[int, Field(ge=1, le=100_000)]
 """A queue depth in KiB. Other systems take bytes: the drivers convert."""
-GbitPerSecond = Annotated[float, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 TcpPort = Annotated[int, Field(ge=1, le=65535)]
 Ipv4 = Annotated[
     IPv4Address,
     BeforeValidator(_address),
-    WithJsonSchema(
-        {"type": "string", "format": "ipv4", "pattern": rf"^{_OCTET}(\.{_OCTET}){{3}}$"}
-    ),
+    WithJsonSchema({"type": "string", "format": "ipv4", "pattern": rf"^{IPV4}$"}),
 ]
 Ipv4Net = Annotated[IPv4Network, BeforeValidator(_network)]
 LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
 """A user name that SSH servers take; nothing that a shell or an option parser would read."""
 ImageName = Annotated[str, StringConstraints(pattern=IMAGE)]
 """A container image as Kubernetes takes it: lower case, without a scheme."""
+
+
+def is_floating(image: str) -> bool:
+    """Another image may have this name tomorrow: it has no digest, and no tag but `latest`."""
+    tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
+    return "@" not in image and tag in {"", "latest"}
+
+
+def _pinned(image: str) -> str:
+    if is_floating(image):
+        raise refuse(
+            f"the image {image} is not pinned",
+            "add a tag other than latest, or a digest @sha256:….",
+        )
+    return image
+
+
+PinnedImage = Annotated[
+    ImageName,
+    AfterValidator(_pinned),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^(?=.*@|.*:(?!latest$)[^/@:]+$){IMAGE.removeprefix('^')}",
+        }
+    ),
+]
+"""An image with a tag or digest, and not `latest`: without one every host might run another image,
+and no report could say which."""
+ResourceName = Annotated[str, StringConstraints(pattern=RESOURCE_NAME)]
+"""The name part of a Kubernetes resource, without prefix."""
+HttpsAddress = Annotated[str, StringConstraints(pattern=HTTPS)]
+EnvironmentName = Annotated[str, StringConstraints(pattern=ENVIRONMENT_NAME)]
+"""The name of an environment variable."""
+AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE_PATH)]
+"""A file or folder from the root on, without anything that a shell would read."""
 ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
 PinnedSource = Annotated[str, StringConstraints(pattern=PINNED_SOURCE)]
 """An absolute path on the hosts, or an https address: never plain http."""
 RegistryName = Annotated[str, StringConstraints(pattern=REGISTRY)]
 """A registry as `host:port`, without a scheme or a path."""
-HostKey = Annotated[
-    str,
+JumpNames = Annotated[
+    tuple[DnsLabel, ...],
+    BeforeValidator(_one_name),
     WithJsonSchema(
         {
-            "type": "string",
-            "pattern": r"^(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]+={0,3}( .*)?$",
+            "anyOf": [
+                {"type": "string", "pattern": DNS_LABEL},
+                {"type": "array", "items": {"type": "string", "pattern": DNS_LABEL}},
+            ]
         }
     ),
 ]
+"""Names of jump hosts; a single one may be written without a list."""
 Sha256 = Annotated[str, StringConstraints(pattern=SHA_256)]
 
 
 class SecretRef(Frozen):
-    """A secret by name. Its value lives in the stack's encrypted configuration only."""
+    """A secret by reference: its value is in no file of the site.
 
-    secret: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+    One key says where it is: in the stack's encrypted configuration, in the environment of who
+    runs Railyard, or with a program such as a vault's.
+    """
+
+    secret: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")] | None = None
     """Name of the configuration key: `switch_password` is `railyard:switch_password`."""
+    env: EnvironmentName | None = None
+    """Name of the environment variable that holds it: `VAULT_SSH_KEY`."""
+    command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Program and arguments that print it, run once here without a shell, for example `[vault, kv,
+    get, -field=key, kv/ssh]`."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = [key for key in ("secret", "env", "command") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"{' and '.join(given) or 'nothing'} is given where one of secret, env and command"
+                " belongs, for example {secret: ssh_private_key}"
+            )
+        return self
+
+    @property
+    def name(self) -> str:
+        """What plans, requests and states call it; no two sources share one.
+
+        A configuration key begins with a letter, and the other two with `_`.
+        """
+        if self.secret is not None:
+            return self.secret
+        kind, text = ("env", self.env) if self.env else ("command", json.dumps(self.command))
+        mark = hashlib.sha256(f"{text}".encode()).hexdigest()[:_MARK_DIGITS]
+        return f"_env_{text.lower()}_{mark}" if kind == "env" and text else f"_command_{mark}"
+
+
+FOLDER = r"^(/[A-Za-z0-9._-]+)+$"
+FolderPath = Annotated[str, StringConstraints(pattern=FOLDER)]
+"""An absolute path of a folder on a node."""
 
 
 class Ssh(Frozen):
     """How one device is reached. The host key is pinned: without it nothing connects."""
 
-    address: str
+    address: SshAddress
     """IPv4 address or DNS name."""
     port: TcpPort = 22
     """Port of the SSH server."""
     user: LoginName = "root"
-    """Login name; on hosts root, or a user with `sudo -n`."""
+    """Login name; on hosts root, or a user with `sudo`."""
     password: SecretRef | None = None
-    """Secret with the password of a switch; hosts are reached by key."""
+    """Secret with the password of a switch or a jump host; hosts are reached by key."""
     private_key: SecretRef | None = None
-    """Secret with the private key."""
+    """Secret with the private key, as the text of the file and not as its path."""
+    passphrase: SecretRef | None = None
+    """Secret with the passphrase of `private_key`; default none."""
+    agent: bool = False
+    """Log in with the keys of the SSH agent at `SSH_AUTH_SOCK`, in place of `private_key`."""
     host_key: HostKey | None = None
     """One public key line as `ssh-keyscan` prints it, without the host: `ssh-ed25519 AAAA…`.
 
-    Use ed25519 or ECDSA: the Pulumi command provider offers only SHA-1 for RSA host keys.
-    """
+    An RSA key is checked by SHA-2 signatures. The Pulumi command provider knows only SHA-1 for it,
+    so the steps of such a host go through `railyard device run`, a process here for each."""
+    jump: JumpNames | None = None
+    """Jump hosts of `jump_hosts` on the way, the nearest first, as `ProxyJump` has it; one may be
+    written as `jump: bastion`. Default for hosts `host_defaults.jump`, else none."""
+    sudo_password: SecretRef | None = None
+    """Secret with the password that `sudo` asks for; default none: `sudo` asks for nothing. It
+    goes to `sudo -S` alone, over stdin, and only when it asks."""
+    enable_password: SecretRef | None = None
+    """Secret with the password of `enable` on EOS and Onyx; default none."""
+    legacy_algorithms: bool = False
+    """Let an old switch use SHA-1 for its host key and its key exchange."""

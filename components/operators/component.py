@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release, ReleaseArgs, RepositoryOptsArgs
 
 from components.kubernetes.handoffs import ClusterAccess, GpuReady
 from components.kubernetes.objects import apply_manifests
+from components.kubernetes.reference import ClusterRef
 from components.operators.plan import ChartPlan, OperatorsPlan
+from components.operators.restore import VERB, RestoreRequest, restore_step_name
+from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import gate
+from components.remote.step import env_name
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """How what differs within a Helm release is put back."""
+
+    cluster: ClusterRef
+    remote: Remote
+    """Secrets and repair notes of this run."""
+
+    def description(self, release: str) -> str | None:
+        """The description of a release; another one upgrades it, although nothing else differs."""
+        return self.remote.note(release) or None
+
+    def step(self, chart: ChartPlan, opts: pulumi.ResourceOptions) -> pulumi.Resource | None:
+        """The step that restores a release; None where it was never needed."""
+        name = restore_step_name(chart.release)
+        if not (note := self.remote.note(name)):
+            return None
+        environment: dict[str, pulumi.Input[str]] = {}
+        if secret := self.cluster.kubeconfig_secret:
+            environment[env_name(secret)] = self.remote.secrets.require_secret(secret)
+        for server in self.cluster.servers:
+            environment |= self.remote.environment(server.endpoint)
+        request = RestoreRequest(self.cluster, chart.release, chart.namespace, note)
+        stdin = self.remote.filled(request.render())
+        return local_call(LocalCall(name, VERB, stdin, environment), opts)
 
 
 class Operators(pulumi.ComponentResource):
@@ -18,6 +51,7 @@ class Operators(pulumi.ComponentResource):
         name: Name of the component.
         plan: What `plan_operators` decided.
         access: The cluster.
+        repairs: How what differs within a release is put back; None: it is not.
         opts: Resource options of the component.
     """
 
@@ -29,20 +63,30 @@ class Operators(pulumi.ComponentResource):
         plan: OperatorsPlan,
         access: ClusterAccess,
         opts: pulumi.ResourceOptions | None = None,
+        repairs: Repairs | None = None,
     ) -> None:
         super().__init__("railyard:operators:Operators", name, {"charts": len(plan.charts)}, opts)
-        done = apply_manifests(plan.labels, self, access.provider, [access.gate])
+        done = apply_manifests(name, plan.labels, self, access, [access.gate])
         for chart in plan.charts:
             # One after another: a chart may use definitions that the one before it brings.
-            done.append(self._release(chart, access, [access.gate, *done]))
-        done += apply_manifests(plan.gates, self, access.provider, [access.gate, *done])
+            done += self._chart(chart, access, [access.gate, *done], repairs)
+        done += apply_manifests(name, plan.gates, self, access, [access.gate, *done])
         self.ready = GpuReady(gate(name, self, [access.gate, *done]), access)
         self.register_outputs({})
 
-    def _release(
-        self, chart: ChartPlan, access: ClusterAccess, after: list[pulumi.Resource]
-    ) -> pulumi.Resource:
-        return Release(
+    def _chart(
+        self,
+        chart: ChartPlan,
+        access: ClusterAccess,
+        after: list[pulumi.Resource],
+        repairs: Repairs | None,
+    ) -> list[pulumi.Resource]:
+        """A release, and before it the step that restores it, where that was ever needed."""
+        opts = pulumi.ResourceOptions(parent=self, depends_on=after)
+        restored = repairs.step(chart, opts) if repairs else None
+        before = [restored] if restored else []
+        description = repairs.description(chart.release) if repairs else None
+        release = Release(
             chart.release,
             ReleaseArgs(
                 name=chart.release,
@@ -53,6 +97,10 @@ class Operators(pulumi.ComponentResource):
                 create_namespace=True,
                 values=dict(chart.values),
                 timeout=int(chart.deadline_s),
+                description=description,
             ),
-            pulumi.ResourceOptions(parent=self, provider=access.provider, depends_on=after),
+            pulumi.ResourceOptions(
+                parent=self, provider=access.provider, depends_on=[*after, *before]
+            ),
         )
+        return [*before, release]

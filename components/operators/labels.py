@@ -29,16 +29,14 @@ def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
 
 def label_patches(spec: ClusterSpec) -> tuple[Manifest, ...]:
     """A patch for each node that has labels of ours."""
-    return tuple(
-        _patch(host.name, labels) for host in spec.hosts if (labels := node_labels(spec, host))
-    )
+    return tuple(_patch(host, labels) for host in spec.hosts if (labels := node_labels(spec, host)))
 
 
-def _patch(node: str, labels: dict[str, str]) -> Manifest:
+def _patch(host: Host, labels: dict[str, str]) -> Manifest:
     values: dict[str, JsonValue] = {**labels}
     body: Body = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": node, "labels": values},
+        "metadata": {"name": host.node, "labels": values},
     }
-    return Manifest(f"{node}-labels", "v1", "NodePatch", body, 0)
+    return Manifest(f"{host.name}-labels", "v1", "NodePatch", body, 0)

@@ -11,13 +11,18 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from components.artefacts.listing import network_device_plugin
+from components.artefacts.naming import in_registry
+from components.catalogue.cni_folders import UPSTREAM
 from components.catalogue.operator_versions import DOCA_DRIVER
+from components.catalogue.upstream import network_operand_version
 from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
+from components.model.cni import cni_paths
 from components.model.operators import NetworkOperator
 from components.pod_network.attachment import MELLANOX
-from components.pod_network.paths import CNI_BIN_DIR, CNI_CONFIG_DIR
+from components.pod_network.tolerations import discovery_values, tolerated
 
 NETWORK_NAMESPACE: Final = "nvidia-network-operator"
 NIC_POLICY: Final = "nic-cluster-policy"
@@ -25,7 +30,6 @@ NIC_POLICY: Final = "nic-cluster-policy"
 POLICY_API: Final = "mellanox.com/v1alpha1"
 POLICY_DEADLINE_S: Final = 1800
 """Seconds until the policy is ready: a driver container may compile for 20 minutes."""
-_REGISTRY: Final = "nvcr.io/nvidia/mellanox"
 
 
 def network_operator_values(spec: ClusterSpec) -> Body:
@@ -37,10 +41,13 @@ def network_operator_values(spec: ClusterSpec) -> Body:
     values: Body = {}
     if spec.operators.gpu is not None:
         values["nfd"] = {"enabled": False, "deployNodeFeatureRules": False}
-    if spec.k3s is not None:
+    else:
+        values |= discovery_values(spec)
+    paths = cni_paths(spec)
+    if paths != UPSTREAM:  # which are the chart's own defaults
         values["operator"] = {
-            "cniBinDirectory": CNI_BIN_DIR,
-            "cniNetworkDirectory": CNI_CONFIG_DIR,
+            "cniBinDirectory": paths.bin,
+            "cniNetworkDirectory": paths.net_d,
         }
     return values
 
@@ -53,19 +60,24 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     Raises:
         SpecError: The operator's driver container is wanted, and its tag is not known.
     """
-    version = f"network-operator-v{operator.chart.version.removeprefix('v')}"
+    version = network_operand_version(operator.chart.version)
+    registry = spec.sources.registry
+    plugin = network_device_plugin(operator.chart.version)
+    repository = in_registry(plugin, registry).rpartition("/")[0]
     wanted: Body = {
         "sriovDevicePlugin": {
             "image": "sriov-network-device-plugin",
-            "repository": _REGISTRY,
+            "repository": repository,
             "version": version,
             "config": host_device_config(spec),
         }
     }
+    if taints := tolerated(spec):
+        wanted["tolerations"] = taints
     if operator.driver == "operator":
         wanted["ofedDriver"] = {
             "image": "doca-driver",
-            "repository": _REGISTRY,
+            "repository": repository,
             "version": _driver_tag(operator.chart.version),
         }
     return {

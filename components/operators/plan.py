@@ -5,29 +5,48 @@ Sources: the GPU operator's chart and documentation (platform support, RDMA, CDI
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pydantic import JsonValue
+
+from components.artefacts.listing import charts_by_release
+from components.artefacts.resolve import merged
+from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body, Manifest, make_manifest
 from components.model.cluster import ClusterSpec
-from components.model.gpu_direct import gpu_paths, has_own_rdma_driver
-from components.model.operators import ChartSource, GpuOperator
+from components.model.gpu_direct import gpu_paths, has_own_rdma_driver, toolkit_owner
+from components.model.operators import ByChart, ChartSource, GpuOperator
 from components.operators.labels import label_patches
 from components.operators.network import (
     NETWORK_NAMESPACE,
     network_operator_values,
     nic_cluster_policy,
 )
+from components.pod_network.tolerations import GPU, discovery_values, tolerated
 
 GPU_NAMESPACE: Final = "gpu-operator"
 PLUGIN_NAMESPACE: Final = "nvidia-device-plugin"
+NAMESPACES: Final = {
+    "nvidia-device-plugin": PLUGIN_NAMESPACE,
+    "gpu-operator": GPU_NAMESPACE,
+    "network-operator": NETWORK_NAMESPACE,
+}
+"""Helm release to its namespace."""
+_DEFAULTS: Final[dict[str, Body]] = {
+    "gpu-operator": {"dcgmExporter": {"serviceMonitor": {"enabled": False}}}
+}
+"""Values that a site may turn round: a ServiceMonitor needs Prometheus' definitions."""
+_CRITICAL: Final[dict[str, JsonValue]] = {"key": "CriticalAddonsOnly", "operator": "Exists"}
+"""What the device plugin's own chart tolerates, beside GPU nodes."""
 POLICY: Final = "cluster-policy"
 """Name of the ClusterPolicy that the chart makes."""
 CHART_DEADLINE_S: Final = 900.0
 """Seconds for the chart's own Deployments; images of several GB come from a mirror."""
 POLICY_DEADLINE_S: Final = 1800
 """Seconds until the policy is ready: the driver container may compile for 20 minutes."""
-_LABELS_KIND: Final = "NodePatch"
+_FIRST_KINDS: Final = frozenset({"NodePatch", "Namespace", "Secret"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +72,13 @@ class OperatorsPlan:
 
     @property
     def labels(self) -> tuple[Manifest, ...]:
-        """The labels of nodes, which come before the charts."""
-        return tuple(manifest for manifest in self.manifests if manifest.kind == _LABELS_KIND)
+        """The labels of nodes and the logins of registries, which come before the charts."""
+        return tuple(manifest for manifest in self.manifests if manifest.kind in _FIRST_KINDS)
 
     @property
     def gates(self) -> tuple[Manifest, ...]:
         """What waits for the operators, and comes after the charts."""
-        return tuple(manifest for manifest in self.manifests if manifest.kind != _LABELS_KIND)
+        return tuple(manifest for manifest in self.manifests if manifest.kind not in _FIRST_KINDS)
 
 
 def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
@@ -70,53 +89,78 @@ def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
     """
     if spec.kubernetes is None:
         return OperatorsPlan((), ())
-    operators = spec.operators
-    charts: list[ChartPlan] = []
+    charts = tuple(
+        _chart(spec, release, owner, source)
+        for release, (owner, source, _) in charts_by_release(spec).items()
+    )
     policies: list[Manifest] = []
-    if (plugin := operators.gpu_device_plugin) is not None:
-        charts.append(_chart("nvidia-device-plugin", plugin.chart, PLUGIN_NAMESPACE, {}))
-    if (gpu := operators.gpu) is not None:
-        values = gpu_operator_values(spec, gpu)
-        charts.append(_chart("gpu-operator", gpu.chart, GPU_NAMESPACE, values))
-        policies.append(_policy_gate())
-    if (network := operators.network) is not None:
-        values = network_operator_values(spec)
-        charts.append(_chart("network-operator", network.chart, NETWORK_NAMESPACE, values))
+    if (network := spec.operators.network) is not None:
         # First: a GPU driver container waits for the RDMA driver before it becomes ready.
-        policy = make_manifest("network-operator", nic_cluster_policy(spec, network), 0)
-        policies.insert(0, policy)
+        policies.append(make_manifest("network-operator", nic_cluster_policy(spec, network), 0))
+    if spec.operators.gpu is not None:
+        policies.append(_policy_gate())
     gates = (replace(policy, group=group) for group, policy in enumerate(policies))
-    return OperatorsPlan(tuple(charts), (*label_patches(spec), *gates))
+    return OperatorsPlan(charts, (*label_patches(spec), *_logins(spec, charts), *gates))
 
 
-def _chart(release: str, source: ChartSource, namespace: str, values: Body) -> ChartPlan:
+def _logins(spec: ClusterSpec, charts: tuple[ChartPlan, ...]) -> Iterator[Manifest]:
+    """The namespace of each chart with the registry's login in it; nothing without a login."""
+    for name in dict.fromkeys(chart.namespace for chart in charts):
+        secrets = login_manifests(spec, "operators", name, 1)
+        if secrets:
+            body: Body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            yield make_manifest("operators", body, 0)
+    for name in dict.fromkeys(chart.namespace for chart in charts):
+        yield from login_manifests(spec, "operators", name, 1)
+
+
+def _chart(spec: ClusterSpec, release: str, owner: ByChart, source: ChartSource) -> ChartPlan:
     return ChartPlan(
         release=release,
         chart=source.chart,
         version=source.version,
         repo=source.repo,
-        namespace=namespace,
-        values=values,
+        namespace=NAMESPACES[release],
+        values=merged(
+            merged(_DEFAULTS.get(release, {}), chart_values(spec, release)), owner.values
+        ),
         deadline_s=CHART_DEADLINE_S,
     )
+
+
+def chart_values(spec: ClusterSpec, release: str) -> Body:
+    """The values of a chart that follow from the plan, by the name of its Helm release."""
+    gpu = spec.operators.gpu
+    if release == "gpu-operator" and gpu is not None:
+        return gpu_operator_values(spec, gpu)
+    if release == "network-operator":
+        return network_operator_values(spec)
+    taints = tolerated(spec, _CRITICAL, GPU)
+    return {"tolerations": taints} if taints else {}
 
 
 def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
     """The values in which we differ from the chart.
 
-    With the driver on the host (DGX OS), the container toolkit is there too: K3s finds its runtime
-    at its start and makes it the default (`default-runtime`), so the operator brings neither. With
-    the operator's driver the toolkit works through containerd's NRI and edits no file that K3s
-    would write again. `driver.rdma` says whether that driver's container loads the peer memory
+    With the driver on the host (DGX OS), the container toolkit is there too, unless it is left to
+    the operator: K3s finds its runtime at its start and makes it the default (`default-runtime`),
+    so the operator brings neither. The operator's toolkit works through containerd's NRI, and so
+    needs none of K3s' paths and edits no file that K3s would write again. `driver.rdma` says
+    whether that driver's container loads the peer memory
     module; with the driver on the host, the host loads it.
     """
+    by_operator = toolkit_owner(spec) == "operator"
+    taints = tolerated(spec, GPU)
+    pods: Body = {"daemonsets": {"tolerations": taints}} if taints else {}
+    pods |= discovery_values(spec)
+    cdi: Body = {"enabled": True, **({"nriPluginEnabled": True} if by_operator else {})}
     if gpu.driver == "host":
         return {
             "driver": {"enabled": False},
-            "toolkit": {"enabled": False},
-            "cdi": {"enabled": True},
+            "toolkit": {"enabled": by_operator},
+            "cdi": cdi,
             "nfd": {"enabled": True},
-            "dcgmExporter": {"serviceMonitor": {"enabled": False}},
+            **pods,
         }
     paths = gpu_paths(spec)
     rdma: Body = {"enabled": "peermem" in paths, "useHostMofed": has_own_rdma_driver(spec)}
@@ -125,10 +169,10 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
         driver["kernelModuleType"] = "open"
     return {
         "driver": driver,
-        "toolkit": {"enabled": True},
-        "cdi": {"enabled": True, "nriPluginEnabled": True},
+        "toolkit": {"enabled": by_operator},
+        "cdi": cdi,
         "nfd": {"enabled": True},
-        "dcgmExporter": {"serviceMonitor": {"enabled": False}},
+        **pods,
     }
 
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
+from components.artefacts.lock import Lock
+from components.artefacts.resolve import resolved
 from components.cloud.plan import CloudPlan, plan_cloud
 from components.containers.plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
-from components.core.to_json import OMIT_EMPTY, json_pieces
+from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
 from components.disruption.plan import RebootGroup, plan_reboots
 from components.drift.watched import Watched
 from components.fabric.plan import SwitchPlan, plan_fabric
@@ -24,6 +26,7 @@ from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.collector import without_collector
+from components.model.left_alone import left_alone
 from components.operators.plan import OperatorsPlan, plan_operators
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
 from components.remote.step import RemoteStep
@@ -61,6 +64,10 @@ class ClusterPlan:
     acceptance: AcceptancePlan
     reboots: tuple[RebootGroup, ...] = field(default=(), metadata=OMIT_EMPTY)
     """Hosts that may have to leave service, in the groups in which they do."""
+    left_alone: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    """What is neither set nor read, in words. Nothing is proven again for its sake."""
+    asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
+    """The part of acceptance that this run asks for; None for all of it."""
 
     @property
     def watched(self) -> tuple[Watched, ...]:
@@ -82,7 +89,7 @@ class ClusterPlan:
                 for each in self.hypervisors
                 for step in (each.sending, each.converge, each.reboot.step)
             ),
-            *(step for host in self.hosts for step in (host.sending, *host.steps)),
+            *(step for host in self.hosts for step in (host.sending, *host.all_steps)),
             *(each.step for group in self.reboots for each in group.steps),
             *(each.firmware_reboot.step for each in self.hypervisors if each.firmware_reboot),
             *(host.verify for host in self.hosts if host.verify),
@@ -123,12 +130,13 @@ def scripts_of(plan: ClusterPlan) -> Mapping[str, str]:
 
 
 @without_collector()
-def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
+def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> ClusterPlan:
     """Plan every room of a site. Decides nothing itself.
 
     Args:
         spec: A spec that passed `check_site`.
         stack: Name of the stack: devices keep one baseline a stack.
+        lock: What the site's lock says; without one nothing but the site's own checksums holds.
 
     Raises:
         UsageError: The name cannot be that of a folder on a device.
@@ -138,6 +146,7 @@ def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
             f"the stack name {stack!r} cannot be used: devices keep a folder of that name.\n"
             "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
         )
+    spec = resolved(spec, lock or Lock())
     kubernetes, payload = plan_kubernetes(spec, stack), plan_payload(spec, stack)
     later = (*(payload.steps if payload else ()), *(kubernetes.steps if kubernetes else ()))
     hosts = with_tools(plan_hosts(spec, stack), later)
@@ -153,6 +162,7 @@ def make_plan(spec: ClusterSpec, stack: str) -> ClusterPlan:
         operators=plan_operators(spec),
         pod_network=plan_pod_network(spec),
         jobs=plan_jobs(spec),
-        acceptance=plan_acceptance(spec),
+        acceptance=plan_acceptance(spec, kubernetes),
         reboots=plan_reboots(spec, hosts, kubernetes),
+        left_alone=left_alone(spec),
     )

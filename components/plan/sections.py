@@ -24,6 +24,7 @@ from components.plan.make import ClusterPlan
 from components.plan.ports import port_lines
 from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
+from components.remote.tool_files import digest_of
 from components.remote.tools import ToolCall, distinct
 
 LONG_OBJECT: Final = 200
@@ -137,7 +138,7 @@ def _exec(switch: str, plan: ExecPlan, texts: Texts) -> Iterator[str]:
 
 
 def _steps(plan: ClusterPlan) -> Iterator[Section]:
-    known = {step.desired: step.name for step in plan.steps}
+    known = {digest_of(step.desired): step.name for step in plan.steps}
     for stage, steps in stages_of_steps(plan).items():
         for step in steps:
             family = step.name.removeprefix(step.endpoint.device)
@@ -160,7 +161,7 @@ def stages_of_steps(plan: ClusterPlan) -> Mapping[str, tuple[RemoteStep, ...]]:
             *(each.step for each in firmware if each),
         ),
         "hosts": (
-            *(step for host in plan.hosts for step in (host.sending, *host.steps)),
+            *(step for host in plan.hosts for step in (host.sending, *host.all_steps)),
             *(host.verify for host in plan.hosts if host.verify),
         ),
         "reboots": tuple(each.step for group in plan.reboots for each in group.steps),
@@ -175,20 +176,12 @@ def _wanted(step: RemoteStep, known: Mapping[str, str]) -> Iterator[str]:
     elif step.dialect == "device":
         request = dict[str, object](parse_lines(step.desired))
         for key, value in request.items():
-            if name := known.get(_as_desired(value)):
+            if name := isinstance(value, str) and known.get(value):
                 yield f"{key}=as {name} wants"
             elif key != "endpoint":  # the heading has it
                 yield from as_lines(flatten(value, key))
     else:
         yield from step.desired.rstrip("\n").splitlines()
-
-
-def _as_desired(value: object) -> str:
-    """The stdin of a step that wants these settings; of anything else none that a step has."""
-    if not isinstance(value, Mapping):
-        return "\n"
-    values = cast("Mapping[str, object]", value)
-    return "".join(f"{key}={values[key]}\n" for key in sorted(values))
 
 
 def _calls(step: RemoteStep) -> Iterator[str]:
@@ -212,7 +205,7 @@ def _tools(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
     lines: list[str] = []
     for tool in tools:
         lines.append(f"# {tool.name} {tool.digest}")
-        if scripts or tool.name == "names":
+        if scripts or tool.name in {"names", "peers"}:
             lines.append(tool.text.rstrip("\n"))
     if lines:
         yield Section("hosts", "Tools that are sent to the hosts", tuple(lines))
@@ -284,7 +277,7 @@ def _images(value: object) -> Iterator[str]:
 
 
 def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
-    for probe in plan.acceptance.probes:
+    for probe in (*plan.acceptance.images, *plan.acceptance.probes):
         nodes = probe.probe.nodes
         bodies = probe.job.objects if probe.job else ()
         lines = [" ".join(probe.command)]
@@ -292,7 +285,8 @@ def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
             lines += [line for body in bodies for line in ("---", yaml_of(body))]
         elif bodies:
             lines.append(f"# objects: {', '.join(str(body['kind']) for body in bodies)}")
-        heading = f"Probe {probe.probe.name} on {', '.join(nodes)}"
+        place = f" on {', '.join(nodes)}" if nodes else ""
+        heading = f"Probe {probe.probe.name}{place}"
         yield Section("acceptance", heading, tuple(lines), frozenset(nodes))
     limits = flatten(plan.acceptance.limits.model_dump(mode="json"))
     yield Section("acceptance", "Floors of acceptance", as_lines(limits))

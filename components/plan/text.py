@@ -99,6 +99,7 @@ def _head(plan: ClusterPlan) -> Iterator[str]:
     yield f"# Plan of {plan.name}, stack {plan.stack}, digest {plan.digest}"
     for rule, reason in plan.acceptance.limits.waived.items():
         yield f"# waived: {rule}: {reason}"
+    yield from (f"# left alone: {each}" for each in plan.left_alone)
 
 
 def _shorten(sections: Iterable[Section]) -> Iterator[Section]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from components.catalogue.cards import CARDS
 from components.core.errors import SpecError
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
@@ -35,11 +34,12 @@ class PodAttachment:
     """The pod runs in the host's network, and finds the rails there."""
 
 
-def pod_attachment(spec: ClusterSpec) -> PodAttachment:
-    """What a worker of a job needs to be on all rails."""
+def pod_attachment(spec: ClusterSpec, rails: tuple[Rail, ...] | None = None) -> PodAttachment:
+    """What a worker of a job needs to be on some rails; default all."""
+    rails = spec.rails if rails is None else rails
     if spec.pod_network.mode == "host_device":
         return PodAttachment({host_device_resource(spec): hca_count(spec)}, {}, host_network=False)
-    return _on_rails(spec, spec.rails, [rail.network for rail in spec.rails])
+    return _on_rails(spec, rails, [rail.network for rail in rails])
 
 
 def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: bool = False) -> PodAttachment:
@@ -84,10 +84,10 @@ def host_device_resource(spec: ClusterSpec) -> str:
 
 
 def hca_count(spec: ClusterSpec) -> int:
-    """HCAs of one worker; the fabric says it where a cloud owns it, else the first worker."""
+    """HCAs of one worker; the fabric says it where a cloud owns it, else the workers with most."""
     if spec.cloud is not None:
         return spec.cloud.fabric.hcas
-    return _hcas_of(spec.workers[0]) if spec.workers else 0
+    return max((_hcas_of(host) for host in spec.workers), default=0)
 
 
 def _hcas_of(host: Host) -> int:
@@ -102,7 +102,7 @@ def takes_nic(device: SharedDevice, nic: Nic) -> bool:
     """
     facts = (
         (device.vendors, MELLANOX),
-        (device.device_ids, CARDS[nic.model].pf_device),
+        (device.device_ids, nic.pf_device),
         (device.interfaces, nic.netdev),
     )
     given = [actual in wanted for wanted, actual in facts if wanted]

@@ -33,6 +33,6 @@ class PodNetwork(pulumi.ComponentResource):
             "railyard:pod_network:PodNetwork", name, {"manifests": len(plan.manifests)}, opts
         )
         access = gpus.access
-        made = apply_manifests(plan.manifests, self, access.provider, [gpus.gate])
+        made = apply_manifests(name, plan.manifests, self, access, [gpus.gate])
         self.ready = PodNetworkReady(gate(name, self, made or [gpus.gate]), access)
         self.register_outputs({})

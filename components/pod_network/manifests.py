@@ -1,7 +1,7 @@
-"""The DaemonSets of the pod network and their permissions, with K3s' paths.
+"""The DaemonSets of the pod network and their permissions.
 
 After the upstream release manifests of Multus v4.3.0, whereabouts v0.9.4, sriov-cni v2.10.0 and
-sriov-network-device-plugin v3.11.0; images are pinned to those versions. Thin Multus: the thick one
+sriov-network-device-plugin v3.11.0; their images are in the catalogue. Thin Multus: the thick one
 runs the delegates in its own container, where K3s' absolute links lead nowhere.
 """
 
@@ -12,18 +12,14 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from components.catalogue.cni_folders import CniPaths
 from components.kubernetes.manifest import Body
-from components.pod_network.paths import CNI_BIN_DIR, CNI_CONFIG_DIR, MULTUS_KUBECONFIG
 
 NAMESPACE: Final = "kube-system"
-REGISTRY: Final = "ghcr.io/k8snetworkplumbingwg"
-MULTUS_IMAGE: Final = f"{REGISTRY}/multus-cni:v4.3.0"
-WHEREABOUTS_IMAGE: Final = f"{REGISTRY}/whereabouts:v0.9.4"
-SRIOV_CNI_IMAGE: Final = f"{REGISTRY}/sriov-cni:v2.10.0"
-CNI_PLUGINS_IMAGE: Final = f"{REGISTRY}/plugins:v1.6.2"
-"""The reference plugins, in /usr/src/cni/bin (its Dockerfile)."""
-DEVICE_PLUGIN_IMAGE: Final = f"{REGISTRY}/sriov-network-device-plugin:v3.11.0"
 PLUGIN_CONFIG: Final = "sriovdp-config"
+_WHEREABOUTS: Final = (
+    "SLEEP=false source /install-cni.sh\n/token-watcher.sh &\n/ip-control-loop -log-level verbose\n"
+)
 JsonObject = dict[str, JsonValue]
 
 
@@ -87,7 +83,7 @@ def whereabouts_rules() -> list[JsonValue]:
     return [
         _rule(
             "whereabouts.cni.cncf.io",
-            "ippools overlappingrangeipreservations nodeslicepools",
+            "ippools overlappingrangeipreservations",
             "get list watch create update patch delete",
         ),
         _rule("coordination.k8s.io", "leases", "*"),
@@ -147,12 +143,12 @@ def daemon_set(name: str, pod: JsonObject) -> Body:
     }
 
 
-def multus_daemon_set() -> Body:
+def multus_daemon_set(image: str, paths: CniPaths) -> Body:
     """Multus: hands a pod's networks to the CNI plugins of its attachments."""
     binaries = mount("cnibin", "/host/opt/cni/bin", mountPropagation="Bidirectional")
     install: JsonObject = {
         "name": "install-multus-binary",
-        "image": MULTUS_IMAGE,
+        "image": image,
         "command": ["/install_multus"],
         "args": ["--type", "thin"],
         "resources": {"requests": {"cpu": "10m", "memory": "15Mi"}},
@@ -162,13 +158,13 @@ def multus_daemon_set() -> Body:
     }
     main: JsonObject = {
         "name": "kube-multus",
-        "image": MULTUS_IMAGE,
+        "image": image,
         "command": ["/thin_entrypoint"],
         "args": [
             "--multus-conf-file=auto",
             "--multus-autoconfig-dir=/host/etc/cni/net.d",
             "--cni-conf-dir=/host/etc/cni/net.d",
-            f"--multus-kubeconfig-file-host={MULTUS_KUBECONFIG}",
+            f"--multus-kubeconfig-file-host={paths.multus_kubeconfig}",
         ],
         "resources": resources("100m", "50Mi"),
         "securityContext": {"privileged": True},
@@ -182,53 +178,85 @@ def multus_daemon_set() -> Body:
         "serviceAccountName": "multus",
         "initContainers": [install],
         "containers": [main],
-        "volumes": [host_path("cni", CNI_CONFIG_DIR), host_path("cnibin", CNI_BIN_DIR)],
+        "volumes": [host_path("cni", paths.net_d), host_path("cnibin", paths.bin)],
     }
     return daemon_set("multus", pod)
 
 
-def whereabouts_daemon_set() -> Body:
-    """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths."""
+def cni_check(image: str, paths: CniPaths) -> JsonObject:
+    """A container that ends in an error on a node whose kubelet reads another folder.
+
+    Where the node's own network plugin has no configuration, ours would never be called: pods would
+    start without their rails.
+    """
     script = (
-        "SLEEP=false source /install-cni.sh\n"
-        "/token-watcher.sh &\n"
-        "/ip-control-loop -log-level info\n"
+        "for file in /host/etc/cni/net.d/*.conf /host/etc/cni/net.d/*.conflist; do\n"
+        '  case "$file" in *multus*) continue ;; esac\n'
+        '  [ -f "$file" ] && exit 0\n'
+        "done\n"
+        f"echo 'no CNI configuration in {paths.net_d} of this node, so kubelet reads another '\\\n"
+        "'folder: write kubernetes.distribution, or kubernetes.cni with net_d and bin' >&2\n"
+        "exit 1\n"
     )
+    return {
+        "name": "check-cni-folder",
+        "image": image,
+        "command": ["/bin/sh", "-c", script],
+        "resources": resources("10m", "15Mi"),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [mount("cni", "/host/etc/cni/net.d", readOnly=True)],
+    }
+
+
+def _from_field(name: str, path: str) -> JsonObject:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def whereabouts_daemon_set(image: str, paths: CniPaths, *, check: bool = False) -> Body:
+    """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths.
+
+    Args:
+        image: Of whereabouts.
+        paths: The CNI folders of every node.
+        check: Look first whether the node's own network plugin is configured there.
+    """
     main: JsonObject = {
         "name": "whereabouts",
-        "image": WHEREABOUTS_IMAGE,
+        "image": image,
         "command": ["/bin/sh"],
-        "args": ["-c", script],
+        "args": ["-c", _WHEREABOUTS],
         "env": [
-            {"name": "NODENAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-            {
-                "name": "WHEREABOUTS_NAMESPACE",
-                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
-            },
+            _from_field("NODENAME", "spec.nodeName"),
+            _from_field("WHEREABOUTS_NAMESPACE", "metadata.namespace"),
             # The install script takes /host off this path to name the kubeconfig on the host.
-            {"name": "CNI_CONF_DIR", "value": f"/host{CNI_CONFIG_DIR}"},
+            {"name": "CNI_CONF_DIR", "value": f"/host{paths.net_d}"},
         ],
         "resources": resources("100m", "200Mi"),
         "securityContext": {"privileged": True},
         "volumeMounts": [
             mount("cnibin", "/host/opt/cni/bin"),
-            mount("cni", f"/host{CNI_CONFIG_DIR}"),
-            mount("cni", "/host/etc/cni/net.d"),
+            # One place where both are the same: the API refuses a path that is mounted twice.
+            *(
+                mount("cni", place)
+                for place in dict.fromkeys((f"/host{paths.net_d}", "/host/etc/cni/net.d"))
+            ),
         ],
     }
     pod: JsonObject = {
         "serviceAccountName": "whereabouts",
         "containers": [main],
-        "volumes": [host_path("cnibin", CNI_BIN_DIR), host_path("cni", CNI_CONFIG_DIR)],
+        "volumes": [host_path("cnibin", paths.bin), host_path("cni", paths.net_d)],
     }
+    if check:
+        pod["initContainers"] = [cni_check(image, paths)]
     return daemon_set("whereabouts", pod)
 
 
-def sriov_cni_daemon_set() -> Body:
+def sriov_cni_daemon_set(image: str, paths: CniPaths) -> Body:
     """sriov-cni: puts its plugin where K3s looks for it."""
     main: JsonObject = {
         "name": "sriov-cni",
-        "image": SRIOV_CNI_IMAGE,
+        "image": image,
         "resources": resources("100m", "50Mi"),
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -240,32 +268,32 @@ def sriov_cni_daemon_set() -> Body:
     }
     pod: JsonObject = {
         "containers": [main],
-        "volumes": [host_path("cnibin", CNI_BIN_DIR)],
+        "volumes": [host_path("cnibin", paths.bin)],
     }
     return daemon_set("sriov-cni", pod)
 
 
-def macvlan_cni_daemon_set() -> Body:
-    """macvlan: K3s brings no such plugin, so it is put where K3s looks.
+def reference_cni_daemon_set(plugin: str, image: str, paths: CniPaths) -> Body:
+    """A reference plugin that K3s does not bring, macvlan or tuning: it is put where K3s looks.
 
     It alone: the image's other plugins would be written over those that K3s links there.
     """
     script = (
         "set -eu\n"
-        "cp /usr/src/cni/bin/macvlan /host/opt/cni/bin/.macvlan.new\n"
-        "mv -f /host/opt/cni/bin/.macvlan.new /host/opt/cni/bin/macvlan\n"
+        f"cp /usr/src/cni/bin/{plugin} /host/opt/cni/bin/.{plugin}.new\n"
+        f"mv -f /host/opt/cni/bin/.{plugin}.new /host/opt/cni/bin/{plugin}\n"
         "exec sleep infinity\n"
     )
     main: JsonObject = {
-        "name": "macvlan-cni",
-        "image": CNI_PLUGINS_IMAGE,
+        "name": f"{plugin}-cni",
+        "image": image,
         "command": ["/bin/sh", "-c", script],
         "resources": resources("100m", "50Mi"),
         "securityContext": {"privileged": True},
         "volumeMounts": [mount("cnibin", "/host/opt/cni/bin")],
     }
-    pod: JsonObject = {"containers": [main], "volumes": [host_path("cnibin", CNI_BIN_DIR)]}
-    return daemon_set("macvlan-cni", pod)
+    pod: JsonObject = {"containers": [main], "volumes": [host_path("cnibin", paths.bin)]}
+    return daemon_set(f"{plugin}-cni", pod)
 
 
 def plugin_config_map(name: str, config: str) -> Body:
@@ -279,12 +307,12 @@ def plugin_config_map(name: str, config: str) -> Body:
     }
 
 
-def device_plugin_daemon_set(config: str, prefix: str) -> Body:
+def device_plugin_daemon_set(image: str, config: str, prefix: str) -> Body:
     """The device plugin: VFs as extended resources; restarted when its configuration changes."""
     devices = "/var/run/k8s.cni.cncf.io/devinfo/dp"
     main: JsonObject = {
         "name": "kube-sriovdp",
-        "image": DEVICE_PLUGIN_IMAGE,
+        "image": image,
         "args": ["--log-dir=sriovdp", "--log-level=10", f"--resource-prefix={prefix}"],
         "resources": {
             "requests": {"cpu": "250m", "memory": "40Mi"},

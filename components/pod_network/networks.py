@@ -10,8 +10,8 @@ from pydantic import JsonValue
 
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
+from components.model.cni import cni_paths
 from components.model.fabric import Rail
-from components.pod_network.paths import WHEREABOUTS_CONFIG
 
 CNI_VERSION: Final = "1.0.0"
 _RESOURCE_NAME: Final = "k8s.v1.cni.cncf.io/resourceName"
@@ -33,20 +33,20 @@ def job_addresses(spec: ClusterSpec, rail: Rail) -> dict[str, JsonValue]:
     cards = [nic.address for nic in nics if nic.address is not None]
     kept = [probe_address(rail), *([rail.gateway] if rail.gateway else []), *cards]
     exclude: dict[str, JsonValue] = {"exclude": [f"{address}/32" for address in kept]}
-    return _whereabouts(rail) | exclude
+    return _whereabouts(spec, rail) | exclude
 
 
-def server_addresses(rail: Rail) -> dict[str, JsonValue]:
+def server_addresses(spec: ClusterSpec, rail: Rail) -> dict[str, JsonValue]:
     """Address management with one fixed address, so that a client knows its server."""
     address = str(probe_address(rail))
-    return _whereabouts(rail) | {"range_start": address, "range_end": address}
+    return _whereabouts(spec, rail) | {"range_start": address, "range_end": address}
 
 
-def _whereabouts(rail: Rail) -> dict[str, JsonValue]:
+def _whereabouts(spec: ClusterSpec, rail: Rail) -> dict[str, JsonValue]:
     return {
         "type": "whereabouts",
         "range": str(rail.subnet),
-        "configuration_path": WHEREABOUTS_CONFIG,
+        "configuration_path": cni_paths(spec).whereabouts_config,
     }
 
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from components.core.errors import SpecError
+from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import Body, Manifest, make_manifest
+from components.kubernetes.pods import pulling
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
+from components.model.cni import cni_paths, lacks_tuning
 from components.model.fabric import Rail
 from components.pod_network import manifests as parts
 from components.pod_network.attachment import (
@@ -70,8 +73,9 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
         )
     groups = _sriov(spec) if network.mode == "sriov" else _shared(spec)
     return PodNetworkPlan(
-        tuple(
-            make_manifest(owner, body, number)
+        login_manifests(spec, "pod-network", parts.NAMESPACE, 0)
+        + tuple(
+            make_manifest(owner, pulling(spec, body), number)
             for number, group in enumerate(groups)
             for owner, body in group
         )
@@ -81,14 +85,17 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
 def _sriov(spec: ClusterSpec) -> tuple[_Group, ...]:
     config = device_plugin_config(spec)
     foundations = [
-        *_attaching(),
+        *_attaching(spec),
         ("sriov-device-plugin", parts.service_account("sriov-device-plugin")),
         ("sriov-device-plugin", parts.plugin_config_map(parts.PLUGIN_CONFIG, config)),
     ]
-    plugin = parts.device_plugin_daemon_set(config, spec.pod_network.resource_prefix)
+    images, prefix = spec.sources.images, spec.pod_network.resource_prefix
+    plugin = parts.device_plugin_daemon_set(images.sriov_device_plugin, config, prefix)
+    tuning = parts.reference_cni_daemon_set("tuning", images.cni_plugins, cni_paths(spec))
     daemon_sets = [
-        *_attachers(),
-        ("sriov-cni", parts.sriov_cni_daemon_set()),
+        *_attachers(spec),
+        *([("tuning-cni", tuning)] if lacks_tuning(spec) else []),
+        ("sriov-cni", parts.sriov_cni_daemon_set(images.sriov_cni, cni_paths(spec))),
         ("sriov-device-plugin", plugin),
     ]
     return foundations, daemon_sets, _attachments(spec, (attachment, probe_attachment))
@@ -99,33 +106,48 @@ def _shared(spec: ClusterSpec) -> tuple[_Group, ...]:
     plugin = (PLUGIN, shared_plugin_daemon_set(spec))
     if spec.pod_network.host_network:
         return [(PLUGIN, config)], [plugin]
-    daemon_sets = [*_attachers(), ("macvlan-cni", parts.macvlan_cni_daemon_set()), plugin]
-    rails = _attachments(spec, (macvlan_attachment, macvlan_probe_attachment))
-    return [*_attaching(), (PLUGIN, config)], daemon_sets, rails
-
-
-def _attaching() -> _Group:
-    """Multus and whereabouts: definitions and permissions."""
-    crds = [("multus", body) for body in load_vendored(_ROOM, "multus-crd-v4.3.0.json.gz")]
-    crds += [
-        ("whereabouts", body) for body in load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
+    image = spec.sources.images.cni_plugins
+    daemon_sets = [
+        *_attachers(spec),
+        ("macvlan-cni", parts.reference_cni_daemon_set("macvlan", image, cni_paths(spec))),
+        plugin,
     ]
+    rails = _attachments(spec, (macvlan_attachment, macvlan_probe_attachment))
+    return [*_attaching(spec), (PLUGIN, config)], daemon_sets, rails
+
+
+def _installs_multus(spec: ClusterSpec) -> bool:
+    return spec.pod_network.multus == "install"
+
+
+def _attaching(spec: ClusterSpec) -> _Group:
+    """Multus, unless it is there, and whereabouts: definitions and permissions."""
+    whereabouts = load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
+    found: _Group = []
+    if _installs_multus(spec):
+        found += [("multus", body) for body in load_vendored(_ROOM, "multus-crd-v4.3.0.json.gz")]
+    found += [("whereabouts", body) for body in whereabouts]
+    if _installs_multus(spec):
+        found += [
+            ("multus", parts.service_account("multus")),
+            ("multus", parts.cluster_role("multus", parts.multus_rules())),
+            ("multus", parts.cluster_role_binding("multus")),
+        ]
     return [
-        *crds,
-        ("multus", parts.service_account("multus")),
-        ("multus", parts.cluster_role("multus", parts.multus_rules())),
-        ("multus", parts.cluster_role_binding("multus")),
+        *found,
         ("whereabouts", parts.service_account("whereabouts")),
         ("whereabouts", parts.cluster_role("whereabouts", parts.whereabouts_rules())),
         ("whereabouts", parts.cluster_role_binding("whereabouts")),
     ]
 
 
-def _attachers() -> _Group:
-    return [
-        ("multus", parts.multus_daemon_set()),
-        ("whereabouts", parts.whereabouts_daemon_set()),
-    ]
+def _attachers(spec: ClusterSpec) -> _Group:
+    images, paths, foreign = spec.sources.images, cni_paths(spec), spec.k3s is None
+    whereabouts = parts.whereabouts_daemon_set(images.whereabouts, paths, check=foreign)
+    attachers: _Group = [("whereabouts", whereabouts)]
+    if _installs_multus(spec):
+        attachers.insert(0, ("multus", parts.multus_daemon_set(images.multus, paths)))
+    return attachers
 
 
 def _attachments(

@@ -22,6 +22,7 @@ from components.pod_network.networks import (
     probe_network,
     server_addresses,
 )
+from components.pod_network.tolerations import tolerations
 
 PLUGIN: Final = "rdma-shared-dp-ds"
 PLUGIN_CONFIG: Final = "rdma-devices"
@@ -77,6 +78,7 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
     pod: dict[str, JsonValue] = {
         "hostNetwork": True,
         "priorityClassName": "system-node-critical",
+        **tolerations(spec),
         "containers": [container],
         "volumes": [
             host_path("device-plugin", "/var/lib/kubelet/"),
@@ -102,7 +104,7 @@ def macvlan_attachment(spec: ClusterSpec, rail: Rail) -> Body:
 
 def macvlan_probe_attachment(spec: ClusterSpec, rail: Rail) -> Body:
     """The same rail with one fixed address, so that a perftest client knows its server."""
-    return _attachment(spec, rail, probe_network(rail), server_addresses(rail))
+    return _attachment(spec, rail, probe_network(rail), server_addresses(spec, rail))
 
 
 def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:

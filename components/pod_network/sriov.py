@@ -11,7 +11,6 @@ import json
 
 from pydantic import JsonValue
 
-from components.catalogue.cards import CARDS
 from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
@@ -67,7 +66,10 @@ def _check_pf_names(spec: ClusterSpec) -> None:
 def _resource(spec: ClusterSpec, rail: Rail) -> JsonValue:
     nics = _nics(spec, rail)
     # 101e is the VF of several models: `pfNames` tell the rails apart.
-    devices = sorted({CARDS[nic.model].vf_device for nic in nics})
+    devices = {nic.vf_device for nic in nics}
+    known = sorted(device for device in devices if device is not None)
+    # A card whose VFs have no known id is selected by its name alone.
+    chosen: dict[str, JsonValue] = {"devices": [*known]} if None not in devices else {}
     names = sorted({nic.netdev for nic in nics})
     return {
         "resourceName": rail.resource,
@@ -75,7 +77,7 @@ def _resource(spec: ClusterSpec, rail: Rail) -> JsonValue:
         "selectors": [
             {
                 "vendors": [MELLANOX],
-                "devices": [*devices],
+                **chosen,
                 "pfNames": [*names],
                 "isRdma": True,
             }
@@ -90,7 +92,7 @@ def attachment(spec: ClusterSpec, rail: Rail) -> Body:
 
 def probe_attachment(spec: ClusterSpec, rail: Rail) -> Body:
     """The same rail with one fixed address, so that a perftest client knows its server."""
-    return _attachment(spec, rail, probe_network(rail), server_addresses(rail))
+    return _attachment(spec, rail, probe_network(rail), server_addresses(spec, rail))
 
 
 def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:

@@ -20,6 +20,7 @@ from components.preview.state_items import items_of_state
 _MARKS: Final = re.compile(r"<\{%[^%]*%\}>")
 """The engine's colours in a message."""
 _DRIFT: Final = re.compile(r"(\S+): drift: (.*)")
+_OF_CLUSTER: Final = re.compile(r"cluster: drift: ")
 _SETTING: Final = re.compile(r"(\S+) of (.*) is (.*), want (.*)")
 _ALARMS: Final = ("WILL ", "MAY ", "disruption: ", "unreachable: ", "host key: ")
 _INSIDE: Final = ("INTERRUPTS", "will be refused")
@@ -56,9 +57,11 @@ def read_engine(text: str, edited: AbstractSet[str]) -> News:
         for each in document.get("diagnostics") or []
     ]
     messages = [message for message, severity in said if severity != "error"]
+    # Where the program looked at the cluster, it names the objects and more.
+    objects = () if any(map(_OF_CLUSTER.match, messages)) else _objects(steps, edited)
     return News(
         alarms=(*_replaced(steps), *_alarms(messages)),
-        repairs=(*_drifts(messages), *_objects(steps, edited)),
+        repairs=(*_drifts(messages), *objects),
         notes=tuple(each for each in messages if each.startswith("not observed") or _is_note(each)),
         errors=tuple(message for message, severity in said if severity == "error"),
     )
@@ -84,7 +87,13 @@ def _drifts(messages: list[str]) -> Iterator[str]:
 
 
 def _is_note(message: str) -> bool:
-    kinds = (": not observed: ", ": cabling: ", ": placement: ", ": firmware of its cards")
+    kinds = (
+        ": not observed: ",
+        ": not repaired: ",
+        ": cabling: ",
+        ": placement: ",
+        ": firmware of its cards",
+    )
     return any(kind in message for kind in kinds)
 
 

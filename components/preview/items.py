@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
-from components.core.key_values import split_key
+from components.core.key_values import parse_state, split_key
 from components.drift.watched import RUN_PARAMETERS
 from components.remote.lines import flatten
 
@@ -45,12 +45,9 @@ class Item:
 
 def settings_of_text(stdin: str) -> dict[tuple[str, str], str]:
     """The settings of a step on a host: its `key=value` lines."""
-    found: dict[tuple[str, str], str] = {}
-    for line in stdin.splitlines():
-        key, sign, value = line.partition("=")
-        if sign and not key.startswith("#") and key not in RUN_PARAMETERS:
-            found[split_key(key)] = value
-    return found
+    lines = "\n".join(line for line in stdin.splitlines() if "=" in line)
+    values = parse_state(lines).values
+    return {split_key(key): value for key, value in values.items() if key not in RUN_PARAMETERS}
 
 
 def settings_of_fields(fields: Mapping[str, str]) -> dict[tuple[str, str], str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,14 +14,16 @@ from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.collector import without_collector
 from components.model.instances import with_instances
+from components.model.ways import with_ways
 from components.reading.derived_keys import drop_derived
+from components.reading.example_marks import find_marks
 from components.reading.loose import find_loose_types
 from components.reading.port_ranges import spread_ports
 from components.reading.run_settings import SETTINGS
 from components.reading.site_path import SITE_KEY, SitePathError, read_site
 from components.reading.stand_in import find_stand_in, replace_wrong
 from components.reading.unions import settle_unions
-from components.reading.wording import did_you_mean, show_value, word_error
+from components.reading.wording import did_you_mean, is_refinement, show_value, word_error
 from components.reading.yaml_text import YamlText, parse_yaml
 
 CONFIG_KEY = "railyard:cluster"
@@ -55,8 +57,14 @@ class Loaded:
     """The spec without the parts that are wrong, so that the rules can still run on the rest."""
     left_out: tuple[SpecPath, ...] = ()
     """What `partial` lacks of the file."""
+    replaced: frozenset[SpecPath] = frozenset()
+    """Of these, what is of the right kind and was refused; another such value took its place."""
     secrets: StackSecrets | None = None
     """What the stack file says of secrets; None for a plain site file."""
+    marks: tuple[Problem, ...] = ()
+    """Lines that are still the example's, from which `railyard init` made the file."""
+    path: Path | None = None
+    """The file that holds the site: its lock is beside it. None where no file does."""
 
 
 def load_site(path: Path) -> Loaded:
@@ -71,7 +79,7 @@ def load_site(path: Path) -> Loaded:
     Raises:
         UsageError: There is no such file, or it cannot be read.
     """
-    return parse_site(_read_text(path), str(path))
+    return _at(path, parse_site(_read_text(path), str(path)))
 
 
 @without_collector()
@@ -96,7 +104,12 @@ def load_config_value(value: Json, source_file: Path | None, site: Json = None) 
     lines, found = part.lines, part.problems
     if value is None:
         return Loaded(None, (*found, _no_cluster(lines.file or "the stack", None)), lines)
-    return _validate(YamlText(value, lines, found), stack.secrets)
+    return _at(source_file, _validate(YamlText(value, lines, found), stack.secrets))
+
+
+def _at(path: Path | None, loaded: Loaded) -> Loaded:
+    """With the file that holds the site, unless a stack named another one."""
+    return loaded if loaded.path is not None else replace(loaded, path=path)
 
 
 def _read_text(path: Path) -> str:
@@ -119,7 +132,7 @@ def parse_site(text: str, file: str) -> Loaded:
     if not isinstance(parsed.value, dict) or not parsed.value:
         return Loaded(None, (*parsed.problems, _no_settings(file, parsed.value)), parsed.lines)
     if "config" not in parsed.value and CONFIG_KEY not in parsed.value:
-        return _validate(parsed, None)
+        return replace(_validate(parsed, None), marks=find_marks(text, file))
     prefix = ("config", CONFIG_KEY) if "config" in parsed.value else (CONFIG_KEY,)
     stack, part = _Stack(parsed, Path(file)), parsed.below(*prefix)
     site = parsed.below("config", SITE_KEY).value
@@ -175,7 +188,8 @@ def _follow(stack: _Stack, site: Json, *, both: bool) -> Loaded:
             site,
         )
     problems = (*stack.text.problems, *parsed.problems)
-    return _validate(YamlText(value, parsed.lines, problems), stack.secrets)
+    loaded = _at(found.path, _validate(YamlText(value, parsed.lines, problems), stack.secrets))
+    return replace(loaded, marks=find_marks(found.text, name))
 
 
 def _is_broken(parsed: YamlText) -> bool:
@@ -233,6 +247,7 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
     wrong: list[SpecPath] = [problem.where[0].path for problem in loose]
     spec: ClusterSpec | None = None
     stand_ins: dict[SpecPath, Json] = {}
+    replaced: dict[SpecPath, Json] = {}
     try:
         spec = ClusterSpec.model_validate(text.value)
     except ValidationError as error:
@@ -244,25 +259,30 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
                     problems.append(problem)
                 wrong.append(path)
                 stand_ins[path] = find_stand_in(path, detail, ClusterSpec)
+                if is_refinement(detail) and stand_ins[path] is not None:
+                    replaced[path] = stand_ins[path]
     located = tuple(text.lines.locate_all(problem, defaults=False) for problem in problems)
     if spec is not None and not located:
-        return Loaded(with_instances(spec), (), text.lines, secrets=secrets)
-    rest = spec or _validate_rest(text.value, frozenset(wrong), stand_ins)
-    partial = with_instances(rest) if rest else None
-    return Loaded(None, located, text.lines, partial, tuple(wrong), secrets)
+        return Loaded(with_ways(with_instances(spec)), (), text.lines, secrets=secrets)
+    rest = spec or _validate_rest(text.value, frozenset(wrong), (replaced, stand_ins))
+    partial = with_ways(with_instances(rest)) if rest else None
+    return Loaded(
+        None, located, text.lines, partial, tuple(wrong), frozenset(replaced), secrets=secrets
+    )
 
 
 def _validate_rest(
-    value: Json, wrong: frozenset[SpecPath], stand_ins: dict[SpecPath, Json]
+    value: Json, wrong: frozenset[SpecPath], stand_ins: tuple[dict[SpecPath, Json], ...]
 ) -> ClusterSpec | None:
     """Read what is left of the file without its wrong parts, if that is a site.
 
-    Defaults take the place of what is wrong, and stand-ins only where there is no default.
+    Another value takes the place of one that was refused; defaults take that of the rest, and
+    stand-ins only where there is no default.
     """
-    known = {path: item for path, item in stand_ins.items() if item is not None}
-    for substitutes in ({}, known):
+    for substitutes in stand_ins:
+        known = {path: item for path, item in substitutes.items() if item is not None}
         try:
-            return ClusterSpec.model_validate(replace_wrong(value, wrong, substitutes))
+            return ClusterSpec.model_validate(replace_wrong(value, wrong, known))
         except ValidationError:
             continue
     return None

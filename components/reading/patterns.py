@@ -6,22 +6,37 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from components.model.drivers import GPU_DRIVER, PACKAGE_NAME
+from components.model.acceptance import CASE_NAME
+from components.model.cloud import INSTANCE_IMAGE, LOCATION
+from components.model.drivers import GPU_DRIVER, PACKAGE_NAME, TOOLKIT_VERSION
+from components.model.fabric import RAIL_RESOURCE
 from components.model.firmware import FIRMWARE_VERSION
+from components.model.hypervisors import ESXI_RELEASE
 from components.model.infiniband import PARTITION_NAME
-from components.model.kernel import SYSCTL_VALUE
+from components.model.jump_hosts import NO_PROXY, PROXY_URL
+from components.model.kubernetes import KUBERNETES_VERSION
+from components.model.nic_models import PCI_ID
+from components.model.sources import HTTPS_ADDRESS, PEM_CERTIFICATES, REGISTRY_ADDRESS
 from components.model.sriov import CARD_SERIAL
+from components.model.switch_models import BREAKOUT
+from components.model.sysctls import SYSCTL_VALUE
 from components.model.units import (
+    ABSOLUTE_PATH,
     DNS_LABEL,
+    ENVIRONMENT_NAME,
     EXACT_RELEASE,
+    FOLDER,
+    HTTPS,
     IMAGE,
     K3S_RELEASE,
     LOGIN,
+    NODE_NAME,
     PINNED_SOURCE,
     POOL_NAME,
     PORT_TARGET,
     REGISTRY,
     RELEASE,
+    RESOURCE_NAME,
     SHA_256,
 )
 from components.model.waivers import REASON, RULE_NAME
@@ -33,6 +48,10 @@ def _as_label(text: str) -> str:
 
 def _as_key(text: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
+
+
+def _as_variable(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")
 
 
 def _as_partition(text: str) -> str:
@@ -57,12 +76,30 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "a text of the form <host>/<rail>, for example gpu01/rail-0, or <switch>:<port>",
         _no_idea,
     ),
+    NODE_NAME: ("a name of lower-case letters, digits, inner hyphens and dots", str.lower),
+    FOLDER: ("an absolute path of letters, digits, dots, hyphens and underscores", _no_idea),
+    PCI_ID: ("a PCI device id of four hex digits in small letters", str.lower),
+    BREAKOUT: (
+        "parts and their speed in Gbit/s, for example 2x400",
+        lambda text: text.lower().removesuffix("g"),
+    ),
     LOGIN: ("a login name of letters, digits, dots, hyphens and underscores", _no_idea),
     PARTITION_NAME: (
         "a name of at most 32 letters, digits, hyphens and underscores that begins with a letter",
         _as_partition,
     ),
+    HTTPS_ADDRESS: ("an https address without a login or a query in it", _no_idea),
+    REGISTRY_ADDRESS: (
+        "a registry such as registry.site1.example:5000/railyard, without a scheme",
+        lambda text: text.partition("://")[2].rstrip("/"),
+    ),
+    PEM_CERTIFICATES: ("the lines of a certificate file, which begin with -----BEGIN", _no_idea),
     IMAGE: ("an image such as 192.168.100.10:5000/nccl-roce-test:1.0, without a scheme", _no_idea),
+    PROXY_URL: (
+        "an address such as http://proxy.example.com:3128, without a user and password",
+        lambda text: text if "//" in text or not text else f"http://{text}",
+    ),
+    NO_PROXY: ("a name, an address or a network, such as .example.com or 10.0.0.0/8", _no_idea),
     FIRMWARE_VERSION: ("a firmware release such as 28.43.1014", _no_idea),
     SYSCTL_VALUE: ("a number, or a text of letters, digits, spaces and ._:/,+-", _no_idea),
     GPU_DRIVER: ("a version of a GPU driver such as 580.126.20", _no_idea),
@@ -89,11 +126,47 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "a registry of the form host:port such as 192.168.100.10:5000, without a scheme or a path",
         lambda text: re.sub(r"^https?://", "", text).partition("/")[0],
     ),
+    CASE_NAME: (
+        "a name of at most 20 lower-case letters, digits and inner hyphens",
+        lambda text: _as_label(text)[:20].strip("-"),
+    ),
+    RAIL_RESOURCE: (
+        "a name of letters, digits and inner underscores without prefix, at most 63 long",
+        lambda text: re.sub(r"[^A-Za-z0-9]+", "_", text.rpartition("/")[2]).strip("_"),
+    ),
+    RESOURCE_NAME: (
+        "a name of letters, digits and inner dots, hyphens and underscores, at most 63 long",
+        lambda text: text.rpartition("/")[2],
+    ),
+    LOCATION: ("a location as the cloud's console shows it, such as us-east1-a", str.lower),
+    INSTANCE_IMAGE: ("an image of the form <name>:<tag> such as ubuntu22.04:latest", _no_idea),
+    ESXI_RELEASE: (
+        "an ESXi release such as 7.0U2 or 8.0 (`esxcli system version get` shows it)",
+        lambda text: re.sub(r"[ .]?[uU](pdate *)?(?=[0-9])", "U", text),
+    ),
+    KUBERNETES_VERSION: (
+        "a version such as v1.36.3, as `kubectl version` calls the server version",
+        _no_idea,
+    ),
+    HTTPS: ("an https address", lambda text: re.sub(r"^http://", "https://", text)),
+    ENVIRONMENT_NAME: ("the name of an environment variable such as NCCL_IB_SL", _as_variable),
+    ABSOLUTE_PATH: ("a path from the root on, such as /opt/nccl-tests/build", _no_idea),
+    TOOLKIT_VERSION: ("a version of the container toolkit such as 1.17.8-1", _no_idea),
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
     r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
 }
 """Pattern to what it means, and to a guess at what a refused text was meant to be."""
-_VERSIONS: Final = frozenset({K3S_RELEASE, EXACT_RELEASE, GPU_DRIVER, FIRMWARE_VERSION, RELEASE})
+_VERSIONS: Final = frozenset(
+    {
+        KUBERNETES_VERSION,
+        ESXI_RELEASE,
+        K3S_RELEASE,
+        EXACT_RELEASE,
+        GPU_DRIVER,
+        FIRMWARE_VERSION,
+        RELEASE,
+    }
+)
 """Patterns of versions, of which a bare number is at most the beginning."""
 
 

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+
+from pydantic import ValidationError
 
 from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import SwitchModel
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.problem import Json, Lines, Place, Problem, SpecPath, Spot
+from components.model.switch_models import DescribedSwitch
 from components.model.units import PORT_TARGET
 from components.reading.yaml_text import YamlText
 
@@ -53,7 +58,8 @@ def spread_ports(text: YamlText) -> YamlText:
     switches = text.value.get("switches")
     if not isinstance(switches, list):
         return text
-    done = [_spread_switch(s, switch) for s, switch in enumerate(switches)]
+    described = _described(text.value.get("switch_models"))
+    done = [_spread_switch(s, switch, described) for s, switch in enumerate(switches)]
     if not any(done):
         return text
     merged: list[Json] = [
@@ -68,13 +74,26 @@ def spread_ports(text: YamlText) -> YamlText:
     )
 
 
-def _spread_switch(s: int, switch: Json) -> _Spread | None:
+def _described(written: Json) -> dict[str, DescribedSwitch]:
+    """The models that the file describes; of what is wrong there the model itself tells."""
+    found: dict[str, DescribedSwitch] = {}
+    for name, facts in written.items() if isinstance(written, dict) else ():
+        with suppress(ValidationError):
+            found[name] = DescribedSwitch.model_validate(facts)
+    return found
+
+
+def _spread_switch(
+    s: int, switch: Json, described: Mapping[str, DescribedSwitch]
+) -> _Spread | None:
     """None where the switch has no range, or nothing is known of its ports."""
     ports = switch.get("ports") if isinstance(switch, dict) else None
     if not isinstance(switch, dict) or not isinstance(ports, dict):
         return None
-    model = find_model(str(switch.get("model")))
-    known = model.ports.get(str(switch.get("os")), ()) if model else ()
+    name, system = str(switch.get("model")), str(switch.get("os"))
+    own = described.get(name) if system in SWITCH_SYSTEMS else None
+    model = own.as_model(name, system) if own else find_model(name)
+    known = model.ports.get(system, ()) if model else ()
     if model is None or not known or not any(map(_is_range, ports, ports.values())):
         return None
     spread = _Spread(("switches", s, "ports"), str(switch.get("name")))

@@ -9,7 +9,7 @@ from components.core.errors import SpecError
 
 SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "observe": ("always", "never"),
-    "accept": ("changed", "always"),
+    "accept": ("changed", "always", "never", "canary"),
     "lab": ("false", "true"),
 }
 """Name to what it may be; the first is the default. docs/reference/cli.md says what each does."""

@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from components.catalogue.cards import CARDS
 from components.catalogue.switches import MODELS
 from components.core.errors import Bug
 from components.core.problem import Json
@@ -97,3 +98,6 @@ def _suggest_models(schema: dict[str, Any]) -> None:
     model = schema["$defs"]["Switch"]["properties"]["model"]
     del model["type"]
     model["anyOf"] = [{"enum": sorted(MODELS)}, {"type": "string"}]
+    card = schema["$defs"]["Nic"]["properties"]["model"]
+    del card["type"]
+    card["anyOf"] = [{"enum": list(CARDS)}, {"type": "string"}]

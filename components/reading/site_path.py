@@ -137,7 +137,12 @@ def _inside(written: str, stack_file: Path) -> Path:
 
 def _project_of(folder: Path) -> Path:
     """The folder of the Pulumi project that a folder is in; the folder itself outside of any."""
+    return find_project(folder) or folder
+
+
+def find_project(folder: Path) -> Path | None:
+    """The folder of the Pulumi project that a folder is in, or None outside of any."""
     for each in (folder, *folder.parents):
         if any((each / name).is_file() for name in _PROJECT_FILES):
             return each
-    return folder
+    return None

@@ -23,9 +23,18 @@ _EXAMPLES: Final[tuple[Json, ...]] = (
     "0" * 64,
     "/stand-in",
     "v1.0.0+k3s1",
+    "8.0",
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "stand_in",
+    "stand-in:1.0",
+    "192.0.2.1",
+    "us-east1-a",
+    4096,
+    ["192.0.2.0/24"],
+    [{"name": "stand-in", "gpu": "0000:00:00.0", "nic": "0000:00:00.0", "memory_mib": 4096}],
 )
-"""One for each kind of plain value: name, number, PCI address, network, cable, checksum, path,
-release."""
+"""One for each kind of value: name, number, PCI address, network, cable, checksum, path, releases,
+host key, resource, image, address, location, memory, and lists that must not be empty."""
 
 
 def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Json:
@@ -39,11 +48,15 @@ def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) 
     Returns:
         The value, or None where there is none as simple as that.
     """
-    owner, key = owner_of(detail, model)[1], str(path[-1]) if path else ""
+    owner, names = owner_of(detail, model)[1], [item for item in path if isinstance(item, str)]
+    key = names[-1] if names else ""
     if owner is None or key not in owner.model_fields:
         return None
-    choices = _candidates(owner, key, detail)
-    return next((value for value in choices if _takes(owner, key, value)), None)
+    in_list = isinstance(path[-1], int)
+    for value in _candidates(owner, key, detail):
+        if _takes(owner, key, [value] if in_list else value):
+            return value
+    return None
 
 
 def _candidates(owner: type[BaseModel], key: str, detail: ErrorDetails) -> Iterator[Json]:
@@ -80,6 +93,10 @@ def _replaced(
         new = {str(p[-1]): item for p, item in stand_ins.items() if p and p[:-1] == path}
         return kept | new
     if isinstance(value, list):
-        # List positions stay, so that the paths of the rest stay true; a wrong item stays wrong.
-        return [_replaced(item, wrong, stand_ins, (*path, i)) for i, item in enumerate(value)]
+        # List positions stay, so that the paths of the rest stay true.
+        places = [(*path, number) for number in range(len(value))]
+        return [
+            stand_ins[place] if place in stand_ins else _replaced(item, wrong, stand_ins, place)
+            for place, item in zip(places, value, strict=True)
+        ]
     return value

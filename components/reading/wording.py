@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Final, cast
 from pydantic import BaseModel
 
 from components.core.problem import Place, Problem, SpecPath, render_path
+from components.model.refusal import REFUSED
 from components.model.units import SecretRef
 from components.reading.members import Owner, models_at, owner_of, pattern_of, quoted_words
 from components.reading.patterns import PATTERNS, mend_text, offer_number, words_of
+from components.reading.secret_wording import no_source, open_secret, secret_path
 from components.reading.unions import NO_KIND
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 _WORD: Final = re.compile(r"[^a-z0-9]+")
 """What separates the words of a name."""
+_LOGIN: Final = re.compile(r"//[^/@\s]+@")
+"""A user and password in an address."""
 _DIGIT: Final = re.compile(r"[0-9]")
 _KINDS: Final = {
     "string_type": "a text",
@@ -52,6 +56,7 @@ _BOUNDS: Final = {
     "greater_than_equal": ("ge", "at least"),
     "less_than": ("lt", "less than"),
     "less_than_equal": ("le", "at most"),
+    "multiple_of": ("multiple_of", "a multiple of"),
 }
 
 
@@ -65,7 +70,7 @@ def show_value(value: object) -> str:
         return "{…}"
     if isinstance(value, list | tuple):
         return "[…]"
-    text = " ".join(str(value).split())
+    text = _LOGIN.sub("//(not shown)@", " ".join(str(value).split()))
     return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - one line of a report
 
 
@@ -101,6 +106,11 @@ def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, 
     """
     path, owner = owner_of(detail, model)
     return path, _WORDINGS.get(detail["type"], _other)(path, detail, owner)
+
+
+def is_refinement(detail: ErrorDetails) -> bool:
+    """Whether a value is of the right kind, and beyond its limits or without its form."""
+    return detail["type"] in {REFUSED, "string_pattern_mismatch", *_BOUNDS}
 
 
 def wrong_type(path: SpecPath, value: object, wanted: str) -> Problem:
@@ -146,8 +156,8 @@ def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Problem:
 
 
 def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
-    if owner is SecretRef and not str(path[-1]).lower().startswith("secret"):
-        return _open_secret(path)
+    if owner is SecretRef:
+        return no_source(path)
     if path in _MOVED:
         return _moved(path, detail)
     known = sorted(owner.model_fields) if owner else []
@@ -156,7 +166,7 @@ def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     return Problem(
         rule="unknown-key",
         what=f"`{path[-1]}` is not a key of {render_path(path[:-1])}.{hint}",
-        where=(Place(path, "(not shown)" if owner is SecretRef else show_value(detail["input"])),),
+        where=(Place(path, show_value(detail["input"])),),
         fix="correct the spelling, or remove it." if hint else f"remove it{listed}.",
     )
 
@@ -271,6 +281,18 @@ def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     )
 
 
+def _refused_in_words(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
+    """What a type says itself of a value."""
+    context, value = detail.get("ctx", {}), detail["input"]
+    known = cast("Sequence[str]", context.get("known", ()))
+    return Problem(
+        rule="malformed",
+        what=f"{render_path(path)}: {context.get('what')}.",
+        where=(Place(path, show_value(value)),),
+        fix=f"{context.get('fix')}{did_you_mean(str(path[-1]), known) if known else ''}",
+    )
+
+
 def _mended(value: str, reason: str) -> str:
     """What the user probably meant, or that the reason has an example of it."""
     better = next((mend(value) for words, mend in _REASONS.items() if words in reason), "")
@@ -301,7 +323,7 @@ _REASONS: Final[dict[str, Callable[[str], str]]] = {
 
 def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     if SecretRef in models_at(owner, path[-1:]):
-        return _open_secret(path)
+        return secret_path(path, detail["input"]) or open_secret(path)
     value, wanted = detail["input"], _KINDS.get(detail["type"], "another value")
     key = next((str(item) for item in reversed(path) if isinstance(item, str)), "")
     pattern = pattern_of(owner, key)
@@ -317,12 +339,13 @@ def _length(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     """A list with too few entries or too many."""
     context, key = detail.get("ctx", {}), str(path[-1])
     info = owner.model_fields.get(key) if owner else None
-    limits = {
+    limits = [
         getattr(each, "min_length", None) or getattr(each, "max_length", None)
         for each in (info.metadata if info else ())
-    } - {None}
+    ]
     limit = context.get("min_length", context.get("max_length"))
-    side = "" if len(limits) == 1 else "at least " if "min_length" in context else "at most "
+    exact = limits.count(limit) > 1
+    side = "" if exact else "at least " if "min_length" in context else "at most "
     count, doc = context.get("actual_length"), _doc_of(owner, key)
     return Problem(
         rule="out-of-range",
@@ -352,22 +375,12 @@ _WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Problem]]] 
     NO_KIND: _no_kind,
     "string_pattern_mismatch": _pattern,
     "value_error": _refused,
+    REFUSED: _refused_in_words,
     "string_too_long": _too_long,
     "too_short": _length,
     "too_long": _length,
     **dict.fromkeys(_BOUNDS, _bound),
 }
-
-
-def _open_secret(path: SpecPath) -> Problem:
-    """A value where the name of a secret belongs; reports get around, so it is not shown."""
-    return Problem(
-        rule="wrong-type",
-        what=f"{render_path(path)} holds a value where the name of a secret is expected.",
-        where=(Place(path, "(not shown)"),),
-        fix="write {secret: NAME} and keep the value encrypted: `pulumi config set --secret "
-        "railyard:NAME`. If it was the real one, change it on the device: it has been readable.",
-    )
 
 
 def _doc_of(model: Owner, key: str) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import pulumi
 from pulumi_command import local, remote
 
+from components.core.errors import Bug
 from components.core.placeholder import fill, instances_in, parse_facts
-from components.remote.script import railyard_program, render_step_command
-from components.remote.step import REPAIR_LINE, Endpoint, RemoteStep, env_name
+from components.remote.script import railyard_program
+from components.remote.step import Endpoint, env_name
 
 DIAL_ERROR_LIMIT = 10
 """About 11 s of refused connections (the provider's default); the preview already looked."""
@@ -63,47 +64,42 @@ class Remote:
 
     def environment(self, endpoint: Endpoint) -> dict[str, pulumi.Input[str]]:
         """The secrets that a local `railyard` needs to reach a device."""
-        names = (endpoint.password_secret, endpoint.private_key_secret)
-        return {env_name(name): self.secrets.require_secret(name) for name in names if name}
-
-
-def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> remote.Command:
-    """One step on a host: one SSH connection, one line that names a tool, the state on stdin."""
-    stdin = shared.filled(_with_note(step.desired, shared.note(step.name)))
-    opts = shared.on_machine(step.endpoint, opts)
-    if step.secret_stdin:
-        stdin = shared.secrets.require_secret(step.secret_stdin)
-    if step.secret_stdout:
-        opts = Options.merge(opts, SEALED)
-    return remote.Command(
-        step.name,
-        connection=connection_of(shared, step.endpoint),
-        create=render_step_command(step, step.apply),
-        delete=render_step_command(step, step.undo) if step.undo else None,
-        stdin=stdin,
-        logging=remote.Logging.NONE,
-        add_previous_output_in_env=False,
-        opts=opts,
-    )
-
-
-def _with_note(desired: str, note: str) -> str:
-    return f"{desired}{REPAIR_LINE}{note}\n" if note else desired
+        names = endpoint.secret_names
+        return {env_name(name): self.secrets.require_secret(name) for name in names}
 
 
 def connection_of(shared: Remote, endpoint: Endpoint) -> remote.ConnectionArgs:
-    """How the command provider reaches a device: the host key is always pinned."""
-    secret = shared.secrets.require_secret
+    """How the command provider reaches a device: the host key is always pinned.
+
+    Raises:
+        Bug: It cannot reach this one.
+    """
+    if endpoint.why_own_client:
+        raise Bug(f"{endpoint.where}: {endpoint.why_own_client}, so the provider cannot reach it")
+    own = _login_of(shared, endpoint)
+    hops = [_login_of(shared, hop) for hop in endpoint.jump]
     return remote.ConnectionArgs(
-        host=shared.filled(endpoint.address),
-        port=endpoint.port,
-        user=endpoint.user,
-        host_key=shared.filled(endpoint.host_key),
-        private_key=secret(endpoint.private_key_secret) if endpoint.private_key_secret else None,
-        password=secret(endpoint.password_secret) if endpoint.password_secret else None,
-        dial_error_limit=DIAL_ERROR_LIMIT,
-        per_dial_timeout=PER_DIAL_TIMEOUT_S,
+        **own, proxy=remote.ProxyConnectionArgs(**hops[0]) if hops else None
     )
+
+
+def _login_of(shared: Remote, endpoint: Endpoint) -> dict[str, Any]:
+    """An agent is in no input: the provider finds it by SSH_AUTH_SOCK, which differs each day."""
+
+    def secret(name: str | None) -> pulumi.Output[str] | None:
+        return shared.secrets.require_secret(name) if name else None
+
+    return {
+        "host": shared.filled(endpoint.address),
+        "port": endpoint.port,
+        "user": endpoint.user,
+        "host_key": shared.filled(endpoint.host_key),
+        "private_key": secret(endpoint.private_key_secret),
+        "private_key_password": secret(endpoint.passphrase_secret),
+        "password": secret(endpoint.password_secret),
+        "dial_error_limit": DIAL_ERROR_LIMIT,
+        "per_dial_timeout": PER_DIAL_TIMEOUT_S,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +108,7 @@ class LocalCall:
 
     name: str
     create: str
-    """Arguments of `railyard`."""
+    """Arguments of `railyard`, or a whole line that calls it."""
     stdin: pulumi.Input[str]
     environment: Mapping[str, pulumi.Input[str]]
     delete: str | None = None
@@ -127,11 +123,10 @@ def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
     """Run `railyard` here: one driver, in one language, for reading and for changing."""
     if call.secret_stdout:
         opts = Options.merge(opts, SEALED)
-    program = railyard_program()
     return local.Command(
         call.name,
-        create=f"{program} {call.create}",
-        delete=f"{program} {call.delete}" if call.delete else None,
+        create=_line(call.create),
+        delete=_line(call.delete) if call.delete else None,
         stdin=call.stdin,
         environment=dict(call.environment),
         logging=local.Logging.NONE,
@@ -139,6 +134,11 @@ def local_call(call: LocalCall, opts: pulumi.ResourceOptions) -> local.Command:
         triggers=list(call.triggers) or None,
         opts=opts,
     )
+
+
+def _line(words: str) -> str:
+    program = railyard_program()
+    return words if words.startswith(f"{program} ") else f"{program} {words}"
 
 
 def join_text(output: pulumi.Output[str], join: Callable[[str], str]) -> pulumi.Output[str]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from components.core.errors import Bug
 from components.model.hosts import Host
-from components.model.units import Ssh
-from components.remote.step import Endpoint
+from components.model.jump_hosts import ReachedSsh
+from components.model.units import SecretRef, Ssh
+from components.remote.step import Endpoint, TargetKind
 
 
-def endpoint_of(device: str, kind: Literal["switch", "host"], ssh: Ssh) -> Endpoint:
-    """Address, pinned key and names of the secrets of one device.
+def endpoint_of(device: str, kind: TargetKind, ssh: Ssh) -> Endpoint:
+    """Address, pinned key, names of the secrets and way of one device.
 
     A missing host key stays empty here: the check `host-key` refuses it before anything connects.
+
+    Raises:
+        Bug: The site's jump hosts were not looked up: the device would be reached past them.
     """
+    hops = ssh.hops if isinstance(ssh, ReachedSsh) else ()
+    if ssh.jump and not hops:
+        raise Bug(f"{device}: the jump hosts {', '.join(ssh.jump)} were not looked up")
     return Endpoint(
         device=device,
         kind=kind,
@@ -21,9 +27,21 @@ def endpoint_of(device: str, kind: Literal["switch", "host"], ssh: Ssh) -> Endpo
         port=ssh.port,
         user=ssh.user,
         host_key=ssh.host_key or "",
-        password_secret=ssh.password.secret if ssh.password else None,
-        private_key_secret=ssh.private_key.secret if ssh.private_key else None,
+        password_secret=_name(ssh.password),
+        private_key_secret=_name(ssh.private_key),
+        passphrase_secret=_name(ssh.passphrase),
+        agent=ssh.agent,
+        sudo_secret=_name(ssh.sudo_password),
+        enable_secret=_name(ssh.enable_password),
+        legacy_algorithms=ssh.legacy_algorithms,
+        jump=tuple(
+            endpoint_of(hop.name, "jump", hop.ssh.model_copy(update={"jump": None})) for hop in hops
+        ),
     )
+
+
+def _name(secret: SecretRef | None) -> str | None:
+    return secret.name if secret else None
 
 
 def host_endpoint(host: Host) -> Endpoint:

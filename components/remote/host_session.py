@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Literal
+from pathlib import Path
 
 import asyncssh
 
-from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.errors import DeviceError, UnreachableError
+from components.remote import sudo
+from components.remote.explain import Doing, explain
+from components.remote.jump import CONNECT_DEADLINE_S, JumpHosts, end, jump_hosts, login
 from components.remote.step import Endpoint
-
-CONNECT_DEADLINE_S: Final = 20.0
-"""Seconds until a host has accepted the login; a host that is down gives no answer at all."""
-CLOSE_DEADLINE_S: Final = 5.0
-"""Seconds for a polite end of a connection whose answers are in."""
-
-
-class _Stranger(asyncssh.SSHClient):
-    """Keeps the host key that was presented in place of the pinned one, to name it."""
-
-    presented = ""
-
-    def validate_host_public_key(
-        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
-    ) -> bool:
-        del host, addr, port
-        self.presented = key.export_public_key("openssh").decode().strip()
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Doing:
-    """How far a session is, and the deadline of that part."""
-
-    part: Literal["connect", "run"]
-    deadline_s: float
-
-    def failed(self, error: BaseException) -> str:
-        """What ended it: a host that is down, or one that is there and too slow."""
-        timed_out = isinstance(error, TimeoutError)
-        words = str(error) or type(error).__name__
-        within = f"within {self.deadline_s:g} s"
-        if self.part == "connect":
-            return f"is not reachable {within}: {'no answer' if timed_out else words}"
-        if timed_out:
-            return f"accepted the login, but did not finish {within}: check its load and its disks"
-        return f"accepted the login, but the connection was lost: {words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +29,22 @@ class HostAnswer:
 class HostSession:
     """An open connection to a host, on which several commands may run, also at once."""
 
-    def __init__(self, endpoint: Endpoint, connection: asyncssh.SSHClientConnection) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        connection: asyncssh.SSHClientConnection,
+        sudo_password: str | None = None,
+    ) -> None:
+        """Take over an open connection.
+
+        Args:
+            endpoint: Which host.
+            connection: To it.
+            sudo_password: What its sudo asks for; None: it does not ask.
+        """
         self._endpoint = endpoint
         self._connection = connection
+        self._sudo_password = sudo_password
 
     async def run(self, command: str, *, stdin: str = "", deadline_s: float) -> HostAnswer:
         """Run one command.
@@ -77,29 +56,76 @@ class HostSession:
 
         Raises:
             UnreachableError: No answer within the deadline, or half of one.
+            DeviceError: sudo refuses the password.
         """
-        doing = _Doing("run", deadline_s)
+        return await self._within(deadline_s, self._run(command, stdin))
+
+    async def _run(self, command: str, stdin: str) -> tuple[str, str, int | None]:
+        password, said = self._sudo_password, ""
+        if password is not None and command.startswith(sudo.AS_ROOT):
+            process, said = await sudo.start(self._connection, self._endpoint, command, password)
+        else:
+            process = await self._connection.create_process(command)
+        if stdin:
+            # A command may end before it reads, where its tool is missing: its output says why.
+            with suppress(BrokenPipeError):
+                process.stdin.write(stdin)
+                process.stdin.write_eof()
+        stdout, stderr = await process.communicate()
+        await process.wait_closed()
+        return _text(stdout), said + _text(stderr), process.returncode
+
+    async def run_with_file(self, command: str, source: Path, *, deadline_s: float) -> HostAnswer:
+        """Run one command that reads a file of this machine, which is streamed.
+
+        Raises:
+            UnreachableError: No answer within the deadline, or half of one.
+            DeviceError: sudo asks for a password there, which would be read in place of the file.
+        """
+        if self._sudo_password is not None and command.startswith(sudo.AS_ROOT):
+            raise DeviceError(
+                f"{self._endpoint.where}: files are sent only to hosts whose sudo asks for no"
+                " password. Nothing was changed there.\n"
+                "  fix    allow it for this user in sudoers (NOPASSWD: ALL), or let the hosts"
+                " download: leave sources.bundle and the mirror's login out"
+            )
+        return await self._within(deadline_s, self._stream(command, source))
+
+    async def _stream(self, command: str, source: Path) -> tuple[str, str, int | None]:
+        done = await self._connection.run(command, stdin=source, check=False, encoding=None)
+        return _text(done.stdout), _text(done.stderr), done.returncode
+
+    async def _within(
+        self, deadline_s: float, work: Awaitable[tuple[str, str, int | None]]
+    ) -> HostAnswer:
+        """Output, errors and status of a command that ends in time, and says how it ended."""
+        doing = Doing("run", deadline_s)
         try:
             async with asyncio.timeout(deadline_s):
-                done = await self._connection.run(command, input=stdin, check=False)
+                stdout, stderr, status = await work
         except (TimeoutError, OSError, asyncssh.Error) as error:
-            raise _explain(self._endpoint, error, "", doing) from error
-        if done.returncode is None:  # neither a status nor a signal came: half an answer is none
+            raise explain(self._endpoint, error, "", doing) from error
+        if status is None:  # neither a status nor a signal: half an answer is none
             raise UnreachableError(
                 f"{self._endpoint.where} {doing.failed(ConnectionError('no exit status'))}"
             )
-        return HostAnswer(_text(done.stdout), _text(done.stderr), done.returncode)
+        return HostAnswer(stdout, stderr, status)
 
 
 @asynccontextmanager
 async def connect_to_host(
-    endpoint: Endpoint, private_key: str, *, deadline_s: float = CONNECT_DEADLINE_S
+    endpoint: Endpoint,
+    secrets: Mapping[str, str],
+    *,
+    jumps: JumpHosts | None = None,
+    deadline_s: float = CONNECT_DEADLINE_S,
 ) -> AsyncGenerator[HostSession]:
     """Log in to a host whose key is pinned.
 
     Args:
-        endpoint: Address and pinned host key.
-        private_key: The client's key in OpenSSH form.
+        endpoint: Address, pinned host key and way.
+        secrets: Secret name to value: those of `endpoint.secret_names`.
+        jumps: The jump hosts of this run; by default, connections of its own.
         deadline_s: Seconds until the host has accepted the login.
 
     Raises:
@@ -107,31 +133,29 @@ async def connect_to_host(
         HostKeyError: The host presented another key, or none is pinned; nothing was sent.
         DeviceError: The host refused our key, or the secret is no key.
     """
-    stranger = _Stranger()
-    options = _options(endpoint, private_key, stranger)
-    doing = _Doing("connect", min(CONNECT_DEADLINE_S, deadline_s))
-    try:
-        async with asyncio.timeout(doing.deadline_s):
-            connection = await asyncssh.connect(endpoint.address, endpoint.port, options=options)
-    except (TimeoutError, OSError, asyncssh.Error) as error:
-        raise _explain(endpoint, error, stranger.presented, doing) from error
-    try:
-        yield HostSession(endpoint, connection)
-    finally:
-        connection.close()
-        with suppress(TimeoutError, OSError, asyncssh.Error):
-            async with asyncio.timeout(CLOSE_DEADLINE_S):
-                await connection.wait_closed()
+    within_s = min(CONNECT_DEADLINE_S, deadline_s)
+    async with jump_hosts(secrets) as own:
+        through = await (jumps or own).through(endpoint.jump)
+        connection = await login(endpoint, secrets, through, within_s)
+        try:
+            yield HostSession(endpoint, connection, secrets.get(endpoint.sudo_secret or ""))
+        finally:
+            await end(connection)
 
 
 async def run_on_host(
-    endpoint: Endpoint, private_key: str, command: str, *, stdin: str = "", deadline_s: float
+    endpoint: Endpoint,
+    secrets: Mapping[str, str],
+    command: str,
+    *,
+    stdin: str = "",
+    deadline_s: float,
 ) -> HostAnswer:
     """Run one command over a connection of its own.
 
     Args:
-        endpoint: Address and pinned host key.
-        private_key: The client's key in OpenSSH form.
+        endpoint: Address, pinned host key and way.
+        secrets: Secret name to value.
         command: Text for the login shell.
         stdin: What the command reads.
         deadline_s: Seconds until the login is accepted, at most CONNECT_DEADLINE_S, and again until
@@ -142,70 +166,8 @@ async def run_on_host(
         HostKeyError: The host presented another key, or none is pinned; nothing was sent.
         DeviceError: The host refused our key, or the secret is no key.
     """
-    async with connect_to_host(endpoint, private_key, deadline_s=deadline_s) as session:
+    async with connect_to_host(endpoint, secrets, deadline_s=deadline_s) as session:
         return await session.run(command, stdin=stdin, deadline_s=deadline_s)
-
-
-def _options(
-    endpoint: Endpoint, private_key: str, stranger: _Stranger
-) -> asyncssh.SSHClientConnectionOptions:
-    # As a key and not as a line of known_hosts, whose form of an address depends on the port.
-    pinned = _pinned_key(endpoint)
-    none: list[asyncssh.SSHKey] = []
-    return asyncssh.SSHClientConnectionOptions(
-        username=endpoint.user,
-        client_keys=[_client_key(endpoint, private_key)],
-        known_hosts=([pinned], none, none),
-        server_host_key_algs=[pinned.get_algorithm()],
-        config=None,
-        agent_path=None,
-        client_factory=lambda: stranger,
-    )
-
-
-def _pinned_key(endpoint: Endpoint) -> asyncssh.SSHKey:
-    try:
-        return asyncssh.import_public_key(endpoint.host_key)
-    except ValueError as error:
-        raise HostKeyError(
-            f"{endpoint.where}: the pinned host key is no public key ({error}); nothing was sent.\n"
-            f"  fix        write the key as `ssh-keyscan -p {endpoint.port} {endpoint.address}`"
-            " prints it after the address"
-        ) from error
-
-
-def _client_key(endpoint: Endpoint, private_key: str) -> asyncssh.SSHKey:
-    try:
-        return asyncssh.import_private_key(private_key)
-    except ValueError as error:
-        raise DeviceError(
-            f"{endpoint.where}: the secret {endpoint.private_key_secret} is no private key without"
-            f" a passphrase in OpenSSH form: {error}. Nothing was sent."
-        ) from error
-
-
-def _changed_key(endpoint: Endpoint, presented: str) -> str:
-    return (
-        f"{endpoint.where}: the host key is not the pinned one; nothing was sent.\n"
-        f"  pinned     {endpoint.host_key}\n"
-        f"  presented  {presented or 'none of the pinned type'}\n"
-        f"  fix        if the host was reinstalled, pin the key that its console shows:"
-        f" ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
-    )
-
-
-def _explain(
-    endpoint: Endpoint, error: BaseException, presented: str, doing: _Doing
-) -> DeviceError:
-    """Say in words why there was no answer."""
-    if isinstance(error, asyncssh.HostKeyNotVerifiable):
-        return HostKeyError(_changed_key(endpoint, presented))
-    if isinstance(error, asyncssh.PermissionDenied):
-        return DeviceError(
-            f"{endpoint.where} refused our SSH key (secret "
-            f"{endpoint.private_key_secret}): {error.reason}"
-        )
-    return UnreachableError(f"{endpoint.where} {doing.failed(error)}")
 
 
 def _text(value: object) -> str:

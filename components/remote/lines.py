@@ -22,11 +22,15 @@ _STEP: Final = re.compile(
     re.VERBOSE,
 )
 _EQUALS: Final = " = "
+_NOTE: Final = "repair"
+"""Where there is no note there is no line."""
+_LAST: Final = ("settings", _NOTE)
+"""Of a request, what changes with every edit and every repair: after the end no line is shown."""
 Path = tuple[str | int, ...]
 
 
 def render_lines(document: Mapping[str, object]) -> str:
-    """The document with one line a value, sorted by key; lists of plain values are one value."""
+    """The document with one line a value, by key, `_LAST` at the end; a plain list is one value."""
     return "".join(f"{path}{_EQUALS}{value}\n" for path, value in flatten(document).items())
 
 
@@ -53,7 +57,10 @@ def parse_lines(text: str) -> dict[str, JsonValue]:
 
 def _leaves(value: JsonValue, path: Path) -> Iterator[tuple[Path, JsonValue]]:
     if isinstance(value, dict) and (value or not path):
-        for key in sorted(value):
+        last = () if path else tuple(key for key in _LAST if key in value)
+        for key in (*sorted(value.keys() - {*last}), *last):
+            if not path and key == _NOTE and value[key] == "":
+                continue
             yield from _leaves(value[key], (*path, key))
     elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
         for number, item in enumerate(value):

@@ -1,20 +1,81 @@
-"""Resources beside a step: the tools of a host, and plain execs on switches."""
+"""The resources of steps: on a host, its tools, and plain execs on switches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pulumi
-from pulumi_command import remote
+from pulumi_command import local, remote
 
-from components.remote.component import LocalCall, Remote, connection_of, local_call
+from components.remote.component import (
+    SEALED,
+    LocalCall,
+    Remote,
+    SecretStore,
+    connection_of,
+    local_call,
+)
+from components.remote.script import create_text
 from components.remote.sending import with_repair
-from components.remote.step import Endpoint, RemoteStep
+from components.remote.step import (
+    ENDPOINT_VARIABLE,
+    REPAIR_LINE,
+    Endpoint,
+    RemoteStep,
+    render_endpoint,
+)
 from components.remote.tool_files import keep_tools
 
 Sent: TypeAlias = remote.Command
+Step: TypeAlias = remote.Command | local.Command
+"""A step on a host, by the provider's SSH client or by ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithMade:
+    """The secrets of the stack, and those that come from elsewhere or were made in this run."""
+
+    given: SecretStore
+    made: Mapping[str, pulumi.Output[str]]
+
+    def require_secret(self, key: str) -> pulumi.Output[str]:
+        """The secret of that name, marked secret."""
+        return self.made[key] if key in self.made else self.given.require_secret(key)
+
+
+def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> Step:
+    """One step on a host: one SSH connection, one line that names a tool, the state on stdin.
+
+    Where the provider's client cannot go (`Endpoint.why_own_client`), a process here sends the
+    same line and the same stdin.
+    """
+    stdin = shared.filled(_with_note(step.desired, shared.note(step.name)))
+    opts = shared.on_machine(step.endpoint, opts)
+    if step.secret_stdin:
+        stdin = shared.secrets.require_secret(step.secret_stdin)
+    create = create_text(step, step.apply)
+    delete = create_text(step, step.undo) if step.undo else None
+    if step.endpoint.why_own_client:
+        endpoint = shared.filled(render_endpoint(step.endpoint))
+        environment = {ENDPOINT_VARIABLE: endpoint, **shared.environment(step.endpoint)}
+        call = LocalCall(step.name, create, stdin, environment, delete, step.secret_stdout)
+        return local_call(call, opts)
+    return remote.Command(
+        step.name,
+        connection=connection_of(shared, step.endpoint),
+        create=create,
+        delete=delete,
+        stdin=stdin,
+        logging=remote.Logging.NONE,
+        add_previous_output_in_env=False,
+        opts=pulumi.ResourceOptions.merge(opts, SEALED) if step.secret_stdout else opts,
+    )
+
+
+def _with_note(desired: str, note: str) -> str:
+    return f"{desired}{REPAIR_LINE}{note}\n" if note else desired
 
 
 def tools_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> pulumi.Resource:

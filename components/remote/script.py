@@ -28,8 +28,8 @@ _RUN: Final = (
 """What is hashed is what was read, and what was read is what is run: nothing can be put between."""
 _REFUSE: Final = (
     '[ -e "$f" ] && t=altered || t=missing;'
-    ' echo "railyard: $(uname -n): $f is $t, nothing was run:'
-    f' pulumi up with railyard:observe=always sends it" >&2; exit {TOOL_MISSING}'
+    ' echo "railyard: $f is $t, nothing was run:'
+    f' pulumi up sends it" >&2; exit {TOOL_MISSING}'
 )
 _LOADER: Final = f"f={TOOLS_FOLDER}/$0/tool; {_RUN}; {_REFUSE}"
 """Short, since the state has it four times a step."""
@@ -72,6 +72,22 @@ def render_step_command(step: RemoteStep, call: ToolCall | str) -> str:
     if step.undo is not None and call in (step.apply, step.undo):
         mark = (f"{'keep' if call == step.apply else 'drop'}={step.name}",)
     return render_call(call, step.deadline_s, ash=step.dialect == "ash", more=mark)
+
+
+OWN_CLIENT: Final = " device run "
+"""In the text of a step that goes by our own client, and in no other."""
+
+
+def create_text(step: RemoteStep, call: ToolCall | str) -> str:
+    """What the resource of a step has as `create` or `delete`.
+
+    That is the line itself, for the command provider, or a call of `railyard` here that sends the
+    same line, for a host that the provider cannot reach.
+    """
+    line = render_step_command(step, call)
+    if isinstance(call, str) or not step.endpoint.why_own_client:
+        return line
+    return f"{railyard_program()}{OWN_CLIENT}--deadline {step.deadline_s:g} {shlex.quote(line)}"
 
 
 def render_call(

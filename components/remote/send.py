@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.core.errors import DeviceError
-from components.remote.host_runs import private_key
 from components.remote.host_session import HostAnswer, HostSession, connect_to_host
 from components.remote.request import read_request
 from components.remote.script import render_sent_call
 from components.remote.sending import REQUEST, SEND_DEADLINE_S, SendRequest
+from components.remote.step import secrets_for
 from components.remote.tool_files import load_tool
 from components.remote.tools import ESXI_TOOLS, TOOLS_FOLDER, ToolCall, make_tool, sending_script
 
@@ -149,7 +149,8 @@ def run_remove_tools(text: str, environ: Mapping[str, str]) -> str:
 
 async def _with_host(text: str, environ: Mapping[str, str], *, removes: bool) -> str:
     request = read_request(REQUEST, text, "request to send tools")
-    async with connect_to_host(request.endpoint, private_key(request.endpoint, environ)) as session:
+    secrets = secrets_for(request.endpoint, environ)
+    async with connect_to_host(request.endpoint, secrets) as session:
         sender = Sender(request, session)
         evidence = await (sender.remove() if removes else sender.send())
     return json.dumps(evidence, sort_keys=True) + "\n"

@@ -82,6 +82,17 @@ def with_repair(desired: str, note: str) -> str:
     return render_lines({**parse_lines(desired), "repair": note})
 
 
+def lacking_tools(stdin: str, lacking: Iterable[str]) -> tuple[str, ...]:
+    """The names of the tools that a step had sent, and that are missing or altered on its host.
+
+    Args:
+        stdin: What the step last got.
+        lacking: Digests of tools that were looked for on its host and not found.
+    """
+    sent, gone = cast("Mapping[str, str]", parse_lines(stdin).get("tools", {})), set(lacking)
+    return tuple(sorted(name for name, digest in sent.items() if digest in gone))
+
+
 def missing_note(stdin: str, lacking: Iterable[str]) -> str:
     """The repair note of a sending step; a new version of a tool is an edit, and no repair.
 
@@ -92,11 +103,8 @@ def missing_note(stdin: str, lacking: Iterable[str]) -> str:
     Returns:
         The note of this run, or the last one, which stays so that the input does not flap.
     """
-    recorded = parse_lines(stdin)
-    sent = cast("Mapping[str, str]", recorded.get("tools", {}))
-    last = str(recorded.get("repair", ""))
-    gone = set(lacking)
-    names = sorted(name for name, digest in sent.items() if digest in gone)
+    last = str(parse_lines(stdin).get("repair", ""))
+    names = lacking_tools(stdin, lacking)
     if not names:
         return last
     number = int(last.partition(":")[0] or 0) + 1

@@ -6,17 +6,20 @@ proves it. It knows no Pulumi and opens no connection: `component.py` makes the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from components.core.errors import Bug
+from components.core.errors import Bug, UsageError
 from components.core.placeholder import Facts, fill_known, has_placeholder
-from components.core.to_json import OMIT_EMPTY
+from components.core.to_json import OMIT_EMPTY, to_json
 from components.remote.lines import render_lines
 from components.remote.tools import Tool, ToolCall, distinct
 
-TargetKind = Literal["host", "switch"]
+TargetKind = Literal["host", "switch", "jump"]
+RSA: Final = "ssh-rsa "
+"""Begins an RSA public key line, whatever signatures it is used with."""
 REPAIR_LINE = "repair="
 """Begins the last line of a host's stdin where there is a repair note: no key of a host's state."""
 OBSERVE_DEADLINE_S: Final = 60.0
@@ -37,11 +40,51 @@ class Endpoint:
     """Pinned public key line, for example `ssh-ed25519 AAAA…`."""
     password_secret: str | None = None
     private_key_secret: str | None = None
+    passphrase_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
+    """Of the private key."""
+    agent: bool = field(default=False, metadata=OMIT_EMPTY)
+    """The SSH agent of who runs Railyard has the key."""
+    sudo_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
+    """The password that `sudo` asks for."""
+    enable_secret: str | None = field(default=None, metadata=OMIT_EMPTY)
+    """The password of a switch's `enable`."""
+    legacy_algorithms: bool = field(default=False, metadata=OMIT_EMPTY)
+    """SHA-1 is let pass, for an old switch."""
+    jump: tuple[Endpoint, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """The jump hosts on the way, the one that is reached first at the beginning."""
 
     @property
     def where(self) -> str:
         """The device and its address, as errors name them."""
-        return f"{self.device} ({self.user}@{self.address}:{self.port})"
+        by = f" by {', '.join(each.device for each in self.jump)}" if self.jump else ""
+        return f"{self.device} ({self.user}@{self.place}{by})"
+
+    @property
+    def place(self) -> str:
+        """Address and port, an IPv6 address in brackets."""
+        return f"{bracketed(self.address)}:{self.port}"
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """The names of all secrets that reaching it takes, those of its jump hosts too."""
+        own = (self.password_secret, self.private_key_secret, self.passphrase_secret)
+        more = (self.sudo_secret, self.enable_secret)
+        behind = (name for hop in self.jump for name in hop.secret_names)
+        return tuple(dict.fromkeys((*(name for name in (*own, *more) if name), *behind)))
+
+    @property
+    def why_own_client(self) -> str:
+        """What the command provider cannot do on the way to this device; empty: nothing.
+
+        It takes one proxy, has no channel for a password of sudo, and offers SHA-1 alone for an RSA
+        host key (docs/decisions/0019).
+        """
+        if self.sudo_secret is not None:
+            return "sudo asks for a password"
+        if len(self.jump) > 1:
+            return f"{len(self.jump)} jump hosts are on the way"
+        rsa = [each.device for each in (self, *self.jump) if each.host_key.startswith(RSA)]
+        return f"{rsa[0]} has an RSA host key" if rsa else ""
 
     def known(self, facts: Facts) -> Endpoint:
         """The same with what is known of the instance in its holes."""
@@ -101,6 +144,11 @@ class RemoteStep:
             raise Bug(f"step {self.name}: exactly one of undo and why_no_undo must be set")
 
 
+def bracketed(address: str) -> str:
+    """The address as it is written before a port: IPv6 in brackets."""
+    return f"[{address}]" if ":" in address else address
+
+
 _SECRET_PREFIX: Final = "RAILYARD_SECRET_"  # noqa: S105 - the beginning of a name, not a secret
 
 
@@ -118,6 +166,33 @@ def secrets_from(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def secrets_for(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str]:
+    """The secrets that reaching one device takes, from the environment of a step.
+
+    Raises:
+        UsageError: One is not there, or the file names none.
+    """
+    known = secrets_from(environ)
+    missing = [name for name in endpoint.secret_names if name not in known]
+    if missing:
+        names = ", ".join(map(env_name, missing))
+        raise UsageError(f"{endpoint.where}: set {names} in the environment: logging in takes it")
+    if not (endpoint.password_secret or endpoint.private_key_secret or endpoint.agent):
+        raise UsageError(
+            f"{endpoint.where}: no password, private key or agent: name one in the site file's ssh"
+        )
+    return {name: known[name] for name in endpoint.secret_names}
+
+
+ENDPOINT_VARIABLE: Final = "RAILYARD_ENDPOINT"
+"""Where `railyard device run` finds the endpoint: its stdin is the state, and nothing else."""
+
+
+def render_endpoint(endpoint: Endpoint) -> str:
+    """An endpoint as the environment has it."""
+    return json.dumps(to_json(endpoint), sort_keys=True)
+
+
 def render_request(endpoint: Endpoint, **parts: object) -> str:
     """The request of `railyard device …`, a line a value: a preview shows the changed ones."""
-    return render_lines({"endpoint": asdict(endpoint)} | parts)
+    return render_lines({"endpoint": to_json(endpoint)} | parts)

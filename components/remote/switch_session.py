@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import codecs
-import hashlib
 import re
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -17,23 +16,23 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from netmiko import BaseConnection
-from netmiko.exceptions import (
-    NetmikoAuthenticationException,
-    NetmikoBaseException,
-)
+from netmiko.exceptions import NetmikoBaseException
 from paramiko import Channel, SSHException, Transport
-from paramiko.ssh_exception import (
-    BadAuthenticationType,
-    BadHostKeyException,
-    NoValidConnectionsError,
-)
+from paramiko.ssh_exception import BadAuthenticationType
 
-from components.core.errors import Bug, DeviceError, HostKeyError, SpecError, UnreachableError
+from components.core.errors import Bug, UnreachableError
+from components.remote.legacy_transport import LegacyTransport
 from components.remote.session_profile import SessionProfile
 from components.remote.step import Endpoint
+from components.remote.switch_errors import classified
+from components.remote.switch_login import (
+    CONNECT_S,
+    credentials,
+    known_name,
+    way_to,
+)
+from components.remote.switch_rights import rise
 
-CONNECT_S: Final = 10.0
-"""To open a TCP connection and log in: a switch that is up answers in about one second."""
 SHORTEST_S: Final = 0.01
 """A socket timeout of 0 would mean not to wait at all."""
 CHUNK_BYTES: Final = 65536
@@ -66,16 +65,36 @@ class _KeyboardFirst(Transport):
             return super().auth_password(username, password, event, fallback=False)
 
 
+class _LegacyKeyboardFirst(LegacyTransport, _KeyboardFirst):
+    """Both."""
+
+
+_TRANSPORTS: Final[dict[tuple[bool, bool], type[Transport]]] = {
+    (True, False): _KeyboardFirst,
+    (False, True): LegacyTransport,
+    (True, True): _LegacyKeyboardFirst,
+}
+"""Whether the keyboard is first, and old algorithms are let pass, to another client than usual."""
+
+
 class _Connection(BaseConnection):
     """A netmiko session that waits for what the switch says, and for nothing else."""
 
-    def __init__(self, profile: SessionProfile, **login: Any) -> None:  # noqa: ANN401 - netmiko's own arguments
-        self._profile = profile
+    def __init__(
+        self,
+        profile: SessionProfile,
+        rise: Callable[[BaseConnection, float], None],
+        *,
+        legacy: bool,
+        **login: Any,  # noqa: ANN401 - netmiko's own arguments
+    ) -> None:
+        self._profile, self._rise, self._legacy = profile, rise, legacy
         super().__init__(**login)
 
     def _connect_params_dict(self) -> dict[str, object]:
-        keyboard = {"transport_factory": _KeyboardFirst} if self._profile.keyboard_first else {}
-        return {**super()._connect_params_dict(), **keyboard}
+        transport = _TRANSPORTS.get((self._profile.keyboard_first, self._legacy))
+        more = {"transport_factory": transport} if transport else {}
+        return {**super()._connect_params_dict(), **more}
 
     def _try_session_preparation(self, force_data: bool = True) -> None:  # noqa: FBT001, FBT002 - netmiko's own signature
         """Skip netmiko's first return: a switch that already hung up has said why; read that."""
@@ -85,10 +104,11 @@ class _Connection(BaseConnection):
     def session_preparation(self) -> None:
         """Read the prompt of the login, and send what the profile sends first."""
         ends_at_s = time.monotonic() + self.conn_timeout
-        _read_to_prompt(self, self._profile.prompt, ends_at_s)
+        read_to(self, self._profile.prompt, ends_at_s)
+        self._rise(self, ends_at_s)
         for line in self._profile.prepare:
             self.write_channel(f"{line}\n")
-            _read_to_prompt(self, self._profile.prompt, ends_at_s)
+            read_to(self, self._profile.prompt, ends_at_s)
 
 
 @dataclass(slots=True)
@@ -100,6 +120,8 @@ class SwitchSession:
     ends_at_s: float
     deadline_s: float
     profile: SessionProfile
+    way: ExitStack
+    """What the session goes through, given back at its end."""
 
     @property
     def where(self) -> str:
@@ -115,9 +137,8 @@ class SwitchSession:
             UnreachableError: The session ended, or the deadline passed, before the prompt.
         """
         try:
-            tail = '; echo "[status $?]"' if self.profile.has_status else ""
-            self.connection.write_channel(f"{command}{tail}\n")
-            raw = _read_to_prompt(self.connection, self.profile.prompt, self.ends_at_s)
+            self.connection.write_channel(f"{self.profile.line_of(command)}\n")
+            raw = read_to(self.connection, self.profile.end, self.ends_at_s)
         except TimeoutError as error:
             raise UnreachableError(
                 f"{self.where}: no prompt after `{command}` within the deadline of "
@@ -144,6 +165,7 @@ class SwitchSession:
         client = self.connection.remote_conn_pre
         if client is not None:
             client.close()
+        self.way.close()
 
 
 def _judged(text: str) -> str:
@@ -154,7 +176,7 @@ def _judged(text: str) -> str:
     return text[: found.start()] if found[1] == "0" else text
 
 
-def _read_to_prompt(connection: BaseConnection, prompt: str, ends_at_s: float) -> str:
+def read_to(connection: BaseConnection, prompt: str, ends_at_s: float) -> str:
     """Read until the prompt; netmiko's own reader does not notice a session that died.
 
     Raises:
@@ -182,104 +204,49 @@ def _clean(raw: str, prompt: str) -> str:
 
 
 def open_session(
-    endpoint: Endpoint, profile: SessionProfile, secret: str, deadline_s: float
+    endpoint: Endpoint, profile: SessionProfile, secrets: Mapping[str, str], deadline_s: float
 ) -> SwitchSession:
     """Log in to a switch whose host key is the pinned one.
 
     Args:
         endpoint: Where, as whom, and with which host key.
         profile: How the command line of its system is talked to.
-        secret: The password.
+        secrets: Secret name to value.
         deadline_s: For the whole session, login included.
 
     Raises:
         UnreachableError: Nothing listens or answers in time, or the session breaks.
         HostKeyError: The host key is another one.
-        DeviceError: The password is refused.
+        DeviceError: The login, the password of `enable`, or that of sudo is refused.
     """
-    ends_at_s = time.monotonic() + deadline_s
-    with _known_hosts(endpoint) as path, _classified(endpoint, min(CONNECT_S, deadline_s)):
-        connection = _Connection(
-            profile,
-            host=endpoint.address,
-            port=endpoint.port,
-            username=endpoint.user,
-            password=secret,
-            ssh_strict=True,
-            alt_host_keys=True,
-            alt_key_file=str(path),
-            conn_timeout=min(CONNECT_S, deadline_s),
-            auth_timeout=min(CONNECT_S, deadline_s),
-            banner_timeout=min(CONNECT_S, deadline_s),
-        )
-    return SwitchSession(endpoint, connection, ends_at_s, deadline_s, profile)
+    ends_at_s, within_s = time.monotonic() + deadline_s, min(CONNECT_S, deadline_s)
+    with ExitStack() as way:
+        sock = way.enter_context(way_to(endpoint, secrets, within_s))
+        with _known_hosts(endpoint) as path, classified(endpoint, within_s):
+            connection = _Connection(
+                profile,
+                partial(rise, endpoint, profile, secrets, read_to),
+                legacy=endpoint.legacy_algorithms,
+                host=endpoint.address,
+                port=endpoint.port,
+                username=endpoint.user,
+                **credentials(endpoint, secrets),
+                sock=sock,
+                ssh_strict=True,
+                alt_host_keys=True,
+                alt_key_file=str(path),
+                conn_timeout=within_s,
+                auth_timeout=within_s,
+                banner_timeout=within_s,
+            )
+        return SwitchSession(endpoint, connection, ends_at_s, deadline_s, profile, way.pop_all())
 
 
 @contextmanager
 def _known_hosts(endpoint: Endpoint) -> Generator[Path, None, None]:
     """A file with the one pinned key, as the SSH client wants it."""
-    if not endpoint.host_key.strip():
-        raise SpecError(f"{endpoint.where}: no host key is pinned; without it nothing connects")
-    name = endpoint.address if endpoint.port == 22 else f"[{endpoint.address}]:{endpoint.port}"  # noqa: PLR2004 - SSH's default port, as known_hosts writes it
+    line = f"{known_name(endpoint)} {endpoint.host_key.strip()}\n"
     with TemporaryDirectory(prefix="railyard-") as folder:
         path = Path(folder) / "known_hosts"
-        path.write_text(f"{name} {endpoint.host_key.strip()}\n")
+        path.write_text(line)
         yield path
-
-
-@contextmanager
-def _classified(endpoint: Endpoint, connect_s: float) -> Generator[None, None, None]:
-    try:
-        yield
-    except NetmikoAuthenticationException as error:
-        raise DeviceError(
-            f"{endpoint.where}: the switch refuses the password of user {endpoint.user}; "
-            f"check the secret {endpoint.password_secret}. Nothing was changed."
-        ) from error
-    except (NetmikoBaseException, SSHException, OSError, EOFError) as error:
-        chain = _chain(error)
-        # What netmiko raises while it tidies up hides what the switch said before it hung up.
-        telling = [each for each in chain if isinstance(each, (BadHostKeyException, EOFError))]
-        cause = (telling or chain[1:] or chain)[0]
-        if isinstance(cause, BadHostKeyException):
-            raise HostKeyError(_changed_key(endpoint, cause)) from error
-        raise UnreachableError(_why_unreachable(endpoint, connect_s, cause)) from error
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """The error and what it was raised from, the last first."""
-    found: list[BaseException] = []
-    current: BaseException | None = error
-    while current is not None:
-        found.append(current)
-        current = current.__context__
-    return found
-
-
-def _changed_key(endpoint: Endpoint, error: BadHostKeyException) -> str:
-    return (
-        f"{endpoint.where}: the host key is not the pinned one; nothing was sent.\n"
-        f"  pinned   {_fingerprint(endpoint.host_key)}\n"
-        f"  offered  {error.key.get_name()} {_sha256(error.key.asbytes())}\n"
-        f"  fix      if the switch was replaced, pin its new key:"
-        f" ssh-keyscan -p {endpoint.port} {endpoint.address}"
-    )
-
-
-def _why_unreachable(endpoint: Endpoint, connect_s: float, cause: BaseException) -> str:
-    causes = cause.errors.values() if isinstance(cause, NoValidConnectionsError) else (cause,)
-    if any(isinstance(each, ConnectionRefusedError) for each in causes):
-        return f"{endpoint.where}: connection refused; nothing listens there"
-    if "known_hosts" in str(cause):
-        return f"{endpoint.where}: the switch offers no key of the pinned type"
-    why = " ".join(str(cause).split()) or type(cause).__name__
-    return f"{endpoint.where}: no session within {connect_s:g} s: {why}"
-
-
-def _fingerprint(key_line: str) -> str:
-    kind, _, rest = key_line.strip().partition(" ")
-    return f"{kind} {_sha256(base64.b64decode(rest.split()[0]))}"
-
-
-def _sha256(blob: bytes) -> str:
-    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")

@@ -1,10 +1,16 @@
-"""Where the texts of tools lie on the machine that runs Pulumi: for the process that sends them."""
+"""Where the texts of tools lie on the machine that runs Pulumi: for the process that sends them.
+
+So do the parts of requests that every host's step would repeat, which then names them by digest.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +19,10 @@ from components.remote.tools import Tool
 
 FOLDER: Final = Path(".railyard") / "tools"
 """Relative to the program's directory, as all that inner commands read."""
+UNUSED_DAYS: Final = 400
+"""How long a text stays that no run named: every stack of the folder that is updated once a year
+keeps its own. A stack that is older gets its tools again from `pulumi up` (`load_tool`)."""
+_DAY_S: Final = 86_400
 
 
 def keep_tools(tools: Iterable[Tool]) -> None:
@@ -22,19 +32,50 @@ def keep_tools(tools: Iterable[Tool]) -> None:
         UsageError: The folder cannot be written.
     """
     for tool in tools:
-        path = FOLDER / tool.digest
-        if path.is_file() and _digest(path.read_bytes()) == tool.digest:
-            continue
-        draft = path.with_name(f"{tool.digest}.{os.getpid()}")
-        try:
-            FOLDER.mkdir(parents=True, exist_ok=True)
-            draft.write_text(tool.text, "utf-8")
-            draft.replace(path)
-        except OSError as error:
-            raise UsageError(
-                f"{path}: the tools for the hosts cannot be written: {error.strerror}.\n"
-                "  fix    make the folder .railyard beside Pulumi.yaml writable"
-            ) from error
+        keep_text(tool.text)
+    _prune()
+
+
+def _prune() -> None:
+    """Take away what no run has named for `UNUSED_DAYS`; a run marks what it names as new."""
+    oldest = time.time() - UNUSED_DAYS * _DAY_S
+    for path in FOLDER.glob("*"):
+        with suppress(OSError):  # another run took it away, or the folder is not ours
+            if path.stat().st_mtime < oldest:
+                path.unlink()
+
+
+def keep_text(text: str) -> str:
+    """The same for a part of a request that several steps repeat.
+
+    Returns:
+        Its digest, by which a request names it.
+    """
+    digest = digest_of(text)
+    path = FOLDER / digest
+    if path.is_file() and _digest(path.read_bytes()) == digest:
+        with suppress(
+            OSError
+        ):  # a folder that only another user writes holds the text all the same
+            os.utime(path)
+        return digest
+    draft = path.with_name(f"{digest}.{os.getpid()}")
+    try:
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        draft.write_text(text, "utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: the tools for the hosts cannot be written: {error.strerror}.\n"
+            "  fix    make the folder .railyard beside Pulumi.yaml writable"
+        ) from error
+    return digest
+
+
+@lru_cache(maxsize=8)
+def digest_of(text: str) -> str:
+    """SHA-256 in hexadecimal; a text that every host's step names is hashed once."""
+    return _digest(text.encode())
 
 
 def load_tool(name: str, digest: str) -> bytes:
@@ -43,12 +84,8 @@ def load_tool(name: str, digest: str) -> bytes:
     Raises:
         UsageError: No tool of that digest is here: another version of Railyard made the state.
     """
-    path = FOLDER / digest
-    try:
-        text = path.read_bytes()
-    except OSError:
-        text = b""
-    if _digest(text) != digest:
+    text = _load(digest)
+    if text is None:
         raise UsageError(
             f"the state names the tool {name} {digest}, and neither the host nor this version of"
             " Railyard has it. Nothing was changed.\n"
@@ -56,6 +93,34 @@ def load_tool(name: str, digest: str) -> bytes:
             " `pulumi destroy` works. Or run it with the version that made the state"
         )
     return text
+
+
+def load_text(what: str, digest: str) -> str:
+    """A part of a request that `keep_text` kept.
+
+    Args:
+        what: As the error names it: `settings`.
+        digest: By which the request names it.
+
+    Raises:
+        UsageError: No text of that digest is here.
+    """
+    text = _load(digest)
+    if text is None:
+        raise UsageError(
+            f"the request names {what} {digest}, and {FOLDER / digest} is missing or altered."
+            " Nothing was changed.\n"
+            "  fix    run `pulumi up` in the folder of Pulumi.yaml, which writes it"
+        )
+    return text.decode()
+
+
+def _load(digest: str) -> bytes | None:
+    try:
+        text = (FOLDER / digest).read_bytes()
+    except OSError:
+        return None
+    return text if _digest(text) == digest else None
 
 
 def _digest(text: bytes) -> str:

@@ -22,7 +22,7 @@ TOOLS_FOLDER: Final = "/var/lib/railyard/tools"
 ESXI_TOOLS: Final = "/vmfs/volumes/*/railyard/tools"
 """On ESXi: on the datastore of the previous values, since its `/var/lib` is a RAM disk. A datastore
 is listed by its name and by its UUID: either is the same folder."""
-ToolName = Literal["host", "containers", "kubernetes", "hypervisor", "names"]
+ToolName = Literal["host", "containers", "kubernetes", "hypervisor", "names", "peers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,11 @@ def strip_comments(text: str) -> str:
 @cache
 def _file(name: str) -> str:
     return resources.files("components.remote").joinpath("scripts", name).read_text("utf-8")
+
+
+def linux_text() -> str:
+    """What the tools for Linux hosts begin with: how a verb works, fails and takes the lock."""
+    return _file("linux.sh")
 
 
 def sending_script() -> str:

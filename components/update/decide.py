@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
 
-from components.acceptance.report.text import PASSED_LINE
-from components.acceptance.request import COLLECT, EVIDENCE_STEP, VERDICT_STEP
+from components.acceptance.request import EVIDENCE_STEP, UNASKED
+from components.acceptance.scope import Accept
 from components.cloud.observe import cloud_drift, with_generations
 from components.core.key_values import HostState
 from components.core.placeholder import matches
@@ -16,22 +14,24 @@ from components.disruption.forecast import departure_notes, forecast_departures
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, drift_of_step
 from components.fabric.cabling import find_wrong_cables
-from components.fabric.drift import drift_of_switch
+from components.fabric.drift import beside_of_switch, drift_of_switch
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
+from components.hosts.beside import find_beside
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
+from components.kubernetes.live.judge import ClusterDrift
 from components.kubernetes.planes.base import NODE_SUFFIX
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
-from components.remote.script import render_step_command
-from components.remote.sending import TOOL_LACKS, missing_note
+from components.remote.script import create_text
+from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep
-from components.update.exec_runs import exec_notes, left_by_exec
+from components.update.cluster import cluster_notes, judge_cluster
+from components.update.exec_runs import changed_client, exec_notes, left_by_exec
+from components.update.proof import is_asked, last_run, passed
 from components.update.seen import Facts, Seen
-
-_RUN: Final = re.compile(r"--number (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,9 @@ class Intentions:
     """Number of the acceptance run; unchanged when nothing asks for another proof."""
     plan: ClusterPlan
     """The plan, with another generation of each cloud object that was found gone."""
+    changed: frozenset[str] | None = None
+    """Devices that this update changes; None where the whole site is to be proven."""
+    cluster: ClusterDrift = field(default_factory=ClusterDrift)
 
 
 def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[DeviceDrift, ...]:
@@ -59,6 +62,8 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
         for watched in plan.watched
     )
     steps = with_placement(plan, steps, seen.devices)
+    steps = with_beside(plan, steps, seen.devices)
+    steps = _with_tools(plan, steps, applied, seen.devices)
     return (*(each.drift for each in objects), *switches, *steps)
 
 
@@ -78,20 +83,66 @@ def with_placement(
     return tuple(map(placed, drifts))
 
 
+def with_beside(
+    plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
+) -> tuple[DeviceDrift, ...]:
+    """The hosts' settings that are not ours and break our traffic, beside the drift of ours."""
+    hosts = {host.converge.name: host for host in plan.hosts}
+
+    def judged(drift: DeviceDrift) -> DeviceDrift:
+        found, host = facts.get(drift.device), hosts.get(drift.step)
+        if host is None or not isinstance(found, HostState):
+            return drift
+        return replace(drift, beside=find_beside(host.guarded, host.desired, found))
+
+    return tuple(map(judged, drifts))
+
+
+def _with_tools(
+    plan: ClusterPlan,
+    drifts: tuple[DeviceDrift, ...],
+    applied: Applied,
+    facts: Mapping[str, Facts],
+) -> tuple[DeviceDrift, ...]:
+    """The tools that a look at a device missed, though they had been sent to its host."""
+    hosts = {watched.device: watched.step.endpoint.device for watched in plan.watched}
+    sent = {
+        each.name: recorded.stdin
+        for each in (*plan.hypervisors, *plan.hosts)
+        if (recorded := applied.step(each.sending.name)) is not None
+    }
+
+    def looked(drift: DeviceDrift) -> DeviceDrift:
+        found, stdin = facts.get(drift.device), sent.get(hosts.get(drift.device, ""))
+        lacking = _lacking(found) if isinstance(found, HostState) else ()
+        return replace(drift, tools=lacking_tools(stdin, lacking)) if stdin and lacking else drift
+
+    return tuple(map(looked, drifts))
+
+
+def _lacking(seen: HostState) -> tuple[str, ...]:
+    """Digests of the tools that were looked for on a host, and are missing or altered."""
+    return tuple(key.removeprefix(TOOL_LACKS) for key in seen.values if key.startswith(TOOL_LACKS))
+
+
 def _drift_of(
     switch: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
 ) -> DeviceDrift:
-    """A switch's settings against what was applied, and its cables against the file."""
+    """A switch's settings against what was applied, its cables against the file, and the rest."""
     drift = drift_of_switch(switch.name, switch.step, switch.desired, applied, facts)
     neighbours = facts.neighbours if isinstance(facts, SwitchState) else None
-    return replace(drift, cabling=find_wrong_cables(switch.cables, neighbours))
+    return replace(
+        drift,
+        cabling=find_wrong_cables(switch.cables, neighbours),
+        beside=beside_of_switch(switch, applied, facts),
+    )
 
 
 def intend(
     plan: ClusterPlan,
     applied: Applied,
     seen: Seen,
-    accept: Literal["changed", "always"],
+    accept: Accept,
 ) -> Intentions:
     """Decide the repair notes, the acceptance run, and what is recreated in this update."""
     if plan.cloud:
@@ -106,10 +157,32 @@ def intend(
     access = plan.kubernetes.access if plan.kubernetes else None
     if access is not None and (note := _access_note(applied.step(access.name))):
         notes[access.name] = note
-    touched = any(drift.differences or drift.edited for drift in drifts)
+    cluster = judge_cluster(seen.cluster)
+    notes |= cluster_notes(plan, applied, cluster, notes)
+    touched = cluster.touched or any(drift.differences or drift.edited for drift in drifts)
     touched = touched or bool(forecast_departures(plan.reboots, hosts))
-    run = _run_number(plan, applied, touched=touched, accept=accept)
-    return Intentions(drifts, notes, run, plan)
+    last = last_run(applied)
+    again = is_asked(plan, applied, touched=touched, accept=accept)
+    if not again:
+        notes[EVIDENCE_STEP] = UNASKED
+    run = last + 1 if again else last
+    changed = None if cluster.touched else _changed_alone(plan, applied, drifts)
+    return Intentions(drifts, notes, run, plan, changed, cluster)
+
+
+def _changed_alone(
+    plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
+) -> frozenset[str] | None:
+    """The changed devices of a site that was proven, and of which all else stays as it is."""
+    recorded = applied.step(EVIDENCE_STEP)
+    if recorded is None or not recorded.stdin or not passed(applied):
+        return None
+    if parse_lines(recorded.stdin).get("shared", "") != plan.acceptance.shared:
+        return None
+    found = {drift.device for drift in drifts if drift.differences or drift.edited}
+    known = applied.instances
+    steps = [step.known(known) for step in plan.steps]
+    return frozenset(found | {each.endpoint.device for each in steps if _is_pending(each, applied)})
 
 
 def _tools_notes(
@@ -119,8 +192,7 @@ def _tools_notes(
     lacking: dict[str, list[str]] = {}
     for watched in plan.watched:
         if watched.device in seen:
-            keys = seen[watched.device].values
-            found = [key.removeprefix(TOOL_LACKS) for key in keys if key.startswith(TOOL_LACKS)]
+            found = _lacking(seen[watched.device])
             lacking.setdefault(watched.step.endpoint.device, []).extend(found)
     notes: dict[str, str] = {}
     for each in (*plan.hypervisors, *plan.hosts):
@@ -136,38 +208,6 @@ def _access_note(access: AppliedStep | None) -> str:
         return ""
     last = access.stdin.partition(REPAIR_LINE)[2].strip()
     return renewal_note(access.stdout) or last
-
-
-def _run_number(
-    plan: ClusterPlan,
-    applied: Applied,
-    *,
-    touched: bool,
-    accept: Literal["changed", "always"],
-) -> int:
-    recorded = applied.step(EVIDENCE_STEP)
-    if recorded is None or not recorded.stdin:
-        return 1
-    request = parse_lines(recorded.stdin)
-    number = _RUN.search(recorded.create)
-    last = int(number[1]) if number else 0
-    unproven = applied.step(VERDICT_STEP) is None or not _passed(applied)
-    unproven = unproven or COLLECT not in recorded.create
-    unproven = unproven or "request" not in request  # evidence of an earlier release, in the state
-    again = touched or unproven or accept == "always" or request.get("plan_digest") != plan.digest
-    return last + 1 if again else last
-
-
-def _passed(applied: Applied) -> bool:
-    """Whether the recorded gate judged the recorded evidence and let it through."""
-    gate = applied.step(VERDICT_STEP)
-    evidence = applied.step(EVIDENCE_STEP)
-    if gate is None or evidence is None:
-        return False
-    if not evidence.stdout or evidence.stdout.strip() not in gate.stdin:
-        return False
-    # With `gate: warn` a failed verdict is let through; it is still no proof.
-    return PASSED_LINE in gate.stdout
 
 
 def strangers_to_undo(
@@ -202,7 +242,7 @@ def refusals(
         if drift.unreachable is not None
         and (drift.edited or drift.stranger or drift.device in pending)
     )
-    executors = left_by_exec(plan.switches, applied)
+    executors = (*left_by_exec(plan.switches, applied), *changed_client(plan.steps, applied))
     misplaced = tuple(
         f"{drift.device}: placement: {found.text}\n  where  {addresses.get(drift.device, '')}; the"
         " check is of the PCIe bus as it is now. Nothing was changed on any device."
@@ -251,7 +291,7 @@ def _stranded(
 def _is_pending(step: RemoteStep, applied: Applied) -> bool:
     """Whether this update would run the step; a changed secret is seen by the engine alone."""
     recorded = applied.step(step.name)
-    if recorded is None or recorded.create != render_step_command(step, step.apply):
+    if recorded is None or recorded.create != create_text(step, step.apply):
         return True
     return step.secret_stdin is None and not matches(*_without_notes(step, recorded.stdin))
 

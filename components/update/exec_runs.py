@@ -6,11 +6,15 @@ again although nothing in the file changed, so a repeated run carries a number.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift
 from components.fabric.exec_plan import digest_of, number_of, numbered
 from components.fabric.plan import SwitchPlan
 from components.remote.lines import parse_lines
+from components.remote.script import OWN_CLIENT
+from components.remote.step import RemoteStep
 
 
 def exec_notes(
@@ -51,6 +55,31 @@ def _vouches(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
         return False
     judged = parse_lines(judge.stdin).get("judges")
     return isinstance(judged, dict) and judged.get("text") == digest_of(sent.create)
+
+
+def changed_client(steps: Iterable[RemoteStep], applied: Applied) -> tuple[str, ...]:
+    """Refuse an update that would end by undoing what it did: another SSH client has the steps.
+
+    The steps of a host are resources of the provider, or calls of `railyard`: two types, so that
+    the engine would make the new ones first and delete the old ones after, and their undo runs.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for step in steps:
+        recorded = applied.step(step.name)
+        if recorded is None or not recorded.create or step.dialect == "device":
+            continue
+        had, has = OWN_CLIENT in recorded.create, bool(step.endpoint.why_own_client)
+        if had != has:
+            device, why = step.endpoint.device, step.endpoint.why_own_client
+            found.setdefault(device, (step.name, why or "the command provider can reach it now"))
+    return tuple(
+        f"reach: {device} would be reached by another SSH client: {why}.\n"
+        f"  where  the state holds {name}: this update would make new steps and then undo what"
+        " the old ones did. Nothing was changed on any device.\n"
+        f"  fix    reach {device} as before; or take it out of the file with one update, and put it"
+        " back with the next"
+        for device, (name, why) in found.items()
+    )
 
 
 def left_by_exec(switches: tuple[SwitchPlan, ...], applied: Applied) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -17,25 +17,52 @@ from components.drift.watched import Watched
 from components.fabric.device import observe_switch
 from components.fabric.drift import asked_of_switch
 from components.fabric.plan import SwitchPlan
+from components.fabric.state import SwitchState
 from components.hypervisor.access import explain_refusal
+from components.kubernetes.live.judge import ClusterLook
+from components.kubernetes.live.look import look_at_cluster
 from components.plan.make import ClusterPlan
 from components.remote.host_session import HostAnswer, HostSession, connect_to_host
+from components.remote.jump import JumpHosts, jump_hosts
 from components.remote.sending import TOOL_LACKS
 from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
 from components.remote.tool_runs import look_with
+from components.update.cluster import asked_of_cluster
 from components.update.seen import Facts, Seen
 
 AT_ONCE: Final = 32
 """Sessions that are open together: a deadline counts from a device's own turn."""
 
 
-def observe_site(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:
-    """Look at the cloud, then at every switch and every watched device at once.
+Beside = Callable[[Endpoint, HostSession], Awaitable[None]]
+"""More to ask of a host, over the connection that the look has open."""
+ReadSwitch = Callable[[Endpoint, str, SwitchState, Mapping[str, str]], SwitchState]
+"""Reads one switch: its endpoint, its system, what to ask for, and the secrets."""
+
+
+async def nothing_more(endpoint: Endpoint, session: HostSession) -> None:
+    """An update asks nothing beside the look."""
+    del endpoint, session
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """How devices are read."""
+
+    beside: Beside = nothing_more
+    switch: ReadSwitch = observe_switch
+
+
+def observe_site(
+    plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied, looks: Looks | None = None
+) -> Seen:
+    """Look at the cloud, then at every switch, every watched device and the cluster at once.
 
     Args:
         plan: What is wanted, and how each device is reached.
         secrets: Secret name to value.
         applied: What was last applied: it says where the instances of a cloud are.
+        looks: How each device is read; default as an update reads it.
 
     Returns:
         What was seen, or why nothing was seen; an instance that is gone or stopped is
@@ -44,8 +71,9 @@ def observe_site(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied
     cloud = observe_cloud(plan.cloud, applied, secrets) if plan.cloud else Seen().cloud
     # The caller may stand in an event loop of its own (the Pulumi program does).
     with ThreadPoolExecutor(max_workers=1) as pool:
-        looking = _observe_all(plan, secrets, applied, cloud)
-        return Seen(pool.submit(asyncio.run, looking).result(), cloud)
+        looking = _observe_all(plan, secrets, applied, cloud, looks or Looks())
+        devices, cluster = pool.submit(asyncio.run, looking).result()
+        return Seen(devices, cloud, cluster)
 
 
 async def _observe_all(
@@ -53,9 +81,12 @@ async def _observe_all(
     secrets: Mapping[str, str],
     applied: Applied,
     cloud: CloudFacts,
-) -> dict[str, Facts]:
+    how: Looks,
+) -> tuple[dict[str, Facts], ClusterLook | Unreachable | None]:
     silent = silent_instances(plan.cloud, cloud) if plan.cloud else frozenset[str]()
-    switches = [asyncio.to_thread(_switch, switch, secrets, applied) for switch in plan.switches]
+    switches = [
+        asyncio.to_thread(_switch, switch, secrets, applied, how.switch) for switch in plan.switches
+    ]
     known = applied.instances
     there = [each.known(known) for each in plan.watched]
     there = [
@@ -68,17 +99,35 @@ async def _observe_all(
     by_host: dict[Endpoint, list[_Look]] = {}
     for each in looks:
         by_host.setdefault(each.watched.step.endpoint, []).append(each)
-    hosts = [_host(endpoint, each, secrets, slots) for endpoint, each in by_host.items()]
-    facts, found = await asyncio.gather(asyncio.gather(*switches), asyncio.gather(*hosts))
+    async with jump_hosts(secrets) as jumps:
+        hosts = [
+            _host(end, each, secrets, jumps, slots, how.beside) for end, each in by_host.items()
+        ]
+        facts, found, cluster = await asyncio.gather(
+            asyncio.gather(*switches),
+            asyncio.gather(*hosts),
+            asyncio.to_thread(_cluster, plan, secrets, applied),
+        )
     seen = dict(zip((switch.name for switch in plan.switches), facts, strict=True))
-    return {**seen, **{name: each for host in found for name, each in host.items()}}
+    devices = {**seen, **{name: each for host in found for name, each in host.items()}}
+    return devices, cluster
 
 
-def _switch(switch: SwitchPlan, secrets: Mapping[str, str], applied: Applied) -> Facts:
-    secret = secrets.get(switch.endpoint.password_secret or "", "")
-    asked = asked_of_switch(switch.step, switch.desired, applied)
+def _cluster(
+    plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied
+) -> ClusterLook | Unreachable | None:
+    asked = asked_of_cluster(plan, applied, secrets)
+    if asked is None or plan.acceptance.access is None:
+        return None
+    return look_at_cluster(plan.acceptance.access.known(applied.instances), secrets, asked)
+
+
+def _switch(
+    switch: SwitchPlan, secrets: Mapping[str, str], applied: Applied, read: ReadSwitch
+) -> Facts:
+    asked = asked_of_switch(switch, applied)
     try:
-        return observe_switch(switch.endpoint, switch.os, asked, secret)
+        return read(switch.endpoint, switch.os, asked, secrets)
     except DeviceError as error:
         return Unreachable(str(error), isinstance(error, HostKeyError))
 
@@ -91,7 +140,7 @@ class _Look:
     asked: HostState
 
     async def run(self, session: HostSession) -> Facts:
-        step, call, stdin = self.watched.step, self.watched.observe, self.asked.render()
+        step, call, stdin = self.watched.step, self.watched.observe, self.asked.render_short()
         stdin += self.watched.looks
 
         def run(command: str) -> Awaitable[HostAnswer]:
@@ -115,14 +164,17 @@ async def _host(
     endpoint: Endpoint,
     looks: Sequence[_Look],
     secrets: Mapping[str, str],
+    jumps: JumpHosts,
     slots: asyncio.Semaphore,
+    beside: Beside,
 ) -> dict[str, Facts]:
     """All that is watched on one host, over one connection."""
-    key = secrets.get(endpoint.private_key_secret or "", "")
     names = [each.watched.device for each in looks]
     try:
-        async with slots, connect_to_host(endpoint, key) as session:
-            facts = await asyncio.gather(*(each.run(session) for each in looks))
+        async with slots, connect_to_host(endpoint, secrets, jumps=jumps) as session:
+            *facts, _ = await asyncio.gather(
+                *(each.run(session) for each in looks), beside(endpoint, session)
+            )
     except DeviceError as error:
         facts = [each.failed(error) for each in looks]
     return dict(zip(names, facts, strict=True))
@@ -132,8 +184,8 @@ def refusal_words(endpoint: Endpoint, stderr: str, status: int) -> str:
     """Why a script that only looks ended with an error."""
     if "sudo" in stderr and "password" in stderr:
         return (
-            f"{endpoint.where} wants a password for sudo. Add as root, with visudo:\n"
-            f"          {endpoint.user} ALL=(root) NOPASSWD: ALL"
+            f"{endpoint.where} wants a password for sudo. Name it as ssh.sudo_password, or add as"
+            f" root, with visudo:\n          {endpoint.user} ALL=(root) NOPASSWD: ALL"
         )
     last = stderr.strip().splitlines()[-1:] or ["no error text"]
     return f"{endpoint.where}: observing ended with status {status}: {last[0]}"

@@ -1,4 +1,4 @@
-"""The names of the secrets that a site needs; never their values."""
+"""The names of the secrets that a site needs of its stack; never their values."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from components.model.cluster import ClusterSpec
 
 
 def secret_names(spec: ClusterSpec) -> tuple[str, ...]:
-    """Every secret that the file refers to, sorted, once each."""
-    return tuple(sorted({reference.secret for reference, _ in list_secrets(spec)}))
+    """Every secret of the stack that the file refers to, sorted, once each."""
+    return tuple(sorted({own for reference, _ in list_secrets(spec) if (own := reference.secret)}))

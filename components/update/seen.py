@@ -9,6 +9,7 @@ from components.cloud.observe import CloudFacts, Gone, Item, Unread
 from components.core.key_values import HostState
 from components.drift.device_drift import Unreachable
 from components.fabric.state import SwitchState
+from components.kubernetes.live.judge import ClusterLook
 
 Facts = SwitchState | HostState | Unreachable | None
 """What was read of one device; None: it was not read."""
@@ -22,6 +23,9 @@ class Seen:
     """Switch, or device of a watched step, to what was seen of it."""
     cloud: CloudFacts = field(default_factory=dict[str, Item | Gone | Unread])
     """Step of a cloud object to what was seen of it."""
+
+    cluster: ClusterLook | Unreachable | None = None
+    """What Kubernetes has of what was applied to it; None: it was not read."""
 
     def host(self, device: str) -> HostState | Unreachable | None:
         """What was read of the device of a watched step."""

@@ -13,6 +13,7 @@ from lab.cloud.adapters import adapters
 from lab.cloud.crusoe.instances import Event, MadeInstance
 from lab.cloud.crusoe.server import CrusoeCloud
 from lab.hosts.host import LabHost
+from lab.hosts.image import GPU_PACKAGES, OFED_IMAGE, PACKAGES
 from lab.hosts.lab_file import CloudLab, LabFile
 from lab.views import HostConfig
 
@@ -71,6 +72,7 @@ class Machines:
     async def _create(self, instance: MadeInstance) -> None:
         host = await self._yard.make(self._host_config(instance))
         self._yard.hosts[instance.name] = host
+        host.put_behind(lambda: self.cloud.lets_in(instance.id, self._config.ssh_port))
         await host.start()
 
     async def _stop(self, instance: MadeInstance) -> None:
@@ -96,4 +98,7 @@ class Machines:
             gpus=kind.gpus,
             hcas=adapters(kind.hcas, kind.rate_gbit_s),
             topology_file=kind.topology_file,
+            # Its GPU image carries NVIDIA's drivers and toolkit (Crusoe's documentation of images).
+            driver=OFED_IMAGE if "nvidia" in instance.image else "",
+            packages=GPU_PACKAGES if "nvidia" in instance.image else PACKAGES,
         )

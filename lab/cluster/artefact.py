@@ -29,9 +29,14 @@ class LabPlaces:
     control: Path
 
 
+def read_artefact(name: str) -> bytes:
+    """One of the artefact's files: `k3s` or `install.sh`."""
+    return (_SOURCE / name).read_bytes()
+
+
 def checksums() -> dict[str, str]:
-    """Give the sha256 of the artefact's files by name: `k3s` and `install.sh`."""
-    return {name: hashlib.sha256((_SOURCE / name).read_bytes()).hexdigest() for name in FILES}
+    """Give the sha256 of the artefact's files by name."""
+    return {name: hashlib.sha256(read_artefact(name)).hexdigest() for name in FILES}
 
 
 def publish(host_root: Path, places: LabPlaces) -> Path:

@@ -1,18 +1,21 @@
 """What Multus, the SR-IOV and macvlan CNIs and the IPAM plugins do for a pod: pure.
 
-Forms: the networks annotation, network-status and the net-conf keys of sources.md#pod-network.
-An absent part refuses the pod with the plugin's own kind of message; without Multus the annotation
-is only a comment, as on a real node.
+Forms: the networks annotation, network-status and the net-conf keys of sources.md#pod-network, and
+as real nodes wrote them (docs/explanation/real-pods.md). An absent part refuses the pod with the
+words of the real part; without Multus the annotation is only a comment, as on a real node.
 """
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
+from components.catalogue.cni_folders import DISTRIBUTIONS
 from components.core.errors import DeviceError
 from lab.cluster.device_plugin import Pool
 from lab.cluster.devices import VirtualFunction
@@ -30,8 +33,17 @@ from lab.cluster.document import (
 from lab.cluster.pod_view import CNI_BIN_DIR, NETWORKS, NodeState, Pod
 
 RESOURCE_NAME = "k8s.v1.cni.cncf.io/resourceName"
-_IMAGES = {"sriov": "sriov-cni", "macvlan": "k8snetworkplumbingwg/plugins"}
+_REFERENCE = "k8snetworkplumbingwg/plugins"
+_IMAGES = {"sriov": "sriov-cni", "macvlan": _REFERENCE}
 """CNI plugin to a part of the image that brings it; K3s has neither (sources.md#k3s)."""
+_OF_K3S = frozenset(
+    ("bandwidth", "bridge", "firewall", "flannel", "host-local", "loopback", "portmap")
+)
+"""The reference plugins that K3s brings (sources.md#pod-network); the lab plays none for a rail."""
+_WHEREABOUTS_CONFIG = DISTRIBUTIONS["k3s"].whereabouts_config
+"""Where the container of whereabouts writes it on K3s."""
+_SEARCHED = f"[/opt/cni/bin {CNI_BIN_DIR}]"
+"""Multus looks into its own default folder first (seen on real nodes)."""
 
 
 class AttachError(DeviceError):
@@ -56,14 +68,18 @@ def parse_networks(text: str, namespace: str) -> tuple[NetworkRef, ...]:
     """Read the networks annotation in either of its forms.
 
     Raises:
-        AttachError: it is neither a list of names nor JSON.
+        AttachError: it is neither a list of names nor JSON; Go's own words for the place of the
+            mistake are left out.
     """
     entries: list[tuple[str, str]] = []
     if text.strip().startswith("["):
         try:
             items = as_list(cast("Json", json.loads(text)))
         except json.JSONDecodeError as error:
-            raise AttachError(f"parsePodNetworkAnnotation: failed to parse: {error}") from error
+            raise AttachError(
+                "parsePodNetworkAnnotation: failed to parse pod Network Attachment Selection"
+                f" Annotation JSON format: {error}"
+            ) from error
         for item in items:
             name, space = text_at(item, "name"), text_at(item, "namespace") or namespace
             entries.append((f"{space}/{name}", text_at(item, "interface")))
@@ -84,35 +100,71 @@ class Site:
 
     definitions: Mapping[str, Doc]
     used_addresses: frozenset[str]
+    address_pools: bool
+    """The API knows whereabouts' own kinds, in which it keeps what it gave out."""
 
 
-def attach(pod: Pod, node: NodeState, site: Site) -> list[Doc] | None:
-    """Attach a pod's networks.
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What a pod has got."""
 
-    Returns:
-        The entries of network-status, or None where Multus is not on the node and nothing is done.
+    statuses: Sequence[Doc]
+    """The entries of network-status."""
+    mtus: Mapping[str, int]
+    """MTU by interface; Multus does not write it (its results are CNI 1.0.0)."""
+
+
+def attach(pod: Pod, node: NodeState, site: Site) -> Attached | None:
+    """Attach a pod's networks; None where Multus is not on the node and nothing is done.
 
     Raises:
         AttachError: a part is missing; the pod stays in ContainerCreating.
     """
     if not node.installed("multus"):
         return None
-    statuses: list[Doc] = [{"name": "cbr0", "interface": "eth0", "ips": [], "default": True}]
+    statuses: list[Doc] = [
+        {"name": "cbr0", "interface": "eth0", "ips": [], "default": True, "dns": {}}
+    ]
+    mtus: dict[str, int] = {}
     held = {address for other in node.pods if other.live for address in other.devices_in_use()}
     used = set(site.used_addresses)
-    for ref in parse_networks(pod.annotations[NETWORKS], pod.namespace):
-        definition = site.definitions.get(ref.key)
-        if definition is None:
-            raise AttachError(
-                f"[{pod.namespace}/{pod.name}/{pod.uid}:cbr0]: error adding pod to CNI network "
-                '"multus-cni-network": getKubernetesDelegate: cannot find a network-attachment-'
-                f"definition ({ref.name}) in namespace ({ref.namespace}): network-attachment-"
-                f'definitions.k8s.cni.cncf.io "{ref.name}" not found'
-            )
-        status = _delegate(pod, node, ref, definition, (held, used))
+    taken = _Taken(held, used, site.address_pools)
+    # Multus reads all definitions before it calls the first plugin.
+    for ref, definition in _load(pod, site):
+        status, mtus[ref.interface] = _delegate(pod, node, ref, definition, taken)
         statuses.append(status)
         used |= set(texts_at(status, "ips"))
-    return statuses
+    return Attached(statuses, mtus)
+
+
+def _load(pod: Pod, site: Site) -> list[tuple[NetworkRef, Doc]]:
+    try:
+        refs = parse_networks(pod.annotations[NETWORKS], pod.namespace)
+        return [(ref, _definition(ref, site)) for ref in refs]
+    except AttachError as error:
+        raise AttachError(
+            f"Multus: [{pod.namespace}/{pod.name}/{pod.uid}]: error loading k8s delegates k8s args:"
+            f" {error}"
+        ) from error
+
+
+def _definition(ref: NetworkRef, site: Site) -> Doc:
+    definition = site.definitions.get(ref.key)
+    frame = (
+        "TryLoadPodDelegates: error in getting k8s network for pod: GetNetworkDelegates: failed"
+        " getting the delegate: "
+    )
+    if definition is None:
+        raise AttachError(
+            f"{frame}getKubernetesDelegate: cannot find a network-attachment-definition"
+            f" ({ref.name}) in namespace ({ref.namespace}): network-attachment-"
+            f'definitions.k8s.cni.cncf.io "{ref.name}" not found'
+        )
+    try:
+        plugins_of(definition)
+    except AttachError as error:
+        raise AttachError(f"{frame}{error}") from error
+    return definition
 
 
 def plugins_of(definition: Doc) -> list[Doc]:
@@ -121,11 +173,20 @@ def plugins_of(definition: Doc) -> list[Doc]:
     Raises:
         AttachError: its configuration is no JSON.
     """
-    try:
-        config = as_doc(cast("Json", json.loads(text_at(definition, "spec", "config"))))
-    except json.JSONDecodeError as error:
-        raise AttachError(f"error parsing CNI configuration: {error}") from error
+    config = _config_of(definition)
     return docs_at(config, "plugins") or [config]
+
+
+def _config_of(definition: Doc) -> Doc:
+    text = text_at(definition, "spec", "config")
+    try:
+        return as_doc(cast("Json", json.loads(text)))
+    except json.JSONDecodeError as error:
+        wrong = text[error.pos : error.pos + 1]
+        raise AttachError(
+            "GetCNIConfig: err in getCNIConfigFromSpec: failed to unmarshal Spec.Config: invalid"
+            f" character '{wrong}' looking for beginning of object key string"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,30 +201,72 @@ class _Call:
     chained: tuple[Doc, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What others have: devices and addresses, which the attachments of one pod add to."""
+
+    devices: set[str]
+    addresses: set[str]
+    address_pools: bool
+
+
 def _delegate(
-    pod: Pod, node: NodeState, ref: NetworkRef, definition: Doc, taken: tuple[set[str], set[str]]
-) -> Doc:
-    held, used = taken
+    pod: Pod, node: NodeState, ref: NetworkRef, definition: Doc, taken: _Taken
+) -> tuple[Doc, int]:
+    """One entry of network-status, and the interface's MTU."""
     main, *chained = plugins_of(definition)
-    kind = text_at(main, "type")
-    if kind not in _IMAGES:
-        known = " or ".join(_IMAGES)
-        raise AttachError(f"the lab plays no CNI plugin {kind!r}, wanted by {ref.key}: use {known}")
-    if not node.installed(_IMAGES[kind]):
-        raise AttachError(f'{ref.key}: failed to find plugin "{kind}" in path [{CNI_BIN_DIR}]')
+    config, kind = _config_of(definition), text_at(main, "type")
     call = _Call(pod, node, ref, definition, main, tuple(chained))
-    made = _sriov(call, held) if kind == "sriov" else _macvlan(call)
-    head: Doc = {"name": ref.key, "interface": ref.interface, "mac": ""}
-    return {**head, "ips": _ipam(ref, as_doc(main.get("ipam")), node, used), **made}
+    try:
+        with _named(kind, config):
+            _find_plugin(kind, node)
+            mtu, more = _sriov(call, taken.devices) if kind == "sriov" else _macvlan(call)
+            ips = _ipam(as_doc(main.get("ipam")), node, taken)
+        for each in chained:
+            with _named(text_at(each, "type"), config):
+                _require_chained(node, text_at(each, "type"))
+    except AttachError as error:
+        network = text_at(config, "name") or ref.name
+        raise AttachError(
+            f"[{pod.namespace}/{pod.name}/{pod.uid}:{network}]: error adding container to network"
+            f' "{network}": {error}'
+        ) from error
+    mac = "02:" + hashlib.sha256(f"{pod.uid}/{ref.interface}".encode()).digest()[:5].hex(":")
+    head: Doc = {"name": ref.key, "interface": ref.interface, "ips": ips, "mac": mac, "dns": {}}
+    return {**head, **more}, mtu
 
 
-def _sriov(call: _Call, held: set[str]) -> Doc:
+@contextmanager
+def _named(kind: str, config: Doc) -> Generator[None]:
+    """In a list of plugins an error says which of them it is of; a single one is not named."""
+    try:
+        yield
+    except AttachError as error:
+        if "plugins" not in config:
+            raise
+        raise AttachError(f'plugin type="{kind}" failed (add): {error}') from error
+
+
+def _require_chained(node: NodeState, kind: str) -> None:
+    """A plugin of the chain is K3s' own, or of the image with the reference plugins."""
+    if kind not in _OF_K3S and not node.installed(_REFERENCE, kind):
+        raise AttachError(f'failed to find plugin "{kind}" in path {_SEARCHED}')
+
+
+def _find_plugin(kind: str, node: NodeState) -> None:
+    if kind in _OF_K3S:
+        raise AttachError(f"the lab plays no CNI plugin {kind!r}: use {' or '.join(_IMAGES)}")
+    program = kind if kind == "macvlan" else ""
+    if kind not in _IMAGES or not node.installed(_IMAGES[kind], program):
+        raise AttachError(f'failed to find plugin "{kind}" in path {_SEARCHED}')
+
+
+def _sriov(call: _Call, held: set[str]) -> tuple[int, Doc]:
     resource = pairs_at(call.definition, "metadata", "annotations").get(RESOURCE_NAME, "")
     pool = next((pool for pool in call.node.pools if pool.resource == resource), None)
     vf = _free_vf(call.pod, pool, resource, held)
     held.add(vf.pci)
-    return {
-        "mtu": _tuned_mtu(call) or vf.mtu_bytes,
+    return _tuned_mtu(call) or vf.mtu_bytes, {
         "device-info": {
             "type": "pci",
             "version": "1.1.0",
@@ -172,16 +275,16 @@ def _sriov(call: _Call, held: set[str]) -> Doc:
     }
 
 
-def _macvlan(call: _Call) -> Doc:
-    """An interface on top of a card; the texts are those of the plugin (its main/macvlan)."""
+def _macvlan(call: _Call) -> tuple[int, Doc]:
+    """The MTU of an interface on top of a card; the texts are those of the plugin."""
     master = text_at(call.main, "master")
     card = call.node.card(master)
     if card is None:
-        raise AttachError(f'{call.ref.key}: failed to lookup master "{master}": Link not found')
+        raise AttachError("Link not found")
     mtu = number_at(call.main, "mtu") or card.mtu_bytes
     if mtu > card.mtu_bytes:
         raise AttachError(f"invalid MTU {mtu}, must be [0, master MTU({card.mtu_bytes})]")
-    return {"mtu": _tuned_mtu(call) or mtu}
+    return _tuned_mtu(call) or mtu, {}
 
 
 def _tuned_mtu(call: _Call) -> int:
@@ -201,20 +304,23 @@ def _free_vf(pod: Pod, pool: Pool | None, resource: str, held: set[str]) -> Virt
     raise AttachError(f"no free device of {resource} on the node")
 
 
-def _ipam(ref: NetworkRef, ipam: Doc, node: NodeState, used: set[str]) -> list[Json]:
+def _ipam(ipam: Doc, node: NodeState, taken: _Taken) -> list[Json]:
     kind = text_at(ipam, "type")
     if not kind:
         return []
-    if kind == "dhcp":
+    if kind in _OF_K3S:
+        raise AttachError(f"the lab plays no IPAM plugin {kind!r}: use whereabouts")
+    if kind != "whereabouts" or not node.installed("whereabouts"):
+        raise AttachError(f'failed to find plugin "{kind}" in path {_SEARCHED}')
+    if text_at(ipam, "configuration_path") != _WHEREABOUTS_CONFIG:
+        # It looks into /etc alone by itself, and K3s' folder is another one.
+        raise AttachError("config file not found")
+    if not taken.address_pools:
         raise AttachError(
-            "error calling DHCP.Allocate: error dialing DHCP daemon: dial unix /run/cni/dhcp.sock:"
-            " connect: no such file or directory"
+            "error at storage engine: the server could not find the requested resource"
+            " (get ippools.whereabouts.cni.cncf.io)"
         )
-    if kind != "whereabouts":
-        raise AttachError(f"the lab plays no IPAM plugin {kind!r}, wanted by {ref.key}")
-    if not node.installed("whereabouts"):
-        raise AttachError(f'{ref.key}: failed to find plugin "whereabouts" in path [{CNI_BIN_DIR}]')
-    return [allocate(ipam, used)]
+    return [allocate(ipam, taken.addresses)]
 
 
 def allocate(ipam: Doc, used: set[str]) -> str:
@@ -227,6 +333,8 @@ def allocate(ipam: Doc, used: set[str]) -> str:
         (text_at(item, "range") for item in docs_at(ipam, "ipRanges")), ""
     )
     try:
+        if "/" not in text:
+            raise AttachError(f"invalid CIDR {text}: invalid CIDR address: {text}")
         network = ipaddress.IPv4Network(text, strict=False)
         start = _address(ipam, "range_start", network[1])
         end = _address(ipam, "range_end", network[-2])
@@ -236,7 +344,11 @@ def allocate(ipam: Doc, used: set[str]) -> str:
     for address in _candidates(start, end, excluded):
         if str(address) not in used and str(address) != text_at(ipam, "gateway"):
             return str(address)
-    raise AttachError(f"Could not allocate IP in range: {text}")
+    left_out = " ".join(texts_at(ipam, "exclude"))
+    raise AttachError(
+        f"error at storage engine: Could not allocate IP in range: ip: {start} / - {end} / range:"
+        f" {network} / excludeRanges: [{left_out}]"
+    )
 
 
 def _address(ipam: Doc, key: str, default: ipaddress.IPv4Address) -> ipaddress.IPv4Address:

@@ -45,6 +45,8 @@ class Program:
     package: str
     purpose: str
     stamp: str = ""
+    module: Path = _TOOLS
+    """The folder of the joint module that pins it."""
 
 
 PROGRAMS = (
@@ -145,7 +147,7 @@ def ensure_binaries(cache: Path | None = None) -> dict[str, Path]:
                 _copy_manifest(go, manifest, paths[manifest.name])
         missing = [program for program in PROGRAMS if not paths[program.name].exists()]
         for number, program in enumerate(missing, 1):
-            _build(go, program, folder, f"{number} of {len(missing)}")
+            build_program(go, program, folder, f"{number} of {len(missing)}")
     return paths
 
 
@@ -159,19 +161,30 @@ def _go_env() -> Mapping[str, str]:
     return {**os.environ, **_ENV, "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
-def _build(go: Path, program: Program, folder: Path, position: str) -> None:
+def build_program(go: Path, program: Program, folder: Path, position: str) -> None:
+    """Build one program into a folder; it appears there whole or not at all.
+
+    Args:
+        go: A Go that is new enough.
+        program: What to build.
+        folder: Where it goes.
+        position: For the person who waits: `2 of 8`.
+
+    Raises:
+        DeviceError: It did not build; the text holds Go's own words.
+    """
     draft = folder / f".{program.name}.new"
     flags = f"-s -w {program.stamp}".strip()
     status, output = run_shown(
         [str(go), "build", "-ldflags", flags, "-o", str(draft), program.package],
         f"building {program.name} ({program.purpose}), {position}",
         _BUILD_DEADLINE_S,
-        directory=_TOOLS,
+        directory=program.module,
         environment=_go_env(),
     )
     if status:
         raise DeviceError(
-            f"{program.name} did not build (go build {program.package} in {_TOOLS}):\n"
+            f"{program.name} did not build (go build {program.package} in {program.module}):\n"
             f"{output[-3000:]}\nCheck that the Go module proxy can be reached "
             f"(`{go} env GOPROXY`), then run the same command again; what is built is kept."
         )

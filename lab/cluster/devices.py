@@ -95,10 +95,17 @@ class NodeDevices:
     """The nvidia kernel module is loaded."""
     memlock_kib: int | None = None
     """What `ulimit -l` prints in a container; None is unlimited."""
+    nvidia_runtime: bool = False
+    """K3s found NVIDIA's container runtime at its start; it looks no second time."""
     docker_runtime: str = ""
     """`default-runtime` of the docker daemon; empty where it names none."""
     files: tuple[str, ...] = ()
     """NCCL topology files of the image."""
+
+    @property
+    def runs_gpu_containers(self) -> bool:
+        """Its containers can get GPUs: by containerd's runtime, or by docker's."""
+        return self.nvidia_runtime or self.docker_runtime == "nvidia"
 
 
 def _read(path: Path) -> str:
@@ -184,12 +191,15 @@ def _files(root: Path) -> tuple[str, ...]:
     return tuple(f"/{TOPOLOGIES}/{path.name}" for path in sorted((root / TOPOLOGIES).glob("*.xml")))
 
 
-def scan_devices(sys_root: Path, memlock_kib: int | None) -> NodeDevices:
+def scan_devices(
+    sys_root: Path, memlock_kib: int | None, *, nvidia_runtime: bool = False
+) -> NodeDevices:
     """Read a node's devices.
 
     Args:
         sys_root: the node's /sys.
         memlock_kib: the limit of its container runtime in KiB; None is unlimited.
+        nvidia_runtime: K3s found NVIDIA's container runtime at its start.
     """
     folder = sys_root / "bus/pci/devices"
     devices = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -209,6 +219,7 @@ def scan_devices(sys_root: Path, memlock_kib: int | None) -> NodeDevices:
         mellanox_cards=len(own),
         nvidia_driver=(sys_root / "module/nvidia").exists(),
         memlock_kib=memlock_kib,
+        nvidia_runtime=nvidia_runtime,
         docker_runtime=_docker_runtime(sys_root.parent),
         files=_files(sys_root.parent),
     )
@@ -233,6 +244,7 @@ def parse_devices(value: Json) -> NodeDevices:
         gpu_device=text_at(value, "gpu_device"),
         mellanox_cards=number_at(value, "mellanox_cards"),
         nvidia_driver=isinstance(value, dict) and value.get("nvidia_driver") is True,
+        nvidia_runtime=isinstance(value, dict) and value.get("nvidia_runtime") is True,
         memlock_kib=memlock if isinstance(memlock, int) else None,
         cards=tuple(_parse_card(item) for item in docs_at(value, "cards")),
         docker_runtime=text_at(value, "docker_runtime"),

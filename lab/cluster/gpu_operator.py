@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.cluster.document import Doc, Json, at, number_at, text_at
+from lab.cluster.document import Doc, Json, at, doc_at, docs_at, number_at, text_at
 from lab.cluster.pod_view import NodeState
 
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 GPU = "nvidia.com/gpu"
+K3S = "/var/lib/rancher/k3s/"
+"""K3s' folder, where its containerd is configured (sources.md#k3s)."""
 _GPU_LABEL = "feature.node.kubernetes.io/pci-10de.present"
 NIC_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 """Set on nodes with a Mellanox card."""
@@ -33,11 +35,33 @@ class Policy:
         """The operator brings the driver in a container."""
         return at(self.document, "spec", "driver", "enabled") is not False
 
+    @property
+    def brings_runtime(self) -> bool:
+        """The operator's toolkit reaches K3s' containerd: by NRI, or by a file that K3s reads.
+
+        On its own it edits /etc/containerd/config.toml, which K3s does not read.
+        """
+        spec = doc_at(self.document, "spec")
+        if at(spec, "toolkit", "enabled") is False:
+            return False
+        files = (text_at(item, "value") for item in docs_at(spec, "toolkit", "env"))
+        return at(spec, "cdi", "nriPluginEnabled") is True or any(K3S in file for file in files)
+
+    def missing(self, node: NodeState, labels: Mapping[str, str]) -> str:
+        """What a node lacks for its GPUs to be used under this policy; empty for nothing."""
+        devices = node.devices
+        there = {
+            "operator": self.operator_ready,
+            f"label {_GPU_LABEL}": _GPU_LABEL in labels,
+            "driver": self.installs_driver or devices.nvidia_driver,
+            "container runtime": self.brings_runtime or devices.runs_gpu_containers,
+            "device plugin": at(self.document, "spec", "devicePlugin", "enabled") is not False,
+        }
+        return ", ".join(name for name, found in there.items() if not found)
+
     def serves(self, node: NodeState, labels: Mapping[str, str]) -> bool:
         """Whether the node's GPUs can be used under this policy."""
-        driver = self.installs_driver or node.devices.nvidia_driver
-        plugin = at(self.document, "spec", "devicePlugin", "enabled") is not False
-        return self.operator_ready and _GPU_LABEL in labels and driver and plugin
+        return not self.missing(node, labels)
 
 
 def operator_ready(deployments: Sequence[Doc]) -> bool:
@@ -77,9 +101,10 @@ def policy_status(
     elif not gpu_nodes:
         reason = "no node with a GPU has joined"
     else:
-        waiting = [n.name for n in gpu_nodes if not policy.serves(n, labels.get(n.name, {}))]
+        lacking = ((n.name, policy.missing(n, labels.get(n.name, {}))) for n in gpu_nodes)
+        waiting = [f"{name}: {words} missing" for name, words in lacking if words]
         if waiting:
-            reason = f"operands are not ready on {', '.join(waiting)}: label or driver missing"
+            reason = f"operands are not ready on {'; '.join(waiting)}"
     ready: Json = {
         "type": "Ready",
         "status": "False" if reason else "True",

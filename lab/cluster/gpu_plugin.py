@@ -1,7 +1,8 @@
 """NVIDIA's k8s-device-plugin on its own: GPUs of a node, from its pod, driver and runtime.
 
 Source: the plugin's README (sources.md#operators): its container sees GPUs only if the node's
-runtime is nvidia's, by default or by a RuntimeClass.
+runtime is nvidia's, by default or by a RuntimeClass. K3s makes that class whether it found the
+runtime or not.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def default_runtime(node: Doc, state: NodeState) -> str:
 def plugin_gpus(state: NodeState, runtime: str) -> int:
     """How many GPUs the plugin publishes on a node."""
     plugin = state.running(_IMAGE)
-    if plugin is None or not state.devices.nvidia_driver:
+    devices = state.devices
+    if plugin is None or not devices.nvidia_driver or not devices.runs_gpu_containers:
         return 0
     chosen = text_at(plugin.document, "spec", "runtimeClassName") or runtime
-    return state.devices.gpus if chosen == _RUNTIME else 0
+    return devices.gpus if chosen == _RUNTIME else 0

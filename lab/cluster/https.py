@@ -73,9 +73,10 @@ def _make_handler(answer: Answer) -> type[http.server.BaseHTTPRequestHandler]:
             self.send_header("Content-Type", response.content_type)
             self.send_header("Content-Length", str(len(response.body)))
             self.end_headers()
-            self.wfile.write(response.body)
+            if self.command != "HEAD":
+                self.wfile.write(response.body)
 
-        do_GET = do_POST = _serve  # noqa: N815 - the names that http.server looks for
+        do_GET = do_HEAD = do_POST = _serve  # noqa: N815 - the names that http.server looks for
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - inherited name
             del format, args

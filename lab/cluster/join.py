@@ -20,7 +20,7 @@ from lab.cluster.k3s_config import HostPaths, K3sConfig
 from lab.cluster.pki import Authority, ensure_token_keys, write_private
 from lab.cluster.plane import ETCD_PEER_PORT
 from lab.cluster.process import wait_until
-from lab.cluster.upstream import Upstream, connect
+from lab.cluster.upstream import NoAnswerError, Upstream, connect
 
 SHARED_FILES = (
     *("server-ca.crt", "server-ca.key", "etcd-ca.crt", "etcd-ca.key"),
@@ -33,9 +33,16 @@ RETRY_S = 1.0
 _BUSY = (
     "etcdserver: too many learner members in cluster",
     "etcdserver: unhealthy cluster",
+    "etcdserver: request timed out",
+    "no answer from",
 )
 """What etcd says while another member joins: it takes one learner at a time, and none in the first
-five seconds after it heard from a new voter (etcd, server/etcdserver, `HealthInterval`)."""
+five seconds after it heard from a new voter (etcd, server/etcdserver, `HealthInterval`). While the
+new voter starts there may be no majority, and then no answer at all; K3s waits for the list of
+members (`ErrMemberListFailed`), and systemd starts it again after the rest."""
+ADMISSION_S = 35.0
+"""The server that is asked puts three questions to etcd, ten seconds for each (`Api.timeout_s`);
+who gives up before it does might ask a second time while the first request is still under way."""
 
 
 def has_data(paths: HostPaths) -> bool:
@@ -98,9 +105,10 @@ def join(config: K3sConfig, paths: HostPaths, name: str, wait: Callable[[float],
 def _ask_in(upstream: Upstream, body: Doc, wait: Callable[[float], bool]) -> Doc:
     while True:
         try:
-            raw = upstream.request("POST", "/v1-lab/etcd-member", body)
+            raw = upstream.request("POST", "/v1-lab/etcd-member", body, ADMISSION_S)
         except DeviceError as error:
-            if not any(words in str(error) for words in _BUSY):
+            silent = isinstance(error, NoAnswerError)
+            if not silent and not any(words in str(error) for words in _BUSY):
                 raise
             told = f"Waiting for other members to finish joining etcd cluster: {error}"
             print(f'level=info msg="{told}"', file=sys.stderr, flush=True)

@@ -21,7 +21,7 @@ from components.core.errors import DeviceError, RailyardError
 from lab.cluster.build import K3S_VERSION, PROGRAMS, built
 from lab.cluster.k3s_agent import run_agent
 from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags
-from lab.cluster.k3s_node import read_hostname
+from lab.cluster.k3s_node import read_hostname, refuse_machine
 from lab.cluster.k3s_server import Tools, run_server
 from lab.cluster.lab_link import LabLink
 
@@ -58,6 +58,8 @@ def _notify_ready(address: str) -> None:
 def _run(role: Literal["server", "agent"], args: Sequence[str], paths: HostPaths) -> int:
     flags = {**load_flags(paths), **parse_flags(args)}
     config = make_config(role, flags, dict(os.environ), paths, read_hostname(paths))
+    if paths.root == Path("/"):  # a trial outside of a lab host has no /sys
+        refuse_machine(paths, flags, os.environ.get("PATH", ""))
     # Taken out of the environment, as K3s does: etcd would say READY=1 long before the API is up.
     notify = functools.partial(_notify_ready, os.environ.pop("NOTIFY_SOCKET", ""))
     stop = threading.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -16,9 +17,9 @@ from lab.cluster.https import serve_tls
 from lab.cluster.k3s_config import HostPaths, K3sConfig
 from lab.cluster.k3s_node import (
     ensure_node_password,
+    look_around,
     read_devices,
     read_facts,
-    read_memlock_kib,
     write_kubelet_config,
 )
 from lab.cluster.k3s_server import REPORT_S
@@ -43,7 +44,7 @@ def run_agent(
     parse_token(config.token)
     facts = read_facts(paths, config)
     password = ensure_node_password(paths)
-    memlock_kib = read_memlock_kib(paths, "k3s-agent")
+    started = look_around(paths, "k3s-agent", os.environ.get("PATH", ""))
     joined = _join(config, paths, {**dump_facts(facts), "node_password": password}, stop)
     if joined is None:
         return
@@ -59,7 +60,7 @@ def run_agent(
     try:
         on_ready()
         while True:
-            devices = dump_devices(read_devices(paths, memlock_kib))
+            devices = dump_devices(read_devices(paths, started))
             _try_report(upstream, {"name": config.node_name, "devices": devices})
             if stop.wait(REPORT_S):
                 return

@@ -8,19 +8,23 @@ import secrets
 import shutil
 import socket
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from components.core.errors import DeviceError
 from lab.cluster.devices import NodeDevices, scan_devices
 from lab.cluster.document import Doc
 from lab.cluster.etcd_members import MEMBER_ADDRESS, MEMBER_NAME
 from lab.cluster.fake_nodes import NodeFacts
-from lab.cluster.k3s_config import HostPaths, K3sConfig
+from lab.cluster.k3s_config import Flags, HostPaths, K3sConfig
 from lab.cluster.pki import KeyPair, write_private
 from lab.cluster.plane import render_kubeconfig
 
 _SYSTEMCTL_S = 10
+_RUNTIMES = {"nvidia": "nvidia-container-runtime"}
+"""Runtime to the program that K3s looks for (its pkg/agent/containerd)."""
 
 
 def read_hostname(paths: HostPaths) -> str:
@@ -59,9 +63,32 @@ def _show_memlock(unit: str) -> str:
     return done.stdout.strip()
 
 
-def read_devices(paths: HostPaths, memlock_kib: int | None) -> NodeDevices:
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What K3s found when it started; a later change counts at its next start."""
+
+    memlock_kib: int | None
+    nvidia_runtime: bool
+
+
+def look_around(paths: HostPaths, unit: str, search: str) -> Started:
+    """Look as K3s does at its start: it finds runtimes on its PATH alone (pkg/agent/containerd).
+
+    Args:
+        paths: The host's files.
+        unit: The unit that runs this process.
+        search: The folders of PATH.
+    """
+    folders = ":".join(str(paths.at(folder)) for folder in search.split(":") if folder)
+    runtime = shutil.which(_RUNTIMES["nvidia"], path=folders)
+    return Started(read_memlock_kib(paths, unit), runtime is not None)
+
+
+def read_devices(paths: HostPaths, started: Started) -> NodeDevices:
     """Read the node's devices from its /sys."""
-    return scan_devices(paths.at("/sys"), memlock_kib)
+    return scan_devices(
+        paths.at("/sys"), started.memlock_kib, nvidia_runtime=started.nvidia_runtime
+    )
 
 
 def ensure_node_password(paths: HostPaths) -> str:
@@ -99,6 +126,36 @@ def read_facts(paths: HostPaths, config: K3sConfig, member: str = "") -> NodeFac
         },
         taints=tuple(parse_taint(taint) for taint in config.taints),
     )
+
+
+def refuse_machine(paths: HostPaths, flags: Flags, search: str) -> None:
+    """End as K3s and its kubelet do on a machine that they cannot run on.
+
+    K3s looks for the default runtime on its PATH at its start (its pkg/agent/containerd), and
+    kubelet does not run on control groups v1 since 1.35 (its release notes).
+
+    Args:
+        paths: The host's files.
+        flags: K3s' configuration.
+        search: The folders of PATH.
+
+    Raises:
+        DeviceError: in their words.
+    """
+    runtime = flags.get("default-runtime", [""])[-1]
+    docker = flags.get("docker", ["false"])[-1] == "true"
+    if (
+        runtime
+        and not docker
+        and shutil.which(_RUNTIMES.get(runtime, runtime), path=search) is None
+    ):
+        raise DeviceError(f"default runtime {runtime} was not found")
+    if not paths.at("/sys/fs/cgroup/cgroup.controllers").exists():
+        raise DeviceError(
+            "kubelet exited: failed to validate kubelet configuration, error: kubelet is "
+            "configured to not run on a host using cgroup v1. cgroup v1 support is unsupported "
+            "and will be removed in a future release"
+        )
 
 
 def write_kubelet_config(paths: HostPaths, server: str, ca: Path, pair: KeyPair) -> None:

@@ -7,6 +7,7 @@ Helm controller.
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -22,9 +23,9 @@ from lab.cluster.join import ensure_member_name, has_data, join, wait_promoted
 from lab.cluster.k3s_config import HostPaths, K3sConfig
 from lab.cluster.k3s_node import (
     ensure_node_password,
+    look_around,
     read_devices,
     read_facts,
-    read_memlock_kib,
     write_kubelet_config,
 )
 from lab.cluster.k3s_token import Token, check_ca, format_token, parse_token
@@ -96,7 +97,7 @@ class _Server:
             *(paths.server / "nodes", side),
         )
         self._others = Upstream("", Token(password), "server", plane.ca.files.cert)
-        self._memlock_kib = read_memlock_kib(paths, "k3s")
+        self._started = look_around(paths, "k3s", os.environ.get("PATH", ""))
         mpi = MpiOperator(plane.admin, tools.binaries["mpi-controller"], paths.server)
         self._leader = Leader(
             plane,
@@ -138,7 +139,7 @@ class _Server:
 
     def _report(self) -> None:
         """Tell this server and all others that the node lives, and what it has."""
-        devices = read_devices(self._paths, self._memlock_kib)
+        devices = read_devices(self._paths, self._started)
         self._reports.put(self._config.node_name, devices)
         here = f"{self._config.node_ip}:{self._config.api_port}"
         found = self._supervisor.cluster.servers()

@@ -12,7 +12,9 @@ from dataclasses import replace
 
 from lab.cluster.document import Doc, Json, doc_at, text_at
 from lab.cluster.lab_link import LabLink
-from lab.cluster.pod_probe import World, container_of, probe_pod
+from lab.cluster.launch_ends import after_rank, without_program
+from lab.cluster.launch_ssh import why_unreached
+from lab.cluster.pod_probe import World, container_of, image_of, probe_pod
 from lab.cluster.pod_shell import ScriptRun, run_script, script_of
 from lab.cluster.pod_view import Pod
 from lab.cluster.probe_end import Ended, finish
@@ -34,10 +36,19 @@ def run_launcher(launcher: Pod, world: World, link: LabLink) -> Ended:
     mine = run_script(launcher.command, container_of(launcher, world, files=files, names=names))
     if not mine.call:
         return Ended(launcher, mine.output, mine.exit_code)
+    ends = (why_unreached(mine.call, launcher, pod) for pod in workers)
+    unreached = next((end for end in ends if end is not None), None)
+    if unreached is not None:
+        return Ended(launcher, mine.output + unreached.log, unreached.exit_code)
+    lacking, program = _lacking(mine.call, workers)
+    if lacking is not None and mine.call[0].endswith("mpirun"):
+        end = without_program(mine.call, lacking, program)
+        return Ended(launcher, mine.output + end.log, end.exit_code)
     call, runs = _run_ranks(mine.call, workers, world)
-    failed = next((run for run in runs if not run.call), None)
+    failed = next((index for index, run in enumerate(runs) if not run.call), None)
     if failed is not None:
-        return Ended(launcher, mine.output + failed.output, failed.exit_code)
+        end = after_rank(mine.call, len(workers), failed, runs[failed])
+        return Ended(launcher, mine.output + end.log, end.exit_code)
     kind = "deepspeed_scan" if call[0] == "deepspeed" else "nccl"
     request: Doc = {
         "op": "run_probe",
@@ -84,11 +95,18 @@ def _run_ranks(
     if start is None or start + _WRAPPER_WORDS >= len(call):
         return tuple(call), [ScriptRun(tuple(call)) for _ in workers]
     wrapper, program = call[start : start + _WRAPPER_WORDS], call[start + _WRAPPER_WORDS :]
-    runs: list[ScriptRun] = []
-    for pod in workers:
-        container = replace(container_of(pod, world), tools=(program[0].rpartition("/")[2],))
-        runs.append(run_script([*wrapper, *program], container))
+    ranks = [*wrapper, *program]
+    runs = [run_script(ranks, container_of(pod, world)) for pod in workers]
     return (*call[:start], *program), runs
+
+
+def _lacking(call: Sequence[str], workers: Sequence[Pod]) -> tuple[Pod | None, str]:
+    """The first worker whose image lacks the program that mpirun itself starts there."""
+    scripted = any(script_of(call[i:]) for i in range(len(call)))
+    named = (word for word in call if word.endswith(("_perf", "_perf_mpi")))
+    program = "" if scripted else next(named, "")
+    lacking = (pod for pod in workers if program and not image_of(pod).has(program))
+    return next(lacking, None), program
 
 
 def _with_env(pod: Doc, run: ScriptRun) -> Doc:

@@ -8,6 +8,7 @@ Pending, a missing CNI part keeps a pod in ContainerCreating.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import sys
 import threading
 import time
@@ -54,12 +55,16 @@ from lab.cluster.pod_events import report_sandbox_failure
 from lab.cluster.pod_logs import PodLogs
 from lab.cluster.pod_probe import World
 from lab.cluster.pod_runner import run_pods
+from lab.cluster.pod_start import why_not_started
 from lab.cluster.pod_view import (
     CNI_DONE,
     DEVICES,
     EXIT_CODE,
+    MESSAGE,
+    MTUS,
     NETWORK_STATUS,
     NETWORKS,
+    NOT_STARTED,
     NodeState,
     Pod,
 )
@@ -72,6 +77,7 @@ SILENT_S = 10.0
 """A node whose K3s reported nothing for so long is down (a kubelet: 40 s; the lab is quicker)."""
 _DOWN = "lab.railyard.dev/down"
 _NADS = "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions"
+_POOLS = "/apis/whereabouts.cni.cncf.io/v1alpha1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,7 @@ class Snapshot:
     policies: Sequence[Doc]
     nic_policies: Sequence[NicPolicy]
     deployments: Sequence[Doc]
+    address_pools: bool
 
     def labels(self) -> dict[str, dict[str, str]]:
         """The labels of all nodes."""
@@ -170,6 +177,7 @@ class NodeAgent:
             policies=api.items(POLICIES),
             nic_policies=[NicPolicy(item, nics_ready) for item in api.items(NIC_POLICIES)],
             deployments=deployments,
+            address_pools=api.find(_POOLS) is not None,
         )
 
     def _world(self, snapshot: Snapshot, alive: Mapping[str, NodeState]) -> World:
@@ -327,18 +335,28 @@ class NodeAgent:
             used = {
                 address for other in snapshot.pods if other.live for address in other.addresses()
             }
-            site = Site(snapshot.definitions, frozenset(used))
+            site = Site(snapshot.definitions, frozenset(used), snapshot.address_pools)
             try:
-                statuses = attach(pod, states[pod.node], site)
+                attached = attach(pod, states[pod.node], site)
             except AttachError as error:
                 report_sandbox_failure(self._api, pod, str(error))
                 continue
-            notes: dict[str, Json] = {CNI_DONE: "attached" if statuses else "default-only"}
-            if statuses:
-                notes[NETWORK_STATUS] = dump_network_status(statuses)
+            notes: dict[str, Json] = {CNI_DONE: "attached" if attached else "default-only"}
+            if attached:
+                notes[NETWORK_STATUS] = dump_network_status(attached.statuses)
+                notes[MTUS] = json.dumps(dict(attached.mtus))
+            notes |= self._not_started(pod)
             self._api.merge(pod.path, {"metadata": {"annotations": notes}})
             # One at a time: the next pass sees this pod's devices and addresses as taken.
             return
+
+    def _not_started(self, pod: Pod) -> dict[str, Json]:
+        """Annotations of a pod whose container ends at once; empty where it runs."""
+        end = why_not_started(pod)
+        if end is None:
+            return {}
+        self._logs.write(pod, end.log)
+        return {NOT_STARTED: end.reason, MESSAGE: end.message, EXIT_CODE: str(end.exit_code)}
 
     def _end(self, ended: Ended) -> None:
         self._logs.write(ended.pod, ended.log)

@@ -13,11 +13,20 @@ _LONGEST_MESSAGE = 1024
 """The API refuses longer messages."""
 
 
+def sandbox_failure(pod: Pod, message: str) -> str:
+    """What a real kubelet with containerd says of a refused network (real-pods.md)."""
+    sandbox = hashlib.sha256(f"{pod.uid}/sandbox".encode()).hexdigest()
+    return (
+        "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for"
+        f' sandbox "{sandbox}": plugin type="multus" failed (add): {message}'
+    )
+
+
 def report_sandbox_failure(api: Api, pod: Pod, message: str) -> None:
     """Write the `FailedCreatePodSandBox` event, once per pod and message."""
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     digest = hashlib.sha256(f"{pod.uid}/{message}".encode()).hexdigest()[:16]
-    text = f'Failed to create pod sandbox: rpc error: plugin type="multus" failed (add): {message}'
+    text = sandbox_failure(pod, message)
     body: Doc = {
         "apiVersion": "v1",
         "kind": "Event",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from lab.cluster.attach import plugins_of
 from lab.cluster.devices import Card
 from lab.cluster.document import Doc, Json, number_at, text_at, texts_at
+from lab.cluster.images import Image, find_image
 from lab.cluster.pod_shell import Container, Gid, ShownDevice
 from lab.cluster.pod_view import NodeState, Pod
 
@@ -67,7 +68,7 @@ def networks_of(pod: Pod, node: NodeState, world: World) -> list[Doc]:
         if text_at(main, "type") == "macvlan":
             found += _on_card(pod, node, status, main)
         else:
-            found += _on_function(node, status, main)
+            found += _on_function(pod, node, status, main)
     for card in allocated_cards(pod, node):
         layer = {"rdma": card.rdma, "pf": card.rdma, "kind": "hca"}
         found.append({"interface": card.netdev, "ip": "", **_flat(card.mtu_bytes), **layer})
@@ -94,7 +95,7 @@ def _on_card(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]:
         return []
     head: Doc = {"name": text_at(status, "name"), "interface": text_at(status, "interface")}
     end: Doc = {"pf": card.pci, "rdma": card.rdma, "kind": "pf"}
-    return [{**head, "ip": _ip(status), **_flat(number_at(status, "mtu")), **end}]
+    return [{**head, "ip": _ip(status), **_flat(pod.mtu_of(text_at(status, "interface"))), **end}]
 
 
 def _of_host(card: Card) -> Doc:
@@ -103,7 +104,7 @@ def _of_host(card: Card) -> Doc:
     return {"interface": card.netdev, "ip": ip, **_flat(card.mtu_bytes), **end}
 
 
-def _on_function(node: NodeState, status: Doc, main: Doc) -> list[Doc]:
+def _on_function(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]:
     vfs = {vf.pci: (vf, pool) for pool in node.pools for vf in pool.devices}
     pci = text_at(status, "device-info", "pci", "pci-address")
     vf, pool = vfs.get(pci, (None, None))
@@ -117,7 +118,7 @@ def _on_function(node: NodeState, status: Doc, main: Doc) -> list[Doc]:
             "ip": _ip(status),
             "vlan": number_at(main, "vlan"),
             "pcp": number_at(main, "vlanQoS"),
-            "mtu_bytes": number_at(status, "mtu"),
+            "mtu_bytes": pod.mtu_of(text_at(status, "interface")),
             "pf": vf.pf_pci,
             "rdma": vf.rdma,
         }
@@ -139,16 +140,23 @@ def container_of(pod: Pod, world: World, **more: Mapping[str, str]) -> Container
     """
     node = world.nodes.get(pod.node)
     if node is None:
-        return Container(pod.env, memlock_kib=0)
+        return Container(pod.env, memlock_kib=0, image=image_of(pod), hostname=pod.hostname)
     env = {**_device_env(pod, node), **pod.env}
     shown = _shown_devices(pod, node, world)
     return Container(
         env,
         shown,
         node.devices.memlock_kib,
+        image=image_of(pod),
         files=more.get("files", {}),
         names=more.get("names", {}),
+        hostname=pod.hostname,
     )
+
+
+def image_of(pod: Pod) -> Image:
+    """What the image of a pod's first container holds."""
+    return find_image(text_at(pod.containers[0], "image") if pod.containers else "")
 
 
 def _shown_devices(pod: Pod, node: NodeState, world: World) -> list[ShownDevice]:

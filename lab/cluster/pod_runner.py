@@ -27,7 +27,12 @@ _LAUNCHER_RUN_S = 2.0
 """A launcher that ends at once may never be seen running (sources.md#kubernetes-in-the-lab)."""
 _RETRY_S = 120.0
 """How long a client's script waits for its server, as the product's own script does."""
-_PERFTEST = re.compile(r"\bib_(write|read|send)_bw\b")
+_PERFTEST = re.compile(
+    r"(?m)(?:^|[;&|(]|\b(?:exec|until|while|if|then|do)\s)\s*(?:\S*/)?ib_(write|read|send)_bw\b"
+)
+"""A call of perftest: the name of a tool may stand elsewhere in a script."""
+_LOOK = "railyard-image: "
+"""What the look at an image prints; its script is run, and no other one of a pod's own."""
 _IDLE = re.compile(r"^(sleep|true|:|echo|exit 0)\b")
 
 
@@ -58,7 +63,7 @@ def _age_s(pod: Pod, now: dt.datetime) -> float:
 
 
 def _text(pod: Pod) -> str:
-    return " ".join((*pod.command, *pod.env.values()))
+    return "\n".join((*pod.command, *pod.env.values()))
 
 
 def _is_perftest(pod: Pod) -> bool:
@@ -81,17 +86,26 @@ def _run(pod: Pod, world: World, link: LabLink, now: dt.datetime) -> list[Ended]
         return [run_launcher(pod, world, link)]
     if _is_perftest(pod):
         return _run_perftest(pod, world, link, now)
+    return [_run_plain(pod, world, command)]
+
+
+def _run_plain(pod: Pod, world: World, command: str) -> Ended:
+    """A pod that is no part of a probe between nodes."""
     node = world.nodes.get(pod.node)
-    if node and re.search(r"\bulimit -l\b", command):
-        limit = node.devices.memlock_kib
-        return [Ended(pod, f"{'unlimited' if limit is None else limit}\n", 0)]
-    if node and "nvidia-smi" in command:
-        return [_nvidia_smi(pod, node.devices.gpu_device)]
-    if _IDLE.match(_inner(pod.command)):
-        return [Ended(pod, "", 0)]
     word = pod.command[0] if pod.command else "(the image's default command)"
     text = f'exec: "{word}": executable file not found in $PATH (the lab does not play it)\n'
-    return [Ended(pod, text, _NOT_FOUND_CODE)]
+    ended = Ended(pod, text, _NOT_FOUND_CODE)
+    if node and re.search(r"\bulimit -l\b", command):
+        limit = node.devices.memlock_kib
+        ended = Ended(pod, f"{'unlimited' if limit is None else limit}\n", 0)
+    elif node and "nvidia-smi" in command:
+        ended = _nvidia_smi(pod, node.devices.gpu_device)
+    elif _LOOK in command:
+        look = run_script(pod.command, container_of(pod, world))
+        ended = Ended(pod, look.output, look.exit_code)
+    elif _IDLE.match(_inner(pod.command)):
+        ended = Ended(pod, "", 0)
+    return ended
 
 
 def _inner(command: Sequence[str]) -> str:

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.cluster.image_files import lay_out, path_of
+from lab.cluster.images import PROBE, Image
+
 _TIMEOUT_S = 20
 _SHELLS = {"sh", "bash"}
 _SCRIPT_WORDS = 3
-_TOOLS = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "mpirun", "deepspeed")
-_RECORDER = (
-    '#!/bin/sh\nprintf "%s\\n" "${0##*/}" "$@" >"$RAILYARD_LAB_CALL"\n'
-    'env | grep -E "^(NCCL|UCX)_" >"$RAILYARD_LAB_CALL.env"\nexit 0\n'
-)
 _NAMES = (
     "getent() {\n"
     '  [ "$1" = hosts ] || return 2\n'
@@ -31,7 +30,10 @@ _NAMES = (
     "}\n"
 )
 """`getent hosts NAME` from the names that the cluster's DNS would know; 2 where it knows none."""
-_PATHS = re.compile(r"(?<![\w./])/(sys|tmp|job|root|etc/mpi|etc/ssh)(?=[/\s\"';]|$)")
+_PATHS = re.compile(
+    r"(?<![\w./])/(sys|tmp|job|root|opt|usr/sbin|usr/local|etc/mpi|etc/ssh)(?=[/\s\"';]|$)"
+)
+_NOT_FOUND = 127
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,10 @@ class Container:
     """Path to text."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Host name to address."""
-    tools: tuple[str, ...] = _TOOLS
-    """Programs whose call is written down."""
+    image: Image = PROBE
+    """What it is made of."""
+    hostname: str = ""
+    """What `hostname` prints; empty for the name of this machine, as in the host's network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,25 +103,34 @@ def run_script(command: Sequence[str], container: Container) -> ScriptRun:
     """
     script = script_of(command)
     if not script:
-        return ScriptRun(tuple(command))
+        return _start(command, container.image)
     with tempfile.TemporaryDirectory(prefix="railyard-pod-") as folder:
         root = Path(folder)
         _furnish(root, container)
         limit = container.memlock_kib
         prelude = f"ulimit() {{ echo {'unlimited' if limit is None else limit}; }}\n{_NAMES}"
+        if container.hostname:
+            prelude += f"hostname() {{ echo {shlex.quote(container.hostname)}; }}\n"
         text = prelude + _PATHS.sub(rf"{root}/\1", script)
-        return _run([text, *command[_SCRIPT_WORDS:]], container.env, root)
+        words = [_PATHS.sub(rf"{root}/\1", word) for word in command[_SCRIPT_WORDS:]]
+        return _run([text, *words], container, root)
+
+
+def _start(command: Sequence[str], image: Image) -> ScriptRun:
+    """A program that is called without a shell; the words are runc's."""
+    if command and not image.has(command[0]):
+        text = f'exec: "{command[0]}": executable file not found in $PATH: unknown\n'
+        return ScriptRun((), text, _NOT_FOUND)
+    return ScriptRun(tuple(command))
 
 
 def _furnish(root: Path, container: Container) -> None:
-    for folder in ("bin", "tmp", "sys/class/infiniband", "root/.ssh", "etc/mpi", "etc/ssh"):
+    for folder in ("tmp", "sys/class/infiniband", "root/.ssh", "etc/mpi", "etc/ssh"):
         (root / folder).mkdir(parents=True)
+    (root / "etc/ssh/ssh_config").write_text("Host *\n")
+    lay_out(container.image, root)
     for device in container.devices:
         _show_device(root, device)
-    for name in container.tools:
-        tool = root / "bin" / name
-        tool.write_text(_RECORDER)
-        tool.chmod(0o755)
     for path, text in container.files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -126,17 +139,17 @@ def _furnish(root: Path, container: Container) -> None:
     (root / "names").write_text("".join(lines))
 
 
-def _run(words: Sequence[str], env: Mapping[str, str], root: Path) -> ScriptRun:
+def _run(words: Sequence[str], container: Container, root: Path) -> ScriptRun:
     call = root / "call"
     ours = {
-        "PATH": f"{root}/bin:/usr/bin:/bin",
+        "PATH": path_of(container.image, root),
         "RAILYARD_LAB_CALL": str(call),
         "RAILYARD_LAB_NAMES": str(root / "names"),
     }
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", *words],
-            env={**env, **ours},
+            env={**container.env, **ours},
             cwd=root,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -149,8 +162,8 @@ def _run(words: Sequence[str], env: Mapping[str, str], root: Path) -> ScriptRun:
         return ScriptRun((), f"the script called no tool within {_TIMEOUT_S} s\n", 124)
     output = done.stdout.replace(str(root), "")
     if not call.exists():
-        return ScriptRun((), output, done.returncode or 1)
-    words = call.read_text().replace(str(root), "").splitlines()
+        return ScriptRun((), output, done.returncode)
+    words = call.read_text().replace(str(root), "").split("\0")[:-1]
     pairs = (line.partition("=") for line in Path(f"{call}.env").read_text().splitlines())
     return ScriptRun(tuple(words), output, 0, {name: value for name, _, value in pairs})
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -30,6 +31,11 @@ from lab.cluster.shared_plugin import SharedPool
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
 CNI_DONE = "lab.railyard.dev/cni"
+MTUS = "lab.railyard.dev/mtus"
+"""MTU of its attached interfaces: JSON, interface to bytes; Multus writes no such thing."""
+NOT_STARTED = "lab.railyard.dev/not-started"
+"""Reason of a container that ended at once; its words are in `MESSAGE`."""
+MESSAGE = "lab.railyard.dev/message"
 EXIT_CODE = "lab.railyard.dev/exit-code"
 DEVICES = "lab.railyard.dev/devices"
 """What a device plugin gave to a pod by count: JSON, resource to PCI addresses."""
@@ -100,8 +106,18 @@ class Pod:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What its first container runs."""
-        return tuple(command_of(self.containers[0])) if self.containers else ()
+        """What its first container runs, as kubelet hands it on."""
+        words = command_of(self.containers[0]) if self.containers else ()
+        return tuple(expand(word, self.env) for word in words)
+
+    @property
+    def hostname(self) -> str:
+        """What its containers call their machine: its own name, or its node's."""
+        return (
+            self.node
+            if self.host_network
+            else text_at(self.document, "spec", "hostname") or self.name
+        )
 
     @property
     def env(self) -> dict[str, str]:
@@ -143,6 +159,11 @@ class Pod:
         text = self.annotations.get(NETWORK_STATUS)
         items = as_list(cast("Json", json.loads(text))) if text else []
         return [item for item in items if isinstance(item, dict)]
+
+    def mtu_of(self, interface: str) -> int:
+        """The MTU of an attached interface in bytes; 0 where there is none."""
+        text = self.annotations.get(MTUS)
+        return number_at(as_doc(cast("Json", json.loads(text))), interface) if text else 0
 
     def allocated(self) -> dict[str, tuple[str, ...]]:
         """PCI addresses of the devices it has by count, by resource."""
@@ -202,12 +223,34 @@ class NodeState:
         found = (p for p in self.pods if p.phase == "Running" and p.runs_image(image))
         return next(found, None)
 
-    def installed(self, image: str) -> bool:
-        """Whether a running pod put its CNI program into K3s' folder."""
+    def installed(self, image: str, program: str = "") -> bool:
+        """Whether a running pod put its CNI program into K3s' folder.
+
+        Args:
+            image: A part of its image's name.
+            program: Of an image that has many: the one that is meant. A pod with a script of its
+                own brings those that the script names; the image's own entrypoint brings all.
+        """
         return any(
-            pod.phase == "Running" and pod.runs_image(image) and pod.mounts_cni_folder()
+            pod.phase == "Running"
+            and pod.runs_image(image)
+            and pod.mounts_cni_folder()
+            and (not program or not pod.command or f"/{program} " in " ".join(pod.command))
             for pod in self.pods
         )
+
+
+def expand(text: str, env: Mapping[str, str]) -> str:
+    """Replace `$(NAME)` by a variable of the container, and `$$` by `$`, as kubelet does.
+
+    What names no variable of the container stays: a shell script's `$(command)` does.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        name = found[1]
+        return "$" if name is None else env.get(name, found[0])
+
+    return re.sub(r"\$(?:\$|\(([^()]*)\))", replaced, text)
 
 
 def dump_status(statuses: Sequence[Doc]) -> str:

@@ -44,7 +44,9 @@ class Upstream:
     servers: tuple[str, ...] = ()
     """`host:port` of every server of the cluster, once it said so."""
 
-    def request(self, method: str, path: str, body: Doc | None = None) -> bytes:
+    def request(
+        self, method: str, path: str, body: Doc | None = None, timeout_s: float = TIMEOUT_S
+    ) -> bytes:
         """Ask the configured address, then the other servers; the first one that answers counts.
 
         Raises:
@@ -53,7 +55,7 @@ class Upstream:
         failures: list[NoAnswerError] = []
         for address in dict.fromkeys((self.address, *self.servers)):
             try:
-                return self.ask(address, method, path, body)
+                return self.ask(address, method, path, body, timeout_s)
             except NoAnswerError as error:
                 failures.append(error)
         raise failures[0]

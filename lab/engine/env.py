@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from components.project.lab_marks import STATE_MARK
 from lab.engine.install import Engine
 from lab.engine.plugin_cache import prepare_plugins
 
@@ -110,6 +111,7 @@ def write_env(settings: EnvSettings) -> EnvReport:
     settings.bin.mkdir(parents=True, exist_ok=True)
     settings.backend.mkdir(parents=True, exist_ok=True)
     settings.home.mkdir(parents=True, exist_ok=True)
+    (settings.backend / STATE_MARK).write_text("The states here go with `make clean`.\n")
     for name, program in {"pulumi": settings.engine.pulumi, **settings.tools}.items():
         _link(settings.bin / name, program)
     draft = settings.file.with_suffix(".new")

@@ -11,13 +11,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from components.core.errors import RailyardError
+from components.project.engine import version_of
 from lab.engine.go import find_go, go_version
 from lab.engine.progress import locked, run_shown
 
@@ -38,7 +38,6 @@ BUILD_ENVIRONMENT: Final = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLE
 BUILD_TIMEOUT_S: Final = 2400
 """3.5 minutes on two idle cores; much more where Kubernetes is built at the same time."""
 INSTALLER_TIMEOUT_S: Final = 90
-VERSION_TIMEOUT_S: Final = 30
 KEY_DIGITS: Final = 16
 
 
@@ -117,20 +116,8 @@ def find_cached(cache: Path) -> Engine | None:
 
 def cli_version(pulumi: Path) -> str | None:
     """Return what `pulumi version` says, without the leading v; None when it says nothing."""
-    environment = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
-    try:
-        done = subprocess.run(
-            [pulumi, "version"],
-            capture_output=True,
-            text=True,
-            timeout=VERSION_TIMEOUT_S,
-            check=False,
-            env=environment,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.fullmatch(r"v?(\d+\.\d+\.\d+\S*)", done.stdout.strip())
-    return match[1] if match else None
+    match = re.fullmatch(r"\d+\.\d+\.\d+\S*", version_of(pulumi, os.environ))
+    return match[0] if match else None
 
 
 def module_key() -> str:

@@ -16,29 +16,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import psutil
 
 from components.core.errors import RailyardError
+from components.project.engine_lock import Lock, read_locks
 from standins.values import Properties, Value, reveal
 
-ORGANIZATION: Final = "organization"
 CLOCK_SLACK_S: Final = 2.0
 """A process start time has a resolution of a jiffy, a lock's stamp of a nanosecond."""
 PULUMI_TIMEOUT_S: Final = 300
 KUBERNETES_PREFIX: Final = "kubernetes:"
-
-
-@dataclass(frozen=True, slots=True)
-class Lock:
-    """One lock file of the file backend."""
-
-    file: Path
-    pid: int
-    user: str
-    host: str
-    taken_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +39,8 @@ class Pulumi:
     stack: str
     backend: Path
     environment: Mapping[str, str]
+    config_file: Path | None = None
+    """The stack's configuration, where it is not `Pulumi.<stack>.yaml` of the project."""
 
     def run(self, *arguments: str, stdin: str | None = None) -> str:
         """Run one `pulumi` command on the stack and return its standard output.
@@ -113,22 +104,7 @@ def state_file(pulumi: Pulumi) -> Path:
 
 def load_locks(pulumi: Pulumi) -> tuple[Lock, ...]:
     """Return the locks on the stack."""
-    folder = pulumi.backend / ".pulumi" / "locks" / ORGANIZATION / pulumi.name / pulumi.stack
-    return tuple(parse_lock(file, file.read_text()) for file in sorted(folder.glob("*.json")))
-
-
-def parse_lock(file: Path, text: str) -> Lock:
-    """Read a lock: pid, username, hostname and an RFC 3339 timestamp with nanoseconds."""
-    content = cast("Properties", json.loads(text))
-    stamp = str(content["timestamp"]).replace("Z", "+00:00")
-    pid = content["pid"]
-    return Lock(
-        file=file,
-        pid=int(pid) if isinstance(pid, (int, float)) else 0,
-        user=str(content.get("username")),
-        host=str(content.get("hostname")),
-        taken_at=datetime.fromisoformat(_microseconds(stamp)),
-    )
+    return tuple(read_locks(pulumi.backend, pulumi.name, pulumi.stack))
 
 
 def check_lock(lock: Lock, host: str, stack: str) -> None:
@@ -220,7 +196,8 @@ def _settle(pulumi: Pulumi, pending: list[Properties]) -> list[str]:
     edited, adopted = adopt_pending(exported)
     if adopted:
         pulumi.run("stack", "import", stdin=json.dumps(edited))
-    pulumi.run("refresh", "--yes", "--skip-preview", "--clear-pending-creates")
+    config = ["--config-file", str(pulumi.config_file)] if pulumi.config_file else []
+    pulumi.run("refresh", "--yes", "--skip-preview", "--clear-pending-creates", *config)
     names = ", ".join(_name(operation) for operation in pending)
     looked = f", of which {len(adopted)} were looked up in the cluster" if adopted else ""
     return [f"settled {len(pending)} interrupted operations{looked}: {names}"]
@@ -229,15 +206,6 @@ def _settle(pulumi: Pulumi, pending: list[Properties]) -> list[str]:
 def _name(operation: Properties) -> str:
     urn = str(_object(operation.get("resource")).get("urn"))
     return f"{operation.get('type')} {urn.rsplit('::', 1)[-1]}"
-
-
-def _microseconds(stamp: str) -> str:
-    """Cut Go's nanoseconds, which Python 3.11 does not read, to microseconds."""
-    head, dot, tail = stamp.partition(".")
-    if not dot:
-        return stamp
-    digits = tail[: len(tail) - len(tail.lstrip("0123456789"))]
-    return f"{head}.{digits[:6]:0<6}{tail[len(digits) :]}"
 
 
 def _object(value: Value) -> Properties:

@@ -15,9 +15,10 @@ from typing import Final
 from lab.hosts.docker_state import Container, DockerState, Image, load_state
 from lab.hosts.model import HostModel
 from lab.hosts.namespace import CONTROL_VARIABLES, INNER_PATH, Namespace
-from lab.hosts.rootfs import CONTAINER_TOOLS, OUTER_BIN
+from lab.hosts.rootfs import CONTAINER_TOOLS, GPU_FOLDER, OUTER_BIN
 from lab.hosts.supervisor import Supervisor
 from lab.hosts.tools.options import pairs
+from lab.hosts.tools.packages import PROGRAMS
 from lab.hosts.units import full_name
 
 CONTAINER_VARIABLE: Final = "RAILYARD_LAB_CONTAINER"
@@ -81,9 +82,17 @@ class ContainerHost:
         mounts = [
             f"{OUTER_BIN}/unshare", "--mount", "--propagation", "private",
             f"{OUTER_BIN}/sh", "-c", _MOUNTS, "container", OUTER_BIN, MPI_BIN, CONTAINER_TOOLS,
-            *(part for pair in binds(container) for part in pair), "--",
+            *(part for pair in (*self._gpu_tools(container), *binds(container)) for part in pair),
+            "--",
         ]  # fmt: skip
         return [*words[:at], *mounts, *words[at:]]
+
+    def _gpu_tools(self, container: Container) -> list[tuple[str, str]]:
+        """NVIDIA's runtime brings the host's own nvidia-smi to a container that asks for GPUs."""
+        host_has = (self.root / PROGRAMS / "nvidia-smi").is_symlink()
+        if not container.options.get("gpus") or not host_has:
+            return []
+        return [(f"{CONTAINER_TOOLS}/{GPU_FOLDER}", f"/{PROGRAMS}")]
 
     def environment(self, container: Container, image: Image | None) -> dict[str, str]:
         """The environment of a process in the container."""

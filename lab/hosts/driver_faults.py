@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 
 from components.core.errors import UsageError
 from lab.hosts.driver_state import MOK
+from lab.hosts.image import GPU_TOOLS
 from lab.hosts.model import HostModel
 from lab.hosts.tools.package_state import half_installed, set_half_installed
+from lab.hosts.tools.packages import put_package, remove
 
 DRIVER_WORDS = {
     "package-lock": 1,
@@ -82,6 +84,10 @@ def _gpu_driver(model: HostModel, version: str, kind: str) -> str:
     if kind not in {"open", "proprietary"}:
         raise UsageError(f"the GPU kernel modules are open or proprietary, not {kind!r}")
     model.drivers.gpu_version = "" if version == "none" else version
+    if version == "none":
+        remove(model.root, GPU_TOOLS)
+    else:
+        put_package(model.root, GPU_TOOLS, version)
     model.drivers.gpu_modules = "open" if kind == "open" else "proprietary"
     return f"the GPU driver is {version}, {kind}"
 

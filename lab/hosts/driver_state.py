@@ -16,6 +16,8 @@ from typing import Final, Literal
 TREE: Final = "var/lib/dkms/mlnx-ofed-kernel"
 """Where DKMS keeps what it built of this module."""
 MODULE: Final = "mlx5_core.ko"
+KERNEL: Final = "5.15.0-113-generic"
+"""The kernel that a lab host is installed with: Ubuntu 22.04's."""
 MOK: Final = "var/lib/shim-signed/mok/MOK.der"
 """The key with which Ubuntu's DKMS signs (shim-signed's update-secureboot-policy makes it)."""
 SIGNER: Final = "Secure Boot Module Signature key"

@@ -12,6 +12,7 @@ from lab.hosts.driver_faults import DRIVER_WORDS, cause_driver_fault
 from lab.hosts.host import LabHost
 from lab.hosts.links import card_link
 from lab.hosts.nic import DeviceRefusal, Nic
+from lab.hosts.platform_faults import PLATFORM_WORDS, cause_platform_fault
 
 FORMS = """\
   vfs-lost                   all VFs gone, as after a reboot without the unit that restores them
@@ -44,6 +45,10 @@ FORMS = """\
   container-removed NAME     a container of Docker's is gone
   module-held MODULE on|off  a service holds a module: it cannot be unloaded
   pci-locked on|off          the kernel is locked down: nobody writes PCI registers
+  cgroup v1|v2               the host runs on that hierarchy of control groups
+  swap MIB                   so much swap is on; 0: none
+  clock SECONDS              the clock is so far ahead (or, with -, behind); 0: right
+  sudo-lost on|off           the login's line is gone from sudoers
   rules-lost                 systemd-networkd restarted: rules and routes of others are gone"""
 
 
@@ -96,6 +101,7 @@ WORDS = {
     "container-removed": 1,
     **DRIVER_WORDS,
     "rules-lost": 0,
+    **PLATFORM_WORDS,
 }
 """How many words follow each fault's name."""
 
@@ -122,6 +128,10 @@ def _plain_fault(host: LabHost, name: str, words: Sequence[str]) -> str:
         "container-removed": lambda: _remove_container(host, words[0]),
         **{each: lambda: cause_driver_fault(host.model, name, words) for each in DRIVER_WORDS},
         "rules-lost": lambda: _lose_rules(host),
+        **{
+            each: lambda: cause_platform_fault(host.model, host.config.user, name, words)
+            for each in PLATFORM_WORDS
+        },
     }
     with host.model.lock:
         return actions[name]()

@@ -22,7 +22,6 @@ PAGE_BYTES = 4096
 DIRECTORIES = ("/sys", "/procsys")
 CONFIGFS = "/sys/kernel/config/rdma_cm"
 ALWAYS_THERE = (
-    CONFIGFS,
     "/sys/class/net",
     "/sys/class/infiniband",
     "/sys/bus/pci/devices",
@@ -49,8 +48,9 @@ class HostFiles:
                 return self._cached[1], self._cached[2]
             table = {f"/sys{path}": e for path, e in make_sys_table(self.model).items()}
             table |= {f"/procsys{p}": e for p, e in make_proc_sys_table(self.model).items()}
-        folders: dict[str, set[str]] = {"/": set(), **{path: set() for path in ALWAYS_THERE}}
-        for path in (*table, *ALWAYS_THERE):
+        there = (*ALWAYS_THERE, *((CONFIGFS,) if "rdma_cm" in self.model.modules else ()))
+        folders: dict[str, set[str]] = {"/": set(), **{path: set() for path in there}}
+        for path in (*table, *there):
             _index(folders, path)
         self._cached = (shape, table, folders)
         return table, folders

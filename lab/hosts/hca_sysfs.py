@@ -9,12 +9,15 @@ from __future__ import annotations
 import ipaddress
 
 from lab.hosts.model import HostModel
+from lab.infiniband.ports import DOWN, STATES, PortState
 from lab.views import HcaConfig
 
 FIRMWARE = "28.39.2048"
 """A ConnectX-7 release of the H100 generation."""
 PKEY_TABLE = 128
 """Entries of the key table of a ConnectX port (a report of a ConnectX-3: 0 to 127)."""
+KERNEL_STATES = {1: "1: DOWN", 2: "2: INIT", 3: "3: ARMED", 4: "4: ACTIVE"}
+"""The kernel's words for the states of a port (Documentation/ABI, sysfs-class-infiniband)."""
 WIDTHS = {400: "4X NDR", 200: "4X HDR", 100: "4X EDR"}
 """Rate in Gbit/s to the kernel's words for width and speed."""
 
@@ -24,49 +27,44 @@ def port_guid(model: HostModel, hca: HcaConfig) -> str:
     return model.hca_guid(hca)
 
 
+def _port(model: HostModel, hca: HcaConfig) -> PortState:
+    """The port's state on a fabric of the lab's switches; a cloud shows its own end alone."""
+    if hca.link_layer == "InfiniBand" and model.fabric is not None:
+        return model.fabric.port(port_guid(model, hca))
+    if hca.name in model.down_hcas:
+        return DOWN
+    return PortState(STATES["Active"], True, 16 + model.config.hcas.index(hca), 1)  # noqa: FBT003 - a record
+
+
 def is_active(model: HostModel, hca: HcaConfig) -> bool:
     """The port is up: it has a link, and a subnet manager has set it up."""
-    subnet = model.subnet() if hca.link_layer == "InfiniBand" else None
-    return has_link(model, hca) and (subnet is None or subnet.is_active(port_guid(model, hca)))
+    return _port(model, hca).state == STATES["Active"]
 
 
-def has_link(model: HostModel, hca: HcaConfig) -> bool:
-    """The cable is in at both ends; a cloud shows one end only."""
-    subnet = model.subnet() if hca.link_layer == "InfiniBand" else None
-    if subnet is None:
-        return hca.name not in model.down_hcas
-    port = subnet.find(port_guid(model, hca))
-    return port is not None and subnet.has_link(port)
+def phys_text(model: HostModel, hca: HcaConfig) -> str:
+    """The physical state as the kernel words it."""
+    return "5: LinkUp" if _port(model, hca).link_up else "2: Polling"
 
 
 def state_text(model: HostModel, hca: HcaConfig) -> str:
-    """The logical state as the kernel words it; a link without a subnet manager stays in INIT."""
-    if is_active(model, hca):
-        return "4: ACTIVE"
-    return "2: INIT" if has_link(model, hca) else "1: DOWN"
+    """The logical state as the kernel words it; a new link without a subnet manager is in INIT."""
+    return KERNEL_STATES[_port(model, hca).state]
 
 
 def pkey_text(model: HostModel, hca: HcaConfig, index: int) -> str:
     """One entry of the port's key table; a cloud's shows Default alone."""
-    subnet = model.subnet()
-    keys = (0xFFFF,) if subnet is None else subnet.pkeys_of(port_guid(model, hca))
+    keys = (0xFFFF,) if model.fabric is None else model.fabric.keys(port_guid(model, hca))
     return f"0x{keys[index] if index < len(keys) else 0:04x}"
 
 
 def lid_of(model: HostModel, hca: HcaConfig) -> int:
     """LID of a port."""
-    subnet = model.subnet()
-    if subnet is None:
-        return 16 + model.config.hcas.index(hca)
-    return subnet.lid_of(port_guid(model, hca))
+    return _port(model, hca).lid
 
 
-def sm_lid_of(model: HostModel) -> int:
-    """LID of the master subnet manager; a cloud's is 1."""
-    subnet = model.subnet()
-    if subnet is None:
-        return 1
-    return subnet.lid_of(subnet.master.guid) if subnet.master else 0
+def sm_lid_of(model: HostModel, hca: HcaConfig) -> int:
+    """LID of the subnet manager that set the port up; a cloud's is 1."""
+    return _port(model, hca).sm_lid
 
 
 def rate_text(hca: HcaConfig) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import subprocess
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -72,6 +73,7 @@ class LabHost:
             sockets=self.root / "sockets",
             read_only=tuple(read_only_paths(lab.project, lab.cache)),
             python_prefix=python_prefix(),
+            trust=lab.trust,
         )
         prepare_root(self.root, config)
         publish(self.root, LabPlaces(lab.python, lab.project, lab.cache, INNER_CONTROL))
@@ -156,6 +158,10 @@ class LabHost:
         await self.supervisor.boot()
         if not self.ssh_refused:
             await self._ssh.open()
+
+    def put_behind(self, firewall: Callable[[], bool]) -> None:
+        """Let SSH in only while a firewall in front of the machine does."""
+        self._ssh.lets_in = firewall
 
     async def stop(self) -> None:
         """Switch off in order: SSH, the units, the namespace."""

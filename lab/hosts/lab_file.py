@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.core.errors import UsageError
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hypervisors.config import EsxiConfig
+from lab.infiniband.manager import POLLING_MS
 from lab.views import HostConfig, SwitchConfig
 
 
@@ -20,6 +21,19 @@ class CloudLab:
     api: CrusoeConfig
     ssh_user: str
     ssh_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesLab:
+    """The emulated web and the registry that a site takes everything from."""
+
+    address: str
+    login: str = ""
+    """`user:password` that the registry asks for; empty: it serves everybody."""
+    web_login: str = ""
+    """The same of the web."""
+    trusted: bool = False
+    """The images of the hosts trust their authority, as where a site has put its own into them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +49,20 @@ class LabFile:
     hosts: tuple[HostConfig, ...] = ()
     hypervisors: tuple[EsxiConfig, ...] = ()
     cloud: CloudLab | None = None
+    sm_polling_ms: int = POLLING_MS
+    """How often a standby subnet manager asks its master; tests have no minute for it."""
+    sources: SourcesLab | None = None
 
     @property
     def control_socket(self) -> Path:
         """Where the daemon of this lab listens."""
         return self.root / "control.sock"
+
+    @property
+    def trust(self) -> Path | None:
+        """The authorities that hosts trust; None for those of this machine."""
+        trusted = self.sources is not None and self.sources.trusted
+        return self.root / "sources" / "trusted.crt" if trusted else None
 
 
 def load_lab_file(path: Path) -> LabFile:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from components.core.errors import UsageError
 from lab.cloud.machines import Machines, Yard
+from lab.debian import unpacked_subnet
 from lab.hosts import fuse_server
 from lab.hosts.faults import cause_fault
 from lab.hosts.host import LabHost
@@ -24,11 +25,12 @@ from lab.hosts.model import HostModel
 from lab.hosts.rootfs import build_tool_folders, tool_interpreter
 from lab.hosts.tool_server import TOOL_NAMES
 from lab.hypervisors.guests import Hypervisors
+from lab.infiniband.fabric import FOLDER, Fabric
 from lab.physics.probe import run as run_probe
 from lab.physics.request import NicDelta, PortDelta, dump_result, parse_request
-from lab.physics.subnet import Subnet
+from lab.sources.server import WEB, Sources
 from lab.switches.emulators import EthernetSwitch, SubnetSwitch, make_switch
-from lab.views import HostConfig, NicView, PortView
+from lab.views import HcaPort, HostConfig, NicView, PortView, SubnetView
 
 MOUNT_DEADLINE_S = 10.0
 MOUNT_POLL_S = 0.02
@@ -54,6 +56,7 @@ class Lab:
     def __init__(self, lab: LabFile) -> None:
         """Make the devices; nothing runs yet."""
         self.file = lab
+        self.sources = Sources(lab, lab.sources) if lab.sources else None
         self.mount = lab.root / "sysfs"
         self.hosts = {h.name: LabHost(lab, h, self.mount) for h in lab.hosts}
         yard = Yard(self._make_host, self.hosts)
@@ -64,14 +67,14 @@ class Lab:
         state = lab.root / "switches"
         state.mkdir(parents=True, exist_ok=True)
         self.switches = {s.name: make_switch(s, state / f"{s.name}.json") for s in lab.switches}
-        if any(isinstance(switch, SubnetSwitch) for switch in self.switches.values()):
-            for model in self.models.values():
-                model.subnet = self.subnet
+        self._subnet = [each for each in self.switches.values() if isinstance(each, SubnetSwitch)]
+        self.fabric = self._make_fabric() if self._subnet else None
         self._operations: dict[str, Callable[[Mapping[str, object]], Answer]] = {
             "status": lambda _: self.status(),
             "snapshot": lambda _: {"snapshot": self.snapshot()},
             "unmodelled": lambda _: {"unmodelled": self.unmodelled()},
             "counted": lambda _: {"counted": {n: h.counted() for n, h in self.hosts.items()}},
+            "fabric": lambda _: {"pids": self.fabric.pids if self.fabric else {}},
             "nics": self._nics,
             "ports": self._ports,
         }
@@ -80,8 +83,12 @@ class Lab:
         """Start every device; switches first, as in a machine room."""
         client = Path(__file__).parent / "tool_client.py"
         build_tool_folders(self.file.root / "sysroot", TOOL_NAMES, client, tool_interpreter())
+        if self.sources:
+            self.sources.start()
         for switch in self.switches.values():
             await switch.start()
+        if self.fabric is not None:
+            await self.fabric.start()
         if self.hosts or self.machines:
             await mount_sysfs(self.models, self.mount)
             bare = [host for host in self.hosts.values() if not host.config.guest]
@@ -105,6 +112,10 @@ class Lab:
         await asyncio.gather(*(host.stop() for host in self.hosts.values()))
         for switch in self.switches.values():
             await switch.stop()
+        if self.fabric is not None:
+            self.fabric.stop()
+        if self.sources:
+            self.sources.stop()
         unmount(self.mount)
 
     async def answer(self, request: Mapping[str, object]) -> Answer:
@@ -185,9 +196,14 @@ class Lab:
             return await self.esxi.hosts[name].fault(args)
         if name == CLOUD and self.machines:
             return await asyncio.to_thread(self.machines.cloud.fault, args)
+        if name == WEB and self.sources:
+            return self.sources.fault(args)
         switch = self.switches.get(name)
         if switch is None:
-            return await cause_fault(self.host(name), args)
+            text = await cause_fault(self.host(name), args)
+            if self.fabric is not None:
+                self.fabric.sync()
+            return text
         text = switch.fault(args)
         match args:
             case ["link-down", port, state]:
@@ -208,11 +224,21 @@ class Lab:
         if nic is not None:
             await cause_fault(host, ["link-down", nic.config.netdev, state])
 
-    def subnet(self) -> Subnet:
-        """The InfiniBand subnet of the lab's switches, as it is now."""
-        found = (switch for switch in self.switches.values() if isinstance(switch, SubnetSwitch))
-        hosts = tuple(host.model.ports_on_fabric() for host in self.hosts.values())
-        return Subnet.of((switch.subnet_view() for switch in found), hosts)
+    def _make_fabric(self) -> Fabric:
+        """The real programs at the cables of the lab file."""
+
+        def look() -> tuple[tuple[SubnetView, ...], tuple[HcaPort, ...]]:
+            ports = (host.model.ports_on_fabric() for host in self.hosts.values())
+            views = tuple(switch.subnet_view() for switch in self._subnet)
+            return views, tuple(port for each in ports for port in each)
+
+        folder = self.file.root / FOLDER
+        fabric = Fabric(unpacked_subnet(), folder, look, self.file.sm_polling_ms)
+        for switch in self._subnet:
+            switch.on_commit = fabric.sync
+        for model in self.models.values():
+            model.fabric = fabric
+        return fabric
 
     def _port_views(self) -> list[PortView]:
         views: list[PortView] = []

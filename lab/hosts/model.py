@@ -7,52 +7,29 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.hosts.bridges import acs_bridges
 from lab.hosts.cards import firmware_release
-from lab.hosts.driver_state import DriverState, built_version, kernels
+from lab.hosts.driver_state import KERNEL, DriverState, built_version, kernels
 from lab.hosts.firmware import Firmware, card_of, default_firmware
+from lab.hosts.kernel_modules import (
+    BOOT_MODULES,
+    LOADABLE_MODULES,
+    PEER_MODULES,
+    modules_at_boot,
+)
 from lab.hosts.nic import DeviceRefusal, Nic, QosState, Vf, parse_kernel_uint, stable_mac
 from lab.hosts.platform import Platform
 from lab.hosts.sysctls import PAIR_DEFAULTS, excluded, is_refused, module_sysctls
-from lab.physics.subnet import FabricPort, Subnet
-from lab.views import HcaConfig, HostConfig, NicConfig
-
-BOOT_MODULES = (
-    "mlx5_core",
-    "mlx5_ib",
-    "ib_core",
-    "ib_uverbs",
-    "rdma_ucm",
-    "rdma_cm",
-    "nvidia",
-    "nvidia_uvm",
-    "nvidia_modeset",
-    "overlay",
-)
-"""Modules that a DGX-like host has loaded after boot."""
-
-LOADABLE_MODULES = {
-    "nvidia_peermem": ("nvidia", "ib_core"),
-    "nv_peer_mem": ("nvidia", "ib_core"),
-    "ib_umad": ("ib_core",),
-    "ib_ipoib": ("ib_core", "rdma_cm"),
-    "br_netfilter": (),
-    "nf_conntrack": (),
-    "ip_vs": ("nf_conntrack",),
-    "rpcrdma": ("rdma_cm", "ib_core"),
-    "vfio_pci": (),
-    "dummy": (),
-    "8021q": (),
-    "bonding": (),
-}
-"""Modules that exist on disk, with what they depend on."""
+from lab.hosts.udev_names import named_by_udev
+from lab.infiniband.fabric import Fabric
+from lab.views import HcaConfig, HcaPort, HostConfig, NicConfig
 
 SYSCTL_DEFAULTS = {
     "kernel/hostname": "",
-    "kernel/osrelease": "5.15.0-113-generic",
+    "kernel/osrelease": KERNEL,
     "kernel/ostype": "Linux",
     "kernel/pid_max": "4194304",
     "kernel/panic": "0",
@@ -113,8 +90,8 @@ class HostModel:
     """Commands and options that no emulated tool knows; a test fails when one is recorded."""
     on_hostname: Callable[[str], None] = lambda _: None
     """Told the new name when the running host name changes."""
-    subnet: Callable[[], Subnet | None] = lambda: None
-    """The InfiniBand subnet of the lab's switches; None where a cloud owns it, or nobody."""
+    fabric: Fabric | None = None
+    """The InfiniBand fabric of the lab's switches; None where a cloud owns it, or there is none."""
     unplugged: set[str] = field(default_factory=set[str])
     """PFs whose cable a fault took out; that outlives a reboot."""
     slow_links: dict[str, float] = field(default_factory=dict[str, float])
@@ -148,8 +125,16 @@ class HostModel:
     other_namespaces: bool = True
     """There are network namespaces: polkit's service alone has one on every Ubuntu host."""
 
+    factory: tuple[NicConfig, ...] = ()
+    """The cards with the names that the kernel gives them."""
     drivers: DriverState = field(default_factory=DriverState)
     """Versions and signatures of the drivers, and faults of the host's package tools."""
+
+    def __post_init__(self) -> None:
+        """Take over what the host's image says of its drivers."""
+        self.drivers.gpu_version = self.config.gpu_driver if self.config.gpus else ""
+        self.factory = self.config.nics
+        self.platform.cgroup = "v1" if self.config.cgroup_v1 else "v2"
 
     @property
     def root(self) -> Path:
@@ -170,12 +155,13 @@ class HostModel:
                 so when a virtual machine alone is switched off and on.
         """
         with self.lock:
+            self.config = replace(self.config, nics=named_by_udev(self.root, self.factory))
             self._load_firmware(cold=cold)
             self.mst_started = False
             self.boot_id = str(uuid.uuid4())
             self.hostname = hostname
-            self.modules = list(BOOT_MODULES)
-            brought = module_sysctls(BOOT_MODULES)
+            self.modules = modules_at_boot(self.config, self.drivers.gpu_version)
+            brought = module_sysctls(self.modules)
             self.sysctls = SYSCTL_DEFAULTS | brought | self._device_sysctls()
             if newer := kernels(self.root):
                 self.sysctls["kernel/osrelease"] = newer[-1]
@@ -264,10 +250,10 @@ class HostModel:
         mac = stable_mac(f"{self.config.name}/{hca.pci}").replace(":", "")
         return hca.guid or f"{mac[:6]}0300{mac[6:]}"
 
-    def ports_on_fabric(self) -> tuple[FabricPort, ...]:
+    def ports_on_fabric(self) -> tuple[HcaPort, ...]:
         """The InfiniBand ports, as their subnet sees them."""
         return tuple(
-            FabricPort(
+            HcaPort(
                 host=self.config.name,
                 name=hca.name,
                 pci=hca.pci,
@@ -321,11 +307,17 @@ class HostModel:
         return ((nic, vf) for nic in self.nics for vf in nic.vfs)
 
     def load_module(self, name: str) -> bool:
-        """Load a module and what it needs; False when it does not exist on this host."""
+        """Load a module and what it needs; False when it does not exist here, or cannot load.
+
+        The modules of peer memory need `ib_register_peer_memory_client`, which the kernel's own
+        ib_core does not have (sources.md#rdma-driver).
+        """
         plain = name.replace("-", "_")
         if plain in self.modules:
             return True
         if plain not in LOADABLE_MODULES and plain not in BOOT_MODULES:
+            return False
+        if plain in PEER_MODULES and not self.drivers.loaded:
             return False
         for needed in LOADABLE_MODULES.get(plain, ()):
             self.load_module(needed)
@@ -378,6 +370,8 @@ class HostModel:
         return (
             self.boot_id,
             self.drivers.loaded,
+            self.platform.cgroup,
+            self.locked_down,
             cards,
             tuple(self.modules),
             tuple(sorted(self.rdma_cm_devices)),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.errors import UsageError
-from lab.hosts.platform import CMDLINE, CPUINFO
+from lab.hosts.platform import CMDLINE, CPUINFO, SWAPS
 from lab.hosts.rootfs import (
     CONTAINER_TOOLS,
     INNER_PYTHON,
@@ -53,6 +53,8 @@ class HostPaths:
     read_only: tuple[Path, ...]
     python_prefix: Path | None = None
     """The interpreter's prefix when every user of the host needs a way of their own to it."""
+    trust: Path | None = None
+    """The authorities that its image trusts; None for those of the outer machine."""
 
 
 @dataclass(slots=True)
@@ -154,6 +156,7 @@ def _arguments(hostname: str, paths: HostPaths) -> list[str]:
         "--proc", "/proc", "--bind", str(paths.files / "procsys"), "/proc/sys",
         "--ro-bind", str(paths.root / CMDLINE), "/proc/cmdline",
         "--ro-bind", str(paths.root / CPUINFO), "/proc/cpuinfo",
+        "--ro-bind", str(paths.root / SWAPS), "/proc/swaps",
         "--bind", str(paths.files / "sys"), "/sys",
         "--dev", "/dev", "--tmpfs", "/run", "--tmpfs", INNER_TMP, "--chmod", "1777", INNER_TMP,
         *_usr_links(),
@@ -197,6 +200,8 @@ def _own_folders(paths: HostPaths) -> list[str]:
     for name in SHARED_ETC:
         if Path("/etc", name).exists():
             arguments += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
+    if paths.trust is not None:
+        arguments += ["--ro-bind", str(paths.trust), "/etc/ssl/certs/ca-certificates.crt"]
     for path in paths.read_only:
         arguments += ["--ro-bind", str(path), str(path)]
     return arguments

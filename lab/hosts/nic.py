@@ -75,9 +75,12 @@ class QosState:
     trust: str = "pcp"
     dscp_to_priority: list[int] = field(default_factory=lambda: [d >> 3 for d in range(DSCPS)])
     pfc: list[int] = field(default_factory=lambda: [0] * PRIORITIES)
-    priority_to_tc: list[int] = field(default_factory=lambda: list(range(PRIORITIES)))
+    priority_to_tc: list[int] = field(default_factory=lambda: [1, 0, *range(2, PRIORITIES)])
+    """As mlx5 makes it: priority 1 is the lowest (sources.md#host-guards)."""
     tsa: list[str] = field(default_factory=lambda: ["vendor"] * PRIORITIES)
-    tc_bandwidth: list[int] = field(default_factory=lambda: [0] * PRIORITIES)
+    tc_bandwidth: list[int] = field(default_factory=lambda: [100] * PRIORITIES)
+    rate_gbit_s: list[int] = field(default_factory=lambda: [0] * PRIORITIES)
+    """Limit of each traffic class; 0 is none."""
     cable_length_m: int = 7
     buffers: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     """Sizes in bytes and the buffer of each priority, set by hand; None while the card's own."""
@@ -103,11 +106,15 @@ class QosState:
     def set_buffers(
         self, sizes: tuple[int, ...] | None, priorities: tuple[int, ...] | None
     ) -> None:
-        """Set the receive buffers; what is as the card would have it is no longer by hand."""
-        self.buffers = None
+        """Set the receive buffers."""
         shown = self.shown_buffers()
-        wanted = (sizes or shown[0], priorities or shown[1])
-        self.buffers = None if wanted == shown else wanted
+        self.buffers = (sizes or shown[0], priorities or shown[1])
+        self.settle_buffers()
+
+    def settle_buffers(self) -> None:
+        """What is as the card would have it is no longer by hand."""
+        by_hand, self.buffers = self.buffers, None
+        self.buffers = None if by_hand == self.shown_buffers() else by_hand
 
 
 @dataclass(slots=True)
@@ -210,7 +217,7 @@ class Nic:
         return Vf(
             index=index,
             pci=vf_address(self.config.pci, index),
-            netdev=f"{self.config.netdev}v{index}",
+            netdev=f"{self.config.path_name or self.config.netdev}v{index}",
             rdma=self.allocate_rdma(),
             mac=stable_mac(f"{self.host}/{self.config.pci}/{index}"),
             bound=self.autoprobe,

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from lab.hosts.nic import DeviceRefusal
 from lab.views import HostConfig
@@ -29,6 +30,8 @@ NODE_MEMORY_KIB = 64 << 20
 MODPROBE = ("usr/lib/modprobe.d", "etc/modprobe.d")
 CMDLINE = "cmdline"
 """File of the host's folder that stands as its /proc/cmdline."""
+SWAPS = "swaps"
+"""The file in a host's folder that is its /proc/swaps."""
 CPUINFO = "cpuinfo"
 """File of the host's folder that stands as its /proc/cpuinfo: a DGX-1's processors by their maker
 and what tells whether pages of 1 GiB can be had, wherever the lab runs."""
@@ -70,6 +73,19 @@ class Platform:
     held_modules: set[str] = field(default_factory=set[str])
     """Fault: modules that a service holds; they cannot be unloaded until it ends."""
 
+    cgroup: Literal["v1", "v2"] = "v2"
+    """Ubuntu 22.04 boots with the unified hierarchy; 20.04 and DGX OS before 6 do not."""
+    swap_kib: int = 0
+    """Swap in a partition of its own; a server of a cluster has none."""
+    clock_off_s: int = 0
+    """Fault: how far the clock is ahead."""
+
+    def write_swaps(self, root: Path) -> None:
+        """What /proc/swaps shows (mm/swapfile.c)."""
+        head = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+        row = f"/dev/sda2                               partition\t{self.swap_kib}\t\t0\t\t-2\n"
+        (root / SWAPS).write_text(head + (row if self.swap_kib else ""))
+
     def boot(self, config: HostConfig, root: Path, bridges: Iterable[str]) -> None:
         """Take on what a fresh kernel has."""
         self.hugepages = {(size, node): 0 for size in PAGE_KIB for node in range(NODES)}
@@ -79,6 +95,7 @@ class Platform:
         self.held_modules.clear()
         self.cmdline = boot_cmdline(root)
         (root / CMDLINE).write_text(f"{self.cmdline}\n")
+        self.write_swaps(root)
         (root / CPUINFO).write_text("".join(_cpu_text(number) for number in range(CPUS)))
         texts = [path.read_text() for folder in MODPROBE
                  for path in sorted((root / folder).glob("*.conf"))]  # fmt: skip

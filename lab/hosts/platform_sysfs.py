@@ -11,6 +11,12 @@ from lab.hosts.sys_table import SysFile, Table, constant
 def add_platform(table: Table, model: HostModel) -> None:
     """Huge pages in all and on each node, and the governor of each processor."""
     platform = model.platform
+    if platform.cgroup == "v2":
+        controllers = "cpuset cpu io memory hugetlb pids rdma misc"
+        table["/fs/cgroup/cgroup.controllers"] = constant(controllers)
+    else:
+        for controller in ("cpu,cpuacct", "memory", "pids", "systemd"):
+            table[f"/fs/cgroup/{controller}/cgroup.procs"] = constant(1)
     for size in PAGE_KIB:
         table[f"/kernel/mm/hugepages/hugepages-{size}/nr_hugepages"] = SysFile(
             lambda size=size: f"{platform.pages(size)}\n",

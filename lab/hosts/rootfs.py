@@ -7,6 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from lab.hosts.driver_state import KERNEL
+from lab.hosts.image import install_image
 from lab.hosts.platform import grub_cfg
 from lab.hosts.tools.packages import PROGRAM_NAMES, PROGRAMS
 from lab.hosts.tools.perftest_names import PERFTEST_NAMES
@@ -26,6 +28,8 @@ INNER_PYTHON = "/run/lab/python"
 """Where the interpreter of the emulated tools stands when its own place is closed to users."""
 
 CONTAINER_TOOLS = "/run/lab/container-tools"
+GPU_FOLDER = "gpu"
+"""What NVIDIA's runtime adds to a container that asks for GPUs, as a folder of its tools."""
 """Where the tools of container images stand inside of a host."""
 
 CONTAINER_TOOL_NAMES = ("mpirun", "mpiexec", "orted", *PERFTEST_NAMES)
@@ -77,6 +81,7 @@ def prepare_root(root: Path, host: HostConfig) -> None:
     (ssh / "authorized_keys").chmod(0o600)
     for path in (home, ssh, ssh / "authorized_keys"):
         os.chown(path, SSH_UID, SSH_UID)
+    install_image(root, host, KERNEL)
     marker.write_text("1\n")
 
 
@@ -113,9 +118,9 @@ def _install_etc(etc: Path, host: HostConfig) -> None:
         "default/useradd": "SHELL=/bin/bash\n",
         "default/grub": 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n',
     }
-    for folder in ("sudoers.d", "default/grub.d", "systemd/system", "modprobe.d", "modules-load.d",
-                   "sysctl.d", "udev/rules.d", "skel", "security/limits.d", "ssh",
-                   "profile.d", "cron.d"):  # fmt: skip
+    for folder in ("sudoers.d", "default/grub.d", "systemd/system", "systemd/network",
+                   "modprobe.d", "modules-load.d", "sysctl.d", "udev/rules.d",
+                   "skel", "security/limits.d", "ssh", "profile.d", "cron.d"):  # fmt: skip
         (etc / folder).mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (etc / name).write_text(text)
@@ -163,6 +168,11 @@ def build_tool_folders(folder: Path, tools: frozenset[str], client: Path, python
     (inside / CLIENT_NAME).chmod(0o755)
     for name in CONTAINER_TOOL_NAMES:
         (inside / name).symlink_to(CLIENT_NAME)
+    gpu = inside / GPU_FOLDER
+    gpu.mkdir()
+    (gpu / CLIENT_NAME).write_text(script)
+    (gpu / CLIENT_NAME).chmod(0o755)
+    (gpu / "nvidia-smi").symlink_to(CLIENT_NAME)
 
 
 def python_prefix() -> Path | None:

@@ -18,7 +18,7 @@ from asyncssh.channel import SSHServerChannel
 from components.core.errors import UsageError
 from lab.hosts.accounts import Account
 from lab.hosts.authorized_keys import find_key
-from lab.keys import host_key
+from lab.keys import KeyKind, host_key
 
 CLOSE_DEADLINE_S = 5.0
 CHUNK_BYTES = 1 << 16
@@ -53,8 +53,10 @@ class _Server(asyncssh.SSHServer):
         account: Callable[[str], Account | None],
         authorized: Callable[[Account], list[str]],
         count: Callable[[], None],
+        lets_in: Callable[[], bool],
     ) -> None:
         self._live = live
+        self._lets_in = lets_in
         self._count = count
         self._account = account
         self._authorized = authorized
@@ -63,6 +65,8 @@ class _Server(asyncssh.SSHServer):
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._connection = conn
         self._live.add(conn)
+        if not self._lets_in():
+            conn.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -137,10 +141,11 @@ class SshService:
         accounts: Callable[[], list[Account]],
         authorized: Callable[[Account], list[str]],
         spawn: SpawnForUser,
+        kind: KeyKind = "ed25519",
     ) -> None:
-        """Serve on `where` (address, port) with the host key of `seed`."""
+        """Serve on `where` (address, port) with the host key of `seed`, and no other."""
         self._where = where
-        self._key = asyncssh.import_private_key(host_key(seed).private_openssh)
+        self._key = asyncssh.import_private_key(host_key(seed, kind).private_openssh)
         self._accounts = accounts
         self._authorized = authorized
         self._spawn = spawn
@@ -150,6 +155,8 @@ class SshService:
         self._waiting: set[asyncio.Task[None]] = set()
         self.connections = 0
         """How many were let in since the machine was made."""
+        self.lets_in: Callable[[], bool] = lambda: True
+        """Whether a firewall in front of the machine passes a connection on."""
         self.sessions = 0
         """How many commands and shells they asked for."""
 
@@ -181,7 +188,7 @@ class SshService:
             port,
             server_host_keys=[self._key],
             server_factory=lambda: _Server(
-                self._live, self._account, self._authorized, self._let_in
+                self._live, self._account, self._authorized, self._let_in, self.lets_in
             ),
             process_factory=self._run,
             encoding=None,

@@ -90,13 +90,11 @@ def _add_hca_port(table: Table, port: str, model: HostModel, number: int) -> Non
 
     table[f"{port}/link_layer"] = constant(hca.link_layer)
     table[f"{port}/state"] = SysFile(lambda: f"{hca_sysfs.state_text(model, hca)}\n")
-    table[f"{port}/phys_state"] = SysFile(
-        lambda: "5: LinkUp\n" if hca_sysfs.has_link(model, hca) else "2: Polling\n"
-    )
+    table[f"{port}/phys_state"] = SysFile(lambda: f"{hca_sysfs.phys_text(model, hca)}\n")
     table[f"{port}/rate"] = constant(hca_sysfs.rate_text(hca))
     table[f"{port}/lid"] = SysFile(lambda: f"0x{hca_sysfs.lid_of(model, hca):x}\n")
-    table[f"{port}/sm_lid"] = SysFile(lambda: f"0x{hca_sysfs.sm_lid_of(model):x}\n")
-    for index in range(hca_sysfs.PKEY_TABLE if model.subnet() else 1):
+    table[f"{port}/sm_lid"] = SysFile(lambda: f"0x{hca_sysfs.sm_lid_of(model, hca):x}\n")
+    for index in range(hca_sysfs.PKEY_TABLE if model.fabric else 1):
         table[f"{port}/pkeys/{index}"] = SysFile(
             lambda index=index: f"{hca_sysfs.pkey_text(model, hca, index)}\n"
         )
@@ -136,10 +134,14 @@ def _add_pf(table: Table, model: HostModel, nic: Nic) -> None:
         table[f"{base}/sriov_vf_device"] = constant(config.vf_device)
     for vf in nic.vfs:
         table[f"{base}/virtfn{vf.index}"] = SysLink(f"../{vf.pci}")
-        if config.sriov_files:
+        if config.sriov_files and model.drivers.loaded:
             _add_sriov_files(table, f"{base}/sriov/{vf.index}", vf)
     if not nic.infiniband:
         _add_ethernet(table, f"{base}/net/{config.netdev}", nic)
+        if model.drivers.loaded:
+            _add_ecn(table, f"{base}/net/{config.netdev}/ecn", nic)
+        if not model.locked_down:
+            _add_cc_params(table, f"/kernel/debug/mlx5/{config.pci}/cc_params", nic)
     _add_rdma(table, f"{base}/infiniband/{config.rdma}", config.rdma, nic, config.netdev)
     _add_rdma_extras(table, f"{base}/infiniband/{config.rdma}", model, nic)
 
@@ -155,7 +157,6 @@ def _add_ethernet(table: Table, net: str, nic: Nic) -> None:
         lambda: f"{config.speed_gbit_s * 1000 if nic.link_up else -1}\n"
     )
     table[f"{net}/phys_port_name"] = constant("p0")
-    _add_ecn(table, f"{net}/ecn", nic)
 
 
 POLICIES = {"Follow": "auto", "Up": "enable", "Down": "disable"}
@@ -225,16 +226,30 @@ def _add_ecn(table: Table, base: str, nic: Nic) -> None:
         for priority in range(PRIORITIES):
             table[f"{base}/{point}/enable/{priority}"] = _list_file(enabled, priority, 1)
 
+    table[f"{base}/roce_np/cnp_dscp"], table[f"{base}/roce_np/cnp_802p_prio"] = _cnp_files(nic)
+
+
+def _cnp_files(nic: Nic) -> tuple[SysFile, SysFile]:
+    """The marks of CNPs, wherever a driver shows them."""
+
     def write_dscp(text: str) -> None:
         nic.qos.cnp_dscp = _bounded(text, DSCPS - 1)
 
     def write_priority(text: str) -> None:
         nic.qos.cnp_priority = _bounded(text, PRIORITIES - 1)
 
-    table[f"{base}/roce_np/cnp_dscp"] = SysFile(lambda: f"{nic.qos.cnp_dscp}\n", write_dscp)
-    table[f"{base}/roce_np/cnp_802p_prio"] = SysFile(
-        lambda: f"{nic.qos.cnp_priority}\n", write_priority
+    return (
+        SysFile(lambda: f"{nic.qos.cnp_dscp}\n", write_dscp),
+        SysFile(lambda: f"{nic.qos.cnp_priority}\n", write_priority),
     )
+
+
+def _add_cc_params(table: Table, base: str, nic: Nic) -> None:
+    """What the kernel's own driver has of DCQCN, of which the lab plays the marks of CNPs.
+
+    Source: the kernel's drivers/infiniband/hw/mlx5/cong.c. Debugfs is closed under lockdown.
+    """
+    table[f"{base}/np_cnp_dscp"], table[f"{base}/np_cnp_prio"] = _cnp_files(nic)
 
 
 def _list_file(values: list[int], index: int, maximum: int) -> SysFile:
@@ -292,10 +307,13 @@ def _add_rdma_extras(table: Table, base: str, model: HostModel, nic: Nic) -> Non
             raise DeviceRefusal(errno.EINVAL)
         nic.qos.traffic_class = -1 if value == "-1" else _bounded(value, MAX_TOS)
 
-    table[f"{base}/tc/1/traffic_class"] = SysFile(
-        lambda: f"Global tclass={nic.qos.traffic_class}\n" if nic.qos.traffic_class >= 0 else "",
-        write_tclass,
-    )
+    if model.drivers.loaded:
+        table[f"{base}/tc/1/traffic_class"] = SysFile(
+            lambda: (
+                f"Global tclass={nic.qos.traffic_class}\n" if nic.qos.traffic_class >= 0 else ""
+            ),
+            write_tclass,
+        )
     for name in (
         "out_of_sequence",
         "out_of_buffer",

@@ -39,10 +39,6 @@ SOCKET_NAME = "tool.sock"
 
 SYNC_TOOLS: Mapping[str, Tool] = {
     "ip": ip_tool.ip,
-    "ethtool": qos.ethtool,
-    "mlnx_qos": qos.mlnx_qos,
-    "cma_roce_mode": qos.cma_roce_mode,
-    "cma_roce_tos": qos.cma_roce_tos,
     "modprobe": modules.modprobe,
     "rmmod": modules.rmmod,
     "lsmod": modules.lsmod,
@@ -51,25 +47,9 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "depmod": modules.quiet_success,
     "update-initramfs": modules.quiet_success,
     "update-grub": modules.update_grub,
-    "setpci": pci.setpci,
     "udevadm": modules.quiet_success,
-    "lspci": devices.lspci,
     "devlink": devices.devlink,
-    "mlxconfig": firmware.mlxconfig,
-    "mstconfig": firmware.mlxconfig,
-    "mlxfwreset": firmware.mlxfwreset,
-    "mstfwreset": firmware.mlxfwreset,
-    "flint": firmware.flint,
-    "mstflint": firmware.flint,
-    "mst": mst.mst,
     "rdma": devices.rdma,
-    "ibdev2netdev": devices.ibdev2netdev,
-    "ibstat": devices.ibstat,
-    "ibv_devinfo": devices.ibv_devinfo,
-    "sminfo": subnet_tools.sminfo,
-    "saquery": subnet_tools.saquery,
-    "ibdiagnet": subnet_tools.ibdiagnet,
-    "nvidia-smi": gpus.nvidia_smi,
     "dpkg": package_state.dpkg,
     "dpkg-query": package_state.dpkg_query,
     "df": package_state.df,
@@ -77,8 +57,26 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "hostname": names.hostname,
     "hostnamectl": names.hostnamectl,
     "uname": names.uname,
+    "date": names.date,
 }
 PACKAGE_TOOLS: Mapping[str, Tool] = {
+    "ethtool": qos.ethtool,
+    "mlnx_qos": qos.mlnx_qos,
+    "cma_roce_mode": qos.cma_roce_mode,
+    "cma_roce_tos": qos.cma_roce_tos,
+    "setpci": pci.setpci,
+    "lspci": devices.lspci,
+    "mlxconfig": firmware.mlxconfig,
+    "mstconfig": firmware.mlxconfig,
+    "mlxfwreset": firmware.mlxfwreset,
+    "mstfwreset": firmware.mlxfwreset,
+    "flint": firmware.flint,
+    "mstflint": firmware.flint,
+    "mst": mst.mst,
+    "ibdev2netdev": devices.ibdev2netdev,
+    "ibstat": devices.ibstat,
+    "ibv_devinfo": devices.ibv_devinfo,
+    "nvidia-smi": gpus.nvidia_smi,
     "dkms": dkms.dkms,
     "ofed_info": dkms.ofed_info,
     "ofed_uninstall.sh": dkms.ofed_uninstall,
@@ -86,7 +84,9 @@ PACKAGE_TOOLS: Mapping[str, Tool] = {
     "mlnxofedinstall.lab": dkms.mlnxofedinstall,
     "doca-kernel-support": dkms.doca_kernel_support,
 }
-"""Programs that a driver package brings: not on a host without it."""
+"""Programs that a package brings: not on a host without it."""
+SUBNET_TOOLS = subnet_tools.REAL_TOOLS | {"ibdiagnet"}
+"""Programs of packages that ask the InfiniBand subnet, and wait for its answer."""
 ASYNC_TOOL_NAMES = ("systemctl", "systemd-run", "journalctl", "reboot", "shutdown", "sudo",
                     "apt-get")  # fmt: skip
 TOOL_NAMES = frozenset((*SYNC_TOOLS, *ASYNC_TOOL_NAMES))
@@ -204,6 +204,8 @@ class ToolServer:
             return await self._streamed[request.tool](call, streams)
         if request.tool in self._async:
             return await self._async[request.tool](call)
+        if request.tool in SUBNET_TOOLS:
+            return await subnet_tools.run_tool(call, streams)
         tool = SYNC_TOOLS.get(request.tool) or PACKAGE_TOOLS.get(request.tool)
         if tool is None:
             return ToolResult(127, err=f"{request.tool}: command not found\n")

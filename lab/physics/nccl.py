@@ -51,7 +51,8 @@ def _table(job: NcclJob, network: Network, lines: list[text.Line]) -> ProbeResul
     factor = bus_factor(job.collective, len(job.ranks))
     rows: list[text.Row] = []
     wrong = "0" if job.checked else "N/A"
-    for size in job.sizes_bytes:
+    for asked in job.sizes_bytes:
+        size = text.printed_size(job, asked)
         blocked = _first_blocked(job, network, size)
         if blocked is not None:
             return _lost(

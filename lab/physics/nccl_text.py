@@ -23,6 +23,7 @@ _ECHOED = frozenset({"NCCL_NET_GDR_LEVEL", "NCCL_ALGO"})
 _GPU_BUSES = ("06", "07", "0a", "0b", "85", "86", "89", "8a")
 """PCI buses of the eight V100 of a DGX-1, as nvidia-smi lists them."""
 _TIME_WIDTH = 7
+_ALIGNED_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,17 @@ def table_row(job: NcclJob, row: Row, wrong: str) -> Line:
     half = f"  {_time(row.time_us):>7}  {row.algbw_gb_s:6.2f}  {row.busbw_gb_s:6.2f}"
     in_place = "N/A" if job.collective == "alltoall" else wrong
     return Line(0, f"{row_start(job, row.size_bytes)}{half}  {wrong:>6}{half}  {in_place:>6}")
+
+
+def printed_size(job: NcclJob, asked_bytes: int) -> int:
+    """The size that a row has: where ranks share it, the parts are whole runs of 16 bytes.
+
+    Below that it is 0 (`getCollByteCount` of all_gather.cu and others).
+    """
+    if job.collective == "all_reduce":
+        return asked_bytes
+    parts = len(job.ranks)
+    return asked_bytes // parts // _ALIGNED_BYTES * _ALIGNED_BYTES * parts
 
 
 def row_start(job: NcclJob, size_bytes: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Final, Protocol, cast, runtime_checkable
@@ -62,7 +62,10 @@ class EthernetSwitch(Protocol):
 
 @runtime_checkable
 class SubnetSwitch(Protocol):
-    """What the physics needs of an InfiniBand switch."""
+    """What the fabric needs of an InfiniBand switch."""
+
+    on_commit: Callable[[], None]
+    """Called after every change of its state."""
 
     def subnet_view(self) -> SubnetView:
         """Its subnet manager, partitions and links."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, cast
+
+import asyncssh
 
 from lab.switches.plain_faults import PlainFaults
 from lab.switches.ssh_switch import Process, cut_connection
@@ -47,6 +49,7 @@ async def serve_shell(
     session: Session,
     faults: PlainFaults,
     show: Callable[[str], Awaitable[None]] | None = None,
+    enable_password: str = "",
 ) -> None:
     """Prompt and answer until somebody leaves.
 
@@ -55,9 +58,14 @@ async def serve_shell(
         session: The login.
         faults: Of the switch.
         show: Prints an answer; default: as it is.
+        enable_password: What `enable` asks for; empty where it asks for nothing.
     """
     process.stdout.write(session.prompt())
     async for line in process.stdin:
+        asks = enable_password and line.strip() == "enable" and session.prompt().rstrip()[-1] == ">"
+        if asks and await ask(process, "Password: ") != enable_password:
+            process.stdout.write(f"% Bad secret\n{session.prompt()}")  # the words are a guess
+            continue
         output = await answer(session, faults, line)
         if show is None:
             process.stdout.write(output)
@@ -71,6 +79,17 @@ async def serve_shell(
             break
         process.stdout.write(session.prompt())
     process.close()
+
+
+async def ask(process: Process, question: str) -> str:
+    """Ask for a password, which is not shown while it is typed."""
+    channel = cast("asyncssh.SSHLineEditorChannel", process.channel)
+    process.stdout.write(question)
+    channel.set_echo(False)
+    typed = await process.stdin.readline()
+    channel.set_echo(True)
+    process.stdout.write("\n")
+    return typed.rstrip("\r\n")
 
 
 async def serve_bash(

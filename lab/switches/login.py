@@ -1,4 +1,4 @@
-"""How emulated switches let somebody in: one password, typed or sent."""
+"""How emulated switches let somebody in: a password, typed or sent, or a key."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import asyncssh
 from lab.views import SwitchConfig
 
 
+def has_key(config: SwitchConfig, username: str, key: asyncssh.SSHKey) -> bool:
+    """Whether the lab's user may log in with this key."""
+    offered = key.export_public_key().decode().split()[1]
+    own = config.authorized_key.split()
+    return username == config.user and own[1:2] == [offered]
+
+
 class PasswordLogin(asyncssh.SSHServer):
-    """OpenSSH of Cumulus and SONiC; it also takes keys, which the lab's user has none of."""
+    """OpenSSH of Cumulus and SONiC."""
 
     def __init__(self, config: SwitchConfig) -> None:
         self._config = config
@@ -25,8 +32,12 @@ class PasswordLogin(asyncssh.SSHServer):
         return True
 
     def public_key_auth_supported(self) -> bool:
-        """No: the lab's user has no key."""
-        return False
+        """Where the lab's user has a key."""
+        return bool(self._config.authorized_key)
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        """Compare with the lab's."""
+        return has_key(self._config, username, key)
 
     def kbdint_auth_supported(self) -> bool:
         """No."""
@@ -61,8 +72,12 @@ class KeyboardLogin(asyncssh.SSHServer):
         return False
 
     def public_key_auth_supported(self) -> bool:
-        """No: the lab's user has no key."""
-        return False
+        """Where the lab's user has a key."""
+        return bool(self._config.authorized_key)
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        """Compare with the lab's."""
+        return has_key(self._config, username, key)
 
     def kbdint_auth_supported(self) -> bool:
         """Yes."""

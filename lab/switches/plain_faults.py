@@ -23,6 +23,8 @@ class PlainFaults:
     sessions: int | None = None
     """So many at once and no more."""
     disk_full: bool = False
+    read_only: bool = False
+    """The login may look and not configure."""
 
 
 def is_on(text: str) -> bool:
@@ -91,6 +93,11 @@ def _disk_full(switch: SshSwitch[Any, Any], values: list[str]) -> str:
     return f"disk full: {values[0]}"
 
 
+def _read_only(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+    switch.faults.read_only = is_on(values[0])
+    return f"the login may {'only look' if switch.faults.read_only else 'configure'}"
+
+
 PLAIN_FAULTS: Final[dict[str, Callable[[SshSwitch[Any, Any], list[str]], str]]] = {
     "link-down PORT on|off": _link_down,
     "cli LINE…": lambda switch, values: type_by_hand(switch, " ".join(values)),
@@ -99,5 +106,6 @@ PLAIN_FAULTS: Final[dict[str, Callable[[SshSwitch[Any, Any], list[str]], str]]] 
     "slow SECONDS": _slow,
     "sessions COUNT|off": _sessions,
     "disk-full on|off": _disk_full,
+    "read-only on|off": _read_only,
 }
 """By what is typed for each, as the help has it; what runs gets the words after the first."""

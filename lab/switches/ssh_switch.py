@@ -7,6 +7,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -42,6 +43,10 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
     """Faults that only this system has, beside `PLAIN_FAULTS` and in its form."""
     planted_refusal: ClassVar[str]
     """What a line gets that the fault `reject` refuses; `{}` is the text in it."""
+    writes: ClassVar[re.Pattern[str]]
+    """Lines that a login is refused which may only look."""
+    denial: ClassVar[str]
+    """What such a line gets; `{}` is the line."""
 
     def __init__(
         self, config: SwitchConfig, state_path: Path, stored: StoredT, faults: FaultsT
@@ -55,6 +60,8 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         self.faults = faults
         self.recabled: dict[str, tuple[str, str]] = {}
         """Port to the (host, network device) that somebody has plugged in by mistake (a fault)."""
+        self.on_commit: Callable[[], None] = lambda: None
+        """Called after every change of its state."""
 
     @abstractmethod
     def login(self) -> asyncssh.SSHServer:
@@ -63,6 +70,12 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
     @abstractmethod
     async def serve(self, process: Process) -> None:
         """One session, from its greeting to its end."""
+
+    def set_login(self, authorized_key: str, enable_password: str = "") -> None:
+        """Give its user a public key, and `enable` a password."""
+        self._config = replace(
+            self._config, authorized_key=authorized_key, enable_password=enable_password
+        )
 
     def turn_away(self, process: Process) -> None:
         """End a session that is one too many; sshd says nothing."""
@@ -84,6 +97,8 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
 
     def refuse(self, line: str) -> str | None:
         """The planted refusal of a line, or None."""
+        if self.faults.read_only and self.writes.match(line):
+            return self.denial.format(line)
         found = next((text for text in self.faults.reject if text in line), None)
         return None if found is None else self.planted_refusal.format(found)
 
@@ -249,3 +264,4 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         self._path.parent.mkdir(parents=True, exist_ok=True)
         scratch.write_text(self.stored.model_dump_json(indent=1))
         os.replace(scratch, self._path)  # noqa: PTH105 - says atomic to readers
+        self.on_commit()

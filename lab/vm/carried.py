@@ -17,7 +17,6 @@ from components.checks.site import load_checked_site
 from components.core.errors import DeviceError
 from components.core.key_values import HostState, parse_state
 from components.hosts.plan import HostPlan, host_names, host_settings, plan_hosts, with_boot_unit
-from components.hosts.settings import Settings
 from components.model.cluster import ClusterSpec
 
 SITE: Final = Path(__file__).with_name("site.yaml")
@@ -69,7 +68,7 @@ def plan_guests(ports: Mapping[str, int], folder: Path) -> tuple[ClusterSpec, tu
     return spec, tuple(carry(plan, host_settings(spec, host, names)) for host, plan in pairs)
 
 
-def carry(plan: HostPlan, settings: Settings) -> Carried:
+def carry(plan: HostPlan, settings: Mapping[str, str]) -> Carried:
     """The same plan without what the guest's card cannot have.
 
     Args:
@@ -78,7 +77,7 @@ def carry(plan: HostPlan, settings: Settings) -> Carried:
     """
     values = plan.desired.values
     left_out = {key: reason for key in values if (reason := _reason(key))}
-    desired = with_boot_unit(Settings(_without(settings.kept), _without(settings.lost)))
+    desired = with_boot_unit(_without(settings))
     parameters = {
         key: value
         for key, value in parse_state(plan.converge.desired).values.items()

@@ -11,7 +11,7 @@ from typing import Final
 from components.core.errors import DeviceError, UnreachableError
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint
-from lab.keys import client_key, host_key
+from lab.keys import client_secrets, host_key
 from lab.vm.image import FIRST_NAME, USER, Image, copy_for
 
 BOOT_DEADLINE_S: Final = 1200.0
@@ -44,9 +44,9 @@ def run_as_root(endpoint: Endpoint, script: str, stdin: str = "") -> HostAnswer:
 
 def run_text(endpoint: Endpoint, command: str, stdin: str = "") -> HostAnswer:
     """Run one command line over a new connection, whatever it ends with."""
-    key = client_key("vm").private_openssh
+    secrets = client_secrets("vm")
     return asyncio.run(
-        run_on_host(endpoint, key, command, stdin=stdin, deadline_s=COMMAND_DEADLINE_S)
+        run_on_host(endpoint, secrets, command, stdin=stdin, deadline_s=COMMAND_DEADLINE_S)
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence, RailLimit, digest_log
 from components.acceptance.judge.perftest import judge_perftest
-from components.acceptance.judge.perftest_findings import find_perftest_failure
+from components.acceptance.judge.run_failure import find_failure
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
@@ -144,6 +144,6 @@ def judge(log: str, fraction: float) -> tuple[ProbeEvidence, list[Finding]]:
         rails=(RailLimit(name="rail-0", line_rate_gbit_s=CARD_GBIT_S),),
         pair_fraction=fraction,
     )
-    failure = find_perftest_failure(evidence.perftest, name)
+    failure = find_failure(evidence.perftest.failures, name)
     found = judge_perftest(evidence, evidence.perftest, limits)
     return evidence, [failure, *found] if failure else found

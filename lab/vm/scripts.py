@@ -9,7 +9,7 @@ from components.core.errors import DeviceError
 from components.core.key_values import diff_states, parse_state
 from components.hosts.plan import HostPlan
 from components.remote.tools import ToolCall
-from lab.keys import client_key
+from lab.keys import client_secrets
 from lab.steps import run_step_on_host
 
 
@@ -46,8 +46,8 @@ def observe(plan: HostPlan) -> dict[str, str]:
 def _run(plan: HostPlan, call: ToolCall | str | None, stdin: str) -> str:
     if not isinstance(call, ToolCall):
         raise DeviceError(f"{plan.name}: a host runs a verb of a tool")
-    key = client_key("vm").private_openssh
-    answer = run_step_on_host(plan.converge, call, stdin, key, sending=plan.sending)
+    secrets = client_secrets("vm")
+    answer = run_step_on_host(plan.converge, call, stdin, secrets, sending=plan.sending)
     if answer.exit_status != 0:
         raise DeviceError(
             f"{plan.endpoint.where}: the script ended with {answer.exit_status}:"

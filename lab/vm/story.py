@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import socket
 import sys
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from components.core.errors import RailyardError
 from components.model.cluster import ClusterSpec
+from lab.telling import Told, close, tell
 from lab.vm import rdma
 from lab.vm.carried import Carried, plan_guests
 from lab.vm.drifts import PF, Drift, drifts_of
@@ -43,16 +42,6 @@ _AFTER_BOOT: Final = (
     f"systemctl is-active railyard-nics.service; cat /sys/class/net/{PF}/device/sriov_numvfs"
 )
 _Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One step as the table shows it."""
-
-    name: str
-    seconds: float
-    result: str
-    good: bool
 
 
 @dataclass(slots=True)
@@ -94,23 +83,11 @@ class Story:
 
     def tell(self) -> list[Told]:
         """Run all steps; the first that fails is the last."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        told: list[Told] = []
         try:
-            for name, step in self.steps():
-                begun = time.monotonic()
-                try:
-                    result, good = step(), True
-                except RailyardError as error:
-                    result, good = f"{error}\n{self.last_words()}", False
-                told.append(Told(name, time.monotonic() - begun, result, good))
-                self.say(told[-1])
-                if not good:
-                    break
+            return tell(self.steps(), self.folder / "story.log", self.last_words)
         finally:
             for guest in self.guests:
                 guest.stop()
-        return told
 
     def last_words(self) -> str:
         """The end of what each guest's kernel said."""
@@ -121,14 +98,6 @@ class Story:
             for path, lines in zip(consoles, texts, strict=True)
             for line in lines
         )
-
-    def say(self, told: Told) -> None:
-        """Print a step, and keep it in the log."""
-        word = "ok" if told.good else "FAILED"
-        text = f"{word:<7}{told.seconds:7.1f} s  {told.name}\n{_indented(told.result)}"
-        print(text, flush=True)
-        with (self.folder / "story.log").open("a") as log:
-            log.write(text + "\n")
 
     def make_image(self) -> str:
         """Debian's disk, from the cache where it is there."""
@@ -341,33 +310,10 @@ def _number(name: str) -> int:
     return NAMES.index(name) + 1
 
 
-def _indented(text: str) -> str:
-    return "".join(f"         {line}\n" for line in text.splitlines())
-
-
-def render_table(told: list[Told], planned: int) -> str:
-    """Step, seconds, result; what did not run is counted."""
-    lines = ["", f"{'seconds':>8}  {'result':<7} step"]
-    lines += [
-        f"{each.seconds:8.1f}  {'ok' if each.good else 'FAILED':<7} {each.name}" for each in told
-    ]
-    lines.append(f"{sum(each.seconds for each in told):8.1f}          all")
-    if len(told) < planned:
-        lines.append(f"{planned - len(told)} steps did not run")
-    return "\n".join(lines)
-
-
 def main() -> int:
     """Run the story; 0 when every step held."""
     story = Story(FOLDER)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "story.log").unlink(missing_ok=True)
-    told = story.tell()
-    table = render_table(told, len(story.steps()))
-    print(table, flush=True)
-    with (FOLDER / "story.log").open("a") as log:
-        log.write(table + "\n")
-    return 0 if len(told) == len(story.steps()) and all(each.good for each in told) else 1
+    return close(story.tell(), len(story.steps()), FOLDER / "story.log")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 import asyncssh
 from asyncssh.packet import String
@@ -22,6 +22,7 @@ from standins.command.inputs import CommandInputs, Connection
 from standins.command.outcome import CommandError, LogLine, Outcome, Previous, Recorder, quote
 
 _T = TypeVar("_T")
+KnownHosts: TypeAlias = tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]]
 
 # sdk/go/common/util/retry: what the real plugin waits between two dials.
 FIRST_DELAY_S: Final = 0.1
@@ -246,6 +247,23 @@ async def connect(
 
     """
     known, algorithms = _host_key(target.host_key)
+    async with contextlib.AsyncExitStack() as stack:
+        keys = _client_keys(target)
+        path = _agent(target)
+        if path is not None:
+            # With a path alone, asyncssh would try the keys of ~/.ssh after those of the agent.
+            agent = await stack.enter_async_context(await asyncssh.connect_agent(path))
+            keys = list(await agent.get_keys())
+        return await _connect(target, proxy, keys or None, (known, algorithms))
+
+
+async def _connect(
+    target: Connection,
+    proxy: asyncssh.SSHClientConnection | None,
+    keys: Sequence[asyncssh.SSHKey] | Sequence[asyncssh.SSHKeyPair] | None,
+    host_key: tuple[KnownHosts | None, str | tuple[()]],
+) -> asyncssh.SSHClientConnection:
+    known, algorithms = host_key
     return await asyncssh.connect(
         target.host,
         target.port,
@@ -253,9 +271,9 @@ async def connect(
         username=target.user,
         known_hosts=known,
         server_host_key_algs=algorithms,
-        client_keys=_client_keys(target),
+        client_keys=keys,
         password=target.password,
-        agent_path=_agent(target),
+        agent_path=None,
         client_factory=lambda: Answers(target.password),
         config=None,
         connect_timeout=target.per_dial_timeout_s or None,
@@ -283,12 +301,7 @@ def describe(error: Exception, target: Connection) -> str:
             return f"dial tcp {endpoint}: {error}"
 
 
-def _host_key(
-    line: str | None,
-) -> tuple[
-    tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]] | None,
-    str | tuple[()],
-]:
+def _host_key(line: str | None) -> tuple[KnownHosts | None, str | tuple[()]]:
     if line is None:
         return None, ()
     try:

@@ -41,6 +41,8 @@ class FakeCluster:
     slow_to_go: int = 0
     """How many looks a deleted object stays for: finalizers."""
     now_s: float = 0.0
+    events: Sequence[Body] = ()
+    """What the cluster warned of; its pods are not made where there is one."""
 
     def clock(self) -> float:
         return self.now_s
@@ -56,8 +58,8 @@ class FakeCluster:
 
     def get(self, path: str) -> Body | None:
         self._called("GET", path)
-        if "labelSelector=" in path:
-            return {"items": self._pods(path.rpartition("%3D")[2])}
+        if "?" in path:
+            return {"items": self._listed(path)}
         body = self.objects.get(path)
         if body is None:
             return None
@@ -68,6 +70,11 @@ class FakeCluster:
                 return None
             return body
         return {**body, "status": {"conditions": self._conditions(path, body)}}
+
+    def _listed(self, path: str) -> list[Body]:
+        if "/events?" in path:
+            return list(self.events)
+        return [] if self.events else self._pods(path.rpartition("%3D")[2])
 
     def text(self, path: str) -> str:
         self._called("LOG", path)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import http.server
 import threading
 from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import yaml
@@ -13,6 +15,7 @@ from components.acceptance.probes.probe_job import ProbeJob
 from components.core.errors import Bug, DeviceError, UnreachableError
 from components.jobs.templates import number_objects
 from components.plan.make import make_plan
+from tests.acceptance import fake_cluster
 from tests.acceptance.fake_cluster import NO_VF, FakeCluster
 from tests.golden.site import load_example
 
@@ -30,7 +33,7 @@ def job_of(number: int) -> ProbeJob:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake = FakeCluster()
-    monkeypatch.setattr(cluster_jobs, "_pause", fake.pause)
+    monkeypatch.setattr(cluster_jobs, "pause", fake.pause)
     return fake
 
 
@@ -94,11 +97,93 @@ def test_a_server_that_waits_for_a_vf_explains_a_client_that_never_ends(
     assert ran.log == "the log\n"
 
 
+TAINTED = "0/2 nodes are available: 2 node(s) had untolerated taint {team: a}."
+QUOTA = (
+    'pods "perftest-rail-0-gpu01-gpu02-s-7-x1" is forbidden: exceeded quota: none, requested:'
+    " pods=1, used: pods=0, limited: pods=0"
+)
+
+
+def test_a_taint_is_named_in_the_schedulers_words(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake_cluster, "NO_VF", TAINTED)
+    cluster.fates = {"perftest": "unschedulable"}
+    ran = run_on(cluster)
+    assert ran.reason == f"pod perftest-rail-0-gpu01-gpu02-s-7-pod-0 is not scheduled: {TAINTED}"
+
+
+@pytest.mark.parametrize(
+    ("probe", "owner"),
+    [(0, "perftest-rail-0-gpu01-gpu02-s-7"), (-1, "nccl-all-reduce-7-launcher")],
+)
+def test_a_quota_that_lets_no_pod_in_is_named(cluster: FakeCluster, probe: int, owner: str) -> None:
+    """The Job's controller and the MPI operator write such an event; there is no pod to look at."""
+    cluster.fates = {"perftest": "runs", "nccl": "runs"}
+    named = {"kind": "Job", "name": owner}
+    cluster.events = [
+        {"involvedObject": {"kind": "Job", "name": "another"}, "message": "of another job"},
+        {"involvedObject": named, "message": "older", "lastTimestamp": "2026-01-01T00:00:00Z"},
+        {"involvedObject": named, "message": QUOTA, "lastTimestamp": "2026-01-01T00:00:09Z"},
+    ]
+    ran = run_on(cluster, probe)
+    assert ran.reason.endswith(f"{owner.removesuffix('-launcher')}: {QUOTA}")
+
+
 def test_pods_that_run_for_ever_are_listed(cluster: FakeCluster) -> None:
     cluster.fates = {"nccl": "runs"}
     ran = run_on(cluster, probe=-1)
     assert ran.reason.startswith("no end within the deadline; pods: nccl-all-reduce-7-launcher-0")
     assert ran.reason.count("Running") == 3
+
+
+NO_PROGRAM = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc"
+    ' create failed: unable to start container process: exec: "/usr/sbin/sshd": stat'
+    " /usr/sbin/sshd: no such file or directory"
+)
+
+
+@dataclass
+class DeadWorkers(FakeCluster):
+    """An MPIJob whose workers have failed, as `make lab-pods` saw it: it has no launcher."""
+
+    state: Body = field(default_factory=dict[str, Any])
+
+    def get(self, path: str) -> Body | None:
+        answer = super().get(path)
+        if "labelSelector=" not in path:
+            return answer
+        name = f"{path.rpartition('%3D')[2]}-worker-0"
+        labels = {"training.kubeflow.org/job-role": "worker"}
+        status = {"phase": "Failed", "containerStatuses": [{"state": {"terminated": self.state}}]}
+        metadata = {"name": name, "namespace": "default", "labels": labels}
+        return {"items": [{"metadata": metadata, "status": status}]}
+
+
+@pytest.mark.parametrize(
+    ("state", "log", "words"),
+    [
+        (
+            {"exitCode": 255, "reason": "Error"},
+            "Missing privilege separation directory: /run/sshd\n",
+            "Error, exit code 255: Missing privilege separation directory: /run/sshd",
+        ),
+        (
+            {"exitCode": 128, "reason": "StartError", "message": NO_PROGRAM},
+            "",
+            f"StartError, exit code 128: {NO_PROGRAM}",
+        ),
+        ({"exitCode": 137, "reason": "OOMKilled"}, "", "OOMKilled, exit code 137"),
+    ],
+)
+def test_a_worker_that_failed_says_why_its_job_never_ended(
+    monkeypatch: pytest.MonkeyPatch, state: Body, log: str, words: str
+) -> None:
+    cluster = DeadWorkers(fates={"nccl": "runs"}, log=log, state=state)
+    monkeypatch.setattr(cluster_jobs, "pause", cluster.pause)
+    ran = run_on(cluster, probe=-1)
+    assert ran.reason == f"pod nccl-all-reduce-7-worker-0 failed: {words}"
 
 
 @pytest.mark.parametrize("slow_to_go", [0, 3])

@@ -177,10 +177,10 @@ def test_all_devices_are_read_and_one_that_fails_hides_no_other(
     asked: list[tuple[str, str]] = []
 
     async def run(
-        endpoint: Endpoint, private_key: str, command: str, *, deadline_s: float
+        endpoint: Endpoint, secrets: dict[str, str], command: str, *, deadline_s: float
     ) -> HostAnswer:
         del deadline_s
-        asked.append((endpoint.device, private_key))
+        asked.append((endpoint.device, secrets[endpoint.private_key_secret or ""]))
         if endpoint.device == "gpu02":
             raise UnreachableError(f"{endpoint.where} is not reachable")
         assert "ethtool -S enp5s0" in command
@@ -188,9 +188,9 @@ def test_all_devices_are_read_and_one_that_fails_hides_no_other(
         return HostAnswer(TWO, "", 0)
 
     def read(
-        endpoint: Endpoint, system: str, ports: tuple[str, ...], secret: str
+        endpoint: Endpoint, system: str, ports: tuple[str, ...], secrets: dict[str, str]
     ) -> dict[str, PortCounters]:
-        asked.append((endpoint.device, secret))
+        asked.append((endpoint.device, secrets[endpoint.password_secret or ""]))
         assert system == "onyx"
         return {name: port(1, 2) for name in ports}
 

@@ -171,7 +171,7 @@ def test_floors_show_their_origin() -> None:
         ),
         nccl_fraction=0.9,
     )
-    assert pair_floor(limits, "a") == (
+    assert pair_floor(limits, Probe(name="q", kind="perftest", rails=("a",), nodes=())) == (
         90.0,
         "0.9 x 100 Gb/s line rate (ceiling at RDMA MTU 4096: 98.0)",
     )

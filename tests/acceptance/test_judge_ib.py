@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -22,9 +23,11 @@ from tests.acceptance.ib_texts import (
     IBDIAGNET,
     LIMITS,
     MASTER_GUID,
+    SAQUERY,
     SMINFO,
     SPEC,
     look,
+    port,
     record,
 )
 
@@ -52,7 +55,12 @@ def test_a_fabric_as_planned_passes() -> None:
     ("changes", "check", "actual", "step"),
     [
         ({"state": "2: INIT"}, "ib ports", "7 of 8 active; mlx5_0 2: INIT", "no subnet manager"),
-        ({"state": "1: DOWN"}, "ib ports", "7 of 8 active; mlx5_0 1: DOWN", "look at its cable"),
+        (
+            {"state": "1: DOWN"},
+            "ib ports",
+            "7 of 8 active; mlx5_0 1: DOWN (cable to ib-leaf-01 1/1/1)",
+            "look at its cable",
+        ),
         ({"state": "3: ARMED"}, "ib ports", "7 of 8 active; mlx5_0 3: ARMED", "look at ibstat"),
         ({"rate": "200 Gb/sec (2X NDR)"}, "ib rate", "mlx5_0 200", "trained to less"),
         ({"rate": "odd"}, "ib rate", "mlx5_0 unknown", "trained to less"),
@@ -237,3 +245,60 @@ def test_rows_are_part_of_the_report() -> None:
     again = Evidence.model_validate_json(evidence.model_dump_json())
     assert judge_evidence(again) == report
     assert {each.device for each in plan.endpoints} == {*HOSTS}
+
+
+def _takeover(monkeypatch: pytest.MonkeyPatch, answers: list[str], takeover_s: float) -> IbFacts:
+    """What a look finds, whose host gives one answer after the other; the last one for ever."""
+
+    async def run_on_host(*_: object, **__: object) -> HostAnswer:
+        return HostAnswer(answers.pop(0) if len(answers) > 1 else answers[0], "", 0)
+
+    monkeypatch.setattr(ib_look, "run_on_host", run_on_host)
+    monkeypatch.setattr(ib_look, "ASK_AGAIN_S", 0.01)
+    asked = replace(plan_ib_looks(SPEC)[1], takeover_s=takeover_s)
+    return asyncio.run(look_at_fabric(asked, {}))
+
+
+# Of infiniband-diags 56.1 on a fabric whose master was killed.
+LOST = (
+    "ibwarn: [8147] mad_rpc: _do_madrpc failed; dport (Lid 1)\n"
+    "sminfo: iberror: failed: query\nstatus: 255\n"
+)
+UNKNOWN = "Query SA failed: Connection timed out\nstatus: 110\n"
+
+
+def lost_text() -> str:
+    return f"{port('gpu02', 0)}=== sminfo\n{LOST}=== saquery\n{UNKNOWN}"
+
+
+def test_a_standby_has_time_to_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = f"{port('gpu02', 0)}=== sminfo\n{SMINFO}=== saquery\n{SAQUERY}"
+    handed = taken.replace("state 3 SMINFO_MASTER", "state 2 SMINFO_STANDBY")
+    assert handed != taken
+    answers = [lost_text(), handed, taken, "never asked"]
+    seen = _takeover(monkeypatch, answers, 60.0)
+    assert seen.manager is not None
+    assert answers == ["never asked"]
+
+
+def test_a_master_that_nobody_replaces_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _takeover(monkeypatch, [lost_text()], 0.1)
+    assert seen.why_no_manager == "sminfo: iberror: failed: query (status: 255)"
+    assert seen.why_no_managers == "Query SA failed: Connection timed out (status: 110)"
+
+
+def test_a_fabric_without_a_standby_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    single = SPEC.switches[1].model_copy(update={"sm_priority": None})
+    alone = SPEC.model_copy(update={"switches": (SPEC.switches[0], single)})
+    assert {each.takeover_s for each in plan_ib_looks(alone)} == {0.0}
+    assert {each.takeover_s for each in plan_ib_looks(SPEC)} == {90.0}
+    answers = [lost_text(), "never asked"]
+    assert _takeover(monkeypatch, answers, 0.0).manager is None
+    assert answers == ["never asked"]
+
+
+def test_a_port_that_was_never_set_up_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = lost_text().replace("4: ACTIVE", "2: INIT")
+    answers = [fresh, "never asked"]
+    assert not _takeover(monkeypatch, answers, 60.0).lacks_master
+    assert answers == ["never asked"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
-from components.acceptance.judge.nccl_findings import Expectation
+from components.acceptance.judge.nccl_ways import Expectation
 from components.acceptance.judge.perftest_findings import PerftestLink
 from tests.acceptance.recordings import load_nccl, load_perftest
 
@@ -106,10 +106,39 @@ def test_the_first_cause_is_named_not_its_consequence() -> None:
 
 
 def test_separate_single_rank_runs_fail() -> None:
-    one = load_nccl("all_reduce_socket")
+    one = _single_rank_run()
     verdict = judge_nccl_text(one + one)
     assert verdict.exit_code == 1
     assert "2 separate runs" in "\n".join(verdict.lines)
+
+
+def _single_rank_run() -> str:
+    """What nccl-tests without MPI prints on each host: nothing is sent, and busbw is 0."""
+    row = f"{1 << 30} {1 << 28} float sum -1 400.00 2684.4 0.00 0 400.00 2684.4 0.00 0"
+    return (
+        f"# nThread 1 nGpus 1 minBytes {1 << 30} maxBytes {1 << 30} step: 2(factor) "
+        "warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n"
+        "#  Rank  0 Group  0 Pid   77 on worker-0 device  0 [0x06] NVIDIA H100\n"
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong"
+        "     time   algbw   busbw #wrong\n"
+        f"{row}\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0\n"
+    )
+
+
+def test_programs_that_one_launcher_started_apart_fail() -> None:
+    single = _single_rank_run()
+    head, table = single[: single.index("#       size")], single[single.index("#       size") :]
+    assert judge_nccl_text(head + head + table + table).exit_code == 1
+    whole = load_nccl("all_reduce_nvlink")
+    head, table = whole[: whole.index("vm:1453")], whole[whole.index("vm:1453") :]
+    assert judge_nccl_text(head + head + table + table).exit_code == 1
+    # A job that hung and was started again is another thing.
+    assert judge_nccl_text(head + whole).exit_code == 4
+
+
+def test_a_single_rank_proves_nothing() -> None:
+    verdict = judge_nccl_text(_single_rank_run())
+    assert (verdict.exit_code, "a single rank" in "\n".join(verdict.lines)) == (4, True)
 
 
 @pytest.mark.parametrize(

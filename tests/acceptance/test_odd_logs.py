@@ -55,6 +55,63 @@ def test_json_is_judged_like_text() -> None:
     assert judge_nccl_text(_json(nwrong="N/A")).exit_code == 0
 
 
+def _document(**changes: object) -> str:
+    """One run of JSON as nccl-tests writes it, with changes at its top."""
+    sizes = [1 << power for power in (29, 30)]
+    rows = [
+        {"size": size, "out_of_place": _half(time=size / 2e5, alg_bw=200.0, bus_bw=300.0)}
+        for size in sizes
+    ]
+    devices = [{"rank": rank, "hostname": "a"} for rank in range(4)]
+    config = {
+        "ngpus": 1,
+        "minimum_bytes": sizes[0],
+        "maximum_bytes": sizes[1],
+        "step_factor": 2,
+        "devices": devices,
+    }
+    whole: dict[str, object] = {
+        "args": ["all_reduce_perf"],
+        "config": config,
+        "results": rows,
+        "out_of_bounds": {"count": 0, "okay": "true"},
+        "average_bus_bandwidth": {"bandwidth": 300.0, "okay": "unchecked"},
+        "errors": [],
+        "end_time": "now",
+    }
+    return json.dumps(whole | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, 0),
+        ({"errors": ["unhandled system error"]}, 1),
+        ({"average_bus_bandwidth": {"bandwidth": 300.0, "okay": "false"}}, 1),
+        ({"average_bus_bandwidth": {"bandwidth": 250.0, "okay": "true"}}, 4),
+        ({"out_of_bounds": {"count": 0, "okay": "false"}}, 1),
+        ({"out_of_bounds": {"count": -3, "okay": "true"}}, 1),
+        ({"results": json.loads(_json())["results"]}, 4),
+        ({"args": ["all_gather_perf"]}, 4),
+        ({"end_time": None}, 4),
+    ],
+)
+def test_json_is_judged_in_all_its_parts(changes: dict[str, object], code: int) -> None:
+    verdict = judge_nccl_text(_document(**changes), None, 290.0)
+    assert verdict.exit_code == code, verdict.lines
+
+
+@pytest.mark.parametrize("count", [-3, "4e0", "+1", 0.5, "x"])
+def test_what_is_no_count_of_wrong_values_cannot_be_judged(count: object) -> None:
+    assert judge_nccl_text(_json(nwrong=count)).exit_code == 4
+
+
+def test_each_json_document_of_a_file_is_judged() -> None:
+    assert judge_nccl_text(_document() + "\n" + _document(), None, 290.0).exit_code == 0
+    assert judge_nccl_text(_document() + _document(errors=["x"])).exit_code == 1
+    assert judge_nccl_text(_document() + '{"results": ').exit_code == 4
+
+
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 @pytest.mark.parametrize("key", ["nwrong", "bus_bw", "alg_bw", "time"])
 def test_json_numbers_that_are_none_cannot_be_judged(key: str, number: float) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
-from components.acceptance.collect import counters, run
+from components.acceptance.collect import counters, probe_runs, run
 from components.acceptance.collect.cluster_jobs import Body, ProbeRun
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
 from components.acceptance.collect.run import collect_evidence
@@ -23,11 +25,16 @@ from components.acceptance.plan import (
 )
 from components.acceptance.probes.on_hosts import HostProbe
 from components.acceptance.request import AcceptRequest, parse_accept_request, render_accept_request
-from components.core.errors import DeviceError
+from components.core.errors import DeviceError, UnreachableError
+from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.reference import ClusterRef
 from components.model.cluster import ClusterSpec
+from components.remote.host_runs import Run
 from components.remote.host_session import HostAnswer
+from components.remote.step import Endpoint, secrets_for
 from tests.acceptance.fake_cluster import FakeCluster
 from tests.acceptance.recordings import load_training
+from tests.graph.dev_site import kubeconfig
 from tests.lab_physics.examples import example
 
 ADAPTER_TEXT = """=== mlx5_0
@@ -47,7 +54,7 @@ out_of_sequence: 0
 
 def plan(name: str) -> AcceptancePlan:
     spec = example(name)
-    return plan_acceptance(spec)
+    return plan_acceptance(spec, plan_kubernetes(spec, "dev") if spec.kubernetes else None)
 
 
 def read(source: CounterSource, monkeypatch: pytest.MonkeyPatch, answer: str) -> Snapshot:
@@ -188,8 +195,8 @@ def test_without_a_kubeconfig_hosts_run_the_probes(
         logs = {"mpi-hosts": hosts, "resnet50": load_training("nvaie_resnet50")}
         return ProbeRun(logs.get(probe.name, ""), ended=True, succeeded=True, reason="")
 
-    monkeypatch.setattr(run, "run_host_probe", run_host_probe)
-    monkeypatch.setattr(run, "read_snapshot", no_counters)
+    monkeypatch.setattr(probe_runs, "run_host_probe", run_host_probe)
+    monkeypatch.setattr(probe_runs, "read_snapshot", no_counters)
     planned = plan("esxi-roce")
     request = AcceptRequest("0123456789abcdef", "dev", "lab", planned)
     evidence = collect_evidence(request, 3, {"ssh_private_key": "key"}, tmp_path)
@@ -207,15 +214,57 @@ def test_without_a_kubeconfig_hosts_run_the_probes(
     assert report.verdict_of("nccl-all-reduce") == "error"
 
 
-def test_a_cluster_without_a_kubeconfig_is_evidence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+Answers = Callable[[Endpoint], HostAnswer]
+
+
+def silent(endpoint: Endpoint) -> HostAnswer:
+    raise UnreachableError(f"{endpoint.where} is not reachable within 20 s")
+
+
+def hold(text: str) -> Answers:
+    return lambda _: HostAnswer(text, "", 0)
+
+
+def servers_that(monkeypatch: pytest.MonkeyPatch, answer: Answers) -> None:
+    def with_keys(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> Run:
+        keyed = {endpoint.device: secrets_for(endpoint, environ) for endpoint in endpoints}
+
+        def ask(endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
+            assert keyed[endpoint.device] == {"ssh_private_key": "key"}
+            assert "cat /etc/rancher/k3s/k3s.yaml" in command
+            assert (stdin, deadline_s) == ("", 60.0)
+            return answer(endpoint)
+
+        return ask
+
+    monkeypatch.setattr(run, "run_on_hosts", with_keys)
+
+
+@pytest.mark.parametrize(
+    ("secrets", "answer", "words"),
+    [
+        ({}, silent, "set RAILYARD_SECRET_SSH_PRIVATE_KEY in the environment"),
+        ({"ssh_private_key": "key"}, silent, "is not reachable within 20 s"),
+        ({"ssh_private_key": "key"}, hold("none\n"), "its servers hold no kubeconfig"),
+        ({"ssh_private_key": "key"}, hold("no: yaml\n"), "kubeconfig"),
+    ],
+)
+def test_a_cluster_that_is_not_reached_is_evidence(
+    secrets: dict[str, str],
+    answer: Answers,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(run, "read_snapshot", no_counters)
+    monkeypatch.setattr(probe_runs, "read_snapshot", no_counters)
+    servers_that(monkeypatch, answer)
     request = AcceptRequest("0123456789abcdef", "dev", "lab", plan("shared-rdma"))
-    evidence = collect_evidence(request, 1, {}, tmp_path)
-    assert {(probe.outcome, probe.detail) for probe in evidence.probes} == {
-        ("not_run", "no kubeconfig was handed over")
-    }
+    evidence = collect_evidence(request, 1, secrets, tmp_path)
+    looks = [probe for probe in evidence.probes if probe.probe.kind == "image"]
+    assert {probe.outcome for probe in looks} == {"not_run"}
+    assert all(words in probe.detail for probe in looks), looks[0].detail
+    assert evidence.allocatable == {}
+    assert {probe.outcome for probe in evidence.probes if probe not in looks} == {"skipped"}
     assert judge_evidence(evidence).verdict == "error"
 
 
@@ -231,22 +280,40 @@ class Nodes(FakeCluster):
         return super().get(path)
 
 
-def test_what_a_node_offers_is_read_and_judged(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(run, "read_snapshot", no_counters)
+EXISTING = ClusterRef("shared-rdma", kubeconfig_secret="cluster_admin")
 
-    def connect(kubeconfig: str) -> Nodes:
-        assert kubeconfig == "it"
+
+@pytest.mark.parametrize("access", [None, EXISTING], ids=["ours", "existing"])
+def test_what_a_node_offers_is_read_and_judged(
+    access: ClusterRef | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The kubeconfig is read now: from a server of ours, or from the secret of its owner."""
+    monkeypatch.setattr(probe_runs, "read_snapshot", no_counters)
+    servers_that(monkeypatch, hold(kubeconfig()))
+    addresses: list[str] = []
+
+    def connect(text: str) -> Nodes:
+        addresses.append(yaml.safe_load(text)["clusters"][0]["cluster"]["server"])
         return Nodes()
 
     monkeypatch.setattr(run, "KubernetesApi", connect)
     planned = plan("shared-rdma")
-    bare = AcceptancePlan(
-        planned.cluster, "fail", planned.limits, (), (), (), (), planned.timeout_s
+    bare = replace(
+        planned,
+        images=(),
+        probes=(),
+        sources=(),
+        workers=(),
+        memlock=(),
+        access=access or planned.access,
     )
     request = AcceptRequest("0123456789abcdef", "dev", "lab", bare)
-    evidence = collect_evidence(request, 1, {"kubeconfig": "it"}, tmp_path)
+    secrets = {"cluster_admin": kubeconfig(), "ssh_private_key": "key"}
+    evidence = collect_evidence(request, 1, secrets, tmp_path)
+    assert planned.access is not None
+    of_server = planned.access.servers[0].url
+    assert addresses == ["https://127.0.0.1:6443" if access else of_server]
+    assert of_server != "https://127.0.0.1:6443"
     assert evidence.allocatable == {
         "node03": {"nvidia.com/gpu": 8, "rdma/hca": 500, "rdma/hca_shared_devices_b": 0}
     }
@@ -256,7 +323,8 @@ def test_what_a_node_offers_is_read_and_judged(
 
 def test_one_node_alone_has_nobody_to_talk_to() -> None:
     spec: ClusterSpec = example("shared-rdma")
-    alone = spec.model_copy(update={"hosts": spec.hosts[:2]})
+    jobs = spec.jobs.model_copy(update={"deepspeed": None})  # one worker is too few for the sample
+    alone = spec.model_copy(update={"hosts": spec.hosts[:2], "jobs": jobs})
     kinds = {probe.probe.kind for probe in plan_acceptance(alone).probes}
     assert "perftest" not in kinds
     assert "nccl" not in kinds

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.acceptance.collect import cluster_jobs, run
+from components.acceptance.collect import cluster_jobs, probe_runs, run
 from components.acceptance.collect.counters import Snapshot
 from components.acceptance.collect.run import collect_evidence
 from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
@@ -24,6 +24,31 @@ from tests.golden.site import load_example
 PLAN = make_plan(load_example("dgx-roce"), "dev")
 REQUEST = AcceptRequest(PLAN.digest, "dev", "lab", PLAN.acceptance)
 GIB = 2**30
+IMAGE = "".join(
+    f"railyard-image: {fact}\n"
+    for fact in (
+        *(
+            f"program {name}=/usr/bin/{name.rpartition('/')[2]}"
+            for name in (
+                "mpirun",
+                "all_reduce_perf",
+                "/usr/sbin/sshd",
+                "ssh",
+                "ssh-keygen",
+                "ib_write_bw",
+            )
+        ),
+        "uid=0",
+        "mpirun version=mpirun (Open MPI) 4.1.6",
+        "daemon=/usr/bin/orted",
+        "mpi all_reduce_perf=yes",
+        "path=/usr/bin:/bin",
+        "home=/root",
+        "login=ok",
+        "end=ok",
+    )
+)
+"""What a good image shows."""
 PERFTEST = "perftest-rail-0-gpu01-gpu02"
 
 
@@ -83,23 +108,32 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
         log = original(path)
         if "memlock" in path:
             return "unlimited\n"
+        if "image-jobs" in path:
+            return IMAGE
         return perftest if "perftest" in path else log
 
     fake.text = text
-    monkeypatch.setattr(cluster_jobs, "_pause", fake.pause)
-    monkeypatch.setattr(run, "run_probe", partial(run.run_probe, clock=fake.clock))
+    monkeypatch.setattr(cluster_jobs, "pause", fake.pause)
+    monkeypatch.setattr(probe_runs, "run_probe", partial(probe_runs.run_probe, clock=fake.clock))
 
     def connect(kubeconfig: str) -> FakeCluster:
         assert kubeconfig == "the kubeconfig"
         return fake
 
+    def read(*_: object) -> str:
+        return "the kubeconfig"
+
     monkeypatch.setattr(run, "KubernetesApi", connect)
+    monkeypatch.setattr(run, "read_kubeconfig", read)
     return fake
 
 
+SECRETS = {"ssh_private_key": "key"}
+
+
 def collect(monkeypatch: pytest.MonkeyPatch, folder: Path, wire: Wire, number: int = 7) -> Evidence:
-    monkeypatch.setattr(run, "read_snapshot", wire.snapshot)
-    return collect_evidence(REQUEST, number, {"kubeconfig": "the kubeconfig"}, folder)
+    monkeypatch.setattr(probe_runs, "read_snapshot", wire.snapshot)
+    return collect_evidence(REQUEST, number, SECRETS, folder)
 
 
 def numbers(cluster: FakeCluster) -> Iterator[str]:
@@ -113,13 +147,14 @@ def test_evidence_of_a_good_run(
 ) -> None:
     wire = Wire()
     evidence = collect(monkeypatch, tmp_path / "run-0007", wire)
-    assert wire.read == 4
+    assert wire.read == 5
     assert (evidence.run, evidence.provenance, evidence.cluster) == (7, "lab", "dgx-roce")
     assert evidence.plan_digest == PLAN.digest
-    assert [probe.outcome for probe in evidence.probes] == ["completed"] * 3
+    assert [probe.outcome for probe in evidence.probes] == ["completed"] * 4
     assert all(hop.status == "observed" for probe in evidence.probes for hop in probe.hops)
     assert {hop.total_bytes for probe in evidence.probes for hop in probe.hops} == {GIB}
-    assert evidence.probes[0].perftest is not None
+    assert evidence.probes[0].image is not None
+    assert evidence.probes[1].perftest is not None
     assert evidence.probes[-1].nccl is not None
     assert judge_evidence(evidence).verdict_of(PERFTEST) == "passed"
     assert set(numbers(cluster)) == {"7"}
@@ -148,7 +183,7 @@ def test_an_unreachable_device_is_evidence_and_not_an_error(
     (lost,) = evidence.unreachable
     assert (lost.device, lost.address) == ("gpu02", "192.168.2.12:22")
     assert lost.detail == "gpu02 (nvidia@192.168.2.12:22) is not reachable"
-    statuses = {hop.status for hop in evidence.probes[0].hops if hop.device == "gpu02"}
+    statuses = {hop.status for hop in evidence.probes[1].hops if hop.device == "gpu02"}
     assert statuses == {"unreachable"}
     assert judge_evidence(evidence).verdict_of(PERFTEST) == "error"
 
@@ -169,7 +204,7 @@ def test_a_probe_that_found_no_vf_was_not_run(
     cluster.fates = {"nccl": "unschedulable"}
     evidence = collect(monkeypatch, tmp_path, Wire())
     outcomes = [probe.outcome for probe in evidence.probes]
-    assert outcomes == ["completed", "completed", "not_run"]
+    assert outcomes == ["completed", "completed", "completed", "not_run"]
     assert "Insufficient intel.com/sriov_111" in evidence.probes[-1].detail
     assert judge_evidence(evidence).verdict != "passed"
 
@@ -188,7 +223,9 @@ def test_a_cluster_that_is_gone_is_evidence(
 ) -> None:
     cluster.refuses = ["GET", "POST", "DELETE"]
     evidence = collect(monkeypatch, tmp_path, Wire())
-    assert {probe.outcome for probe in evidence.probes} == {"not_run"}
+    first, *others = evidence.probes
+    assert (first.probe.kind, first.outcome) == ("image", "not_run")
+    assert {probe.outcome for probe in others} == {"skipped"}, "no job is begun in it"
     assert judge_evidence(evidence).exit_code in {1, 4}
 
 
@@ -197,7 +234,7 @@ def test_a_failed_job_keeps_its_log_and_its_reason(
 ) -> None:
     cluster.fates = {"-c-7": "fails"}
     evidence = collect(monkeypatch, tmp_path, Wire())
-    probe = evidence.probes[0]
+    probe = evidence.probes[1]
     assert (probe.outcome, probe.detail) == ("failed", "BackoffLimitExceeded it failed")
     assert probe.log_tail
 
@@ -222,11 +259,11 @@ def test_between_two_probes_only_what_they_cross_is_read(
         asked.append(sum(len(source.interfaces) for source in sources))
         return await wire.snapshot(sources, secrets)
 
-    monkeypatch.setattr(run, "read_snapshot", count)
+    monkeypatch.setattr(probe_runs, "read_snapshot", count)
     request = AcceptRequest("0123456789abcdef", "dev", "lab", planned)
-    evidence = collect_evidence(request, 7, {"kubeconfig": "the kubeconfig"}, tmp_path)
+    evidence = collect_evidence(request, 7, SECRETS, tmp_path)
     pairs = sum(probe.probe.kind == "perftest" for probe in planned.probes)
-    assert (pairs, len(asked)) == (120, len(planned.probes) + 1)
-    assert max(asked[1:pairs]) == 2 * 4, "two NICs and two ports, of this probe and the next one"
+    assert (pairs, len(asked)) == (120, len(planned.probes) + 2)
+    assert max(asked[2:pairs]) == 2 * 4, "two NICs and two ports, of this probe and the next one"
     measured = [hop.status for item in evidence.probes for hop in item.hops]
     assert set(measured) == {"observed"}, "nothing that a probe crosses is left out"

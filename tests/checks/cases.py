@@ -6,13 +6,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final, cast
 
 import yaml
 
+from components.artefacts.lock import parse_lock
 from components.checks.registry import FILE_RULES, RULES
 from components.checks.render import render_text
 from components.checks.site import CheckedSite, check_loaded
@@ -25,8 +26,10 @@ CLEAN: Final = FOLDER / "base" / "site.yaml"
 """A small site without a single problem: the base of a case that names none."""
 RULE_NAMES: Final = [*(rule.name for rule in RULES), *(rule.name for rule in FILE_RULES)]
 REGENERATE: Final = os.environ.get("RAILYARD_GOLDENS") == "1"
+LOCK: Final = CLEAN.with_name("site.lock.yaml")
+"""The lock of the clean site; its digests are made up."""
 _STACK_FILE: Final = "Pulumi.dev.yaml"
-_KEYS: Final = {"why", "base", "stack_file", "patch", "expected"}
+_KEYS: Final = {"why", "base", "stack_file", "patch", "lock", "expected"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Case:
     """What is changed; `tests.checks.patch` has its form."""
     stack_file: str
     """The stack file around the site, above `railyard:cluster:`; empty: a plain site file."""
+    lock: str | None
+    """What is changed in the lock of the clean site, which is then beside the site; None: none."""
     expected: str
     """The recorded report."""
 
@@ -62,7 +67,7 @@ class Case:
             PatchError: The patch does not name one place, or changes nothing.
         """
         site = self.base.read_text(encoding="utf-8")
-        if self.patch or not self.stack_file:
+        if self.patch or not (self.stack_file or self.lock):
             site = patched(site, self.patch)
         if not self.stack_file:
             return site
@@ -70,7 +75,14 @@ class Case:
         return f"{self.stack_file}  {CONFIG_KEY}:\n{inner}"
 
     def check(self) -> CheckedSite:
-        return check_loaded(parse_site(self.text(), self.file), self.file)
+        loaded = parse_site(self.text(), self.file)
+        if self.lock is None:
+            return check_loaded(loaded, self.file)
+        text = LOCK.read_text(encoding="utf-8")
+        changed = patched(text, self.lock) if self.lock else text
+        lock, problems = parse_lock(changed, Path(LOCK.name))
+        loaded = replace(loaded, problems=(*loaded.problems, *problems))
+        return check_loaded(loaded, self.file, lock)
 
 
 def report_of(checked: CheckedSite) -> str:
@@ -95,6 +107,7 @@ def _case(name: str, path: Path, written: Mapping[str, str]) -> Case:
         source=path,
         base=ROOT / written["base"] if "base" in written else CLEAN,
         patch=written.get("patch", ""),
+        lock=written.get("lock"),
         stack_file=written.get("stack_file", ""),
         expected=written.get("expected", ""),
     )

@@ -21,7 +21,8 @@ _SILENT: Final = frozenset(
 )
 _JUDGED: Final = frozenset(
     {"$ref", "additionalProperties", "anyOf", "const", "enum", "exclusiveMinimum", "items"}
-    | {"maxItems", "maximum", "minItems", "minimum", "oneOf", "pattern", "properties"}
+    | {"maxItems", "maximum", "minItems", "minimum", "oneOf", "pattern", "patternProperties"}
+    | {"properties", "not", "multipleOf"}
     | {"propertyNames", "required", "type", "exclusiveMaximum", "maxLength", "minLength"}
 )
 
@@ -41,12 +42,17 @@ def _judge(schema: Json, value: Json, root: dict[str, Json]) -> list[str]:
     choices = schema.get("anyOf", schema.get("oneOf"))
     if isinstance(choices, list):
         errors = [_judge(choice, value, root) for choice in choices]
-        return [] if [] in errors else errors[0]
+        return _excluded(schema, value, root) if [] in errors else errors[0]
     if "type" in schema and not _is_kind(schema["type"], value):
         return [f"no {schema['type']} is {value!r}"]
     if isinstance(value, dict):
         return _judge_mapping(schema, value, root)
     return _judge_list(schema, value, root) if isinstance(value, list) else _plain(schema, value)
+
+
+def _excluded(schema: dict[str, Json], value: Json, root: dict[str, Json]) -> list[str]:
+    excluded = schema.get("not", False)
+    return [] if _judge(excluded, value, root) else [f"excluded: {value!r}"]
 
 
 def _is_kind(kinds: Json, value: Json) -> bool:
@@ -84,9 +90,18 @@ def _plain(schema: dict[str, Json], value: Json) -> list[str]:
         errors.append(f"not among {allowed}: {value!r}")
     if isinstance(value, str) and not re.search(str(schema.get("pattern", "")), value):
         errors.append(f"not of the form {schema['pattern']}: {value}")
+    if isinstance(value, str) and not _has_length(schema, len(value)):
+        errors.append(f"of the wrong length: {value}")
     if isinstance(value, int | float) and not isinstance(value, bool):
         errors += _judge_number(schema, value)
     return errors
+
+
+def _has_length(schema: dict[str, Json], length: int) -> bool:
+    least, most = schema.get("minLength", 0), schema.get("maxLength", length)
+    assert isinstance(least, int)
+    assert isinstance(most, int)
+    return least <= length <= most
 
 
 def _judge_number(schema: dict[str, Json], value: float) -> list[str]:
@@ -101,7 +116,10 @@ def _judge_number(schema: dict[str, Json], value: float) -> list[str]:
         "exclusiveMinimum": value <= limits.get("exclusiveMinimum", value - 1),
         "exclusiveMaximum": value >= limits.get("exclusiveMaximum", value + 1),
     }
-    return [f"beyond the {key}: {value}" for key, is_wrong in wrong.items() if is_wrong]
+    errors = [f"beyond the {key}: {value}" for key, is_wrong in wrong.items() if is_wrong]
+    step = schema.get("multipleOf")
+    is_off = isinstance(step, int) and value % step != 0
+    return [*errors, f"no multiple of {step}: {value}"] if is_off else errors
 
 
 def _judge_mapping(
@@ -112,8 +130,14 @@ def _judge_mapping(
     assert isinstance(required, list)
     other, names = schema.get("additionalProperties", True), schema.get("propertyNames", True)
     errors = [f"no {key}" for key in required if key not in value]
+    patterns = schema.get("patternProperties") or {}
+    assert isinstance(patterns, dict)
     for key, item in value.items():
         errors += _judge(names, key, root)
+        fitting = [each for pattern, each in patterns.items() if re.search(pattern, key)]
+        errors += [found for each in fitting for found in _judge(each, item, root)]
+        if key not in known and fitting:
+            continue
         if key not in known and other is False:
             errors.append(f"unknown {key}")
         else:

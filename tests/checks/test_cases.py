@@ -27,9 +27,7 @@ CONSEQUENCES: Mapping[str, set[str]] = {
     "cloud-hosts": {"control-plane", "worker-count"},
     "driver-owner": {"host-device"},
     "gid-index": {"plugin-version"},
-    "hypervisor-access": {"host-key", "credentials"},
-    "hypervisor-vms": {"vm-host"},
-    "instance-type": {"gpu-symmetry"},
+    "instance-type": {"gpu-job"},
     "sm-switch": {"switch-transport"},
 }
 """Rules that no site breaks alone, with the others that its mistake breaks too."""

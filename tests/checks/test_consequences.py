@@ -58,8 +58,8 @@ def _problems(folder: Path, base: str, old: str, new: str) -> list[str]:
         ("spine-leaf", "pfc_watchdog: true", "pfc_watchdog: yes", "wrong-type"),
         ("mixed-fabric", '"4.32.1F"', '"latest"', "switch-release"),
         ("mixed-fabric", "model: SN3700", "model: Z9332F", "switch-system"),
-        ("quantum-ib", "pkey: 0x0101", "pkey: -1", "partition-key"),
-        ("quantum-ib", "pkey: 0x0101", "pkey: 0xffff", "partition-key"),
+        ("quantum-ib", "pkey: 0x0101", "pkey: -1", "malformed"),
+        ("quantum-ib", "pkey: 0x0101", "pkey: 0xffff", "malformed"),
         ("quantum-ib", "members: [gpu01, gpu02]", "members: gpu01", "unknown-choice"),
         ("quantum-ib", "members: [gpu01, gpu02]", "members: [0c42a1030000db20]", "malformed"),
         ("quantum-ib", "members: [gpu01, gpu02]", "members: []", "partition-member"),
@@ -75,7 +75,7 @@ def test_one_mistake_is_one_problem(
     assert _problems(tmp_path, base, old, new) == [rule]
 
 
-_DEFAULTS = "{user: {name: nvidia, uid: 1010}, driver: {kind: inbox}, peermem: true}"
+_DEFAULTS = "{user: {name: nvidia, uid: 1010}, driver: {kind: present}, peermem: true}"
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ _DEFAULTS = "{user: {name: nvidia, uid: 1010}, driver: {kind: inbox}, peermem: t
     [
         (
             _DEFAULTS,
-            "{memlock: unlimted, driver: {kind: inbox, version: 3.2.0}, firmware: {num_of_vfs: 4}}",
+            "{memlock: none, driver: {kind: present, version: 3.2.0}, firmware: {num_of_vfs: 4}}",
             {"unknown-choice", "driver-package", "firmware-vfs"},
         ),
         (
             "peermem: true",
             "peermem: true, kernel: {sysctls: {kernel.sysrq: true, vm.nr_hugepages: 8}}",
-            {"wrong-type", "sysctl-name"},
+            {"wrong-type", "malformed"},
         ),
     ],
 )

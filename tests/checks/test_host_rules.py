@@ -12,7 +12,7 @@ from tests.checks.cases import CLEAN, ROOT
 
 _SHA = "6f0b44c8a5b0e5f4c1a9d7b2e3f60718293a4b5c6d7e8f90112233445566778f"
 _SITES = ("dgx-roce", "shared-rdma", "crusoe-k3s")
-_INBOX = "driver: {kind: inbox}"
+_INBOX = "driver: {kind: present}"
 _DEB = "doca-host_3.2.0-125000-25.10-ubuntu2204_amd64.deb"
 _NIC = 'pci: "0000:05:00.0", netdev: enp5s0, vfs: 8, numa: 0'
 
@@ -53,7 +53,7 @@ def test_a_source_that_scripts_refuse_is_one_problem(
 ) -> None:
     driver = f'driver: {{kind: doca_ofed, version: 3.2.0, sha256: {_SHA}, source: "{address}"}}'
     [problem] = _problems(tmp_path, (_INBOX, driver))
-    assert problem.rule == "driver-package"
+    assert problem.rule == "malformed"
     assert what in problem.what
 
 
@@ -105,7 +105,7 @@ def test_a_number_that_never_reads_back_is_refused(
     tmp_path: Path, written: str, shown: str, decimal: str
 ) -> None:
     [problem] = _problems(tmp_path, _sysctl(written))
-    assert (problem.rule, problem.severity) == ("sysctl-number", "error")
+    assert (problem.rule, problem.severity) == ("malformed", "error")
     assert f" = {shown} " in problem.what
     assert f"write {decimal}" in problem.fix
 

@@ -63,10 +63,10 @@ def taken_back(base: str, old: str, new: str, fix: str, *, every: bool = False) 
 
 
 _PCI, _GUID = '"0000:84:00.0", netdev: enp132s0', '"a088:c203:0001:1010"'
-_REPOSITORY = f'{{url: /opt/doca, key: /opt/doca.gpg, key_sha256: "{"0" * 64}"}}'
+_REPOSITORY = f'{{url: /opt/doca, key: /opt/doca.gpg, key_sha256: "{"ab" * 32}"}}'
 MISTAKES: Final = (
     taken_back("clean", "numa: 1}", "numa: 1, speed_gbit_s: 50}", "correct the speed"),
-    taken_back("clean", "vfs: 8", "model: ConnectX-77, vfs: 8", "choose one of", every=True),
+    taken_back("clean", "vfs: 8", "model: ConnectX-77, vfs: 8", "describe it in", every=True),
     taken_back("clean", "vfs: 8", "speed_gbit_s: 400, vfs: 8", "correct the speed", every=True),
     taken_back("clean", "dscp: 26", "dscp: 26, priority: 4, traffic_class: 4", "remove `priority`"),
     Mistake("clean", "dscp: 26", "dscp: 26, cnp_dscp: 26", "cnp_dscp 48",
@@ -79,9 +79,9 @@ MISTAKES: Final = (
     Mistake("clean", "ipam: whereabouts", "ipam: nv-ipam", "write whereabouts",
             ("ipam: nv-ipam", "ipam: whereabouts")),
     taken_back("clean", "ipam: whereabouts", "ipam: dhcp", "use ipam: whereabouts"),
-    Mistake("clean", "{kind: inbox}", '{kind: inbox, version: "24.10-1.1.4.0", source: /a.tgz}',
+    Mistake("clean", "{kind: present}", '{kind: present, version: "24.10-1.1.4.0", source: /a.tgz}',
             "remove source, version", (', version: "24.10-1.1.4.0", source: /a.tgz', "")),
-    Mistake("clean", "{kind: inbox}", '{kind: doca_ofed, version: "3.2.0"}', "repository",
+    Mistake("clean", "{kind: present}", '{kind: doca_ofed, version: "3.2.0"}', "repository",
             ('"3.2.0"', f'"3.2.0", repository: {_REPOSITORY}')),
     taken_back("clean", "secret: switch_password", "secrets: switch_password",
                "correct the spelling"),

@@ -11,11 +11,10 @@ from components.checks.plugins import (
     check_host_network,
     check_plugin_version,
     check_rail_resource,
-    check_shared_plugin_image,
 )
 from components.checks.site import check_site
 from components.model.cluster import ClusterSpec
-from components.model.operators import ChartSource, GpuOperator, NetworkOperator, Operators
+from components.model.operators import GpuOperator, NetworkOperator, NetworkOperatorChart, Operators
 from tests.golden.site import changed_spec, load_example
 
 SHARED = load_example("shared-rdma")
@@ -24,21 +23,6 @@ CLOUD = load_example("crusoe-k3s")
 
 def with_network(**changes: Any) -> ClusterSpec:  # noqa: ANN401 - keys of the model
     return changed_spec(SHARED, pod_network=SHARED.pod_network.model_copy(update=changes))
-
-
-@pytest.mark.parametrize(
-    ("image", "findings"),
-    [
-        ("ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5.3", 0),
-        (f"ghcr.io/mellanox/k8s-rdma-shared-dev-plugin@sha256:{'0' * 64}", 0),
-        ("ghcr.io/mellanox/k8s-rdma-shared-dev-plugin", 1),
-        ("ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:latest", 1),
-        ("registry.cn-shanghai.aliyuncs.com/acs/rdma-device-plugin:v1.0.0", 1),
-        ("registry-cn-hangzhou.ack.aliyuncs.com/acs/rdma-device-plugin:v1.0.0", 1),
-    ],
-)
-def test_images(image: str, findings: int) -> None:
-    assert len([*check_shared_plugin_image(with_network(shared_plugin=image))]) == findings
 
 
 def test_rails_may_share_a_resource_of_shared_cards() -> None:
@@ -72,10 +56,9 @@ def test_the_hosts_network_belongs_to_shared_cards() -> None:
 
 
 def test_a_clouds_image_owns_both_drivers() -> None:
-    chart = ChartSource(chart="charts/x", version="26.7.1")
     operators = Operators(
-        gpu=GpuOperator(chart=chart, driver="operator"),
-        network=NetworkOperator(chart=chart, driver="operator"),
+        gpu=GpuOperator(driver="operator"),
+        network=NetworkOperator(driver="operator"),
     )
     findings = [*check_driver_owner(changed_spec(CLOUD, operators=operators))]
     assert [f.where[0].path[1] for f in findings] == ["network", "gpu"]
@@ -95,7 +78,7 @@ def test_a_clouds_image_owns_both_drivers() -> None:
 def test_what_is_stated_of_the_network_operator(
     operator: str, kubernetes: str, severity: str | None
 ) -> None:
-    chart = ChartSource(chart="charts/network-operator", version=operator)
+    chart = NetworkOperatorChart(version=operator)
     assert CLOUD.k3s is not None
     spec = changed_spec(
         CLOUD,

@@ -14,6 +14,7 @@ from components.reading.load import parse_site
 from tests.checks.cases import ROOT
 
 TEXT = (ROOT / "examples" / "dgx-roce" / "site.yaml").read_text(encoding="utf-8")
+_PACKAGE = f"{{kind: doca_ofed, source: /d.deb, sha256: '{'ab' * 32}'"
 PASSWORD = "password: {secret: switch_password}"
 
 
@@ -38,19 +39,23 @@ def _rules(*edits: tuple[str, str]) -> set[str]:
         ('"0000:05:00.0"', '"0000:05:00.0\\n"', "malformed"),
         ("      user: admin", '      user: "a;id"', "malformed"),
         ("      user: nvidia", "      user: -oProxyCommand=x", "malformed"),
-        ("image: 192.168.100.10:5000/nccl-roce-test", "image: http://a/b", "malformed"),
-        ("image: 192.168.100.10:5000/nccl-roce-test", 'image: ""', "malformed"),
+        ("image: 192.168.100.10:5000/nccl-roce-test:1", "image: http://a/b", "malformed"),
+        ("image: 192.168.100.10:5000/nccl-roce-test:1", 'image: ""', "malformed"),
         ("mode: sriov,", "mode: sriov, mtu_bytes: 0,", "out-of-range"),
-        ("{kind: inbox}", '{kind: doca_ofed, version: "3 2;id"}', "malformed"),
-        ("{kind: inbox}", f'{{kind: inbox, sha256: "{"0" * 64}"}}', "driver-package"),
-        ("user: {name: nvidia", 'user: {name: "nvidia\\n"', "user-account"),
-        ("/opt/mirror/k3s", '"/opt/mirror/k3s\\n"', "malformed"),
+        (
+            "{kind: present}",
+            f"{_PACKAGE}, version: '3 2;id'}}",
+            "malformed",
+        ),
+        ("{kind: present}", f'{{kind: present, sha256: "{"ab" * 32}"}}', "driver-package"),
+        ("user: {name: nvidia", 'user: {name: "nvidia\\n"', "malformed"),
+        ("  token:", '  source: {binary: "/opt/mirror/k3s\\n"}\n  token:', "malformed"),
         ("mirror: 192.168.100.10:5000", "mirror: 192.168.100.10:99999", "malformed"),
-        ("address: 192.168.2.11", "address: 0.0.0.0", "valid-address"),
-        ("address: 192.168.2.11", "address: 224.0.0.1", "valid-address"),
+        ("address: 192.168.2.11", "address: 0.0.0.0", "malformed"),
+        ("address: 192.168.2.11", "address: 224.0.0.1", "malformed"),
         ("    gpus: 8", "    node_ip: 10.10.111.7\n    gpus: 8", "subnet-overlap"),
-        (PASSWORD, "private_key: {secret: ssh_private_key}", "credentials"),
-        ("AjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr", "AjcW", "host-key"),
+        (PASSWORD, f"{PASSWORD}\n      agent: true", "credentials"),
+        ("AjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr", "AjcW", "malformed"),
         ("  - name: gpu02", "  - <<: hello\n    name: gpu02", "yaml-syntax"),
     ],
 )
@@ -63,7 +68,7 @@ def test_odd_value_is_refused_by_its_rule_alone(old: str, new: str, rule: str) -
 
 def test_key_of_several_lines_is_no_pinned_key() -> None:
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr"
-    assert _rules((key, f'"{key}\\nssh-ed25519 AAAA"')) == {"host-key"}
+    assert _rules((key, f'"{key}\\nssh-ed25519 AAAA"')) == {"malformed"}
     assert _rules((key, f"{key} root@leaf-01")) == set()
 
 

@@ -57,9 +57,11 @@ SONIC = (
         ((('"202405"', '"202111"'),), {"switch-release"}),
         ((('"202405"', "3.9.2504"),), {"switch-release"}),
         ((("Ethernet24", "Ethernet248"),), set[str]()),
-        ((("Ethernet24", "Ethernet255"),), set[str]()),
+        # One of eight parts of 50 Gbit/s is too slow for the NIC.
+        ((("Ethernet24", "Ethernet255"),), {"port-capability"}),
+        ((("Ethernet24", "Ethernet252"),), set[str]()),
         ((("Ethernet24", "swp4"),), {"port-capability"}),
-        ((("model: Z9332F", "model: SN2700"),), {"switch-system"}),
+        ((("model: Z9332F", "model: DCS-7060CX-32S"),), {"switch-system"}),
         ((("os: sonic", "os: onyx"),), {"switch-system"}),
         ((("model: Z9332F", "model: Z9999"),), {"switch-model"}),
         ((("mtu_bytes: 9000", "port_mtu_bytes: 9216, mtu_bytes: 9000"),), set[str]()),

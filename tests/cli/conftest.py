@@ -28,7 +28,7 @@ def railyard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
     def call(*arguments: str, stdin: str = "") -> Ended:
         monkeypatch.setattr(sys, "argv", ["railyard", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         code = 0
         try:
             main()

@@ -161,7 +161,7 @@ def test_schema_is_printed(railyard: Call) -> None:
         ("registry_mirror: 192.168.100.10:5000", "registry_mirror: 192.168.100.10:99999"),
         ("version: v26.3.3", 'version: "26.x"'),
         ("release: 3.9.2504", 'release: "-1"'),
-        ("host_key: ssh-ed25519 ", "host_key: ssh-rsa "),
+        ("host_key: ssh-ed25519 ", "host_key: ssh-dss "),
         ("os: onyx", "routing: {asn: 65101, router_id: 10.255.0.300}\n    os: onyx"),
         ("gpus: 8", 'hca_guids: ["0c42:a103:00b4:db"]\n    gpus: 8'),
     ],
@@ -174,4 +174,4 @@ def test_an_editor_refuses_what_the_model_refuses(old: str, new: str) -> None:
 
 
 def test_an_editor_offers_the_known_models() -> None:
-    assert '"enum": ["DCS-7060DX5-64S", ' in json.dumps(render_schema())
+    assert '"enum": ["AIS800-64D", "AS9716-32D", "AS9736-64D", ' in json.dumps(render_schema())

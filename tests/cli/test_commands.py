@@ -30,7 +30,8 @@ ROOT = EXAMPLES.parent
 COMMANDS = {entry.name: entry for entry in list_commands()}
 
 RECORDED = {
-    "device": {"apply", "restore", "observe", "judge", "reboot", "reboot-host", "baseline"},
+    "device": {"apply", "restore", "observe", "judge", "reboot", "reboot-host", "baseline", "run"}
+    | {"files", "remove-files", "restore-release"},
     "cloud": {"preflight", "claim", "image", "ensure", "await", "remove", "sweep"},
     "payload": {"keys"},
     "evidence": {"collect", "gate"},
@@ -169,7 +170,8 @@ def test_help_imports_no_room() -> None:
 
 def test_check_imports_what_reads_and_judges_a_file() -> None:
     ours, theirs = _imported("check", "examples/dgx-roce/site.yaml")
-    rooms = "catalogue checks cli core fabric hosts kubernetes model pod_network reading remote"
+    rooms = "artefacts catalogue checks cli core fabric hosts jobs kubernetes model operators"
+    rooms += " pod_network reading remote"
     assert ours <= {f"components.{room}" for room in rooms.split()}
     pydantic = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection"}
     assert theirs <= {*TYPER, *pydantic, "typing_extensions", "ruamel", *LIBYAML}

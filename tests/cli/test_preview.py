@@ -65,7 +65,7 @@ def test_the_full_text_is_a_file_where_the_comment_is_cut(railyard: Call, clone:
         clone,
         rails=other_vlan(),
         hosts=[{**hosts[0], "name": "mgmt99"}, *hosts[1:]],
-        host_defaults={"driver": {"kind": "inbox"}, "kernel": {"sysctls": {"vm.swappiness": 10}}},
+        host_defaults={"driver": {"kind": "present"}, "kernel": {"sysctls": {"vm.swappiness": 10}}},
         disruption={"ports": "deny", "reboots": "allow"},
     )
     markdown = ["--format", "markdown", "--limit", "1000", "--full", "full.txt"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from components.cli import drift as cli_drift
 from components.cli.stack import read_config
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
+from components.kubernetes.live.judge import Asked, ClusterLook
+from components.kubernetes.live.read import Key, Live
 from components.plan.make import ClusterPlan, make_plan
 from components.update.seen import Facts, Seen
 from tests.cli.conftest import Call
@@ -140,6 +143,7 @@ class SeeFacts:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.patch = patch
+        self.cluster: ClusterLook | Unreachable | None = None
 
     def __call__(self, **changed: Facts) -> None:
         facts: dict[str, Facts] = {switch.name: switch.desired for switch in PLAN.switches}
@@ -150,7 +154,7 @@ class SeeFacts:
             del applied
             assert plan.stack == "dev"
             assert secrets["switch_password"] == "pw"
-            return Seen(facts)
+            return Seen(facts, cluster=self.cluster)
 
         self.patch.setattr(cli_drift, "observe_site", observed)
 
@@ -215,6 +219,57 @@ def test_drift_is_exit_3_and_names_the_setting(railyard: Call, folder: Path, see
     assert data["devices"][0]["differences"][0]["desired"] == "9216"
 
 
+@pytest.mark.parametrize(
+    ("pending", "lock", "words"),
+    [
+        (["gpu02-k3s"], "other", "is running, now on gpu02-k3s (updating) (process 7 of ann@other"),
+        ([], "other", "is running (process 7 of ann@other since 14:02)"),
+        (["gpu02-k3s"], None, "is running, now on gpu02-k3s (updating), or was ended by force"),
+        ([], "gone", "was ended by force while it worked (process 4194305 of ann@"),
+        ([f"gpu{n:02}-host" for n in range(9)], None, "gpu04-host (updating) and 4 more, or"),
+    ],
+)
+def test_an_update_that_runs_is_named_and_nothing_is_called_no_drift(
+    railyard: Call, folder: Path, see: SeeFacts, pending: list[str], lock: str | None, words: str
+) -> None:
+    put_stack(folder)
+    operations = [
+        {"type": "updating", "resource": {"urn": f"urn:pulumi:dev::r::command:Command::{name}"}}
+        for name in pending
+    ]
+    state = json.loads((folder / "export.json").read_text())
+    state["deployment"]["pending_operations"] = operations
+    (folder / "export.json").write_text(json.dumps(state))
+    if lock is not None:
+        place = folder / "backend/.pulumi/locks/organization/railyard/dev/a.json"
+        place.parent.mkdir(parents=True)
+        held = {"pid": 7, "username": "ann", "hostname": "other", "timestamp": "14:02"}
+        if lock == "gone":  # no number of a process is above 4194304 on Linux
+            held |= {"pid": 4_194_305, "hostname": socket.gethostname()}
+        place.write_text(json.dumps(held))
+    (folder / "Pulumi.yaml").write_text(f"backend: {{url: 'file://{folder}/backend'}}\n")
+    see()
+    done = railyard("drift", "dev")
+    assert done.code == 4
+    assert words in done.out
+    data = json.loads(railyard("drift", "dev", "--format", "json").out)
+    assert (data["exit_code"], data["under_way"]) == (4, done.out.splitlines()[-1])
+
+
+@pytest.mark.parametrize(("project", "code"), [("railyard", 4), ("other", 0)])
+def test_a_lock_of_a_stack_of_that_name_in_another_project_is_not_ours(
+    railyard: Call, folder: Path, see: SeeFacts, project: str, code: int
+) -> None:
+    put_stack(folder)
+    place = folder / f"backend/.pulumi/locks/organization/{project}/dev/a.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps({"pid": 7, "username": "ann", "hostname": "other"}))
+    text = f"name: railyard\nbackend: {{url: 'file://{folder}/backend'}}\n"
+    (folder / "Pulumi.yaml").write_text(text)
+    see()
+    assert railyard("drift", "dev").code == code
+
+
 def test_an_unreachable_device_wins_and_drift_is_still_listed(
     railyard: Call, folder: Path, see: SeeFacts
 ) -> None:
@@ -225,6 +280,42 @@ def test_an_unreachable_device_wins_and_drift_is_still_listed(
     assert done.code == 4
     assert "vlan_111 of switch is absent" in done.out
     assert "unreachable: gpu01: no answer" in done.out
+
+
+ATTACHMENT = Key("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "default", "sriov111")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "code", "line"),
+    [
+        (ClusterLook(Asked()), 0, "no drift"),
+        (
+            ClusterLook(
+                Asked(),
+                Live(((ATTACHMENT, {"spec": {"vlan": 111}}, {"spec": {"vlan": 999}}),)),
+            ),
+            3,
+            "NetworkAttachmentDefinition default/sriov111: spec.vlan is 999, want 111",
+        ),
+        (Unreachable("the cluster did not answer"), 4, "unreachable: the cluster did not answer"),
+    ],
+)
+def test_the_cluster_is_read_as_devices_are(
+    railyard: Call,
+    folder: Path,
+    see: SeeFacts,
+    cluster: ClusterLook | Unreachable,
+    code: int,
+    line: str,
+) -> None:
+    put_stack(folder)
+    see.cluster = cluster
+    see()
+    done = railyard("drift", "dev")
+    assert (done.code, done.out.splitlines()[-1]) == (code, f"cluster      {line}")
+    data = json.loads(railyard("drift", "dev", "--format", "json").out)
+    assert data["exit_code"] == code
+    assert bool(data["cluster"]["objects"]) is (code == 3)
 
 
 def test_a_site_that_is_only_a_word_gets_a_report(railyard: Call, folder: Path) -> None:

@@ -9,7 +9,7 @@ from components.cloud.calls import list_calls
 from components.cloud.plan import CloudPlan, plan_cloud
 from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
-from components.model.instances import with_instances, written_at
+from components.model.instances import crusoe_of, with_instances, written_at
 from components.reading.load import load_site
 from tests.cloud.small_engine import HOST_KEY, ROOT, SECRETS, SITE, plan_of, site
 
@@ -78,6 +78,19 @@ def test_only_named_networks_come_in_from_outside() -> None:
         "crusoe-k3s-ssh": (allowed, [{"cidr": "10.100.0.0/20"}], ["22"]),
         "crusoe-k3s-api": (allowed, [{"resource_id": "@{crusoe-k3s-lb-0-instance.id}"}], ["6443"]),
     }
+
+
+def test_the_rule_for_ssh_opens_the_port_that_is_logged_in_to() -> None:
+    spec = crusoe()
+    provision = crusoe_of(spec)
+    assert provision is not None
+    assert spec.cloud is not None
+    moved = provision.model_copy(update={"ssh_port": 2222})
+    cloud = spec.cloud.model_copy(update={"instances": moved})
+    plan = plan_cloud(spec.model_copy(update={"environment": cloud}))
+    assert plan is not None
+    rule = next(item.body for item in plan.objects if item.name == "crusoe-k3s-ssh")
+    assert rule["destination_ports"] == ["2222"]
 
 
 def test_only_what_cannot_change_is_a_trigger() -> None:

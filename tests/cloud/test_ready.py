@@ -21,6 +21,7 @@ from lab.cloud.crusoe.server import CrusoeCloud
 from lab.keys import host_key
 from tests.cloud.small_engine import QUICK, Stack, plan_of, printed, site
 
+pytestmark = pytest.mark.lab  # the addresses of instances are those of the lab's cloud
 WORKER = "crusoe-k3s-worker-0"
 PORT = 2222
 
@@ -74,7 +75,6 @@ def address_of(cloud: CrusoeCloud) -> str:
     return own.partition('"address": "127.205.0.')[2].partition('"')[0]
 
 
-@pytest.mark.lab
 def test_the_key_is_pinned_on_first_contact_and_demanded_afterwards(
     cloud: CrusoeCloud,
     asked: tuple[Stack, CloudPlan],
@@ -95,7 +95,6 @@ def test_the_key_is_pinned_on_first_contact_and_demanded_afterwards(
         wait(asked)
 
 
-@pytest.mark.lab
 def test_nobody_answers(asked: tuple[Stack, CloudPlan]) -> None:
     with pytest.raises(UnreachableError, match=r"does not answer SSH after 0\.1 s") as caught:
         wait(asked, replace(QUICK, boot_s=0.1))

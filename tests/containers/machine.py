@@ -35,6 +35,10 @@ class Machine:
         """Make its folders and its tools."""
         for folder in ("bin", "lib", "home", "tmp"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
+        for each in self.host.container.reads:
+            place = self.root / "tools" / each.digest
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "tool").write_text(each.text)
         self._tool("docker", f'#!/bin/sh\nexec {sys.executable} -IS {FAKE} "$@"\n')
         self._tool("getent", f'#!/bin/sh\necho "$2:x:1:1::{self.home}:/bin/sh"\n')
 
@@ -59,6 +63,7 @@ class Machine:
 
     def local(self, text: str) -> str:
         """A script or its stdin on this machine: its folders, and the test's own user as root."""
+        text = text.replace("/var/lib/railyard/tools", str(self.root / "tools"))
         text = text.replace("/var/lib/railyard", str(self.root / "lib"))
         text = text.replace("/run/railyard.lock", str(self.root / "lock"))
         for owner in ("nvidia", "root"):

@@ -23,7 +23,7 @@ from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import RemoteStep
 from lab import control
 from lab.hosts.lab_file import LabFile
-from lab.keys import client_key
+from lab.keys import client_secrets
 from lab.site import lab_file, load_document, overlay, secrets_of
 from tests.containers.site import EXAMPLE
 from tests.over_ssh.host_lab import PROJECT, HostLab
@@ -98,7 +98,7 @@ def drift(lab: HostLab, plan: PayloadPlan, number: int) -> list[str]:
 
 def probe(lab: HostLab, kind: str) -> tuple[HostProbe, ProbeRun]:
     found = next(each for each in plan_payload_probes(lab.spec) if each.kind == kind)
-    secrets = {"ssh_private_key": client_key(STACK).private_openssh}
+    secrets = client_secrets(STACK)
     return found, asyncio.run(run_host_probe(found, secrets))
 
 
@@ -142,7 +142,7 @@ def test_the_hosts_key_opens_the_other_host(running: HostLab) -> None:
     answer = asyncio.run(
         run_on_host(
             running.plan("vm01").endpoint,
-            client_key(STACK).private_openssh,
+            client_secrets(STACK),
             "ssh -o BatchMode=yes vm02 uname -n",
             deadline_s=30,
         )

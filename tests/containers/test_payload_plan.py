@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from components.model.cluster import ClusterSpec
 from components.model.containers import Containers, ImageBuild, RegistryLogin
 from components.model.units import SecretRef
 from components.reading.load import load_site
-from tests.containers.site import load_plan, load_spec
+from tests.containers.site import STACK, load_plan, load_spec
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,20 +119,40 @@ def test_the_dockerfile_pins_what_it_downloads_and_repeats_no_fault_of_the_guide
 
 
 def test_ports_and_addresses_of_a_site_reach_the_ssh_files() -> None:
-    desired = load_plan(ssh_port=2200).watched[1].desired.values
-    lines = [
-        value for key, value in sorted(desired.items()) if key.startswith("container_config.l")
+    first, second = load_plan(ssh_port=2200).watched[:2]
+    (peers,) = second.step.reads
+    assert (peers,) == first.step.reads
+    lines = peers.text.splitlines()
+    assert [line for line in lines if line.startswith("container_config ")][:6] == [
+        "container_config Host vm01 192.168.4.11",
+        "container_config   HostName 192.168.4.11",
+        "container_config   HostKeyAlias vm01",
+        "container_config   BindAddress @own@",
+        "container_config   Port 2200",
+        "container_config   User nvidia",
     ]
-    assert lines[:6] == [
-        "Host vm01 192.168.4.11",
-        "  HostName 192.168.4.11",
-        "  HostKeyAlias vm01",
-        "  BindAddress 192.168.4.12",
-        "  Port 2200",
-        "  User nvidia",
-    ]
-    assert desired["known_hosts.line_001"].startswith("vm01 ssh-ed25519 AAAA")
-    assert desired["authorized_keys.host"] == (
-        'restrict,from="192.168.4.11,192.168.4.12,192.168.4.13,192.168.4.14"'
-    )
-    assert not any("StrictHostKeyChecking no" in value for value in desired.values())
+    assert any(line.startswith("known_hosts vm01 ssh-ed25519 AAAA") for line in lines)
+    options = 'restrict,from="192.168.4.11,192.168.4.12,192.168.4.13,192.168.4.14"'
+    assert f"authorized_keys.host {options}" in lines
+    desired = second.desired.values
+    assert desired["container_config.bind"] == "192.168.4.12"
+    found = hashlib.sha256(f"{options}\n".encode()).hexdigest()[:16]
+    assert desired["authorized_keys.host.digest"] == found
+    assert not any("StrictHostKeyChecking no" in line for line in lines)
+
+
+def test_a_step_is_small_and_of_the_same_size_in_a_larger_site() -> None:
+    """The list of all workers is sent once; inputs and outputs are twice as much."""
+    sizes: list[list[int]] = []
+    for count in (4, 40):
+        spec = load_spec()
+        first = spec.workers[0]
+        more = tuple(
+            first.model_copy(update={"name": f"vm{number:02}", "node_ip": f"10.0.0.{number}"})
+            for number in range(1, count + 1)
+        )
+        plan = plan_payload(spec.model_copy(update={"hosts": more}), STACK)
+        assert plan is not None
+        sizes.append([len(step.desired) for step in plan.steps if not step.secret_stdin][:2])
+    assert sizes[0] == sizes[1]
+    assert max(sizes[0]) <= 2_000

@@ -113,11 +113,12 @@ def test_ssh_reads_the_config_as_meant(machine: Machine) -> None:
         ("rm .ssh/id_ed25519_host", "key.host"),
         ("chmod 644 .ssh/ssh_container/id_ed25519_cont", "key.container"),
         ("echo x >>.ssh/ssh_container/id_ed25519_cont.pub", "key.container_public"),
-        ("sed -i /railyard-container/d .ssh/authorized_keys", "authorized_keys.container"),
-        ("sed -i s/restrict,// .ssh/authorized_keys", "authorized_keys.host"),
-        ("sed -i 's/HostName .*4.12/HostName 10.0.0.1/' .ssh/config", "host_config.line_008"),
-        ("echo more >>.ssh/ssh_container/config", "container_config.lines"),
-        ("rm .ssh/known_hosts_railyard", "known_hosts.line_001"),
+        ("sed -i /railyard-container/d .ssh/authorized_keys", "authorized_keys.container.digest"),
+        ("sed -i s/restrict,// .ssh/authorized_keys", "authorized_keys.host.digest"),
+        ("sed -i 's/HostName .*4.12/HostName 10.0.0.1/' .ssh/config", "host_config.digest"),
+        ("sed -i 's/BindAddress .*/BindAddress 10.0.0.1/' .ssh/config", "host_config.bind"),
+        ("echo more >>.ssh/ssh_container/config", "container_config.digest"),
+        ("rm .ssh/known_hosts_railyard", "known_hosts.digest"),
         ("echo 'exec sh' >>.ssh/mpicont.sh", "mpicont.digest"),
         ("chmod 777 .ssh/mpicont.sh", "mpicont.mode"),
         ("chmod 777 .ssh", "folder.host"),
@@ -305,3 +306,18 @@ def test_secrets_are_stored_for_root_alone(machine: Machine) -> None:
     done = machine.run(machine.host.stores[1].apply, "")
     assert done.returncode == 1
     assert "is empty" in done.stderr
+
+
+@pytest.mark.parametrize("fault", ["missing", "altered"])
+def test_without_its_list_of_workers_a_host_is_left_alone(machine: Machine, fault: str) -> None:
+    (peers,) = machine.host.container.reads
+    place = machine.root / "tools" / peers.digest / "tool"
+    place.unlink()
+    if fault == "altered":
+        place.write_text(peers.text.replace("vm02", "vm03"))
+    machine.store_secrets(make_keys("lab"))
+    before = machine.files()
+    done = machine.run(machine.host.container.apply, machine.host.container.desired)
+    assert done.returncode == 1
+    assert f"{place} is missing, altered or cut short" in done.stderr
+    assert machine.files() == before

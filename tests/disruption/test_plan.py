@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import pairwise
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.disruption.pending import needs_boot, needs_drain
 from components.disruption.plan import VERB, group_hosts
+from components.hosts.keys.ask import needs_boot, needs_drain
+from components.hosts.plan import plan_hosts
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.hosts import Host
 from components.model.units import Ssh
@@ -78,7 +80,10 @@ def test_a_step_says_what_it_is() -> None:
     assert step.step.reboots
     assert step.step.undo is None
     request: Any = parse_lines(step.step.desired)
-    assert request["settings"]["nic.0000:05:00.0.vfs"] == "8"
+    (converge,) = (host.converge for host in plan_hosts(SPEC, "dev") if host.name == "gpu01")
+    assert "nic.*.vfs=8\n" in converge.desired
+    assert request["settings"] == hashlib.sha256(converge.desired.encode()).hexdigest()
+    assert request["workers"] == hashlib.sha256(b"gpu[01-02]").hexdigest()
     assert request["cluster"]["servers"][0]["url"] == "https://192.168.1.10:6443"
     assert "value" not in step.step.desired
     assert request["drain_deadline_s"] == 600

@@ -43,11 +43,14 @@ def _limits(part: Table) -> str:
         "maximum": "at most {}",
         "exclusiveMinimum": "more than {}",
         "exclusiveMaximum": "less than {}",
+        "multipleOf": "a multiple of {}",
     }
     return ", ".join(text.format(part[key]) for key, text in words.items() if key in part)
 
 
 def _kind(part: Table) -> str:
+    if part.get("$ref") == "#/$defs/JsonValue":
+        return "any value"
     if "$ref" in part:
         return _linked(str(part["$ref"]).rsplit("/", 1)[-1])
     union = part.get("anyOf", part.get("oneOf"))
@@ -104,5 +107,6 @@ def render_config_page() -> str:
     parts = _mapping(schema["$defs"])
     lines = [_HEAD, *_section(ROOT_NAME, schema)]
     for name in sorted(parts):
-        lines += _section(name, _mapping(parts[name]))
+        if "properties" in _mapping(parts[name]):  # `JsonValue` is any value of a chart
+            lines += _section(name, _mapping(parts[name]))
     return "\n".join(lines).rstrip() + "\n"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.difference import Difference
-from components.core.key_values import HostState
+from components.core.key_values import HostState, parse_state
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import (
     DeviceDrift,
@@ -29,6 +29,8 @@ from tests.golden.site import load_example
 
 SWITCH = plan_fabric(load_example("dgx-roce"))[0]
 HOST = plan_hosts(load_example("dgx-roce"), "dev")[1]
+EACH_CARD = parse_state(HOST.converge.desired).render()
+"""Its stdin with the lines of each card, as stacks from before recorded it."""
 
 
 def switch_stdin(desired: SwitchState, repair: str = "") -> str:
@@ -183,20 +185,22 @@ def test_what_the_file_no_longer_names_is_still_read() -> None:
     one_more = {**SWITCH.desired.ports, "1/9": PortState(mtu_bytes=9216)}
     more = SWITCH.desired.model_copy(update={"ports": one_more})
     applied = applied_switch(more)
-    asked = asked_of_switch(SWITCH.step, SWITCH.desired, applied)
+    asked = asked_of_switch(SWITCH, applied)
     assert set(asked.ports) == set(more.ports)
     assert look_at_switch(more, applied).differences == ()
-    assert asked_of_switch(SWITCH.step, SWITCH.desired, Applied()) == SWITCH.desired
+    plain = SWITCH.model_copy(update={"guarded": None})
+    assert asked_of_switch(plain, Applied()) == SWITCH.desired
 
     dropped = "nic.0000:99:00.0.mtu_bytes=9000\n"
-    asked = asked_of_step(HOST.watched, applied_host(HOST.converge.desired + dropped))
-    assert asked.values == {**HOST.desired.values, "nic.0000:99:00.0.mtu_bytes": "9000"}
-    assert asked_of_step(HOST.watched, Applied()) == HOST.desired
+    asked = asked_of_step(HOST.watched, applied_host(EACH_CARD + dropped))
+    wanted = {**HOST.guarded.asked().values, **HOST.desired.values}
+    assert asked.values == {**wanted, "nic.0000:99:00.0.mtu_bytes": "9000"}
+    assert asked_of_step(HOST.watched, Applied()) == HostState(wanted)
 
 
 def test_where_both_name_a_setting_the_applied_value_is_asked_for() -> None:
     key = next(key for key in HOST.desired.values if key.endswith(".mtu_bytes"))
-    older = HOST.converge.desired.replace(f"{key}={HOST.desired.values[key]}", f"{key}=1500")
+    older = EACH_CARD.replace(f"{key}={HOST.desired.values[key]}", f"{key}=1500")
     assert asked_of_step(HOST.watched, applied_host(older)).values[key] == "1500"
 
 

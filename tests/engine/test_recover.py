@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,14 +14,16 @@ import psutil
 import pytest
 
 from components.core.errors import RailyardError
+from components.project.engine_lock import parse_lock
+from components.project.under_way import UnderWay, find_under_way
 from lab.engine.recover import (
+    Pulumi,
     adopt_pending,
     check_lock,
     is_alive,
     kubernetes_id,
     load_locks,
     load_pending,
-    parse_lock,
     recover,
 )
 from standins.values import Properties
@@ -115,6 +118,12 @@ def test_only_named_kubernetes_creates_move_into_the_state() -> None:
     assert edited["version"] == 3
 
 
+def under_way(pulumi: Pulumi) -> UnderWay:
+    """What `railyard drift` says of the stack."""
+    url = pulumi.environment["PULUMI_BACKEND_URL"]
+    return find_under_way(pulumi.run("stack", "export"), url, pulumi.name, pulumi.stack)
+
+
 @pytest.mark.engine
 def test_after_sigkill_the_stack_recovers_and_nothing_is_left_running(
     engine: EngineRunner, tmp_path: Path
@@ -125,11 +134,16 @@ def test_after_sigkill_the_stack_recovers_and_nothing_is_left_running(
     _until(flag)
     family = psutil.Process(process.pid).children(recursive=True)
     assert family
+    pulumi = engine.pulumi(folder)
+    running = under_way(pulumi)
+    assert running.operations == ("second (creating)",)
+    assert f"process {process.pid} of " in running.holder
+    assert not running.is_dead
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=10)
     _gone, alive = psutil.wait_procs(family, timeout=10)
     assert alive == []
-    pulumi = engine.pulumi(folder)
+    assert under_way(pulumi) == replace(running, is_dead=True)
     (lock,) = load_locks(pulumi)
     assert lock.host == socket.gethostname()
     refused = engine.up(folder)
@@ -138,6 +152,7 @@ def test_after_sigkill_the_stack_recovers_and_nothing_is_left_running(
     assert f"lifted the lock of pulumi process {process.pid}" in said[0]
     assert "settled 1 interrupted operations: creating second" in said[1]
     assert load_pending(pulumi) == []
+    assert not under_way(pulumi).is_any
     assert recover(pulumi) == ()
     (folder / "__main__.py").write_text(SLOW.format(flag=flag, sleep_s=0))
     done = engine.up(folder)

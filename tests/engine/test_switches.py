@@ -37,12 +37,13 @@ from components.remote.component import Remote
 
 config = pulumi.Config("railyard")
 plans = plan_fabric(ClusterSpec.model_validate_json(Path("site.json").read_text()))
-applied, password = read_own_state(), config.require("switch_password")
+applied = read_own_state()
+secrets = {{"switch_password": config.require("switch_password")}}
 drifts = tuple(
     drift_of_switch(
         plan.name, plan.step, plan.desired, applied,
         observe_switch(
-            plan.endpoint, plan.os, asked_of_switch(plan.step, plan.desired, applied), password
+            plan.endpoint, plan.os, asked_of_switch(plan, applied), secrets
         ),
     )
     for plan in plans

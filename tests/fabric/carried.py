@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.fabric.ib_state import ALL_PORTS, DEFAULT_PARTITION, IbState
+from components.fabric.ib_state import ALL_PORTS, IbState
 from components.fabric.state import SwitchState
+from components.model.infiniband import DEFAULT_PARTITION
 from lab.switches.emulators import EthernetSwitch, SubnetSwitch
 
 Cables = Mapping[str, tuple[str, str]]
@@ -133,7 +134,8 @@ def _check_hcas(switch: object, cables: Cables) -> None:
     assert isinstance(switch, SubnetSwitch)
     view = switch.subnet_view()
     assert view.sm_runs
-    assert view.ports == dict.fromkeys(cables.values(), True)
+    assert view.cables == cables
+    assert {*cables} <= view.up
 
 
 def _type_key(desired: SwitchState) -> Hand:

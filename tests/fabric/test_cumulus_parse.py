@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -11,6 +12,7 @@ from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.cumulus.driver import CONFIG, ROCE, CumulusDriver
 from components.fabric.systems.cumulus.read import (
+    PortConfig,
     expand_names,
     parse_config,
     parse_counters,
@@ -95,7 +97,7 @@ def test_a_profile_of_another_form_is_shown_raw(gone: str, why: str) -> None:
     assert caught.value.text == text
 
 
-def _show(tree: dict[str, object]) -> str:
+def _show(tree: Mapping[str, object]) -> str:
     return json.dumps([{"header": {"model": "mqm"}}, {"set": tree}])
 
 
@@ -144,6 +146,112 @@ def test_a_port_that_stands_nowhere_is_shut_and_has_the_default_mtu() -> None:
     assert (read_list(reading.state.native[WHOLE]) or ())[:2] == ("bridge", "rest")
 
 
+def _port_of(entry: Mapping[str, object], **tree: object) -> PortConfig:
+    return parse_config(CONFIG, _show({"interface": {"swp1": entry}, **tree})).ports["swp1"]
+
+
+def test_what_is_written_of_one_port_in_two_keys_is_put_together() -> None:
+    both: dict[str, object] = {
+        "swp1-2": {"link": {"mtu": 9000}, "bridge": {"domain": {"br_default": {}}}},
+        "swp1": {"link": {"state": "down"}, "type": "swp"},
+    }
+    port = parse_config(CONFIG, _show({"interface": both})).ports["swp1"]
+    assert (port.mtu_bytes, port.admin_up, port.admin_written) == (9000, False, True)
+    assert (port.mode, port.trunk_vlans) == ("trunk", "all")
+
+
+@pytest.mark.parametrize(
+    ("member", "mode", "access", "trunk"),
+    [
+        ({"access": 20}, "access", 20, ()),
+        ({"vlan": {"10-11": {}}}, "trunk", None, (10, 11)),
+        ({"vlan": {"10": {}}, "untagged": 30}, "hybrid", 30, (10,)),
+        ({"vlan": {"10": {}}, "untagged": "none"}, "hybrid", None, (10,)),
+        ({}, "trunk", None, "all"),
+    ],
+)
+def test_a_member_of_the_bridge(
+    member: dict[str, object], mode: str, access: int | None, trunk: object
+) -> None:
+    port = _port_of({"bridge": {"domain": {"br_default": member}}})
+    assert (port.mode, port.access_vlan, port.trunk_vlans) == (mode, access, trunk)
+
+
+@pytest.mark.parametrize(
+    ("state", "watched"),
+    [(None, None), ("enable", True), ("enabled", True), ("disable", False), ("off", False)],
+)
+def test_the_watchdog_of_a_port(state: str | None, watched: bool | None) -> None:  # noqa: FBT001
+    written = {} if state is None else {"qos": {"pfc-watchdog": {"state": state}}}
+    assert _port_of({"type": "swp", **written}).pfc_watchdog is watched
+
+
+@pytest.mark.parametrize(
+    ("said", "trust"),
+    [
+        ({"trust": "l3"}, "L3"),
+        ({"trust": "both"}, "both"),
+        ({"trust": "port"}, "port"),
+        ({}, "L2"),
+        ({"trust": "odd"}, None),
+    ],
+)
+def test_a_port_with_a_mapping_of_its_own_trusts_what_that_says(
+    said: dict[str, str], trust: str | None
+) -> None:
+    own = {"qos": {"mapping": {"profile": "mine"}}}
+    assert _port_of(own, qos={"mapping": {"mine": said}}).trust == trust
+    assert _port_of({"type": "swp"}, qos={"mapping": {"mine": said}}).trust is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "others"),
+    [
+        ({}, False),
+        ({"type": "swp", "link": {"mtu": 9000, "state": "up"}}, False),
+        ({"bridge": {"domain": {"br_default": {"access": 1, "untagged": 1, "vlan": {}}}}}, False),
+        ({"qos": {"pfc-watchdog": {"state": "enable"}}}, False),
+        ({"ip": {}}, True),
+        ({"link": {"speed": "100G"}}, True),
+        ({"bridge": {"domain": {"br_default": {"stp": {}}}}}, True),
+        ({"bridge": {"domain": {"br_default": {}, "br_other": {}}}}, True),
+        ({"bridge": {"domain": {"br_default": {}}, "port": 1}}, True),
+        ({"qos": {"mapping": {}}}, True),
+    ],
+)
+def test_what_no_driver_writes_is_noted(entry: dict[str, object], others: bool) -> None:  # noqa: FBT001
+    assert _port_of(entry).others_wrote is others
+
+
+@pytest.mark.parametrize(
+    ("tree", "implied"),
+    [
+        ({}, ("bridge", "rest")),
+        ({"bridge": {"domain": {"br_other": {}}}}, ("bridge", "rest")),
+        ({"bridge": {"domain": {"br_default": {}}}}, ("rest",)),
+        ({"bridge": {"domain": {"br_default": {"vlan": {"10": {}}}}}}, ("rest",)),
+        ({"bridge": {"domain": {"br_default": {"vlan": {}, "type": "vlan-aware"}}}}, ()),
+    ],
+)
+def test_what_of_the_bridge_stands_nowhere(tree: dict[str, object], implied: object) -> None:
+    assert parse_config(CONFIG, _show(tree)).implied == implied
+
+
+@pytest.mark.parametrize(
+    ("said", "metres"), [(40, 40), ("40", 40), ("far", 0), (None, 0), ({"x": 1}, 0)]
+)
+def test_the_longest_cable_of_the_profile(said: object, metres: int) -> None:
+    tree = {"qos": {"roce": {"enable": "on", "cable-length": said}}}
+    assert parse_config(CONFIG, _show(tree)).cable_m == metres
+
+
+@pytest.mark.parametrize(("rx", "tx"), [("enabled", "disabled"), ("disabled", "enabled")])
+def test_a_pause_of_one_direction_is_no_lossless_class(rx: str, tx: str) -> None:
+    text = SINGLE_POOL.replace("rx-enabled        enabled", f"rx-enabled        {rx}")
+    text = text.replace("tx-enabled        enabled", f"tx-enabled        {tx}")
+    assert parse_profile(ROCE, text).pfc_priorities == ()
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -185,10 +293,34 @@ def test_counters_as_numbers_or_as_the_text_form_prints_them() -> None:
     counted = {tc: (c.rx_bytes, c.tx_bytes) for tc, c in found.by_priority.items()}
     assert counted == {0: (7, 0), 3: (1536, 9)}
     assert (found.ecn_marked, found.rx_discards) == (5, 3)
-    with pytest.raises(Unreadable, match="no egress queue"):
-        parse_counters("a", json.dumps(roce), "b", "{}")
-    with pytest.raises(Unreadable, match="no roce-bytes"):
-        parse_counters("a", "{}", "b", json.dumps(queues))
+    assert found.unread == ()
+
+
+ARRIVED = {"rx-roce-stats": {"roce-bytes": 8}, "rx-non-roce-stats": {"non-roce-bytes": 1}}
+SENT = {"egress-queue-stats": {"3": {"tx-bytes": 9}}}
+
+
+@pytest.mark.parametrize(
+    ("roce", "queues", "lost", "kept"),
+    [
+        ("{}", json.dumps(SENT), "no roce-bytes", (None, 9)),
+        (json.dumps({"rx-stats": ARRIVED}), "{}", "no egress queue", (8, None)),
+    ],
+)
+def test_counters_of_an_unknown_form_leave_the_others(
+    roce: str, queues: str, lost: str, kept: tuple[int | None, int | None]
+) -> None:
+    found = parse_counters("a", roce, "b", queues)
+    assert (found.by_priority[3].rx_bytes, found.by_priority[3].tx_bytes) == kept
+    assert any(lost in each.why for each in found.unread)
+    assert {each.text for each in found.unread} <= {roce, queues}
+
+
+def test_a_class_that_only_departs_has_arrived_without_bytes() -> None:
+    queues = {"egress-queue-stats": {"3": {"tx-bytes": 9}, "5": {"tx-bytes": 2}, "all": {}}}
+    found = parse_counters("a", json.dumps({"rx-stats": ARRIVED}), "b", json.dumps(queues))
+    counted = {tc: (c.rx_bytes, c.tx_bytes) for tc, c in found.by_priority.items()}
+    assert counted == {0: (1, None), 3: (8, 9), 5: (0, 2)}
 
 
 @pytest.mark.parametrize(

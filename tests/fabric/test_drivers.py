@@ -15,6 +15,7 @@ from components.catalogue.switches import MODELS
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import UsageError
 from lab.switches.emulators import EMULATORS, make_switch
+from lab.switches.sonic import config as sonic
 from lab.views import SwitchConfig
 from tests.fabric.completeness import FOLDERS, PARTS, ROOT, golden_of, missing_parts, offered
 from tests.fabric.eos_lab import Clock
@@ -27,7 +28,8 @@ HOWTO = ROOT / "docs" / "howto" / "add-a-switch-os.md"
 
 
 def _config(system: str) -> SwitchConfig:
-    fitting = (name for name, model in MODELS.items() if system in model.ports)
+    played = sonic.PLATFORMS if system == "sonic" else MODELS
+    fitting = (name for name, model in MODELS.items() if system in model.ports and name in played)
     return SwitchConfig(
         name="leaf-01",
         os=system,

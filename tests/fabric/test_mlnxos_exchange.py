@@ -179,7 +179,7 @@ def test_the_lines_of_the_example() -> None:
     assert lines[:3] == ("enable", "configure terminal", "ib partition training pkey 0x0101 force")
     assert "ib partition storage member a0:88:c2:03:00:02:10:70 type limited force" in lines
     assert lines[-5:] == (
-        "ib sm routing-engines updn",
+        "ib sm routing-engines minhop",
         "ib sm sm-priority 13",
         "ib smnode ib-leaf-02 enable",
         "ib sm",

@@ -31,7 +31,7 @@ def test_the_commands_that_a_person_sees(plan: SwitchPlan) -> None:
 def test_a_plan_survives_json(plan: SwitchPlan) -> None:
     """All but the cables, of which nothing is set: re-plugging proves nothing anew."""
     read = SwitchPlan.model_validate_json(plan.model_dump_json())
-    assert read == plan.model_copy(update={"cables": {}})
+    assert read == plan.model_copy(update={"cables": {}, "guarded": None})
 
 
 def test_lossless_asks_for_the_one_shot_and_pfc() -> None:
@@ -43,3 +43,12 @@ def test_lossless_asks_for_the_one_shot_and_pfc() -> None:
 
 def test_releases_compare_as_numbers() -> None:
     assert parse_release("3.10.4006") > parse_release("3.9.2504") > parse_release("3.8")
+
+
+def test_names_of_steps_are_an_api(plan: SwitchPlan) -> None:
+    assert (plan.baseline_step, plan.step) == ("leaf-01-baseline", "leaf-01-apply")
+    assert (plan.exec_step, plan.save_step, plan.saved_step) == (
+        "leaf-01-exec",
+        "leaf-01-save",
+        "leaf-01-saved",
+    )

@@ -11,7 +11,12 @@ from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic.driver import CONFIG, SonicDriver
 from components.fabric.systems.sonic.facts import NO_BRANCH, parse_branch
-from components.fabric.systems.sonic.read import ConfigDb, parse_config, parse_counters, port_names
+from components.fabric.systems.sonic.read import (
+    ConfigDb,
+    parse_config,
+    parse_counters,
+    port_names,
+)
 from components.fabric.systems.sonic.rows import read_held, read_rows, read_settings, whole_words
 
 AZURE_WRED = {
@@ -160,6 +165,66 @@ def test_a_port_with_little_written() -> None:
     assert (port.pfc_priorities, port.lossless_buffers) == ((), ()), "NULL means nothing here"
     recorded = read_settings(_read().port("Ethernet16"))["mode"]
     assert recorded == {("PORT|Ethernet16", "mode"): "routed"}
+
+
+@pytest.mark.parametrize(
+    ("members", "mode", "access", "trunk"),
+    [
+        ({}, "routed", None, ()),
+        ({"Vlan10|Ethernet16": {"tagging_mode": "untagged"}}, "access", 10, ()),
+        ({"Vlan10|Ethernet16": {"tagging_mode": "tagged"}}, "trunk", None, (10,)),
+    ],
+)
+def test_a_member_of_vlans(
+    members: dict[str, object], mode: str, access: int | None, trunk: object
+) -> None:
+    port = _read(json.dumps({**TABLES, "VLAN_MEMBER": members})).port("Ethernet16")
+    assert (port.mode, port.access_vlan, port.trunk_vlans) == (mode, access, trunk)
+
+
+@pytest.mark.parametrize(
+    ("maps", "trust"),
+    [
+        ({}, "port"),
+        ({"dot1p_to_tc_map": "AZURE"}, "L2"),
+        ({"dscp_to_tc_map": "AZURE"}, "L3"),
+        ({"dscp_to_tc_map": "AZURE", "dot1p_to_tc_map": "AZURE"}, "both"),
+    ],
+)
+def test_trust_is_in_what_a_port_has_a_map_for(maps: dict[str, str], trust: str) -> None:
+    tables = {**TABLES, "PORT_QOS_MAP": {"Ethernet0": maps}}
+    assert _read(json.dumps(tables)).port("Ethernet0").trust == trust
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({}, EcnState(min_kib=1024, max_kib=2048)),
+        ({"ecn": "ecn_none"}, EcnState(min_kib=1024, max_kib=2048, kind="red")),
+        ({"ecn": "ecn_yellow"}, EcnState(min_kib=1024, max_kib=2048, kind="red")),
+        ({"green_min_threshold": ""}, None),
+        ({"green_max_threshold": "much"}, None),
+    ],
+)
+def test_a_profile_that_marks_drops_or_is_not_whole(
+    fields: dict[str, str], found: EcnState | None
+) -> None:
+    tables = {**TABLES, "WRED_PROFILE": {"AZURE_LOSSLESS": {**AZURE_WRED, **fields}}}
+    assert _read(json.dumps(tables)).port("Ethernet0").ecn[3] == found
+
+
+@pytest.mark.parametrize("first", ["Ethernet0|3", "Ethernet0|3-4"])
+def test_the_own_row_of_a_queue_wins_over_one_of_several(first: str) -> None:
+    rows = {"Ethernet0|3": {"scheduler": "scheduler.7"}, "Ethernet0|3-4": {"scheduler": "x"}}
+    queue = {first: rows[first], **rows}
+    tables = {**TABLES, "QUEUE": queue, "SCHEDULER": {"scheduler.7": {"type": "STRICT"}, "x": {}}}
+    assert _read(json.dumps(tables)).port("Ethernet0").strict_classes == (3,)
+
+
+def test_a_row_that_is_no_table_has_no_fields() -> None:
+    tables = {**TABLES, "PORT_QOS_MAP": {"Ethernet0": "odd"}}
+    port = _read(json.dumps(tables)).port("Ethernet0")
+    assert (port.trust, port.pfc_priorities) == ("port", ())
 
 
 def test_in_the_dynamic_model_null_is_a_buffer() -> None:

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from components.core.key_values import HostState, parse_state
 from components.plan.make import ClusterPlan, make_plan
 from tests.golden.files import check_golden
 from tests.golden.plan import golden_plan
@@ -35,8 +36,8 @@ def test_a_wrong_value_of_the_second_host_is_shown() -> None:
     assert plan.hosts[1].name == "gpu01"
     second = plan.hosts[2]
     step = second.converge
-    assert "nic.0000:84:00.0.trust=dscp\n" in step.desired
-    wrong = step.desired.replace("nic.0000:84:00.0.trust=dscp\n", "nic.0000:84:00.0.trust=pcp\n")
+    state = parse_state(step.desired).values
+    wrong = HostState({**state, "nic.0000:84:00.0.trust": "pcp"}).render_short()
     host = replace(second, steps=(replace(step, desired=wrong), *second.steps[1:]))
     changed = replace(plan, hosts=(*plan.hosts[:2], host))
     lines = {*golden_plan(changed).splitlines()} - {*golden_plan(plan).splitlines()}

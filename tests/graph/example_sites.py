@@ -16,10 +16,11 @@ from components.testing import Run
 from components.update.secret_names import secret_names
 from tests.golden.site import EXAMPLES, load_example
 from tests.graph.dev_site import EVIDENCE, kubeconfig
+from tests.graph.locked import lock_of
 
 NAMES: Final = (
     *("esxi-roce", "shared-rdma", "crusoe-k3s", "quantum-ib"),
-    *("rail-optimised", "spine-leaf", "mixed-fabric"),
+    *("rail-optimised", "spine-leaf", "mixed-fabric", "mixed-nodes"),
 )
 
 
@@ -29,7 +30,8 @@ def example_spec(name: str) -> ClusterSpec:
 
 
 def example_plan(name: str) -> ClusterPlan:
-    return make_plan(example_spec(name), name)
+    spec = example_spec(name)
+    return make_plan(spec, name, lock_of(spec))
 
 
 def example_run(name: str) -> Run:
@@ -39,7 +41,6 @@ def example_run(name: str) -> Run:
     config: dict[str, Json] = {
         "cluster": cluster,
         "observe": "never",
-        "lab": "true",
         **{secret: f"value-of-{secret}" for secret in names},
     }
     return Run(config=config, secrets=names, stdout=_printed(example_plan(name)), stack=name)

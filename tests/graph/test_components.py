@@ -16,9 +16,11 @@ from components.kubernetes import Cluster
 from components.kubernetes.handoffs import ClusterAccess, GpuReady, JobsReady, PodNetworkReady
 from components.kubernetes.planes.base import KubernetesPlan
 from components.operators import Operators
+from components.operators.component import Repairs
 from components.pod_network import PodNetwork
 from components.remote.component import Remote
 from components.remote.handoffs import FabricReady, HostsReady
+from components.remote.lines import parse_lines
 from components.testing import Graph, Run, record_program
 from tests.graph.dev_site import STDOUT, dev_plan
 from tests.graph.vault import Vault
@@ -107,6 +109,27 @@ def test_operators() -> None:
     release = graph.named("gpu-operator")
     assert release.type == "kubernetes:helm.sh/v3:Release"
     assert release.options["provider"] == "existing"
+    assert waits_for_what_was_before(graph)
+
+
+def test_a_release_that_was_repaired_once_has_its_step_before_it() -> None:
+    notes = {"gpu-operator-restore": "1: it was absent", "gpu-operator": "1: it was failed"}
+
+    def program() -> None:
+        plan = dev_plan()
+        assert plan.acceptance.access is not None
+        repairs = Repairs(plan.acceptance.access, Remote(Vault(), notes))
+        Operators("my-operators", plan.operators, access(), repairs=repairs)
+
+    graph = record_program(RUN, program)
+    step, release = graph.named("gpu-operator-restore"), graph.named("gpu-operator")
+    assert step.text("create").endswith(" device restore-release")
+    request = parse_lines(step.text("stdin"))
+    assert (request["release"], request["namespace"]) == ("gpu-operator", "gpu-operator")
+    assert request["repair"] == "1: it was absent"
+    assert "gpu-operator-restore" in release.dependencies
+    assert release.text("description") == "1: it was failed"
+    assert "gpu-operator-restore" in graph.named("gpu-operator-ready").dependencies
     assert waits_for_what_was_before(graph)
 
 

@@ -17,9 +17,11 @@ from components.drift.device_drift import Unreachable
 from components.remote.lines import parse_lines
 from components.remote.step import Endpoint
 from components.testing import Graph, Run
+from components.testing.graph import unwrap
 from components.update.seen import Facts, Seen
 from stacks import program
 from tests.graph.dev_site import (
+    CERTIFICATE_END,
     STDOUT,
     changed_inputs,
     clean_facts,
@@ -30,6 +32,7 @@ from tests.graph.dev_site import (
     next_run,
     port_mtu,
 )
+from tests.graph.test_not_observed import existing_run
 from tests.graph.whole_program import record_main, record_refusal
 
 ACCEPTANCE = {"acceptance-evidence"}
@@ -173,6 +176,40 @@ def test_access_is_read_anew_once_before_its_certificate_ends(see: SeeFacts) -> 
     assert run_number(renewed) == 1
     quiet = record_main(next_run(renewed, observe="always"))
     assert changed_inputs(renewed, quiet) == set()
+
+
+def test_a_renewed_kubeconfig_is_no_reason_to_prove_again(dev_graph: Graph, see: SeeFacts) -> None:
+    see(clean_facts(dev_plan()))
+    later = kubeconfig(CERTIFICATE_END + timedelta(days=365))
+    run = replace(
+        next_run(dev_graph, observe="always"), stdout=STDOUT | {"mgmt01-cluster-access": later}
+    )
+    after = record_main(run)
+    assert changed_inputs(dev_graph, after) == {"kubernetes-provider"}
+    assert run_number(after) == 1
+
+
+def test_nor_is_that_of_an_existing_cluster_until_something_else_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its owner gives another one; the proof that is asked for next takes it."""
+    first = record_main(existing_run("never"))
+    assert "ignoreChanges" not in first.named("acceptance-evidence").options
+    later = kubeconfig(CERTIFICATE_END + timedelta(days=365))
+    renewed = existing_run("never")
+    renewed = replace(renewed, config={**renewed.config, "kubeconfig": later}, state=first.state())
+    evidence = record_main(renewed).named("acceptance-evidence")
+    assert evidence.options["ignoreChanges"] == ["environment"]
+    assert {**evidence.inputs, "environment": {}} == {
+        **first.named("acceptance-evidence").inputs,
+        "environment": {},
+    }
+    monkeypatch.setenv("RAILYARD_ACCEPT", "always")
+    asked = record_main(renewed).named("acceptance-evidence")
+    assert "ignoreChanges" not in asked.options
+    environment = asked.plain("environment")
+    assert isinstance(environment, dict)
+    assert unwrap(environment["RAILYARD_SECRET_KUBECONFIG"]) == later
 
 
 def _unreachable(endpoint: Endpoint) -> Unreachable:

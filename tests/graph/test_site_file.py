@@ -12,12 +12,16 @@ from components.testing import Graph, Run
 from tests.graph.dev_site import SECRETS, dev_cluster, dev_run
 from tests.graph.whole_program import record_main, record_refusal
 
+LAB = Path(__file__).parents[2] / "lab"
+"""The charts of the dev site are there."""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project of its own, with the dev site as a file and a stack file that names it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Pulumi.yaml").write_text("name: railyard\n")
+    (tmp_path / "lab").symlink_to(LAB)
     (tmp_path / "site.yaml").write_text(yaml.safe_dump(dev_cluster()))
     secrets = "".join(f"  railyard:{name}: {{secure: v1:abc}}\n" for name in SECRETS)
     (tmp_path / "Pulumi.dev.yaml").write_text(f"config:\n  railyard:site: site.yaml\n{secrets}")

@@ -39,13 +39,17 @@ def changed(spec: ClusterSpec, **defaults: object) -> ClusterSpec:
 def settings(spec: ClusterSpec, name: str = "gpu01") -> dict[str, str]:
     host = spec.host(name)
     assert host is not None
-    return dict(driver_settings(spec, host).kept)
+    found = dict(driver_settings(spec, host))
+    if "driver.fabric_manager" in found:  # of every host with GPUs and a GPU driver of its own
+        assert host.gpus
+        assert found.pop("driver.fabric_manager") == "ready"
+    return found
 
 
 def modules(spec: ClusterSpec, name: str = "gpu01") -> set[str]:
     host = spec.host(name)
     assert host is not None
-    return {key for key in kernel_settings(spec, host).lost if "peer" in key}
+    return {key for key in kernel_settings(spec, host) if "peer" in key}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +130,26 @@ def test_infiniband_adapters_get_the_package_that_the_operator_builds_on(
 
 
 def test_inbox_is_not_demanded_of_infiniband_adapters(spec: ClusterSpec) -> None:
-    assert settings(adapters_only(spec)) == {}  # their image may carry DOCA-OFED
+    site = changed(spec, driver={"kind": "inbox"})
+    assert settings(adapters_only(site)) == {}  # their image may carry DOCA-OFED
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ({}, {"driver.present": "ofed"}),
+        ({"at_least": "5.2-2.2.4.0"}, {"driver.present": "ofed 5.2-2.2.4.0"}),
+        ({"flavour": "doca", "at_least": "3.2.0"}, {"driver.present": "doca 25.10"}),
+        ({"flavour": "inbox"}, {"driver.kind": "inbox"}),
+        ({"flavour": "any"}, {}),
+    ],
+)
+def test_a_driver_that_is_present_is_only_looked_at(
+    spec: ClusterSpec, asked: dict[str, str], wanted: dict[str, str]
+) -> None:
+    site = changed(spec, driver={"kind": "present", **asked})
+    assert settings(site) == wanted
+    assert driver_parameters(site, site.workers[0]) == {}
 
 
 def test_a_cloud_brings_the_driver_of_its_adapters() -> None:
@@ -136,7 +159,7 @@ def test_a_cloud_brings_the_driver_of_its_adapters() -> None:
     site = with_instances(cloud.model_copy(update={"host_defaults": defaults}))
     worker = site.workers[0]
     assert worker.hcas
-    assert "driver.kind" not in driver_settings(site, worker).kept
+    assert "driver.kind" not in driver_settings(site, worker)
     assert driver_parameters(site, worker) == {}
 
 
@@ -174,7 +197,7 @@ def test_each_group_has_its_own_driver_and_path(spec: ClusterSpec) -> None:
     assert (first["driver.dma_buf"], first["driver.gpu_modules"]) == ("ready", "open")
     assert first["driver.gpu_host"] == "580.126.20"
     assert modules(site, "gpu02") == {"module.nvidia_peermem"}
-    assert settings(site, "gpu02") == {"driver.kind": "inbox", "driver.gpu_host": "470.1"}
+    assert settings(site, "gpu02") == {"driver.present": "ofed", "driver.gpu_host": "470.1"}
 
 
 @pytest.mark.parametrize(

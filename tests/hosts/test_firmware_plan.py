@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from components.catalogue.cards import CARDS, CardName
 from components.core.key_values import HostState
-from components.hosts.firmware_pending import PARAMETERS, pending_firmware
+from components.hosts.firmware_pending import pending_firmware
 from components.hosts.plan import HostPlan, plan_hosts
 from components.hosts.preview import host_changes, hosts_refused
 from components.model.cluster import ClusterSpec
@@ -20,6 +20,16 @@ from tests.golden.site import changed_spec, load_example
 
 PCI = "0000:05:00.0"
 CARD = f"nic.{PCI}"
+PARAMETERS = {
+    "ats": "ATS_ENABLED",
+    "fw_sriov_en": "SRIOV_EN",
+    "fw_num_of_vfs": "NUM_OF_VFS",
+    "fw_link_type_p1": "LINK_TYPE_P1",
+    "fw_link_type_p2": "LINK_TYPE_P2",
+    "fw_advanced_pci_settings": "ADVANCED_PCI_SETTINGS",
+    "fw_pci_wr_ordering": "PCI_WR_ORDERING",
+}
+"""What the host calls a setting, to what mlxconfig calls it."""
 
 
 def site(firmware: Firmware, **nic: object) -> ClusterSpec:

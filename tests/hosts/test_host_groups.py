@@ -13,7 +13,9 @@ OFED = DriverPackage(
 
 
 def test_a_group_changes_its_own_hosts_and_only_what_it_sets() -> None:
-    spec = load_example("dgx-roce")
+    example = load_example("dgx-roce")
+    defaults = example.host_defaults.model_copy(update={"driver": DriverPackage()})
+    spec = example.model_copy(update={"host_defaults": defaults})
     first, second = spec.workers
     grouped = spec.model_copy(
         update={

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from components.containers.scripts import containers_tool
 from components.core.key_values import HostState, diff_states, parse_state
 from components.core.placeholder import placeholder
-from components.hosts.plan import host_settings, plan_hosts
+from components.hosts.keys.ask import lost_at_reboot
+from components.hosts.plan import plan_hosts
 from components.hosts.scripts import (
     boot_files_digest,
     boot_script_text,
@@ -93,7 +94,9 @@ def test_the_boot_digest_covers_all_three_files(spec: ClusterSpec) -> None:
         for k, v in state.items()
         if k.startswith(("nic.", "module.", "kernel.", "route."))
         and not k.endswith((".model", ".ats"))
-        and not k.startswith(("kernel.cmdline", "kernel.rdma_netns", "kernel.limits"))
+        and not k.startswith(
+            ("kernel.cmdline", "kernel.rdma_netns", "kernel.limits", "kernel.cgroup")
+        )
     )
     together = boot_unit_text() + boot_script_text() + "".join(kept)
     expected = hashlib.sha256(together.encode()).hexdigest()[:16]
@@ -132,7 +135,7 @@ def test_each_port_is_set_up_also_without_an_address_of_its_own(name: str) -> No
     for host, plan in zip(spec.hosts, plan_hosts(spec), strict=True):
         links = {key: each for key, each in plan.desired.values.items() if key.endswith(".link")}
         assert links == {f"nic.{nic.pci}.link": "up" for nic in host.nics}
-        assert links.keys() <= host_settings(spec, host, None).lost.keys()
+        assert all(map(lost_at_reboot, links))
 
 
 def guests(**defaults: object) -> ClusterSpec:
@@ -151,10 +154,10 @@ def test_a_guest_owns_ats_docker_and_its_cards_address() -> None:
     assert {key: value for key, value in state.items() if key.startswith("docker.")} == {
         "docker.engine": "present",
         "docker.service": "enabled/active",
-        "docker.toolkit": "present",
         "docker.runtime": "nvidia-container-runtime",
         "docker.default_runtime": "nvidia",
     }
+    assert state["toolkit.runtime"] == "present"
     assert not [key for key in state if key.startswith("unit.k3s")]
 
 
@@ -194,7 +197,8 @@ def test_a_clouds_adapters_have_no_settings_of_ours(spec: ClusterSpec) -> None:
     balancer = spec.hosts[0].model_copy(update={"name": "lb", "role": "balancer"})
     plans = plan_hosts(changed_spec(spec, hosts=(spec.hosts[0], worker, balancer)))
     keys = plans[1].desired.values
-    assert not [key for key in keys if key.startswith(("nic.", "driver."))]
+    looked_at = {key for key in keys if key.startswith(("nic.", "driver."))}
+    assert looked_at == {"driver.present", "driver.fabric_manager"}
     assert keys["module.nvidia_peermem"] == "loaded"
     assert keys["unit.railyard-nics.enabled"] == "enabled"
     assert not [key for key in plans[2].desired.values if key.startswith("unit.")]
@@ -213,3 +217,13 @@ def test_an_instance_that_we_make_is_told_its_own_name_alone() -> None:
     for plan in plan_hosts(load_example("crusoe-k3s")):
         named = [key for key in plan.desired.values if key.startswith("hosts.")]
         assert named == [f"hosts.{plan.name}"]
+
+
+@pytest.mark.parametrize(("version", "wanted"), [("v1.36.3+k3s1", "v2"), ("v1.34.2+k3s1", None)])
+def test_control_groups_v2_are_demanded_by_the_version(
+    spec: ClusterSpec, version: str, wanted: str | None
+) -> None:
+    assert spec.kubernetes is not None
+    kubernetes = spec.kubernetes.model_copy(update={"version": version})
+    for plan in plan_hosts(changed_spec(spec, kubernetes=kubernetes)):
+        assert plan.desired.values.get("kernel.cgroup") == wanted

@@ -8,9 +8,9 @@ from components.checks.kernel import (
     check_guest_kernel,
     check_hugepages,
     check_sysctl_conflict,
-    check_sysctl_name,
 )
 from components.hosts.kernel import kernel_settings
+from components.hosts.keys.ask import lost_at_reboot
 from components.hosts.plan import desired_state
 from components.hosts.routing import routing_settings
 from components.hosts.scripts import boot_unit_text
@@ -19,7 +19,6 @@ from components.model.hosts import Host, HostGroup
 from components.model.kernel import KernelSettings
 from components.model.sriov import Sriov
 from tests.golden.site import changed_spec, load_example
-from tests.hosts.host_text import library_text
 
 
 @pytest.fixture
@@ -53,16 +52,15 @@ def kernel_keys(spec: ClusterSpec, host: Host) -> dict[str, str]:
 def test_cards_without_addresses_need_neither_routes_nor_arp(spec: ClusterSpec) -> None:
     assert kernel_keys(spec, spec.hosts[1]) == {
         "kernel.acs": "off",
+        "kernel.cgroup": "v2",
         "kernel.limits.nvidia.memlock": "unlimited",
     }
-    assert kernel_keys(spec, spec.hosts[0]) == {}
+    assert kernel_keys(spec, spec.hosts[0]) == {"kernel.cgroup": "v2"}
 
 
 def test_each_address_of_several_rails_sends_by_its_own_card(spec: ClusterSpec) -> None:
     routed = with_addresses(spec, gateway="10.10.111.1")
-    settings = routing_settings(routed, routed.hosts[1])
-    assert settings.kept == {}
-    assert settings.lost == {
+    assert routing_settings(routed, routed.hosts[1]) == {
         "route.7400.rule": "from 10.10.111.11 lookup 7400",
         "route.7400.table": "10.10.111.0/24 dev enp5s0 scope link src 10.10.111.11,"
         "default via 10.10.111.1 dev enp5s0",
@@ -77,10 +75,10 @@ def test_each_address_of_several_rails_sends_by_its_own_card(spec: ClusterSpec) 
 
 def test_one_card_is_routed_only_where_its_rail_has_a_gateway() -> None:
     spec = load_example("esxi-roce")
-    assert routing_settings(spec, spec.hosts[0]).lost == {}
+    assert routing_settings(spec, spec.hosts[0]) == {}
     rail = spec.rails[0].model_copy(update={"gateway": "192.168.111.1"})
     routed = changed_spec(spec, rails=(rail,))
-    assert "route.7400.rule" in routing_settings(routed, routed.hosts[0]).lost
+    assert "route.7400.rule" in routing_settings(routed, routed.hosts[0])
     assert not [key for key in kernel_keys(routed, routed.hosts[0]) if "arp" in key]
 
 
@@ -111,8 +109,7 @@ def test_a_setting_that_comes_with_a_module_brings_it_at_each_boot(
 ) -> None:
     """It passed while Kubernetes had loaded the module, and failed the boot unit before that."""
     asked = with_kernel(spec, sysctls={name: 1})
-    assert kernel_settings(asked, asked.hosts[1]).lost[f"module.{module}"] == "loaded"
-    assert f"echo {module} ;;" in library_text()  # which has the same table for the undo
+    assert kernel_settings(asked, asked.hosts[1])[f"module.{module}"] == "loaded"
 
 
 def test_every_wish_is_one_key(spec: ClusterSpec) -> None:
@@ -128,10 +125,15 @@ def test_every_wish_is_one_key(spec: ClusterSpec) -> None:
         rdma_netns="shared",
     )
     settings = kernel_settings(asked, asked.hosts[1])
-    assert settings.kept["kernel.cmdline.iommu"] == "pt"
-    assert settings.kept["kernel.rdma_netns"] == "shared"
-    lost = {key: value for key, value in settings.lost.items() if key.startswith("kernel.")}
-    assert lost == {
+    kernel = {key: value for key, value in settings.items() if key.startswith("kernel.")}
+    kept = {key: value for key, value in kernel.items() if not lost_at_reboot(key)}
+    assert kept == {
+        "kernel.cgroup": "v2",
+        "kernel.cmdline.iommu": "pt",
+        "kernel.rdma_netns": "shared",
+        "kernel.limits.nvidia.memlock": "unlimited",
+    }
+    assert {key: value for key, value in kernel.items() if key not in kept} == {
         "kernel.sysctl.net.ipv4.tcp_rmem": "4096 131072 16777216",
         "kernel.hugepages.2mib": "512",
         "kernel.hugepages.1gib.node0": "4",
@@ -170,8 +172,9 @@ def test_docker_under_k3s_gets_the_limit_too(spec: ClusterSpec) -> None:
     assert spec.k3s is not None
     plane = spec.k3s.model_copy(update={"container_runtime": "docker"})
     docker = changed_spec(spec, kubernetes=plane)
-    kept = kernel_settings(docker, docker.hosts[1]).kept
-    assert kept["unit.docker.limit_memlock"] == kept["unit.containerd.limit_memlock"] == "infinity"
+    limits = kernel_settings(docker, docker.hosts[1])
+    for unit in ("docker", "containerd"):
+        assert limits[f"unit.{unit}.limit_memlock"] == "infinity"
 
 
 def test_the_boot_unit_runs_after_what_would_take_its_settings_away() -> None:
@@ -187,21 +190,6 @@ def test_settings_of_the_whole_host_may_still_be_strict_where_rails_are_routed(
     assert list(check_sysctl_conflict(with_kernel(with_addresses(spec), **strict))) == []
     off = with_kernel(with_addresses(spec), **strict, source_routing="off")
     assert len(list(check_sysctl_conflict(off))) == 2
-
-
-@pytest.mark.parametrize(
-    "name", ["net.ipv4.conf.eth0/100.rp_filter", "vm.swappiness", "net.core.rmem_max"]
-)
-def test_names_of_sysctl_are_taken(spec: ClusterSpec, name: str) -> None:
-    assert list(check_sysctl_name(with_kernel(spec, sysctls={name: 1}))) == []
-
-
-@pytest.mark.parametrize(
-    "name", ["net..core", "net", "net.core.", "vm/../../etc", "vm.drop_caches"]
-)
-def test_what_is_no_setting_is_refused(spec: ClusterSpec, name: str) -> None:
-    found = list(check_sysctl_name(with_kernel(spec, sysctls={name: 1})))
-    assert [finding.severity for finding in found] == ["error"]
 
 
 def test_bare_metal_may_be_asked_for_anything(spec: ClusterSpec) -> None:

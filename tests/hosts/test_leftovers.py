@@ -24,6 +24,7 @@ from tests.golden.site import load_example
             ("kernel boot parameters (by hand where there is no update-grub)",),
         ),
         (("nic.0000:05:00.0.vfs", "8"), (), ()),
+        (("nic.0000:05:00.0.fw_floor", "16.35.4030"), (), ()),  # a release is never set
         (("kernel.sysctl.vm.swappiness", "10"), (), ()),
         (("user.mpi.uid", "1500"), ("the home folder of its account",), ()),
     ],

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.checks.site import check_loaded
+from components.core.key_values import parse_state
 from components.core.problem import Json
 from components.hosts.plan import plan_hosts
 from components.reading.load import load_config_value
@@ -116,7 +117,9 @@ def test_hosts_take_what_is_planned_of_any_file(
     if spec is None:
         return
     planned = {
-        line for plan in plan_hosts(spec) for line in plan.converge.desired.splitlines() if line
+        line
+        for plan in plan_hosts(spec)
+        for line in parse_state(plan.converge.desired).render().splitlines()
     }
     assert not _refused(planned - _TAKEN)
     _TAKEN.update(planned)

@@ -37,6 +37,14 @@ def test_shellcheck_has_nothing_to_say(file: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.parent.name}-{file.name}")
+def test_lines_have_at_most_120_columns(file: Path) -> None:
+    long = [
+        number for number, line in enumerate(file.read_text().splitlines(), 1) if len(line) > 120
+    ]
+    assert long == []
+
+
 TOOLS = (host_tool(), kubernetes_tool(), containers_tool(), hypervisor_tool())
 
 
@@ -47,6 +55,16 @@ def test_what_is_sent_parses_and_loads_no_other_file(text: str) -> None:
         ["/bin/sh", "-n"], input=text, capture_output=True, text=True, timeout=10, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_tool_uses_no_variable_that_none_of_its_parts_sets() -> None:
+    """Each part alone may not say so: what it uses is set by others, and by the table of keys."""
+    done = subprocess.run(
+        [str(SHELLCHECK), "--shell=sh", "--include=SC2154", "-"],
+        input=f"t=$(cat)\n{host_tool().text}",
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_boot_script_parses() -> None:

@@ -27,13 +27,13 @@ from lab.hypervisors.config import (
 )
 from lab.hypervisors.esxi.machine import GuestHooks
 from lab.hypervisors.esxi.server import EsxiHost
-from lab.keys import client_key, host_key
+from lab.keys import client_key, client_secrets, host_key
 from lab.steps import run_step_on_host
 from tests.golden.site import changed_spec, load_example
 
 ADDRESS, PORT = "127.241.0.11", 2222
 STACK: Final = "esxi-test"
-KEY: Final = client_key(STACK).private_openssh
+SECRETS: Final = client_secrets(STACK)
 DEADLINE_S: Final = 60.0
 GPUS, NICS = ("0000:3b:00.0", "0000:d8:00.0"), ("0000:5e:00.0", "0000:af:00.0")
 CONFIG: Final = EsxiConfig(
@@ -65,7 +65,7 @@ def make_spec(**changed: object) -> ClusterSpec:
         update={
             "address": ADDRESS,
             "port": PORT,
-            "host_key": host_key(CONFIG.host_key_seed).public_openssh,
+            "host_key": host_key(CONFIG.host_key_seed, "ecdsa").public_openssh,
         }
     )
     moved = second.vms[0].model_copy(update={"gpu": GPUS[1], "nic": NICS[1]})
@@ -99,7 +99,9 @@ class EsxiLab:
 
     def run(self, endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
         return asyncio.run(
-            run_on_host(endpoint, KEY, command, stdin=stdin, deadline_s=min(deadline_s, DEADLINE_S))
+            run_on_host(
+                endpoint, SECRETS, command, stdin=stdin, deadline_s=min(deadline_s, DEADLINE_S)
+            )
         )
 
     def send(
@@ -109,7 +111,7 @@ class EsxiLab:
         text = plan.converge.desired if stdin is None else stdin
         if not isinstance(call, ToolCall):
             return self.run(plan.endpoint, call or "", text, DEADLINE_S)
-        return run_step_on_host(plan.converge, call, text, KEY, sending=plan.sending)
+        return run_step_on_host(plan.converge, call, text, SECRETS, sending=plan.sending)
 
     def apply(self, plan: HypervisorPlan) -> HostAnswer:
         return self.send(plan, plan.converge.apply)

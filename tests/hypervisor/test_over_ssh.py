@@ -21,7 +21,7 @@ from components.remote.tools import ToolCall, make_tool
 from tests.golden.site import changed_spec
 from tests.hypervisor.esxi_lab import (
     CONFIG,
-    KEY,
+    SECRETS,
     EsxiLab,
     make_plan,
     make_spec,
@@ -287,7 +287,7 @@ def test_a_dead_run_does_not_hold_the_lock(lab: EsxiLab) -> None:
 def test_a_closed_door_is_named_with_its_key(lab: EsxiLab, fault: str, words: str) -> None:
     lab.fault(fault, "on")
     with pytest.raises(DeviceError) as caught:
-        asyncio.run(run_on_host(make_plan().endpoint, KEY, "true", deadline_s=10))
+        asyncio.run(run_on_host(make_plan().endpoint, SECRETS, "true", deadline_s=10))
     assert words in explain_refusal(caught.value)
 
 

@@ -16,9 +16,9 @@ from components.hypervisor.plan import HypervisorPlan
 from components.hypervisor.reboot import Reboot, run_reboot
 from components.hypervisor.request import RebootRequest, parse_request
 from components.remote.host_session import HostAnswer
-from components.remote.step import Endpoint
+from components.remote.step import Endpoint, env_name
 from lab.hypervisors.config import EsxiVmConfig
-from tests.hypervisor.esxi_lab import CONFIG, KEY, EsxiLab, make_plan, make_spec, running
+from tests.hypervisor.esxi_lab import CONFIG, SECRETS, EsxiLab, make_plan, make_spec, running
 
 BOOTED_S = 1000.0
 CARD = "0000:0b:00.0"
@@ -304,7 +304,7 @@ def test_the_command_of_an_update_does_the_same(lab: EsxiLab, plan: HypervisorPl
     done = subprocess.run(
         [str(Path(sys.executable).with_name("railyard")), "device", "reboot"],
         input=replace(plan.reboot.request, guests=()).render(),
-        env={"RAILYARD_SECRET_SSH_PRIVATE_KEY": KEY, "PATH": "/usr/bin:/bin"},
+        env={env_name(name): value for name, value in SECRETS.items()} | {"PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         timeout=120,

@@ -220,7 +220,7 @@ def test_deepspeeds_workers_are_arenas() -> None:
     assert pod["nodeSelector"] == {"gpu-use-type": "exclusive", "rdma": "hca"}
     (container,) = pod["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8, "rdma/hca": 1}
-    assert container["command"][-1] == "HostKey=/root/.ssh/id_rsa"
+    assert "HostKey=/root/.ssh/id_rsa" in container["command"]
 
 
 def test_the_scan_reaches_messages_that_bandwidth_is_judged_on() -> None:
@@ -242,11 +242,12 @@ def launch(folder: Path, names: dict[str, str]) -> subprocess.CompletedProcess[s
     for path, text in (
         ("etc/mpi/hostfile", "w-0.job.default.svc slots=8\nw-1.job.default.svc slots=8\n"),
         ("root/.ssh/id_rsa.pub", "ecdsa-sha2-nistp521 AAAA comment\n"),
-        ("etc/ssh/x", ""),
+        ("etc/ssh/ssh_config", "Host *\n  Port 2200\n"),
     ):
         (folder / path).parent.mkdir(parents=True)
         (folder / path).write_text(text)
     script = job_script("deepspeed_launch").replace("deepspeed_call", 'echo "call $master"')
+    script = script.replace("deepspeed_port", "2222")
     for top in ("/job", "/etc/", "/root/"):
         script = script.replace(f" {top}", f" {folder}{top}").replace(f">{top}", f">{folder}{top}")
     script = script.replace("done </job", f"done <{folder}/job")
@@ -271,6 +272,8 @@ def test_the_launcher_finds_every_worker_and_pins_the_jobs_key(tmp_path: Path) -
     ]
     known = (tmp_path / "etc/ssh/ssh_known_hosts").read_text()
     assert known == "* ecdsa-sha2-nistp521 AAAA\n"
+    config = (tmp_path / "etc/ssh/ssh_config").read_text()
+    assert config == "Host *\n  Port 2222\nHost *\n  Port 2200\n", "ssh takes the first"
 
 
 def test_a_worker_without_a_name_stops_the_launcher(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from components.core.errors import Bug
-from components.kubernetes.planes.k3s import render_config, render_registries
+from components.kubernetes.planes.k3s import render_config
+from components.kubernetes.planes.registries import render_registries
 from components.model.cluster import ClusterSpec
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
@@ -114,8 +115,10 @@ def test_a_site_without_servers_is_our_mistake_here(spec: ClusterSpec) -> None:
         planned(changed_spec(spec, hosts=spec.workers))
 
 
-def test_the_mirror_is_served_over_plain_http() -> None:
-    assert yaml.safe_load(render_registries("192.168.100.10:5000")) == {
+def test_the_mirror_is_served_over_plain_http(spec: ClusterSpec) -> None:
+    assert yaml.safe_load(render_registries(spec)) == {
         "mirrors": {"192.168.100.10:5000": {"endpoint": ["http://192.168.100.10:5000"]}}
     }
-    assert render_registries(None) == ""
+    assert spec.k3s is not None
+    bare = spec.k3s.model_copy(update={"registry_mirror": None})
+    assert render_registries(changed_spec(spec, kubernetes=bare)) == ""

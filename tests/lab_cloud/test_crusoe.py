@@ -143,7 +143,10 @@ def test_a_list_has_pages_and_filters(cloud: CrusoeCloud) -> None:
         ({"ssh_public_key": ""}, "ssh_public_key is required"),
         ({"network_interfaces": []}, "subnet  does not exist"),
         (
-            {"host_channel_adapters": [{"transport_partition_id": "p"}]},
+            {
+                "type": "h100-80gb-sxm-ib.8x",
+                "host_channel_adapters": [{"transport_partition_id": "p"}],
+            },
             "IB partition p does not exist",
         ),
     ],

@@ -31,6 +31,9 @@ def make_gpu_node(root: Path, vfs: int) -> None:
     devices = root / "sys/bus/pci/devices"
     devices.mkdir(parents=True)
     (root / "sys/module/nvidia").mkdir(parents=True)
+    runtime = root / "usr/bin/nvidia-container-runtime"
+    runtime.parent.mkdir(parents=True)
+    runtime.touch(mode=0o755)
     for number in range(8):
         gpu = devices / f"0000:1{number}:00.0"
         gpu.mkdir()
@@ -123,7 +126,7 @@ class Site:
     def log(self, name: str) -> str:
         return (self.root(name) / "log").read_text()
 
-    def wait_log(self, name: str, text: str) -> None:
+    def wait_log(self, name: str, text: str, deadline_s: float = 60) -> None:
         def told() -> bool:
             ended = self.last[name].poll()
             if text in self.log(name):
@@ -131,7 +134,7 @@ class Site:
             assert ended is None, f"{name} ended with {ended}:\n{self.log(name)[-3000:]}"
             return False
 
-        wait_until(f"{text!r} in the log of {name}", told, 60)
+        wait_until(f"{text!r} in the log of {name}", told, deadline_s)
 
     @property
     def api(self) -> Api:

@@ -9,7 +9,10 @@ TOPOLOGY = "/etc/crusoe/nccl_topo/h100-80gb-sxm-ib-cloud-hypervisor.xml"
 
 
 def make_gpus(root: Path, count: int = 8) -> Path:
-    """GPUs with their driver; gives the folder of PCI devices."""
+    """GPUs with their driver and NVIDIA's runtime; gives the folder of PCI devices."""
+    runtime = root / "usr/bin/nvidia-container-runtime"
+    runtime.parent.mkdir(parents=True)
+    runtime.touch(mode=0o755)
     devices = root / "sys/bus/pci/devices"
     devices.mkdir(parents=True)
     (root / "sys/module/nvidia").mkdir(parents=True)

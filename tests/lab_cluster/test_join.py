@@ -18,6 +18,8 @@ from tests.lab_cluster.conftest import TOKEN
 
 BUSY = "POST /v3/cluster/member/add: 503 etcdserver: unhealthy cluster"
 LEARNER = "POST /v3/cluster/member/add: 400 etcdserver: too many learner members in cluster"
+SILENT = "no answer from https://127.0.0.1:2379: The read operation timed out"
+HUNG_UP = "the server ended before it answered"
 TAKEN = "etcd cluster join failed: duplicate node name found, please use a unique name"
 
 
@@ -36,6 +38,9 @@ def first_server(folder: Path, refusals: list[str]) -> Generator[K3sConfig]:
             return Response(OK, authority.files.cert.read_bytes())
         if request.path == "/v1-lab/server-bootstrap":
             return Response(OK, json.dumps({"files": files}).encode())
+        if refusals and refusals[0] == HUNG_UP:
+            refusals.pop(0)
+            raise ConnectionAbortedError(HUNG_UP)
         if refusals:
             return Response(503, f"{refusals.pop(0)}\n".encode())
         return Response(OK, b'{"initial_cluster": "cp-0=a,cp-1=b"}')
@@ -63,6 +68,13 @@ def test_a_server_waits_while_etcd_takes_in_another_one(
     assert waited == [1.0, 1.0, 1.0]
     told = "Waiting for other members to finish joining etcd cluster"
     assert capfd.readouterr().err.count(told) == 3
+
+
+@pytest.mark.parametrize("failure", [SILENT, HUNG_UP, "etcdserver: request timed out"])
+def test_a_server_asks_again_where_etcd_has_no_majority_yet(tmp_path: Path, failure: str) -> None:
+    with first_server(tmp_path, [failure] * 2) as config:
+        joined = join(config, HostPaths(tmp_path / "host"), "cp-1", lambda _seconds: False)
+    assert joined == "cp-0=a,cp-1=b"
 
 
 def test_a_server_that_shall_end_waits_no_longer(tmp_path: Path) -> None:

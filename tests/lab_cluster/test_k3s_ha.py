@@ -26,6 +26,8 @@ pytestmark = pytest.mark.cluster
 SERVERS = ("cp-0", "cp-1", "cp-2")
 FIRST = 20
 BALANCER = 29
+JOINS_S = 150.0
+"""Two servers join one after the other; each asks for up to 35 s, and etcd may elect meanwhile."""
 
 
 def server_text(site: Site, number: int, token: str = TOKEN, join: int | None = FIRST) -> str:
@@ -92,7 +94,7 @@ def ha(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterator[
             site.configure(f"cp-{number}", server_text(site, FIRST + number))
             site.start(f"cp-{number}", "server")
         for name in ("cp-1", "cp-2"):
-            site.wait_log(name, "up and running")
+            site.wait_log(name, "up and running", JOINS_S)
         agent = f"token: {TOKEN}\nserver: https://{site.address(BALANCER)}:6443\n"
         make_gpu_node(site.configure("gpu-0", f"{agent}node-ip: {site.address(31)}\n"), vfs=4)
         site.start("gpu-0", "agent")

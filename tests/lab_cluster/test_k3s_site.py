@@ -1,20 +1,24 @@
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from components.core.errors import DeviceError
+from components.jobs.plan import MPI_OPERATOR_FILE
+from components.kubernetes.vendored import load_vendored
 from lab.cluster.api import Api
 from lab.cluster.build import ensure_binaries
-from lab.cluster.document import Doc, docs_at, name_of, pairs_at, text_at
+from lab.cluster.document import Doc, docs_at, name_of, number_at, pairs_at, text_at
 from lab.cluster.k3s_token import hash_ca
 from lab.cluster.pki import KeyPair
 from lab.cluster.pod_view import Pod
 from lab.cluster.process import wait_until
 from tests.lab_cluster.conftest import FakeLab, Site
 
+NO_FOLDER = "Missing privilege separation directory: /run/sshd\n"
 pytestmark = pytest.mark.cluster
 HERE = Path(__file__).parent
 
@@ -42,7 +46,21 @@ def install_pod_network(site: Site) -> None:
     site.kubectl("apply", "-f", str(site.folder / "nad.yaml"))
     name = "crd/network-attachment-definitions.k8s.cni.cncf.io"
     site.kubectl("wait", "--for=condition=Established", name, "--timeout=20s")
+    install_vendored(site, "components.pod_network", "whereabouts-crds-v0.9.4.json.gz")
     site.kubectl("apply", "-f", str(HERE / "rails.yaml"))
+
+
+def install_vendored(site: Site, room: str, name: str) -> None:
+    """The objects of a release that a room has."""
+    listed = {"apiVersion": "v1", "kind": "List", "items": load_vendored(room, name)}
+    file = site.folder / f"{name}.json"
+    file.write_text(json.dumps(listed))
+    site.kubectl("apply", "--server-side", "-f", str(file))
+
+
+def install_mpi_operator(site: Site) -> None:
+    """Ours, with the small schema: its real controller reads jobs through that."""
+    install_vendored(site, "components.jobs", MPI_OPERATOR_FILE)
 
 
 def test_nodes_join_by_token_and_report_ready(site: Site) -> None:
@@ -101,7 +119,7 @@ def test_the_log_endpoint_refuses_who_is_not_the_api_server(site: Site) -> None:
 def test_a_real_mpijob_runs_on_the_attached_vfs(site: Site, fake_lab: FakeLab) -> None:
     install_pod_network(site)
     binaries = ensure_binaries()
-    site.kubectl("apply", "--server-side", "-f", str(binaries["mpi-operator.yaml"]))
+    install_mpi_operator(site)
     chart = HERE.parents[1] / "lab/cluster/charts/gpu-operator"
     config = site.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
     helm = [str(binaries["helm"]), "install", "gpu-operator", str(chart)]
@@ -164,6 +182,45 @@ def test_a_missing_attachment_keeps_the_pod_in_container_creating(site: Site) ->
     assert pod.phase == "Pending"
     waiting = docs_at(pod.document, "status", "containerStatuses")
     assert text_at(waiting[0], "state", "waiting", "reason") == "ContainerCreating"
+
+
+@pytest.mark.parametrize(
+    ("image", "end"),
+    [("no-sshd", (128, "StartError", "")), ("no-run-sshd", (255, "Error", NO_FOLDER))],
+)
+def test_a_worker_whose_sshd_cannot_start_was_never_ready(
+    site: Site, image: str, end: tuple[int, str, str]
+) -> None:
+    """So the MPI operator makes no launcher: exit codes and words are those of real pods."""
+    install_pod_network(site)
+    limits: Doc = {"intel.com/sriov_111": 1}
+    worker: Doc = {
+        "name": "worker",
+        "image": f"lab.railyard.dev/{image}:1",
+        "command": ["/usr/sbin/sshd", "-De"],
+        "resources": {"limits": limits},
+    }
+    body: Doc = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": image,
+            "namespace": "default",
+            "labels": {"training.kubeflow.org/job-role": "worker"},
+            "annotations": {"k8s.v1.cni.cncf.io/networks": "sriov111"},
+        },
+        "spec": {"restartPolicy": "Never", "containers": [worker]},
+    }
+    site.api.request("POST", "/api/v1/namespaces/default/pods", body)
+    path = f"/api/v1/namespaces/default/pods/{image}"
+    wait_until("its end", lambda: text_at(site.api.find(path), "status", "phase") == "Failed", 30)
+    state = docs_at(site.api.find(path), "status", "containerStatuses")[0]
+    ended = (
+        number_at(state, "state", "terminated", "exitCode"),
+        text_at(state, "state", "terminated", "reason"),
+        site.kubectl("logs", image),
+    )
+    assert ended == end
 
 
 def test_a_command_that_the_lab_does_not_play_fails(site: Site) -> None:

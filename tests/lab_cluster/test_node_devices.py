@@ -33,7 +33,9 @@ from tests.lab_cluster.test_pod_devices import MARKED, SHARED, daemon, nic_polic
 def test_the_gpu_plugin_needs_driver_and_runtime(
     words: list[str], docker: str, *, driver: bool, gpus: int
 ) -> None:
-    devices = NodeDevices(gpus=8, nvidia_driver=driver, docker_runtime=docker)
+    devices = NodeDevices(
+        gpus=8, nvidia_driver=driver, nvidia_runtime=not docker, docker_runtime=docker
+    )
     node: Doc = {"metadata": {"annotations": {"k3s.io/node-args": json.dumps(words)}}}
     plugin = daemon("nvcr.io/nvidia/k8s-device-plugin:v0.20.0")
     state = NodeState("node03", devices, (), [plugin])

@@ -26,13 +26,24 @@ from lab.cluster.launcher import run_launcher
 from lab.cluster.network_operator import NicPolicy, nic_policy_status
 from lab.cluster.pod_probe import World, container_of, probe_pod
 from lab.cluster.pod_shell import run_script
-from lab.cluster.pod_view import CNI_BIN_DIR, NETWORK_STATUS, NETWORKS, NodeState, Pod, dump_status
+from lab.cluster.pod_view import (
+    CNI_BIN_DIR,
+    MTUS,
+    NETWORK_STATUS,
+    NETWORKS,
+    NodeState,
+    Pod,
+    dump_status,
+)
 from lab.cluster.shared_plugin import plan_shared
 from tests.golden.site import load_example
 from tests.lab_cluster.nodes import TOPOLOGY, make_hca_node, make_shared_node
 
 SHARED = load_example("shared-rdma")
 CLOUD = load_example("crusoe-k3s")
+PROBE = "registry.example.com/railyard-probe:1"
+DEEPSPEED = "registry.example.com/deepspeed:1"
+MPIRUN = ["mpirun", "--mca", "plm_rsh_args", "-o StrictHostKeyChecking=no", "-np", "16"]
 MARKED = {NIC_LABEL: "true"}
 
 
@@ -59,7 +70,7 @@ def daemon(image: str) -> Pod:
 
 def limits(**resources: int) -> dict[str, Any]:
     wanted = {name.replace("__", "/").replace("_dot_", "."): n for name, n in resources.items()}
-    return {"containers": [{"name": "c", "image": "i", "resources": {"limits": wanted}}]}
+    return {"containers": [{"name": "c", "image": PROBE, "resources": {"limits": wanted}}]}
 
 
 CNI = (
@@ -79,9 +90,10 @@ def definitions() -> dict[str, Doc]:
 
 
 def attached(node: NodeState, pod: Pod) -> Pod:
-    statuses = attach(pod, node, Site(definitions(), frozenset()))
-    assert statuses is not None
-    notes: Doc = {**pod.annotations, NETWORK_STATUS: dump_status(statuses)}
+    got = attach(pod, node, Site(definitions(), frozenset(), address_pools=True))
+    assert got is not None
+    notes: Doc = {**pod.annotations, NETWORK_STATUS: dump_status(got.statuses)}
+    notes[MTUS] = json.dumps(dict(got.mtus))
     metadata: Doc = {**cast("Doc", pod.document["metadata"]), "annotations": notes}
     return Pod({**pod.document, "metadata": metadata})
 
@@ -141,13 +153,15 @@ def test_a_configuration_that_the_plugin_refuses(entries: list[Doc], message: st
 def test_macvlan_needs_its_plugin_its_master_and_an_mtu_that_fits(tmp_path: Path) -> None:
     devices = shared_devices(tmp_path)
     pod = make_pod("p", limits(rdma__hca=1), annotations={NETWORKS: "macvlan156"})
-    status = attached(shared_node(devices), pod).network_status()[1]
-    assert (status["interface"], status["ips"], status["mtu"]) == ("net1", ["10.106.156.1"], 9000)
+    on_rail = attached(shared_node(devices), pod)
+    status = on_rail.network_status()[1]
+    assert (status["interface"], status["ips"]) == ("net1", ["10.106.156.1"])
+    assert on_rail.mtu_of("net1") == 9000
     with pytest.raises(AttachError, match='failed to find plugin "macvlan"'):
         attached(shared_node(devices, CNI[:2]), pod)
     (card,) = devices.cards
     for other, message in (
-        (replace(card, netdev="ens6"), 'failed to lookup master "enp88s0": Link not found'),
+        (replace(card, netdev="ens6"), '"macvlan156": Link not found'),
         (replace(card, mtu_bytes=1500), r"invalid MTU 9000, must be \[0, master MTU\(1500\)\]"),
     ):
         with pytest.raises(AttachError, match=message):
@@ -158,7 +172,7 @@ def test_macvlan_needs_its_plugin_its_master_and_an_mtu_that_fits(tmp_path: Path
 def test_a_pod_on_macvlan_has_rdma_only_with_a_resource(tmp_path: Path, resource: str) -> None:
     node = shared_node(shared_devices(tmp_path))
     wanted = {resource: 1} if resource else {}
-    containers = [{"name": "c", "resources": {"limits": wanted}}]
+    containers = [{"name": "c", "image": PROBE, "resources": {"limits": wanted}}]
     pod = make_pod("p", {"containers": containers}, annotations={NETWORKS: "macvlan156"})
     world = World({"node03": node}, [], definitions())
     bound = attached(node, pod)
@@ -261,10 +275,11 @@ def test_a_device_is_given_to_one_pod_only(wanted: list[int]) -> None:
         assert sum(map(len, pod.allocated().values())) in {0, count}
 
 
-def cloud_worker(name: str, node: str, devices: NodeDevices) -> Pod:
+def cloud_worker(name: str, node: str, devices: NodeDevices, image: str = PROBE) -> Pod:
     held = {"nvidia.com/hostdev": [card.pci for card in devices.cards if card.rate[0] == "4"]}
     container = {
         "name": "worker",
+        "image": image,
         "resources": {"limits": {"nvidia.com/gpu": 8, "nvidia.com/hostdev": 8}},
         "volumeMounts": [{"name": "topology", "mountPath": "/opt/topo.xml"}],
     }
@@ -294,12 +309,19 @@ class Physics:
 
 
 def launch(
-    command: list[str], devices: NodeDevices, services: set[str]
+    command: list[str],
+    devices: NodeDevices,
+    services: set[str],
+    image: str = PROBE,
+    worker_image: str = PROBE,
 ) -> tuple[str, int, list[Doc]]:
     nodes = {name: NodeState(name, devices, (), ()) for name in ("w-0", "w-01")}
-    workers = [cloud_worker(f"job-worker-{i}", node, devices) for i, node in enumerate(nodes)]
+    workers = [
+        cloud_worker(f"job-worker-{i}", node, devices, worker_image) for i, node in enumerate(nodes)
+    ]
     labels = {"training.kubeflow.org/job-name": "job", "training.kubeflow.org/job-role": "launcher"}
-    spec = {"nodeName": "w-0", "containers": [{"name": "launcher", "command": command}]}
+    container = {"name": "launcher", "image": image, "command": command}
+    spec = {"nodeName": "w-0", "containers": [container]}
     hostfile = "".join(f"{pod.name}.job.default.svc slots=8\n" for pod in workers)
     world = World(nodes, workers, {}, {"default/job": hostfile}, frozenset(services))
     physics = Physics()
@@ -311,7 +333,7 @@ def test_each_rank_finds_the_fast_hcas_of_its_node(tmp_path: Path) -> None:
     devices = hca_devices(tmp_path, count=8, slow=2, ethernet=1)
     program = ["all_reduce_perf", "-b", "8"]
     wrapped = ["/bin/sh", "-c", job_script("ib_hcas"), "ib_hcas", *program]
-    log, code, asked = launch(["mpirun", "-np", "16", *wrapped], devices, set())
+    log, code, asked = launch([*MPIRUN, *wrapped], devices, set())
     assert (log, code) == ("played\n", 0)
     names = ",".join(f"mlx5_{number}:1" for number in range(8))
     for pod in cast("list[Doc]", asked[0]["pods"]):
@@ -322,14 +344,14 @@ def test_each_rank_finds_the_fast_hcas_of_its_node(tmp_path: Path) -> None:
             f"mlx5_{number}" for number in range(8)
         ]
     launcher = cast("Doc", asked[0]["launcher"])
-    assert launcher["command"] == ["mpirun", "-np", "16", *program]
+    assert launcher["command"] == [*MPIRUN, *program]
 
 
 def test_a_node_whose_ports_are_down_fails_the_job(tmp_path: Path) -> None:
     devices = hca_devices(tmp_path, count=2)
     down = replace(devices, cards=tuple(replace(c, state="1: DOWN") for c in devices.cards))
     wrapped = ["sh", "-c", job_script("ib_hcas"), "ib_hcas", "all_reduce_perf"]
-    log, code, asked = launch(["mpirun", *wrapped], down, set())
+    log, code, asked = launch([*MPIRUN, *wrapped], down, set())
     assert "no active InfiniBand port" in log
     assert (code, asked) == (1, [])
 
@@ -338,7 +360,7 @@ def test_deepspeed_starts_only_when_every_name_resolves(tmp_path: Path) -> None:
     devices = hca_devices(tmp_path)
     call = 'deepspeed --hostfile=/job/hostfile --master_addr="$master" all_reduce.py --scan'
     script = job_script("deepspeed_launch").replace("deepspeed_call", call)
-    log, code, asked = launch(["/bin/sh", "-c", script], devices, {"default/job"})
+    log, code, asked = launch(["/bin/sh", "-c", script], devices, {"default/job"}, DEEPSPEED)
     assert code == 0
     assert "job-worker-1.job.default.svc resolves to 198.18.0.4" in log
     assert log.endswith("played\n")
@@ -346,6 +368,6 @@ def test_deepspeed_starts_only_when_every_name_resolves(tmp_path: Path) -> None:
     command = cast("list[str]", cast("Doc", asked[0]["launcher"])["command"])
     assert command[:2] == ["deepspeed", "--hostfile=/job/hostfile"]
     assert command[2] == "--master_addr=job-worker-0.job.default.svc"
-    log, code, asked = launch(["/bin/sh", "-c", script], devices, set())
+    log, code, asked = launch(["/bin/sh", "-c", script], devices, set(), DEEPSPEED)
     assert "does not resolve: look at the cluster's DNS" in log
     assert (code, asked) == (1, [])

@@ -13,18 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from components.acceptance.probes.perftest import Pair, perftest_job
+from components.acceptance.collect.cluster_jobs import KubernetesApi
+from components.acceptance.collect.turn import Turn
+from components.acceptance.plan import Policy, plan_acceptance
+from components.acceptance.probes.perftest import perftest_job
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body, Manifest
 from components.model.cluster import ClusterSpec
 from components.model.operators import Operators
+from components.model.worker_kinds import RailPair
 from components.operators.plan import ChartPlan, plan_operators
 from components.pod_network.attachment import expected_allocatable
 from components.pod_network.plan import plan_pod_network
 from lab.cluster.build import ensure_binaries
-from lab.cluster.document import Doc, docs_at, pairs_at, text_at
+from lab.cluster.document import Doc, as_doc, docs_at, pairs_at, text_at
 from lab.cluster.pod_view import Pod
 from lab.cluster.process import wait_until
+from lab.cluster.tenants import tenant_pod
 from tests.golden.site import changed_spec, load_example
 from tests.lab_cluster.conftest import TOKEN, FakeLab, Site
 from tests.lab_cluster.nodes import make_hca_node, make_shared_node
@@ -58,7 +63,7 @@ class ModeSite(Site):
         config = self.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
         homes = {f"HELM_{kind}_HOME": str(self.folder / "helm") for kind in ("CACHE", "DATA")}
         own = {"HOME": str(self.folder), "KUBECONFIG": str(config), **homes}
-        helm = [str(ensure_binaries()["helm"]), "install", chart.release]
+        helm = [str(ensure_binaries()["helm"]), "upgrade", "--install", chart.release]
         helm += [str(CHARTS / chart.release), "-n", chart.namespace, "--create-namespace"]
         subprocess.run([*helm, "-f", str(values), "--wait"], check=True, timeout=90, env=own)
 
@@ -115,6 +120,12 @@ def install_shared(site: ModeSite) -> None:
         site.apply([manifest.body for manifest in manifests if manifest.group == group])
         if group == 0:
             site.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    # As on a real node, a pod that starts before Multus has the default network alone.
+    for manifest in manifests:
+        if manifest.kind == "DaemonSet":
+            namespace = text_at(as_doc(manifest.body), "metadata", "namespace")
+            where = ("-n", namespace, "--timeout=50s")
+            site.kubectl("rollout", "status", f"daemonset/{manifest.name}", *where)
 
 
 def test_shared_cards_become_resources_where_a_card_matches(modes: ModeSite) -> None:
@@ -145,7 +156,7 @@ def with_own_memlock(objects: list[Body]) -> list[Body]:
 def test_the_products_perftest_runs_on_macvlan(modes: ModeSite, fake_lab: FakeLab) -> None:
     spec = shared_spec()
     case = spec.acceptance.perftest[0]
-    job = perftest_job(spec, Pair(spec.rails[0], spec.workers[0], spec.workers[1]), case)
+    job = perftest_job(spec, spec.rails[0], RailPair(spec.workers[0], spec.workers[1], 100), case)
     modes.apply(with_own_memlock(number_objects(job.objects, 1)))
     name = f"job/{job.probe.name}-c-1"
     modes.kubectl("wait", "--for=condition=Complete", name, "--timeout=60s")
@@ -158,6 +169,42 @@ def test_the_products_perftest_runs_on_macvlan(modes: ModeSite, fake_lab: FakeLa
     assert isinstance(command, list)
     assert command[:5] == ["ib_read_bw", "-d", "mlx5_2", "-x", "3"]
     assert command[-1] == "10.106.156.254"
+
+
+def test_pods_of_others_make_a_collective_busy_and_stay(modes: ModeSite) -> None:
+    """The real scheduler places them, and Railyard's own question is asked of the real API."""
+    spec = shared_spec()
+    install_shared(modes)
+    for patch in plan_operators(spec).labels:
+        modes.patch_labels(patch)
+    modes.install(plan_operators(spec).charts[0])
+    for name in ("node03", "node04"):
+        wait_until("GPUs", lambda n=name: offers(modes, n, {"nvidia.com/gpu": 8}), 30)
+    config = modes.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
+    api = KubernetesApi(config.read_text())
+    probe = next(p for p in plan_acceptance(spec).probes if p.probe.name == "nccl-all-reduce")
+    assert probe.job is not None
+    objects = number_objects(probe.job.objects, 1)
+
+    def why() -> str:
+        return Turn(Policy(), api).why_skipped(probe, objects)
+
+    def phase(name: str) -> str:
+        return text_at(modes.api.find(f"/api/v1/namespaces/default/pods/{name}"), "status", "phase")
+
+    assert why() == ""
+    modes.apply([tenant_pod("train", "node03", {"nvidia.com/gpu": 6})])
+    wait_until("the user's pod", lambda: phase("train") == "Running", 30)
+    assert why() == "busy: pod default/train uses 6 of 8 GPUs of node03"
+    modes.apply([tenant_pod("more", "node03", {"nvidia.com/gpu": 3})])
+    wait_until("the scheduler's refusal", lambda: phase("more") == "Pending", 30)
+    assert why().startswith("busy: pod default/train uses 6"), "a pod without a node holds nothing"
+    assert phase("train") == "Running", "nothing of a user is evicted"
+    modes.kubectl("delete", "pod", "train", "more", "--wait=true")
+    wait_until("free GPUs", lambda: why() == "", 30)
+    modes.kubectl("cordon", "node04")
+    assert why().startswith("cordoned: node node04 takes no pods")
+    modes.kubectl("uncordon", "node04")
 
 
 def test_a_pod_without_a_matching_card_stays_pending(modes: ModeSite) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from lab import control
+from lab.hosts.image import OFED_IMAGE
 from lab.hosts.lab_file import LabFile
 from lab.keys import client_key, host_key
 from lab.views import HostConfig, NicConfig
@@ -33,7 +34,9 @@ CARDS = (
 
 def make_host(name: str, address: str) -> HostConfig:
     key = client_key("hosts-test").public_openssh
-    return HostConfig(name, address, PORT, "nvidia", key, f"hosts-test/{name}", 8, CARDS)
+    return HostConfig(
+        name, address, PORT, "nvidia", key, f"hosts-test/{name}", 8, CARDS, driver=OFED_IMAGE
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,12 +45,12 @@ CONFIG = EsxiConfig(
 class Bench:
     """A host's state and tools without SSH."""
 
-    def __init__(self, folder: Path, release: str = "7.0U2") -> None:
+    def __init__(self, folder: Path, release: str = "7.0U2", config: EsxiConfig = CONFIG) -> None:
         self.power: list[tuple[str, bool]] = []
         self.cold: list[tuple[str, ...]] = []
         self.reboots: list[float] = []
         self.folder = folder
-        self.config = dataclasses.replace(CONFIG, release=release)
+        self.config = dataclasses.replace(config, release=release)
         self.machine = self.load()
 
     def load(self) -> EsxiMachine:

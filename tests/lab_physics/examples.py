@@ -146,8 +146,8 @@ class Played:
             (switch.name, name): (host, self.nics[host, rail].pci)
             for switch in self.spec.switches
             for name, port in switch.ports.items()
-            for host, rail in [port.to.split("/")]
             if switch.carries == "roce"
+            for host, rail in [port.to.split("/")]
         }
         return run(request, self.nics.values(), self.ports.values(), cables, self.hcas.values())
 
@@ -204,7 +204,10 @@ class Played:
         template = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
         container = template["containers"][0]
         env = {item["name"]: item["value"] for item in container.get("env", [])}
-        launcher = ProbePod("launcher", "", tuple(container["command"]), env)
+        words = tuple(container["command"])
+        # The launcher's own script ends with its arguments as the call; a pod's shell runs it.
+        words = words[4:] if "mpi_launch" in words[:4] else words
+        launcher = ProbePod("launcher", "", words, env)
         return ProbeRequest("nccl", workers, launcher)
 
     def _perftest(self, probe: ProbePlan, hosts: list[Host]) -> ProbeRequest:

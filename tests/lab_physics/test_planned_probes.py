@@ -66,7 +66,9 @@ def play(job: ProbeJob) -> ProbeEvidence:
         workers = tuple(
             on_rails(ProbePod(f"w-{i}", host, ("sshd",)), rails) for i, host in enumerate(HOSTS)
         )
-        request = ProbeRequest("nccl", workers, ProbePod("launcher", "", commands[0]))
+        # The launcher's own script ends with its arguments as the call; a pod's shell runs it.
+        call = commands[0][commands[0].index("mpi_launch") + 1 :]
+        request = ProbeRequest("nccl", workers, ProbePod("launcher", "", call))
     result = Site().run(request)
     assert result.exit_code == 0, result.log
     assert {number for item in result.nic_deltas for number in item.tx_bytes} == {3}

@@ -206,10 +206,10 @@ def test_a_watchdog_that_nobody_saved_is_gone_after_a_reload(switch: EosSwitch) 
 
 def test_filters_and_maps(cli: Session) -> None:
     _typed(cli, "configure", "qos map dscp 26 48 to traffic-class 1", "vlan 111", "end")
-    text = cli.run("show running-config sanitized | include ^qos map")
+    text = cli.run("show running-config sanitized | include ^qos")
     assert text == "qos map dscp 26 48 to traffic-class 1\n"
     _typed(cli, "configure", "qos map dscp 26 to traffic-class 3", "end")
-    assert "dscp 48 to" in cli.run("show running-config | include ^qos map")
+    assert "dscp 48 to" in cli.run("show running-config | include ^qos")
     assert cli.run("show running-config | section ^vlan") == "vlan 111\n"
     assert cli.run("show running-config | section ^vlan | no-more") == "", "section takes it all"
     assert "hostname leaf-01\n" in cli.run("show startup-config")

@@ -13,7 +13,9 @@ from components.catalogue.operator_versions import (
     find_line,
 )
 from components.core.errors import SpecError
+from components.jobs.plan import plan_jobs
 from components.model.cluster import ClusterSpec
+from components.model.kubernetes import ExistingPlane, Toleration
 from components.model.operators import ChartSource, NetworkOperator
 from components.operators import Operators
 from components.operators.labels import node_labels
@@ -117,6 +119,58 @@ def test_the_device_plugin_alone(shared: ClusterSpec) -> None:
         ("nvidia-device-plugin", "nvidia-device-plugin", {})
     ]
     assert plan.gates == ()
+
+
+TAINT = Toleration(key="team", value="ml", effect="NoExecute")
+OURS = {"key": "team", "operator": "Equal", "value": "ml", "effect": "NoExecute"}
+GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+CONTROL_PLANE = {**GPU_TAINT, "key": "node-role.kubernetes.io/control-plane"}
+
+
+def tainted(spec: ClusterSpec) -> ClusterSpec:
+    """The same on a cluster that is there, whose workers have a taint."""
+    plane = ExistingPlane(plane="existing", version="v1.36.3", tolerations=(TAINT,))
+    return spec.model_copy(update={"kubernetes": plane})
+
+
+def mpi_operator_of(spec: ClusterSpec) -> Any:  # noqa: ANN401 - the spec of a Deployment
+    (found,) = (each.body for each in plan_jobs(spec).manifests if each.kind == "Deployment")
+    return found["spec"]
+
+
+def test_the_operators_tolerate_what_the_file_says_beside_their_own(
+    cloud: ClusterSpec, shared: ClusterSpec
+) -> None:
+    """Helm replaces a list, so that what a chart tolerates by itself comes again."""
+    gpu = values_of(tainted(cloud), "gpu-operator")
+    assert gpu["daemonsets"] == {"tolerations": [GPU_TAINT, OURS]}
+    discovery = {"worker": {"tolerations": [CONTROL_PLANE, GPU_TAINT, OURS]}}
+    assert gpu["node-feature-discovery"] == discovery
+    assert "node-feature-discovery" not in values_of(tainted(cloud), "network-operator")
+    assert policy_of(tainted(cloud))["spec"]["tolerations"] == [OURS]
+    alone = tainted(
+        cloud.model_copy(update={"operators": cloud.operators.model_copy(update={"gpu": None})})
+    )
+    assert values_of(alone, "network-operator")["node-feature-discovery"] == discovery
+    assert values_of(tainted(shared), "nvidia-device-plugin")["tolerations"] == [
+        {"key": "CriticalAddonsOnly", "operator": "Exists"},
+        GPU_TAINT,
+        OURS,
+    ]
+    (operator,) = (
+        each.body for each in plan_jobs(tainted(cloud)).manifests if each.kind == "Deployment"
+    )
+    pod: Any = operator["spec"]
+    assert pod["template"]["spec"]["tolerations"] == [OURS]
+
+
+def test_without_taints_the_charts_keep_their_own(cloud: ClusterSpec, shared: ClusterSpec) -> None:
+    for spec in (cloud, shared):
+        assert "olerations" not in json.dumps([each.values for each in plan_operators(spec).charts])
+    assert "tolerations" not in policy_of(cloud)["spec"]
+    assert "olerations" not in json.dumps(
+        [each.body for each in plan_jobs(cloud).manifests if each.kind == "Deployment"]
+    )
 
 
 def test_without_kubernetes_there_are_no_operators(shared: ClusterSpec) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from components.remote.tools import ToolCall
 from lab import control
 from lab.cluster.artefact import checksums
 from lab.hosts.lab_file import LabFile
-from lab.keys import client_key
+from lab.keys import client_secrets
 from lab.site import lab_file, load_document, overlay
 from lab.steps import run_step_on_host
 from lab.views import HostConfig
@@ -36,6 +37,12 @@ PACKAGE_PATHS = (
     "var/lib/dpkg",
 )  # fmt: skip
 """What packages bring to a lab host: an undo leaves them, as `railyard plan` says."""
+
+
+def own_stack(name: str) -> str:
+    """A stack of this worker alone: a stack's name is its addresses, and workers may share them."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    return f"{name}-{worker}" if worker else name
 
 
 def load_spec(stack: str, example: Path = EXAMPLE) -> ClusterSpec:
@@ -67,17 +74,24 @@ class HostLab:
 
     def run(self, plan: HostPlan | RemoteStep, call: ToolCall | str, stdin: str) -> HostAnswer:
         """A verb of a tool as an update runs it, or a script by hand."""
-        key = client_key(self.stack).private_openssh
+        secrets = client_secrets(self.stack)
         if isinstance(call, str):
             command = render_remote_command(call, STEP_DEADLINE_S)
-            done = run_on_host(plan.endpoint, key, command, stdin=stdin, deadline_s=STEP_DEADLINE_S)
+            done = run_on_host(
+                plan.endpoint, secrets, command, stdin=stdin, deadline_s=STEP_DEADLINE_S
+            )
             return asyncio.run(done)
         step = plan.converge if isinstance(plan, HostPlan) else plan
-        return run_step_on_host(step, call, stdin, key, deadline_s=STEP_DEADLINE_S)
+        return run_step_on_host(step, call, stdin, secrets, deadline_s=STEP_DEADLINE_S)
 
     def apply(self, plan: HostPlan, stdin: str | None = None) -> HostAnswer:
         step: RemoteStep = plan.converge
         return self.run(plan, step.apply, step.desired if stdin is None else stdin)
+
+    @staticmethod
+    def stdin(plan: HostPlan) -> str:
+        """What an update sends, with the lines of each card: a test changes one of them."""
+        return parse_state(plan.converge.desired).render()
 
     def undo(self, plan: HostPlan) -> HostAnswer:
         assert plan.converge.undo is not None
@@ -131,3 +145,8 @@ def running_hosts(
         yield HostLab(stack, root, spec)
     finally:
         control.stop(root)
+
+
+def without_driver(host: HostConfig) -> HostConfig:
+    """The host with the kernel's own RDMA driver."""
+    return replace(host, driver="")

@@ -50,6 +50,11 @@ class SwitchRoom:
         """The environment of a step."""
         return {PASSWORD_VARIABLE: self.lab.password}
 
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What reaching it takes."""
+        return {"switch_password": self.lab.password}
+
     def request(self, **more: object) -> str:
         request = {
             "endpoint": asdict(self.endpoint),
@@ -70,7 +75,7 @@ class SwitchRoom:
 
     def observe(self) -> SwitchState:
         """What the switch has of what the site wants."""
-        return device.observe_switch(self.endpoint, self.system, self.desired, self.lab.password)
+        return device.observe_switch(self.endpoint, self.system, self.desired, self.secrets)
 
     def view(self) -> object:
         """What the physics may know of what is ours."""
@@ -78,7 +83,7 @@ class SwitchRoom:
 
     def session(self, deadline_s: float = 20) -> SwitchSession:
         profile = system_of(self.system).session
-        return open_session(self.endpoint, profile, self.lab.password, deadline_s)
+        return open_session(self.endpoint, profile, self.secrets, deadline_s)
 
     def wait(self, work: Coroutine[object, object, ResultT]) -> ResultT:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=30)

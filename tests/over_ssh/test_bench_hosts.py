@@ -40,7 +40,7 @@ def test_a_run_with_nothing_to_do_opens_one_connection_a_host(room: HostRoom) ->
     """Though more is looked at than the host's own settings: K3s' node has a look of its own."""
     plan = _plan(room)
     before = room.counted().connections
-    seen = observe_site(plan, {"ssh_private_key": room.private_key}, Applied())
+    seen = observe_site(plan, room.secrets, Applied())
     assert room.counted().connections - before == HOSTS
     assert len(seen.devices) == len(plan.watched) == 2 * HOSTS
     assert not [facts for facts in seen.devices.values() if isinstance(facts, Unreachable)]
@@ -49,10 +49,10 @@ def test_a_run_with_nothing_to_do_opens_one_connection_a_host(room: HostRoom) ->
 def test_first_run_is_two_connections_more_and_the_next_converges_no_host(room: HostRoom) -> None:
     """One for the tools of the host and one for its settings."""
     before = room.counted().connections
-    assert asyncio.run(bring_all(room.plans, room.private_key, 2)) == HOSTS
+    assert asyncio.run(bring_all(room.plans, room.secrets, 2)) == HOSTS
     assert room.counted().connections - before == 3 * HOSTS
     before = room.counted().connections
-    assert asyncio.run(bring_all(room.plans, room.private_key, 2)) == 0
+    assert asyncio.run(bring_all(room.plans, room.secrets, 2)) == 0
     assert room.counted().connections - before == HOSTS
 
 
@@ -64,7 +64,7 @@ def test_a_larger_site_costs_a_host_no_more_processes(room: HostRoom) -> None:
 
     def processes(asked: HostPlan) -> int:
         before = room.counted().processes
-        asyncio.run(look(asked, room.private_key))
+        asyncio.run(look(asked, room.secrets))
         return room.counted().processes - before
 
     assert processes(larger) <= processes(plan) + 10

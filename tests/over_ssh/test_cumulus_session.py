@@ -34,7 +34,7 @@ def test_a_session_that_drops_before_the_apply_changed_nothing(room: SwitchRoom)
 def test_neighbours_are_heard_over_ssh(room: SwitchRoom) -> None:
     room.apply()
     room.switch.fault(["cable", "swp1", "vm02", "ens224"])
-    seen = device.observe_switch(room.endpoint, "cumulus", room.desired, room.lab.password)
+    seen = device.observe_switch(room.endpoint, "cumulus", room.desired, room.secrets)
     assert seen.neighbours is not None
     heard = seen.neighbours["swp1"]
     assert (heard.system, heard.description) == ("vm02", "ens224")

@@ -105,7 +105,7 @@ def test_all_is_set_outlives_a_reboot_and_is_undone_exactly(lab: HostLab, plan: 
 def only(plan: HostPlan, *prefixes: str) -> str:
     """The stdin of a run on these settings alone."""
     kept = ("stack", *prefixes)
-    lines = plan.converge.desired.splitlines(keepends=True)
+    lines = HostLab.stdin(plan).splitlines(keepends=True)
     return "".join(line for line in lines if line.startswith(kept))
 
 

@@ -27,7 +27,7 @@ def test_a_worker_is_looked_at_and_set_up_with_few_processes(tmp_path: Path) -> 
 
         def processes(converged: int) -> int:
             before = room.counted().processes
-            assert asyncio.run(bring_all(room.plans, room.private_key, 1)) == converged
+            assert asyncio.run(bring_all(room.plans, room.secrets, 1)) == converged
             return room.counted().processes - before
 
         first, again = processes(converged=1), processes(converged=0)

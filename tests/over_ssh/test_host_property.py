@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from components.hosts.plan import HostPlan
+from components.model.guards import Guards
 from tests.over_ssh.host_lab import HostLab, running_hosts
 
 pytestmark = pytest.mark.lab
@@ -35,16 +36,36 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
 BITS = st.lists(st.sampled_from("01"), min_size=8, max_size=8).map(",".join)
 SWITCH = st.sampled_from(["on", "off"])
 PRIORITY = st.integers(0, 7)
+EIGHT = st.lists(PRIORITY, min_size=8, max_size=8).map(lambda each: ",".join(map(str, each)))
+ALGORITHMS = st.sampled_from(
+    (
+        "-s vendor,vendor,vendor,vendor,vendor,vendor,vendor,vendor",
+        "-s strict,strict,strict,strict,strict,strict,strict,strict",
+        "-s ets,ets,strict,ets,vendor,ets,strict,ets -t 50,0,0,20,0,5,0,25",
+    )
+)
+RATES = st.lists(st.sampled_from((0, 0, 1, 40)), min_size=8, max_size=8).map(
+    lambda each: ",".join(map(str, each))
+)
+REPAIR_ALL = Guards.model_validate(
+    {
+        "host": dict.fromkeys(
+            ("priority_classes", "ets", "rate_limit", "dscp_map", "vf_rights", "ip"), "repair"
+        )
+    }
+)
 
 
 @st.composite
-def vfs(draw: st.DrawFn, pci: str) -> str:
-    """How many VFs there are, and their MTU."""
+def vfs(draw: st.DrawFn, pci: str, netdev: str) -> str:
+    """The card's MTU, how many VFs there are, and their MTU, which is no greater."""
     count = draw(st.sampled_from([0, 1, 4, 8, 16]))
     mtu_bytes = draw(st.sampled_from([1500, 4200, 9000]))
     device = f"/sys/bus/pci/devices/{pci}"
     return (
-        f"echo 0 >{device}/sriov_numvfs; echo {count} >{device}/sriov_numvfs\n"
+        f"echo 0 >{device}/sriov_numvfs\n"
+        f"echo {draw(st.sampled_from([1500, 4200, 9000]))} >/sys/class/net/{netdev}/mtu\n"
+        f"echo {count} >{device}/sriov_numvfs\n"
         f"for mtu in {device}/virtfn*/net/*/mtu; do\n"
         f"  [ ! -e $mtu ] || echo {mtu_bytes} >$mtu\n"
         "done\n"
@@ -63,6 +84,9 @@ def quality(draw: st.DrawFn, pci: str, netdev: str) -> str:
             f"mlnx_qos -i {netdev} --dscp2prio set,{dscp},{draw(PRIORITY)}"
             for dscp in (26, 48, draw(st.integers(0, 63)))
         ),
+        f"mlnx_qos -i {netdev} -p {draw(EIGHT)}",
+        f"mlnx_qos -i {netdev} {draw(ALGORITHMS)}",
+        f"mlnx_qos -i {netdev} -r {draw(RATES)}",
         *(
             f"echo {draw(st.sampled_from('01'))} >{ecn}/roce_{point}/enable/{priority}"
             for point in ("np", "rp")
@@ -75,7 +99,6 @@ def quality(draw: st.DrawFn, pci: str, netdev: str) -> str:
         f"mkdir {device}; cd {device}/ports/1",
         f"echo '{draw(st.sampled_from(['RoCE v1', 'RoCE v2']))}' >default_roce_mode",
         f"echo {draw(st.integers(0, 255))} >default_roce_tos; cd /; rmdir {device}",
-        f"echo {draw(st.sampled_from([1500, 4200, 9000]))} >/sys/class/net/{netdev}/mtu",
     ]
     return "\n".join((*lines, ""))
 
@@ -109,7 +132,7 @@ def system(draw: st.DrawFn) -> str:
 @st.composite
 def starting_states(draw: st.DrawFn) -> str:
     """A script that brings a host into one of many states."""
-    cards = [draw(vfs(pci)) + draw(quality(pci, netdev)) for pci, netdev in CARDS]
+    cards = [draw(vfs(pci, netdev)) + draw(quality(pci, netdev)) for pci, netdev in CARDS]
     return "".join((*cards, draw(system())))
 
 
@@ -131,7 +154,7 @@ def _everything(lab: HostLab, plan: HostPlan) -> dict[str, object]:
         # The card shows its DSCP map under trust dscp alone, and uses it then alone: what it was
         # under trust pcp cannot be read, so undo leaves it.
         if found[f"/nics/{pci}/qos/trust"] == "pcp":
-            for dscp in (26, 48):
+            for dscp in range(64):
                 del found[f"/nics/{pci}/qos/dscp_to_priority/{dscp}"]
     # The kernel numbers the RDMA devices of VFs in the order in which they were made.
     return {path: value for path, value in found.items() if not path.endswith("/rdma")}
@@ -161,7 +184,8 @@ def _check(lab: HostLab, plan: HostPlan, start: str) -> None:
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-@given(start=starting_states())
-def test_from_any_state_there_and_back(lab: HostLab, start: str) -> None:
+@given(start=starting_states(), guards=st.sampled_from((Guards(), REPAIR_ALL)))
+def test_from_any_state_there_and_back(lab: HostLab, start: str, guards: Guards) -> None:
+    """With what the file repairs, too."""
     note(start)
-    _check(lab, lab.plan("gpu01"), start)
+    _check(lab, lab.plan("gpu01", lab.spec.model_copy(update={"guards": guards})), start)

@@ -101,7 +101,7 @@ def test_drift_is_seen_in_words_and_repaired(
 
 
 def test_a_new_vf_count_goes_through_zero(lab: HostLab, gpu01: HostPlan) -> None:
-    stdin = gpu01.converge.desired.replace(f"{CARD}.vfs=8", f"{CARD}.vfs=4")
+    stdin = lab.stdin(gpu01).replace(f"{CARD}.vfs=8", f"{CARD}.vfs=4")
     answer = lab.apply(gpu01, _with_boot_digest(stdin, gpu01))
     assert f"{CARD}.vfs" in str(evidence(answer.stdout)["changed"]), answer.stderr
     assert lab.sh(gpu01, "cat /sys/class/net/enp5s0/device/sriov_numvfs") == "4\n"
@@ -116,7 +116,7 @@ def _with_boot_digest(stdin: str, plan: HostPlan) -> str:
 
 
 def test_too_many_vfs_are_refused_with_the_way_out(lab: HostLab, gpu01: HostPlan) -> None:
-    stdin = gpu01.converge.desired.replace(f"{CARD}.vfs=8", f"{CARD}.vfs=64")
+    stdin = lab.stdin(gpu01).replace(f"{CARD}.vfs=8", f"{CARD}.vfs=64")
     answer = lab.apply(gpu01, stdin)
     assert answer.exit_status != 0
     assert "offers 16 VFs, want 64: mlxconfig -d 0000:05:00.0 set SRIOV_EN=1" in answer.stderr
@@ -136,7 +136,7 @@ def test_a_hosts_file_whose_end_mark_is_gone_is_not_cut_short(
 
 
 def test_another_netdev_name_is_refused(lab: HostLab, gpu01: HostPlan) -> None:
-    stdin = gpu01.converge.desired.replace("netdev=enp5s0", "netdev=enp5s0np0")
+    stdin = lab.stdin(gpu01).replace("netdev=enp5s0", "netdev=enp5s0np0")
     answer = lab.apply(gpu01, stdin)
     assert answer.exit_status != 0
     assert "the card at 0000:05:00.0 is called enp5s0, want enp5s0np0" in answer.stderr
@@ -146,7 +146,7 @@ def test_a_setting_that_the_plan_drops_goes_back(lab: HostLab, gpu01: HostPlan) 
     lines = [line for line in gpu01.converge.desired.splitlines() if "global_pause" not in line]
     answer = lab.apply(gpu01, _with_boot_digest("\n".join(lines) + "\n", gpu01))
     assert answer.exit_status == 0, answer.stderr
-    assert f"{CARD}.global_pause" in str(evidence(answer.stdout)["changed"])
+    assert "nic.*.global_pause" in str(evidence(answer.stdout)["changed"])
     assert "RX:\t\ton" in lab.sh(gpu01, "ethtool -a enp5s0")
 
 

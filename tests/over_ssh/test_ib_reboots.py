@@ -12,7 +12,7 @@ from components.hosts.plan import HostPlan
 from components.model.cluster import ClusterSpec
 from lab.views import HostConfig
 from tests.disruption.played import PlayedCluster, make_node
-from tests.over_ssh.host_lab import PROJECT, HostLab, running_hosts
+from tests.over_ssh.host_lab import PROJECT, HostLab, own_stack, running_hosts
 from tests.over_ssh.test_reboots import Departure
 
 pytestmark = pytest.mark.lab
@@ -29,7 +29,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
     """One worker of the example; an adapter of its eight has fallen off the bus."""
     root = tmp_path_factory.mktemp("ib-reboots") / "lab"
     with running_hosts(
-        "ib-reboots", root, example=EXAMPLE, only=("gpu01",), edit=seven_adapters
+        own_stack("ib-reboots"), root, example=EXAMPLE, only=("gpu01",), edit=seven_adapters
     ) as running:
         yield running
         unmodelled = running.ask(op="unmodelled")["unmodelled"]

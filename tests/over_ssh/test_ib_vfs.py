@@ -16,7 +16,7 @@ from components.model.firmware import Firmware
 from components.model.sriov import HcaPf
 from lab.views import HostConfig
 from tests.golden.site import changed_spec
-from tests.over_ssh.host_lab import HostLab, running_hosts
+from tests.over_ssh.host_lab import HostLab, own_stack, running_hosts
 
 pytestmark = pytest.mark.lab
 INBOX, NVIDIA = "0000:05:00.0", "0000:84:00.0"
@@ -37,7 +37,7 @@ def as_infiniband(host: HostConfig) -> HostConfig:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostLab]:
     root = tmp_path_factory.mktemp("ibvfs") / "lab"
-    with running_hosts("ib-vfs-over-ssh", root, only=("gpu01",), edit=as_infiniband) as running:
+    with running_hosts(own_stack("ib-vfs"), root, only=("gpu01",), edit=as_infiniband) as running:
         yield running
         unmodelled = running.ask(op="unmodelled")["unmodelled"]
     assert unmodelled == {"gpu01": []}

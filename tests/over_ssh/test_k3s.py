@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 import yaml
@@ -11,15 +13,25 @@ import yaml
 from components.core.key_values import diff_states, parse_state
 from components.drift.watched import Watched
 from components.kubernetes.plan import KubernetesPlan, render_kubeconfig
+from components.model.containers import RegistryLogin
+from components.model.sources import Registry, Sources
+from components.model.units import SecretRef
 from components.remote.host_session import HostAnswer
 from components.remote.step import RemoteStep
 from lab.cluster.build import ensure_binaries
 from lab.engine.install import cache_root
+from tests.artefacts.certificates import Authority
 from tests.kubernetes.plans import planned
 from tests.over_ssh.host_lab import HostLab, running_hosts
 
 pytestmark = [pytest.mark.lab, pytest.mark.cluster]
 TOKEN = "lab-token"
+REGISTRY_CA = Authority("site1").pem
+REGISTRY = Registry(
+    address="registry.site1.example:5000",
+    ca=REGISTRY_CA,
+    login=RegistryLogin(user="puller", password=SecretRef(secret="registry_password")),
+)
 HOSTS = ("mgmt01", "gpu01", "gpu02")
 
 
@@ -57,6 +69,12 @@ def drift_of(lab: HostLab, watched: Watched) -> list[str]:
     answer = lab.run(watched.step, watched.observe, watched.desired.render())
     assert answer.exit_status == 0, answer.stderr
     return [str(each) for each in diff_states(parse_state(answer.stdout), watched.desired)]
+
+
+def files_of(lab: HostLab, host: str) -> set[tuple[str, str]]:
+    found = cast("dict[str, dict[str, str]]", lab.snapshot(host))
+    tools = "var/lib/railyard"  # whatever runs first on a host sends them
+    return {item for item in found["files"].items() if not item[0].startswith(tools)}
 
 
 def test_install_twice_access_and_uninstall(lab: HostLab, plan: KubernetesPlan) -> None:
@@ -113,3 +131,70 @@ def test_a_token_with_other_signs_is_refused(lab: HostLab, plan: KubernetesPlan)
     answer = lab.run(token, token.apply, "two words\n")
     assert answer.exit_status != 0
     assert "two words" not in answer.stderr
+
+
+def test_a_registrys_login_reaches_a_node_and_no_state(lab: HostLab) -> None:
+    spec = lab.spec.model_copy(update={"sources": Sources(registry=REGISTRY)})
+    plan = planned(spec, lab.stack)
+    server, login = plan.servers[0], plan.logins[0]
+    host, file = lab.plan("mgmt01"), "/etc/rancher/k3s/registries.yaml"
+    before = files_of(lab, "mgmt01")
+    answer = lab.run(server, server.apply, server.desired)
+    assert answer.exit_status != 0
+    assert "/etc/rancher/k3s/registry-password is not there" in answer.stderr
+
+    def log_in(password: str) -> list[str]:
+        done = lab.run(login, login.apply, password)
+        assert done.exit_status == 0, done.stderr
+        assert password not in done.stdout + done.stderr
+        return json.loads(done.stdout)["changed"]
+
+    def password_of() -> str:
+        read = yaml.safe_load(lab.sh(host, f"cat {file}"))
+        return read["configs"]["registry.site1.example:5000"]["auth"]["password"]
+
+    apply(lab, plan.tokens[0])
+    assert log_in('on"e') == ["registry.password"]
+    assert log_in('on"e') == []
+    apply(lab, server)
+    assert password_of() == 'on"e'
+    assert lab.sh(host, f"stat -c %a {file}") == "600\n"
+    assert lab.sh(host, "cat /etc/rancher/k3s/registry-ca.crt") == REGISTRY_CA
+    watched = plan.watched_nodes[0]
+    assert drift_of(lab, watched) == []
+    observed = lab.run(watched.step, watched.observe, watched.desired.render()).stdout
+    assert 'on"e' not in observed
+    assert "@registry-password@" in observed
+
+    assert log_in("two") == ["registry.password"]
+    assert password_of() == "two"
+    assert drift_of(lab, watched) == []
+    lab.sh(host, f'sed -i \'s/"two"/"by hand"/\' {file}')
+    (drift,) = drift_of(lab, watched)
+    assert "another one" in drift
+    assert "by hand" not in drift
+    apply(lab, server)
+    assert password_of() == "two"
+    for step in (server, login, plan.tokens[0]):
+        assert step.undo is not None
+        answer = lab.run(step, step.undo, "x" if step.secret_stdin else step.desired)
+        assert answer.exit_status == 0, answer.stderr
+    assert files_of(lab, "mgmt01") ^ before == set()
+
+
+def test_an_archive_of_images_is_put_where_k3s_reads_it(lab: HostLab, plan: KubernetesPlan) -> None:
+    server, host = plan.servers[0], lab.plan("mgmt01")
+    body = "images of k3s\n"
+    lab.sh(host, "mkdir -p /opt/air; printf 'images of k3s\\n' >/opt/air/k3s-images.tar.zst")
+    right = hashlib.sha256(body.encode()).hexdigest()
+    for digest, status in (("0" * 64, 1), (right, 0)):
+        lines = f"images=/opt/air/k3s-images.tar.zst\nimages_sha256={digest}\n"
+        apply(lab, plan.tokens[0])
+        answer = lab.run(server, server.apply, server.desired + lines)
+        assert answer.exit_status == status, answer.stderr
+    placed = "/var/lib/rancher/k3s/agent/images/railyard-k3s-images.tar.zst"
+    assert lab.sh(host, f"cat {placed}") == body
+    for step in (server, plan.tokens[0]):
+        assert step.undo is not None
+        assert lab.run(step, step.undo, stdin_of(step)).exit_status == 0
+    lab.sh(host, "rm -rf /opt/air")

@@ -28,7 +28,7 @@ def test_the_evidence_tells_keys_members_and_manager(room: SwitchRoom) -> None:
         "function of subnet manager: off -> on",
         "state of subnet manager: off -> on",
         "priority of subnet manager: 0 -> 14",
-        "routing_engine of subnet manager: default -> updn",
+        "routing_engine of subnet manager: default -> minhop",
     ):
         assert words in changed
     assert room.baseline()["ports"] == {}, "no port is ever ours"

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,8 @@ from components.kubernetes.plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint, env_name
-from lab.keys import client_key
+from components.remote.tool_files import keep_text
+from lab.keys import client_secrets
 from tests.disruption.played import PlayedCluster, small_cluster
 from tests.over_ssh.host_lab import HostLab, running_hosts
 
@@ -111,8 +113,8 @@ class Departure:
     def ask(self, endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
         if self.die_at and f"action={self.die_at}\n" in stdin:
             raise KeyboardInterrupt
-        key = client_key(self.lab.stack).private_openssh
-        session = run_on_host(endpoint, key, command, stdin=stdin, deadline_s=deadline_s)
+        secrets = client_secrets(self.lab.stack)
+        session = run_on_host(endpoint, secrets, command, stdin=stdin, deadline_s=deadline_s)
         answer = asyncio.run(session)
         boot_id = parse_state(answer.stdout).values.get("boot_id") if "look" in stdin else None
         if boot_id:  # the kubelet says which boot it runs on
@@ -139,11 +141,18 @@ def vfs(lab: HostLab, plan: HostPlan) -> str:
     return lab.sh(plan, "cat /sys/class/net/enp5s0/device/sriov_numvfs").strip()
 
 
-def test_nothing_waits_and_a_real_command_says_so(lab: HostLab, gpu01: HostPlan) -> None:
+def test_nothing_waits_and_a_real_command_says_so(
+    lab: HostLab, gpu01: HostPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     request = Departure(lab, lab.spec).request
-    names = {each.private_key_secret for each in request.endpoints if each.private_key_secret}
-    key = client_key(lab.stack).private_openssh
-    text = run_reboot_host(request.render(), {env_name(name): key for name in names})
+    for named in request.texts:
+        keep_text(named)
+    names = {each.private_key_secret for each in request.endpoints}
+    secrets = client_secrets(lab.stack)
+    assert names == {*secrets}
+    environ = {env_name(name): value for name, value in secrets.items()}
+    text = run_reboot_host(request.render(), environ)
     assert json.loads(text) == {"changed": [], "pending": [], "rebooted": False}
     assert lab.drift(gpu01) == ()
 

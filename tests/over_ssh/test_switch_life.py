@@ -79,7 +79,7 @@ def check_counters(room: SwitchRoom) -> None:
     """What a class sent is counted in that class."""
     port = room.lab.port
     room.switch.add_counters(port, 3, tx_bytes=7_000_000_000)
-    counted = device.read_counters(room.endpoint, room.system, [port], room.lab.password)
+    counted = device.read_counters(room.endpoint, room.system, [port], room.secrets)
     assert counted[port].by_priority[3].tx_bytes == 7_000_000_000
 
 
@@ -130,7 +130,7 @@ def test_a_changed_host_key_sends_nothing(room: SwitchRoom) -> None:
     other = keys.host_key("test/another").public_openssh
     endpoint = replace(room.endpoint, host_key=other)
     with pytest.raises(HostKeyError, match="the host key is not the pinned one") as caught:
-        open_session(endpoint, system_of(room.system).session, room.lab.password, 20)
+        open_session(endpoint, system_of(room.system).session, room.secrets, 20)
     assert not isinstance(caught.value, UnreachableError)
     assert str(caught.value).count("SHA256:") == 2
 
@@ -138,13 +138,13 @@ def test_a_changed_host_key_sends_nothing(room: SwitchRoom) -> None:
 def test_no_pinned_key_connects_nowhere(room: SwitchRoom) -> None:
     endpoint = replace(room.endpoint, host_key="")
     with pytest.raises(RailyardError, match="no host key is pinned"):
-        device.observe_switch(endpoint, room.system, SwitchState(), room.lab.password)
+        device.observe_switch(endpoint, room.system, SwitchState(), room.secrets)
 
 
 def test_nobody_listens(room: SwitchRoom) -> None:
     endpoint = replace(room.endpoint, port=1)
     with pytest.raises(UnreachableError, match="nothing listens there"):
-        device.observe_switch(endpoint, room.system, SwitchState(), room.lab.password)
+        device.observe_switch(endpoint, room.system, SwitchState(), room.secrets)
 
 
 def test_the_switch_stops_while_a_session_works_whose_client_has_gone(room: SwitchRoom) -> None:
@@ -176,7 +176,7 @@ def test_the_lab_plays_a_site_with_it(system: str, tmp_path: Path) -> None:
         room.wait(switch.start())
         try:
             assert json.loads(device.run_apply(request, secret))["saved"]
-            assert len(config.cables) == len(spec.switches[0].ports)
+            assert len(config.cables) + len(config.links) == len(spec.switches[0].ports)
             room.lab.carried.check_cables(switch, config.cables)
             assert switch.unmodelled == ()
         finally:

@@ -44,7 +44,7 @@ def test_the_page_has_every_decision_and_no_script() -> None:
     for host in PLAN.hosts[:2]:
         assert set(host.converge.desired.splitlines()) <= lines
     for name, text in scripts_of(PLAN).items():
-        shown = name.startswith("names ")
+        shown = name.startswith(("names ", "peers "))
         assert (text.splitlines()[-1] in lines) is shown
         assert f"# {name}" in lines
 

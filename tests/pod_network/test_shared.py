@@ -17,6 +17,7 @@ from components.pod_network.shared import shared_plugin_config
 from components.testing import record_program
 from tests.golden.site import changed_spec, load_example
 from tests.graph.test_components import RUN, access, waits_for_what_was_before
+from tests.pod_network.test_existing_cluster import existing
 
 
 @pytest.fixture
@@ -104,6 +105,16 @@ def test_macvlan_is_brought_alone_to_where_k3s_looks(spec: ClusterSpec) -> None:
     script = pod["containers"][0]["command"][2]
     assert "/usr/src/cni/bin/macvlan" in script
     assert "bin/*" not in script
+
+
+def test_an_mtu_of_the_pods_brings_its_plugin_to_k3s_and_to_no_other() -> None:
+    ours = load_example("dgx-roce")
+    assert "tuning-cni" not in daemon_sets(ours)
+    pod = daemon_sets(changed_network(ours, mtu_bytes=4200))["tuning-cni"]["spec"]["template"]
+    script = pod["spec"]["containers"][0]["command"][2]
+    assert "cp /usr/src/cni/bin/tuning /host/opt/cni/bin/" in script
+    foreign = changed_network(existing("v1.33.4"), mtu_bytes=4200)
+    assert "tuning-cni" not in daemon_sets(foreign)
 
 
 def test_in_the_hosts_network_there_is_only_the_plugin(spec: ClusterSpec) -> None:

@@ -52,7 +52,7 @@ def _operator(site: Document) -> None:
 
 def _kubernetes(site: Document) -> None:
     site["kubernetes"]["version"] = "v1.36.4+k3s1"
-    site["kubernetes"]["source"]["binary_sha256"] = "1" * 64
+    site["kubernetes"]["source"] = {"binary_sha256": "1" * 64}
 
 
 EDITS: Final[Mapping[str, Callable[[Document], None]]] = {

@@ -63,6 +63,15 @@ def test_an_object_that_the_file_changes_is_no_repair() -> None:
     assert news(changed, said=[], edited=frozenset({"sriovdp"})).repairs == ()
 
 
+def test_where_the_cluster_was_read_its_lines_are_the_repairs() -> None:
+    words = "ConfigMap kube-system/sriovdp is absent, want there"
+    left = "cluster: not repaired: node gpu01 is cordoned: kubectl uncordon opens it"
+    made = step("create", "Namespace", None, {"metadata": {"name": "mpi-operator"}})
+    found = news(made, said=[f"cluster: drift: {words}\n", f"{left}\n"])
+    assert found.repairs == (f"cluster: {words}",)
+    assert found.notes == (left,)
+
+
 def test_an_object_that_is_gone_is_made_again() -> None:
     made = step("create", "Namespace", None, {"metadata": {"name": "mpi-operator"}})
     assert news(made, said=[]).repairs == ("Namespace mpi-operator: it is gone, and made again",)

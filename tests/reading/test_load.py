@@ -111,7 +111,7 @@ def test_nested_aliases_are_refused_and_not_expanded(tmp_path: Path) -> None:
 def test_aliases_and_merge_keys_are_read(tmp_path: Path) -> None:
     text = EXAMPLE.read_text(encoding="utf-8")
     shared = text.replace("user: {name: nvidia, uid: 1010}", "user: &u {name: nvidia, uid: 1010}")
-    merged = shared.replace("{kind: inbox}", "{<<: {kind: inbox}}")
+    merged = shared.replace("{kind: present}", "{<<: {kind: present}}")
     assert _load_text(tmp_path, merged).spec == load_site(EXAMPLE).spec
 
 

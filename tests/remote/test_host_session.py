@@ -35,6 +35,9 @@ def _private(key: asyncssh.SSHKey) -> str:
     return key.export_private_key("openssh").decode()
 
 
+SECRETS = {"ssh_private_key": _private(CLIENT_KEY)}
+
+
 def _endpoint(port: int) -> Endpoint:
     return Endpoint(
         device="gpu01",
@@ -70,7 +73,7 @@ async def _ask(
             monkeypatch.setattr(asyncssh.connection, "DEFAULT_PORT", endpoint.port)
         if host_key:
             endpoint = replace(endpoint, host_key=host_key)
-        return await run_on_host(endpoint, _private(CLIENT_KEY), "true", deadline_s=10)
+        return await run_on_host(endpoint, SECRETS, "true", deadline_s=10)
     finally:
         server.close()
         await server.wait_closed()
@@ -100,8 +103,9 @@ def test_pin_that_is_no_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_secret_that_is_no_key_is_a_device_error() -> None:
+    secrets = {"ssh_private_key": "not a key"}
     with pytest.raises(DeviceError, match="secret ssh_private_key is no private key"):
-        asyncio.run(run_on_host(_endpoint(1), "not a key", "true", deadline_s=1))
+        asyncio.run(run_on_host(_endpoint(1), secrets, "true", deadline_s=1))
 
 
 def test_a_host_that_is_down_and_one_that_says_nothing() -> None:
@@ -109,10 +113,10 @@ def test_a_host_that_is_down_and_one_that_says_nothing() -> None:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
         with pytest.raises(UnreachableError, match="is not reachable within 1 s: "):
-            asyncio.run(run_on_host(_endpoint(port), _private(CLIENT_KEY), "true", deadline_s=1))
+            asyncio.run(run_on_host(_endpoint(port), SECRETS, "true", deadline_s=1))
         silent.listen()
         with pytest.raises(UnreachableError, match="is not reachable within 1 s: no answer"):
-            asyncio.run(run_on_host(_endpoint(port), _private(CLIENT_KEY), "true", deadline_s=1))
+            asyncio.run(run_on_host(_endpoint(port), SECRETS, "true", deadline_s=1))
 
 
 @pytest.mark.parametrize("how", ["slow", "lost"])
@@ -131,7 +135,7 @@ def test_a_host_that_lets_us_in_and_does_not_answer(how: str) -> None:
         )
         try:
             endpoint = _endpoint(server.get_port())
-            return await run_on_host(endpoint, _private(CLIENT_KEY), "true", deadline_s=1.5)
+            return await run_on_host(endpoint, SECRETS, "true", deadline_s=1.5)
         finally:
             server.close()
             await server.wait_closed()
@@ -142,3 +146,34 @@ def test_a_host_that_lets_us_in_and_does_not_answer(how: str) -> None:
     }
     with pytest.raises(UnreachableError, match=words[how]):
         asyncio.run(ask())
+
+
+def test_a_command_that_ends_before_it_reads_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its tool is missing it ends at once: what is written to it then goes nowhere."""
+    begin = asyncssh.SSHClientConnection.create_process
+
+    async def ended(
+        self: asyncssh.SSHClientConnection, command: str
+    ) -> asyncssh.SSHClientProcess[str]:
+        process = await begin(self, command)
+        await process.wait_closed()
+        return process
+
+    async def ask() -> HostAnswer:
+        server = await asyncssh.listen(
+            "127.0.0.1",
+            0,
+            server_host_keys=[HOST_KEY],
+            authorized_client_keys=asyncssh.import_authorized_keys(_public(CLIENT_KEY)),
+            process_factory=_answer,
+        )
+        monkeypatch.setattr(asyncssh.SSHClientConnection, "create_process", ended)
+        end = _endpoint(server.get_port())
+        try:
+            return await run_on_host(end, SECRETS, "true", stdin="a=1\n" * 9999, deadline_s=10)
+        finally:
+            server.close()
+            await server.wait_closed()
+
+    answer = asyncio.run(ask())
+    assert (answer.stdout, answer.exit_status) == ("ok", 0)

@@ -39,11 +39,11 @@ def test_each_value_is_a_line_that_says_where_it_belongs() -> None:
         'endpoint.device = "leaf-01"',
         "endpoint.port = 22",
         "endpoint.private_key_secret = null",
-        'repair = ""',
         'servers[0].url = "https://a"',
         'servers[1].url = "https://b"',
         'settings."nic.0000:05:00.0.vfs" = "8"',
     ]
+    assert render_lines({**SWITCH, "repair": "drift"}).splitlines()[-1] == 'repair = "drift"'
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=4))

@@ -77,7 +77,11 @@ def _alive(processes: list[psutil.Process]) -> list[Alive]:
     return found
 
 
+def mount_points() -> list[str]:
+    """All of them, FUSE or other: proc(5) mountinfo, field 5."""
+    return [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+
+
 def mounts_under(folder: Path) -> list[str]:
-    """Mount points inside a folder, FUSE or other (proc(5) mountinfo, field 5)."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [point for line in lines if (point := line.split()[4]).startswith(f"{folder}/")]
+    """Mount points inside a folder."""
+    return [point for point in mount_points() if point.startswith(f"{folder}/")]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from components.core.problem import Json
 from lab import control
@@ -162,21 +162,28 @@ class Playground:
         )
         return _preview(done, load_events(events))
 
+    def exported(self) -> Any:  # noqa: ANN401 - a JSON document
+        """What the engine keeps of the stack, secrets encrypted."""
+        return json.loads(self.pulumi("stack", "export").must())
+
     def resources(self) -> frozenset[str]:
         """The URNs of the stack's state."""
-        document = json.loads(self.pulumi("stack", "export").must())
-        return frozenset(item["urn"] for item in document["deployment"].get("resources", []))
+        found = self.exported()["deployment"].get("resources", [])
+        return frozenset(item["urn"] for item in found)
 
     def objects(self) -> frozenset[str]:
         """What the cluster holds of workloads: a killed acceptance may leave jobs behind."""
         kinds = "namespaces,jobs,mpijobs.kubeflow.org,daemonsets,deployments"
+        listed = self.kubectl("get", kinds, "--all-namespaces", "--output", "name")
+        return frozenset(listed.must().split())
+
+    def kubectl(self, *arguments: str) -> Done:
+        """One `kubectl` command as the administrator of the cluster."""
         spec = load_spec(choose_site(list(self.command[len(UP) :])))
         address = next(host.ssh.address for host in spec.hosts if host.role == "control_plane")
         # Inside of its host the file says 127.0.0.1, as K3s writes it.
         server = ["--kubeconfig", str(self.lab / KUBECONFIG), "--server", f"https://{address}:6443"]
-        listing = ["get", kinds, "--all-namespaces", "--output", "name"]
-        listed = run(["kubectl", *server, *listing], self.environment())
-        return frozenset(listed.must().split())
+        return run(["kubectl", *server, *arguments], self.environment())
 
     def end_state(self) -> EndState:
         """All that an update leads to."""
@@ -193,13 +200,18 @@ class Playground:
         ]
 
 
-def run(command: Sequence[str], environment: Mapping[str, str]) -> Done:
-    """Run a command in the project's folder."""
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path = PROJECT,
+    typed: str = "",
+) -> Done:
+    """Run a command in a folder, default that of this clone, with a text on standard input."""
     done = subprocess.run(
         command,
-        cwd=PROJECT,
+        cwd=folder,
         env=environment,
-        stdin=subprocess.DEVNULL,
+        input=typed,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -107,6 +107,7 @@ def assert_touches_only(preview: Preview, *names: str) -> None:
     assert set(others) <= PROVEN_AGAIN | BOOKKEEPING, preview.changes
 
 
+@pytest.mark.timeout(1800)  # nine commands of an engine: minutes where the cores are shared
 def test_from_nothing_to_nothing(example: Playground, tmp_path: Path) -> None:
     _quota_is_used_up(example)
     _stands_and_is_quiet(example, tmp_path)

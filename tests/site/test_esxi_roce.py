@@ -62,12 +62,16 @@ def standing(esxi: Playground, cold: Done) -> Playground:
 
 
 def edited(site: Playground, folder: Path, pattern: str, replacement: str) -> Path:
-    """A copy of the stack's configuration with the first match of a pattern replaced."""
+    """A copy of the stack's configuration and its site, the pattern's first match replaced."""
     assert site.config is not None
-    text, count = re.subn(pattern, replacement, site.config.read_text(), count=1, flags=re.DOTALL)
+    written = site.config.with_name("site.yaml").read_text()
+    text, count = re.subn(pattern, replacement, written, count=1, flags=re.DOTALL)
     assert count == 1
+    document = yaml.safe_load(site.config.read_text())
+    del document["config"]["railyard:site"]
+    document["config"]["railyard:cluster"] = yaml.safe_load(text)
     copy = folder / site.config.name
-    copy.write_text(text)
+    copy.write_text(yaml.safe_dump(document, sort_keys=False))
     return copy
 
 
@@ -226,6 +230,7 @@ def test_an_engine_killed_in_the_middle_of_a_reboot(standing: Playground, tmp_pa
     assert marks(standing, "esx02")
     again = standing.up().must()
     assert "recovered: " in again
+    assert not (PROJECT / f"Pulumi.{EXAMPLE}.yaml").exists(), "its configuration is the lab's"
     assert "acceptance passed" in again
     assert not marks(standing, "esx02")
     assert not standing.strays()

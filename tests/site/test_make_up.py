@@ -53,6 +53,35 @@ POINTS: Final = (
 release, and the probes' jobs."""
 
 
+STATE_BYTES: Final = 300_000
+PROOF_BYTES: Final = 10_000
+STEP_BYTES: Final = 8_192
+"""Of a step on a host, inputs and outputs together: what a site of 1,000 hosts can carry."""
+
+
+def test_the_state_keeps_its_budgets(first_up: FirstUp) -> None:
+    """The file backend writes the whole state twice a step: its size is the time of a run.
+
+    The state is the one that the first `make up` left: other tests add steps that repair.
+    """
+    state = first_up.state
+    rows = {item["urn"].rpartition("::")[2]: item for item in state["deployment"]["resources"]}
+    sizes = {name: len(json.dumps(row)) for name, row in rows.items()}
+    largest = "\n".join(
+        f"{size:7} {name}" for name, size in sorted(sizes.items(), key=lambda row: -row[1])[:12]
+    )
+    assert len(rows) > 60, "this is no whole site"
+    assert len(json.dumps(state)) <= STATE_BYTES, largest
+    assert sizes["acceptance-evidence"] + sizes["acceptance-gate"] <= PROOF_BYTES, largest
+    steps = {
+        name: len(json.dumps([row["inputs"], row["outputs"]]))
+        for name, row in rows.items()
+        if re.fullmatch(r"(mgmt|gpu)[0-9]+-.*", name)
+    }
+    assert {"gpu01-host", "gpu01-reboot", "gpu02-k3s", "mgmt01-tools"} <= steps.keys()
+    assert max(steps.values()) <= STEP_BYTES, largest
+
+
 def test_make_up_proves_the_path_and_then_is_quiet(first_up: FirstUp, standing: Playground) -> None:
     said = first_up.done.text
     for probe in PROBES:

@@ -51,7 +51,7 @@ def test_an_unreachable_host(standing: Playground, tmp_path: Path) -> None:
         assert re.search(r"within \d+ s", line)
 
         unchanged = standing.preview()
-        assert unchanged.quiet
+        assert unchanged.quiet, unchanged.changes
         assert any(text.startswith("gpu01: not observed") for text in unchanged.messages)
 
         refused = standing.pulumi(

@@ -129,7 +129,7 @@ def test_the_example_from_nothing_to_nothing(site: Playground, tmp_path: Path) -
 
     assert "acceptance passed" in site.up().must()
     assert site.preview().quiet
-    assert site.railyard("drift", EXAMPLE).must().count("no drift") == 7
+    assert site.railyard("drift", EXAMPLE).must().count("no drift") == 8
     assert site.resources() == good
 
     site.pulumi("destroy", "--yes", "--skip-preview").must()

@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Literal
 
 import pytest
 
+from components.acceptance.scope import Accept
 from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift, Unreachable
+from components.drift.device_drift import (
+    DeviceDrift,
+    Unreachable,
+    drift_exit_code,
+    render_drift,
+)
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.instances import with_instances
 from components.plan.make import ClusterPlan, make_plan
@@ -57,7 +62,7 @@ def decide(
     plan: ClusterPlan = PLAN,
     applied: Applied | None = None,
     facts: dict[str, Facts] | None = None,
-    accept: Literal["changed", "always"] = "changed",
+    accept: Accept = "changed",
 ) -> Intentions:
     return intend(
         plan,
@@ -338,3 +343,25 @@ def test_a_reboot_step_that_already_ran_is_not_pending(note: str) -> None:
     assert refusals(plan, applied, drifts) == ()
     changed = Applied(recorded | {reboot.name: AppliedStep(reboot.desired, "something else")})
     assert len(refusals(plan, changed, drifts)) == 1
+
+
+def test_a_tool_that_a_host_lost_is_drift_and_is_named() -> None:
+    host = next(each for each in PLAN.hosts if each.name == "gpu01")
+    digest = next(tool.digest for tool in host.sending.reads if tool.name == "host")
+    facts = clean()
+    facts["gpu01"] = HostState({**host.desired.values, f"tool.lacks.{digest}": "yes"})
+    drifts = judge_drift(PLAN, as_applied(), Seen(facts))
+    assert {each.device: each.tools for each in drifts if each.tools} == {"gpu01": ("host",)}
+    assert drift_exit_code(drifts) == 3
+    report = render_drift(drifts)
+    assert "drift: 1 tool(s) of Railyard are missing or altered" in report
+    assert "tool host: missing or altered on the host; `pulumi up` sends it again" in report
+    assert "1: missing or altered" in decide(facts=facts).notes[host.sending.name]
+
+
+def test_a_tool_of_a_later_version_is_no_drift() -> None:
+    host = next(each for each in PLAN.hosts if each.name == "gpu01")
+    facts = clean()
+    facts["gpu01"] = HostState({**host.desired.values, f"tool.lacks.{'0' * 64}": "yes"})
+    drifts = judge_drift(PLAN, as_applied(), Seen(facts))
+    assert drift_exit_code(drifts) == 0

@@ -10,6 +10,7 @@ import pytest
 from components.core.errors import DeviceError
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
+from lab.telling import Told, render_table
 from lab.vm import rdma
 from lab.vm.carried import LEFT_OUT, plan_guests
 from lab.vm.drifts import drifts_of
@@ -21,7 +22,7 @@ from lab.vm.judging import (
     require_named,
 )
 from lab.vm.snapshot import RESIDUE, Snapshot, compare, parse_snapshot
-from lab.vm.story import NAMES, Told, render_table
+from lab.vm.story import NAMES
 from lab.vm.tools import major_release
 
 LOG = Path(__file__).parents[1] / "acceptance/recorded/perftest/rxe_on_igb_vf.txt"

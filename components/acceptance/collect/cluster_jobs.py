@@ -53,6 +53,35 @@ class Api(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """`Api` of a cluster that cannot be reached: every verb says why, so that evidence does."""
+
+    why: str
+
+    def get(self, path: str) -> Body | None:
+        """Refuse.
+
+        Raises:
+            DeviceError: Always.
+        """
+        del path
+        raise DeviceError(self.why)
+
+    def text(self, path: str) -> str:
+        """Refuse, as `get` does."""
+        del path
+        raise DeviceError(self.why)
+
+    def post(self, path: str, body: Body) -> None:
+        """Refuse, as `get` does."""
+        del path, body
+        raise DeviceError(self.why)
+
+    def delete(self, path: str) -> None:
+        """There is nothing to delete."""
+
+
 class KubernetesApi:
     """`Api` over the official client, from the text of a kubeconfig."""
 
@@ -180,10 +209,11 @@ def _remove(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]
     while api.get(_path(body)) is not None:
         if clock() >= deadline:
             raise DeviceError(f"{body['metadata']['name']} was deleted and does not go away")
-        _pause()
+        pause()
 
 
-def _pause() -> None:
+def pause() -> None:
+    """Wait a moment between two looks."""
     time.sleep(POLL_S)  # noqa: TID251 - every loop around it has a deadline and says what it waits for
 
 
@@ -195,7 +225,7 @@ def _await_end(api: Api, body: Body, *, deadline: float, clock: Callable[[], flo
             return ProbeRun(_log_of(api, body), ended=True, succeeded=end == "", reason=end)
         if clock() >= deadline:
             return ProbeRun(_log_of(api, body), ended=False, succeeded=False, reason="")
-        _pause()
+        pause()
 
 
 def _conditions(current: Body) -> list[Body]:
@@ -244,7 +274,47 @@ def _why_waiting(api: Api, objects: Sequence[Body]) -> str:
             if condition["type"] == "PodScheduled" and condition.get("status") == "False":
                 name = pod["metadata"]["name"]
                 return f"pod {name} is not scheduled: {condition.get('message', '')}"
+    waits = [why for pod in pods if (why := _why_not_started(pod) or _why_ended(api, pod))]
+    waits += [why for body in objects if body["kind"] in _JOBS for why in _refused_pods(api, body)]
+    if waits:
+        return waits[0]
     phases = ", ".join(
         f"{pod['metadata']['name']} {pod.get('status', {}).get('phase')}" for pod in pods
     )
     return f"no end within the deadline; pods: {phases or 'none'}"
+
+
+def _why_ended(api: Api, pod: Body) -> str:
+    """A pod that failed while its job goes on: workers fail before their launcher is made."""
+    meta: Body = pod["metadata"]
+    states: list[Body] = list(pod.get("status", {}).get("containerStatuses") or [])
+    for container in states:
+        ended: Body = container.get("state", {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            log = api.text(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log")
+            said = ended.get("message") or next(reversed(log.strip().splitlines()), "")
+            words = f"{ended.get('reason', '')}, exit code {ended['exitCode']}: {said}"
+            return f"pod {meta['name']} failed: {words}".rstrip(": ")
+    return ""
+
+
+def _refused_pods(api: Api, body: Body) -> list[str]:
+    """Why the cluster lets no pod of a job in: a quota, a policy; the last of its own warnings."""
+    meta = body["metadata"]
+    own = {meta["name"], f"{meta['name']}-launcher"}
+    path = f"/api/v1/namespaces/{meta['namespace']}/events?fieldSelector=type%3DWarning"
+    events: list[Body] = list((api.get(path) or {}).get("items") or [])
+    of_ours = [each for each in events if each["involvedObject"].get("name") in own]
+    of_ours.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+    return [f"{body['kind']} {meta['name']}: {each.get('message', '')}" for each in of_ours[-1:]]
+
+
+def _why_not_started(pod: Body) -> str:
+    """What the kubelet says of a container that it cannot start: an image it cannot pull."""
+    states: list[Body] = list(pod.get("status", {}).get("containerStatuses") or [])
+    for container in states:
+        waiting: Body = container.get("state", {}).get("waiting") or {}
+        if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
+            words = f"{waiting['reason']}: {waiting.get('message', '')}"
+            return f"pod {pod['metadata']['name']} waits: {words}".rstrip(": ")
+    return ""

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from components.acceptance.evidence import Hop, diff_counters
+from components.acceptance.evidence import Hop, HopRole, diff_counters
 from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
 from components.core.errors import DeviceError
 from components.fabric.device import read_counters
-from components.fabric.systems.base import PortCounters
+from components.fabric.systems.base import CounterWay, PortCounters, Unread
 from components.remote.host_session import run_on_host
 
 READ_DEADLINE_S: Final = 20.0
@@ -51,6 +51,10 @@ class Snapshot:
     """(device, interface) to counter name to value."""
     unreachable: Mapping[str, str] = field(default_factory=dict[str, str])
     """Device to why it could not be read."""
+    unread: Mapping[tuple[str, str], tuple[Unread, ...]] = field(
+        default_factory=dict[tuple[str, str], tuple[Unread, ...]]
+    )
+    """(device, interface) to the answers that are of an unknown form."""
 
 
 async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, str]) -> Snapshot:
@@ -60,6 +64,7 @@ async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, 
     )
     counters: dict[tuple[str, str], Counters] = {}
     unreachable: dict[str, str] = {}
+    unread: dict[tuple[str, str], tuple[Unread, ...]] = {}
     for source, answer in zip(sources, answers, strict=True):
         device = source.endpoint.device
         if isinstance(answer, DeviceError):
@@ -67,32 +72,42 @@ async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, 
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            counters |= {(device, name): found for name, found in answer.items()}
-    return Snapshot(counters, unreachable)
+            counters |= {(device, name): each.counted for name, each in answer.items()}
+            unread |= {(device, name): each.unread for name, each in answer.items() if each.unread}
+    return Snapshot(counters, unreachable, unread)
 
 
-async def _read(source: CounterSource, secrets: Mapping[str, str]) -> Mapping[str, Counters]:
+@dataclass(frozen=True, slots=True)
+class _Interface:
+    """What one interface counted, and what of it could not be read."""
+
+    counted: Counters
+    unread: tuple[Unread, ...] = ()
+
+
+async def _read(source: CounterSource, secrets: Mapping[str, str]) -> Mapping[str, _Interface]:
     endpoint = source.endpoint
     on_fabric = source.os == "infiniband"
     if source.os != "linux" and not on_fabric:
-        secret = secrets.get(endpoint.password_secret or "", "")
         ports = await asyncio.to_thread(
-            read_counters, endpoint, source.os, source.interfaces, secret
+            read_counters, endpoint, source.os, source.interfaces, secrets
         )
-        return {name: flatten_port(port) for name, port in ports.items()}
+        return {name: _Interface(flatten_port(port), port.unread) for name, port in ports.items()}
     each = (_READ.format(name=name) for name in source.interfaces)
     command = READ_ADAPTERS if on_fabric else "".join(each)
-    key = secrets.get(endpoint.private_key_secret or "", "")
-    answer = await run_on_host(endpoint, key, command, deadline_s=READ_DEADLINE_S)
-    return parse_ethtool(answer.stdout, source)
+    answer = await run_on_host(endpoint, secrets, command, deadline_s=READ_DEADLINE_S)
+    found = parse_ethtool(answer.stdout, source)
+    return {name: _Interface(counted) for name, counted in found.items()}
 
 
 def flatten_port(port: PortCounters) -> dict[str, int]:
     """A switch port's counters by name: received by priority, sent by traffic class.
 
-    What a system does not count is left out.
+    What a system does not count, or in a form that its driver does not know, is left out.
     """
-    flat = {"rx_discards": port.rx_discards}
+    flat: dict[str, int] = {}
+    if port.rx_discards is not None:
+        flat["rx_discards"] = port.rx_discards
     if port.ecn_marked is not None:
         flat["ecn_marked"] = port.ecn_marked
     if port.rx_bytes is not None:
@@ -100,7 +115,8 @@ def flatten_port(port: PortCounters) -> dict[str, int]:
     for number, counted in port.by_priority.items():
         if counted.rx_bytes is not None:
             flat[f"rx_prio{number}_bytes"] = counted.rx_bytes
-        flat[f"tx_tc{number}_bytes"] = counted.tx_bytes
+        if counted.tx_bytes is not None:
+            flat[f"tx_tc{number}_bytes"] = counted.tx_bytes
     return flat
 
 
@@ -148,6 +164,11 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
         if hop.device in snapshot.unreachable:
             detail = snapshot.unreachable[hop.device].splitlines()[0]
             return base.model_copy(update={"status": "unreachable", "detail": detail})
+        for unread in snapshot.unread.get(place, ()):
+            if unread.way == _NEEDED.get(hop.role):
+                return base.model_copy(
+                    update={"status": "not_observed", "detail": describe_unread(unread)}
+                )
     # Without a reading before, the one after is a sum since the start, and says nothing.
     first, last = before.counters.get(place), after.counters.get(place)
     grown = diff_counters(first, last) if first and last else {}
@@ -162,6 +183,20 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
             "total_bytes": grown.get("rx_bytes"),
         }
     return base.model_copy(update=fields)
+
+
+_NEEDED: Final[Mapping[HopRole, CounterWay]] = {"switch_ingress": "rx", "switch_egress": "tx"}
+"""What a hop cannot be judged without."""
+_KEPT: Final = 1500
+"""Characters of an answer that go into the evidence: a table of one port has fewer."""
+
+
+def describe_unread(unread: Unread) -> str:
+    """Which answer is of an unknown form, and the answer itself, as one line."""
+    lines = (" ".join(line.split()) for line in unread.text.splitlines())
+    text = " | ".join(line for line in lines if line)
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text[:_KEPT])
+    return f"`{unread.command}`: {unread.why}; it answered: {shown or 'nothing'}"
 
 
 _CLASS_NAMES: Final = {

@@ -45,7 +45,7 @@ async def _try(
     try:
         return await run_on_host(
             endpoint,
-            secrets.get(endpoint.private_key_secret or "", ""),
+            secrets,
             render_remote_command(command.script, deadline_s),
             deadline_s=deadline_s + 2 * KILL_AFTER_S,
         )

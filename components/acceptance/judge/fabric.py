@@ -10,8 +10,8 @@ from __future__ import annotations
 from itertools import groupby
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
-from components.acceptance.judge.path import LEAST_SHARE_SEEN, expected_bytes, show_size
-from components.acceptance.judge.verdict import Finding, verdict_for
+from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes, show_size
+from components.acceptance.judge.verdict import Finding, Verdict
 
 _IDLE_SHARE = 0.5
 """An adapter with less than half of its even share was left out of some channels."""
@@ -22,7 +22,7 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     hops = sorted(item.hops, key=lambda hop: hop.direction)
     if not hops:
         return [_unproven(item, "every worker", "no counter was read")]
-    wanted = expected_bytes(item)
+    wanted = sent_bytes(item)
     return [
         _judge_direction(item, direction, list(group), limits, wanted)
         for direction, group in groupby(hops, key=lambda hop: hop.direction)
@@ -30,22 +30,24 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 
 
 def _judge_direction(
-    item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits, wanted: int
+    item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits, wanted: Sent
 ) -> Finding:
     blind = next((hop for hop in hops if hop.status != "observed"), None)
     if blind is not None:
         return _unproven(item, where, f"{blind.device}: {blind.detail or 'not observed'}")
     total = sum(hop.total_bytes or 0 for hop in hops)
-    share = max(total, wanted) / max(limits.hcas, 1) * _IDLE_SHARE
+    share = max(total, wanted.least) / max(limits.hcas, 1) * _IDLE_SHARE
     busy = [hop for hop in hops if (hop.total_bytes or 0) >= max(share, 1)]
-    enough = total >= wanted * LEAST_SHARE_SEEN and total > 0
-    right = enough and len(busy) >= limits.hcas
+    verdict: Verdict = judge_amount(wanted, total)
+    if len(busy) < limits.hcas:
+        verdict = "failed"
+    right = verdict == "passed"
     lazy = ", ".join(hop.interface for hop in hops if hop not in busy)
     return Finding(
         check="adapter counters",
         subject=item.probe.name,
-        verdict=verdict_for(right),
-        expected=f"{where}: {show_size(wanted)} through {limits.hcas} adapters",
+        verdict=verdict,
+        expected=f"{where}: {wanted.text} through {limits.hcas} adapters",
         actual=f"{show_size(total)} through {len(busy)}",
         detail=f"adapters without their share: {lazy}" if lazy and not right else "",
         next_step="" if right else "look at NCCL's list of adapters, and at ibstat on that worker",

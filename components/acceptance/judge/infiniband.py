@@ -11,6 +11,7 @@ from typing import Final
 
 from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
 from components.acceptance.logs.ib_facts import (
+    ACTIVE,
     FULL_MEMBER,
     MASTER,
     SM_STATES,
@@ -24,10 +25,10 @@ from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit
 
 FABRIC: Final = "fabric"
 """Subject of the rows that are about no single host."""
-_ACTIVE: Final = "4: ACTIVE"
+_DOWN: Final = "1: DOWN"
 _FIX_STATE: Final = {
     "2: INIT": "no subnet manager sets it up: `show ib sm` on the switches, or UFM",
-    "1: DOWN": "look at its cable, and at `show interfaces ib` of its switch port",
+    _DOWN: "look at its cable, and at `show interfaces ib` of its switch port",
 }
 _INSTALL: Final = "install infiniband-diags on that host, and run acceptance again"
 _MATTERS: Final = (
@@ -102,9 +103,9 @@ def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]
 
 
 def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
-    down = [port for port in ports if port.state != _ACTIVE]
+    down = [port for port in ports if port.state != ACTIVE]
     active = len(ports) - len(down)
-    states = ", ".join(f"{port.name} {port.state}" for port in down)
+    states = ", ".join(f"{port.name} {port.state}{_cable(port, limits)}" for port in down)
     steps = {_FIX_STATE.get(port.state, "look at ibstat on that host") for port in down}
     return _row(
         "ib ports",
@@ -114,6 +115,12 @@ def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Find
         f"{active} of {len(ports)} active" + (f"; {states}" if states else ""),
         "; ".join(sorted(steps)) or "compare `hcas` of the file with ibstat on that host",
     )
+
+
+def _cable(port: IbPort, limits: IbLimits) -> str:
+    """The switch port at the other end of a cable that carries nothing, where the file says it."""
+    far = limits.cables.get(port.guid) if port.state == _DOWN else None
+    return f" (cable to {far})" if far else ""
 
 
 def _judge_rate(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:

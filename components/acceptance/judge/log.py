@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from statistics import median
 
-from components.acceptance.judge.nccl_findings import (
-    Expectation,
-    find_failure,
-    judge_busbw,
-    judge_completeness,
-    judge_correctness,
-    judge_gdr,
-    judge_transport,
-    judged_rows,
-    seen_transports,
-    show_bytes,
-)
-from components.acceptance.judge.nccl_profile import (
-    Adapters,
-    judge_hcas,
-    judge_network,
-    judge_topology,
-    judge_version,
-)
+from components.acceptance.judge.nccl_checks import NcclAsked, judge_runs
+from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
+from components.acceptance.judge.nccl_ways import Expectation
 from components.acceptance.judge.perftest_findings import (
+    PerftestAsked,
     PerftestLink,
-    find_perftest_failure,
-    judge_average,
-    judge_gid,
-    judge_link,
-    judge_perftest_completeness,
+    judge_perftest_runs,
 )
+from components.acceptance.judge.run_failure import find_failure
 from components.acceptance.judge.verdict import EXIT_CODES, Finding, Verdict, overall_verdict
 from components.acceptance.judge.workload_findings import (
-    find_launched_failure,
     judge_images,
     judge_scan_busbw,
     judge_scan_completeness,
@@ -43,12 +24,13 @@ from components.acceptance.judge.workload_findings import (
     odd_steps,
 )
 from components.acceptance.logs.deepspeed import parse_deepspeed_log
-from components.acceptance.logs.log_model import NcclLog, ParseProblem
+from components.acceptance.logs.log_model import NcclLog, ParseProblem, PerftestLog
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.logs.training import parse_training_log
-from components.core.errors import UsageError
 
+Source = str | Iterable[str]
+"""A text, or its pieces in order."""
 _MARKS: dict[Verdict, str] = {
     "passed": "PASSED ",
     "failed": "FAILED ",
@@ -78,150 +60,96 @@ class LogVerdict:
         """The report as text."""
         lines = [f"{self.verdict}: {self.summary}"]
         for finding in self.findings:
-            lines.append(f"  {_MARKS[finding.verdict]} {finding.check}: {finding.text}")
+            where = finding.subject.partition(", ")[2]
+            name = f"{finding.check} of {where}" if where else finding.check
+            lines.append(f"  {_MARKS[finding.verdict]} {name}: {finding.text}")
             lines += [f"          {part}" for part in (finding.detail,) if part]
             if finding.verdict not in ("passed", "skipped") and finding.next_step:
                 lines.append(f"          next: {finding.next_step}")
         return tuple(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class NcclAsked:
-    """What a log of NCCL must show beside its transport; what is None or empty is not asked."""
-
-    min_version: str = ""
-    """Least release, for example `2.19`."""
-    topology_file: str = ""
-    """The value that NCCL_TOPO_FILE must have on every rank."""
-    hcas: int | None = None
-    """InfiniBand adapters of every host, with relaxed ordering."""
-    gdr: bool = False
-    """Every network channel must be GDRDMA."""
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> NcclAsked:
-        """From `version=2.19`, `topology=/opt/h100.xml`, `hcas=8`, `gdr`.
-
-        Raises:
-            UsageError: A text asks for something else.
-        """
-        values = {name: value for name, _, value in (text.partition("=") for text in texts)}
-        unknown = sorted(set(values) - {"version", "topology", "hcas", "gdr"})
-        hcas = values.get("hcas")
-        if unknown or (hcas is not None and not hcas.isdecimal()):
-            wrong = unknown[0] if unknown else f"hcas={hcas}"
-            raise UsageError(
-                f"--must {wrong} asks for nothing that is known.\n"
-                "  fix    use version=2.19, topology=/path/of/NCCL_TOPO_FILE, hcas=8, or gdr."
-            )
-        return cls(
-            min_version=values.get("version", ""),
-            topology_file=values.get("topology", ""),
-            hcas=None if hcas is None else int(hcas),
-            gdr="gdr" in values,
-        )
-
-    def findings(self, log: NcclLog, subject: str) -> list[Finding]:
-        """The findings of what is asked."""
-        found: list[Finding] = []
-        if self.min_version:
-            found.append(judge_version(log, subject, self.min_version))
-        if self.topology_file:
-            found.append(judge_topology(log, subject, self.topology_file))
-        if self.hcas is not None:
-            found.append(judge_network(log, subject))
-            found.append(judge_hcas(log, subject, Adapters(self.hcas)))
-        if self.gdr:
-            found.append(judge_gdr(log, subject))
-        return found
-
-
 def judge_nccl_text(
-    text: str,
+    text: Source,
     expect: Expectation | None = None,
     min_busbw_gb_s: float | None = None,
     asked: NcclAsked | None = None,
 ) -> LogVerdict:
-    """Judges the log of an NCCL program.
+    """Judges the log of an NCCL program; of several runs in it, each.
 
     Args:
-        text: The whole log.
+        text: The whole log, or its pieces in order.
         expect: The transport that the data must have taken; None leaves it unproven.
         min_busbw_gb_s: The lowest acceptable bus bandwidth of rows of 1 GiB and more, or of the
             largest row, in GB/s of 10^9 bytes.
         asked: What else it must show.
     """
     log = parse_nccl_log(text)
-    subject = "log"
     if isinstance(log, ParseProblem):
         return _unreadable(log, "an NCCL log")
-    failure = find_failure(log, subject)
-    if failure is not None:
-        return _verdict([failure], "the run failed")
-    completeness = judge_completeness(log, subject)
-    correctness = judge_correctness(log, subject)
-    if completeness.verdict == "error" and correctness.verdict != "failed":
-        return _verdict([completeness], "cannot be judged")
-    findings = [completeness, correctness]
-    findings.append(
-        _unproven_transport(log, subject)
-        if expect is None
-        else judge_transport(log, subject, expect)
+    wanted = replace(
+        asked or NcclAsked(),
+        transport=expect,
+        floor_gb_s=min_busbw_gb_s,
+        floor_origin="--min-busbw",
     )
-    findings += asked.findings(log, subject) if asked else []
-    if min_busbw_gb_s is not None:
-        findings.append(judge_busbw(log, subject, min_busbw_gb_s, "--min-busbw"))
-    rows, basis = judged_rows(log)
-    worst = min(row.worst_busbw_gb_s for row in rows)
-    name = log.collective or "collective"
-    return _verdict(findings, f"{name}, {worst:.2f} GB/s busbw ({basis})")
+    findings = judge_runs(log, "log", wanted)
+    looked = {finding.check for finding in findings}
+    if looked == {"run"}:
+        return _verdict(findings, "the run failed")
+    if looked <= {"run", "completeness"}:
+        return _verdict(findings, "cannot be judged")
+    return _verdict(findings, _slowest_run(log))
 
 
-def _unproven_transport(log: NcclLog, subject: str) -> Finding:
-    """What the log shows of its transport, when none is required."""
-    seen, proof = seen_transports(log)
-    return Finding(
-        check="transport",
-        subject=subject,
-        verdict="skipped",
-        expected="no particular transport",
-        actual=f"{', '.join(seen) or 'none shown'} (not proven)",
-        detail=proof if seen else "give --expect to judge it",
-    )
+def _slowest_run(log: NcclLog) -> str:
+    """The numbers of the run with the least bus bandwidth."""
+    lowest: list[tuple[float, str]] = []
+    for run in log.runs:
+        rows, basis = judged_rows(run)
+        if rows:
+            worst = min(row.worst_busbw_gb_s for row in rows)
+            name = run.collective or "collective"
+            lowest.append((worst, f"{name}, {worst:.2f} GB/s busbw ({basis})"))
+    more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
+    return f"{min(lowest)[1]}{more}" if lowest else "cannot be judged"
 
 
 def judge_perftest_text(
-    text: str, expect: PerftestLink | None = None, min_gbit_s: float | None = None
+    text: Source, expect: PerftestLink | None = None, min_gbit_s: float | None = None
 ) -> LogVerdict:
-    """Judges the log of a perftest client.
+    """Judges the log of a perftest client; of several runs in it, each.
 
     Args:
-        text: The whole log.
+        text: The whole log, or its pieces in order.
         expect: The link layer that the test must have used.
-        min_gbit_s: The lowest acceptable average of the largest size, Gb/s of 10^9 bits.
+        min_gbit_s: The lowest acceptable average of the largest size, one way, Gb/s of 10^9 bits.
     """
     log = parse_perftest_log(text)
-    subject = "log"
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a perftest log")
-    failure = find_perftest_failure(log, subject)
-    if failure is not None:
-        return _verdict([failure], "the run failed")
-    findings = [judge_perftest_completeness(log, subject)]
-    if findings[0].verdict == "error":
+    findings = judge_perftest_runs(log, "log", PerftestAsked(expect, min_gbit_s, "--min-gbit"))
+    looked = {finding.check for finding in findings}
+    if looked == {"run"}:
+        return _verdict(findings, "the run failed")
+    if looked <= {"run", "completeness"}:
         return _verdict(findings, "cannot be judged")
-    findings.append(judge_gid(log, subject))
-    if expect is not None:
-        findings.append(judge_link(log, subject, expect))
-    if min_gbit_s is not None:
-        findings.append(judge_average(log, subject, min_gbit_s, "--min-gbit-s"))
+    return _verdict(findings, _perftest_numbers(log))
+
+
+def _perftest_numbers(log: PerftestLog) -> str:
+    """The numbers of the run with the least bandwidth, or of its latency."""
+    more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
     name = log.test or "perftest"
-    if log.rows:
-        row = max(log.rows, key=lambda item: item.size_bytes)
-        numbers = f"{row.average_gbit_s:.2f} Gb/s at {row.size_bytes} B"
-    else:
-        numbers = f"{log.latency[0].typical_us:.2f} us at {log.latency[0].size_bytes} B"
-    return _verdict(findings, f"{name}, {numbers}")
+    rows = [max(run.rows, key=lambda row: row.size_bytes) for run in log.runs if run.rows]
+    if rows:
+        row = min(rows, key=lambda each: each.average_gbit_s)
+        return f"{name}, {row.average_gbit_s:.2f} Gb/s at {row.size_bytes} B{more}"
+    shown = [row for run in log.runs for row in run.latency[:1]]
+    if not shown:
+        return "cannot be judged"
+    slowest = max(shown, key=lambda each: each.typical_us)
+    return f"{name}, {slowest.typical_us:.2f} us at {slowest.size_bytes} B{more}"
 
 
 def judge_deepspeed_text(text: str, min_gbit_s: float | None = None) -> LogVerdict:
@@ -235,7 +163,7 @@ def judge_deepspeed_text(text: str, min_gbit_s: float | None = None) -> LogVerdi
     subject = "log"
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a log of DeepSpeed's benchmark")
-    failure = find_launched_failure(log.failures, subject)
+    failure = find_failure(log.failures, subject)
     if failure is not None:
         return _verdict([failure], "the run failed")
     findings = [judge_scan_completeness(log, subject)]
@@ -262,7 +190,7 @@ def judge_training_text(
     subject = "log"
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a log of a training benchmark")
-    failure = find_launched_failure(log.failures, subject)
+    failure = find_failure(log.failures, subject)
     if failure is not None:
         return _verdict([failure], "the run failed")
     findings = [judge_totals(log, subject, ranks)]

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
-
+from components.acceptance.judge.nccl_ways import Expectation, judge_way, used_devices
+from components.acceptance.judge.nccl_whole import LARGE_BYTES, completeness_of, is_alone
 from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
-from components.acceptance.logs.failures import first_cause
 from components.acceptance.logs.log_model import NcclLog, NcclRow
 
-Expectation = Literal["ib", "roce", "nvlink", "socket"]
-LARGE_BYTES = 1 << 30
-"""Rows from 1 GiB on show bandwidth; smaller ones show latency (16 MiB: 12 % of the plateau)."""
-_LINK_LAYERS = {"ib": "IB", "roce": "RoCE"}
-_RDMA_NAMES = ("IB", "IBext")
 _LARGEST_OLD_ERROR = 1e-3
 """A relative error of the old column `error` beyond rounding of any float type but fp8."""
 
 
-def find_failure(log: NcclLog, subject: str) -> Finding | None:
-    """A finding for the first cause of failure that the log names, or None."""
-    cause = first_cause(log.failures)
-    if cause is None:
-        return None
-    return Finding(
-        check="run",
-        subject=subject,
-        verdict="failed",
-        expected="a run without errors",
-        actual=f"{cause.kind}: {cause.line}",
-        detail=f"the first cause among {len(log.failures)} failure lines",
-        next_step=f"look for: {cause.meaning}",
-    )
-
-
 def judge_completeness(log: NcclLog, subject: str) -> Finding:
-    """Is the log whole: from its start to its footer, with all ranks?"""
-    verdict, actual, detail = _completeness(log)
+    """Is the log whole: from its start to its footer, with all ranks and sizes?"""
+    verdict, actual, detail = completeness_of(log)
+    if verdict == "passed" and is_alone(log):
+        verdict, actual = "error", "a single rank, which sends nothing"
     return Finding(
         check="completeness",
         subject=subject,
@@ -62,22 +41,42 @@ def judge_correctness(log: NcclLog, subject: str) -> Finding:
     )
 
 
-def judge_transport(log: NcclLog, subject: str, expect: Expectation) -> Finding:
+def judge_transport(log: NcclLog, subject: str, expect: Expectation | None) -> Finding:
     """Did the data take the expected transport, by the lines that prove it?"""
     seen, proof = seen_transports(log)
-    verdict: Verdict = "passed"
-    if not seen:
-        verdict, proof = "error", "no transport line; run with NCCL_DEBUG=INFO"
-    elif not _is_expected(log, expect, seen):
-        verdict = "failed"
+    if expect is None:
+        return Finding(
+            check="transport",
+            subject=subject,
+            verdict="skipped",
+            expected="no particular transport",
+            actual=f"{', '.join(seen) or 'none shown'} (not proven)",
+            detail=proof if seen else "give --expect to judge it",
+        )
+    verdict, why = judge_way(log, expect)
     return Finding(
         check="transport",
         subject=subject,
         verdict=verdict,
         expected=expect,
         actual=", ".join(seen) or "not shown",
-        detail=proof,
+        detail="; ".join(dict.fromkeys(part for part in (why, proof if seen else "") if part)),
         next_step=_transport_step(log, verdict),
+    )
+
+
+def judge_warnings(log: NcclLog, subject: str) -> Finding | None:
+    """NCCL's warnings of unknown meaning: a run that is whole and right does not fail by them."""
+    if not log.warnings:
+        return None
+    count = len(log.warnings)
+    return Finding(
+        check="warnings",
+        subject=subject,
+        verdict="skipped",
+        expected="warnings that are known",
+        actual=f"{count} unknown warning{'s' if count > 1 else ''}: {log.warnings[0]}",
+        detail="; ".join(log.warnings[1:4]),
     )
 
 
@@ -145,14 +144,13 @@ def judged_rows(log: NcclLog) -> tuple[tuple[NcclRow, ...], str]:
 def seen_transports(log: NcclLog) -> tuple[tuple[str, ...], str]:
     """The transports in use, by proof: channel lines if there are any, else `Using network`."""
     channels = log.channels
-    if channels.net_total or channels.peer or channels.shared_memory:
-        names = [f"NET/{name}" for name in sorted(channels.net)]
-        names += ["P2P"] if channels.peer else []
-        names += ["SHM"] if channels.shared_memory else []
-        counts = [f"{count} NET/{name}" for name, count in sorted(channels.net.items())]
-        counts += [f"{channels.peer} P2P"] if channels.peer else []
-        counts += [f"{channels.shared_memory} SHM"] if channels.shared_memory else []
-        return tuple(names), f"channel lines: {', '.join(counts)}{_layers_text(log)}"
+    counted = {f"NET/{name}": count for name, count in sorted(channels.net.items())}
+    counted |= {"P2P": channels.peer, "SHM": channels.shared_memory, "NVLS": channels.nvls}
+    counted |= dict.fromkeys(channels.other, 1)
+    seen = {name: count for name, count in counted.items() if count}
+    if seen:
+        counts = ", ".join(f"{count} {name}" for name, count in seen.items())
+        return tuple(seen), f"channel lines: {counts}{_layers_text(log)}"
     names = [f"NET/{name}" for name in sorted(log.networks)]
     return tuple(names), "from 'Using network' only: no channel line proves it"
 
@@ -167,26 +165,8 @@ def show_bytes(size: int | None) -> str:
     return f"{size} B"
 
 
-def _is_expected(log: NcclLog, expect: Expectation, seen: Sequence[str]) -> bool:
-    nets = [name.removeprefix("NET/") for name in seen if name.startswith("NET/")]
-    if expect == "nvlink":
-        return not nets and list(seen) == ["P2P"]
-    if not nets:
-        return False
-    if expect == "socket":
-        return all(name == "Socket" for name in nets)
-    layers = link_layers(log)
-    right_layer = not layers or layers == {_LINK_LAYERS[expect]}
-    return right_layer and all(name.startswith(_RDMA_NAMES) for name in nets)
-
-
-def link_layers(log: NcclLog) -> set[str]:
-    """The link layers of the devices that NCCL lists: `RoCE`, `IB`."""
-    return {hca.link_layer for host in log.hosts for hca in host.hcas}
-
-
 def _layers_text(log: NcclLog) -> str:
-    layers = sorted(link_layers(log))
+    layers = sorted(used_devices(log))
     return f"; devices: {', '.join(layers)}" if layers else ""
 
 
@@ -196,50 +176,6 @@ def _transport_step(log: NcclLog, verdict: Verdict) -> str:
     if "Socket" in log.channels.net or "Socket" in log.networks:
         return "NCCL found no RDMA device it may use: look at the VF, NCCL_IB_HCA, NCCL_IB_DISABLE"
     return "run with NCCL_DEBUG=INFO and look at the lines 'NET/IB : Using' and 'via NET/'"
-
-
-def _completeness(log: NcclLog) -> tuple[Verdict, str, str]:
-    if log.bad_rows:
-        return "error", f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
-    if not log.rows:
-        return "error", "no result row", "the log is cut, or the run hung or is still going on"
-    if log.program == "other":
-        return _completeness_of_program(log)
-    if log.has_footer:
-        return _rank_completeness(log)
-    if not log.has_preamble and _is_excerpt(log):
-        return "passed", f"an excerpt with {len(log.rows)} rows", "its start and end are not shown"
-    return "error", "cut off: the footer is missing", f"{len(log.rows)} rows before the cut"
-
-
-def _is_excerpt(log: NcclLog) -> bool:
-    """A quoted table: no start, no end, but rows that count and whose values were checked."""
-    return all(
-        (row.size_bytes or 0) >= LARGE_BYTES and row.out_of_place.wrong is not None
-        for row in log.rows
-    )
-
-
-def _rank_completeness(log: NcclLog) -> tuple[Verdict, str, str]:
-    numbers = [line.rank for line in log.ranks]
-    if numbers.count(0) > 1:
-        return (
-            "failed",
-            f"{numbers.count(0)} separate runs with a rank 0 each",
-            "the binary was built without MPI, or the launcher is not its own",
-        )
-    if log.nranks is not None and 0 < log.init_complete < log.nranks and log.has_preamble:
-        actual = f"{log.init_complete} of {log.nranks} ranks completed their start"
-        return "failed", actual, "count of 'Init COMPLETE'"
-    return "passed", f"{len(log.rows)} rows and the footer", ""
-
-
-def _completeness_of_program(log: NcclLog) -> tuple[Verdict, str, str]:
-    missing = 1 < log.init_complete < (log.nranks or 0)
-    if 0 < log.init_complete <= log.destroy_complete and not missing:
-        ended = f"{log.destroy_complete} of {log.init_complete} communicators ended"
-        return "passed", f"{len(log.rows)} results, {ended}", "not a log of nccl-tests"
-    return "error", "cut off: not all communicators ended", "count of 'Destroy COMPLETE'"
 
 
 def _correctness(log: NcclLog) -> tuple[Verdict, str, str]:

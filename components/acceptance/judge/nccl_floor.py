@@ -15,9 +15,13 @@ def node_rate(limits: Limits, probe: Probe) -> tuple[float, str]:
     if limits.transport == "ib":
         rate, count = limits.hca_rate_gbit_s, limits.hcas
         return rate * count / _BITS, f"{count} adapters ({count} x {rate:g} Gb/s)"
-    used = [item for item in limits.rails if item.name in probe.rails]
-    rates = " + ".join(f"{item.line_rate_gbit_s:g}" for item in used) or "0"
-    total = sum(item.line_rate_gbit_s for item in used) / _BITS
+    used = [
+        probe.rates.get(item.name, item.line_rate_gbit_s)
+        for item in limits.rails
+        if item.name in probe.rails
+    ]
+    rates = " + ".join(f"{rate:g}" for rate in used) or "0"
+    total = sum(used) / _BITS
     return total, f"{len(used)} rails ({rates} Gb/s)"
 
 

@@ -8,17 +8,11 @@ from __future__ import annotations
 from itertools import groupby
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
+from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
 from components.acceptance.judge.verdict import Finding
-from components.acceptance.logs.log_model import NcclLog
-from components.acceptance.logs.nccl_factor import bus_factor
 
 _READ = ("observed", "uncounted")
 _ROLES = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
-LEAST_SHARE_SEEN = 0.9
-"""Of the bytes that the log says were sent: counters read some seconds apart miss none of them."""
-_SCAN_TRIALS = 50
-"""Default of DeepSpeed's benchmarks; their warm-up runs come on top."""
-_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 _WARNED = (
     ("discards", "no packet discarded"),
     ("out_of_sequence", "no packet out of sequence"),
@@ -62,58 +56,17 @@ def judge_losses(item: ProbeEvidence) -> list[Finding]:
     ]
 
 
-def expected_bytes(item: ProbeEvidence) -> int:
-    """The payload that a probe sends over one rail in one direction, by its own log.
-
-    On InfiniBand it is that of all adapters of a worker together. A training benchmark does not say
-    how much it sends: 0.
-    """
-    rails = max(len(item.probe.rails), 1)
-    if item.perftest is not None:
-        return sum(row.size_bytes * row.iterations for row in item.perftest.rows)
-    if item.deepspeed is not None:
-        sent = sum(row.size_bytes for row in item.deepspeed.rows) * _SCAN_TRIALS
-        ranks = max(item.deepspeed.devices, 1)
-        return round(sent * bus_factor(item.deepspeed.collective, ranks) / rails)
-    log = item.nccl
-    if item.probe.kind != "nccl" or log is None or not log.iterations or not log.ranks:
-        return 0
-    halves = sum((row.size_bytes or 0) * (2 if row.in_place else 1) for row in log.rows)
-    # Warm-up runs come on top.
-    return round(halves * log.iterations * _crossing(item, log) / rails)
-
-
-def _crossing(item: ProbeEvidence, log: NcclLog) -> float:
-    """How often the message crosses the boundary of a host, in each direction.
-
-    A ring passes each boundary once; in alltoall every rank of a host sends each rank of the others
-    its part.
-    """
-    ranks = len({line.rank for line in log.ranks})
-    if log.collective.startswith("alltoall"):
-        here = ranks / max(len(item.probe.nodes), 1)
-        return here * (ranks - here) / ranks
-    return bus_factor(log.collective or item.probe.collective, ranks)
-
-
-def show_size(count: int) -> str:
-    """A number of bytes in decimal units, as counters and line rates are."""
-    for unit, size in _UNITS:
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} B"
-
-
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
     hops.sort(key=lambda hop: _ROLES.index(hop.role))
     missing = [role for role in _ROLES if role not in {hop.role for hop in hops}]
     blind = [hop for hop in hops if hop.status not in _READ]
-    wanted = expected_bytes(item)
+    odd: list[Finding] = []
     for hop in hops:
         if hop.status in _READ:
-            wrong = _wrong_class(item, where, hop, limits) or _absent(item, where, hop, wanted)
-            if wrong is not None:
-                return wrong
+            wrong = _wrong_class(item, where, hop, limits) or _amount(item, where, hop)
+            odd += [wrong] if wrong else []
+    if odd:
+        return next((each for each in odd if each.verdict == "failed"), odd[0])
     if blind:
         hop = blind[0]
         what = hop.status.replace("_", " ")
@@ -162,17 +115,27 @@ def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> F
     )
 
 
-def _absent(item: ProbeEvidence, where: str, hop: Hop, wanted: int) -> Finding | None:
-    if hop.total_bytes is None or hop.total_bytes >= max(wanted * LEAST_SHARE_SEEN, 1):
+def _amount(item: ProbeEvidence, where: str, hop: Hop) -> Finding | None:
+    """Did as much pass as the probe may have sent?"""
+    if hop.total_bytes is None:
         return None
+    sent = sent_bytes(item)
+    verdict = judge_amount(sent, hop.total_bytes)
+    if verdict == "passed":
+        return None
+    less = hop.total_bytes < max(sent.least, 1)
     return Finding(
         check="traffic class",
         subject=item.probe.name,
-        verdict="failed",
-        expected=f"{where}: {show_size(wanted)} through {hop.place}",
+        verdict=verdict,
+        expected=f"{where}: {sent.text} through {hop.place}",
         actual=f"{show_size(hop.total_bytes)} seen there",
-        detail=f"the probe's bytes did not pass {hop.place}",
-        next_step="the cable plan is wrong, or the probe used another interface",
+        detail=f"the probe's bytes did not pass {hop.place}"
+        if verdict == "failed"
+        else f"{'less' if less else 'more'} than the probe can have sent: nothing is proven there",
+        next_step="the cable plan is wrong, or the probe used another interface"
+        if less
+        else "run acceptance again while nothing else uses the rail",
     )
 
 

@@ -7,16 +7,19 @@ wrong path is a failure; what was not observed is not believed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from components.acceptance.evidence import Evidence, Limits, ProbeEvidence
+from components.acceptance.evidence import Evidence, Limits, ProbeEvidence, Unreachable
+from components.acceptance.judge.beside import judge_beside, warn_beside
 from components.acceptance.judge.fabric import judge_fabric
+from components.acceptance.judge.groups import judge_groups
+from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
-from components.acceptance.judge.nccl_findings import find_failure
 from components.acceptance.judge.path import judge_losses, judge_path
 from components.acceptance.judge.perftest import judge_perftest
-from components.acceptance.judge.perftest_findings import find_perftest_failure
+from components.acceptance.judge.run_failure import find_failure
 from components.acceptance.judge.verdict import (
     EXIT_CODES,
     Finding,
@@ -24,12 +27,15 @@ from components.acceptance.judge.verdict import (
     overall_verdict,
     verdict_for,
 )
-from components.acceptance.judge.workload_findings import find_launched_failure
 from components.acceptance.judge.workloads import judge_mpi, judge_scan, judge_training
-from components.model.units import Frozen
+from components.acceptance.seen import Seen
+
+TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
+"""How the reason of a probe begins whose place others have, or which is closed."""
+NOT_ASKED: Final = "not asked for: "
 
 
-class Report(Frozen):
+class Report(Seen):
     """The judged evidence."""
 
     verdict: Verdict
@@ -41,6 +47,19 @@ class Report(Frozen):
     def exit_code(self) -> int:
         """Of the gate: 0 passed, 1 failed, 4 could not judge."""
         return EXIT_CODES[self.verdict]
+
+    @property
+    def gate_code(self) -> int:
+        """Of the gate in an update: what is in use by others stops it only where the site says so.
+
+        A part that was not asked for, or for which there was no time, is the site's own choice.
+        """
+        taken = any(
+            item.outcome == "skipped" and item.detail.startswith(TAKEN)
+            for item in self.evidence.probes
+        )
+        stops = taken and self.evidence.when_busy != "warn"
+        return 0 if self.verdict == "skipped" and not stops else self.exit_code
 
     @property
     def planned(self) -> int:
@@ -67,29 +86,53 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         findings += found
         warnings += judge_losses(item) + warn_nccl(item, expected)
     findings += [_judge_memlock(node, limit) for node, limit in sorted(evidence.memlock.items())]
-    findings += [
-        _judge_allocatable(node, wanted, evidence.allocatable.get(node))
-        for node, wanted in sorted(expected.allocatable.items())
-    ]
-    findings += judge_ib(evidence.ib, expected.ib)
-    warnings += warn_ib(evidence.ib, expected.ib)
-    for device in evidence.unreachable:
-        findings.append(
-            Finding(
-                check="reachable",
-                subject=device.device,
-                verdict="error",
-                expected=f"an answer from {device.address}",
-                actual=device.detail,
-                next_step="mend the way to the device; paths through it are not proven",
-            )
-        )
+    if not _never_asked(evidence):
+        findings += [
+            _judge_allocatable(node, wanted, evidence.allocatable.get(node))
+            for node, wanted in sorted(expected.allocatable.items())
+        ]
+        findings += judge_ib(evidence.ib, expected.ib)
+        findings += judge_groups(evidence, expected, findings)
+        warnings += warn_ib(evidence.ib, expected.ib)
+    findings += map(_unreachable, evidence.unreachable)
+    beside = judge_beside(evidence, findings)
+    warnings += warn_beside(evidence, findings)
+    findings += beside
     return Report(
-        verdict=overall_verdict(findings),
+        verdict=_verdict_of(evidence, findings),
         findings=tuple(findings),
         warnings=tuple(warnings),
         evidence=evidence,
     )
+
+
+def _unreachable(device: Unreachable) -> Finding:
+    return Finding(
+        check="reachable",
+        subject=device.device,
+        verdict="error",
+        expected=f"an answer from {device.address}",
+        actual=device.detail,
+        next_step="mend the way to the device; paths through it are not proven",
+    )
+
+
+def _never_asked(evidence: Evidence) -> bool:
+    """The site asked for no proof in this run: nothing was looked at either."""
+    return bool(evidence.probes) and all(
+        item.outcome == "skipped" and item.detail.startswith(NOT_ASKED) for item in evidence.probes
+    )
+
+
+def _verdict_of(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
+    """All that ran was good, and some did not run: that is no proof of the whole.
+
+    A site of which no probe was planned, so that only what lies outside is judged, is an error.
+    """
+    verdict = overall_verdict(findings)
+    if not any(item.outcome == "skipped" for item in evidence.probes):
+        return "error" if verdict == "skipped" else verdict
+    return "skipped" if verdict == "passed" else verdict
 
 
 def _judge_memlock(node: str, limit: str) -> Finding:
@@ -155,35 +198,42 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
     """What the log of the probe's kind says; None without such a log."""
-    if item.deepspeed is not None:
-        return judge_scan(item, item.deepspeed, limits)
-    if item.training is not None:
-        return judge_training(item, item.training, limits)
-    if item.mpi is not None:
-        return judge_mpi(item, item.mpi)
-    if item.nccl is not None:
-        return judge_nccl(item, item.nccl, limits)
-    if item.perftest is not None:
-        return judge_perftest(item, item.perftest, limits)
-    return None
+    found: list[Finding] | None = None
+    if item.image is not None:
+        found = judge_image(item, item.image)
+    elif item.deepspeed is not None:
+        found = judge_scan(item, item.deepspeed, limits)
+    elif item.training is not None:
+        found = judge_training(item, item.training, limits)
+    elif item.mpi is not None:
+        found = judge_mpi(item, item.mpi)
+    elif item.nccl is not None:
+        found = judge_nccl(item, item.nccl, limits)
+    elif item.perftest is not None:
+        found = judge_perftest(item, item.perftest, limits)
+    return found
 
 
 def _judge_way(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """Where the bytes went; commands that send none are not asked."""
-    if item.mpi is not None:
+    if item.mpi is not None or item.image is not None:
         return []
     return judge_fabric(item, limits) if limits.transport == "ib" else judge_path(item, limits)
 
 
 def _judge_run(item: ProbeEvidence) -> Finding:
     name = item.probe.name
-    failure = None
-    if item.nccl is not None:
-        failure = find_failure(item.nccl, name)
-    elif item.perftest is not None:
-        failure = find_perftest_failure(item.perftest, name)
-    for log in (item.deepspeed, item.training, item.mpi):
-        failure = failure or (find_launched_failure(log.failures, name) if log else None)
+    if item.outcome == "skipped":
+        return Finding(
+            check="run",
+            subject=name,
+            verdict="skipped",
+            expected="a run to its end",
+            actual=item.detail,
+        )
+    logs = [*(item.nccl.runs if item.nccl else ()), *(item.perftest.runs if item.perftest else ())]
+    logs += [log for log in (item.deepspeed, item.training, item.mpi) if log]
+    failure = find_failure([failure for log in logs for failure in log.failures], name)
     if failure is not None:
         return failure
     ended = item.outcome == "completed" and item.exit_code in (0, None)

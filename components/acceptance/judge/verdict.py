@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from components.model.units import Frozen
+from components.acceptance.seen import Seen
 
 Verdict = Literal["passed", "failed", "skipped", "error"]
 """`failed`: proven wrong. `error`: could not be judged. `skipped`: not asked for or not applicable;
 it is never a pass."""
 
 
-class Finding(Frozen):
+class Finding(Seen):
     """One thing that was judged: `expected X, actual Y`."""
 
     check: str
@@ -29,7 +29,7 @@ class Finding(Frozen):
         return f"expected {self.expected}, actual {self.actual}"
 
 
-MEASURES = ("bandwidth", "throughput", "hosts", "gpus")
+MEASURES = ("bandwidth", "throughput", "hosts", "gpus", "image")
 """The checks whose actual value is the number of a probe, as tables show it."""
 
 
@@ -41,6 +41,8 @@ def verdict_for(is_right: bool) -> Verdict:  # noqa: FBT001 - the one place wher
 def overall_verdict(findings: Iterable[Finding]) -> Verdict:
     """A proven fault outweighs an unknown; nothing judged is an error, not a pass."""
     verdicts = {finding.verdict for finding in findings}
+    if verdicts == {"skipped"}:
+        return "skipped"
     if "failed" in verdicts:
         return "failed"
     if "error" in verdicts or "passed" not in verdicts:

@@ -6,31 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from components.acceptance.judge.nccl_findings import LARGE_BYTES, show_bytes
+from components.acceptance.judge.nccl_findings import show_bytes
+from components.acceptance.judge.nccl_whole import LARGE_BYTES
 from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
-from components.acceptance.logs.failures import first_cause
-from components.acceptance.logs.log_model import DeepSpeedLog, LogFailure, MpiLog, TrainingLog
+from components.acceptance.logs.log_model import DeepSpeedLog, MpiLog, TrainingLog
 
 _SAME_TOTAL = 0.01
 """Each rank prints the sum of all: they differ by the moment of reading their clocks only."""
 _ODD_STEP = 0.2
 """A rank's own line that is further from its share of the total is named."""
-
-
-def find_launched_failure(failures: Sequence[LogFailure], subject: str) -> Finding | None:
-    """A finding for the first cause of failure that a log names, or None."""
-    cause = first_cause(failures)
-    if cause is None:
-        return None
-    return Finding(
-        check="run",
-        subject=subject,
-        verdict="failed",
-        expected="a run without errors",
-        actual=f"{cause.kind}: {cause.line}",
-        detail=f"the first cause among {len(failures)} failure lines",
-        next_step=f"look for: {cause.meaning}",
-    )
 
 
 def judge_totals(log: TrainingLog, subject: str, ranks: int | None = None) -> Finding:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from components.acceptance.evidence import Limits, ProbeEvidence
-from components.acceptance.judge.nccl import judge_gpu_direct, judge_profile
-from components.acceptance.judge.nccl_findings import judge_transport
+from components.acceptance.judge.nccl import judge_framework
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.judge.workload_findings import (
     judge_gpus,
@@ -65,8 +64,4 @@ def _judge_its_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
                 detail="the log has no line of NCCL; run with NCCL_DEBUG=INFO",
             )
         ]
-    return [
-        judge_transport(item.nccl, name, limits.transport),
-        *judge_profile(item.nccl, name, limits),
-        judge_gpu_direct(item.nccl, name, limits),
-    ]
+    return judge_framework(item.nccl, name, limits)

@@ -1,7 +1,7 @@
-"""The failure texts of NCCL, launchers and perftest, and what each usually means.
+"""The failure texts of NCCL, nccl-tests, perftest and what launchers start, one table for each.
 
-Sources: NCCL's and perftest's sources and issue threads, collected in the project's notes on
-acceptance (NCCL 2.19-2.30, perftest 4.5-26.04, Open MPI 4 and 5).
+Sources: NCCL's and perftest's sources and issue threads (NCCL 2.4-2.30, perftest 1.5-26.04); those
+of harmless lines are named beside them, all in docs/explanation/sources.md#logs.
 """
 
 from __future__ import annotations
@@ -9,17 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from components.acceptance.logs.causes import Cause, FailureFinder, Harmless
+from components.acceptance.logs.launchers import LAUNCHERS
 from components.acceptance.logs.log_model import LogFailure
 
-_LONGEST_LINE = 300
-_MOST_FAILURES = 40
-"""One broken link makes every rank complain; the first lines tell all."""
 
-
-def _compile(
-    table: Iterable[tuple[str, str, str, bool]],
-) -> tuple[tuple[re.Pattern[str], str, str, bool], ...]:
-    return tuple((re.compile(regex), kind, meaning, late) for regex, kind, meaning, late in table)
+def _compile(table: Iterable[tuple[str, str, str, bool]]) -> tuple[Cause, ...]:
+    return tuple(Cause(re.compile(regex), kind, text, late) for regex, kind, text, late in table)
 
 
 _NCCL = _compile(
@@ -68,12 +64,30 @@ _NCCL = _compile(
         (r"no socket interface found", "no_interface", "NCCL_SOCKET_IFNAME names none", False),
         (r"Got async (?:fatal )?event\s*:", "async_event", "a port went down in the test", False),
         (
-            r"Connection closed by remote peer|socketProgress|retcode \d+",
+            r"Connection closed by remote peer|socketProgress|retcode [1-9]",
             "peer_lost",
             "another rank died first: read its log",
             True,
         ),
-        (r"NCCL WARN", "nccl_warning", "NCCL warns", False),
+        (
+            r"\bcomm \S{1,30} .{0,160}- Abort COMPLETE",
+            "aborted",
+            "NCCL gave up this communicator; an earlier line says why",
+            True,
+        ),
+        (
+            r"Avg bus bandwidth\s*:\s*\S{1,30}\s+FAILED",
+            "below_limit",
+            "nccl-tests' own bandwidth limit was missed (NCCL_TESTS_MIN_BW)",
+            False,
+        ),
+        (r"^#\s*error: \S", "nccl_tests", "nccl-tests saw an error of NCCL", False),
+        (
+            r"NCCL WARN .{0,200}(?:[Cc]uda failure|CUDA failure|Cuda error)",
+            "cuda",
+            "the GPU or its driver failed",
+            False,
+        ),
         (r"Test CUDA failure", "cuda", "the GPU or its driver failed", False),
         (r"Test NCCL failure", "nccl_failure", "NCCL gave up; an earlier line says why", True),
         (r"unhandled (?:system|cuda) error", "unhandled", "an earlier line says why", True),
@@ -81,23 +95,6 @@ _NCCL = _compile(
         (r"\.\. \S+ pid \d+: Test failure", "test_failure", "an earlier line says why", True),
         (r"Incompatible NCCL versions", "versions", "built with one NCCL, run with another", False),
         (r"Invalid number of GPUs", "gpus", "fewer GPUs in the pod than asked for", False),
-        (
-            r"railyard: (?:there is no RDMA device behind|no RoCE v2 GID with)",
-            "no_device",
-            "the line names the host and its interface: card, driver, address and link there",
-            False,
-        ),
-        (r"There are not enough slots available", "slots", "more ranks than GPU slots", False),
-        (
-            (
-                r"processes exited with non-zero status|returned\s*$.*non-zero exit code"
-                r"|noticed that process rank \d+|MPI_ABORT was invoked|exited on signal \d+"
-            ),
-            "rank_failed",
-            "a rank ended with an error; an earlier line says why",
-            True,
-        ),
-        (r"ORTE was unable|ORTE has lost communication|PRTE has lost", "launcher", "ssh", False),
         (
             (
                 r"torch\.distributed\.\w*Error|DistBackendError|ncclSystemError|ncclInternalError"
@@ -108,12 +105,26 @@ _NCCL = _compile(
             True,
         ),
         (r"CUDA error:|CUDA out of memory", "cuda", "the GPU or its driver failed", False),
-        (r"Segmentation fault|Bus error \(", "crash", "a rank crashed", False),
     )
 )
-_HARMLESS = re.compile(
-    r"iommu=pt|NUMA auto balancing|Could not find: libnccl|OpenFabrics device|disabling NCHANNELS"
-)
+HARMLESS = tuple(
+    Harmless(re.compile(regex), source)
+    for regex, source in (
+        (r"iommu=pt", "NCCL's own advice: graph/topo.cc and RCCL's init.cc"),
+        (r"NUMA auto balancing", "RCCL's advice, init.cc"),
+        (r"Could not find: libnccl", "NCCL's INFO without a plugin, plugin/net.cc"),
+        (r"disabling NCHANNELS", "NCCL, transport/nvls.cc"),
+        (r"OpenFabrics device", "NVIDIA/nccl issue 1705: Open MPI's openib beside NCCL"),
+        (r"Failed to open libibverbs\.so", "NVIDIA/nccl-tests issue 82: one host, whole table"),
+        (r"NET/OFI .*Could not find nccl\w+ symbol|Could not find ncclGetVersion",
+         "aws/aws-ofi-nccl: a plugin older than its NCCL, runs that completed"),
+        (r"Could not find a path for pattern \d", "NCCL, graph/search.cc: a simple order"),
+        (r"Failed to find ncclNet\w* symbol|Failed to find ncclCollNet\w* symbol",
+         "NCCL, plugin/net.cc: it tries the next version of the plugin's interface"),
+        (r"Failed to initialize NET plugin|NET/IB : No device found", "judged as the transport"),
+    )
+)  # fmt: skip
+"""Lines that look like failures and come from runs that completed, each with its source."""
 _PERFTEST = _compile(
     (
         (
@@ -191,19 +202,6 @@ _PERFTEST = _compile(
 _LAUNCHED = _compile(
     (
         (
-            r"of /job/hostfile does not resolve|Could not resolve hostname",
-            "dns",
-            "the cluster's DNS does not know a worker: the headless Service of the job, or CoreDNS",
-            False,
-        ),
-        (
-            r"Host key verification failed",
-            "host_key",
-            "the host shows another key than the pinned one",
-            False,
-        ),
-        (r"Permission denied \(", "ssh_login", "the job's key is not let in on that host", False),
-        (
             r"unrecognized arguments|the following arguments are required",
             "usage",
             "an argument that the program does not know",
@@ -220,44 +218,19 @@ _LAUNCHED = _compile(
 )
 
 
-def find_nccl_failures(lines: Iterable[str]) -> tuple[LogFailure, ...]:
-    """The failures that an NCCL log tells of, in its order."""
-    return _find(_NCCL, (line for line in lines if not _HARMLESS.search(line)))
+def nccl_finder() -> FailureFinder:
+    """Looks for what NCCL, nccl-tests, their launchers and their hosts say of failures."""
+    return FailureFinder(_NCCL + LAUNCHERS, HARMLESS, warning="NCCL WARN")
+
+
+def perftest_finder() -> FailureFinder:
+    """Looks for what perftest, its launchers and its hosts say of failures."""
+    return FailureFinder(_PERFTEST + LAUNCHERS)
 
 
 def find_launched_failures(lines: Iterable[str]) -> tuple[LogFailure, ...]:
     """The failures of a program that a launcher starts on other hosts, and of its NCCL."""
-    return _find(_LAUNCHED + _NCCL, (line for line in lines if not _HARMLESS.search(line)))
-
-
-def find_perftest_failures(lines: Iterable[str]) -> tuple[LogFailure, ...]:
-    """The failures that a perftest log tells of, in its order."""
-    return _find(_PERFTEST, lines)
-
-
-def first_cause(failures: Iterable[LogFailure]) -> LogFailure | None:
-    """The first failure that is not a mere consequence of another; else the first."""
-    every = list(failures)
-    causes = [failure for failure in every if not failure.is_consequence]
-    return next(iter(causes or every), None)
-
-
-def _find(
-    table: tuple[tuple[re.Pattern[str], str, str, bool], ...], lines: Iterable[str]
-) -> tuple[LogFailure, ...]:
-    found: list[LogFailure] = []
+    finder = FailureFinder(_LAUNCHED + _NCCL + LAUNCHERS, HARMLESS)
     for line in lines:
-        for pattern, kind, meaning, late in table:
-            if pattern.search(line):
-                found.append(
-                    LogFailure(
-                        kind=kind,
-                        line=line.strip()[:_LONGEST_LINE],
-                        meaning=meaning,
-                        is_consequence=late,
-                    )
-                )
-                break
-        if len(found) >= _MOST_FAILURES:
-            break
-    return tuple(found)
+        finder.feed(line)
+    return tuple(finder.failures)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.acceptance.logs.ibdiagnet import Diagnosis, parse_ibdiagnet
-from components.model.units import Frozen
+from components.acceptance.seen import Seen
 
 MASTER: Final = 3
 STANDBY: Final = 2
@@ -18,6 +18,11 @@ SM_STATES: Final = {0: "not active", 1: "discovering", STANDBY: "standby", MASTE
 """InfiniBand's SMInfo, as sminfo.c names it."""
 FULL_MEMBER: Final = 0x8000
 """The bit that tells full members; the other fifteen are the key."""
+
+ACTIVE: Final = "4: ACTIVE"
+"""A port that a subnet manager has set up, as the kernel words it."""
+_NO_ANSWER: Final = "failed: query"
+"""What sminfo says when its question got no answer (sminfo.c)."""
 
 _KEY: Final = re.compile(r"^\s*([a-z_]+):\s*(.*?)\s*$")
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
@@ -27,7 +32,7 @@ _SMINFO: Final = re.compile(
 _RECORD: Final = re.compile(r"^\s*(LID|GUID|Priority|SMState)\.+\s*(\S+)\s*$", re.MULTILINE)
 
 
-class IbPort(Frozen):
+class IbPort(Seen):
     """One HCA's port."""
 
     name: str
@@ -45,7 +50,7 @@ class IbPort(Frozen):
     """None where `ibv_devinfo` does not say it."""
 
 
-class SubnetManager(Frozen):
+class SubnetManager(Seen):
     """One subnet manager as it is known to the fabric."""
 
     lid: int
@@ -54,7 +59,7 @@ class SubnetManager(Frozen):
     state: int
 
 
-class IbFacts(Frozen):
+class IbFacts(Seen):
     """What one host saw; a `why_no_…` says in words what could not be seen."""
 
     ports: tuple[IbPort, ...] = ()
@@ -69,6 +74,15 @@ class IbFacts(Frozen):
     """Empty, with no diagnosis, on hosts that were not asked for one."""
     why_nothing: str = ""
     """The host could not be asked at all."""
+
+    @property
+    def lacks_master(self) -> bool:
+        """A port was set up once, and who did it does not answer, or has handed over since."""
+        if not any(port.state == ACTIVE for port in self.ports):
+            return False
+        if self.manager is None:
+            return _NO_ANSWER in self.why_no_manager
+        return self.manager.state == STANDBY
 
 
 def parse_ib_look(text: str) -> IbFacts:

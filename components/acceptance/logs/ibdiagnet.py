@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from components.model.units import Frozen
+from components.acceptance.seen import Seen
 
 _HEAD: Final = re.compile(r"^-I- Stage\s+Warnings\s+Errors\s+Comment\s*$", re.MULTILINE)
 _ROW: Final = re.compile(r"^-I- (\S.*?)\s{2,}(\d+)\s+(\d+)(?:\s+(\S.*?))?\s*$")
@@ -23,7 +23,7 @@ _MOST_ERRORS: Final = 20
 _MOST_COLUMNS: Final = 300
 
 
-class Stage(Frozen):
+class Stage(Seen):
     """One row of the table at the end."""
 
     name: str
@@ -32,7 +32,7 @@ class Stage(Frozen):
     comment: str = ""
 
 
-class Links(Frozen):
+class Links(Seen):
     """Links of one width and one lane's speed."""
 
     lanes: int
@@ -45,7 +45,7 @@ class Links(Frozen):
         return self.lanes * self.lane_gbit_s
 
 
-class Diagnosis(Frozen):
+class Diagnosis(Seen):
     """One run of ibdiagnet."""
 
     stages: tuple[Stage, ...]

@@ -1,38 +1,143 @@
-"""Takes a job's output apart: launcher tags off, lines that tags cut in two put apart.
+"""Takes a job's output apart: what launchers and collectors put before a line is taken off.
 
-The prefixes are those of Open MPI, PRRTE, srun and wrappers; a tag may stand in the
-middle of a line, because ranks write into one stream.
+The prefixes are those of Open MPI, PRRTE, srun, kubectl, journals, compose files and container
+runtimes. A tag may be in the middle of a line, because ranks write into one stream. Everything is
+read piece by piece, so that a log may be as long as a disk.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, cast
 
+LONGEST_LINE: Final = 8192
+"""Characters. Longer ones are cut between words: no pattern may look at a line without end."""
+_LONGEST_RAW: Final = 1 << 18
+"""Characters between two line ends, in which the lines of many ranks may be."""
 _TAG = re.compile(
-    r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2}\s+\d+ [\d:]+ \d{4})?"
-    r"\[[^\]\s]{0,80}\d\](?:\[[^\]\s]{1,80}:\d+\])?<std(?:out|err|diag)>: ?"
+    r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{5,12} \d{4})?"
+    r"(\[[^\]\s]{0,80}\d\](?:\[[^\]\s]{1,80}:\d{1,9}\])?<std(?:out|err|diag)>): ?"
 )
-_LABEL = re.compile(
-    r"^\s*(?:\[pod/[^\]\s]{1,200}\] )?(?:\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) )?"
-    r"(?:\[\d+\]:?\s|\d+:\s)?"
+_PREFIX = re.compile(
+    r"""\s*(?:
+    \[pod/[^\]\s]{1,200}\]                                  # kubectl logs --prefix
+    | \[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|\ ?[+-]\d\d:?\d\d|\ UTC)?\]?
+      (?:\ std(?:out|err)\ [FP])?                           # --timestamps; CRI log files
+    | (?:<\d{1,3}>)?[A-Z][a-z]{2}\ [\ \d]\d\ \d\d:\d\d:\d\d(?:\.\d{1,9})?
+      (?:\ [\w.-]{1,253})?\ [\w./@-]{1,80}(?:\[\d{1,10}\])?:  # syslog, journalctl
+    | [\w.-]{1,253}\ [\w./@-]{1,80}\[\d{1,10}\]:            # journalctl -o short-iso
+    | [\w.-]{1,253}\ {1,40}\|                               # docker compose logs
+    | \d{1,6}: | \[\d{1,6}\]:?                              # srun -l, wrappers
+    | \[(?:rank|default)\d{1,6}\]:                          # torchrun
+    | >                                                     # quoted in a document
+    | \([\w./\ -]{0,80}pid=\d{1,10}[^)\n]{0,80}\)           # Ray
+    )(?=\s|$)\ ?""",
+    re.VERBOSE,
 )
-"""What `kubectl logs --prefix --timestamps` and srun put before a line."""
-_LABEL_INSIDE_ROW = re.compile(r"(?<=[\d.])\[\d+\](?=\s)")
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\\\))")
+_MOST_PREFIXES: Final = 4
+_SIGNS: Final = frozenset("[0123456789<(>")
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\))")
 """Control sequences (ECMA-48) and terminal titles."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe]")
+_JSON_LINE: Final = '{"log":"'
+"""A line of Docker's json-file driver."""
+
+
+class Line(NamedTuple):
+    """One line of one writer."""
+
+    stream: str
+    """The launcher's tag; empty without one."""
+    text: str
+
+
+def read_lines(source: str | Iterable[str]) -> Iterator[Line]:
+    """The lines of all ranks without tags, prefixes and terminal colours; empty ones are left out.
+
+    A tag inside a line ends that line: what follows belongs to another rank.
+
+    Args:
+        source: A text, or its pieces in order.
+    """
+    for raw in _physical((source,) if isinstance(source, str) else source):
+        line = _clean(raw)
+        if "<std" not in line and len(line) <= LONGEST_LINE:
+            if text := _strip_prefixes(line):
+                yield Line("", text)
+            continue
+        parts = _TAG.split(line)
+        # The text before the first tag, then a tag and its text in turn.
+        for stream, part in zip(["", *parts[1::2]], parts[::2], strict=True):
+            for piece in _pieces(part, LONGEST_LINE):
+                if text := _strip_prefixes(piece):
+                    yield Line(stream, text)
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of all ranks without launcher tags and terminal colours.
-
-    A tag inside a line ends that line: what follows belongs to another rank.
-    """
-    plain = _CONTROL.sub("", _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
-    untagged = _TAG.sub("\n", plain)
-    return [_LABEL.sub("", line).rstrip() for line in untagged.split("\n") if line.strip()]
+    """The texts of `read_lines`."""
+    return [line.text for line in read_lines(text)]
 
 
-def strip_row_labels(line: str) -> str:
-    """A table row without the rank labels that some launchers write into it."""
-    return _LABEL_INSIDE_ROW.sub(" ", line)
+def _physical(chunks: Iterable[str]) -> Iterator[str]:
+    rest = ""
+    for chunk in chunks:
+        text = rest + chunk
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        *whole, rest = text.split("\n")
+        for line in whole:
+            yield from _pieces(line, _LONGEST_RAW)
+        if len(rest) > _LONGEST_RAW:
+            *cut, rest = _pieces(rest, _LONGEST_RAW)
+            yield from cut
+    yield from _pieces(rest, _LONGEST_RAW)
+
+
+def _pieces(line: str, longest: int) -> Iterator[str]:
+    """A line, or its parts where it is too long, cut after a blank where there is one."""
+    start = 0
+    while len(line) - start > longest:
+        limit = start + longest
+        blank = line.rfind(" ", start + longest // 2, limit)
+        end = limit if blank < 0 else blank + 1
+        yield line[start:end]
+        start = end
+    yield line[start:]
+
+
+def _clean(line: str) -> str:
+    if not line.isprintable():
+        if "\x1b" in line:
+            line = _ESCAPE.sub("", line)
+        line = _CONTROL.sub("", line)
+    if line.startswith(_JSON_LINE):
+        return _clean(_json_text(line))
+    return line.rstrip()
+
+
+def _json_text(line: str) -> str:
+    try:
+        value = cast("object", json.loads(line))
+    except (ValueError, RecursionError):
+        return line[len(_JSON_LINE) :]
+    text = cast("dict[str, object]", value).get("log") if isinstance(value, dict) else ""
+    return "" if not isinstance(text, str) else text.removeprefix(_JSON_LINE)
+
+
+def _strip_prefixes(line: str) -> str:
+    for _ in range(_MOST_PREFIXES):
+        match = _PREFIX.match(line) if _may_have_prefix(line) else None
+        if match is None:
+            break
+        line = line[match.end() :]
+    return line.rstrip()
+
+
+def _may_have_prefix(line: str) -> bool:
+    """A cheap look: most lines of a long log are NCCL's, which begin with a host's name."""
+    start = line[:1]
+    if start == " ":
+        start = line.lstrip()[:1]
+    return start in _SIGNS or line[3:4] == " " or " |" in line or "]: " in line

@@ -6,19 +6,44 @@ from typing import Literal
 
 from pydantic import Field
 
-from components.model.units import Frozen
+from components.acceptance.seen import Seen
 
 ProblemKind = Literal["empty", "unrecognised"]
 
 
-class ParseProblem(Frozen):
+class ParseProblem(Seen):
     """Why a text could not be read as the log it should be."""
 
     kind: ProblemKind
     what: str
 
 
-class LogFailure(Frozen):
+class ImageLog(Seen):
+    """What a pod of an image showed of it; an empty text is something that is not there."""
+
+    programs: dict[str, str]
+    """Asked name to path."""
+    mpi: dict[str, str]
+    """Program to whether it is linked with MPI: `yes`, `no` or `unknown`."""
+    missing: tuple[str, ...]
+    """`program library` for each library that the loader does not find."""
+    mpirun_version: str
+    daemon: str
+    """Path of Open MPI's daemon beside mpirun."""
+    uid: str
+    home: str
+    """Root's home folder, as a login by SSH has it."""
+    path: str
+    """The PATH that sshd gives to a command."""
+    login: str
+    """`ok`, `failed`, or empty where it could not be tried."""
+    said: tuple[str, ...]
+    """What ssh and sshd said of a failed login."""
+    complete: bool
+    """The output has its last line."""
+
+
+class LogFailure(Seen):
     """A line in which a program says that it failed."""
 
     kind: str
@@ -30,7 +55,7 @@ class LogFailure(Frozen):
     """True for lines that follow from a failure elsewhere."""
 
 
-class Measure(Frozen):
+class Measure(Seen):
     """One half of a row of nccl-tests: out-of-place or in-place."""
 
     time_us: float = 0.0
@@ -43,10 +68,12 @@ class Measure(Frozen):
     """Largest relative error, in the older column `error`."""
 
 
-class NcclRow(Frozen):
+class NcclRow(Seen):
     """One size of a collective test. A program of its own may print no size."""
 
     size_bytes: int | None
+    parts: int = 1
+    """Ranks whose parts make the size: 1 where each has all of it."""
     out_of_place: Measure
     in_place: Measure | None = None
 
@@ -57,14 +84,16 @@ class NcclRow(Frozen):
         return min(half.busbw_gb_s for half in halves)
 
 
-class RankLine(Frozen):
+class RankLine(Seen):
     """One line of the device list of nccl-tests."""
 
     rank: int
     host: str
+    group: int = 0
+    """Its collective, where NCCL_TESTS_SPLIT runs several at a time."""
 
 
-class Hca(Frozen):
+class Hca(Seen):
     """One RDMA device that NCCL uses."""
 
     index: int
@@ -73,7 +102,7 @@ class Hca(Frozen):
     """`RoCE` or `IB`."""
 
 
-class HostNetwork(Frozen):
+class HostNetwork(Seen):
     """What the ranks of one host said about their network."""
 
     host: str
@@ -82,7 +111,7 @@ class HostNetwork(Frozen):
     """`[RO]`: writes may pass each other on PCIe; virtual machines need it for their rate."""
 
 
-class Channels(Frozen):
+class Channels(Seen):
     """Counts of NCCL's channel lines, which prove the path of the data."""
 
     net: dict[str, int] = Field(default_factory=dict[str, int])
@@ -91,6 +120,12 @@ class Channels(Frozen):
     """Network channels with GPUDirect RDMA, of all in `net`."""
     peer: int = 0
     shared_memory: int = 0
+    nvls: int = 0
+    """Channels over the multicast of NVSwitch."""
+    other: tuple[str, ...] = ()
+    """What else a channel is said to go over."""
+    hosts_on_net: tuple[str, ...] = ()
+    """Hosts at either end of a network channel, as far as ranks are known by host."""
     devices_by_host: dict[str, tuple[int, ...]] = Field(default_factory=dict[str, tuple[int, ...]])
     """The network devices (rails) that the channels of a host use."""
 
@@ -100,8 +135,19 @@ class Channels(Frozen):
         return sum(self.net.values())
 
 
-class NcclLog(Frozen):
-    """All that a log of an NCCL program says."""
+class Sizes(Seen):
+    """The sizes that nccl-tests was asked for, by its first line."""
+
+    least_bytes: int
+    most_bytes: int
+    """What it said in the end, if memory was too little for the first."""
+    factor: int | None = None
+    step_bytes: int | None = None
+    """Exactly one of the two: the next size is a multiple, or so much more."""
+
+
+class NcclLog(Seen):
+    """All that a log says of one run of an NCCL program."""
 
     program: Literal["nccl-tests", "other"]
     collective: str = ""
@@ -128,9 +174,32 @@ class NcclLog(Frozen):
     topology_unread: tuple[str, ...] = ()
     """Topology files that NCCL says it could not open."""
     failures: tuple[LogFailure, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """NCCL's warnings that are neither a known failure nor known to be harmless."""
+    sizes: Sizes | None = None
+    nodes: int | None = None
+    """Hosts of the communicator, as NCCL counts them."""
+    algorithms: tuple[str, ...] = ()
+    """`RING`, `TREE`: what NCCL was made to take, or says that it took."""
+    providers: tuple[str, ...] = ()
+    """Of libfabric, by the plugin's own line: `efa`."""
+    gpu_links: tuple[str, ...] = ()
+    """How NCCL's search reached from GPU to GPU: `NVL`, `PIX`, `SYS`."""
+    multi_node_nvlink: bool = False
+    in_document: bool = False
+    """It is quoted between the sentences of a document, which leaves out start and end."""
+    overlaps: bool = False
+    """Another run began before this one had printed a row: they ran at the same time."""
+    other_runs: tuple[NcclLog, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """Further runs in the same file, in its order."""
+
+    @property
+    def runs(self) -> tuple[NcclLog, ...]:
+        """Every run of the file, this one first."""
+        return (self, *self.other_runs)
 
 
-class PerftestRow(Frozen):
+class PerftestRow(Seen):
     """One size of a bandwidth test."""
 
     size_bytes: int
@@ -138,12 +207,13 @@ class PerftestRow(Frozen):
     peak_gbit_s: float
     average_gbit_s: float
     """Gb/s of 10^9 bits, whatever unit the log has."""
-    rate_mpps: float
+    rate_mpps: float | None
+    """None: releases before 3.0 do not print it."""
     cpu_percent: float | None = None
     """The CPU's share, with `--cpu_util`."""
 
 
-class LatencyRow(Frozen):
+class LatencyRow(Seen):
     """One size of a latency test."""
 
     size_bytes: int
@@ -151,13 +221,19 @@ class LatencyRow(Frozen):
     average_us: float
 
 
-class PerftestLog(Frozen):
+class PerftestLog(Seen):
     """All that a log of perftest says."""
 
     test: str = ""
     device: str = ""
     mtu_bytes: int | None = None
     link_type: str = ""
+    transport_type: str = ""
+    """`IB` for InfiniBand and RoCE, `IW` for iWARP; others have none of the three."""
+    connection_type: str = ""
+    """`RC`, `UC`, `UD`, or `SRD` of EFA."""
+    contradictions: tuple[str, ...] = ()
+    """Fields that the two ends of one run show differently."""
     gid_index: int | None = None
     rdma_cm: bool | None = None
     unit: str = ""
@@ -173,9 +249,16 @@ class PerftestLog(Frozen):
     clock_unknown: bool = False
     """The tool could not measure the processor's clock: every rate is 0, whatever arrived."""
     failures: tuple[LogFailure, ...] = ()
+    other_runs: tuple[PerftestLog, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """Further runs in the same file, in its order."""
+
+    @property
+    def runs(self) -> tuple[PerftestLog, ...]:
+        """Every run of the file, this one first."""
+        return (self, *self.other_runs)
 
 
-class DeepSpeedRow(Frozen):
+class DeepSpeedRow(Seen):
     """One size of DeepSpeed's communication benchmark."""
 
     size_bytes: int
@@ -184,7 +267,7 @@ class DeepSpeedRow(Frozen):
     """Gb/s of 10^9 bits; the definition of nccl-tests, in bits."""
 
 
-class DeepSpeedLog(Frozen):
+class DeepSpeedLog(Seen):
     """All that a log of DeepSpeed's communication benchmark says."""
 
     collective: str = ""
@@ -199,7 +282,7 @@ class DeepSpeedLog(Frozen):
     failures: tuple[LogFailure, ...] = ()
 
 
-class TrainingLog(Frozen):
+class TrainingLog(Seen):
     """All that a log of a training benchmark says: tf_cnn_benchmarks or Horovod's own."""
 
     program: Literal["tf_cnn_benchmarks", "horovod"]
@@ -212,7 +295,7 @@ class TrainingLog(Frozen):
     failures: tuple[LogFailure, ...] = ()
 
 
-class MpiLog(Frozen):
+class MpiLog(Seen):
     """What a command printed that mpirun started once on every host."""
 
     hosts: tuple[str, ...] = ()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-_TWICE = frozenset({"all_reduce"})
+from typing import Final
+
+_TWICE: Final = frozenset({"all_reduce"})
 """Reduced once around the ring and spread once around it."""
+_WHOLE: Final = frozenset({"broadcast", "reduce", "sendrecv", "hypercube", "pt2pt"})
+"""One rank's data goes as it is (broadcast.cu, reduce.cu, sendrecv.cu), or the rank's own part is
+left out of the bandwidth already (hypercube.cu)."""
 
 
 def bus_factor(collective: str, ranks: int) -> float:
@@ -13,5 +18,14 @@ def bus_factor(collective: str, ranks: int) -> float:
         collective: `all_reduce`, or the name of its program, `all_reduce_perf`.
         ranks: At least 1.
     """
+    name = collective.removesuffix("_perf")
+    if name in _WHOLE:
+        return 1.0
     once = (ranks - 1) / ranks
-    return 2 * once if collective.removesuffix("_perf") in _TWICE else once
+    return 2 * once if name in _TWICE else once
+
+
+def possible_factors(collective: str, ranks: int) -> tuple[float, ...]:
+    """The factors that a table may have: one, or one for each family where no name is shown."""
+    names = (collective,) if collective else ("all_reduce", "all_gather", "broadcast")
+    return tuple(bus_factor(name, ranks) for name in names)

@@ -7,12 +7,21 @@ whole environment of the job: it is not read, so that no secret gets into eviden
 from __future__ import annotations
 
 import json
-from typing import cast
+from collections.abc import Iterable, Iterator
+from typing import Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, ParseProblem, RankLine
-from components.acceptance.logs.nccl_table import agrees
+from components.acceptance.logs.log_model import (
+    LogFailure,
+    Measure,
+    NcclLog,
+    NcclRow,
+    ParseProblem,
+    RankLine,
+    Sizes,
+)
+from components.acceptance.logs.nccl_table import fits
 
 
 class _Part(BaseModel):
@@ -22,8 +31,8 @@ class _Part(BaseModel):
 class _Half(_Part):
     time: float | None = None
     cpu_time: float | None = None
-    alg_bw: float
-    bus_bw: float
+    alg_bw: float = Field(ge=0)
+    bus_bw: float = Field(ge=0)
     nwrong: int | float | str | None = None
 
 
@@ -35,11 +44,16 @@ class _Result(_Part):
 
 class _Device(_Part):
     rank: int
+    group: int = 0
     hostname: str = ""
 
 
 class _Config(_Part):
+    ngpus: int = 1
+    minimum_bytes: int | None = None
     maximum_bytes: int | None = None
+    step_factor: int | None = None
+    step_bytes: int | None = None
     iterations: int | None = None
     devices: tuple[_Device, ...] = ()
 
@@ -51,6 +65,7 @@ class _Bounds(_Part):
 
 class _Average(_Part):
     bandwidth: float | None = None
+    okay: bool | str = "unchecked"
 
 
 class _Document(_Part):
@@ -60,51 +75,111 @@ class _Document(_Part):
     results: tuple[_Result, ...]
     out_of_bounds: _Bounds | None = None
     average_bus_bandwidth: _Average | None = None
+    errors: tuple[object, ...] = ()
     end_time: str | float | None = None
 
 
 def parse_nccl_json(text: str) -> NcclLog | ParseProblem:
-    """Reads one JSON document of nccl-tests; a cut or foreign document is a problem."""
-    try:
-        document = _Document.model_validate(
-            cast("object", json.loads(text, parse_constant=_refuse_constant))
-        )
-    except (ValueError, RecursionError, ValidationError) as error:
-        first = _first_fault(error)
-        return ParseProblem(
-            kind="unrecognised", what=f"it looks like JSON, but not that of nccl-tests: {first}"
-        )
+    """Reads JSON documents of nccl-tests, one for each run; a cut or foreign one is a problem."""
+    logs: list[NcclLog] = []
+    rest = text.strip()
+    while rest:
+        try:
+            value, end = _DECODER.raw_decode(rest)
+            logs.append(_log(_Document.model_validate(cast("object", value))))
+        except (ValueError, RecursionError, ValidationError) as error:
+            first = _first_fault(error)
+            return ParseProblem(
+                kind="unrecognised", what=f"it looks like JSON, but not that of nccl-tests: {first}"
+            )
+        rest = rest[end:].lstrip(", \r\n\t") if len(logs) < _MOST_RUNS else ""
+    return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
+
+
+def _log(document: _Document) -> NcclLog:
     rows = tuple(_row(result) for result in document.results)
-    bad = tuple(
-        f"{row.size_bytes} bytes: {half.algbw_gb_s} GB/s in {half.time_us} us"
-        for row in rows
-        for half in (row.out_of_place, row.in_place)
-        if half is not None and not agrees(row.size_bytes or 0, half)
+    name = document.args[0].rpartition("/")[2] if document.args else ""
+    config, bounds, average = (
+        document.config,
+        document.out_of_bounds,
+        document.average_bus_bandwidth,
     )
-    bounds = document.out_of_bounds
-    wrong = None
-    if bounds is not None:
-        wrong = bounds.count or int(str(bounds.okay).lower() == "false")
-    average = document.average_bus_bandwidth
+    share = 1.0
+    if "hypercube" in name and config.devices:
+        share = (len(config.devices) - 1) / len(config.devices)
     return NcclLog(
         program="nccl-tests",
-        collective=document.args[0].rpartition("/")[2] if document.args else "",
+        collective=name,
         nccl_version=str(document.nccl_version),
         has_preamble=True,
         has_footer=bounds is not None and document.end_time is not None,
-        max_bytes=document.config.maximum_bytes,
-        iterations=document.config.iterations,
+        max_bytes=config.maximum_bytes,
+        iterations=config.iterations,
         tables=1,
         rows=rows,
-        bad_rows=bad,
-        out_of_bounds=wrong,
+        bad_rows=tuple(_contradictions(rows, share))[:_MOST_BAD_ROWS],
+        out_of_bounds=None if bounds is None else abs(bounds.count) or int(_is_false(bounds.okay)),
         average_busbw_gb_s=average.bandwidth if average else None,
-        ranks=tuple(RankLine(rank=d.rank, host=d.hostname) for d in document.config.devices),
+        # Of several GPUs in one process, only the first is listed.
+        ranks=tuple(
+            RankLine(rank=each.rank, host=each.hostname, group=each.group)
+            for each in config.devices
+            if config.ngpus == 1
+        ),
+        sizes=_sizes(config),
+        failures=tuple(_failures(document)),
     )
+
+
+def _contradictions(rows: Iterable[NcclRow], share: float) -> Iterator[str]:
+    for row in rows:
+        size = (row.size_bytes or 0) * share
+        for half in (row.out_of_place, row.in_place):
+            if half is not None and not fits(size, (half.time_us, half.time_us), half.algbw_gb_s):
+                yield f"{row.size_bytes} bytes: {half.algbw_gb_s} GB/s in {half.time_us} us"
+
+
+def _sizes(config: _Config) -> Sizes | None:
+    if config.minimum_bytes is None or config.maximum_bytes is None:
+        return None
+    # Of the two steps, the one that is not used is 0 or not there.
+    return Sizes(
+        least_bytes=config.minimum_bytes,
+        most_bytes=config.maximum_bytes,
+        factor=config.step_factor if (config.step_factor or 0) > 1 else None,
+        step_bytes=config.step_bytes or None,
+    )
+
+
+def _failures(document: _Document) -> Iterator[LogFailure]:
+    # A run without errors has one empty text.
+    for error in [each for each in document.errors if str(each).strip()][:_MOST_BAD_ROWS]:
+        yield LogFailure(
+            kind="nccl_tests", line=str(error)[:300], meaning="nccl-tests saw an error of NCCL"
+        )
+    average = document.average_bus_bandwidth
+    if average is not None and _is_false(average.okay):
+        yield LogFailure(
+            kind="below_limit",
+            line=f"average_bus_bandwidth {average.bandwidth} is not okay",
+            meaning="nccl-tests' own bandwidth limit was missed (NCCL_TESTS_MIN_BW)",
+        )
+
+
+def _is_false(okay: bool | str) -> bool:  # noqa: FBT001 - the document has it as either
+    return str(okay).strip().lower() in ("false", "failed", "0", "no")
+
+
+_UNCHECKED: Final = frozenset({"n/a", "na", "null", "none", "unchecked", ""})
+_MOST_RUNS: Final = 200
+_MOST_BAD_ROWS: Final = 20
 
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no measurement")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _first_fault(error: Exception) -> str:
@@ -132,7 +207,16 @@ def _half(half: _Half) -> Measure:
 
 
 def _count(nwrong: float | str | None) -> int | None:
-    """Wrong values; texts such as `N/A` say that nothing was checked."""
-    if isinstance(nwrong, str):
-        return int(nwrong) if nwrong.isdecimal() else None
-    return None if nwrong is None else round(nwrong)
+    """Wrong values; None where nothing was checked.
+
+    Raises:
+        ValueError: It is no count.
+    """
+    if nwrong is None or (isinstance(nwrong, str) and nwrong.strip().lower() in _UNCHECKED):
+        return None
+    if isinstance(nwrong, str) and not nwrong.strip().isdecimal():
+        raise ValueError(f"nwrong: {nwrong[:40]!r} is no count")
+    count = float(nwrong)
+    if count < 0 or count != round(count):
+        raise ValueError(f"nwrong: {nwrong} is no count")
+    return round(count)

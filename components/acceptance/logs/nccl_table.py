@@ -1,142 +1,277 @@
 """Reads the result tables of nccl-tests, of any column set: by their header, not by position.
 
 Eras and their columns: the older `error` and the newer `#wrong`; `redop` and `root` come and go;
-`-I` adds per-iteration columns, `-S` a time stamp. Numbers are recomputed, so that a row into which
-another rank wrote is found and not believed.
+`-I` adds per-iteration columns, `-S` a time stamp. A row is a sequence of cells, wherever it begins
+in a line and over however many lines of its rank it goes: nccl-tests prints its start before it
+measures, and launchers tag each part. Numbers are recomputed, so that a row into which another rank
+wrote is found and not believed.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from components.acceptance.logs.lines import strip_row_labels
 from components.acceptance.logs.log_model import Measure, NcclRow
 
-_HEADER = re.compile(r"^\s*#\s+size\s+count\s+type\b(.*)$")
-_STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
-_ROW_START = re.compile(r"^\s*[0-9]{1,18}\s+[0-9]{1,18}\s+[a-z]\w*\b")
-_TYPES = frozenset(
-    (
-        "int8",
-        "uint8",
-        "char",
-        "int32",
-        "uint32",
-        "int",
-        "int64",
-        "uint64",
-        "half",
-        "float",
-        "double",
-        "bfloat16",
-        "f8e4m3",
-        "f8e5m2",
-        "fp8_e4m3",
-        "fp8_e5m2",
-    )
+_TYPE_BYTES: Final[Mapping[str, int]] = {
+    "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1,
+    "half": 2, "bfloat16": 2, "float16": 2, "int32": 4, "uint32": 4, "int": 4, "float": 4,
+    "int64": 8, "uint64": 8, "double": 8,
+}  # fmt: skip
+"""Types of nccl-tests (src/common.cu, `test_typenames`, old and new) and their widths."""
+_TYPES = "|".join(sorted(_TYPE_BYTES, key=len, reverse=True))
+_HEADER = re.compile(r"#?\s{1,40}size\s{1,40}count\s{1,40}type\b")
+_COLUMN = re.compile(r"\s{1,80}(#?[a-z_]\w{0,20}%?)(?=\s|$)")
+_ROW_START = re.compile(
+    rf"(?<![\d.])(\d{{1,18}})(?:\s|\[\d{{1,6}}\]){{1,40}}(\d{{1,18}})(?:\s|\[\d{{1,6}}\]){{1,40}}"
+    rf"({_TYPES})(?=\s|$|\[\d)"
 )
-_NUMBER = re.compile(r"^-?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$|^nan$|^N/A$", re.IGNORECASE)
-_RELATIVE_SLACK = 0.02
-_ABSOLUTE_SLACK_GB_S = 0.011
-"""Bandwidths are printed with two decimals."""
+_NUMBER = r"-?(?:(?:0|[1-9]\d{0,18})(?:\.\d{0,9})?|\.\d{1,9})(?:[eE][+-]?\d{1,3})?|N/A|-?nan|-?inf"
+_CELL = re.compile(
+    rf"(?:\s|\[\d{{1,6}}\](?=\s)){{0,80}}(?:({_NUMBER})(?![\d.])|([a-z_]{{1,20}})(?=\s|$))"
+)
+_NEXT_NUMBER = re.compile(rf"\s{{1,80}}(?:{_NUMBER})(?=\s|$)")
+_CONTINUED = re.compile(rf"\s{{0,80}}(?:[\w.-]{{1,253}}:\s{{1,20}})?(?=(?:{_NUMBER})(?![\w:]))")
+_LEFT_OUT = re.compile(
+    r"\s*(?:\[?(?:\.\s?){3,}\]?|\[?…\]?|\[?<?(?:snip|snipped|truncated)>?\]?)\s*$"
+)
+_MOST_ROWS: Final = 20_000
+"""A table has a row for each size: some forty for each type and operation."""
+_MOST_BAD_ROWS: Final = 20
+_KEPT: Final = 300
+_ROUNDING: Final = ((1e3, 0.0051), (1e4, 0.051), (math.inf, 0.51))
+"""Bandwidths below a limit, and half of the last digit that is printed of them."""
+_RELATIVE_SLACK: Final = 0.002
+"""Beside rounding: 0.3 % was the most over all rows of the recorded logs, of which rounding is the
+largest part."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A row of which a part is still to come."""
+
+    stream: str
+    cells: list[str]
+    text: str
 
 
 @dataclass(slots=True)
 class Table:
-    """A reader of the tables of one log; feed it line by line."""
+    """A reader of the tables of one run; feed it line by line."""
 
     columns: tuple[str, ...] = ()
+    share: float = 1.0
+    """Of a size, which counts for its bandwidth: hypercube_perf leaves out the rank's own part."""
+    is_open: bool = False
+    """Rows may come: a header was there, and no footer since."""
     tables: int = 0
     rows: list[NcclRow] = field(default_factory=list[NcclRow])
     bad_rows: list[str] = field(default_factory=list[str])
-    _pending: str = ""
+    _pending: _Pending | None = None
+    _prefix: str = ""
+    """What was before the header: a collector puts it before each line."""
 
-    def feed(self, line: str) -> bool:
-        """Takes a line; True when it was part of a table."""
-        header = _HEADER.match(line)
-        if header:
-            self.columns = ("size", "count", "type", *header[1].split())
-            self.tables += 1
-            return True
-        if not self.columns:
-            return False
-        if _ROW_START.match(line):
-            return self._feed_row(strip_row_labels(line))
-        if self._pending and _is_numbers(line.split()):
-            joined, self._pending = f"{self._pending} {line}", ""
-            return self._feed_row(strip_row_labels(joined))
-        return False
+    def feed(self, stream: str, line: str) -> Iterator[str]:
+        """Takes a line; yields the parts of it that are not of a table."""
+        text = self._continue(stream, line) if self._pending else line
+        if "type" in text and (header := _HEADER.search(text)):
+            yield from self._take_header(text, header)
+            return
+        while start := _ROW_START.search(text) if has_type(text) else None:
+            if start.start():
+                yield text[: start.start()]
+            text = self._take_row(stream, text[start.start() :], start)
+        if self.is_open and _LEFT_OUT.match(text):
+            self._add_bad(f"rows are left out: {text.strip()}")
+        elif text.strip():
+            yield text
 
     def finish(self) -> None:
-        """Ends the table: a row that was begun and never finished is a bad row."""
-        if self._pending:
-            self.bad_rows.append(self._pending)
-            self._pending = ""
+        """Ends the table."""
+        self._end_row()
+        self.is_open = False
 
-    def _feed_row(self, line: str) -> bool:
-        words = _STAMP.sub("", line).split()
-        if words[2] not in _TYPES:
-            return False
-        self.finish()
+    def _end_row(self) -> None:
+        """A row that was begun and never finished is a bad row."""
+        if self._pending:
+            self._add_bad(self._pending.text)
+            self._pending = None
+
+    def _take_header(self, text: str, header: re.Match[str]) -> Iterator[str]:
+        self._end_row()
+        self._prefix = text[: header.start()]
+        names = ["size", "count", "type"]
+        end = header.end()
+        while column := _COLUMN.match(text, end):
+            names.append("#wrong" if column[1] == "wrong" else column[1])
+            end = column.end()
+        self.columns, self.is_open = tuple(names), True
+        self.tables += 1
+        for part in (text[: header.start()], text[end:]):
+            if part.strip():
+                yield part
+
+    def _take_row(self, stream: str, text: str, start: re.Match[str]) -> str:
+        self._end_row()
+        self._pending = _Pending(stream, [start[1], start[2], start[3]], "")
+        return self._take_cells(text, len(start[0]))
+
+    def _continue(self, stream: str, text: str) -> str:
+        pending = self._pending
+        shown = text.removeprefix(self._prefix)
+        start = _CONTINUED.match(shown)
+        if pending is None or pending.stream != stream or not start:
+            return text
+        if _ROW_START.match(shown, start.end()):
+            return text
+        return self._take_cells(shown, start.end())
+
+    def _take_cells(self, text: str, end: int) -> str:
+        """Takes cells of the pending row; what is behind them."""
+        pending = self._pending
+        if pending is None:
+            return text
+        names = self._names(pending.cells)
+        while len(pending.cells) < len(names):
+            cell = _CELL.match(text, end)
+            if cell is None:
+                break
+            if names[len(pending.cells)] == "redop" and cell[1]:
+                # Rows of hypercube and of old alltoall lack what the header has.
+                names.remove("redop")
+            if (names[len(pending.cells)] == "redop") == (cell[2] is None):
+                break
+            pending.cells.append(cell[cell.lastindex or 0])
+            end = cell.end()
+        pending.text = f"{pending.text} {text[:end].strip()}".strip()
+        if len(pending.cells) == len(names):
+            self._conclude(names, pending, text, end)
+        return text[end:]
+
+    def _names(self, cells: Sequence[str]) -> list[str]:
         names = list(self.columns)
-        if len(words) == len(names) - 1 and "redop" in names and _is_numbers(words[3:4]):
+        if len(cells) > _AT_REDOP and "redop" in names and _is_number(cells[_AT_REDOP]):
             names.remove("redop")
-        if len(words) < len(names) and "time" in names and len(words) <= names.index("time"):
-            # nccl-tests prints the start of a row before it measures; the rest comes later.
-            self._pending = line.strip()
-            return True
-        row = parse_row(names, words)
+        return names
+
+    def _conclude(self, names: list[str], pending: _Pending, text: str, end: int) -> None:
+        self._pending = None
+        more = _NEXT_NUMBER.match(text, end) and not _ROW_START.match(text[end:].lstrip())
+        row = None if more else parse_row(names, pending.cells, self.share)
         if row is None:
-            self.bad_rows.append(line.strip())
+            self._add_bad(pending.text)
+        elif len(self.rows) >= _MOST_ROWS:
+            self._add_bad(f"more than {_MOST_ROWS} rows")
         else:
             self.rows.append(row)
-        return True
+
+    def _add_bad(self, text: str) -> None:
+        if len(self.bad_rows) < _MOST_BAD_ROWS:
+            self.bad_rows.append(" ".join(text.split())[:_KEPT])
 
 
-def parse_row(names: list[str], words: list[str]) -> NcclRow | None:
-    """One row by its column names; None when it does not fit them or contradicts itself."""
-    if len(words) != len(names):
-        return None
-    size = int(words[0])
-    starts = [index for index, name in enumerate(names) if name in ("time", "cpu_time")]
-    halves = [_parse_half(names, words, start) for start in starts]
-    whole = [half for half in halves if half is not None and agrees(size, half)]
-    if not whole or len(whole) != len(halves):
+_PROCESSOR_TIME: Final = "cputime"
+"""What `-C 1` prints in place of the time: the processor's own, which says nothing of the size."""
+_TIMES: Final = frozenset({"time", _PROCESSOR_TIME})
+_AT_REDOP: Final = 3
+"""Cells before the column `redop`."""
+_TYPE_STARTS: Final = (
+    "float", "double", "half", "bfloat", "f8e", "fp8_", " int", " uint", " char", "\tint", "]int",
+)  # fmt: skip
+
+
+def has_type(text: str) -> bool:
+    """A cheap look at whether a row can be in a line."""
+    return any(start in text for start in _TYPE_STARTS)
+
+
+def parse_row(names: Sequence[str], words: Sequence[str], share: float = 1.0) -> NcclRow | None:
+    """One row by its column names; None when it does not fit them or contradicts itself.
+
+    Args:
+        names: Of the columns.
+        words: The cells.
+        share: Of the size, which counts for the bandwidth.
+    """
+    size, count = int(words[0]), int(words[1])
+    starts = [index for index, name in enumerate(names) if name in _TIMES]
+    ends = [*starts[1:], len(names)]
+    halves = [
+        _parse_half(dict(zip(names[start:end], words[start:end], strict=True)), size * share)
+        for start, end in zip(starts, ends, strict=False)
+    ]
+    whole = [half for half in halves if half is not None]
+    part = count * _TYPE_BYTES[words[2]]
+    if not whole or len(whole) != len(halves) or not _counts(size, part):
         return None
     return NcclRow(
-        size_bytes=size, out_of_place=whole[0], in_place=whole[1] if len(whole) > 1 else None
+        size_bytes=size,
+        parts=max(size // max(part, 1), 1),
+        out_of_place=whole[0],
+        in_place=whole[1] if len(whole) > 1 else None,
     )
 
 
-def _parse_half(names: list[str], words: list[str], start: int) -> Measure | None:
-    values: dict[str, str] = {}
-    for name, word in zip(names[start:], words[start:], strict=True):
-        if name in values:
-            break
-        values[name] = word
-    numbers = {name: _number(word) for name, word in values.items()}
-    time, algbw, busbw = numbers.get("time"), numbers.get("algbw"), numbers.get("busbw")
-    if time is None or algbw is None or busbw is None:
+def _counts(size: int, part: int) -> bool:
+    """The size is that of one rank, or of all ranks together where a collective gathers."""
+    return size == 0 if part == 0 else size % part == 0 and size > 0
+
+
+def _parse_half(words: Mapping[str, str], size: float) -> Measure | None:
+    shown = next(name for name in words if name in _TIMES)
+    time, algbw, busbw = (_number(words.get(name, "")) for name in (shown, "algbw", "busbw"))
+    if time is None or algbw is None or busbw is None or min(time, algbw, busbw) < 0:
         return None
-    wrong = numbers.get("#wrong")
-    return Measure(
+    wrong = words.get("#wrong", "N/A")
+    half = Measure(
         time_us=time,
         algbw_gb_s=algbw,
         busbw_gb_s=busbw,
-        wrong=None if wrong is None else round(wrong),
-        error=numbers.get("error"),
+        wrong=_whole(wrong),
+        error=_number(words.get("error", "")),
     )
+    if half.wrong is None and wrong != "N/A":
+        return None
+    if shown == _PROCESSOR_TIME:
+        return half
+    unsure, digits = _unit(words[shown]) / 2, _unit(words["algbw"]) / 2
+    return half if fits(size, (time - unsure, time + unsure), algbw, digits) else None
 
 
-def agrees(size: int, half: Measure) -> bool:
-    """Bandwidth is size over time; a row that says otherwise was cut, mixed or edited."""
-    if half.time_us <= 0:
+def fits(
+    size: float, time_us: tuple[float, float], algbw_gb_s: float, unsure_gb_s: float = 0.0
+) -> bool:
+    """Is bandwidth size over time? A row that says otherwise was cut, mixed or edited.
+
+    Args:
+        size: Bytes that count.
+        time_us: The least and the most that the printed time may mean.
+        algbw_gb_s: What is printed.
+        unsure_gb_s: Half of its last digit, if that is more than usual.
+    """
+    shortest, longest = time_us
+    if longest <= 0:
         return size == 0
-    expected = size / half.time_us / 1e3
-    slack = max(_RELATIVE_SLACK * expected, _ABSOLUTE_SLACK_GB_S)
-    return abs(half.algbw_gb_s - expected) <= slack
+    least = size / longest / 1e3
+    most = size / max(shortest, 1e-9) / 1e3
+    slack = max(rounding(algbw_gb_s), unsure_gb_s) + _RELATIVE_SLACK * least
+    return least - slack <= algbw_gb_s <= most + slack
+
+
+def rounding(bandwidth: float) -> float:
+    """Half of the last digit that nccl-tests prints of a bandwidth (`getFloatStr`, width 6)."""
+    return next(half for limit, half in _ROUNDING if bandwidth < limit)
+
+
+def _unit(word: str) -> float:
+    """The value of a number's last digit, as it is printed."""
+    mantissa, _, exponent = word.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    return 10.0 ** (int(exponent or 0) - decimals)
 
 
 def _number(word: str) -> float | None:
@@ -147,5 +282,11 @@ def _number(word: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _is_numbers(words: list[str]) -> bool:
-    return bool(words) and all(_NUMBER.match(word) for word in words)
+def _whole(word: str) -> int | None:
+    """A count; large ones are printed with an exponent (`%g`)."""
+    value = _number(word)
+    return None if value is None or value < 0 else math.ceil(value)
+
+
+def _is_number(word: str) -> bool:
+    return _number(word) is not None or word == "N/A"

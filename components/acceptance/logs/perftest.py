@@ -1,179 +1,281 @@
-"""Reads the text of perftest (`ib_write_bw` and its family).
+"""Reads the text of perftest (`ib_write_bw` and its family), of any age, by its own header.
 
 Text, not JSON: the JSON of 23.10 and older is invalid. Both the layout of the tool and the form in
-which documents flatten it to one line are read; units are made Gb/s of 10^9 bits.
+which documents flatten it to one line are read; units are made Gb/s of 10^9 bits. A file may hold
+several runs: the title, or a table's header after a result, begins the next one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from components.acceptance.logs.failures import find_perftest_failures
-from components.acceptance.logs.lines import split_lines
+from components.acceptance.logs.causes import FailureFinder
+from components.acceptance.logs.failures import perftest_finder
+from components.acceptance.logs.lines import read_lines
 from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
 
-_HEADER = re.compile(
-    r"#bytes\s+#iterations\s+BW peak\[(?P<unit>[^\]\s]{1,20})\]\s+BW average\[[^\]\s]{1,20}\]"
-    r"\s+MsgRate\[Mpps\](?P<cpu>\s+CPU_Util\[%\])?"
+_COLUMN = re.compile(
+    r"#(bytes|sl|iterations)|BW (peak|average)\[([^\]\s]{1,20})\]|(MsgRate)\[Mpps\]"
+    r"|(CPU_Util)\[%\]|(t_min|t_max|t_typical|t_avg|t_stdev)\[usec\]"
+    r"|(99(?:\.9{1,4})?)% percentile\[usec\]|(tps) average(?:\[\w{1,10}\])?"
 )
-_LATENCY_HEADER = re.compile(
-    r"#bytes\s+#iterations\s+t_min\[usec\]\s+t_max\[usec\]\s+t_typical\[usec\]"
-)
+_HEADER: Final = "#bytes"
 _CPU_NOISE = re.compile(
-    r"Conflicting CPU frequency values detected: [\d.]+ != [\d.]+\."
-    r"(?:\s*CPU Frequency is not max\.)?"
+    r"Conflicting CPU frequency values detected: [\d.]{1,20} != [\d.]{1,20}\."
+    r"(?:\s{0,4}CPU Frequency is not max\.)?"
 )
-_NO_CLOCK = re.compile(r"Correlation coefficient r\^2: \S+ < 0\.9")
+_NO_CLOCK = re.compile(r"Correlation coefficient r\^2: \S{1,20} < 0\.9")
 """Of counter and time, over 200 samples; then its clock is 0 MHz (perftest, src/get_clock.c)."""
 _RULE = re.compile(r"-{40,}")
-_NUMBER = re.compile(r"^\d{1,15}(?:\.\d{1,15})?$")
-_FIELDS = {
-    "device": re.compile(r"\bDevice\s*:\s*([\w.-]+)"),
-    "mtu": re.compile(r"\bMtu\s*:\s*(\d{1,6})\s*\[B\]"),
-    "link": re.compile(r"\bLink type\s*:\s*(\w+)"),
-    "gid": re.compile(r"\bGID index\s*:\s*(\d{1,6})"),
-    "cm": re.compile(r"\brdma_cm QPs\s*:\s*(ON|OFF)"),
-    "test": re.compile(r"\b((?:RDMA_Write|RDMA_Read|Send|RDMA_Atomic)\b.{0,20}? Test)\b"),
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
+_TITLE = re.compile(r"\b((?:RDMA_Write|RDMA_Read|Send|RDMA_Atomic|Atomic)\b.{0,30}? Test)\b")
+_FIELDS: Final = {
+    "device": re.compile(r"\bDevice\s{0,20}:\s{0,20}([\w.-]{1,64})"),
+    "mtu": re.compile(r"\bMtu\s{0,20}:\s{0,20}(\d{1,6})\s{0,4}\[B\]"),
+    "link": re.compile(r"\bLink type\s{0,20}:\s{0,20}(\w{1,40})"),
+    "transport": re.compile(r"\bTransport type\s{0,20}:\s{0,20}(\w{1,40})"),
+    "connection": re.compile(r"\bConnection type\s{0,20}:\s{0,20}(\w{1,40})"),
+    "gid": re.compile(r"\bGID index\s{0,20}:\s{0,20}(\d{1,6})"),
+    "cm": re.compile(r"\brdma_cm QPs\s{0,20}:\s{0,20}(ON|OFF)"),
+    "test": _TITLE,
 }
-_GID = re.compile(r"\bGID:\s*((?:[0-9a-fA-F]{1,3}:){15}[0-9a-fA-F]{1,3})")
-_GBIT_PER_UNIT = {"Gb/sec": 1.0, "MB/sec": 8 * 2**20 / 1e9, "MiB/sec": 8 * 2**20 / 1e9}
+_OF_BOTH_ENDS: Final = ("link", "transport", "connection", "test")
+"""Fields that two ends of one run must show alike."""
+_GID = re.compile(r"\bGID:\s{0,4}((?:[0-9a-fA-F]{1,3}:){15}[0-9a-fA-F]{1,3})")
+_GBIT_PER_UNIT: Final = {"Gb/sec": 1.0, "MB/sec": 8 * 2**20 / 1e9, "MiB/sec": 8 * 2**20 / 1e9}
 """perftest's MB is 2^20 bytes under both names."""
-_COLUMNS = 5
-_LATENCY_COLUMNS = 6
-_RATE_SLACK = 0.02
-_SMALLEST_RATE_MPPS = 0.001
-"""Below it, six decimals leave too few digits to check a bandwidth with."""
+_RATE_SLACK: Final = 0.001
+_MOST_ROWS: Final = 1000
+_MOST_RUNS: Final = 200
+_MOST_GIDS: Final = 64
 
 
 @dataclass(slots=True)
-class _Rows:
-    """The rows found, and how far the reader is."""
+class _Run:
+    """What was found so far of one run."""
 
+    columns: tuple[str, ...] = ()
     unit: str = ""
-    columns: int = _COLUMNS
-    latency: bool = False
     inside: bool = False
     ended: bool = False
-    found: dict[int, PerftestRow] = field(default_factory=dict[int, PerftestRow])
+    fields: dict[str, str] = field(default_factory=dict[str, str])
+    contradictions: dict[str, None] = field(default_factory=dict[str, None])
+    rows: dict[int, PerftestRow] = field(default_factory=dict[int, PerftestRow])
     latencies: list[LatencyRow] = field(default_factory=list[LatencyRow])
     bad: list[str] = field(default_factory=list[str])
+    pending: list[str] = field(default_factory=list[str])
+    gids: list[str] = field(default_factory=list[str])
+    notes: dict[str, None] = field(default_factory=dict[str, None])
+    no_clock: bool = False
+    finder: FailureFinder = field(default_factory=perftest_finder)
+
+    @property
+    def has_result(self) -> bool:
+        """A row was read, or should have been."""
+        return bool(self.rows or self.latencies or self.bad)
+
+    @property
+    def is_server(self) -> bool:
+        """An end that shows a header and a rule, and by its nature no row."""
+        return bool(self.columns) and self.ended and not self.has_result
+
+    def feed(self, line: str) -> None:
+        """Takes a line."""
+        self.finder.feed(line)
+        self._feed_fields(line)
+        if _HEADER in line:
+            line = self._take_header(line)
+        if not self.columns or not line.strip():
+            return
+        rule = _RULE.search(line)
+        self._feed_words((line[: rule.start()] if rule else line).split())
+        if rule and self.inside:
+            self.end_row()
+            self.inside, self.ended = False, True
+
+    def _feed_fields(self, line: str) -> None:
+        if ":" in line or "Test" in line:
+            for name, pattern in _FIELDS.items():
+                if match := pattern.search(line):
+                    known = self.fields.setdefault(name, match[1])
+                    if known != match[1] and name in _OF_BOTH_ENDS:
+                        self.contradictions[f"{known} and {match[1]}"] = None
+        if "GID:" in line and len(self.gids) < _MOST_GIDS:
+            self.gids += _GID.findall(line)
+        if "BW peak won't be measured" in line:
+            self.notes["duration mode: no peak is measured"] = None
+        self.no_clock = self.no_clock or _NO_CLOCK.search(line) is not None
+
+    def _take_header(self, line: str) -> str:
+        """Takes the columns; what is behind them, for documents that are flattened to one line."""
+        start = line.index(_HEADER)
+        names: list[str] = []
+        end = start
+        while column := _COLUMN.match(line, end):
+            names.append(next(part for part in column.groups() if part))
+            self.unit = column[3] or self.unit
+            end = column.end()
+            end += len(line[end:]) - len(line[end:].lstrip())
+        if len(names) > 1:
+            self.columns, self.inside = tuple(names), True
+        return line[end:]
+
+    def _feed_words(self, words: Sequence[str]) -> None:
+        """Takes the numbers of a line: rows are runs of them, as long as the header has columns."""
+        rows = len(self.rows) + len(self.latencies)
+        for word in words:
+            if _NUMBER.fullmatch(word):
+                self._feed_number(word)
+            elif self.pending:
+                self.end_row()
+        if self.pending and len(self.rows) + len(self.latencies) > rows:
+            # More numbers than the header has columns.
+            self._add_bad(words)
+            self.pending = []
+
+    def _feed_number(self, word: str) -> None:
+        # After the rule, the row of the other end may come.
+        begins = word.isdecimal() and (self.inside or self.has_result)
+        if not self.pending and not begins:
+            return
+        self.pending.append(word)
+        if len(self.pending) == len(self.columns):
+            self._take_row(self.pending)
+            self.pending = []
+
+    def end_row(self) -> None:
+        """Ends a row: one that lacks numbers is a bad row."""
+        if len(self.pending) > 1 and self.inside:
+            self._add_bad(self.pending)
+        self.pending = []
+
+    def _add_bad(self, words: Iterable[str]) -> None:
+        if len(self.bad) < _MOST_ROWS:
+            self.bad.append(" ".join(words)[:200])
+
+    def _take_row(self, words: Sequence[str]) -> None:
+        cells = dict(zip(self.columns, words, strict=True))
+        if len(self.rows) + len(self.latencies) >= _MOST_ROWS:
+            self._add_bad([f"more than {_MOST_ROWS} rows"])
+        elif "t_avg" in cells:
+            self._take_latency(cells)
+        elif (row := bandwidth_row(self.unit, cells)) is None:
+            self._add_bad(words)
+        else:
+            known = self.rows.get(row.size_bytes)
+            if known is None or row.average_gbit_s < known.average_gbit_s:
+                self.rows[row.size_bytes] = row
+
+    def _take_latency(self, cells: dict[str, str]) -> None:
+        average = float(cells["t_avg"])
+        typical = float(cells.get("t_typical", average))
+        least, most = (float(cells.get(name, average)) for name in ("t_min", "t_max"))
+        if not cells["bytes"].isdecimal() or not least <= min(average, typical) <= most:
+            self._add_bad(cells.values())
+            return
+        size = int(cells["bytes"])
+        self.latencies.append(LatencyRow(size_bytes=size, typical_us=typical, average_us=average))
 
 
-def parse_perftest_log(text: str) -> PerftestLog | ParseProblem:
-    """Reads the output of one end of a perftest.
+def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProblem:
+    """Reads the output of one end of a perftest, or of both.
 
     A log that holds both ends has each row twice: the slower one is kept.
+
+    Args:
+        source: The whole output, or its pieces in order.
     """
-    if not text.strip():
+    runs = [_Run()]
+    is_empty = True
+    for _, text in read_lines(source):
+        is_empty = False
+        for line in _without_noise(runs[-1], text):
+            if _begins_again(runs[-1], line) and len(runs) < _MOST_RUNS:
+                runs.append(_Run())
+            runs[-1].feed(line)
+    if is_empty:
         return ParseProblem(kind="empty", what="the log is empty")
-    lines = split_lines(_CPU_NOISE.sub("\n", text))
-    rows = _Rows()
-    for line in lines:
-        _feed(rows, line)
-    fields = {name: _first(pattern, lines) for name, pattern in _FIELDS.items()}
-    failures = find_perftest_failures(lines)
-    if not (rows.unit or rows.latency or failures or fields["test"]):
+    known = [run for run in runs if run.columns or run.finder.failures or "test" in run.fields]
+    measured = [run for run in known if not run.is_server] or known
+    if not measured:
         return ParseProblem(
             kind="unrecognised", what="no line of perftest is in it; is it the log of another tool?"
         )
+    logs = [_log(run) for run in measured]
+    return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
+
+
+def _without_noise(run: _Run, text: str) -> Iterator[str]:
+    """The line without what the tool says of the processor's clock, which may be before a row."""
+    if "Conflicting CPU" not in text:
+        yield text
+        return
+    run.notes["the CPU frequency is not fixed: latency is unreliable, bandwidth is not"] = None
+    yield from (part for part in _CPU_NOISE.split(text) if part.strip())
+
+
+def _begins_again(run: _Run, line: str) -> bool:
+    """Does a line begin another run? Both ends of one show their titles before a result."""
+    return run.ended and (_HEADER in line or ("Test" in line and _TITLE.search(line) is not None))
+
+
+def _log(run: _Run) -> PerftestLog:
+    run.end_row()
+    shown = run.fields
     return PerftestLog(
-        test=fields["test"],
-        device=fields["device"],
-        mtu_bytes=int(fields["mtu"]) if fields["mtu"] else None,
-        link_type=fields["link"],
-        gid_index=int(fields["gid"]) if fields["gid"] else None,
-        rdma_cm=fields["cm"] == "ON" if fields["cm"] else None,
-        unit=rows.unit,
-        bidirectional="Bidirectional" in fields["test"],
-        gids=tuple(gid for line in lines for gid in _GID.findall(line)),
-        rows=tuple(rows.found.values()),
-        latency=tuple(rows.latencies),
-        bad_rows=tuple(rows.bad),
-        notes=_notes(text),
-        has_table=bool(rows.unit or rows.latency),
-        ended=rows.ended,
-        clock_unknown=_NO_CLOCK.search(text) is not None,
-        failures=failures,
+        test=shown.get("test", ""),
+        device=shown.get("device", ""),
+        mtu_bytes=int(shown["mtu"]) if "mtu" in shown else None,
+        link_type=shown.get("link", ""),
+        transport_type=shown.get("transport", ""),
+        connection_type=shown.get("connection", ""),
+        contradictions=tuple(run.contradictions),
+        gid_index=int(shown["gid"]) if "gid" in shown else None,
+        rdma_cm=shown["cm"] == "ON" if "cm" in shown else None,
+        unit=run.unit,
+        bidirectional="Bidirectional" in shown.get("test", ""),
+        gids=tuple(run.gids),
+        rows=tuple(run.rows.values()),
+        latency=tuple(run.latencies),
+        bad_rows=tuple(run.bad),
+        notes=tuple(run.notes),
+        has_table=bool(run.columns),
+        ended=run.ended,
+        clock_unknown=run.no_clock,
+        failures=tuple(run.finder.failures),
     )
 
 
-def _feed(rows: _Rows, line: str) -> None:
-    header = _HEADER.search(line)
-    if header:
-        rows.unit, rows.inside = header["unit"], True
-        rows.columns = _COLUMNS + (header["cpu"] is not None)
-        # A document may have flattened the whole output: then the rows follow on the same line.
-        line = line[header.end() :]
-    elif latency := _LATENCY_HEADER.search(line):
-        rows.latency = rows.inside = True
-        line = line[latency.end() :]
-        if "[" in line:
-            return
-    if not rows.inside or not line.strip():
-        return
-    if rule := _RULE.search(line):
-        _feed_row(rows, line[: rule.start()].split())
-        rows.inside, rows.ended = False, bool(rows.found or rows.latencies)
-        return
-    _feed_row(rows, line.split())
+def bandwidth_row(unit: str, cells: dict[str, str]) -> PerftestRow | None:
+    """One row by its columns; None when it contradicts itself.
 
-
-def _feed_row(rows: _Rows, words: list[str]) -> None:
-    width = _LATENCY_COLUMNS if rows.latency else rows.columns
-    numbers = [word for word in words if _NUMBER.match(word)]
-    starts_as_row = words[:1] == numbers[:1] and bool(numbers) and words[0].isdecimal()
-    if not starts_as_row:
-        return
-    if len(numbers) < width or len(numbers) != len(words) or not words[1].isdecimal():
-        rows.bad.append(" ".join(words)[:200])
-        return
-    if rows.latency:
-        rows.latencies.append(
-            LatencyRow(
-                size_bytes=int(words[0]), typical_us=float(words[4]), average_us=float(words[5])
-            )
-        )
-        return
-    for start in range(0, len(words) - width + 1, width):
-        row = _bandwidth_row(rows.unit, words[start : start + width])
-        if row is None:
-            rows.bad.append(" ".join(words[start : start + width]))
-            continue
-        known = rows.found.get(row.size_bytes)
-        if known is None or row.average_gbit_s < known.average_gbit_s:
-            rows.found[row.size_bytes] = row
-
-
-def _bandwidth_row(unit: str, words: list[str]) -> PerftestRow | None:
+    Bandwidth is size times rate, as far as the digits of both go.
+    """
     scale = _GBIT_PER_UNIT.get(unit)
-    if scale is None or not (words[0].isdecimal() and words[1].isdecimal()):
+    whole = all(cells.get(name, "").isdecimal() for name in ("bytes", "iterations"))
+    if scale is None or not whole or not {"peak", "average"} <= set(cells):
         return None
+    rate = float(cells["MsgRate"]) if "MsgRate" in cells else None
     row = PerftestRow(
-        size_bytes=int(words[0]),
-        iterations=int(words[1]),
-        peak_gbit_s=float(words[2]) * scale,
-        average_gbit_s=float(words[3]) * scale,
-        rate_mpps=float(words[4]),
-        cpu_percent=float(words[5]) if len(words) > _COLUMNS else None,
+        size_bytes=int(cells["bytes"]),
+        iterations=int(cells["iterations"]),
+        peak_gbit_s=float(cells["peak"]) * scale,
+        average_gbit_s=float(cells["average"]) * scale,
+        rate_mpps=rate,
+        cpu_percent=float(cells["CPU_Util"]) if "CPU_Util" in cells else None,
     )
-    expected = row.size_bytes * 8 * row.rate_mpps / 1e3
-    slack = max(_RATE_SLACK * expected, 0.01)
-    checkable = row.rate_mpps >= _SMALLEST_RATE_MPPS
-    return None if checkable and abs(row.average_gbit_s - expected) > slack else row
+    if rate is None:
+        return row
+    gbit_per_mpps = row.size_bytes * 8 / 1e3
+    expected = gbit_per_mpps * rate
+    unsure = gbit_per_mpps * _unit(cells["MsgRate"]) + _unit(cells["average"]) * scale
+    slack = unsure / 2 + _RATE_SLACK * expected
+    return row if abs(row.average_gbit_s - expected) <= slack else None
 
 
-def _first(pattern: re.Pattern[str], lines: list[str]) -> str:
-    for line in lines:
-        if match := pattern.search(line):
-            return match[1]
-    return ""
-
-
-def _notes(text: str) -> tuple[str, ...]:
-    notes: list[str] = []
-    if "Conflicting CPU frequency" in text:
-        notes.append("the CPU frequency is not fixed: latency is unreliable, bandwidth is not")
-    if "BW peak won't be measured" in text:
-        notes.append("duration mode: no peak is measured")
-    return tuple(notes)
+def _unit(word: str) -> float:
+    """The value of a number's last digit, as it is printed."""
+    return 10.0 ** -len(word.partition(".")[2])

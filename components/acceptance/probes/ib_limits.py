@@ -9,20 +9,23 @@ from typing import Final
 
 from pydantic import Field
 
-from components.fabric.ib_state import DEFAULT_PARTITION
+from components.acceptance.seen import Seen
 from components.model.cluster import ClusterSpec
-from components.model.infiniband import IbPartition, InfiniBand, Membership
-from components.model.units import Frozen
+from components.model.infiniband import DEFAULT_PARTITION, IbPartition, InfiniBand, Membership
+from components.model.worker_kinds import on_infiniband
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
 
 LOOK_DEADLINE_S: Final = 60.0
 """Seconds for files of /sys and two questions to the subnet manager."""
+TAKEOVER_S: Final = 90.0
+"""Seconds in which a standby takes over: opensm's took 55 with its defaults (four polls of ten
+seconds that get no answer, and a look at the subnet)."""
 DIAGNOSE_DEADLINE_S: Final = 600.0
 """Seconds with ibdiagnet: it asks every node of the fabric, some thousand in a large one."""
 
 
-class PartitionLimit(Frozen):
+class PartitionLimit(Seen):
     """One partition, and who must be in it."""
 
     name: str
@@ -35,7 +38,7 @@ class PartitionLimit(Frozen):
     """Hosts that are not named must not have the key."""
 
 
-class IbLimits(Frozen):
+class IbLimits(Seen):
     """What the plan expects of the fabric."""
 
     hcas: int
@@ -48,6 +51,8 @@ class IbLimits(Frozen):
     standbys: int | None = None
     """Standby subnet managers; None where the file runs none."""
     adaptive_routing: bool = False
+    cables: dict[str, str] = Field(default_factory=dict[str, str])
+    """Port GUID of an HCA to the switch and the port that it is plugged into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class IbLook:
     endpoint: Endpoint
     script: str
     deadline_s: float
+    takeover_s: float = 0.0
+    """Seconds for which a lost master is waited for; 0 where the file has no standby."""
 
 
 def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
@@ -73,12 +80,27 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
         master_priority=own[0].sm_priority if own else None,
         standbys=len(own) - 1 if own else None,
         adaptive_routing=fabric.adaptive_routing,
+        cables=_cables(spec),
     )
+
+
+def _cables(spec: ClusterSpec) -> dict[str, str]:
+    guids = {
+        f"{host.name}/hca-{number}": guid
+        for host in on_infiniband(spec)
+        for number, guid in enumerate(host.hca_guids)
+    }
+    return {
+        guids[port.to]: f"{switch.name} {name}"
+        for switch in spec.switches
+        for name, port in switch.ports.items()
+        if port.to in guids
+    }
 
 
 def _default(spec: ClusterSpec) -> PartitionLimit:
     """Every port is in Default, of either kind: without it no port reaches the subnet manager."""
-    members: dict[str, Membership] = {host.name: "limited" for host in spec.workers}
+    members: dict[str, Membership] = {host.name: "limited" for host in on_infiniband(spec)}
     return PartitionLimit(name=DEFAULT_PARTITION, pkey=0x7FFF, members=members)
 
 
@@ -90,7 +112,7 @@ def _partitions(spec: ClusterSpec, fabric: InfiniBand) -> tuple[PartitionLimit, 
             members=_members(spec, partition),
             ports={
                 host.name: host.hca_guids
-                for host in spec.workers
+                for host in on_infiniband(spec)
                 if host.hca_guids and partition.membership_of(host.name)
             },
             exclusive=partition.members != "all",
@@ -101,7 +123,7 @@ def _partitions(spec: ClusterSpec, fabric: InfiniBand) -> tuple[PartitionLimit, 
 
 def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, Membership]:
     found: dict[str, Membership] = {}
-    for host in spec.workers:
+    for host in on_infiniband(spec):
         kind = partition.membership_of(host.name)
         if kind is not None:
             found[host.name] = kind
@@ -116,16 +138,18 @@ def _script() -> str:
 
 
 def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
-    """Every worker is asked, the first one also with ibdiagnet."""
+    """Every worker on the fabric is asked, the first one also with ibdiagnet."""
     fabric = spec.infiniband
     if fabric is None:
         return ()
+    takeover_s = TAKEOVER_S if len(spec.sm_switches) > 1 else 0.0
     options = "--routing" if fabric.adaptive_routing else "''"
     return tuple(
         IbLook(
             endpoint=host_endpoint(host),
-            script=f"diagnose={options if first else 'no'}\n{_script()}",
-            deadline_s=DIAGNOSE_DEADLINE_S if first else LOOK_DEADLINE_S,
+            script=f"diagnose={options if number == 0 else 'no'}\n{_script()}",
+            deadline_s=DIAGNOSE_DEADLINE_S if number == 0 else LOOK_DEADLINE_S,
+            takeover_s=takeover_s,
         )
-        for host, first in ((host, host is spec.workers[0]) for host in spec.workers)
+        for number, host in enumerate(on_infiniband(spec))
     )

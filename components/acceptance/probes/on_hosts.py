@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from components.acceptance.probes.perftest import perftest_command
+from components.acceptance.probes.rates import kind_suffix, other_rates
 from components.containers.launch import (
     find_devices,
     in_container,
@@ -15,11 +17,13 @@ from components.containers.launch import (
     on_own_devices,
     shell_words,
 )
+from components.core.to_json import OMIT_EMPTY
 from components.jobs.environment import job_script
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.fabric import Rail
-from components.model.hosts import Host, Nic
+from components.model.hosts import Host
+from components.model.worker_kinds import RailPair, WorkerKind, gpu_kinds, nic_on, rail_pairs
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
 
@@ -59,6 +63,8 @@ class HostProbe:
     deadline_s: float
     command: tuple[str, ...]
     """What it runs, for people."""
+    rates: Mapping[str, float] = field(default_factory=dict[str, float], metadata=OMIT_EMPTY)
+    """Its rails whose hosts are faster than the slowest worker there, in Gbit/s."""
 
 
 def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
@@ -69,97 +75,104 @@ def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
     containers = spec.containers
     if containers is None or len(spec.workers) < _NEEDED_HOSTS:
         return ()
-    probes = [_mpi_hosts(spec, containers), _mpi_gpus(spec, containers)]
+    probes = [_mpi_hosts(spec, containers), *_mpi_gpus(spec, containers)]
     probes += [
-        _perftest(spec, containers, rail, (sender, receiver))
+        _perftest(spec, containers, rail, pair)
         for rail in spec.rails
-        for sender, receiver in [_ends(spec, rail)]
-        if sender is not None and receiver is not None
+        for pair in _pairs(spec, rail)
     ]
-    if spec.workers[0].gpus:
-        probes.append(_nccl(spec, containers))
-        if spec.acceptance.resnet50 is not None:
-            probes.append(_resnet50(spec, containers, spec.acceptance.resnet50.batch_size))
+    kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
+    probes += [_nccl(spec, containers, kind) for kind in kinds]
+    if spec.acceptance.resnet50 is not None:
+        size = spec.acceptance.resnet50.batch_size
+        probes += [_resnet50(spec, containers, kind, size) for kind in kinds[:1]]
     return tuple(probes)
 
 
-def _nic(host: Host, rail: Rail) -> Nic | None:
-    return next((nic for nic in host.nics if nic.rail == rail.name), None)
+def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
+    """One pair for each speed of a rail and from each speed to the next, of hosts with addresses.
+
+    The cards' addresses are in the file: `container-hosts` refuses a worker's card without one.
+    """
+    seen: set[tuple[int, bool]] = set()
+    for pair in rail_pairs(spec, rail):
+        ends = [nic_on(host, rail.name) for host in (pair.client, pair.server)]
+        if any(nic is None or nic.address is None for nic in ends):
+            continue
+        alike = len({nic.speed_gbit_s for nic in ends if nic is not None}) == 1
+        if (pair.speed_gbit_s, alike) not in seen:
+            seen.add((pair.speed_gbit_s, alike))
+            yield pair
 
 
-End = tuple[Host, Nic]
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """One `mpirun` over hosts: on which, and how many ranks of what."""
+
+    name: str
+    kind: HostProbeKind
+    hosts: tuple[Host, ...]
+    ranks: int
+    program: tuple[str, ...]
+    speeds: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The rails that it measures, to their speed; none where nothing is measured."""
 
 
-def _ends(spec: ClusterSpec, rail: Rail) -> tuple[End | None, End | None]:
-    """The first two workers on a rail whose card has an address there."""
-    found: list[End] = []
-    for host in spec.workers:
-        nic = _nic(host, rail)
-        if nic is not None and nic.address is not None:
-            found.append((host, nic))
-    padded: list[End | None] = [*found[:_NEEDED_HOSTS], None, None]
-    return padded[0], padded[1]
-
-
-def _all_workers(
-    spec: ClusterSpec,
-    containers: Containers,
-    name: str,
-    kind: HostProbeKind,
-    program: tuple[str, ...],
-    *,
-    ranks: int,
-) -> HostProbe:
-    """A probe that `mpirun` on the first worker starts on all of them."""
-    measured = kind in {"nccl", "resnet50"}
+def _launched(spec: ClusterSpec, containers: Containers, launch: _Launch) -> HostProbe:
+    """A probe that `mpirun` on the first host starts on all of them."""
+    hosts, ranks, program = launch.hosts, launch.ranks, launch.program
+    measured = launch.kind in {"nccl", "resnet50"}
     exports = nccl_exports(spec) if measured else ()
     run = on_own_devices(spec, program) if measured else program
-    script = shlex.join(mpirun(spec, ranks, (*exports, *run)))
+    script = shlex.join(mpirun(hosts, ranks, (*exports, *run)))
     return HostProbe(
-        name=name,
-        kind=kind,
-        rails=tuple(rail.name for rail in spec.rails) if measured else (),
-        nodes=tuple(host.name for host in spec.workers),
+        name=launch.name,
+        kind=launch.kind,
+        rails=tuple(launch.speeds),
+        nodes=tuple(host.name for host in hosts),
         ranks=ranks,
-        client=HostCommand(host_endpoint(spec.workers[0]), in_container(containers, f"{script}\n")),
+        client=HostCommand(host_endpoint(hosts[0]), in_container(containers, f"{script}\n")),
         server=None,
         deadline_s=spec.acceptance.timeout_s if measured else SMOKE_DEADLINE_S,
-        command=mpirun(spec, ranks, (*exports, *program)),
+        command=mpirun(hosts, ranks, (*exports, *program)),
+        rates=other_rates(spec, launch.speeds),
     )
 
 
 def _mpi_hosts(spec: ClusterSpec, containers: Containers) -> HostProbe:
-    ranks = len(spec.workers)
-    return _all_workers(spec, containers, "mpi-hosts", "mpi_hosts", ("hostname",), ranks=ranks)
+    hosts = spec.workers
+    launch = _Launch("mpi-hosts", "mpi_hosts", hosts, len(hosts), ("hostname",))
+    return _launched(spec, containers, launch)
 
 
-def _mpi_gpus(spec: ClusterSpec, containers: Containers) -> HostProbe:
-    ranks, program = len(spec.workers), ("nvidia-smi", "-L")
-    return _all_workers(spec, containers, "mpi-gpus", "mpi_gpus", program, ranks=ranks)
+def _mpi_gpus(spec: ClusterSpec, containers: Containers) -> list[HostProbe]:
+    """Its GPUs from every host that has any."""
+    hosts = tuple(host for host in spec.workers if host.gpus)
+    launch = _Launch("mpi-gpus", "mpi_gpus", hosts, len(hosts), ("nvidia-smi", "-L"))
+    return [_launched(spec, containers, launch)] if hosts else []
 
 
-def _gpus(spec: ClusterSpec) -> int:
-    return sum(host.gpus for host in spec.workers)
-
-
-def _nccl(spec: ClusterSpec, containers: Containers) -> HostProbe:
+def _nccl(spec: ClusterSpec, containers: Containers, kind: WorkerKind) -> HostProbe:
     program = ("all_reduce_perf", "-b", "8", "-e", spec.acceptance.nccl_max_size, "-f", "2")
-    program += ("-g", "1")
-    return _all_workers(spec, containers, "nccl-all-reduce", "nccl", program, ranks=_gpus(spec))
+    name = f"nccl-all-reduce{kind_suffix(spec, kind)}"
+    launch = _Launch(name, "nccl", kind.hosts, kind.ranks, (*program, "-g", "1"), kind.speeds)
+    return _launched(spec, containers, launch)
 
 
-def _resnet50(spec: ClusterSpec, containers: Containers, batch_size: int) -> HostProbe:
+def _resnet50(
+    spec: ClusterSpec, containers: Containers, kind: WorkerKind, batch_size: int
+) -> HostProbe:
     """The guide's command; the NCCL variables beside the guide's two keep it on the rails."""
     program = ("python3", _TF_CNN, "--model", "resnet50", "--batch_size", str(batch_size))
     program += ("--use_fp16", "--variable_update=horovod", "--xla=True")
-    return _all_workers(spec, containers, "resnet50", "resnet50", program, ranks=_gpus(spec))
+    launch = _Launch("resnet50", "resnet50", kind.hosts, kind.ranks, program, kind.speeds)
+    return _launched(spec, containers, launch)
 
 
-def _perftest(
-    spec: ClusterSpec, containers: Containers, rail: Rail, ends: tuple[End, End]
-) -> HostProbe:
-    (sender, _), (receiver, receiver_nic) = ends
-    client = perftest_command(spec, receiver_nic.address or "")
+def _perftest(spec: ClusterSpec, containers: Containers, rail: Rail, pair: RailPair) -> HostProbe:
+    sender, receiver = pair.client, pair.server
+    card = nic_on(receiver, rail.name)
+    client = perftest_command(spec, (card.address if card else None) or "")
     server = perftest_command(spec)
     return HostProbe(
         name=f"perftest-{rail.name}-{sender.name}-{receiver.name}",
@@ -167,10 +180,11 @@ def _perftest(
         rails=(rail.name,),
         nodes=(sender.name, receiver.name),
         ranks=0,
-        client=_end(containers, ends[0], _call("perftest_client", client)),
-        server=_end(containers, ends[1], _call("perftest_server", server)),
+        client=_end(containers, (sender, rail), _call("perftest_client", client)),
+        server=_end(containers, (receiver, rail), _call("perftest_server", server)),
         deadline_s=PERFTEST_DEADLINE_S,
         command=client,
+        rates=other_rates(spec, {rail.name: pair.speed_gbit_s}),
     )
 
 
@@ -179,7 +193,8 @@ def _call(script: str, command: tuple[str, ...]) -> str:
     return job_script(script).replace("ib_write_bw_call", shell_words(command))
 
 
-def _end(containers: Containers, end: End, script: str) -> HostCommand:
-    host, nic = end
-    text = find_devices((nic.netdev,)) + script
+def _end(containers: Containers, end: tuple[Host, Rail], script: str) -> HostCommand:
+    host, rail = end
+    nic = nic_on(host, rail.name)
+    text = find_devices((nic.netdev,) if nic else ()) + script
     return HostCommand(host_endpoint(host), in_container(containers, text))

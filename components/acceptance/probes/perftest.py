@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from components.acceptance.evidence import Probe
 from components.acceptance.probes.probe_job import ProbeJob
-from components.jobs.environment import job_script
+from components.acceptance.probes.rates import other_rates
+from components.jobs.environment import job_script, program_path
 from components.jobs.templates import JsonObject, env_list, make_container, make_job, make_limits
 from components.model.acceptance import PerftestCase
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
+from components.model.worker_kinds import RailPair
 from components.pod_network.attachment import PodAttachment, rail_attachment, server_address
 
 PERFTEST_SECONDS: Final = 5
@@ -22,15 +23,6 @@ RAIL_CASE: Final = PerftestCase(
     name="rail", tool="ib_write_bw", rdma_cm=True, duration_s=PERFTEST_SECONDS
 )
 """What every rail gets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two workers of one rail; the client connects to the server."""
-
-    rail: Rail
-    client: Host
-    server: Host
 
 
 def perftest_command(
@@ -47,7 +39,7 @@ def perftest_command(
         case: Which test.
     """
     traffic_class = str(spec.rdma.ip_traffic_class)
-    command = [case.tool]
+    command = [program_path(spec.jobs.programs.perftest, case.tool)]
     command += ["-R"] if case.rdma_cm else []
     command += ["-d", "$hca", "-x", "$gid"]
     command += ["-T", traffic_class] if case.rdma_cm else [f"--tclass={traffic_class}"]
@@ -59,34 +51,43 @@ def perftest_command(
     return (*command, server) if server else tuple(command)
 
 
-def perftest_job(spec: ClusterSpec, pair: Pair, case: PerftestCase = RAIL_CASE) -> ProbeJob:
+def perftest_job(
+    spec: ClusterSpec, rail: Rail, pair: RailPair, case: PerftestCase = RAIL_CASE
+) -> ProbeJob:
     """One test between two workers on one rail; the data of a read flow from server to client."""
-    label = pair.rail.name if case is RAIL_CASE else case.name
+    label = rail.name if case is RAIL_CASE else case.name
     name = f"perftest-{label}-{pair.client.name}-{pair.server.name}"
-    address = server_address(spec, pair.rail, pair.server)
+    address = server_address(spec, rail, pair.server)
     client = perftest_command(spec, address, case)
     server_pod = _pod(
         spec,
         pair.server,
-        pair.rail,
-        rail_attachment(spec, pair.rail, server=True),
+        rail,
+        rail_attachment(spec, rail, server=True),
         _script(spec, "perftest_server", perftest_command(spec, case=case)),
     )
     client_pod = _pod(
         spec,
         pair.client,
-        pair.rail,
-        rail_attachment(spec, pair.rail),
+        rail,
+        rail_attachment(spec, rail),
         _script(spec, "perftest_client", client),
     )
     nodes = (pair.client.name, pair.server.name)
     if case.tool == "ib_read_bw":
         nodes = (pair.server.name, pair.client.name)
     return ProbeJob(
-        Probe(name=name, kind="perftest", rails=(pair.rail.name,), nodes=nodes),
+        Probe(
+            name=name,
+            kind="perftest",
+            rails=(rail.name,),
+            nodes=nodes,
+            rates=other_rates(spec, {rail.name: pair.speed_gbit_s}),
+        ),
         (make_job(spec, f"{name}-s", server_pod), make_job(spec, f"{name}-c", client_pod)),
         watched=1,
         command=client,
+        image=spec.jobs.image,
     )
 
 
@@ -107,13 +108,16 @@ def _pod(
 ) -> JsonObject:
     container = make_container(spec.jobs.image, "perftest", make_limits(attachment.resources))
     container["command"] = ["/bin/sh", "-c", script]
+    env = dict(spec.jobs.env)
     pod: JsonObject = {
         "restartPolicy": "Never",
-        "nodeSelector": {"kubernetes.io/hostname": host.name},
+        "nodeSelector": {"kubernetes.io/hostname": host.node},
         "containers": [container],
     }
     if attachment.host_network:
         netdev = next(nic.netdev for nic in host.nics if nic.rail == rail.name)
-        container["env"] = env_list({"RAIL_INTERFACE": netdev})
+        env["RAIL_INTERFACE"] = netdev
         pod["hostNetwork"] = True
+    if env:
+        container["env"] = env_list(dict(sorted(env.items())))
     return {"metadata": {"annotations": {**attachment.annotations}}, "spec": pod}

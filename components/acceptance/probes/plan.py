@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+from components.acceptance.probes.image import image_jobs
 from components.acceptance.probes.nccl import nccl_job
-from components.acceptance.probes.perftest import Pair, perftest_job
+from components.acceptance.probes.perftest import perftest_job
 from components.acceptance.probes.probe_job import ProbeJob, memlock_job
 from components.acceptance.probes.scan import scan_job
 from components.kubernetes.manifest import Body
+from components.kubernetes.pods import pulling
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rail
-from components.model.hosts import Host
+from components.model.worker_kinds import gpu_kinds, rail_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class ClusterProbes:
     """The probes that run as jobs of a cluster; empty on a site without Kubernetes."""
 
     jobs: tuple[ProbeJob, ...] = ()
+    images: tuple[ProbeJob, ...] = ()
+    """Looks at the images of these jobs, which come before them."""
     memlock: tuple[Body, ...] = ()
     """One Job per worker that prints the pod's locked-memory limit; numbered like a probe."""
 
@@ -27,36 +30,54 @@ class ClusterProbes:
 def plan_probes(spec: ClusterSpec) -> ClusterProbes:
     """Plan the jobs that prove the path.
 
-    Each rail is tested between neighbours in the order of the file, so that every worker takes
-    part; the collectives need the MPI operator, two workers and GPUs.
+    The images of the jobs are looked at first. Each rail is tested between neighbours of one
+    speed, so that every worker takes part; the collectives need the MPI operator, and two workers
+    of one kind with GPUs.
     """
     if spec.kubernetes is None:
         return ClusterProbes()
+    jobs = [*_rail_probes(spec), *_case_probes(spec), *_collectives(spec), *_scan(spec)]
     return ClusterProbes(
-        jobs=(*_rail_probes(spec), *_case_probes(spec), *_collectives(spec), *_scan(spec)),
-        memlock=tuple(memlock_job(spec, host) for host in spec.workers),
+        jobs=_pulling_jobs(spec, jobs),
+        images=_pulling_jobs(spec, image_jobs(spec, jobs)),
+        memlock=_pulling(spec, (memlock_job(spec, host) for host in spec.workers)),
     )
 
 
+def _pulling_jobs(spec: ClusterSpec, jobs: Iterable[ProbeJob]) -> tuple[ProbeJob, ...]:
+    return tuple(replace(job, objects=_pulling(spec, job.objects)) for job in jobs)
+
+
+def _pulling(spec: ClusterSpec, bodies: Iterable[Body]) -> tuple[Body, ...]:
+    return tuple(pulling(spec, body) for body in bodies)
+
+
 def _rail_probes(spec: ClusterSpec) -> list[ProbeJob]:
-    return [perftest_job(spec, pair) for rail in spec.rails for pair in _pairs(spec, rail)]
+    return [
+        perftest_job(spec, rail, pair) for rail in spec.rails for pair in rail_pairs(spec, rail)
+    ]
 
 
 def _case_probes(spec: ClusterSpec) -> list[ProbeJob]:
     """The cases of the file, between the first two workers of the first rail."""
-    pairs = [pair for rail in spec.rails[:1] for pair in _pairs(spec, rail)[:1]]
-    return [perftest_job(spec, pair, case) for case in spec.acceptance.perftest for pair in pairs]
-
-
-def _pairs(spec: ClusterSpec, rail: Rail) -> list[Pair]:
-    hosts = [host for host in spec.workers if _has_rail(host, rail.name)]
-    return [Pair(rail, client, server) for client, server in pairwise(hosts)]
+    pairs = [(rail, next(rail_pairs(spec, rail), None)) for rail in spec.rails[:1]]
+    return [
+        perftest_job(spec, rail, pair, case)
+        for case in spec.acceptance.perftest
+        for rail, pair in pairs
+        if pair is not None
+    ]
 
 
 def _collectives(spec: ClusterSpec) -> list[ProbeJob]:
-    if not (spec.jobs.mpi_operator and len(spec.workers) > 1 and spec.workers[0].gpus):
+    if not spec.jobs.mpi_operator:
         return []
-    return [nccl_job(spec, collective) for collective in spec.acceptance.collectives]
+    return [
+        nccl_job(spec, kind, collective)
+        for kind in gpu_kinds(spec)
+        if kind.runs_collectives
+        for collective in spec.acceptance.collectives
+    ]
 
 
 def _scan(spec: ClusterSpec) -> list[ProbeJob]:
@@ -64,7 +85,3 @@ def _scan(spec: ClusterSpec) -> list[ProbeJob]:
     if sample is None or scan is None or not spec.jobs.mpi_operator:
         return []
     return [scan_job(spec, sample, scan)]
-
-
-def _has_rail(host: Host, rail: str) -> bool:
-    return any(nic.rail == rail for nic in host.nics)

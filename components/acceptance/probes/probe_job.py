@@ -26,6 +26,8 @@ class ProbeJob:
     """Index of the object whose end is the probe's end, and whose log is its result."""
     command: tuple[str, ...]
     """What it runs, for people."""
+    image: str
+    """The image that it runs in."""
 
 
 def memlock_job(spec: ClusterSpec, host: Host) -> Body:
@@ -38,7 +40,7 @@ def memlock_job(spec: ClusterSpec, host: Host) -> Body:
     pod: JsonObject = {
         "spec": {
             "restartPolicy": "Never",
-            "nodeSelector": {"kubernetes.io/hostname": host.name},
+            "nodeSelector": {"kubernetes.io/hostname": host.node},
             "containers": [container],
         }
     }

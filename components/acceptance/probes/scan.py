@@ -6,7 +6,12 @@ from typing import Final
 
 from components.acceptance.evidence import Probe
 from components.acceptance.probes.probe_job import ProbeJob
-from components.jobs.deepspeed import EXAMPLES, deepspeed_launcher, deepspeed_workers
+from components.jobs.deepspeed import (
+    EXAMPLES,
+    deepspeed_kind,
+    deepspeed_launcher,
+    deepspeed_workers,
+)
 from components.jobs.mpi import mpi_job
 from components.model.acceptance import DeepSpeedScan
 from components.model.cluster import ClusterSpec
@@ -28,14 +33,15 @@ def scan_job(spec: ClusterSpec, sample: DeepSpeed, scan: DeepSpeedScan) -> Probe
         "--dist",
         "torch",
     )
+    kind = deepspeed_kind(spec, sample)
     probe = Probe(
         name=SCAN_PROBE,
         kind="deepspeed_scan",
-        rails=tuple(rail.name for rail in spec.rails),
-        nodes=tuple(host.name for host in spec.workers[: sample.workers]),
+        rails=tuple(kind.speeds),
+        nodes=kind.names[: sample.workers],
         ranks=sample.workers * sample.gpus,
     )
     body = mpi_job(
         spec, SCAN_PROBE, deepspeed_workers(spec, sample), deepspeed_launcher(spec, sample, call)
     )
-    return ProbeJob(probe, (body,), watched=0, command=call)
+    return ProbeJob(probe, (body,), watched=0, command=call, image=sample.image)

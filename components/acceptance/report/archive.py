@@ -11,16 +11,23 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pydantic import TypeAdapter, ValidationError
+
+from components.acceptance.beside import BesideSeen
 from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
 from components.core.errors import RailyardError, UsageError
 
 FOLDER: Final = Path(".railyard")
 """Logs, evidence and reports by stack and run; not kept in git."""
 EVIDENCE: Final = "evidence.json"
+BESIDE: Final = "beside.json"
+"""Settings beside ours, from the look of the update to the proof."""
+_BESIDE: Final = TypeAdapter(tuple[BesideSeen, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,30 @@ def keep_evidence(stack: str, evidence: Evidence) -> str:
     text = dump_evidence(evidence)
     write_whole(run_folder(stack, evidence.run) / EVIDENCE, text)
     return digest_of(text)
+
+
+def keep_beside(stack: str, run: int, found: Sequence[BesideSeen] | None) -> None:
+    """Put what the look before an update found into the archive, for the proof of that number.
+
+    Args:
+        stack: Its name.
+        run: Number of the proof.
+        found: Settings beside ours; None where there was no look: what an earlier one left for the
+            same number goes.
+    """
+    place = run_folder(stack, run) / BESIDE
+    if found is None:
+        place.unlink(missing_ok=True)
+        return
+    write_whole(place, _BESIDE.dump_json(tuple(found), indent=1).decode())
+
+
+def read_beside(stack: str, run: int) -> tuple[BesideSeen, ...] | None:
+    """What the look found; None: there was none, or it cannot be read."""
+    try:
+        return _BESIDE.validate_json((run_folder(stack, run) / BESIDE).read_text())
+    except (OSError, ValidationError):
+        return None
 
 
 def read_archived(place: Archived, fix: str) -> str:

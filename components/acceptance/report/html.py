@@ -5,13 +5,13 @@ from __future__ import annotations
 from html import escape
 
 from components.acceptance.evidence import Hop, ProbeEvidence
+from components.acceptance.judge.amount import show_size
 from components.acceptance.judge.nccl_floor import nccl_floor, nccl_limit
-from components.acceptance.judge.path import show_size
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import MEASURES, Finding
 from components.acceptance.report.plot import Level, draw_busbw
 from components.acceptance.report.style import STYLE
-from components.acceptance.report.text import waivers_of
+from components.acceptance.report.text import places_not_proven, unproven_lines, waivers_of
 
 _ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
 
@@ -28,6 +28,7 @@ def render_html(report: Report) -> str:
         _plots(report),
         _finding_table(report),
         _hop_table(report),
+        _unproven(report),
         _warnings(report),
         _waivers(report),
         _logs(report),
@@ -99,6 +100,15 @@ def _probe_row(report: Report, item: ProbeEvidence) -> str:
         f"<small>{escape(' · '.join(item.probe.rails))}</small></td>"
         f"<td class=number>{escape(bandwidth)}</td><td>{escape(why)}</td></tr>"
     )
+
+
+def _unproven(report: Report) -> str:
+    lines = unproven_lines(report)
+    if not lines:
+        return ""
+    lines += [f"{place}: {since}" for place, since in places_not_proven(report)]
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<section><h2>Not proven in this run</h2><ul>{items}</ul></section>"
 
 
 def _next_steps(report: Report) -> str:

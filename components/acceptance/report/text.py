@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal
 
+from components.acceptance.judge.groups import GROUP, UNPROVEN
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import MEASURES, Finding, Verdict
 
@@ -17,7 +18,9 @@ _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
 LAB_NOTE = "Simulated lab: numbers are computed from the state of emulated devices."
 
 
-_OF_HOSTS = frozenset({"memlock", "allocatable", "ib ports", "ib rate", "one master"})
+_OF_HOSTS = frozenset(
+    {"memlock", "allocatable", "ib ports", "ib rate", "one master", GROUP, UNPROVEN}
+)
 """Checks outside of probes that the short table tells even where all is well."""
 PASSED_LINE = "acceptance passed"
 """How the verdict table of a proven path ends; own state is searched for it."""
@@ -47,10 +50,54 @@ def render_table(report: Report) -> str:
         if finding.next_step:
             lines.append(f"  next: {finding.next_step}")
     lines += [f"warning {item.subject}: {item.text}" for item in report.warnings]
+    lines += unproven_lines(report)
     lines += waivers_of(report)
     lines += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    lines.append(f"acceptance {report.verdict}: {report.planned} probes planned")
+    lines.append(f"acceptance {report.verdict}: {report.planned} probes planned{_unproven(report)}")
     return "\n".join(lines) + "\n"
+
+
+def _unproven(report: Report) -> str:
+    """How much no probe proves: a pass does not speak of it."""
+    count = sum(
+        item.verdict == "skipped" and item.check in {GROUP, UNPROVEN} for item in report.findings
+    )
+    return f", {count} things not proven" if count > 1 else ", 1 thing not proven" if count else ""
+
+
+def unproven_lines(report: Report) -> list[str]:
+    """What this run did not prove, why, and when it was last proven: never a pass."""
+    evidence = report.evidence
+    lines = [
+        f"not proven: {item.probe.name}: {item.detail}; {_since(item.proven_at)}"
+        for item in evidence.probes
+        if item.outcome == "skipped"
+    ]
+    lines += [
+        f"not proven: {item.name}: outside of the scope of this run; {_since(item.proven_at)}"
+        for item in evidence.left_out
+    ]
+    return lines
+
+
+def _since(date: str) -> str:
+    return f"last proven {date}" if date else "never proven"
+
+
+def places_not_proven(report: Report) -> list[tuple[str, str]]:
+    """`host rail` and the date of its last proof, for what no probe of this run proved."""
+    evidence = report.evidence
+    proven = {
+        f"{node} {rail}"
+        for item in evidence.probes
+        if report.verdict_of(item.probe.name) == "passed"
+        for rail in item.probe.rails
+        for node in item.probe.nodes
+    }
+    probes = [item.probe for item in evidence.probes if item.outcome == "skipped"]
+    skipped = {f"{node} {rail}" for each in probes for rail in each.rails for node in each.nodes}
+    places = sorted({*skipped, *evidence.places_left_out} - proven)
+    return [(place, _since(evidence.last_proofs.get(place, ""))) for place in places]
 
 
 def waivers_of(report: Report) -> list[str]:
@@ -82,6 +129,9 @@ def render_markdown(report: Report) -> str:
         lines += [
             f"- {item.subject}: {_headline(item)}. {item.next_step}".rstrip() for item in unsettled
         ]
+    if unproven := unproven_lines(report):
+        lines += ["", "## Not proven in this run", "", *(f"- {line}" for line in unproven)]
+        lines += [f"- {place}: {since}" for place, since in places_not_proven(report)]
     if report.warnings:
         lines += ["", "## Warnings", ""]
         lines += [f"- {item.subject}: {item.text}" for item in report.warnings]

@@ -10,6 +10,7 @@ from components.acceptance.judge.site import Report
 from components.acceptance.report.archive import write_whole
 from components.acceptance.report.html import render_html
 from components.acceptance.report.text import render_ctrf, render_markdown
+from components.core.plain_text import plain_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,6 @@ def write_report(report: Report, folder: Path) -> ReportFiles:
     if not files.evidence.exists():  # the state names it by its digest: it is never written again
         write_whole(files.evidence, dump_evidence(report.evidence))
     write_whole(files.ctrf, render_ctrf(report))
-    write_whole(files.markdown, render_markdown(report))
-    write_whole(files.html, render_html(report))
+    write_whole(files.markdown, plain_text(render_markdown(report)))
+    write_whole(files.html, plain_text(render_html(report)))
     return files

@@ -13,7 +13,7 @@ SN4600C = make_spectrum(
         breakouts={2: 50},
         buffer_mb=64,
         # No public page was found that names it with Onyx; Cumulus names it from 5.0 on.
-        systems=("cumulus",),
+        systems=("cumulus", "sonic"),
         first_release={"cumulus": (5, 0, 0)},
     ),
 )

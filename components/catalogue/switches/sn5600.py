@@ -14,7 +14,8 @@ SN5600 = make_spectrum(
         breakouts={2: 400, 4: 200},
         # Two public texts disagree, with 128 and 160 MB, so that nothing is said.
         buffer_mb=None,
-        systems=("cumulus",),
+        lanes=8,
+        systems=("cumulus", "sonic"),
         first_release={"cumulus": (5, 6, 0)},
     ),
 )

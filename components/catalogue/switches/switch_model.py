@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.catalogue.switches.port_names import PortPlace
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 
 _VOWELS: Final = frozenset("AEFHILMNORSX8")
@@ -42,13 +43,21 @@ class SwitchModel:
     """Switch system to the lengths of cables for which its platform has headroom, ascending."""
     first_release: Mapping[str, Release] = field(default_factory=dict[str, Release])
     """Switch system to the first release that runs on the model, where a page says so."""
+    slow_ports: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Ports that are slower than the others and cannot be split, to their fastest speed."""
+    most_mtu_bytes: int | None = None
+    """The largest MTU of a port, where it is less than the system's."""
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     """Switch system to who states its ports and MTU range."""
 
     @property
     def mtu_range_bytes(self) -> Mapping[str, tuple[int, int]]:
-        """Switch system to the least and the largest MTU of a port, the same on every model."""
-        return {system: SWITCH_SYSTEMS[system].mtu_range_bytes for system in self.ports}
+        """Switch system to the least and the largest MTU of a port."""
+        ranges = {system: SWITCH_SYSTEMS[system].mtu_range_bytes for system in self.ports}
+        return {
+            system: (low, min(high, self.most_mtu_bytes or high))
+            for system, (low, high) in ranges.items()
+        }
 
     @property
     def speed_gbit_s(self) -> int:
@@ -68,12 +77,27 @@ class SwitchModel:
         ports = self.ports.get(system, ())
         if name in ports:
             return True
-        place = SWITCH_SYSTEMS[system].ports.place(name, self.lanes) if ports else None
+        place = self.place(system, name)
         return (
             place is not None
             and place.whole in ports
+            and place.whole not in self.slow_ports
             and place.parts <= max(self.breakouts, default=1)
         )
+
+    def place(self, system: str, name: str) -> PortPlace | None:
+        """Where a port is on the front panel; None: it is no name of this system there."""
+        if name in self.ports.get(system, ()):
+            return PortPlace(name, 1)
+        known = system in self.ports
+        return SWITCH_SYSTEMS[system].ports.place(name, self.lanes) if known else None
+
+    def speed_of(self, whole: str, parts: int) -> int:
+        """The fastest speed of a port, or of a part where it is split into at least so many."""
+        if parts <= 1:
+            return self.slow_ports.get(whole, self.speed_gbit_s)
+        fitting = (speed for count, speed in self.breakouts.items() if count >= parts)
+        return max(fitting, default=0)
 
     def whole_port(self, system: str, name: str) -> str | None:
         """The port that is gone as a whole where this one is a part of it; None for no port's name.

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154 # input.sh and the plan set what is used
-# Builds the image from the Dockerfile on stdin and pushes it, or does neither when this build is
-# here and was pushed. stdin: key=value lines, `dockerfile.line_NNN` the file, `arg.NAME` its
-# arguments. stdout: one line of JSON evidence.
+# Builds the image from the Dockerfile of this tool and pushes it, or does neither when this build is
+# here and was pushed. stdin: key=value lines, `arg.NAME` the arguments of the Dockerfile. stdout:
+# one line of JSON evidence.
 
 cat >"$work/input"
 [ "$(wanted stack)" = "$stack" ] || fail "stdin is of the stack '$(wanted stack)', not of $stack"
@@ -15,7 +15,7 @@ if [ "$(label_of_image "$image")" != "$build" ]; then
   note_new_image "$image"
   registry_login base_registry
   mkdir "$work/context"
-  grep '^dockerfile\.line_' "$work/input" | sort | sed 's/^[^=]*=//' >"$work/context/Dockerfile"
+  dockerfile_lines >"$work/context/Dockerfile"
   set --
   while IFS= read -r line; do
     set -- "$@" --build-arg "$line"

@@ -64,6 +64,7 @@ take_lock
 [ -s "$store/keys" ] ||
   fail "$store/keys is lost: have new keys made and handed out (pulumi up --replace" \
     "'**payload-keys'), and run pulumi up once more"
+read_peers
 record_baseline
 write_folders
 write_keys

@@ -2,36 +2,10 @@
 # shellcheck disable=SC2034,SC2154 # the plan sets stack, login and name; other parts use the rest
 # What the scripts of the room share. The plan puts three lines before it: stack= names the folder
 # of the records, login= the user whose ~/.ssh is set up, name= the container. POSIX sh, as root;
-# beside coreutils it uses flock, awk, sed and the docker client.
-set -u
-umask 077
-export LC_ALL=C
-PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin
+# beside coreutils it uses awk, sed and the docker client, and what linux.sh does.
+begin_work
 
-changed=''
 store=/var/lib/railyard/$stack/payload
-work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
-trap 'end_tool $?; rm -rf "$work"' EXIT
-trap 'exit 143' HUP INT TERM
-
-fail() {
-  printf 'railyard: %s\n' "$*" >&2
-  printf 'railyard: changed before this: %s\n' "${changed:-nothing}" >&2
-  exit 1
-}
-
-run() { # COMMAND... : its output is shown only when it fails
-  run_output=$("$@" 2>&1) || fail "\`$*\` failed: ${run_output:-no output}"
-}
-
-take_lock() { # a killed engine can leave a script running here: two must not mix
-  exec 9>/run/railyard.lock || fail 'cannot open /run/railyard.lock'
-  flock -w 120 9 || fail 'another Railyard run holds /run/railyard.lock for 120 s; wait for it'
-}
-
-wanted() { # KEY : of stdin
-  sed -n "s/^$1=//p" "$work/input" | head -n 1
-}
 
 find_home() {
   home=$(getent passwd "$login" | cut -d : -f 6)

@@ -5,7 +5,7 @@
 find_home
 while IFS= read -r line || [ -n "$line" ]; do
   case $line in
-    stack=* | repair=* | registry=* | registry_user=*) ;;
+    stack=* | repair=* | registry=* | registry_user=* | peers=*) ;;
     *=*) printf '%s=%s\n' "${line%%=*}" "$(read_key "${line%%=*}")" ;;
   esac
 done

@@ -11,15 +11,27 @@ read_one() {
   case $1 in
     key.stored) if [ -s "$store/keys" ]; then echo yes; else echo absent; fi ;;
     key.*) read_owned_file "$1" ;;
-    authorized_keys.*) read_authorized "${1#authorized_keys.}" ;;
+    authorized_keys.*.digest)
+      authorized=${1#authorized_keys.}
+      read_authorized "${authorized%.digest}" | digest_lines
+      ;;
+    authorized_keys.*) read_authorized "${1#authorized_keys.}" ;; # of states of earlier releases
     mpicont.digest) sha256sum "$(place_of "$1")" 2>/dev/null | cut -c 1-16 ;;
     mpicont.mode) mode_of "$(place_of "$1")" ;;
     folder.host) mode_of "$ssh_dir" ;;
     folder.container) mode_of "$inner_dir" ;;
+    *.digest) keep_text "$1" && sed 's/^  BindAddress .*/  BindAddress @own@/' "$work/text.${1%%.*}" | digest_lines ;;
+    *.bind) keep_text "$1" && sed -n 's/^  BindAddress //p' "$work/text.${1%%.*}" | sort -u | paste -s -d ' ' - ;;
+    # Of states of earlier releases, which have the text line by line:
     *.lines) keep_text "$1" && wc -l <"$work/text.${1%%.*}" ;;
     *.line_*) keep_text "$1" && sed -n "${1##*.line_}p" "$work/text.${1%%.*}" ;;
     container.*) read_container "${1#container.}" ;;
   esac
+}
+
+digest_lines() { # of stdin; nothing of nothing
+  cat >"$work/lines"
+  [ ! -s "$work/lines" ] || sha256sum <"$work/lines" | cut -c 1-16
 }
 
 mode_of() { # FILE

@@ -37,11 +37,20 @@ write_keys() {
   done
 }
 
-lines_of() { # KEY-PREFIX : the text that stdin carries
-  grep "^$1\.line_" "$work/desired" | sort | sed 's/^[^=]*=//'
+read_peers() { # the list lies beside the tools, under its digest
+  peers=$(wanted peers)
+  cat "$tools/$peers/tool" >"$work/peers" 2>/dev/null
+  case $(sha256sum <"$work/peers") in "$peers "*) ;; *)
+    fail "the list of peers $tools/$peers/tool is missing, altered or cut short: run pulumi up with" \
+      'railyard:observe=always, which sends it again' ;;
+  esac
 }
 
-text_differs() { # KEY-PREFIX : its text is not the one on stdin
+lines_of() { # NAME : the text of the list, with the own address in it
+  sed -n "s/^$1 //p" "$work/peers" | sed "s/^  BindAddress @own@\$/  BindAddress $(wanted "$1.bind")/"
+}
+
+text_differs() { # NAME : its text is not the one of the list
   lines_of "$1" >"$work/text"
   text_of "$1.lines" >"$work/present"
   ! cmp -s "$work/text" "$work/present"
@@ -65,7 +74,8 @@ write_texts() {
     changed="$changed known_hosts"
   fi
   if differs mpicont.digest || differs mpicont.mode; then
-    mpicont_lines | sed "s/^container=mpicont #/container=$name #/" | put_file "$ssh_dir/mpicont.sh" "$(wanted mpicont.mode)"
+    mpicont_lines | sed "s/^container=mpicont #/container=$name #/" |
+      put_file "$ssh_dir/mpicont.sh" "$(wanted mpicont.mode)"
     changed="$changed mpicont.digest"
   fi
 }
@@ -94,10 +104,10 @@ put_block() { # config|authorized_keys first|last : with $work/block as our part
 }
 
 write_authorized() {
-  if ! differs authorized_keys.host && ! differs authorized_keys.container; then return 0; fi
+  if ! differs authorized_keys.host.digest && ! differs authorized_keys.container.digest; then return 0; fi
   { block_begin
     for key in host container; do
-      echo "$(wanted "authorized_keys.$key") $(stored "$key.public")"
+      echo "$(lines_of "authorized_keys.$key") $(stored "$key.public")"
     done
     block_end; } >"$work/block"
   put_block authorized_keys last

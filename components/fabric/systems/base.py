@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, TypeVar, runtime_checkable
 
 from components.core.difference import Difference
-from components.fabric.state import Neighbour, SwitchState
+from components.fabric.state import Neighbour, OtherPorts, SwitchState
 
+CountT = TypeVar("CountT")
 CANDIDATE_PREFIX: Final = "railyard-"
 """How the names of our candidates begin: what a killed run left behind is found by it."""
 
@@ -51,6 +52,8 @@ class Reading:
     state: SwitchState
     vlan_holders: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
     """VLAN to the ports, outside those that were asked for, that name it."""
+    others: OtherPorts = field(default_factory=OtherPorts)
+    """The same ports by what is in force: what they carry, whether or not they name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,24 @@ class PriorityCounters:
     """What one port counted for one priority (received) and traffic class (sent)."""
 
     rx_bytes: int | None
-    """None: the system does not count received bytes by priority."""
-    tx_bytes: int
+    """None: the system does not count received bytes by priority, or they could not be read."""
+    tx_bytes: int | None
+    """None: they could not be read."""
+
+
+CounterWay = Literal["rx", "tx", "marked", "discards"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Counters that are in an answer in a form that the driver does not know."""
+
+    way: CounterWay
+    """What they count."""
+    command: str
+    text: str
+    """The answer as it came."""
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +88,11 @@ class PortCounters:
     by_priority: Mapping[int, PriorityCounters]
     ecn_marked: int | None
     """Packets that the port marked, over all classes: the system counts no finer, or not at all."""
-    rx_discards: int
+    rx_discards: int | None
     rx_bytes: int | None = None
     """Received in all priorities together, where the system counts no finer."""
+    unread: tuple[Unread, ...] = ()
+    """What of it could not be read; the rest counts."""
 
 
 class Unreadable(Exception):  # noqa: N818 - a finding about text; the exchange makes the error
@@ -82,6 +103,26 @@ class Unreadable(Exception):  # noqa: N818 - a finding about text; the exchange 
         self.command = command
         self.text = text
         self.why = why
+
+
+@dataclass(slots=True)
+class SoftReader:
+    """Reads counters one by one: an answer of an unknown form takes none of the others along."""
+
+    unread: list[Unread] = field(default_factory=list[Unread])
+
+    def read(self, way: CounterWay, parse: Callable[[], CountT]) -> CountT | None:
+        """What `parse` returns; None where it cannot read its answer."""
+        try:
+            return parse()
+        except Unreadable as error:
+            self.unread.append(Unread(way, error.command, error.text, error.why))
+            return None
+
+    @property
+    def found(self) -> tuple[Unread, ...]:
+        """One for each answer that could not be read."""
+        return tuple({(each.way, each.text): each for each in self.unread}.values())
 
 
 class Unsettable(Exception):  # noqa: N818 - a finding about a state; the exchange makes the error

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
+from components.fabric.identity import Field, IdentityQuestions
+from components.fabric.systems.base import Guard
 from components.remote.session_profile import SessionProfile
 
 ENTER: Final = ("enable",)
@@ -15,6 +18,15 @@ SESSION: Final = SessionProfile(
     prompt=r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $",
     prepare=("no cli session paging enable",),
     keyboard_first=True,
+    enables=True,
+)
+
+IDENTITY: Final = IdentityQuestions(
+    release=Field("show version", r"^Product release: +(\S+)"),
+    # The model in `show version`, `x86onie`, is that of the processor's board (public captures).
+    model=(Field("show inventory", r"^CHASSIS +(\S+)"),),
+    # A user with the capability `monitor` may not change the running configuration.
+    tries=("configure terminal", "exit"),
 )
 
 _REFUSAL: Final = re.compile(r"^\r?(%.*(?:\n(?!\s*$)[^%\n].*)*)", re.MULTILINE)
@@ -25,3 +37,17 @@ def find_refusal(output: str) -> str | None:
     """The error in what a command printed, or None; exit statuses mean nothing here."""
     found = _REFUSAL.search(output)
     return found.group(1).strip() if found else None
+
+
+class MellanoxDriver:
+    """How the drivers of this command line come in, change, save and read an error."""
+
+    enter: Sequence[str] = ENTER
+    configure: Sequence[str] = CONFIGURE
+    discard: Sequence[str] = ()
+    guard: Guard | None = None
+    save = SAVE
+
+    def find_refusal(self, output: str) -> str | None:
+        """Errors are lines that start with `%`; exit statuses mean nothing."""
+        return find_refusal(output)

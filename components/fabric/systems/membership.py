@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
-from components.fabric.state import PortState
+from components.fabric.state import OtherPorts, PortState
 
 
 def holders_of(named: Mapping[str, Iterable[int]]) -> dict[int, tuple[str, ...]]:
@@ -26,3 +27,24 @@ def fill_membership(was: PortState, port: PortState) -> PortState:
     if port.trunk_vlans is None:
         changes["trunk_vlans"] = was.trunk_vlans
     return port.model_copy(update=changes)
+
+
+def others_of(ports: Mapping[str, PortState]) -> OtherPorts:
+    """Ports that were not asked for, by the VLANs that they carry now."""
+    carried = {name: carried_vlans(port) for name, port in ports.items()}
+    named = {name: vlans for name, vlans in carried.items() if not isinstance(vlans, str)}
+    return OtherPorts(
+        by_vlan=holders_of(named), of_all=tuple(name for name in carried if name not in named)
+    )
+
+
+def carried_vlans(port: PortState) -> Literal["all"] | tuple[int, ...]:
+    """The VLANs that are in force in the mode of a port; one in no bridge carries none."""
+    access = () if port.access_vlan is None else (port.access_vlan,)
+    if port.mode in {None, "routed"}:
+        return ()
+    if port.mode == "access":
+        return access
+    if port.trunk_vlans == "all":
+        return "all"
+    return (*(port.trunk_vlans or ()), *(access if port.mode == "hybrid" else ()))

@@ -16,12 +16,15 @@ from components.catalogue.switches.switch_model import (
     parse_release,
     show_release,
 )
+from components.fabric.identity import IdentityQuestions
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Driver
 from components.fabric.systems.exec_form import ExecForm
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
 
+DSCP_PER_CLASS: Final = 8
+"""DSCP 8n to 8n + 7 are priority n (fixture show_qos_interface_ethernet.cfg, RoCE page)."""
 Mode = Literal["lossy_ecn", "lossless", "semi_lossless"]
 ONE_SHOT_PRIORITY: Final = 3
 """The priority of the one-shot `roce`, on Onyx and on Cumulus; the vendor offers no other."""
@@ -36,6 +39,20 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
+class RoceProfile:
+    """The one RoCE profile of a system that has no other settings for it."""
+
+    priority: int
+    cnp_priority: int
+    ecn_min_bytes: int
+    ecn_max_bytes: int
+    marked_classes: frozenset[int]
+    """Classes that it marks: RoCE's, and on Cumulus that of everything else."""
+    ecn_tolerance: float
+    """Share by which a file may miss the thresholds."""
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchSystem:
     """One switch system. Where a text is in place of a value, it says why there is none."""
 
@@ -45,12 +62,16 @@ class SwitchSystem:
     session: SessionProfile
     exec_form: ExecForm | str
     """How the whole configuration goes as one exec request."""
+    identity: IdentityQuestions | None = None
+    """How its model, its release and the rights of a login are asked for; None: they are not."""
     min_release: Release = (0, 0, 0)
     """Oldest release that has the commands we send and the answers we read, on any model."""
     older: str = "lacks commands that its driver sends"
     """What a switch of an older release does or lacks, after its name."""
     reads_release: Callable[[str], bool] = is_numbered
     """Whether a text is a release of the system at all."""
+    profile: RoceProfile | None = None
+    """The only settings of RoCE that it has; None where each can be set."""
     a_release: str = "1.2.3"
     """A release as a file says it, for people."""
     parse_release: Callable[[str], Release] = parse_release
@@ -77,3 +98,11 @@ class SwitchSystem:
     """First release that is routed between switches."""
     reserved_vlans: range = range(0)
     """VLANs that the switching chip uses itself."""
+    all_strict: bool = False
+    """Every class is strict until a line says otherwise."""
+    class_of_dscp: Callable[[int], int] = lambda dscp: dscp // DSCP_PER_CLASS
+    """The class, or priority, of a DSCP before a line maps it."""
+    template_marks: frozenset[int] = frozenset()
+    """Classes that its template for all ports marks."""
+    repairs: frozenset[str] = frozenset()
+    """Kinds of guards whose harmless value the driver sets, and puts back exactly."""

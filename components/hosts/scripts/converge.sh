@@ -30,8 +30,12 @@ refuse_early() { # what must not be recorded as a previous value, since it has t
 }
 
 recorded_later() { # KEY : of a card that is not here yet, or of a port that becomes one of another kind
-  case $1 in nic.*) ;; *) return 1 ;; esac
-  is_gone "$1" || case $setting in fw_* | model | ats) return 1 ;; *) link_type_changes "$pci" ;; esac
+  find_part "$1"
+  case $1:$key_part in
+    nic.*:firmware) is_gone "$1" ;;
+    nic.*) is_gone "$1" || link_type_changes "$pci" ;;
+    *) return 1 ;;
+  esac
 }
 
 record_baseline() { # what was here before our first change, once per key
@@ -147,8 +151,7 @@ note_earlier_names() { # the first line of /etc/hosts that has a name is the one
         delete ours[name] } }
     END { if (count) print list (count > 3 ? " and " count - 3 " more" : "") }' "$1" /etc/hosts)
   [ -z "$earlier_names" ] ||
-    note "/etc/hosts has earlier lines for names of ours, and the first one counts: $earlier_names:" \
-      'take these names out of their lines'
+    note "in /etc/hosts the first line counts, $earlier_names: take these names out"
 }
 
 report_waiting() { # what is left to the step that takes this host out of service
@@ -156,23 +159,40 @@ report_waiting() { # what is left to the step that takes this host out of servic
   printf ',"waiting":["%s"]' "$(printf '%s\n' "$waiting" | sed 's/ /","/g')"
 }
 
-report_unchanged() { # how many settings neither changed nor wait
+find_report() { # how many settings neither changed nor wait, and the keys that changed, those of all cards as one
   # shellcheck disable=SC2086 # keys have no blanks
-  printf '%s\n' $changed $waiting >"$work/moved"
-  awk -F = 'FILENAME == ARGV[1] { moved[$1]; next } !($1 in moved) { count++ } END { print count + 0 }' \
-    "$work/moved" "$work/desired" >"$work/unchanged"
-  find_line "$work/unchanged"
+  { printf '%s\n' $changed && printf '%s=waits\n' $waiting; } >"$work/moved"
+  awk -F = '
+    function split_nic(key) {
+      setting = pci = key
+      if (!sub(/^nic\./, "", pci)) return 0
+      sub(/.*\./, "", setting)
+      pci = substr(pci, 1, length(pci) - length(setting) - 1)
+      return 1
+    }
+    FILENAME == ARGV[1] { moved[$1]; if ($1 != "" && NF == 1) keys[++changed] = $1; next }
+    !($1 in moved) { count++ }
+    split_nic($1) && !(pci in ours) { ours[pci]; cards++ }
+    END {
+      for (i = 1; i <= changed; i++) if (split_nic(keys[i]) && pci in ours) on[setting]++
+      for (i = 1; i <= changed; i++) {
+        key = keys[i]
+        if (cards > 1 && split_nic(key) && pci in ours && on[setting] == cards) key = "nic.*." setting
+        if (!(key in said)) list = list (list == "" ? "" : ",") "\"" key "\""
+        said[key]
+      }
+      print "[" list "],\"unchanged\":" count + 0 # no printf: mawk takes 8 KiB there
+    }' "$work/moved" "$work/desired" >"$work/settings"
+  find_line "$work/settings"
 }
 
 report() {
-  list=''
-  for key in $changed; do list="$list${list:+,}\"$key\""; done
   report_firmware >"$work/report"
   case $firmware_needs in '' | nothing) ;; *) reboot_required=true ;; esac
   note_rivals
   note_earlier_names
-  report_unchanged
-  printf '{"changed":[%s],"unchanged":%d,"reboot_required":%s' "$list" "$value" "$reboot_required"
+  find_report
+  printf '{"changed":%s,"reboot_required":%s' "$value" "$reboot_required"
   find_line "$work/report"
   printf '%s' "$value"
   report_driver

@@ -73,7 +73,9 @@ refuse_docker() { # before anything is recorded: the words of an error are no pr
 read_docker() { # KEY
   case $1 in
     docker.engine) if command -v dockerd >/dev/null; then echo present; else echo absent; fi ;;
-    docker.toolkit)
+    toolkit.repository) read_repository toolkit ;;
+    toolkit.version) read_toolkit_version ;;
+    docker.toolkit | toolkit.runtime)
       if command -v nvidia-container-runtime >/dev/null; then echo present; else echo absent; fi
       ;;
     docker.service)
@@ -101,7 +103,14 @@ read_default_runtime() { # as stored; and as it is used where that differs: STOR
 write_docker() { # KEY VALUE
   case $1:$2 in
     docker.engine:*) install_package docker.io 'Docker' ;;
-    docker.toolkit:*) install_package nvidia-container-toolkit 'the NVIDIA container toolkit' ;;
+    docker.toolkit:* | toolkit.version:*) install_toolkit ;;
+    toolkit.repository:*) write_repository toolkit "$2" ;;
+    toolkit.runtime:*)
+      fail 'nvidia-container-runtime is not on this host, and containers see no GPU without it (K3s does not' \
+        'even start: "default runtime nvidia was not found"): install the NVIDIA container toolkit, let' \
+        'Railyard install it (host_defaults.toolkit: {kind: host, repository: ...}), or leave it to the GPU' \
+        'operator (kind: operator)'
+      ;;
     docker.service:*)
       case $2 in enabled/*) run systemctl enable docker.service ;; *) run systemctl disable docker.service ;; esac
       case $2 in */active) run systemctl start docker.service ;; *) run systemctl stop docker.service ;; esac
@@ -110,6 +119,27 @@ write_docker() { # KEY VALUE
     docker.default_runtime:*) write_docker_config default_runtime "${2%%/*}" ;; # what was stored
     *) write_docker_config "${1#docker.}" "$2" ;;
   esac
+}
+
+read_toolkit_version() { # without an epoch
+  toolkit_now=$(dpkg-query -W -f '${Version}' nvidia-container-toolkit 2>/dev/null) ||
+    toolkit_now=$(rpm -q --qf '%{VERSION}-%{RELEASE}' nvidia-container-toolkit 2>/dev/null) || toolkit_now=absent
+  echo "${toolkit_now#*:}"
+}
+
+install_toolkit() { # the pinned version, from its own repository or those of the host
+  toolkit_wanted=$(value_of toolkit.version "$work/desired") || toolkit_wanted=''
+  use_repository toolkit
+  if [ -e "$dnf_source" ]; then
+    dnf_install "nvidia-container-toolkit${toolkit_wanted:+-$toolkit_wanted}"
+  elif [ -e "$apt_source" ]; then
+    export DEBIAN_FRONTEND=noninteractive
+    umask 022
+    update_repository
+    apt_get -y --allow-downgrades install "nvidia-container-toolkit${toolkit_wanted:+=$toolkit_wanted}"
+  else
+    install_package "nvidia-container-toolkit${toolkit_wanted:+=$toolkit_wanted}" 'the NVIDIA container toolkit'
+  fi
 }
 
 install_package() { # NAME WORDS

@@ -10,22 +10,6 @@ driver_installed=no
 driver_note=''
 GRUB_ENV=/boot/grub/grubenv
 
-driver_key() { # KEY
-  case $1 in
-    driver.kind | driver.version | driver.line | driver.modules | driver.loaded) ;;
-    driver.repository | driver.gpu_host | driver.gpu_modules | driver.dma_buf) ;;
-    *) return 1 ;;
-  esac
-}
-
-driver_value() { # KEY VALUE
-  case $1:$2 in
-    driver.kind:inbox | driver.kind:doca_ofed | driver.kind:mlnx_ofed) ;;
-    driver.modules:built | driver.loaded:installed | driver.gpu_modules:open | driver.dma_buf:ready) ;;
-    driver.kind:* | driver.modules:* | driver.loaded:* | driver.gpu_modules:* | driver.dma_buf:*) return 1 ;;
-  esac
-}
-
 driver_parameter() { # LINE of stdin that says how a driver is installed
   case $1 in
     driver_source=*) driver_source=${1#*=} ;;
@@ -55,11 +39,13 @@ find_driver() { # SETTING
 read_driver() { # SETTING
   case $1 in
     kind | version | line) find_driver "$1" && echo "$value" ;;
+    present) read_present ;;
     modules) asked_once modules read_driver_modules ;;
     loaded) asked_once loaded read_driver_loaded ;;
-    repository) read_driver_repository ;;
+    repository) read_repository rdma ;;
     gpu_host) gpu_field version ;;
     gpu_modules) read_gpu_modules ;;
+    fabric_manager) read_fabric_manager ;;
     dma_buf) read_dma_buf ;;
   esac
 }
@@ -86,6 +72,53 @@ ask_driver() {
   else
     echo 'absent absent'
   fi
+}
+
+read_present() { # what is asked for where this host has it, else "<kind> <version>", with what is wrong of it
+  present_now=$(driver_now)
+  present_wanted=$(value_of driver.present "$work/desired") || present_wanted=''
+  case $present_wanted:$present_now in
+    ofed*:mlnx_ofed* | ofed*:doca_ofed* | doca*:doca_ofed*) ;;
+    *) echo "$present_now" && return ;;
+  esac
+  case $(modinfo -F filename mlx5_core 2>/dev/null) in
+    */updates/* | */extra/* | */weak-updates/*) ;;
+    *) echo "$present_now without-modules" && return ;;
+  esac
+  [ "$(read_driver_loaded)" = installed ] || { echo "$present_now not-loaded" && return; }
+  case $present_wanted in
+    *\ *) printf '%s %s\n' "${present_now#* }" "${present_wanted#* }" ;;
+    *) echo '0 0' ;;
+  esac | awk -v asked="$present_wanted" -v there="$present_now" '{
+    split($1, now, /[.-]/); n = split($2, least, /[.-]/)
+    for (i = 1; i <= n; i++) if (now[i] + 0 != least[i] + 0) {
+      print (now[i] + 0 > least[i] + 0 ? asked : there " too-old"); exit }
+    print asked }'
+}
+
+refuse_present() { # VALUE : the host has another driver than it shall have
+  present_found=$(read_present)
+  present_version=${present_found#* }
+  present_version=${present_version%% *}
+  case $present_found in
+    *' without-modules')
+      fail "the RDMA driver ${present_found%% *} $present_version is installed, and kernel $(uname -r) has no" \
+        'modules of it: build them (dkms autoinstall; doca-kernel-support) and reboot, or boot the kernel that has them'
+      ;;
+    *' not-loaded')
+      fail "the RDMA driver ${present_found%% *} $present_version is installed, and other modules are loaded:" \
+        'reboot the host (or /etc/init.d/openibd restart), then run again'
+      ;;
+    *' too-old')
+      fail "the RDMA driver of this host is ${present_found%% *} $present_version, older than ${1#* }: update it," \
+        'or correct host_defaults.driver.at_least'
+      ;;
+    *)
+      fail "the RDMA driver of this host is ${present_found%% *} ($present_version), want $1 to be there: install" \
+        'MLNX_OFED or DOCA-OFED, let Railyard install it (driver.kind: doca_ofed with repository or source), or set' \
+        'driver.flavour to what the host has'
+      ;;
+  esac
 }
 
 full_version() { # DOCA leaves out a last number that is 0: 25.10-1.7.1 is 25.10-1.7.1.0
@@ -154,7 +187,7 @@ read_dma_buf() { # Linux 5.12 is the first whose RDMA stack takes a DMA-BUF
 write_driver() { # KEY VALUE
   rm -f "$work"/driver.*
   case $1:$2 in
-    driver.repository:*) write_driver_repository "$2" ;;
+    driver.repository:*) write_repository rdma "$2" ;;
     driver.gpu_host:absent)
       fail "the GPU driver $(gpu_field version) is installed on this host, and the GPU operator would" \
         "load another one: take its packages out (apt-get purge 'nvidia-driver-*' 'nvidia-dkms-*')," \
@@ -165,22 +198,39 @@ write_driver() { # KEY VALUE
         'does not install it; install that version, or correct host_defaults.gpu_driver_version'
       ;;
     driver.gpu_modules:*)
-      fail "the GPU kernel modules are $(read_gpu_modules), and DMA-BUF needs the open ones: install" \
-        'nvidia-open (or nvidia-driver-*-open), or set host_defaults.gpu_direct: peermem'
+      refuse_dma_buf "the GPU kernel modules are $(read_gpu_modules), and DMA-BUF needs the open ones" \
+        'install nvidia-open (or nvidia-driver-*-open)'
       ;;
     driver.dma_buf:*)
-      fail "DMA-BUF needs Linux 5.12, and this host runs $(uname -r): boot a newer kernel, or set" \
-        'host_defaults.gpu_direct: peermem'
+      refuse_dma_buf "DMA-BUF needs Linux 5.12, and this host runs $(uname -r)" 'boot a newer kernel'
       ;;
+    driver.present:*) refuse_present "$2" ;;
+    driver.fabric_manager:*) refuse_fabric_manager ;;
     driver.kind:inbox)
       fail "driver.kind is '$(read_key driver.kind)', want inbox: Railyard does not remove driver" \
-        'packages; remove them (ofed_uninstall.sh), or name the package in host_defaults.driver'
+        'packages; remove them (ofed_uninstall.sh), or say that they are there: host_defaults.driver {kind: present}'
       ;;
     driver.modules:*) rebuild_modules ;;
     driver.loaded:*) load_modules ;;
     *) install_driver ;;
   esac
   rm -f "$work"/driver.* "$work"/firmware.* # the tools that ask the cards come with a driver
+}
+
+refuse_dma_buf() { # REASON REMEDY : the other way, nvidia_peermem, is there with NVIDIA's RDMA driver alone
+  remedy=$2
+  for device in /sys/bus/pci/devices/*; do
+    { IFS= read -r gpu_vendor <"$device/vendor" && IFS= read -r gpu_device <"$device/device"; } || continue
+    # Volta (GV100, pci.ids 1db0 to 1dbf) and what came before it have no open modules.
+    case $gpu_vendor:$gpu_device in 0x10de:0x1d[b-f]?) remedy='this GPU is a Volta, which has no open ones' ;; esac
+  done 2>/dev/null
+  case $(driver_now) in
+    mlnx_ofed* | doca_ofed*) fail "$1: $remedy; or set host_defaults.gpu_direct: peermem" ;;
+    *)
+      fail "$1: $remedy; or install MLNX_OFED or DOCA-OFED (host_defaults.driver), with which" \
+        'host_defaults.gpu_direct: peermem works; the inbox driver of this host has no peer memory'
+      ;;
+  esac
 }
 
 install_driver() { # a firmware update is never a side effect of a driver

@@ -116,7 +116,8 @@ check_packages() { # nothing half done by another, and nobody else at work
   if command -v dpkg >/dev/null; then
     check_half_installed
     # apt itself knows who holds its lock, and asks for no network with `check`.
-    check_output=$(apt-get -o DPkg::Lock::Timeout=$LOCK_WAIT_S check 2>&1) || fail_packages 'apt-get check' "$check_output"
+    check_output=$(apt-get -o DPkg::Lock::Timeout=$LOCK_WAIT_S check 2>&1) ||
+      fail_packages 'apt-get check' "$check_output"
   else
     wait_for_rpm
     duplicates=$(dnf -q check --duplicates 2>/dev/null | awk 'NF { print $1 }' | paste -s -d ' ' -)
@@ -225,12 +226,14 @@ fail_packages() { # COMMAND OUTPUT
       ;;
     *'dpkg was interrupted'*) check_half_installed ;;
     *'No space left on device'*)
-      fail "the disk filled up during \`$1\`: $(printf '%s\n' "$2" | grep 'No space left' | head -n 1). Free it (df -h; apt-get" \
+      fail "the disk filled up during \`$1\`:" \
+        "$(printf '%s\n' "$2" | grep 'No space left' | head -n 1). Free it (df -h; apt-get" \
         'clean), finish what was begun (dpkg --configure -a), then run again'
       ;;
     *'Bad return status for module build'*)
       fail "the driver's modules do not build for this kernel: $(printf '%s\n' "$2" | grep -A 1 'Bad return status' |
-        paste -s -d ' ' -). This release does not know this kernel: take a later one, or boot a kernel of its release notes"
+        paste -s -d ' ' -). This release does not know this kernel:" \
+        'take a later one, or boot a kernel of its release notes'
       ;;
     *NO_PUBKEY* | *'is not signed'*)
       fail "the driver's repository is signed by another key: $last_words. Correct driver.repository.key"
@@ -275,4 +278,20 @@ refuse_new_kernel() { # what the packages' own scripts may still have pulled
   cmp -s "$work/kernels" "$work/kernels.after" ||
     fail "the installation changed the kernel of the next boot to $(tail -n 1 "$work/kernels.after"): remove it, or" \
       'boot it on purpose, then run again'
+}
+
+read_fabric_manager() { # ready, or not-running on a host whose NVSwitches need it
+  fabric_manager=ready
+  for device in /sys/bus/pci/devices/*; do
+    { IFS= read -r switch_vendor <"$device/vendor" && IFS= read -r switch_class <"$device/class"; } || continue
+    case $switch_vendor:$switch_class in 0x10de:0x0680??) fabric_manager=not-running ;; esac # a bridge of NVIDIA's
+  done 2>/dev/null
+  [ "$fabric_manager" = ready ] || ! systemctl is-active --quiet nvidia-fabricmanager.service || fabric_manager=ready
+  echo "$fabric_manager"
+}
+
+refuse_fabric_manager() {
+  fail 'this host has NVSwitches, and nvidia-fabricmanager does not run: its GPUs do not reach each other, and' \
+    "CUDA does not start (error 802). Install nvidia-fabricmanager in the driver's version ($(gpu_field version))," \
+    'and systemctl enable --now nvidia-fabricmanager'
 }

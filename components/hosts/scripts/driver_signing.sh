@@ -13,7 +13,8 @@ secure_boot() { # enabled|disabled
     *'validation is disabled'*) echo disabled ;; # by shim, which tells the kernel
     *'SecureBoot enabled'*) echo enabled ;;
     '') # the fifth byte of the variable, after four of attributes
-      case $(od -An -tu1 -j4 -N1 /sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c 2>/dev/null) in
+      boot_variable=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
+      case $(od -An -tu1 -j4 -N1 "$boot_variable" 2>/dev/null) in
         *1*) echo enabled ;;
         *) echo disabled ;;
       esac

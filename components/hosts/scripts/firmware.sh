@@ -10,36 +10,6 @@ firmware_needs=''
 link_types=''
 firmware_notes=/run/railyard
 
-firmware_parameter() { # SETTING, with or without _current : $parameter becomes mlxconfig's name of it
-  case ${1%_current} in
-    ats) parameter=ATS_ENABLED ;;
-    fw_sriov_en) parameter=SRIOV_EN ;;
-    fw_num_of_vfs) parameter=NUM_OF_VFS ;;
-    fw_link_type_p1) parameter=LINK_TYPE_P1 ;;
-    fw_link_type_p2) parameter=LINK_TYPE_P2 ;;
-    fw_advanced_pci_settings) parameter=ADVANCED_PCI_SETTINGS ;;
-    fw_pci_wr_ordering) parameter=PCI_WR_ORDERING ;;
-    *) return 1 ;;
-  esac
-}
-
-firmware_key() { # SETTING of a PF
-  case $1 in
-    model | fw_ver | fw_floor | fw_needs | fw_loads | fw_vfs_offered | ats_active) ;;
-    *) firmware_parameter "$1" ;;
-  esac
-}
-
-firmware_value() { # KEY VALUE
-  case $1 in
-    *.ats | *.ats_* | *.fw_sriov_en* | *.fw_advanced_pci_settings*) [ "$2" = on ] || [ "$2" = off ] ;;
-    *.fw_num_of_vfs*) number "$2" 0 1024 ;;
-    *.fw_link_type_p*) [ "$2" = eth ] || [ "$2" = ib ] ;;
-    *.fw_pci_wr_ordering*) [ "$2" = per_mkey ] || [ "$2" = force_relax ] ;;
-    *.fw_floor) case $2 in [0-9]*.[0-9]*.[0-9]*) case $2 in *[!0-9.]*) return 1 ;; esac ;; *) return 1 ;; esac ;;
-  esac
-}
-
 firmware_tool() { command -v mlxconfig || command -v mstconfig; }
 
 mst_runs() { mst status 2>/dev/null | grep -q 'configuration module loaded'; }
@@ -70,7 +40,7 @@ firmware_version() { # PCI : by the RDMA driver, by the card where it has no RDM
 }
 
 firmware_rows() { # mlxconfig's JSON or table : "<PARAMETER> <next boot> <current>" a line, of ours only
-  awk -v form="$1" '
+  awk -v form="$1" -v ours="$firmware_parameters" '
     function plain(text) {
       gsub(/[^-A-Za-z0-9_.:()\/+]/, "", text)
       if (text == "" || text == "N/A") return "unknown" # mstflint: it could not be read
@@ -86,7 +56,7 @@ firmware_rows() { # mlxconfig's JSON or table : "<PARAMETER> <next boot> <curren
       return body
     }
     function row(name, next_boot, current) {
-      if (name ~ /^(ATS_ENABLED|SRIOV_EN|NUM_OF_VFS|LINK_TYPE_P[12]|ADVANCED_PCI_SETTINGS|PCI_WR_ORDERING|INTERNAL_CPU_OFFLOAD_ENGINE|PF_NUM_OF_VF_VALID)$/)
+      if (name ~ "^(" ours "|INTERNAL_CPU_OFFLOAD_ENGINE|PF_NUM_OF_VF_VALID)$")
         print name, plain(next_boot), plain(current)
     }
     form == "table" {
@@ -119,7 +89,8 @@ firmware_table() { # PCI : asks the card once until something is written
   else # releases of the tools before -j print a table only
     "$table_tool" -d "$table_device" -e query >"$work/fw_text.$1" 2>&1 </dev/null
     firmware_rows table <"$work/fw_text.$1" >"$work/firmware.$1"
-    [ -s "$work/firmware.$1" ] || grep -e '^-E-' "$work/fw_text.$1" | grep -v "doesn't support" | tail -n 1 >"$work/fw_error.$1"
+    [ -s "$work/firmware.$1" ] ||
+      grep -e '^-E-' "$work/fw_text.$1" | grep -v "doesn't support" | tail -n 1 >"$work/fw_error.$1"
   fi
 }
 
@@ -185,7 +156,7 @@ find_ats() { # PCI : whether ATS works now
 
 find_parameter() { # PCI SETTING
   value=''
-  firmware_parameter "$2"
+  find_parameter_name "$2"
   if [ "$parameter" = NUM_OF_VFS ] && per_pf "$1"; then
     value=per_pf
     return

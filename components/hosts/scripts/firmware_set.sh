@@ -17,7 +17,7 @@ write_firmware() { # PCI SETTING VALUE
         'it (mlxfwmanager, or flint with the image of the card), then reboot'
       ;;
     *_current | *_active) fail "$2 of $1 can be read, not set" ;;
-    ats | fw_*) write_parameters "$1" "$2" "$3" ;;
+    *) write_parameters "$1" "$2" "$3" ;;
   esac
 }
 
@@ -42,9 +42,10 @@ write_parameters() { # PCI SETTING VALUE : with it, all that the same card still
 }
 
 collect_word() { # PCI SETTING VALUE SETTING_OF_THE_CALL : adds NAME=VALUE to $words where the card differs
-  case $2 in ats | fw_*) ;; *) return 0 ;; esac
-  case $2:$3 in *_current:* | *:hidden | *:unsupported | *:unreadable | *:absent | *:unknown | *:per_pf) return 0 ;; esac
-  firmware_parameter "$2" || return 0
+  case $2:$3 in
+    *_current:* | *:hidden | *:unsupported | *:unreadable | *:absent | *:unknown | *:per_pf) return 0 ;;
+  esac
+  find_parameter_name "$2" || return 0
   firmware_row "$1" "$parameter" || { [ "$2" != "$4" ] || refuse_parameter "$1"; return 0; }
   ! { [ "$parameter" = NUM_OF_VFS ] && per_pf "$1"; } ||
     fail "each port of the card at $1 has a number of VFs of its own (PF_NUM_OF_VF_VALID is on), so that" \
@@ -190,18 +191,18 @@ waits_for_boot() { # KEY VALUE : it cannot be set before the card started anew
         [ "$fw_next" = on ]
       return
       ;;
-    model | fw_* | ats*) return 1 ;;
     vfs) ! vfs_wait "$pci" "$2" || return 0 ;;
     vf | vf_*) ! { waits "nic.$pci.vfs" || waits "nic.$pci.eswitch"; } || return 0 ;; # set on VFs that go
   esac
-  link_type_changes "$pci"
+  find_part "$1"
+  [ "$key_part" != firmware ] && link_type_changes "$pci"
 }
 
 # shellcheck disable=SC2086 # the name of a stack has no blanks, and * stands for all of them
 cards_with_firmware() { # the PFs whose firmware is ours to set, or was and is not loaded yet
   set -- /var/lib/railyard/${stack:-*}/released
   asks_for firmware || [ -e "$1" ] || return 0
-  sed -n -E 's/^nic\.([^=]*)\.(ats|fw_(sriov|num|link|advanced|pci)[a-z0-9_]*)=.*/\1/p' \
+  sed -n -E "s/^nic\.([^=]*)\.($firmware_settings)=.*/\1/p" \
     "$work/desired" /var/lib/railyard/${stack:-*}/released 2>/dev/null | sort -u
 }
 
@@ -212,9 +213,9 @@ released_firmware() { # lines of what was put back, and is not asked for again; 
 }
 
 note_released() { # FILE : of the lines put back, and of those before, what the card did not start with yet
-  [ -e "$state_dir/released" ] || { [ -s "$1" ] && grep -q -E '^nic\.[^=]*\.(ats|fw_[a-z_0-9]*)=' "$1"; } || return 0
-  cat "$state_dir/released" "$1" 2>/dev/null | grep -E '^nic\.[^=]*\.(ats|fw_[a-z_0-9]*)=' | grep -v '\.fw_floor=' |
-    sort -u >"$work/released_all"
+  set -- "$1" "^nic\.[^=]*\.($firmware_settings)="
+  [ -e "$state_dir/released" ] || { [ -s "$1" ] && grep -q -E "$2" "$1"; } || return 0
+  cat "$state_dir/released" "$1" 2>/dev/null | grep -E "$2" | sort -u >"$work/released_all"
   lines_without "$work/desired" "$work/released_all" >"$work/released_due"
   while IFS= read -r line <&7; do
     key=${line%%=*}
@@ -274,7 +275,8 @@ report_firmware() { # JSON fields: version of each card, and what it waits for
 
 observe_firmware() { # what a preview must know of the cards beside the settings
   cards_with_firmware >"$work/cards"
-  awk -F = 'sub(/^nic\./, "", $1) && sub(/\.(model|vfs)$/, "", $1) && !seen[$1]++ { print $1 }' "$work/desired" >"$work/pfs"
+  awk -F = 'sub(/^nic\./, "", $1) && sub(/\.(model|vfs)$/, "", $1) && !seen[$1]++ { print $1 }' \
+    "$work/desired" >"$work/pfs"
   while IFS= read -r pci <&7; do
     [ -d "/sys/bus/pci/devices/$pci" ] || continue
     for setting in fw_ver fw_vfs_offered; do
@@ -285,8 +287,7 @@ observe_firmware() { # what a preview must know of the cards beside the settings
       printf 'nic.%s.fw_needs=%s\nnic.%s.fw_loads=%s\n' "$pci" "$(read_needs "$pci")" "$pci" "$(reset_needs "$pci")"
   done 7<"$work/pfs"
   asks_for firmware || return 0
-  sed -n -E 's/^(nic\.[^=]*\.(ats|fw_(sriov|num|link|advanced|pci)[a-z0-9_]*))=.*/\1_current/p' "$work/desired" |
-    grep -v '_current_current$' >"$work/currents"
+  sed -n -E "s/^(nic\.[^=]*\.($firmware_settings))=.*/\1_current/p" "$work/desired" >"$work/currents"
   while IFS= read -r key <&7; do
     find_value "$key"
     printf '%s=%s\n' "$key" "$value"

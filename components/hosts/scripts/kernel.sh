@@ -16,37 +16,11 @@ note() { # WORDS...
   notes="$notes${notes:+,}\"$note_text\""
 }
 
-kernel_key() { # KEY
-  case $1 in
-    module.*) name "${1#module.}" ;;
-    unit.*.limit_memlock) valid_part=${1#unit.} && name "${valid_part%.limit_memlock}" ;;
-    kernel.limits.*.memlock) valid_part=${1#kernel.limits.} && name "${valid_part%.memlock}" ;;
-    kernel.sysctl.*) sysctl_name "${1#kernel.sysctl.}" ;;
-    kernel.hugepages.2mib | kernel.hugepages.1gib) ;;
-    kernel.hugepages.[12]?ib.node*) number "${1#kernel.hugepages.???b.node}" 0 1023 ;;
-    kernel.governor | kernel.numa_balancing | kernel.rdma_netns | kernel.rdma_netns_current) ;;
-    *) pci_key "$1" ;;
-  esac
-}
-
 sysctl_name() { # NAME : dotted, as sysctl(8) prints it; a dot inside of a part is written as /
   case $1 in
     *[!A-Za-z0-9._/-]* | .* | *. | /* | */ | *..* | *//* | *./* | */.*) return 1 ;;
     *.*) ;;
     *) return 1 ;;
-  esac
-}
-
-kernel_value() { # KEY VALUE
-  case $1 in
-    kernel.hugepages.*) case $2 in *[!0-9]* | ????????*) return 1 ;; esac ;;
-    kernel.governor) case $2 in *[!a-z_]*) return 1 ;; esac ;;
-    kernel.numa_balancing) [ "$2" = on ] || [ "$2" = off ] ;;
-    kernel.limits.*) [ "$2" = unlimited ] ;;
-    kernel.rdma_netns*) [ "$2" = shared ] || [ "$2" = exclusive ] ;;
-    kernel.sysctl.*) ;;
-    kernel.*) pci_value "$1" "$2" ;;
-    route.*) route_value "$1" "$2" ;;
   esac
 }
 
@@ -59,9 +33,7 @@ find_kernel() { # KEY
     kernel.hugepages.*) find_hugepages_file "$1" && find_line "$pages_file" ;;
     kernel.governor) value=$(read_governor) ;;
     kernel.numa_balancing) find_numa_balancing ;;
-    kernel.rdma_netns) value=$(read_netns_mode) ;;
-    kernel.rdma_netns_current) value=$(rdma system show 2>/dev/null | awk '$1 == "netns" { print $2; exit }') ;;
-    *) find_pci "$1" ;;
+    kernel.cgroup) if [ -e /sys/fs/cgroup/cgroup.controllers ]; then value=v2; else value=v1; fi ;;
   esac
 }
 
@@ -74,8 +46,11 @@ write_kernel() { # KEY VALUE
     kernel.hugepages.*) write_hugepages "$1" "$2" ;;
     kernel.governor) write_governor "$2" ;;
     kernel.numa_balancing) write_numa_balancing "$2" ;;
-    kernel.rdma_netns) write_netns_mode "$2" ;;
-    *) write_pci "$1" "$2" ;;
+    kernel.cgroup)
+      fail 'this host runs control groups v1, on which kubelet 1.35 and later does not start: boot with' \
+        'systemd.unified_cgroup_hierarchy=1 on the command line of the kernel (Ubuntu 21.10, RHEL 9 and later' \
+        'have v2 without it), or take Kubernetes 1.34'
+      ;;
   esac
 }
 
@@ -103,7 +78,8 @@ find_sysctl() { # NAME
   fi
 }
 
-find_sysctl_pair() { # NAME : $sysctl_other, which the kernel makes 0 when this one is written (admin-guide/sysctl/vm.rst)
+find_sysctl_pair() { # NAME : $sysctl_other, which the kernel makes 0 when this one is written
+  # (admin-guide/sysctl/vm.rst)
   case $1 in
     vm.dirty_bytes | vm.dirty_background_bytes) sysctl_other=${1%_bytes}_ratio ;;
     vm.dirty_ratio | vm.dirty_background_ratio) sysctl_other=${1%_ratio}_bytes ;;
@@ -113,23 +89,24 @@ find_sysctl_pair() { # NAME : $sysctl_other, which the kernel makes 0 when this 
   esac
 }
 
-sysctl_module() { # KEY : the module that brings a setting, as components/hosts/kernel.py has them
-  case ${1#kernel.sysctl.} in
-    net.bridge.*) echo br_netfilter ;;
-    net.netfilter.nf_conntrack_* | net.nf_conntrack_max) echo nf_conntrack ;;
-    net.ipv4.vs.*) echo ip_vs ;;
-    sunrpc.rdma_* | sunrpc.svc_rdma.*) echo rpcrdma ;;
-    sunrpc.*) echo sunrpc ;;
-    *) return 1 ;;
-  esac
+went_with_module() { # kernel.sysctl.<name> : before us there was neither it nor its module
+  sysctl_is_gone "$1" && find_module "$1" &&
+    [ "$(value_of "module.$brings" "${state_dir:-/none}/baseline" 2>/dev/null)" = absent ]
 }
 
-went_with_module() { # KEY : of a setting; before us there was neither it nor its module
-  case $1 in kernel.sysctl.*) ;; *) return 1 ;; esac
+sysctl_is_gone() { # KEY : its module is not loaded, or a network device has another name
   find_sysctl_file "$1"
-  [ ! -e "$sysctl_path" ] && sysctl_brings=$(sysctl_module "$1") &&
-    [ "$(value_of "module.$sysctl_brings" "${state_dir:-/none}/baseline" 2>/dev/null)" = absent ]
+  [ ! -e "$sysctl_path" ]
 }
+
+pages_are_gone() { # KEY
+  find_hugepages_file "$1"
+  [ ! -e "$pages_file" ]
+}
+
+governor_is_gone() { [ -z "$(read_governor)" ]; }
+
+balancing_is_gone() { [ ! -e /proc/sys/kernel/numa_balancing ]; }
 
 find_sysctl_file() { # NAME or key : $sysctl_path; a dot is a slash there, and a slash a dot
   sysctl_left=${1#kernel.sysctl.}
@@ -139,7 +116,10 @@ find_sysctl_file() { # NAME or key : $sysctl_path; a dot is a slash there, and a
       *[./]*)
         sysctl_part=${sysctl_left%%[./]*}
         sysctl_left=${sysctl_left#"$sysctl_part"}
-        case $sysctl_left in .*) sysctl_path=$sysctl_path$sysctl_part/ ;; *) sysctl_path=$sysctl_path$sysctl_part. ;; esac
+        case $sysctl_left in
+          .*) sysctl_path=$sysctl_path$sysctl_part/ ;;
+          *) sysctl_path=$sysctl_path$sysctl_part. ;;
+        esac
         sysctl_left=${sysctl_left#?}
         ;;
       *) sysctl_path=$sysctl_path$sysctl_left && return ;;
@@ -237,7 +217,8 @@ read_governor() {
       if (!($2 in list)) order[++count] = $2
       list[$2] = list[$2] (list[$2] == "" ? "" : ".") $1 }
     END { if (count == 1) print order[1]
-      else for (i = 1; i <= count; i++) printf "%s%s:%s%s", (i > 1 ? "," : ""), order[i], list[order[i]], (i < count ? "" : "\n") }'
+      else for (i = 1; i <= count; i++)
+        printf "%s%s:%s%s", (i > 1 ? "," : ""), order[i], list[order[i]], (i < count ? "" : "\n") }'
 }
 
 write_governor() { # VALUE

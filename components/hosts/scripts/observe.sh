@@ -6,10 +6,9 @@
 pending_back() { # pending.back.<key>=<now> -> <before Railyard>: where such settings go when they are ours no longer
   set -- /var/lib/railyard/*/baseline
   [ -e "$1" ] || return 0
-  grep -h -E '^(nic\..*\.(ats|fw_[a-z0-9_]*)|kernel\.(cmdline|rdma_netns)[^=]*)=' "$@" >"$work/recorded"
+  grep -h -E "$next_boot" "$@" >"$work/recorded"
   while IFS= read -r line <&7; do
     key=${line%%=*}
-    loads_at_boot "$key" || continue
     ! is_gone "$key" || continue
     find_value "${key}_current"
     now=$value
@@ -20,6 +19,15 @@ pending_back() { # pending.back.<key>=<now> -> <before Railyard>: where such set
   done 7<"$work/recorded"
 }
 
+observe_owners() { # user.<name>.uid_owner=<other user> : who has a uid that is wanted and not there
+  while IFS='=' read -r key uid <&8; do
+    case $key in user.*.uid) ;; *) continue ;; esac
+    user=${key#user.}
+    find_owner "$uid"
+    [ -z "$value" ] || [ "$value" = "${user%.uid}" ] || printf '%s_owner=%s\n' "$key" "$value"
+  done 8<"$work/differ"
+}
+
 cat >"$work/input"
 # shellcheck disable=SC2034 # input.sh asks
 takes_look=yes
@@ -28,8 +36,9 @@ load_input "$work/input"
 find_line /proc/sys/kernel/random/boot_id
 printf '# boot_id=%s\n' "$value"
 printf 'sudo=ok\n' # this runs as root, so sudo let us
-read_all "$work/desired" "$work/actual"
+read_all "$work/desired" "$work/actual" "$work/differ"
 cat "$work/actual"
+observe_owners
 observe_firmware
 pending
 pending_back

@@ -7,22 +7,13 @@ GRUB_FILE=/etc/default/grub.d/zz-railyard.cfg
 GRUB_CFG=/boot/grub/grub.cfg
 NETNS_FILE=/etc/modprobe.d/zz-railyard-rdma.conf
 
-pci_key() { # KEY
-  case $1 in kernel.acs | kernel.cmdline.iommu | kernel.cmdline.iommu_current) ;; *) return 1 ;; esac
-}
-
-pci_value() { # KEY VALUE
-  case $1 in
-    kernel.acs) [ "$2" = off ] ;;
-    kernel.cmdline.iommu*) [ "$2" = pt ] || [ "$2" = off ] ;;
-  esac
-}
-
 find_pci() { # KEY
   case $1 in
     kernel.acs) find_acs ;;
     kernel.cmdline.iommu) value=$(next_cmdline | iommu_mode) ;;
     kernel.cmdline.iommu_current) value=$(iommu_mode </proc/cmdline) ;;
+    kernel.rdma_netns) value=$(read_netns_mode) ;;
+    kernel.rdma_netns_current) value=$(rdma system show 2>/dev/null | awk '$1 == "netns" { print $2; exit }') ;;
   esac
 }
 
@@ -35,6 +26,7 @@ write_pci() { # KEY VALUE
   case $1 in
     kernel.acs) write_acs "$2" ;;
     kernel.cmdline.iommu) write_iommu "$2" ;;
+    kernel.rdma_netns) write_netns_mode "$2" ;;
     *) fail "$1 can be read, not set" ;;
   esac
 }
@@ -93,7 +85,10 @@ find_bridges() { # $work/kernel.acs_left
     /^gpu / { gpu[++gpus] = $2; next }
     /^card / { card[++cards] = $2; next }
     FILENAME ~ /\/acs$/ { found[$1]; next }
-    sub(/^kernel\.acs=/, "") { count = split($0, list, ","); for (i = 1; i <= count; i++) if (sub(/\/.*/, "", list[i])) found[list[i]] }
+    sub(/^kernel\.acs=/, "") {
+      count = split($0, list, ",")
+      for (i = 1; i <= count; i++) if (sub(/\/.*/, "", list[i])) found[list[i]]
+    }
     END {
       for (g = 1; g <= gpus; g++) for (c = 1; c <= cards; c++) {
         m = split(gpu[g], a, "/"); n = split(card[c], b, "/")
@@ -203,7 +198,11 @@ write_acs() { # off, or what find_acs found before us; no other bridge is ever w
 # has it. Where GRUB's files are not Debian's, it is only compared, and a person is told what to do.
 
 next_cmdline() { # the first entry of GRUB's menu is its default
-  if has_grub; then sed -n '/^[[:space:]]*linux[a-z]*[[:space:]]\{1,\}/{s///p;q;}' "$GRUB_CFG"; else cat /proc/cmdline; fi
+  if has_grub; then
+    sed -n '/^[[:space:]]*linux[a-z]*[[:space:]]\{1,\}/{s///p;q;}' "$GRUB_CFG"
+  else
+    cat /proc/cmdline
+  fi
 }
 
 has_grub() { [ -e "$GRUB_CFG" ] && command -v update-grub >/dev/null; }
@@ -320,7 +319,7 @@ write_netns_mode() { # shared|exclusive
       fail "cannot write $NETNS_FILE"
   fi
   update_initramfs
-  find_kernel kernel.rdma_netns_current
+  find_pci kernel.rdma_netns_current
   [ "$value" = "$1" ] || rdma system set netns "$1" >/dev/null 2>&1 || {
     reboot_required=true
     note "RDMA namespaces become $1 at the next boot: the kernel does not change them while there are" \

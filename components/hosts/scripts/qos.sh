@@ -1,40 +1,15 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034 # work, pci, ... are set by input.sh
-# RoCE's quality of service on a PF: DCBX, trust, PFC, buffers, DSCP map, ECN, CNP, RDMA-CM's mode and
-# ToS, the traffic class of raw verbs, and the RoCE v2 GID of its address.
+# RoCE's quality of service on a PF: DCBX, trust, PFC, buffers, DSCP map, traffic classes, ECN, CNP,
+# RDMA-CM's mode and ToS, the traffic class of raw verbs, and the RoCE v2 GID of its address.
 
 qos_read='' # the network device of which $qos_dcbx, $qos_trust, ... are known
 
-qos_key() { # SETTING of a PF
-  case $1 in
-    trust | pfc | global_pause | cnp_dscp | cnp_priority | roce_mode | roce_tos) ;;
-    dcbx | lldpad | cable_length_m | buffers | traffic_class | gid) ;;
-    ecn_priority_[0-7] | dscp[0-9]_priority | dscp[1-6][0-9]_priority) ;;
-    *) return 1 ;;
-  esac
-}
-
-qos_value() { # KEY VALUE
-  case $1 in
-    vf.*) ;;
-    *.dcbx) [ "$2" = os ] || [ "$2" = fw ] ;;
-    *.lldpad) [ "$2" = absent ] ;;
-    *.cable_length_m) number "$2" 1 999 ;;
-    *.buffers) case $2 in *[!0-9,/]*) return 1 ;; *,*,*,*,*,*,*,*/*,*,*,*,*,*,*,*) ;; *) return 1 ;; esac ;;
-    *.traffic_class) number "$2" 0 255 ;;
-    *.gid) [ "$2" = 'RoCE v2' ] ;;
-    *.cnp_dscp) number "$2" 0 63 ;;
-    *.cnp_priority | *.dscp*_priority) number "$2" 0 7 ;;
-    *.roce_tos) number "$2" 0 255 ;;
-    *.trust) [ "$2" = dscp ] || [ "$2" = pcp ] ;;
-    *.global_pause | *.ecn_priority_*) [ "$2" = on ] || [ "$2" = off ] ;;
-    *.pfc) case $2 in none) ;; *[!0-7,]*) return 1 ;; esac ;;
-  esac
-}
-
 find_qos() { # PCI SETTING : of the card at hand, whose network device is $netdev
   case $2 in
-    dcbx | lldpad | cable_length_m | buffers | trust | pfc | dscp*_priority) qos_ask "$netdev" ;;
+    dcbx | lldpad | cable_length_m | buffers | trust | pfc | dscp* | priority_classes | ets | tc?_rate)
+      qos_ask "$netdev"
+      ;;
   esac
   case $2 in
     dcbx) value=$qos_dcbx ;;
@@ -47,11 +22,20 @@ find_qos() { # PCI SETTING : of the card at hand, whose network device is $netde
       dscp=${2#dscp}
       find_priority "${dscp%_priority}"
       ;;
+    dscp_map) value=${qos_map# } ;;
+    priority_classes) find_classes ;;
+    ets) case $qos_tsa in *unknown*) ;; *,*,*,*,*,*,*,*) value=$qos_tsa ;; esac ;;
+    tc?_rate)
+      tc=${2#tc}
+      find_rate "${tc%_rate}"
+      ;;
     traffic_class) find_traffic_class "/sys/bus/pci/devices/$1/infiniband" ;;
     gid) find_gid "$1" "$netdev" ;;
-    ecn_priority_*) find_ecn "$net/ecn" "${2#ecn_priority_}" ;;
-    cnp_dscp) find_line "$net/ecn/roce_np/cnp_dscp" ;;
-    cnp_priority) find_line "$net/ecn/roce_np/cnp_802p_prio" ;;
+    ecn_priority_*) find_ecn "$1" "$net/ecn" "${2#ecn_priority_}" ;;
+    cnp_dscp | cnp_priority)
+      find_cnp_file "$1" "$net/ecn" "$2"
+      find_line "$cnp_file"
+      ;;
     roce_*) find_rdma_cm "$1" "default_$2" ;;
     global_pause) find_pause "$netdev" ;;
   esac
@@ -67,8 +51,11 @@ write_qos() { # PCI SETTING VALUE
       ;;
     traffic_class) write_traffic_class "$1" "$3" ;;
     gid) wait_for_gid "$1" "$netdev" ;;
-    dcbx | trust | pfc | cable_length_m | buffers | dscp*_priority) write_dcb "$netdev" "$2" "$3" ;;
-    ecn_priority_* | cnp_*) write_ecn "/sys/class/net/$netdev/ecn" "$2" "$3" ;;
+    dcbx | trust | pfc | cable_length_m | buffers | dscp*_priority | priority_classes | ets | tc?_rate)
+      write_dcb "$netdev" "$2" "$3"
+      ;;
+    ecn_priority_*) write_ecn "$1" "/sys/class/net/$netdev/ecn" "${2##*_}" "$3" ;;
+    cnp_*) write_cnp "$1" "/sys/class/net/$netdev/ecn" "$2" "$3" ;;
     roce_*) write_rdma_cm "$1" "$2" "$3" ;;
     global_pause) write_pause "$netdev" "$3" ;;
   esac
@@ -76,11 +63,12 @@ write_qos() { # PCI SETTING VALUE
 
 qos_ask() { # NETDEV : asked once until something is written; what it says is in $qos_dcbx, $qos_trust, ...
   if [ ! -s "$work/qos.$1" ]; then
-    mlnx_qos -i "$1" >"$work/qos.$1" 2>/dev/null || : >"$work/qos.$1"
+    mlnx_qos -i "$1" -a >"$work/qos.$1" 2>/dev/null || : >"$work/qos.$1" # -a: also classes of no priority
     qos_read=''
   fi
   [ "$qos_read" != "$1" ] || return 0
   qos_dcbx='' qos_lldpad='' qos_cable_length_m='' qos_size='' qos_buffers='' qos_trust='' qos_pfc='' qos_map=''
+  qos_tc='' qos_tcs='' qos_tsa='' qos_rates=''
   while read -r qos_1 qos_2 qos_3 qos_4 qos_5 qos_rest || [ -n "$qos_1" ]; do
     qos_lldpad=${qos_lldpad:-absent}
     case "$qos_1 $qos_2 $qos_3 $qos_4" in
@@ -91,6 +79,8 @@ qos_ask() { # NETDEV : asked once until something is written; what it says is in
       'Cable len: '*) qos_cable_length_m=$qos_3 ;;
       'Receive buffer size '*) qos_size=${qos_5%%,[a-z]*} ;;
       'prio:'[0-7]' dscp:'*) qos_map="$qos_map ${qos_1#prio:}:,${qos_2#dscp:}," ;;
+      'tc: '[0-7]' ratelimit: '*) qos_class "$qos_2" "$qos_4" "$qos_5 $qos_rest" ;;
+      'priority: '[0-7]*) qos_tcs="$qos_tcs $qos_2:$qos_tc" ;;
       'buffer '* | 'enabled '*)
         # shellcheck disable=SC2086 # a column for each priority
         qos_columns "$qos_1" "$qos_2" "$qos_3" "$qos_4" "$qos_5" $qos_rest
@@ -112,6 +102,29 @@ qos_columns() { # buffer|enabled COLUMNS
       qos_pfc=${qos_pfc:-none}
       ;;
   esac
+}
+
+qos_class() { # NUMBER RATE WORDS : of "5.0 Gbps, tsa: ets, bw: 10%" or "unlimited, tsa: strict"
+  qos_tc=$1
+  qos_rates="$qos_rates $1:${2%,}"
+  qos_words=${3##*tsa: }
+  case $qos_words in 'ets, bw: '*) qos_words=ets:${qos_words#ets, bw: } ;; esac
+  qos_tsa=$qos_tsa${qos_tsa:+,}${qos_words%\%}
+}
+
+find_classes() { # the traffic class of each priority
+  for qos_up in 0 1 2 3 4 5 6 7; do
+    for qos_row in $qos_tcs; do
+      case $qos_row in "$qos_up:"?) value=$value${value:+,}${qos_row#*:} ;; esac
+    done
+  done
+  case $value in ?,?,?,?,?,?,?,?) ;; *) value='' ;; esac
+}
+
+find_rate() { # TRAFFIC CLASS : unlimited, or Gbit/s with one decimal
+  for qos_row in $qos_rates; do
+    case $qos_row in "$1":*) value=${qos_row#*:} ;; esac
+  done
 }
 
 find_priority() { # DSCP : by the tool's map, whose lines became "<priority>:,<DSCP>,<DSCP>,,"
@@ -178,7 +191,25 @@ wait_for_gid() { # PCI NETDEV : the kernel makes it when the address is there an
   done
 }
 
-find_ecn() { # FOLDER PRIORITY : notification and reaction point together
+find_cnp_file() { # PCI FOLDER cnp_dscp|cnp_priority : of NVIDIA's driver, else the kernel's own, in debugfs
+  cnp_file=$2/roce_np/cnp_dscp
+  [ "$3" = cnp_dscp ] || cnp_file=$2/roce_np/cnp_802p_prio
+  [ ! -d "$2" ] || return 0
+  cnp_file=/sys/kernel/debug/mlx5/$1/cc_params/np_cnp_dscp
+  [ "$3" = cnp_dscp ] || cnp_file=${cnp_file%_dscp}_prio
+}
+
+find_ecn_mask() { # PCI PRIORITY : the kernel's own driver has no switch: the firmware's mask of the port decides
+  ecn_parameter=ROCE_CC_PRIO_MASK_P$((0x${1##*.} + 1))
+  value=''
+  firmware_row "$1" "$ecn_parameter" || return 0
+  value=off
+  [ $((fw_current >> $2 & 1)) = 0 ] || value=on
+}
+
+find_ecn() { # PCI FOLDER PRIORITY : notification and reaction point together
+  [ -d "$2" ] || { find_ecn_mask "$1" "$3" && return; }
+  shift
   point_np=''
   point_rp=''
   { IFS= read -r point_np <"$1/roce_np/enable/$2" && IFS= read -r point_rp <"$1/roce_rp/enable/$2"; } 2>/dev/null
@@ -250,19 +281,61 @@ write_dcb() { # NETDEV SETTING VALUE
       qos_ask "$1"
       set_qos "$1" --pfc "$(pfc_list "$qos_pfc")" --cable_len "$3"
       ;;
-    buffers) set_qos "$1" --prio2buffer "${3#*/}" --buffer_size "${3%/*}" ;;
+    buffers) write_buffers "$1" "$3" ;;
     dscp*_priority)
       dscp=${2#dscp}
       set_qos "$1" --dscp2prio "set,${dscp%_priority},$3"
       ;;
+    priority_classes) set_qos "$1" --prio_tc "$3" ;;
+    ets) write_ets "$1" "$3" ;;
+    tc?_rate)
+      tc=${2#tc}
+      write_class_rate "$1" "${tc%_rate}" "$3"
+      ;;
   esac
+}
+
+write_buffers() { # NETDEV SIZES/PRIORITIES : the driver judges the priorities before it has the sizes, and lets
+  # no buffer that pauses become 0, so that both change while none pauses
+  qos_ask "$1"
+  buffers_pfc=$qos_pfc
+  [ "$buffers_pfc" = none ] || set_qos "$1" --pfc "$(pfc_list none)"
+  set_qos "$1" --prio2buffer "${2#*/}" --buffer_size "${2%/*}"
+  [ "$buffers_pfc" = none ] || set_qos "$1" --pfc "$(pfc_list "$buffers_pfc")"
+}
+
+write_ets() { # NETDEV ALGORITHMS : strict,vendor,ets:<percent>,... of each class; the others' share must be 0
+  ets_left=$2,
+  ets_tsa='' ets_shares=''
+  while [ -n "$ets_left" ]; do
+    ets_one=${ets_left%%,*}
+    ets_left=${ets_left#*,}
+    ets_tsa=$ets_tsa${ets_tsa:+,}${ets_one%%:*}
+    case $ets_one in *:*) ets_one=${ets_one#*:} ;; *) ets_one=0 ;; esac
+    ets_shares=$ets_shares${ets_shares:+,}$ets_one
+  done
+  set_qos "$1" --tsa "$ets_tsa" --tcbw "$ets_shares"
+}
+
+write_class_rate() { # NETDEV TRAFFIC CLASS GBIT_S|unlimited : the tool takes all eight, in whole Gbit/s
+  qos_ask "$1"
+  rates=''
+  for qos_row in $qos_rates; do
+    rate=${qos_row#*:}
+    case $qos_row in "$2":*) rate=$3 ;; esac
+    case $rate in unlimited) rate=0 ;; *.0) rate=${rate%.0} ;; *)
+      fail "traffic class ${qos_row%%:*} of $1 has a limit of $rate Gbit/s, and mlnx_qos could not set that again:" \
+        "it takes whole Gbit/s. Take the limit off (mlnx_qos -i $1 -r 0,0,0,0,0,0,0,0), then run again" ;; esac
+    rates=$rates${rates:+,}$rate
+  done
+  set_qos "$1" --ratelimit "$rates"
 }
 
 set_qos() { # NETDEV OPTIONS... : what the tool shows after a change is the next reading
   set_dev=$1
   shift
   qos_read=''
-  mlnx_qos -i "$set_dev" "$@" >"$work/qos.$set_dev" 2>&1 || {
+  mlnx_qos -i "$set_dev" -a "$@" >"$work/qos.$set_dev" 2>&1 || {
     set_output=$(cat "$work/qos.$set_dev")
     rm -f "$work/qos.$set_dev"
     fail "\`mlnx_qos -i $set_dev $*\` failed: ${set_output:-no output}"
@@ -273,18 +346,30 @@ pfc_list() { # PRIORITIES|none : as eight flags
   awk -v on=",$1," 'BEGIN { for (i = 0; i < 8; i++) printf "%s%d", i ? "," : "", (index(on, "," i ",") > 0) }'
 }
 
-write_ecn() { # FOLDER SETTING VALUE
-  [ -d "$1" ] ||
-    fail "$1 does not exist: ECN of RoCE is set through NVIDIA's driver (DOCA-OFED or MLNX_OFED);" \
-      'name its package in host_defaults.driver'
-  case $2 in
-    cnp_dscp) put "$3" "$1/roce_np/cnp_dscp" ;;
-    cnp_priority) put "$3" "$1/roce_np/cnp_802p_prio" ;;
-    *)
-      case $3 in on | np) put 1 "$1/roce_np/enable/${2##*_}" ;; *) put 0 "$1/roce_np/enable/${2##*_}" ;; esac
-      case $3 in on | rp) put 1 "$1/roce_rp/enable/${2##*_}" ;; *) put 0 "$1/roce_rp/enable/${2##*_}" ;; esac
-      ;;
-  esac
+write_ecn() { # PCI FOLDER PRIORITY VALUE
+  [ -d "$2" ] || refuse_ecn "$1" "$3"
+  case $4 in on | np) put 1 "$2/roce_np/enable/$3" ;; *) put 0 "$2/roce_np/enable/$3" ;; esac
+  case $4 in on | rp) put 1 "$2/roce_rp/enable/$3" ;; *) put 0 "$2/roce_rp/enable/$3" ;; esac
+}
+
+refuse_ecn() { # PCI PRIORITY
+  find_ecn_mask "$1" "$2"
+  [ -n "$value" ] ||
+    fail "ECN of priority $2 at $1 cannot be read: the inbox driver has no /sys/class/net/$netdev/ecn, and the" \
+      "card's firmware ($ecn_parameter) needs mlxconfig or mstconfig: install mstflint, or NVIDIA's driver" \
+      '(MLNX_OFED or DOCA-OFED), and say so in host_defaults.driver'
+  fail "ECN of priority $2 at $1 is $value in the card's firmware ($ecn_parameter=$fw_current), and the inbox driver" \
+    'cannot switch it: set host_defaults.firmware.manage: true (it holds after a reboot), or install' \
+    'MLNX_OFED or DOCA-OFED and say so in host_defaults.driver'
+}
+
+write_cnp() { # PCI FOLDER SETTING VALUE
+  find_cnp_file "$1" "$2" "$3"
+  [ -e "$cnp_file" ] ||
+    fail "$cnp_file does not exist: without NVIDIA's driver the marks of CNPs are set in debugfs (Linux 4.13;" \
+      'module mlx5_ib; closed under Secure Boot, see /sys/kernel/security/lockdown): mount it (systemctl start' \
+      'sys-kernel-debug.mount), or install MLNX_OFED or DOCA-OFED and say so in host_defaults.driver'
+  put "$4" "$cnp_file"
 }
 
 put_wanted() { # FILE

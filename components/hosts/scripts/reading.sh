@@ -60,24 +60,37 @@ show() { # FILE : its first line
 }
 
 find_one() { # KEY
+  find_part "$1"
+  case $key_part in
+    system) find_system "$1" ;;
+    driver) find_driver "${1#driver.}" ;;
+    docker) value=$(read_docker "$1") ;;
+    kernel) find_kernel "$1" ;;
+    pci) find_pci "$1" ;;
+    routing) find_route "${1#route.}" ;;
+    vfs) find_vf "$1" ;;
+    card | firmware | sriov | qos)
+      split_nic "$1"
+      find_nic "$pci" "$setting"
+      ;;
+  esac
+}
+
+is_unsupported() { # KEY
+  find_value "$1"
+  [ "$value" = unsupported ]
+}
+
+find_system() { # KEY
   case $1 in
     hostname) find_hostname ;;
     hosts_block) find_hosts_block ;;
     hosts.*) find_host_entry "${1#hosts.}" ;;
-    user.*.uid) find_uid "$1" ;;
-    driver.*) find_driver "${1#driver.}" ;;
-    module.* | kernel.* | unit.*.limit_memlock) find_kernel "$1" ;;
-    route.*) find_route "${1#route.}" ;;
-    vf.*) find_vf "$1" ;;
-    docker.*) value=$(read_docker "$1") ;;
-    unit.railyard-nics.files) find_boot_files_digest ;;
-    unit.railyard-nics.enabled)
+    user.*) find_uid "$1" ;;
+    *.files) find_boot_files_digest ;;
+    *.enabled)
       value=absent
       [ ! -e "$BOOT_UNIT" ] || value=$(systemctl is-enabled railyard-nics.service 2>/dev/null)
-      ;;
-    nic.*)
-      split_nic "$1"
-      find_nic "$pci" "$setting"
       ;;
   esac
 }
@@ -86,6 +99,11 @@ find_uid() { # user.<name>.uid
   user=${1#user.}
   value=$(getent passwd "${user%.uid}") || { value=absent && return; }
   value=${value#*:*:}
+  value=${value%%:*}
+}
+
+find_owner() { # UID : the name of the user who has it, or nothing
+  value=$(getent passwd "$1") || value=''
   value=${value%%:*}
 }
 
@@ -105,34 +123,47 @@ has_block() {
   grep -q "^$block_begin\$" /etc/hosts
 }
 
-find_hosts_block() { # how many names our part has, and the SHA-256 of its lines
+find_hosts_block() { # how many lines our part has, and their SHA-256; `incomplete` where its last line is gone
   find_block_marks
   value=absent
   : >"$work/block"
+  : >"$work/count"
   [ ! -e /etc/hosts ] || awk -v begin="^$block_begin\$" -v end="^$block_end\$" -v block="$work/block" '
-    $0 ~ begin { ours = 1 }
-    ours && !/^#/ { print >block; count++ }
-    $0 ~ end { ours = 0 }
-    END { print count + 0 }' /etc/hosts >"$work/count"
+    $0 ~ begin { begins++; ours = 1; next }
+    $0 ~ end { ends++; ours = 0 }
+    ours { print >block; count++ }
+    END { print begins == ends ? count + 0 : "incomplete" }' /etc/hosts >"$work/count"
+  find_line "$work/count" 0
+  case $value in incomplete) return ;; esac
+  block_lines=$value
+  value=absent
   [ -s "$work/block" ] || return 0
   sha256sum <"$work/block" >"$work/digest"
   find_line "$work/digest"
-  digest=${value%% *}
-  find_line "$work/count"
-  value="$value names $digest"
+  value="$block_lines names ${value%% *}"
 }
 
 find_host_entry() { # NAME : a site of 200 hosts asks 200 times, so the part is read once, to a file a name
   if [ ! -d "$work/hosts_block" ]; then # a search in a text would grow with the cube of the names in dash
     mkdir "$work/hosts_block"
     find_block_marks
+    # What is more than an address and its name is shown whole: other words, and further lines.
     [ ! -e /etc/hosts ] || awk -v begin="^$block_begin\$" -v end="^$block_end\$" -v folder="$work/hosts_block/" '
-      $0 ~ begin { ours = 1 }
-      ours && !/^#/ && $2 != "" && $2 !~ "/" { print $1 >(folder $2); close(folder $2) }
-      $0 ~ end { ours = 0 }' /etc/hosts
+      $0 ~ begin { begins++; ours = 1 }
+      ours && !/^#/ && $2 != "" && $2 !~ "/" {
+        entry = $0 == $1 " " $2 ? $1 : $0
+        gsub(/[[:cntrl:]]/, " ", entry)
+        if ($2 in entries) entry = entries[$2] "," entry
+        entries[$2] = entry }
+      $0 ~ end { ends++; ours = 0 }
+      END {
+        for (name in entries) { print entries[name] >(folder name); close(folder name) }
+        if (begins != ends) print "incomplete" >(folder " ") }' /etc/hosts
   fi
   value=absent
-  [ ! -f "$work/hosts_block/$1" ] || IFS= read -r value <"$work/hosts_block/$1"
+  for entry_file in "$work/hosts_block/ " "$work/hosts_block/$1"; do # no name is a blank
+    [ ! -f "$entry_file" ] || { IFS= read -r value <"$entry_file" && return; }
+  done
 }
 
 find_first() { # FOLDER : the name of its first entry
@@ -179,23 +210,18 @@ find_nic() { # PCI SETTING : the settings of a card are read one after another, 
     net=/sys/class/net/$netdev
     card_read=$1
   fi
-  case $2 in
-    netdev) value=$netdev ;;
-    link) # IFF_UP, the lowest bit of a hexadecimal number
+  case $key_part:$2 in
+    firmware:*) find_firmware "$1" "$2" ;;
+    sriov:*) find_sriov "$1" "$2" ;;
+    qos:*) find_qos "$1" "$2" ;;
+    *:netdev) value=$netdev ;;
+    *:boot_*) find_boot_name "$1" "$2" ;;
+    *:link) # IFF_UP, the lowest bit of a hexadecimal number
       find_line "$net/flags"
       case $value in *[13579bdf]) value=up ;; 0x*) value=down ;; *) value='' ;; esac
       ;;
-    address) find_addresses "$netdev" ;;
-    mtu_bytes) find_line "$net/mtu" ;;
-    *)
-      if firmware_key "$2"; then
-        find_firmware "$1" "$2"
-      elif sriov_key "$2"; then
-        find_sriov "$1" "$2"
-      else
-        find_qos "$1" "$2"
-      fi
-      ;;
+    *:address) find_addresses "$netdev" ;;
+    *:mtu_bytes) find_line "$net/mtu" ;;
   esac
 }
 

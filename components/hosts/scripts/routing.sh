@@ -3,17 +3,6 @@
 # Routes by source address: what a rail's address sends leaves by its rail. `route.<table>.table` is
 # the content of one routing table, `route.<table>.rule` the rule of that priority which leads to it.
 
-route_key() { # <table>.rule|table
-  case $1 in *.rule | *.table) number "${1%.*}" 1 32000 ;; *) return 1 ;; esac
-}
-
-route_value() { # KEY VALUE
-  case $1 in
-    *.rule) case $2 in 'from '[1-9]*.*.*.*' lookup '[1-9]*) ;; *) return 1 ;; esac ;;
-    *.table) case $2 in *' dev '*) ;; *) return 1 ;; esac ;;
-  esac
-}
-
 find_route() { # <table>.rule|table : all lines of that number, one after the other by commas
   if [ ! -e "$work/kernel.routes" ]; then
     ip -4 rule show >"$work/kernel.rules" 2>/dev/null

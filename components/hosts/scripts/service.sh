@@ -12,7 +12,7 @@ deferring=no # converge alone puts settings off; undo and the boot unit do not
 in_service() { # pods or containers may have the cards open
   if [ ! -s "$work/in_service" ]; then
     find_first /var/lib/kubelet/pods
-    if [ "$value" != absent ] || runs_pods || { command -v docker >/dev/null && [ -n "$(docker ps -q 2>/dev/null)" ]; }; then
+    if [ "$value" != absent ] || runs_pods || runs_containers; then
       echo yes >"$work/in_service"
     else
       echo no >"$work/in_service"
@@ -22,33 +22,30 @@ in_service() { # pods or containers may have the cards open
   [ "$value" = yes ]
 }
 
+runs_containers() { command -v docker >/dev/null && [ -n "$(docker ps -q 2>/dev/null)" ]; }
+
 runs_pods() { # one of the units that do
-  value=$(systemctl is-active k3s.service k3s-agent.service rke2-server.service rke2-agent.service kubelet.service 2>/dev/null)
+  value=$(systemctl is-active k3s.service k3s-agent.service rke2-server.service rke2-agent.service \
+    kubelet.service 2>/dev/null)
   case "$newline$value$newline" in *"${newline}active$newline"*) ;; *) return 1 ;; esac
 }
 
-interrupts() { # KEY VALUE : setting it ends what is open on the cards
+has_vfs() { # nic.<pci>.<setting>
+  split_nic "$1"
+  find_line "/sys/bus/pci/devices/$pci/sriov_numvfs" 0
+  [ "$value" != 0 ]
+}
+
+lost_all_vfs() { # nic.<pci>.<setting> : they are all in pods
+  split_nic "$1"
+  [ -e "/sys/bus/pci/devices/$pci/virtfn0" ] && count_vfs_here "/sys/bus/pci/devices/$pci" && [ "$vf_count" = 0 ]
+}
+
+holds_guid() { # vf.<pci>.<number>.guid : its driver is unbound for another one; 0 is what a new one has
   value=''
-  case $1 in
-    driver.kind | driver.version | driver.line | driver.modules | driver.loaded)
-      [ "$2" != inbox ] # what Railyard refuses needs no drain to be refused
-      ;;
-    vf.*.guid) # its driver is unbound for it; 0 is what a new one has
-      split_vf "$1"
-      [ -e "/sys/bus/pci/devices/$pci/virtfn$vf/driver" ] && find_vf "$1"
-      case $value in *[1-9a-f]*) ;; *) return 1 ;; esac
-      ;;
-    nic.*.vf_mtu_bytes) # of VFs that are all in pods
-      split_nic "$1"
-      [ -e "/sys/bus/pci/devices/$pci/virtfn0" ] && count_vfs_here "/sys/bus/pci/devices/$pci" && [ "$vf_count" = 0 ]
-      ;;
-    nic.*.vfs | nic.*.eswitch)
-      split_nic "$1"
-      find_line "/sys/bus/pci/devices/$pci/sriov_numvfs" 0
-      [ "$value" != 0 ]
-      ;;
-    *) return 1 ;;
-  esac
+  split_vf "$1"
+  [ -e "/sys/bus/pci/devices/$pci/virtfn$vf/driver" ] && find_vf "$1"
+  case $value in *[1-9a-f]*) ;; *) return 1 ;; esac
 }
 
 waits() { # KEY : it was put off in this run
@@ -135,30 +132,23 @@ note_pending() { # what this run leaves to a drain or to a boot; it outlives the
 
 pending_settings() { # what runs otherwise than the next boot will: firmware, the kernel's command line
   {
-    if asks_for firmware || asks_for boot; then grep -E '^(nic|kernel)\.' "$work/desired"; fi
+    if asks_for firmware || asks_for boot; then grep -E "$next_boot" "$work/desired"; fi
     released_firmware
   } >"$work/next_boot"
   while IFS= read -r line <&7; do
     key=${line%%=*}
-    loads_at_boot "$key" || continue
+    loads_at_start "$key" || continue
     find_value "$key"
     next=$value
     find_value "${key}_current"
     now=$value
     case $next:$now in
-      unsupported:* | *:unsupported | unreadable:* | *:unreadable | absent:* | *:absent | unknown:* | *:unknown | per_pf:* | *:per_pf) ;;
+      unsupported:* | unreadable:* | absent:* | unknown:* | per_pf:*) ;;
+      *:unsupported | *:unreadable | *:absent | *:unknown | *:per_pf) ;;
       "$now:$now") ;;
       *) printf 'pending.%s.%s=%s -> %s\n' "$(loaded_by "$key")" "$key" "$now" "$next" ;;
     esac
   done 7<"$work/next_boot"
-}
-
-loads_at_boot() { # KEY : firmware, and what the kernel reads when it starts
-  case $1 in
-    *_current | *.fw_ver | *.fw_floor | *.fw_needs | *.fw_loads | *.fw_vfs_offered) return 1 ;;
-    nic.*.ats | nic.*.fw_[a-z]* | kernel.cmdline.* | kernel.rdma_netns) ;;
-    *) return 1 ;;
-  esac
 }
 
 loaded_by() { # KEY : `power` where a warm reboot does not load what the card was told

@@ -5,25 +5,6 @@
 # files named qos.*, which are dropped before each reading. Forms of `ip`, devlink, lspci and of the
 # files under sriov/: docs/explanation/sources.md#vfs.
 
-sriov_key() { # SETTING of a PF
-  case $1 in vfs | vf_mtu_bytes | eswitch | eswitch_now | autoprobe | serial) ;; *) return 1 ;; esac
-}
-
-sriov_value() { # KEY VALUE
-  case $1 in
-    *.vfs) number "$2" 0 255 ;;
-    *.vf_mtu_bytes) number "$2" 576 9978 ;;
-    *.eswitch | *.eswitch_now) [ "$2" = legacy ] || [ "$2" = switchdev ] ;;
-    *.autoprobe) [ "$2" = on ] || [ "$2" = off ] ;;
-    *.serial) name "$2" ;;
-    vf.*.vlan) number "$2" 0 4094 ;;
-    vf.*.trust | vf.*.spoofchk) [ "$2" = on ] || [ "$2" = off ] ;;
-    vf.*_rate_mbit_s) case $2 in *[!0-9]* | ???????*) return 1 ;; esac ;;
-    vf.*.link_state) [ "$2" = auto ] || [ "$2" = enable ] || [ "$2" = disable ] ;;
-    vf.*.guid) case $2 in *[!0-9a-f]*) return 1 ;; ????????????????) ;; *) return 1 ;; esac ;;
-  esac
-}
-
 split_vf() { # vf.<pci>.<number>.<setting> to $pci, $vf and $setting
   pci=${1#vf.}
   setting=${pci##*.}
@@ -32,33 +13,23 @@ split_vf() { # vf.<pci>.<number>.<setting> to $pci, $vf and $setting
   pci=${pci%.*}
 }
 
-vf_key() { # KEY
+vf_address() { # <pci>.<number>
+  pci_address "${1%.*}" && number "${1##*.}" 0 254
+}
+
+vf_is_gone() { # vf.<pci>.<number>.<setting> : with the VF went what it had
   split_vf "$1"
-  case $pci in *[!0-9a-f:.]* | *.*.*) return 1 ;; esac
-  number "$vf" 0 254 || return 1
-  case $setting in vlan | trust | spoofchk | m[ai][xn]_rate_mbit_s | guid | link_state) ;; *) return 1 ;; esac
+  [ ! -e "/sys/bus/pci/devices/$pci/virtfn$vf" ]
 }
 
-nothing_to_undo() { # KEY : what is only looked at, and what went away with the VFs that had it
-  case $1 in
-    *.serial | *.model | *.netdev | *.eswitch_now | *.lldpad | *.gid) ;;
-    vf.*) split_vf "$1" && [ ! -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] ;;
-    *.vf_mtu_bytes) split_nic "$1" && [ ! -e "/sys/bus/pci/devices/$pci/virtfn0" ] ;;
-    *.dscp*_priority) find_value "$1" && [ "$value" = unsupported ] ;; # shown and used under trust dscp alone
-    kernel.sysctl.*) went_with_module "$1" ;;
-    *) return 1 ;;
-  esac
+vfs_are_gone() { # nic.<pci>.<setting>
+  split_nic "$1"
+  [ ! -e "/sys/bus/pci/devices/$pci/virtfn0" ]
 }
 
-is_gone() { # KEY : what had it is not there any more, or a network device has another name
-  case $1 in
-    nic.*) split_nic "$1" && [ ! -d "/sys/bus/pci/devices/$pci" ] ;;
-    kernel.sysctl.*) find_sysctl_file "$1" && [ ! -e "$sysctl_path" ] ;;
-    kernel.hugepages.*) find_hugepages_file "$1" && [ ! -e "$pages_file" ] ;;
-    kernel.governor) [ -z "$(read_governor)" ] ;;
-    kernel.numa_balancing) [ ! -e /proc/sys/kernel/numa_balancing ] ;;
-    *) return 1 ;;
-  esac
+card_is_gone() { # nic.<pci>.<setting>
+  split_nic "$1"
+  [ ! -d "/sys/bus/pci/devices/$pci" ]
 }
 
 find_sriov() { # PCI SETTING
@@ -212,8 +183,8 @@ remember_vfs() ( # PCI : what a hand gave to VFs goes away with them, also what 
   [ "$value" = legacy ] || return 0 # in the other mode they have none of it
   for vf_folder in "/sys/bus/pci/devices/$1"/virtfn*; do
     [ -e "$vf_folder" ] || break
-    for part in vlan trust spoofchk min_rate_mbit_s max_rate_mbit_s link_state guid; do
-      key=vf.$1.${vf_folder##*/virtfn}.$part
+    for vf_setting in $vf_settings; do
+      key=vf.$1.${vf_folder##*/virtfn}.$vf_setting
       find_vf "$key" 2>/dev/null
       [ -z "$value" ] || printf '%s=%s\n' "$key" "$value"
     done
@@ -253,7 +224,7 @@ restore_vfs() { # PCI : gives it back to the VFs of the same numbers, where it i
 
 put_vfs() { # PCI DEVICE COUNT : the kernel's reason in words
   [ "$3" != 0 ] || remember_vfs "$1" || exit 1
-  forget_rows "$1"
+  forget_rows
   put_once "$3" "$2/sriov_numvfs" && return
   case $put_output in
     *'Cannot allocate memory'*)

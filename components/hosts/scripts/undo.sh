@@ -49,22 +49,26 @@ while IFS= read -r line <&8; do
   ! nothing_to_undo "$key" || continue
   ! is_still_used "$key" || continue
   case $key:$wanted in
-    *.vf_mtu_bytes:in-use | *.fw_floor:* | *:unsupported | *:unreadable | *:hidden | *:per_pf) ;;
+    *.vf_mtu_bytes:in-use | *:unsupported | *:unreadable | *:hidden | *:per_pf) ;;
     docker.default_runtime:absent) left="$left${left:+,}\"$key\"" ;; # until dockerd restarts
-    docker.service:[!edm]*) left="$left${left:+,}\"$key\"" ;; # neither enabled, disabled nor masked: not for systemctl to make
+    # Neither enabled, disabled nor masked: systemctl cannot make it so.
+    docker.service:[!edm]*) left="$left${left:+,}\"$key\"" ;;
     *)
       kept "$key" "$wanted" || fail "$key is '$(value_of "$key" "$work/actual")' after it was put back, want '$wanted'"
       left="$left${left:+,}\"$key\""
       ;;
   esac
 done 8<"$work/ordered"
-grep -E '^(nic\.[^=]*\.(ats|fw_[a-z0-9_]*)|kernel\.cmdline\.iommu|kernel\.rdma_netns)=' "$state_dir/baseline" >"$work/next_boot"
+grep -E "$next_boot" "$state_dir/baseline" >"$work/next_boot"
 ranked "$work/next_boot" -r >"$work/ordered"
 while IFS= read -r line <&8; do
   key=${line%%=*}
-  case $line in *.fw_floor=* | *=unsupported | *=unreadable | *=hidden | *=per_pf) continue ;; esac
+  case $line in *=unsupported | *=unreadable | *=hidden | *=per_pf) continue ;; esac
   ! is_gone "$key" || continue # listed with its other settings
   find_value "${key}_current"
+  case $line in # a name that udev gave by our file, and that the device has until then
+    *.boot_*=absent) [ "$value" = "$(value_of "$key" "$work/desired")" ] || continue ;;
+  esac
   [ "$value" = "${line#*=}" ] ||
     left="$left${left:+,}\"${key}_current\"" # until a reboot
 done 8<"$work/ordered"

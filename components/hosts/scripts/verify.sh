@@ -14,7 +14,8 @@ explain() { # PCI NEXT CURRENT ACTIVE
         '(a reboot of the virtual machine alone does not load it)'
       ;;
     on/on/unknown)
-      echo "whether ATS works on $1 cannot be read: install pciutils, so that 'lspci -s $1 -vvv' tells it, then run again"
+      echo "whether ATS works on $1 cannot be read: install pciutils, so that 'lspci -s $1 -vvv' tells it," \
+        'then run again'
       ;;
     *)
       echo "the firmware of $1 has ATS on, and lspci shows ATSCtl ${4}: on the ESXi host, Runtime of" \

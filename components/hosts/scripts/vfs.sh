@@ -7,11 +7,6 @@ vf_rows='' # the PF of whose VFs $vf_row_<number> are known
 vf_numbers=''
 
 find_vf_row() { # PCI NUMBER : $vf_row, what `ip link` shows of one VF, asked once until something is written
-  if [ ! -s "$work/qos.vf.$1" ]; then
-    find_netdev "$1"
-    ip link show dev "$netdev" >"$work/qos.vf.$1" 2>/dev/null
-    vf_rows=''
-  fi
   [ "$vf_rows" = "$1" ] || find_vf_rows "$1"
   eval "vf_row=\${vf_row_$2-}"
 }
@@ -19,19 +14,36 @@ find_vf_row() { # PCI NUMBER : $vf_row, what `ip link` shows of one VF, asked on
 find_vf_rows() { # PCI : $vf_row_<number> of each
   for vf_number in $vf_numbers; do unset "vf_row_$vf_number"; done
   vf_numbers=''
+  find_netdev "$1"
+  ask_vf_rows "$netdev"
   while read -r vf_word vf_number vf_rest || [ -n "$vf_word" ]; do
     case $vf_word:$vf_number in vf:'' | vf:*[!0-9]*) ;; vf:*)
       eval "vf_row_$vf_number=\$vf_rest"
       vf_numbers="$vf_numbers $vf_number"
       ;;
     esac
-  done <"$work/qos.vf.$1"
+  done <"$vf_file"
   vf_rows=$1
 }
 
-forget_rows() { # PCI : since something is written
-  [ ! -e "$work/qos.vf.$1" ] || rm -f "$work/qos.vf.$1"
+ask_vf_rows() { # NETDEV : $vf_file; of all cards at once where all is read
+  vf_file=$work/qos.vf.$1
+  if [ "$reading_all" = yes ] && [ ! -e "$work/qos.vf." ]; then
+    : >"$work/qos.vf."
+    ip link show 2>/dev/null | awk -v begin="$work/qos.vf." '
+      /^[0-9]+: / { name = $2; sub(/[@:].*/, "", name) }
+      $1 == "vf" { print >(begin name) }'
+  fi
+  if [ -e "$vf_file" ]; then return; fi
+  : >"$vf_file"
+  [ -e "$work/qos.vf." ] || ip link show dev "$1" >"$vf_file" 2>/dev/null
+}
+
+forget_rows() { # since something is written
   vf_rows=''
+  for vf_file in "$work"/qos.vf.*; do
+    [ ! -e "$vf_file" ] || { rm -f "$work"/qos.vf.* && return; }
+  done
 }
 
 find_vf_field() { # WORDS [VALUE WHERE NONE] : of $vf_row, whose fields are apart by commas
@@ -48,8 +60,8 @@ find_vf_field() { # WORDS [VALUE WHERE NONE] : of $vf_row, whose fields are apar
 find_vf() { # KEY
   value=''
   split_vf "$1"
-  [ -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] || { value=absent && return; }
   find_vf_row "$pci" "$vf"
+  [ -n "$vf_row" ] || [ -e "/sys/bus/pci/devices/$pci/virtfn$vf" ] || { value=absent && return; }
   case $setting in
     vlan) find_vlan ;;
     trust) find_vf_field trust ;;
@@ -60,7 +72,14 @@ find_vf() { # KEY
       ;;
     guid) find_guid "$pci" "$vf" ;;
     link_state) find_link_state "$pci" "$vf" ;;
+    place) find_place "/sys/bus/pci/devices/$pci/virtfn$vf" ;;
   esac
+}
+
+find_place() { # DEVICE OF A VF : away in a pod or a machine, where it has a driver and no network device here
+  find_first "$1/net"
+  case $value in absent) value=away ;; *) value=here ;; esac
+  [ -e "$1/driver" ] || value=here
 }
 
 find_vlan() { # with its priority, VLAN/PRIORITY, where that is not 0
@@ -97,7 +116,7 @@ set_vf() { # PCI NUMBER WORDS...
   set_pci=$1
   set_number=$2
   shift 2
-  forget_rows "$set_pci"
+  forget_rows
   find_netdev "$set_pci"
   set_dev=$netdev
   set_output=$(ip link set dev "$set_dev" vf "$set_number" "$@" 2>&1) ||
@@ -158,7 +177,7 @@ write_guid() { # PCI NUMBER GUID[/PORT GUID] : a VF takes it when a driver binds
     fail "VF $2 of $1 is in use by a pod, and its GUID cannot change there; drain this node, then run again"
   guid_files=/sys/bus/pci/devices/$1/sriov/$2
   if [ -e "$guid_files/node" ]; then
-    forget_rows "$1"
+    forget_rows
     put "$guid_node" "$guid_files/node"
     put "$guid_port" "$guid_files/port"
   elif [ "$(first_in "/sys/bus/pci/devices/$1/net")" != absent ]; then
@@ -191,7 +210,7 @@ find_link_state() { # PCI NUMBER : auto follows the PF's port; NVIDIA's driver c
 write_link_state() { # PCI NUMBER auto|enable|disable
   link_policy=/sys/bus/pci/devices/$1/sriov/$2/policy
   if [ -e "$link_policy" ]; then
-    forget_rows "$1"
+    forget_rows
     case $3 in auto) put Follow "$link_policy" ;; enable) put Up "$link_policy" ;; *) put Down "$link_policy" ;; esac
   else
     set_vf "$1" "$2" state "$3"

@@ -21,12 +21,11 @@ write_one() { # KEY VALUE : re-read first, since an earlier change may have sett
   [ "$one_now" != "$2" ] || return 1
   if must_wait "$1" "$2"; then return 1; fi
   record_shown "$1" "$one_now"
-  case $restoring:$1 in
-    yes:kernel.sysctl.* | yes:kernel.hugepages.* | yes:kernel.governor | yes:kernel.numa_balancing | yes:kernel.acs)
-      write_back "$1" "$2"
-      ;;
-    *) write_key "$1" "$2" ;; # what it ends with says nothing: it fails, or it has written
-  esac
+  if [ "$restoring" = yes ] && goes_back_if_taken "$1"; then
+    write_back "$1" "$2"
+  else
+    write_key "$1" "$2" # what it ends with says nothing: it fails, or it has written
+  fi
   ! is_still_used "$1"
 }
 
@@ -37,25 +36,33 @@ write_back() { # KEY VALUE : what this machine does not take any more is told, a
 }
 
 write_key() { # KEY VALUE : called in the main shell, so that fail ends the run
+  find_part "$1"
+  case $key_part in
+    system) write_system "$1" "$2" ;;
+    driver) write_driver "$1" "$2" ;;
+    docker) write_docker "$1" "$2" ;;
+    kernel) write_kernel "$1" "$2" ;;
+    pci) write_pci "$1" "$2" ;;
+    routing) write_route "${1#route.}" "$2" ;;
+    vfs) write_vf "$1" "$2" ;;
+    card | firmware | sriov | qos)
+      split_nic "$1"
+      write_nic "$pci" "$setting" "$2"
+      ;;
+  esac
+}
+
+write_system() { # KEY VALUE
   case $1 in
     hostname) write_hostname "$2" ;;
     hosts_block) write_hosts_block "$2" ;;
     hosts.*) write_host_entry "${1#hosts.}" "$2" ;;
-    user.*.uid)
+    user.*)
       user=${1#user.}
       write_user "${user%.uid}" "$2"
       ;;
-    driver.*) write_driver "$1" "$2" ;;
-    docker.*) write_docker "$1" "$2" ;;
-    module.* | kernel.* | unit.*.limit_memlock) write_kernel "$1" "$2" ;;
-    route.*) write_route "${1#route.}" "$2" ;;
-    vf.*) write_vf "$1" "$2" ;;
-    unit.railyard-nics.files) write_boot_files "$2" ;;
-    unit.railyard-nics.enabled) write_boot_enabled "$2" ;;
-    nic.*)
-      split_nic "$1"
-      write_nic "$pci" "$setting" "$2"
-      ;;
+    *.files) write_boot_files "$2" ;;
+    *.enabled) write_boot_enabled "$2" ;;
   esac
 }
 
@@ -114,12 +121,13 @@ put_hosts_block() { # the lines of $work/block become our part of /etc/hosts; wi
 render_entries() { # FILE : our part as it is, with these entries, as $work/block
   find_block_marks
   [ ! -e /etc/hosts ] || set -- "$1" /etc/hosts
-  awk -F '[= ]' -v begin="^$block_begin\$" -v end="^$block_end\$" '
-    FILENAME == ARGV[1] { sub(/^hosts\./, ""); new[$1] = $2; next }
+  awk -v begin="^$block_begin\$" -v end="^$block_end\$" '
+    FILENAME == ARGV[1] { at = index($0, "="); new[substr($0, 7, at - 7)] = substr($0, at + 1); next }
     $0 ~ begin { ours = 1 }
     ours && !/^#/ && !($2 in new) { print }
     $0 ~ end { ours = 0 }
-    END { for (name in new) if (new[name] != "absent") print new[name], name }' "$@" >"$work/entries_new" || return
+    END { for (name in new) if (new[name] != "absent") { sub(/ .*/, "", new[name]); print new[name], name } }' \
+    "$@" >"$work/entries_new" || return
   sort -k 2 "$work/entries_new" >"$work/block"
 }
 
@@ -140,7 +148,13 @@ write_user() { # NAME UID|absent
       *'used by process'* | *'logged in'*) still_used="$still_used user.$1.uid" ;;
       *) fail "userdel $1: ${user_output:-no output}" ;;
     esac
-  elif getent passwd "$1" >/dev/null; then
+    return 0
+  fi
+  find_owner "$2"
+  [ -z "$value" ] || [ "$value" = "$1" ] ||
+    fail "the uid $2 belongs to $value, so $1 cannot have it: name $value in host_defaults.user, choose" \
+      'another uid, or leave user out'
+  if getent passwd "$1" >/dev/null; then
     user_output=$(usermod -u "$2" "$1" 2>&1) ||
       fail "the uid of $1 cannot become $2: $user_output. A user who is logged in keeps the uid:" \
         'log in as another user (hosts[].ssh.user), or name the uid it has in host_defaults.user'
@@ -153,7 +167,8 @@ write_user() { # NAME UID|absent
 own_home() { # NAME UID : a home that an earlier account of this name left belongs to nobody now
   user_home=$(getent passwd "$1" | cut -d : -f 6)
   home_owner=$(stat -c %u "$user_home" 2>/dev/null) || return 0
-  [ "$home_owner" = "$2" ] || getent passwd "$home_owner" >/dev/null || run chown -R --from="$home_owner" "$1:" "$user_home"
+  [ "$home_owner" = "$2" ] || getent passwd "$home_owner" >/dev/null ||
+    run chown -R --from="$home_owner" "$1:" "$user_home"
 }
 
 write_nic() { # PCI SETTING VALUE
@@ -161,23 +176,19 @@ write_nic() { # PCI SETTING VALUE
   [ -d "$device" ] || fail "there is no PCI device $1 on this host$(moved_card "$1"); lspci -D -d 15b3: lists its cards"
   find_netdev "$1"
   net=/sys/class/net/$netdev
-  case $2 in
-    netdev)
+  case $key_part:$2 in
+    firmware:*) write_firmware "$1" "$2" "$3" ;;
+    sriov:*) write_sriov "$1" "$2" "$3" ;;
+    qos:*) write_qos "$1" "$2" "$3" ;;
+    *:netdev)
       fail "the card at $1 is called $netdev, want $3: write the name that the host uses in" \
-        'hosts[].nics[].netdev (an NVIDIA driver package strips np0 from the kernel name)'
+        'hosts[].nics[].netdev (an NVIDIA driver package strips np0 from the kernel name), or let Railyard' \
+        'name it (host_defaults.rail_names: true)'
       ;;
-    link) run ip link set dev "$netdev" "$3" ;;
-    address) write_address "$1" "$netdev" "$3" ;;
-    mtu_bytes) put "$3" "$net/mtu" ;;
-    *)
-      if firmware_key "$2"; then
-        write_firmware "$1" "$2" "$3"
-      elif sriov_key "$2"; then
-        write_sriov "$1" "$2" "$3"
-      else
-        write_qos "$1" "$2" "$3"
-      fi
-      ;;
+    *:boot_*) write_boot_name "$1" "$2" "$3" ;;
+    *:link) run ip link set dev "$netdev" "$3" ;;
+    *:address) write_address "$1" "$netdev" "$3" ;;
+    *:mtu_bytes) put "$3" "$net/mtu" ;;
   esac
 }
 
@@ -216,9 +227,10 @@ write_boot_files() { # DIGEST|absent
       (umask 022 && mkdir -p "${BOOT_UNIT%/*}" "${BOOT_SCRIPT%/*}" "${BOOT_CONFIG%/*}")
     boot_unit >"$BOOT_UNIT" || fail "cannot write $BOOT_UNIT"
     { boot_head && printf '%s\n' "$t"; } >"$BOOT_SCRIPT" || fail "cannot write $BOOT_SCRIPT"
-    awk -F = '$1 ~ /^(nic|module|kernel|route|vf)\./ &&
-      $1 !~ /^nic\..*\.(ats|model|fw_[a-z0-9_]*)$|^kernel\.(cmdline|rdma_netns|limits)/' "$work/desired" |
-      sort >"$BOOT_CONFIG" || fail "cannot write $BOOT_CONFIG"
+    while IFS= read -r lost_line; do
+      ! is_lost "${lost_line%%=*}" || printf '%s\n' "$lost_line"
+    done <"$work/desired" >"$work/lost"
+    sort "$work/lost" >"$BOOT_CONFIG" || fail "cannot write $BOOT_CONFIG"
     chmod 0644 "$BOOT_UNIT" "$BOOT_SCRIPT" "$BOOT_CONFIG"
   fi
   run systemctl daemon-reload

@@ -11,7 +11,10 @@ look() { # one round of questions; read_key answers from it
   ask version esxcli system version get
   ask maintenance esxcli system maintenanceMode get
   ask pci esxcli hardware pci list
-  ask passthrough esxcli hardware pci pcipassthru list
+  case $(read_release) in # before 7.0 there is no such list; such a host is refused by its release
+    [1-6].*) : >"$work/passthrough" ;;
+    *) ask passthrough esxcli hardware pci pcipassthru list ;;
+  esac
   ask vms vim-cmd vmsvc/getallvms
   # A release without the option answers with an error: it then reads as absent.
   esxcli system settings kernel list -o atsSupport >"$work/kernel" 2>/dev/null

@@ -6,6 +6,9 @@ set -eu
 mkdir -p /job
 cp /etc/mpi/hostfile /job/hostfile
 printf '* %s\n' "$(cut -d' ' -f1,2 /root/.ssh/id_rsa.pub)" >/etc/ssh/ssh_known_hosts
+# ssh takes the first value that it reads.
+{ printf 'Host *\n  Port %s\n' deepspeed_port; cat /etc/ssh/ssh_config; } >/job/ssh_config
+cp /job/ssh_config /etc/ssh/ssh_config
 master=''
 while read -r name slots; do
   [ -n "$name" ] || continue

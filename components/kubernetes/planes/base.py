@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from components.core.to_json import OMIT_EMPTY
 from components.drift.watched import Watched
+from components.kubernetes.login import RegistryAccount
 from components.model.cluster import ClusterSpec
 from components.remote.step import RemoteStep
 
+LOGIN_SUFFIX: Final = "-registry-login"
 REMOVAL_SUFFIX: Final = "-member-removal"
 NODE_SUFFIX: Final = "-node"
 
@@ -54,6 +57,10 @@ class KubernetesPlan:
     """Read-only; prints the cluster's CA, which the balancer checks the servers by."""
     balancer: Watched | None = None
     existing: ExistingAccess | None = None
+    logins: tuple[RemoteStep, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """One per node where the site's registry wants a login."""
+    registry: RegistryAccount | None = field(default=None, metadata=OMIT_EMPTY)
+    """The account that nodes and pods pull with."""
     watched_nodes: tuple[Watched, ...] = ()
     """One per server and agent: its install step, and what that left on the host."""
 
@@ -95,7 +102,8 @@ class KubernetesPlan:
 
     def chain_of(self, step: RemoteStep) -> tuple[RemoteStep, ...]:
         """All steps of the node of an install step, in order."""
-        chain = (self.removal_of(step), self.token_of(step), step, self.node_of(step))
+        login = _named(self.logins, step.endpoint.device + LOGIN_SUFFIX)
+        chain = (self.removal_of(step), self.token_of(step), login, step, self.node_of(step))
         return tuple(each for each in chain if each is not None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.core.errors import Bug
+from components.kubernetes.login import registry_account
 from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
@@ -30,5 +31,6 @@ class Existing:
             servers=(),
             agents=(),
             access=None,
-            existing=ExistingAccess(plane.kubeconfig.secret, plane.context),
+            registry=registry_account(spec),
+            existing=ExistingAccess(plane.kubeconfig.name, plane.context),
         )

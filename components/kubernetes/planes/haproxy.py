@@ -14,6 +14,7 @@ from typing import Final
 from components.core.key_values import HostState
 from components.core.placeholder import placeholder
 from components.drift.watched import Watched
+from components.hosts.proxy import through_proxy
 from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -67,7 +68,7 @@ def plan_balancer(spec: ClusterSpec, host: Host, api_port: int, stack: str) -> W
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState(lines).render(),
-        apply=kubernetes_call("haproxy"),
+        apply=through_proxy(spec, kubernetes_call("haproxy")),
         undo=kubernetes_call("haproxy_undo"),
         deadline_s=DEADLINE_S,
     )

@@ -8,10 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from components.artefacts.listing import k3s_key
+from components.artefacts.resolve import UNPINNED, k3s_source
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.watched import Watched
-from components.kubernetes.planes.base import KubernetesPlan
+from components.hosts.proxy import proxy_file, through_proxy
+from components.kubernetes.login import registry_account
+from components.kubernetes.planes.base import LOGIN_SUFFIX, KubernetesPlan
 from components.kubernetes.planes.haproxy import ca_step, plan_balancer
 from components.kubernetes.planes.membership import (
     FOUND_CLUSTER,
@@ -19,8 +23,10 @@ from components.kubernetes.planes.membership import (
     node_steps,
     removal_steps,
 )
+from components.kubernetes.planes.registries import CA_FILE, render_registries
 from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec
+from components.model.gpu_direct import toolkit_owner
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane
 from components.remote.endpoint import host_endpoint
@@ -29,12 +35,14 @@ from components.remote.step import RemoteStep
 TOKEN_FILE: Final = "/etc/rancher/k3s/token"  # noqa: S105 - the place of a secret, not one
 DEFAULT_API_PORT: Final = 6443
 TOKEN_DEADLINE_S: Final = 60.0
+RESTART_DEADLINE_S: Final = 240.0
+"""Seconds for K3s to start again with another password."""
 INSTALL_DEADLINE_S: Final = 600.0
 """Seconds: a download, a first start, and 300 s in the script for the node to be Ready."""
 ACCESS_DEADLINE_S: Final = 60.0
 _PARAMETERS: Final = frozenset(
     {"node", "version", "binary", "install_script", "install_script_sha256"}
-    | {"api_port", "peers", "cluster"}
+    | {"api_port", "peers", "cluster", "images", "images_sha256"}
 )
 """Lines on stdin that are no setting of the node: where K3s comes from, and whom it joins."""
 DISABLED: Final = ("servicelb", "traefik")
@@ -74,6 +82,8 @@ class K3s:
                 deadline_s=ACCESS_DEADLINE_S,
                 secret_stdout=True,
             ),
+            logins=_login_steps(spec),
+            registry=registry_account(spec),
             removals=removal_steps(spec, stack),
             nodes=node_steps(spec, stack),
             ca=ca_step(spec) if balancer else None,
@@ -117,7 +127,27 @@ def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
         apply=kubernetes_call("k3s_token"),
         undo=kubernetes_call("k3s_token_undo"),
         deadline_s=TOKEN_DEADLINE_S,
-        secret_stdin=kubernetes.token.secret,
+        secret_stdin=kubernetes.token.name,
+    )
+
+
+def _login_steps(spec: ClusterSpec) -> tuple[RemoteStep, ...]:
+    """The registry's password on each node, in a file of its own; none without a login."""
+    account = registry_account(spec)
+    if account is None:
+        return ()
+    return tuple(
+        RemoteStep(
+            name=f"{host.name}{LOGIN_SUFFIX}",
+            endpoint=host_endpoint(host),
+            dialect="sh",
+            desired="",
+            apply=kubernetes_call("k3s_registry"),
+            undo=kubernetes_call("k3s_registry_undo"),
+            deadline_s=TOKEN_DEADLINE_S + RESTART_DEADLINE_S,
+            secret_stdin=account.secret,
+        )
+        for host in (*spec.servers, *spec.workers)
     )
 
 
@@ -130,16 +160,12 @@ def _watched(step: RemoteStep) -> Watched:
 
 def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
     kubernetes = k3s_plane(spec)
-    source = kubernetes.source
     lines = {
         "role": "server" if host.role == "control_plane" else "agent",
         "node": host.name,
         "stack": stack,
         "version": kubernetes.version,
-        "binary": source.binary,
-        "binary_sha256": source.binary_sha256,
-        "install_script": source.install_script,
-        "install_script_sha256": source.install_script_sha256,
+        **_files(spec, host),
     }
     if host.role == "control_plane" and has_several_servers(spec):
         others = [each.address for each in spec.servers if each != host]
@@ -148,16 +174,33 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
     unit = "k3s" if lines["role"] == "server" else "k3s-agent"
     lines[f"{unit}.service"] = "enabled/active"
     lines |= numbered_lines("config.yaml", render_config(spec, host))
-    lines |= numbered_lines("registries.yaml", render_registries(kubernetes.registry_mirror))
+    lines |= numbered_lines("registries.yaml", render_registries(spec))
+    if (registry := spec.sources.registry) is not None and registry.ca is not None:
+        lines |= numbered_lines(CA_FILE, registry.ca.strip())
+    lines |= numbered_lines("proxy.env", proxy_file(spec))
     return RemoteStep(
         name=f"{host.name}-k3s",
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState(lines).render(),
-        apply=kubernetes_call("k3s_install"),
+        apply=through_proxy(spec, kubernetes_call("k3s_install")),
         undo=kubernetes_call("k3s_undo"),
         deadline_s=INSTALL_DEADLINE_S,
     )
+
+
+def _files(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """The files that one node's K3s is made of, for its processor, each with its checksum."""
+    source, architecture = k3s_source(spec), spec.settings_of(host).architecture
+    keys = {"install_script": "install_script"}
+    keys |= {"binary": k3s_key("binary", architecture), "images": k3s_key("images", architecture)}
+    found: dict[str, str] = {}
+    for line, key in keys.items():
+        place: str | None = getattr(source, key)
+        checksum: str | None = getattr(source, f"{key}_sha256")
+        if place is not None:
+            found |= {line: place, f"{line}_sha256": checksum or UNPINNED}
+    return found
 
 
 def render_config(spec: ClusterSpec, host: Host) -> str:
@@ -167,6 +210,8 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
         "node-name": f'"{host.name}"',
         "token-file": f'"{TOKEN_FILE}"',
     }
+    if spec.sources.registry is not None:
+        lines["disable-default-registry-endpoint"] = "true"  # what it lacks is pulled nowhere else
     if host.role == "control_plane":
         lines |= _server_lines(spec, host)
     docker = k3s_plane(spec).container_runtime == "docker"
@@ -202,18 +247,10 @@ def _runtime_is_on_host(spec: ClusterSpec) -> bool:
 
     The GPU operator may bring its own; the device plugin alone counts on the host's.
     """
-    gpu = spec.operators.gpu
-    return spec.operators.gpu_device_plugin is not None or (
-        gpu is not None and gpu.driver == "host"
-    )
+    operators = spec.operators
+    wanted = operators.gpu is not None or operators.gpu_device_plugin is not None
+    return wanted and toolkit_owner(spec) != "operator"
 
 
 def _names(host: Host) -> tuple[str, ...]:
     return (host.name, host.address, host.ssh.address)
-
-
-def render_registries(mirror: str | None) -> str:
-    """`/etc/rancher/k3s/registries.yaml`: the site's registry, over plain HTTP; else empty."""
-    if mirror is None:
-        return ""
-    return f'mirrors:\n  "{mirror}":\n    endpoint:\n      - "http://{mirror}"\n'

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-from components.remote.tools import Tool, ToolCall, assemble
+from components.remote.tools import Tool, ToolCall, assemble, linux_text
 
 Verb = Literal[
     "k3s_access",
@@ -15,6 +15,8 @@ Verb = Literal[
     "k3s_node",
     "k3s_node_undo",
     "k3s_observe",
+    "k3s_registry",
+    "k3s_registry_undo",
     "k3s_removal",
     "k3s_token",
     "k3s_token_undo",
@@ -26,10 +28,12 @@ Verb = Literal[
 PARTS: Final[dict[Verb, tuple[str, ...]]] = {
     "k3s_access": ("k3s_access",),
     "k3s_ca": ("k3s_ca",),
-    "k3s_install": ("k3s_install",),
+    "k3s_install": ("registry", "k3s_install"),
     "k3s_node": ("member", "k3s_node"),
     "k3s_node_undo": ("member", "k3s_node_undo"),
-    "k3s_observe": ("k3s_observe",),
+    "k3s_observe": ("registry", "k3s_observe"),
+    "k3s_registry": ("registry", "k3s_registry"),
+    "k3s_registry_undo": ("registry", "k3s_registry_undo"),
     "k3s_removal": ("member", "k3s_removal"),
     "k3s_token": ("k3s_token",),
     "k3s_token_undo": ("k3s_token_undo",),
@@ -52,7 +56,7 @@ def script_text(name: str) -> str:
 def kubernetes_tool() -> Tool:
     """Everything that installs, reads and removes K3s and the balancer on a host."""
     verbs = {verb: "".join(map(script_text, parts)) for verb, parts in PARTS.items()}
-    return assemble("kubernetes", (), verbs)
+    return assemble("kubernetes", (linux_text(), script_text("input")), verbs)
 
 
 def kubernetes_call(verb: Verb) -> ToolCall:

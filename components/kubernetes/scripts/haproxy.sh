@@ -26,11 +26,11 @@ put_file() { # DRAFT FILE MODE : only where it differs
 draft() { # the folder as it shall be, under $work/draft
   mkdir "$work/draft"
   lines_of haproxy.cfg >"$work/draft/haproxy.cfg"
-  value_of ca_base64 | base64 -d >"$work/draft/ca.crt" 2>/dev/null
+  wanted ca_base64 | base64 -d >"$work/draft/ca.crt" 2>/dev/null
   grep -q 'BEGIN CERTIFICATE' "$work/draft/ca.crt" ||
     fail 'stdin carries no CA certificate: the step before this one read none from the first server'
   sha256sum "$work/draft/ca.crt" | cut -d ' ' -f 1 >"$work/draft/ca.sha256"
-  also=$(value_of also_listen)
+  also=$(wanted also_listen)
   if [ -n "$also" ] && is_local "${also%:*}"; then
     printf 'frontend also\n    bind %s\n    default_backend servers\n' "$also" >"$work/draft/listen.cfg"
   fi
@@ -44,7 +44,7 @@ draft() { # the folder as it shall be, under $work/draft
 }
 
 lines_of unit >"$work/unit"
-stack=$(value_of stack)
+stack=$(wanted stack)
 case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
 state_dir=/var/lib/railyard/$stack
 take_lock

@@ -1,40 +1,13 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154 # work is set by linux.sh
 # How the balancer's settings are read; haproxy.sh, haproxy_observe.sh and haproxy_undo.sh follow
 # this text. The unit and its folder are wholly ours, beside whatever HAProxy the host runs itself.
 # stdin: key=value lines; `haproxy.cfg.NN` and `unit.NN` are lines of those files. POSIX sh, as root.
-set -u
-umask 077
-export LC_ALL=C
-PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+begin_work
 
 FOLDER=/etc/railyard/haproxy
 UNIT=railyard-haproxy.service
 UNIT_FILE=/etc/systemd/system/$UNIT
-changed=''
-work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
-trap 'end_tool $?; rm -rf "$work"' EXIT
-trap 'exit 143' HUP INT TERM
-
-fail() {
-  printf 'railyard: %s\n' "$*" >&2
-  printf 'railyard: changed before this: %s\n' "${changed:-nothing}" >&2
-  exit 1
-}
-
-run() { # COMMAND... : its output is shown only when it fails
-  run_output=$("$@" 2>&1) || fail "\`$*\` failed: ${run_output:-no output}"
-}
-
-take_lock() { # a killed engine can leave a script running here: two must not mix
-  exec 9>/run/railyard.lock || fail 'cannot open /run/railyard.lock'
-  flock -w 120 9 || fail 'another Railyard run holds /run/railyard.lock for 120 s; wait for it'
-}
-
-value_of() { sed -n "s/^$1=//p" "$work/input" | head -n 1; }
-
-lines_of() { # FILE : the text that stdin carries for it
-  grep "^$1\.[0-9]*=" "$work/input" | sort | sed 's/^[^=]*=//'
-}
 
 numbered() { # NAME FILE : a file in the form that stdin has it in
   [ ! -e "$2" ] ||
@@ -73,7 +46,7 @@ read_state() { # the present values of all settings, sorted
     echo "ca=$(read_ca)"
     echo "service.active=$(systemctl is-active "$UNIT" 2>/dev/null | head -n 1)"
     echo "service.enabled=$(systemctl is-enabled "$UNIT" 2>/dev/null | head -n 1)"
-    read_wanted=$(value_of also_listen)
+    read_wanted=$(wanted also_listen)
     [ -z "$read_wanted" ] || echo "also_listen=$(read_also_listen "$read_wanted")"
   } | sort
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154 # work, changed, FOLDER, ... are set by haproxy_reading.sh
 # Removes the balancer that this stack made, and the package if it was not here before.
-stack=$(value_of stack)
+stack=$(wanted stack)
 case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
 state_dir=/var/lib/railyard/$stack
 take_lock

@@ -1,35 +1,13 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154 # REGISTRY_PASSWORD and REGISTRY_MARK are set by registry.sh
 # Installs one K3s server or agent from a checked binary and install script, or changes only what
 # differs. POSIX sh, as root. stdin: key=value lines; `config.yaml.NN` and `registries.yaml.NN` are
 # the lines of those files. stdout: one line of JSON evidence.
-set -u
-umask 077
-export LC_ALL=C
-PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin
+begin_work
 
 JOIN_FILE=/etc/rancher/k3s/config.yaml.d/railyard-join.yaml
 READY_DEADLINE_S=300 # a first start unpacks its images; seconds, not minutes, on real hosts
-changed=''
 unchanged=0
-work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
-trap 'end_tool $?; rm -rf "$work"' EXIT
-trap 'exit 143' HUP INT TERM
-
-fail() {
-  printf 'railyard: %s\n' "$*" >&2
-  printf 'railyard: changed before this: %s\n' "${changed:-nothing}" >&2
-  exit 1
-}
-
-run() { # COMMAND... : its output is shown only when it fails
-  run_output=$("$@" 2>&1) || fail "\`$*\` failed: ${run_output:-no output}"
-}
-
-value_of() { sed -n "s/^$1=//p" "$work/input" | head -n 1; }
-
-lines_of() { # FILE : the text that stdin carries for it
-  grep "^$1\.[0-9]*=" "$work/input" | sort | sed 's/^[^=]*=//'
-}
 
 same_digest() { # FILE SHA256
   [ -e "$1" ] && [ "$(sha256sum "$1" | cut -d ' ' -f 1)" = "$2" ]
@@ -45,8 +23,21 @@ fetch() { # SOURCE SHA256 FILE : nothing unchecked is ever run
     fail "checksum of $1 is $(sha256sum "$3" | cut -d ' ' -f 1), want $2; it was not used"
 }
 
+put_proxy() { # what containerd pulls images through: read by the unit, after what the site has of its own
+  put_config proxy.env
+  proxy_unit=/etc/systemd/system/$unit.service.d/railyard-proxy.conf
+  if [ ! -s "$work/proxy.env" ]; then
+    rm -f "$proxy_unit"
+    return
+  fi
+  [ ! -e "$proxy_unit" ] || return 0
+  (umask 022 && mkdir -p "${proxy_unit%/*}")
+  printf '[Service]\nEnvironmentFile=-/etc/rancher/k3s/proxy.env\n' >"$proxy_unit" || fail "cannot write $proxy_unit"
+  changed="$changed proxy"
+}
+
 put_config() { # NAME : one file of /etc/rancher/k3s
-  lines_of "$1" >"$work/$1"
+  lines_of "$1" | with_password >"$work/$1"
   if cmp -s "$work/$1" "/etc/rancher/k3s/$1" || { [ ! -s "$work/$1" ] && [ ! -e "/etc/rancher/k3s/$1" ]; }; then
     unchanged=$((unchanged + 1))
     return
@@ -62,17 +53,17 @@ put_config() { # NAME : one file of /etc/rancher/k3s
 }
 
 install_k3s() {
-  binary_sha256=$(value_of binary_sha256)
+  binary_sha256=$(wanted binary_sha256)
   if same_digest /usr/local/bin/k3s "$binary_sha256" && [ -e "/etc/systemd/system/$unit.service" ]; then
     unchanged=$((unchanged + 1))
     return
   fi
-  fetch "$(value_of binary)" "$binary_sha256" "$work/k3s"
-  fetch "$(value_of install_script)" "$(value_of install_script_sha256)" "$work/install.sh"
+  fetch "$(wanted binary)" "$binary_sha256" "$work/k3s"
+  fetch "$(wanted install_script)" "$(wanted install_script_sha256)" "$work/install.sh"
   chmod 0755 "$work/k3s"
   found=$("$work/k3s" --version 2>/dev/null | sed -n 's/^k3s version \([^ ]*\).*/\1/p')
-  [ "$found" = "$(value_of version)" ] ||
-    fail "the K3s binary says it is '${found:-nothing}', kubernetes.version is $(value_of version)"
+  [ "$found" = "$(wanted version)" ] ||
+    fail "the K3s binary says it is '${found:-nothing}', kubernetes.version is $(wanted version)"
   (umask 022 && mkdir -p /usr/local/bin)
   run cp -p "$work/k3s" /usr/local/bin/k3s.new
   run mv /usr/local/bin/k3s.new /usr/local/bin/k3s
@@ -85,6 +76,20 @@ install_k3s() {
     fail "the K3s install script failed: $(tail -n 20 "$work/install.log")"
 }
 
+put_images() { # the images that K3s itself runs, where nodes reach no registry
+  images_sha256=$(wanted images_sha256)
+  [ -n "$images_sha256" ] || return 0
+  archive=/var/lib/rancher/k3s/agent/images/railyard-$(wanted images | sed 's|.*/||')
+  if same_digest "$archive" "$images_sha256"; then
+    unchanged=$((unchanged + 1))
+    return
+  fi
+  run mkdir -p "${archive%/*}"
+  fetch "$(wanted images)" "$images_sha256" "$archive.new"
+  run mv "$archive.new" "$archive"
+  changed="$changed images"
+}
+
 kubectl() { # KUBECONFIG ARGUMENTS... : its cache would stay in root's home for ever
   kubectl_config=$1
   shift
@@ -92,15 +97,14 @@ kubectl() { # KUBECONFIG ARGUMENTS... : its cache would stay in root's home for 
 }
 
 ready() { # the API of a server answers, and this node is Ready
-  if [ "$role" = server ]; then
-    kubeconfig=/etc/rancher/k3s/k3s.yaml
-    [ "$(kubectl "$kubeconfig" get --raw /readyz 2>&1)" = ok ] || return 1
-  else
-    kubeconfig=/var/lib/rancher/k3s/agent/kubelet.kubeconfig
-  fi
+  [ "$role" = agent ] || [ "$(kubectl "$kubeconfig" get --raw /readyz 2>&1)" = ok ] || return 1
   condition=$(kubectl "$kubeconfig" get node "$node" \
     -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>&1)
   [ "$condition" = True ]
+}
+
+node_is_gone() { # deleted in the API: a kubelet registers its node at its start, and never again
+  [ -e "$kubeconfig" ] && kubectl "$kubeconfig" get node "$node" 2>&1 | grep -q '(NotFound)'
 }
 
 api_state() { # ADDRESS : up, down (nobody listens there), or what else there is
@@ -131,7 +135,7 @@ choose_cluster() { # a server without data joins the cluster that is there; it n
     [ -z "$unsure" ] || fail "${unsure}a cluster may be there, so none is begun here: open the port, or wait"
     [ -z "$wanted" ] ||
       fail "no server of the cluster answers, so nothing can be joined: $wanted has to be up first"
-    [ "$(value_of cluster)" = none ] ||
+    [ "$(wanted cluster)" = none ] ||
       fail "this machine replaces a server of a cluster that runs, and reaches none of its servers" \
         "($peers, port $api_port): a new cluster is not begun beside it"
     return 0
@@ -172,15 +176,15 @@ wait_ready() {
 }
 
 cat >"$work/input"
-role=$(value_of role)
-node=$(value_of node)
-stack=$(value_of stack)
-peers=$(value_of peers)
-api_port=$(value_of api_port)
+role=$(wanted role)
+node=$(wanted node)
+stack=$(wanted stack)
+peers=$(wanted peers)
+api_port=$(wanted api_port)
 condition='the API does not answer'
 case $role in
-  server) unit=k3s ;;
-  agent) unit=k3s-agent ;;
+  server) unit=k3s kubeconfig=/etc/rancher/k3s/k3s.yaml ;;
+  agent) unit=k3s-agent kubeconfig=/var/lib/rancher/k3s/agent/kubelet.kubeconfig ;;
   *) fail "role '$role' is neither server nor agent" ;;
 esac
 case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
@@ -201,15 +205,21 @@ if [ ! -e "$owned" ]; then
   sync "$owned"
 fi
 put_config config.yaml
+put_config registry-ca.crt
+if grep -q "$REGISTRY_MARK" "$work/input" && [ ! -s "$REGISTRY_PASSWORD" ]; then
+  fail "$REGISTRY_PASSWORD is not there: the step that writes the registry's password has not run"
+fi
 put_config registries.yaml
+put_images
+put_proxy
 install_k3s
 if [ "$(systemctl is-enabled "$unit.service" 2>/dev/null)" != enabled ]; then
   run systemctl enable "$unit.service"
   changed="$changed enabled"
 fi
-running=$(cat /etc/rancher/k3s/config.yaml "$work/registries.yaml" /usr/local/bin/k3s | sha256sum)
+running=$(cat /etc/rancher/k3s/config.yaml "$work/registries.yaml" "$work/proxy.env" /usr/local/bin/k3s | sha256sum)
 # the recorded digest, and not $changed: the run before this one may have ended before the restart
-if [ "$(cat "$owned")" != "$running" ] || ! systemctl is-active --quiet "$unit.service"; then
+if [ "$(cat "$owned")" != "$running" ] || ! systemctl is-active --quiet "$unit.service" || node_is_gone; then
   run systemctl daemon-reload
   choose_cluster
   # fd 9 must not reach the services: they would hold the lock for ever

@@ -8,7 +8,8 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 file_lines() { # NAME
   file=/etc/rancher/k3s/$1
   [ -e "$file" ] || file=/dev/null
-  awk -v name="$1" '{ printf "%s.%02d=%s\n", name, NR, $0 } END { printf "%s.lines=%d\n", name, NR }' "$file"
+  without_password <"$file" |
+    awk -v name="$1" '{ printf "%s.%02d=%s\n", name, NR, $0 } END { printf "%s.lines=%d\n", name, NR }'
 }
 
 service_state() { # UNIT : enabled/active, in systemd's own words
@@ -27,5 +28,7 @@ for unit in k3s k3s-agent; do
 done
 file_lines config.yaml
 file_lines registries.yaml
+file_lines proxy.env
+[ ! -e /etc/rancher/k3s/registry-ca.crt ] || file_lines registry-ca.crt
 [ ! -e /usr/local/bin/k3s ] ||
   printf 'binary_sha256=%s\n' "$(sha256sum /usr/local/bin/k3s | cut -d ' ' -f 1)"

@@ -1,8 +1,7 @@
 # shellcheck shell=sh
 # Uninstalls the K3s that this stack installed on this host, and nothing else. POSIX sh, as root.
 # stdin: the lines that were applied; only role= and stack= count.
-set -u
-PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin
+begin_work
 
 role=''
 stack=''
@@ -13,8 +12,7 @@ while IFS= read -r line || [ -n "$line" ]; do
   esac
 done
 case $stack in '' | *[!A-Za-z0-9._-]*) echo "railyard: bad stack name '$stack'" >&2 && exit 1 ;; esac
-exec 9>/run/railyard.lock || exit 1
-flock -w 120 9 || { echo 'railyard: another run holds /run/railyard.lock; wait for it' >&2 && exit 1; }
+take_lock
 
 owned=/var/lib/railyard/$stack/k3s
 if [ ! -e "$owned" ]; then
@@ -30,7 +28,9 @@ if [ -e "$uninstall" ]; then
   }
 fi
 rm -f /usr/local/bin/k3s /usr/local/bin/k3s.new # the install script itself failed, or never ran
+rm -f /etc/systemd/system/k3s*.service.d/railyard-proxy.conf /etc/rancher/k3s/proxy.env
 rm -f /etc/rancher/k3s/config.yaml /etc/rancher/k3s/registries.yaml /etc/rancher/k3s/*.new
+rm -f /etc/rancher/k3s/registry-ca.crt
 rm -f /etc/rancher/k3s/config.yaml.d/railyard-join.yaml
 rmdir /etc/rancher/k3s/config.yaml.d 2>/dev/null
 rm -f /etc/rancher/node/password # K3s' own uninstall leaves it

@@ -1,33 +1,14 @@
 # shellcheck shell=sh
-# shellcheck disable=SC2034 # the scripts that follow this text use the variables
+# shellcheck disable=SC2034,SC2154 # the scripts that follow this text use the variables; linux.sh sets work
 # What the steps on a server need to look at, and to change, who belongs to its cluster. It reads
 # stdin: key=value lines with node, role, machine and stack. POSIX sh, as root.
-set -u
-umask 077
-export LC_ALL=C
-PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin
+begin_work
 
 API_DEADLINE_S=60
 MEMBER_DEADLINE_S=180 # K3s looks at the annotation at once; a loaded etcd answers in seconds
-changed=''
-work=$(mktemp -d "${TMPDIR:-/tmp}/railyard.XXXXXX") || exit 1
-trap 'end_tool $?; rm -rf "$work"' EXIT
-trap 'exit 143' HUP INT TERM
-
-fail() {
-  printf 'railyard: %s\n' "$*" >&2
-  printf 'railyard: changed before this: %s\n' "${changed:-nothing}" >&2
-  exit 1
-}
-
-value_of() { sed -n "s/^$1=//p" "$work/input" | head -n 1; }
 
 kubectl() { # its cache would stay in root's home for ever
   k3s kubectl --cache-dir "$work/cache" --kubeconfig /etc/rancher/k3s/k3s.yaml "$@"
-}
-
-run() { # COMMAND... : its output is shown only when it fails
-  run_output=$("$@" 2>&1) || fail "\`$*\` failed: ${run_output:-no output}"
 }
 
 wait_for() { # SECONDS COMMAND... : true as soon as the command is
@@ -81,10 +62,10 @@ report() { # STATE : one line of JSON evidence
 }
 
 cat >"$work/input"
-node=$(value_of node)
-role=$(value_of role)
-stack=$(value_of stack)
-machine=$(value_of machine | sha256sum | cut -c 1-16)
+node=$(wanted node)
+role=$(wanted role)
+stack=$(wanted stack)
+machine=$(wanted machine | sha256sum | cut -c 1-16)
 case $stack in '' | *[!A-Za-z0-9._-]*) fail "bad stack name '$stack'" ;; esac
 case $node in '' | *[!a-z0-9.-]*) fail "bad node name '$node'" ;; esac
 case $role in server | agent) ;; *) fail "role '$role' is neither server nor agent" ;; esac

@@ -15,6 +15,9 @@ for word in "$@"; do # written by the plan, never by the host
   eval "${word%%=*}=\${word#*=}"
 done
 
+# shellcheck disable=SC2154 # words of the call: what curl and apt-get read
+[ -z "${no_proxy:-}" ] || export http_proxy https_proxy no_proxy
+
 new_mark=''
 mark_tool() { # before the first change: a version that the undo needs must not go meanwhile
   [ -d "$tools/$tool" ] && [ ! -e "$tools/$tool/needed-by.$keep" ] || return 0

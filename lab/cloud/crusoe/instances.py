@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -51,6 +52,26 @@ class Event:
 
     what: Literal["created", "stopped", "deleted"]
     instance: MadeInstance
+
+
+_FABRIC = "-ib."
+"""In the name of every type with adapters (Crusoe's documentation of virtual machines)."""
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+"""What a name may be of (its reference of `crusoe compute vms create`)."""
+_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp\d+) [A-Za-z0-9+/]+={0,2}( .*)?")
+"""What the vendor's provider takes for a key."""
+
+
+def check_wish(body: Document) -> None:
+    """Refuse a name or a key that the API does not take; both texts are guesses.
+
+    Raises:
+        ApiError: One of them.
+    """
+    if not _NAME.fullmatch(text_of(body, "name")):
+        raise bad_request(f"the name {body['name']} has other than letters, digits, _ and -")
+    if not _KEY.fullmatch(text_of(body, "ssh_public_key").strip()):
+        raise bad_request("ssh_public_key is no public key of RSA, ECDSA or ed25519")
 
 
 class Instances:
@@ -123,7 +144,7 @@ class Instances:
             name == known and tag in {each, "latest"} for known, each in self._config.images
         ):
             raise bad_request(f"unknown image {body.get('image')}")
-        text_of(body, "ssh_public_key")
+        check_wish(body)
         maximum = dict(self._config.quotas).get(kind.quota_type, 0)
         over = self.used_quota(kind.quota_type) + max(kind.gpus, 1) > maximum
         if over or self._faults.take(["quota_exceeded"], "POST"):
@@ -134,6 +155,8 @@ class Instances:
         entries = documents_of(body.get("host_channel_adapters"))
         if not entries:
             return ""
+        if _FABRIC not in text_of(body, "type"):
+            raise bad_request(f"{body.get('type')} has no host channel adapters")
         # The older key is still read; the newer one is preferred (PartialHostChannelAdapter).
         entry = entries[-1]
         identity = str(entry.get("transport_partition_id") or entry.get("ib_partition_id") or "")
@@ -178,6 +201,14 @@ class Instances:
         if not free:
             raise bad_request(f"no {side} address is left")
         return free[0]
+
+    def _readdress(self, instance: Document) -> None:
+        """A public address that is not static is another one after a stop and a start."""
+        for card in documents_of(instance["network_interfaces"]):
+            for address in documents_of(card["ips"]):
+                public = address["public_ipv4"]
+                if isinstance(public, dict) and public["type"] != "static":
+                    public["address"] = self._free("", "public")
 
     def _adapters(self, name: str, identity: str, partition: str) -> JsonValue:
         """Eight HCAs of one entry, each with a GUID of its own."""
@@ -270,6 +301,8 @@ class Instances:
             del self._state.instances[identity]
             return [Event("deleted", made_instance(instance))]
         came = instance["state"] != RUNNING and target == RUNNING
+        if instance["state"] == STOPPED and came:
+            self._readdress(instance)
         left = instance["state"] == RUNNING and target == STOPPED
         instance["state"] = target
         if came or left:

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
+from lab.cloud.crusoe import firewall
 from lab.cloud.crusoe.credentials import expected_header
 from lab.cloud.crusoe.faults import USAGE, Faults
 from lab.cloud.crusoe.instances import RUNNING, STOPPED, Event, address_of, made_instance
@@ -97,6 +98,13 @@ class CrusoeCloud:
         """The whole state as plain data."""
         with self._lock:
             return cast("dict[str, JsonValue]", json.loads(STATE.dump_json(self._state)))
+
+    def lets_in(self, identity: str, port: int) -> bool:
+        """Whether the rules let TCP in to a port of an instance."""
+        with self._lock:
+            instance = self._state.instances.get(identity)
+            rules = self._state.rules.values()
+            return instance is not None and firewall.lets_in(rules, instance, port)
 
     def fault(self, args: Sequence[str]) -> str:
         """Cause a fault and say in words what was done.

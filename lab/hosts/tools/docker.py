@@ -28,6 +28,7 @@ from lab.hosts.go_template import Json, TemplateError, render
 from lab.hosts.stream_tools import Streams
 from lab.hosts.tools.call import ToolCall, ToolResult
 from lab.hosts.tools.docker_build import read_build
+from lab.hosts.tools.docker_registry import ask_registry, listens
 from lab.hosts.tools.docker_run import ContainerCommands, no_such
 from lab.hosts.tools.options import split_options
 
@@ -176,12 +177,17 @@ class Docker:
         self._save_logins(call, logins)
         return ToolResult(out=f"Removing login credentials for {registry}\n")
 
-    def _fetch(self, call: ToolCall, reference: str) -> Image | ToolResult:
+    async def _fetch(self, call: ToolCall, reference: str) -> Image | ToolResult:
         """An image from its registry."""
         host = registry_host(reference)
         if host in PUBLIC_REGISTRIES:
             digest = digest_of(reference)
             return Image(digest_of("public", reference), digests={repository(reference): digest})
+        if listens(host):
+            trust = self._host.lab / "sources" / "trusted.crt"
+            auth = self._logins(call).get(host, {}).get("auth", "")
+            found = await asyncio.to_thread(ask_registry, reference, trust, auth)
+            return found if isinstance(found, Image) else daemon_error(found)
         if host not in self._logins(call):
             return daemon_error(
                 f"pull access denied for {repository(reference)}, repository does not exist or "
@@ -200,7 +206,7 @@ class Docker:
                 ToolResult(1, err='"docker pull" requires exactly 1 argument.\n')
             )
         reference = full_reference(options.words[0])
-        found = self._fetch(call, reference)
+        found = await self._fetch(call, reference)
         if isinstance(found, ToolResult):
             return found
         state = self._host.state()
@@ -251,7 +257,7 @@ class Docker:
         state = self._host.state()
         for base in build.bases:
             found = state.images.get(full_reference(base)) if not build.pull else None
-            image = found or self._fetch(call, full_reference(base))
+            image = found or await self._fetch(call, full_reference(base))
             if isinstance(image, ToolResult):
                 return image
         for tag in build.tags:

@@ -39,6 +39,16 @@ class Package:
     """Its modules are built when it is installed."""
 
 
+OFED_TOOLS: Final = (
+    "mlnx_qos", "cma_roce_mode", "cma_roce_tos", "ibdev2netdev",  # mlnx-tools
+    "mlxconfig", "mlxfwreset", "flint", "mst",  # mft
+    "mstconfig", "mstfwreset", "mstflint",  # mstflint
+    "ibstat", "iblinkinfo", "perfquery", "saquery", "sminfo", "smpquery",  # infiniband-diags
+    "ibdiagnet", "ibv_devinfo",  # ibutils2, ibverbs-utils
+)  # fmt: skip
+"""Programs of NVIDIA's RDMA driver, which are on no host without it or the package of the
+distribution that has one (docs/explanation/lab.md#what-a-host-has-only-when). The lab puts those
+of all its packages into one."""
 TEMPLATES: Final[Mapping[str, Package]] = {
     "doca-host": Package(
         "", files={"etc/apt/sources.list.d/doca.list": f"deb [trusted=yes] file:/{DOCA_REPO} ./\n"}
@@ -48,8 +58,14 @@ TEMPLATES: Final[Mapping[str, Package]] = {
     "mlnx-ofed-all": Package("", depends=("mlnx-ofed-kernel-dkms", "ofed-scripts")),
     "mlnx-ofed-kernel-dkms": Package("", depends=("dkms",), dkms=True),
     "ofed-scripts": Package(
-        "", programs=("ofed_info", "ofed_uninstall.sh"), tools=("etc/init.d/openibd",)
+        "",
+        programs=("ofed_info", "ofed_uninstall.sh", *OFED_TOOLS),
+        tools=("etc/init.d/openibd",),
     ),
+    "nvidia-container-toolkit": Package(
+        "", programs=("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli")
+    ),
+    "mlnx-tools": Package("23.07.0", programs=("mlnx_qos", "cma_roce_mode", "cma_roce_tos")),
     "dkms": Package("2.8.7-2ubuntu2.2", programs=("dkms",)),
 }
 """What NVIDIA's packages bring, without their versions: those are the repository's."""

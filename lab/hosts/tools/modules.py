@@ -11,16 +11,23 @@ from pathlib import Path
 
 from lab.hosts.driver_state import STACK, built, kernels, signer
 from lab.hosts.driver_versions import stored_srcversion
-from lab.hosts.model import BOOT_MODULES, LOADABLE_MODULES, HostModel
+from lab.hosts.kernel_modules import BOOT_MODULES, LOADABLE_MODULES, OLD_PEER, OLD_PEER_PACKAGE
+from lab.hosts.model import HostModel
 from lab.hosts.nic import DeviceRefusal
 from lab.hosts.platform import grub_cfg
 from lab.hosts.tools.call import ToolCall, ToolResult
+from lab.hosts.tools.packages import installed
 
 MODULE_BYTES = 65536
 
 
-def _known(name: str) -> bool:
+def _known(call: ToolCall, name: str) -> bool:
+    """Whether there is such a module: NVIDIA's come with the GPU driver, or with their package."""
     plain = name.replace("-", "_")
+    if plain.startswith("nvidia") and not call.model.drivers.gpu_version:
+        return False
+    if plain == OLD_PEER and OLD_PEER_PACKAGE not in installed(call.root):
+        return False
     return plain in BOOT_MODULES or plain in LOADABLE_MODULES
 
 
@@ -30,7 +37,7 @@ def modprobe(call: ToolCall) -> ToolResult:
     names = [a for a in call.argv if not a.startswith("-") and "=" not in a]
     if not set(options) <= {"-r", "-q", "-v", "-a", "-n", "--remove", "--quiet", "--dry-run"}:
         return call.unmodelled(ToolResult(1, err=f"modprobe: unrecognized option: {options}\n"))
-    missing = [n for n in names if not _known(n)]
+    missing = [n for n in names if not _known(call, n)]
     if missing:
         text = (
             f"modprobe: FATAL: Module {missing[0]} not found in directory "
@@ -46,9 +53,15 @@ def modprobe(call: ToolCall) -> ToolResult:
         )
     if {"-r", "--remove"} & set(options):
         return _unload(call, names)
-    for name in names:
-        call.model.load_module(name)
-    return ToolResult()
+    return _load(call, names)
+
+
+def _load(call: ToolCall, names: list[str]) -> ToolResult:
+    refused = next((name for name in names if not call.model.load_module(name)), None)
+    if refused is None:
+        return ToolResult()
+    text = f"modprobe: ERROR: could not insert '{refused}': Invalid argument\n"
+    return ToolResult(1, err=text)
 
 
 def _unload(call: ToolCall, names: list[str]) -> ToolResult:
@@ -96,8 +109,7 @@ def modinfo(call: ToolCall) -> ToolResult:
             return call.unmodelled(ToolResult(1, err=f"modinfo: invalid option -- {option!r}\n"))
     out: list[str] = []
     for name in argv:
-        gone = name == "nvidia" and not call.model.drivers.gpu_version
-        if gone or not _known(name) or kernel not in {running, *kernels(call.root)}:
+        if not _known(call, name) or kernel not in {running, *kernels(call.root)}:
             return ToolResult(1, "".join(out), f"modinfo: ERROR: Module {name} not found.\n")
         fields = _fields(call, name.replace("-", "_"), kernel)
         if wanted:

@@ -1,6 +1,8 @@
-"""hostname, hostnamectl, uname: the host's name and its kernel's."""
+"""hostname, hostnamectl, uname, date: the host's name and its kernel's, and its clock."""
 
 from __future__ import annotations
+
+import time
 
 from lab.hosts.tools.call import ToolCall, ToolResult
 
@@ -77,3 +79,14 @@ def uname(call: ToolCall) -> ToolResult:
         text = f"uname: unrecognized option '{call.argv[0]}'\n"
         return call.unmodelled(ToolResult(1, err=text))
     return ToolResult(out=" ".join(values[c] for c in "snrvmpio" if c in letters) + "\n")
+
+
+def date(call: ToolCall) -> ToolResult:
+    """`date [-u] [+FORMAT]` by the host's own clock."""
+    now_s = int(time.time()) + call.model.platform.clock_off_s
+    words = [word for word in call.argv if word not in {"-u", "--utc"}]
+    form = words[0] if words else "+%a %b %e %H:%M:%S UTC %Y"
+    if len(words) > 1 or not form.startswith("+"):
+        return call.unmodelled(ToolResult(1, err=f"date: invalid date {form!r}\n"))
+    shown = time.strftime(form[1:].replace("%s", str(now_s)), time.gmtime(now_s))
+    return ToolResult(out=f"{shown}\n")

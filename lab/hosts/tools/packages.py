@@ -70,25 +70,31 @@ ARCHIVE: Final[Mapping[str, Package]] = {
         scripts={"dockerd": DOCKERD},
     ),
     "containerd": Package("1.7.12-0ubuntu2~22.04.1"),
-    "nvidia-container-toolkit": Package(
-        "1.17.8-1", programs=("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli")
+    "ethtool": Package("1:5.16-1", programs=("ethtool",)),
+    "pciutils": Package("1:3.7.0-6", programs=("lspci", "setpci")),
+    "mstflint": Package("4.17.0+1-1", programs=("mstconfig", "mstfwreset", "mstflint")),
+    "infiniband-diags": Package(
+        "39.0-1",
+        programs=("ibstat", "iblinkinfo", "perfquery", "saquery", "sminfo", "smpquery"),
     ),
-    "mstflint": Package("4.17.0+1-1"),
-    "infiniband-diags": Package("39.0-1"),
+    "ibverbs-utils": Package("39.0-1", programs=("ibv_devinfo",)),
+    "nvidia-utils": Package("580.126.20-0ubuntu0.22.04.1", programs=("nvidia-smi",)),
     "perftest": Package("4.4+0.37-1"),
     "openssh-server": Package("1:8.9p1-3ubuntu0.10"),
 }
-"""What the host's repositories offer: Ubuntu 22.04, and NVIDIA's for the container toolkit."""
+"""What the host's repositories offer: Ubuntu 22.04."""
 
 PROGRAM_NAMES: Final = frozenset(
     name
     for package in (*ARCHIVE.values(), *TEMPLATES.values())
     for name in (*package.programs, *package.scripts)
 )
+"""What is on a host only with a package that brings it."""
 FLAGS = (
     "-y", "--yes", "-q", "-qq", "--no-install-recommends", "--purge", "--allow-downgrades", "-s",
     "-f",
 )  # fmt: skip
+_HEAD: Final = "Reading package lists...\nBuilding dependency tree...\n"
 VERBS = ("update", "install", "remove", "purge", "autoremove", "check", "clean")
 
 
@@ -149,7 +155,7 @@ def version_order(version: str) -> list[int]:
 
 def put_package(root: Path, name: str, version: str) -> None:
     """Install one package in a version of its installer's, which no repository offers."""
-    package = describe(name, version)
+    package = describe(name, version) or ARCHIVE.get(name)
     if package is not None:
         _unpack(root, package)
     _record(root, {**installed(root), name: version})
@@ -227,8 +233,12 @@ def plan_apt(call: ToolCall) -> AptPlan:
         return AptPlan(ToolResult(100, err=text))
     unknown = [name for name in names if not find_package(call.root, name.partition("=")[0])]
     if unknown:
-        head = "Reading package lists...\nBuilding dependency tree...\n"
-        return AptPlan(ToolResult(100, head, f"E: Unable to locate package {unknown[0]}\n"))
+        return AptPlan(ToolResult(100, _HEAD, f"E: Unable to locate package {unknown[0]}\n"))
+    for name, _, version in (word.partition("=") for word in names):
+        package = find_package(call.root, name)
+        if version and package is not None and package.version != version:
+            text = f"E: Version '{version}' for '{name}' was not found\n"
+            return AptPlan(ToolResult(100, _HEAD, text))
     pins = [value for value in options.all("-o", "--option") if "Dir::Etc::preferences" in value]
     plain = tuple(name.partition("=")[0] for name in names)
     return AptPlan(None, verb, plain, simulated=options.has("-s"), pinned=bool(pins))

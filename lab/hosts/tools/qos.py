@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Final
 
+from lab.hosts.model import HostModel
 from lab.hosts.nic import BUFFER_BYTES, DSCPS, PRIORITIES, Nic
 from lab.hosts.tools.call import ToolCall, ToolResult, needs_root
 from lab.hosts.tools.options import split_options
+from lab.hosts.tools.qos_classes import is_too_small, set_ets, set_rates, show_classes
 
 MAX_TOS = 255
 LONG_OPTIONS = {
     "--pfc": "-f", "--interface": "-i", "--prio_tc": "-p", "--tsa": "-s", "--tcbw": "-t",
-    "--pfc-prio": "-P", "--all": "-a", "--dcbx": "-d",
+    "--pfc-prio": "-P", "--all": "-a", "--dcbx": "-d", "--ratelimit": "-r",
 }  # fmt: skip
 
 
-VALUED = ("-i", "-f", "-F", "-P", "-p", "-s", "-t", "-d", "--trust", "--dscp2prio", "--cable_len",
-          "--prio2buffer", "--buffer_size", *LONG_OPTIONS)  # fmt: skip
+VALUED = (
+    "-i", "-f", "-F", "-P", "-p", "-s", "-t", "-r", "-d", "--trust", "--dscp2prio", "--cable_len",
+    "--prio2buffer", "--buffer_size", *LONG_OPTIONS,
+)  # fmt: skip
 LLDPAD = "****** WARNING: lldpad service is running and may overwrite your settings ******\n\n"
 
 
@@ -40,7 +45,7 @@ def mlnx_qos(call: ToolCall) -> ToolResult:
     nic = call.model.nic_by_netdev(interface)
     if nic is None:
         return ToolResult(1, "Netdev not found or it is not an mlx5 PF\n")
-    if len(given) > 1 and call.uid:
+    if call.uid and {name for name, _ in given} - {"-i", "-a"}:
         return ToolResult(1, "Operation not permitted\n")
     result = _change_qos(nic, given)
     return ToolResult(result.rc, LLDPAD + result.out) if call.model.lldpad else result
@@ -55,11 +60,15 @@ def _change_qos(nic: Nic, given: list[tuple[str, str]]) -> ToolResult:
         return ToolResult(1, text)
     if "--cable_len" in changes and "-f" not in changes:
         nic.qos.pfc = [0] * PRIORITIES  # the tool sends both together, and PFC as 0 then
-    for name, value in given:
+    # The driver takes the map of buffers before their sizes, in whichever order they are given.
+    for name, value in sorted(given, key=lambda option: option[0] == "--buffer_size"):
         outcome = _apply(nic, name, value)
         if outcome is not None:
             return outcome
-    return ToolResult() if "-F" in changes else ToolResult(out=show_qos(nic))
+    if {"-s", "-t", "-p"} & set(changes) and (refused := set_ets(nic.qos, changes)) is not None:
+        return refused
+    shown = ToolResult(out=show_qos(nic, whole="-a" in changes))
+    return ToolResult() if "-F" in changes else shown
 
 
 def _probe(nic: Nic, text: str) -> ToolResult:
@@ -74,9 +83,7 @@ def _apply(nic: Nic, name: str, value: str) -> ToolResult | None:
         "-f": lambda: _set_pfc(nic, value.split(","), partial=False),
         "-F": lambda: _set_pfc(nic, value.split(","), partial=True),
         "--dscp2prio": lambda: _set_dscp(nic, value),
-        "-p": lambda: _set_numbers(nic.qos.priority_to_tc, value, PRIORITIES - 1),
-        "-t": lambda: _set_numbers(nic.qos.tc_bandwidth, value, 100),
-        "-s": lambda: _set_tsa(nic, value),
+        "-r": lambda: set_rates(nic.qos, value),
         "--cable_len": lambda: _set_cable(nic, value),
         "-d": lambda: _set_dcbx(nic, value),
         "--buffer_size": lambda: _set_buffers(nic, value, None),
@@ -99,12 +106,14 @@ def _set_buffers(nic: Nic, sizes: str | None, priorities: str | None) -> ToolRes
         return ToolResult(1, "Buffers commands error\n")
     numbers = tuple(int(item) for item in items)
     if sizes is not None:
-        if sum(numbers) > BUFFER_BYTES:
+        if sum(numbers) > BUFFER_BYTES or is_too_small(nic, numbers, nic.qos.shown_buffers()[1]):
             return ToolResult(1, "Buffers commands error\n")
         nic.qos.set_buffers(numbers, nic.qos.shown_buffers()[1])
     else:
         if max(numbers) >= PRIORITIES:
             return ToolResult(1, f"Bad value for prio buffer: {max(numbers)}\n")
+        if is_too_small(nic, nic.qos.shown_buffers()[0], numbers):
+            return ToolResult(1, "Buffers commands error\n")
         nic.qos.set_buffers(nic.qos.shown_buffers()[0], numbers)
     return None
 
@@ -136,6 +145,12 @@ def _set_pfc(nic: Nic, items: list[str], *, partial: bool) -> ToolResult | None:
     for priority, item in enumerate(items):
         if item != "x":
             nic.qos.pfc[priority] = int(item)
+    if nic.qos.buffers is not None and is_too_small(nic, *nic.qos.buffers):
+        # The port pauses by now: the driver looks at the buffers after that. And the tool's own
+        # words about it fail.
+        text = 'TypeError: can only concatenate str (not "OSError") to str\n'
+        return ToolResult(1, err=f"Traceback (most recent call last):\n{text}")
+    nic.qos.settle_buffers()
     return None
 
 
@@ -156,24 +171,8 @@ def _set_dscp(nic: Nic, value: str) -> ToolResult | None:
     return None
 
 
-def _set_numbers(target: list[int], value: str, maximum: int) -> ToolResult | None:
-    items = value.split(",")
-    if len(items) != PRIORITIES or not all(i.isdigit() and int(i) <= maximum for i in items):
-        return ToolResult(1, "Bad arguments\n")
-    target[:] = [int(item) for item in items]
-    return None
-
-
-def _set_tsa(nic: Nic, value: str) -> ToolResult | None:
-    items = value.split(",")
-    if len(items) != PRIORITIES or not set(items) <= {"ets", "strict", "vendor"}:
-        return ToolResult(1, "Bad arguments\n")
-    nic.qos.tsa[:] = items
-    return None
-
-
-def show_qos(nic: Nic) -> str:
-    """The report that mlnx_qos prints after every call without -P and -F."""
+def show_qos(nic: Nic, *, whole: bool) -> str:
+    """The report that mlnx_qos prints after every call without -P and -F; `-a` is `whole`."""
     qos = nic.qos
     mode = "OS controlled" if qos.dcbx == "os" else "Firmware controlled"
     lines = [f"DCBX mode: {mode}", f"Priority trust state: {qos.trust}"]
@@ -194,10 +193,7 @@ def show_qos(nic: Nic) -> str:
         "\tenabled     " + "".join(f"{on}   " for on in qos.pfc),
         "\tbuffer      " + "".join(f"{number}   " for number in priorities),
     ]
-    for tc in range(PRIORITIES):
-        bandwidth = f", bw: {qos.tc_bandwidth[tc]}%" if qos.tsa[tc] == "ets" else ""
-        lines.append(f"tc: {tc} ratelimit: unlimited, tsa: {qos.tsa[tc]}{bandwidth}")
-        lines += [f"\t priority:  {p}" for p in range(PRIORITIES) if qos.priority_to_tc[p] == tc]
+    lines += show_classes(qos, whole=whole)
     return "\n".join(lines) + "\n"
 
 
@@ -277,16 +273,23 @@ def ethtool(call: ToolCall) -> ToolResult:
         return ToolResult(75, err=f"Cannot get {kind}: No such device\n")
     if option == "-A":
         return _set_pause(call, nic, words[1:])
-    reports = {"": _show_link, "-i": _show_driver, "-S": _show_statistics, "-a": _show_pause}
+    if option == "-i":
+        return ToolResult(out=_show_driver(call.model, nic))
+    reports = {"": _show_link, "-S": _show_statistics, "-a": _show_pause}
     if option not in reports:
         return call.unmodelled(ToolResult(1, err="ethtool: bad command line argument(s)\n"))
     return ToolResult(out=reports[option](nic))
 
 
-def _show_driver(nic: Nic) -> str:
+_OFED_VERSION: Final = re.compile(r"\d+\.\d+-\d+\.\d+\.\d+")
+
+
+def _show_driver(model: HostModel, nic: Nic) -> str:
+    """The kernel's own driver has the kernel's version, a package's has its own in three parts."""
+    packaged = _OFED_VERSION.match(model.drivers.loaded)
     return (
-        "driver: mlx5_core\nversion: 5.15.0-113-generic\n"
-        "firmware-version: 16.35.2000 (MT_0000000012)\nexpansion-rom-version: \n"
+        f"driver: mlx5_core\nversion: {packaged[0] if packaged else model.kernel}\n"
+        f"firmware-version: {nic.firmware_version} (MT_0000000012)\nexpansion-rom-version: \n"
         f"bus-info: {nic.config.pci}\nsupports-statistics: yes\nsupports-test: yes\n"
         "supports-eeprom-access: no\nsupports-register-dump: no\nsupports-priv-flags: yes\n"
     )

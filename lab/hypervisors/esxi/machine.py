@@ -16,6 +16,7 @@ from lab.hypervisors.esxi.release import Release, kernel_options, parse_release
 from lab.hypervisors.esxi.stored import Refusal, Stored, VmState, fresh, host_uuid
 from lab.hypervisors.esxi.vmx import (
     check_power_on,
+    decimal_id,
     initial_vmx,
     is_true,
     parse_vmx,
@@ -141,13 +142,18 @@ class EsxiMachine:
                 f"vswitch vSwitch0 for uplink {device.vmnic}"
             )
         owner.configured = enable
-        if now and not self._in_use(device.sbdf):
+        if now and device.sbdf not in self._held():
             owner.current = enable
         self.commit()
 
-    def _in_use(self, sbdf: str) -> bool:
-        running = (vm for vm in self.config.vms if self.stored.vms[vm.name].on)
-        return any(sbdf in (vm.gpu, vm.nic) for vm in running)
+    def _held(self) -> frozenset[str]:
+        """The devices that running machines have, by their .vmx of the last power-on."""
+        found: set[str] = set()
+        for name in self.running():
+            settings = parse_vmx(self.stored.vms[name].effective, name)
+            ids = {value for key, value in settings.items() if key.endswith(".id")}
+            found |= {d.sbdf for d in self.config.devices if decimal_id(d.sbdf) in ids}
+        return frozenset(found)
 
     def uptime_us(self) -> int:
         """Microseconds since the boot."""
@@ -241,7 +247,7 @@ class EsxiMachine:
                 raise Refusal(NOT_ALLOWED)
             settings = parse_vmx(vm.held, self.vmx_inner(name))
             owned = [d for d in self.config.devices if self.stored.passthru[d.sbdf].current]
-            check_power_on(settings, owned)
+            check_power_on(settings, owned, self._held())
             self._start_vm(name, vm, render_vmx(settings))
             try:
                 await self._hooks.on_power(name, True)  # noqa: FBT003 - the shape of the hook

@@ -36,6 +36,7 @@ BOOT_S = 1.0
 LAB_SECONDS_PER_SECOND = 0.1
 """A delay of 10 s that a command asks for lasts 1 s in the lab."""
 NO_HOOKS = GuestHooks()
+_NO_FIPS = "ssh-ed25519"
 
 
 class EsxiHost:
@@ -53,6 +54,7 @@ class EsxiHost:
             self._accounts,
             self._authorized_keys,
             self._spawn,
+            "ecdsa",
         )
         self._namespace: Namespace | None = None
         self._going_down: asyncio.Task[None] | None = None
@@ -153,8 +155,10 @@ class EsxiHost:
         return [Account(self.config.user, 0, 0, "/", "/bin/sh")]
 
     def _authorized_keys(self, account: Account) -> list[str]:
+        """Those that sshd may use: it is in FIPS mode, which has no ed25519 (sources.md#esxi)."""
         path = self._folder / f"etc/ssh/keys-{account.name}/authorized_keys"
-        return path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if _NO_FIPS not in line]
 
     def _spawn(self, login: Login) -> subprocess.Popen[bytes]:
         if self._namespace is None:

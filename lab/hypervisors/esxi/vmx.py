@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from lab.hypervisors.config import EsxiConfig, EsxiPciDevice, EsxiVmConfig
 from lab.hypervisors.esxi.release import parse_release
@@ -16,6 +16,12 @@ PAGES_PER_GIB = 262144
 DEFAULT_WINDOW_GIB = 32
 """64-bit window when 64bitMMIOSizeGB is not set; a guess, no driver may depend on it."""
 DEVICE_POWER_ON = "Module 'DevicePowerOn' power on failed."
+NO_SLOT = (
+    "No PCIe slot available for pciPassthru0. Too many PCI devices are already configured. "
+    "Remove some of the PCI devices and try again."
+)
+"""A .vmx without root ports for its devices (a report of a host with ESXi 8.0 U3)."""
+_ROOT_PORT = re.compile(r"pciBridge[4-7]\.present")
 
 
 def parse_vmx(text: str, path: str) -> dict[str, str]:
@@ -95,12 +101,15 @@ def initial_vmx(config: EsxiConfig, vm: EsxiVmConfig, system_id: str) -> str:
     return render_vmx(settings)
 
 
-def check_power_on(settings: Mapping[str, str], owned: Sequence[EsxiPciDevice]) -> None:
+def check_power_on(
+    settings: Mapping[str, str], owned: Sequence[EsxiPciDevice], held: Collection[str] = ()
+) -> None:
     """Refuse what ESXi refuses when a machine with passthrough devices is powered on.
 
     Args:
         settings: The .vmx.
         owned: Devices of the host that belong to virtual machines now.
+        held: Addresses of those that a running machine has.
 
     Raises:
         Refusal: In the vendor's words.
@@ -108,6 +117,13 @@ def check_power_on(settings: Mapping[str, str], owned: Sequence[EsxiPciDevice]) 
     devices = _passed_through(settings, owned)
     if not devices:
         return
+    taken = next((device for device in devices if device.sbdf in held), None)
+    if taken is not None:
+        raise Refusal(
+            DEVICE_POWER_ON, f"{taken.sbdf} is in use by another virtual machine"
+        )  # guess
+    if not any(_ROOT_PORT.fullmatch(key) and is_true(value) for key, value in settings.items()):
+        raise Refusal(NO_SLOT)
     memory = settings.get("memSize", "")
     if settings.get("sched.mem.min") != memory:
         raise Refusal(

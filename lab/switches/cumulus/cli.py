@@ -17,7 +17,10 @@ from lab.switches.cumulus import show
 from lab.switches.cumulus.config import Stored
 from lab.switches.cumulus.nvue import NvueError, change_tree
 from lab.switches.cumulus.revisions import Revisions, parse_apply
+from lab.switches.plain_faults import PlainFaults
+from lab.switches.release import numbers
 
+_NVUE: Final = (5, 0)
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
 
@@ -31,10 +34,16 @@ class Switch(Protocol):
 
     stored: Stored
     revisions: Revisions
+    faults: PlainFaults
 
     @property
     def ports(self) -> tuple[str, ...]:
         """The front panel ports."""
+        ...
+
+    @property
+    def release(self) -> str:
+        """What it runs."""
         ...
 
     @property
@@ -66,6 +75,7 @@ class Session:
 
     switch: Switch
     host: str
+    model: str = "SN3700"
     user: str = "cumulus"
     open: bool = True
     status: int = 0
@@ -95,7 +105,8 @@ class Session:
         if builtin is not None:
             return builtin(self, words[1:])
         self.status = 0
-        if name != "nv":
+        # 4.4 has NVUE as early access, switched off; before, there is none.
+        if name != "nv" or numbers(self.switch.release) < _NVUE:
             self._note(text)
             self.status = NOT_FOUND
             return f"-bash: {name}: command not found"
@@ -129,7 +140,7 @@ class Session:
     def _change(self, verb: str, words: list[str]) -> str:
         stored = self.switch.stored
         tree = copy.deepcopy(stored.applied if stored.pending is None else stored.pending)
-        change_tree(tree, verb, words, self.switch.ports)
+        change_tree(tree, verb, words, self.switch.ports, self.switch.release)
         stored.pending = tree
         self.changes += 1
         self.switch.commit()
@@ -145,6 +156,13 @@ class Session:
         text = " ".join(words).replace("$?", str(self.status))
         self.status = 0
         return f"{text}\n"
+
+    def groups(self, words: list[str]) -> str:
+        """`id -Gn`."""
+        self.status = 0 if words == ["-Gn"] else 1
+        # The groups of page "User Accounts": nvshow may look, sudo may do everything.
+        group = "nvshow" if self.switch.faults.read_only else "sudo"
+        return f"{self.user} {group}\n" if words == ["-Gn"] else "id: invalid option\n"
 
     def _apply(self, words: list[str]) -> str:
         """`nv config apply …`: all of the pending revision, or nothing of it."""
@@ -182,7 +200,7 @@ Handler = Callable[[Session, str], str]
 
 
 def _config(session: Session, _port: str) -> str:
-    return show.show_config(session.switch.stored.applied)
+    return show.show_config(session.switch.stored.applied, session.switch.release)
 
 
 def _diff(session: Session, _port: str) -> str:
@@ -199,6 +217,11 @@ def _interfaces(session: Session, _port: str) -> str:
     return show.show_interfaces(switch.stored, switch.ports, switch.cabled)
 
 
+def _gone(_session: Session, _port: str) -> str:
+    """What 5.8 had, and 5.9 took away (its release notes); the words are a guess."""
+    raise NvueError("Error: Invalid parameter\n  'hardware'")
+
+
 def _lldp(session: Session, _port: str) -> str:
     switch = session.switch
     return show.show_lldp(switch.stored, switch.cabled, switch.plugged)
@@ -210,6 +233,8 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"config revision -o json", _revisions),
     (r"config detach", lambda session, _port: session.detach()),
     (r"config save", lambda session, _port: session.save()),
+    (r"show platform -o json", lambda session, _port: show.show_platform(session.model)),
+    (r"show platform hardware -o json", _gone),
     (r"show qos roce", lambda session, _port: show.show_roce(session.switch.stored.applied)),
     (r"show interface (?:-o|--output) json", _interfaces),
     (r"show interface lldp (?:-o|--output) json", _lldp),
@@ -224,6 +249,8 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
 )
 _BUILTINS: Final[dict[str, Callable[[Session, list[str]], str]]] = {
     "echo": lambda session, words: session.echo(words),
+    # Its default user is in the group sudo (page "User Accounts").
+    "id": lambda session, words: session.groups(words),
     "export": lambda _session, _words: "",
     "exit": lambda session, _words: session.exit(),
     "logout": lambda session, _words: session.exit(),

@@ -50,6 +50,11 @@ class Stored(stored.Stored):
     """What the switch takes back unless somebody confirms it."""
 
 
+def front_number(port: str) -> int:
+    """The number on the front panel: 3 of `swp3`, and of its part `swp3s1`."""
+    return int(port.removeprefix("swp").partition("s")[0])
+
+
 def port_names(model: str) -> tuple[str, ...]:
     """The front panel ports of a model.
 

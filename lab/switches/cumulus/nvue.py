@@ -15,8 +15,11 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from lab.switches.cumulus.config import TRUST_WORDS, Tree
+from lab.switches.cumulus.config import TRUST_WORDS, Tree, child
+from lab.switches.release import numbers
 
+QOS_PROFILES: Final = ("mapping", "remark", "egress-scheduler", "congestion-control", "pfc")
+"""What a port names a profile of, else it has `default-global` (page "Quality of Service")."""
 SET_PATHS: Final = tuple(
     tuple(path.split())
     for path in (
@@ -33,8 +36,20 @@ SET_PATHS: Final = tuple(
         "interface <ports> bridge domain <name> access =vlan",
         "interface <ports> bridge domain <name> untagged =native",
         "interface <ports> bridge domain <name> vlan <vlans>",
-        "interface <ports> qos mapping profile =name",
+        *(f"interface <ports> qos {each} profile =name" for each in QOS_PROFILES),
         "qos mapping <name> trust =trust",
+        "qos mapping <name> dscp <dscps> switch-priority =class",
+        "qos remark <name> rewrite =layer",
+        "qos remark <name> switch-priority <classes> dscp =dscp",
+        "qos egress-scheduler <name> traffic-class <classes> mode =schedule",
+        "qos egress-scheduler <name> traffic-class <classes> bw-percent =percent",
+        "qos congestion-control <name> traffic-class <classes> ecn =toggle",
+        "qos congestion-control <name> traffic-class <classes> red =toggle",
+        "qos congestion-control <name> traffic-class <classes> min-threshold-bytes =number",
+        "qos congestion-control <name> traffic-class <classes> max-threshold-bytes =number",
+        "qos pfc <name> switch-priority <classes>",
+        "qos pfc <name> rx =toggle",
+        "qos pfc <name> tx =toggle",
         "qos roce",
         "qos roce mode =roce",
         "qos roce cable-length =length",
@@ -68,12 +83,28 @@ class _Step:
     value: JsonValue = None
 
 
-def change_tree(tree: Tree, verb: str, words: list[str], ports: Collection[str]) -> None:
+_SINCE: Final = {"pfc-watchdog": (5, 6, 0)}
+"""Word of a path to the release that brought it (NVUE reference)."""
+
+
+def change_tree(
+    tree: Tree, verb: str, words: list[str], ports: Collection[str], release: str = ""
+) -> None:
     """Do `nv set …` or `nv unset …` to a tree.
+
+    Args:
+        tree: Changed in place.
+        verb: `set` or `unset`.
+        words: The path, and the value.
+        ports: The front panel.
+        release: What the switch runs; empty for one that has every path.
 
     Raises:
         NvueError: The path or a value is not known.
     """
+    for word in words if release else ():
+        if numbers(release) < _SINCE.get(word, ()):
+            raise _bad(word, f"a part of {' '.join(words)}")
     steps = _match(words, ports, whole=verb == "set")
     if verb == "set":
         _set(tree, steps)
@@ -184,6 +215,18 @@ def _length(word: str, ports: Collection[str]) -> list[JsonValue]:
 
 
 _Reader = Callable[[str, Collection[str]], list[JsonValue]]
+
+
+def _numbers_below(end: int) -> _Reader:
+    def read(word: str, _ports: Collection[str]) -> list[JsonValue]:
+        found = list(expand(word))
+        if not all(each.isdigit() and int(each) < end for each in found):
+            raise _bad(word, f"in the range 0-{end - 1}")
+        return list(map(int, found))
+
+    return read
+
+
 _VALUES: Final[dict[str, _Reader]] = {
     "ports": _ports,
     "any": _any_interface,
@@ -200,6 +243,13 @@ _VALUES: Final[dict[str, _Reader]] = {
     "text": lambda word, _ports: [word],
     "state": lambda word, _ports: _one_of(word, ("up", "down")),
     "trust": lambda word, _ports: _one_of(word, tuple(TRUST_WORDS)),
+    "classes": _numbers_below(8),
+    "class": _numbers_below(8),
+    "dscps": _numbers_below(64),
+    "dscp": _numbers_below(64),
+    "percent": _numbers_below(101),
+    "layer": lambda word, _ports: _one_of(word, ("l2", "l3", "both")),
+    "schedule": lambda word, _ports: _one_of(word, ("dwrr", "strict")),
     "roce": lambda word, _ports: _one_of(word, ("lossless", "lossy")),
 }
 
@@ -298,6 +348,9 @@ def _remove(here: Tree, keys: list[tuple[str, ...]], depth: int) -> None:
 
 def find_conflict(tree: Tree) -> str | None:
     """What NVUE finds at `nv config apply`, or None; the wording is a guess."""
+    for profile, table in child(tree, "qos", "egress-scheduler").items():
+        if sum(_percents(table)) > _WHOLE:  # page "Quality of Service": at most 100 together
+            return f"qos egress-scheduler {profile}: the sum of bw-percent is over {_WHOLE}"
     interfaces = tree.get("interface")
     for name, entry in interfaces.items() if isinstance(interfaces, dict) else ():
         member = _member(entry)
@@ -308,6 +361,15 @@ def find_conflict(tree: Tree) -> str | None:
         if "ip" in entry:
             return f"interface {name}: a bridge port has no IP address"
     return None
+
+
+_WHOLE: Final = 100
+
+
+def _percents(profile: JsonValue) -> Iterator[int]:
+    classes = child(profile, "traffic-class") if isinstance(profile, dict) else {}
+    rows = (row for row in classes.values() if isinstance(row, dict))
+    yield from (share for row in rows if isinstance(share := row.get("bw-percent"), int))
 
 
 def _member(entry: JsonValue) -> Tree | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from lab.switches.cumulus.config import (
     Tree,
     admin_up,
     child,
+    front_number,
     mtu_bytes,
     port_names,
     port_trust,
@@ -30,7 +32,7 @@ from lab.switches.cumulus.nvue import NvueError, expand
 from lab.switches.cumulus.revisions import Revisions
 from lab.switches.lines import serve_bash
 from lab.switches.login import PasswordLogin
-from lab.switches.onyx.config import PORTS_BY_MODEL, Mode
+from lab.switches.onyx.config import Mode, port_speed
 from lab.switches.plain_faults import PlainFaults, by_hand, cable, type_by_hand
 from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import PortView, SwitchConfig
@@ -75,6 +77,8 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
 
     own_faults = _FAULTS
     planted_refusal = "Error: Failure during apply"  # planted, not modelled
+    writes = re.compile(r"nv (?:set|unset|config (?:apply|save|detach))\b")
+    denial = "Error: You do not have permission to execute that command."  # a guess
 
     def __init__(
         self, config: SwitchConfig, state_path: Path, clock: Callable[[], float] = time.monotonic
@@ -98,13 +102,18 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         """The front panel ports."""
         return self._ports
 
+    @property
+    def release(self) -> str:
+        """What it runs."""
+        return self._config.release or show.RELEASE
+
     def login(self) -> asyncssh.SSHServer:
         """The one user's password."""
         return PasswordLogin(self._config)
 
     def session(self) -> Session:
         """A new login."""
-        return Session(self, self._config.name, self._config.user)
+        return Session(self, self._config.name, self._config.model, self._config.user)
 
     async def serve(self, process: Process) -> None:
         """A shell, or one command."""
@@ -165,18 +174,26 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             port=port,
             admin_up=up,
             oper_up=up and port in self.cabled and port not in self.stored.link_down,
-            speed_gbit_s=PORTS_BY_MODEL[self._config.model][1],
+            speed_gbit_s=port_speed(self._config.model, front_number(port)),
             mtu_bytes=mtu_bytes(tree, port),
             mode=mode,
             access_vlan=access,
             allowed_vlans=allowed,
             trust=port_trust(tree, port),
-            dscp_to_priority=tuple(dscp // 8 for dscp in range(64)),
+            dscp_to_priority=dscp_map(tree, port),
             priority_to_tc=show.priority_to_tc(roce=roce is not None),
             # Class 0 marks without RoCE too (NVUE reference, `nv show qos congestion-control`).
             ecn_kib=dict.fromkeys((0, show.ROCE_PRIORITY) if roce else (0,), ECN_KIB),
             pfc_priorities=frozenset((show.ROCE_PRIORITY,) if roce == "lossless" else ()),
         )
+
+
+def dscp_map(tree: Tree, port: str) -> tuple[int, ...]:
+    """The priority of each DSCP: as the port's mapping profile says, else DSCP / 8."""
+    named = child(tree, "interface", port, "qos", "mapping").get("profile", "default-global")
+    rows = child(tree, "qos", "mapping", str(named), "dscp")
+    said = {int(dscp): child(rows, dscp).get("switch-priority") for dscp in rows}
+    return tuple(cast("int", said.get(dscp, dscp // 8)) for dscp in range(64))
 
 
 def _membership(tree: Tree, port: str) -> tuple[Mode, int, frozenset[int]]:

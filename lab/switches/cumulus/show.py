@@ -29,15 +29,22 @@ ROCE_PRIORITY: Final = 3
 CNP_PRIORITY: Final = 6
 
 
-def show_config(tree: Tree) -> str:
+def show_config(tree: Tree, release: str = RELEASE) -> str:
     """`nv config show -o json`: a header, and the tree with its equal neighbours grouped."""
     header: Tree = {
         "model": "mqm",
         "nvue-api-version": "nvue_v1",
         "rev-id": 1.0,
-        "version": f"Cumulus Linux {RELEASE}",
+        "version": f"Cumulus Linux {release}",
     }
     return json.dumps([{"header": header}, {"set": grouped(tree)}], indent=2) + "\n"
+
+
+def show_platform(model: str) -> str:
+    """`nv show platform -o json` of 5.9 and later: the keys of the text form, a guess."""
+    name = f"M{model}"
+    shown = {"manufacturer": "Mellanox", "model": name, "product-name": name}
+    return json.dumps(shown, indent=2) + "\n"
 
 
 def grouped(tree: Tree) -> Tree:

@@ -168,9 +168,11 @@ def _abort(context: Context) -> str:
 
 def _text(context: Context) -> tuple[str, str]:
     """The running configuration, and the one that is being edited."""
-    model = context.switch.device().model
-    running = render(context.switch.stored.running, model)
-    return running, render(context.place.config, model) if context.place else running
+    device = context.switch.device()
+    running = render(context.switch.stored.running, device.model, device.release)
+    if context.place is None:
+        return running, running
+    return running, render(context.place.config, device.model, device.release)
 
 
 def _diffs(context: Context) -> str:
@@ -187,7 +189,8 @@ def _running_port(context: Context, name: str) -> str:
 
 
 def _startup(context: Context) -> str:
-    return render(context.switch.stored.startup, context.switch.device().model)
+    device = context.switch.device()
+    return render(context.switch.stored.startup, device.model, device.release)
 
 
 def _save(context: Context) -> str:

@@ -19,8 +19,19 @@ SessionState = Literal["pending", "pendingCommitTimer", "completed"]
 FACTORY_MTU_BYTES = 9214
 ALL_VLANS = range(1, 4095)
 QUEUES = range(8)
-PORTS_BY_MODEL = {"DCS-7060DX5-64S": (64, 400)}
-"""Model to number of QSFP-DD ports and their speed in Gbit/s."""
+PORTS_BY_MODEL = {
+    "DCS-7050CX3-32S": (32, 100),
+    "DCS-7050DX4-32S": (32, 400),
+    "DCS-7050PX4-32S": (32, 400),
+    "DCS-7060CX-32S": (32, 100),
+    "DCS-7060DX4-32": (32, 400),
+    "DCS-7060DX5-64S": (64, 400),
+    "DCS-7060PX4-32": (32, 400),
+    "DCS-7060PX5-64S": (64, 400),
+    "DCS-7060X6-32PE": (32, 800),
+    "DCS-7060X6-64PE": (64, 800),
+}
+"""Model to number of QSFP and OSFP ports and their speed in Gbit/s."""
 EOS_RELEASE = "4.32.1F"
 
 
@@ -86,6 +97,8 @@ class Config(Part):
     """DSCPs that are not in their default class."""
     class_queues: dict[int, int] = {}
     """Traffic classes that are not in the queue of their own number."""
+    rewrite_dscp: bool = False
+    """`qos rewrite dscp`: what leaves gets the DSCP of its class."""
     watchdog_defaults: dict[str, str] = {}
     """`default timeout`, `default recovery-time`, `default polling-interval`, `action`: of every
     port whose own lines do not say it."""

@@ -6,6 +6,7 @@ Every line has its source in docs/explanation/sources.md#eos; a guess is marked.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -120,6 +121,14 @@ def _watchdog_action(place: Place, *said: str) -> str:
     return ""
 
 
+def _rewrite(*, on: bool) -> Callable[[Place], str]:
+    def change(place: Place) -> str:
+        place.config.rewrite_dscp = on
+        return ""
+
+    return change
+
+
 def _hostname(place: Place, text: str) -> str:
     place.config.hostname = text
     return ""
@@ -133,6 +142,8 @@ CONFIG: Final = table(
         ("interface ethernet <port>", _interface),
         ("qos map dscp <text>", _map_dscp),
         ("qos map traffic-class <text>", _map_class),
+        ("qos rewrite dscp", _rewrite(on=True)),
+        ("no qos rewrite dscp", _rewrite(on=False)),
         (f"{PAUSE_WATCHDOG} default {_TIMES} <seconds>", _watchdog_time),
         (f"no {PAUSE_WATCHDOG} default {_TIMES}", _no_watchdog_time),
         (f"{PAUSE_WATCHDOG} action drop|errdisable", _watchdog_action),

@@ -15,10 +15,10 @@ from lab.switches.eos.grammar import collapse
 PAUSE_WATCHDOG = "priority-flow-control pause watchdog"
 
 
-def render(config: Config, model: str) -> str:
+def render(config: Config, model: str, release: str = EOS_RELEASE) -> str:
     """`show running-config`."""
     lines = [
-        f"! device: {config.hostname} ({model}, EOS-{EOS_RELEASE})",
+        f"! device: {config.hostname} ({model}, EOS-{release})",
         "!",
         "! boot system flash:/EOS.swi",
         "!",
@@ -109,6 +109,8 @@ def map_lines(config: Config) -> Iterator[str]:
     groups: dict[int, list[int]] = {}
     for dscp, tc in sorted(config.dscp_classes.items()):
         groups.setdefault(tc, []).append(dscp)
+    if config.rewrite_dscp:  # before the maps: aristanetworks/avd, its template of `qos`
+        yield "qos rewrite dscp"
     for tc, dscps in sorted(groups.items()):
         yield f"qos map dscp {' '.join(map(str, dscps))} to traffic-class {tc}"
     for tc, queue in sorted(config.class_queues.items()):

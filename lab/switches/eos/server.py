@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Collection
 from functools import partial
@@ -14,6 +15,7 @@ from pydantic import JsonValue
 
 from lab.switches.eos.cli import Faults, Session
 from lab.switches.eos.config import (
+    EOS_RELEASE,
     PORTS_BY_MODEL,
     QUEUES,
     Config,
@@ -60,6 +62,8 @@ class EosSwitch(SshSwitch[Stored, Faults]):
 
     own_faults = FAULTS
     planted_refusal = "% Internal error"  # planted, not modelled
+    writes = re.compile("conf|write|copy|reload")
+    denial = "% Authorization denied for command '{}'"
 
     def __init__(
         self, config: SwitchConfig, state_path: Path, clock: Callable[[], float] = time.monotonic
@@ -107,7 +111,11 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         try:
             if process.command is None:
                 await serve_shell(
-                    process, session, self.faults, partial(self._print, process, session)
+                    process,
+                    session,
+                    self.faults,
+                    partial(self._print, process, session),
+                    self._config.enable_password,
                 )
             else:
                 session.enabled = True
@@ -164,7 +172,8 @@ class EosSwitch(SshSwitch[Stored, Faults]):
     def device(self) -> Device:
         """The view that show commands get."""
         speed = PORTS_BY_MODEL[self._config.model][1]
-        return Device(self.stored, self._config.model, speed, self.cabled, self.plugged)
+        release = self._config.release or EOS_RELEASE
+        return Device(self.stored, self._config.model, speed, self.cabled, self.plugged, release)
 
     def run_line(self, line: str) -> str:
         """Run configuration lines, `;` between them, as if by hand; nothing is saved."""
@@ -179,7 +188,10 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         shown: dict[str, JsonValue] = {}
         for name, part in parts.items():
             dump = cast("JsonValue", json.loads(part.model_dump_json()))
-            shown[name] = {"config": dump, "text": render(part, self._config.model)}
+            shown[name] = {
+                "config": dump,
+                "text": render(part, self._config.model, self.device().release),
+            }
         return shown
 
     def port_view(self, port: str) -> PortView:

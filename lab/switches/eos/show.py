@@ -38,6 +38,7 @@ class Device:
     """Ports with a cable."""
     plugged: Mapping[str, tuple[str, str]]
     """Port to who tells its name there by LLDP, and by which of its ports."""
+    release: str = EOS_RELEASE
 
     @property
     def running(self) -> Config:
@@ -73,13 +74,13 @@ def version(device: Device) -> tuple[str, Tree]:
     """`show version`."""
     text = (
         f"Arista {device.model}-F\nHardware version: 11.05\nSerial number: LAB00000000\n"
-        f"\nSoftware image version: {EOS_RELEASE}\nArchitecture: x86_64\n"
+        f"\nSoftware image version: {device.release}\nArchitecture: x86_64\n"
     )
     return text, {
         "mfgName": "Arista",
         "modelName": f"{device.model}-F",
         "serialNumber": "LAB00000000",
-        "version": EOS_RELEASE,
+        "version": device.release,
         "architecture": "x86_64",
         "uptime": 3600.0,
     }

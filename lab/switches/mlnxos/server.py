@@ -10,9 +10,14 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from lab.switches.mlnxos.config import PORTS_BY_MODEL, Stored, factory_config
+from lab.switches.mlnxos.config import (
+    FACTORY_ENGINE,
+    PORTS_BY_MODEL,
+    Stored,
+    factory_config,
+)
 from lab.switches.mlnxos.configure import COMMANDS
-from lab.switches.mlnxos.show import SHOW_COMMANDS, Device, render_running_config
+from lab.switches.mlnxos.show import RELEASE, SHOW_COMMANDS, Device, render_running_config
 from lab.switches.onyx.grammar import match_command
 from lab.switches.onyx.show import Answer
 from lab.switches.onyx.switch import EXIT_STATUS, CliSwitch
@@ -61,7 +66,8 @@ class MlnxosSwitch(CliSwitch[Stored]):
 
     def device(self) -> Device:
         """The view that show commands get."""
-        return Device(self.stored, self._config.model, self.cabled)
+        release = self._config.release or RELEASE
+        return Device(self.stored, self._config.model, self.cabled, release)
 
     def show(self, words: list[str]) -> Answer:
         """Answer a show command."""
@@ -87,17 +93,23 @@ class MlnxosSwitch(CliSwitch[Stored]):
     def subnet_view(self) -> SubnetView:
         """What this switch does for its subnet."""
         config, device = self.stored.running, self.device()
+        ports, rate_gbit_s, _ = PORTS_BY_MODEL[self._config.model]
         return SubnetView(
             switch=config.hostname,
             guid=node_guid(config.hostname),
             model=self._config.model,
+            rate_gbit_s=rate_gbit_s,
             sm_runs=config.sm_runs,
             sm_priority=config.sm_priority,
+            routing_engine=config.routing_engine or FACTORY_ENGINE,
             partitions=tuple(
-                PartitionView(name, each.pkey, {**each.members})
+                PartitionView(name, each.pkey, each.ipoib, {**each.members})
                 for name, each in config.partitions.items()
             ),
-            ports={end: device.link_up(port) for port, end in self._config.cables.items()},
+            ports=ports,
+            up=frozenset(port for port in ports if device.link_up(port)),
+            cables=self._config.cables,
+            links=self._config.links,
         )
 
 

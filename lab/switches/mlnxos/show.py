@@ -12,7 +12,7 @@ from typing import Final
 
 from lab.switches.mlnxos.config import FACTORY_ENGINE, PORTS_BY_MODEL, Config, Partition, Stored
 from lab.switches.onyx.grammar import CliError, Command
-from lab.switches.onyx.show import Answer
+from lab.switches.onyx.show import Answer, inventory
 
 RELEASE: Final = "3.11.2016"
 
@@ -25,6 +25,7 @@ class Device:
     model: str
     cabled: frozenset[str]
     """Ports with a cable to a host that has power."""
+    release: str = RELEASE
 
     @property
     def config(self) -> Config:
@@ -112,9 +113,9 @@ def _interface(device: Device, values: list[str]) -> Answer:
     return Answer(f"IB{port} state:\n{body}")
 
 
-def _version(_device: Device, _values: list[str]) -> Answer:
+def _version(device: Device, _values: list[str]) -> Answer:
     """The first two lines of Onyx' answer, with the product's own name."""
-    return Answer(f"Product name:      MLNX-OS\nProduct release:   {RELEASE}\n")
+    return Answer(f"Product name:      MLNX-OS\nProduct release:   {device.release}\n")
 
 
 def _partition_lines(name: str, partition: Partition) -> list[str]:
@@ -146,6 +147,7 @@ def render_running_config(config: Config) -> str:
 
 _FORMS: Final[tuple[tuple[str, Show], ...]] = (
     ("show version", _version),
+    ("show inventory", lambda device, _: inventory(device.model)),
     ("show ib partition", _partitions),
     ("show ib sm", lambda device, _: _word(on=device.config.sm)),
     ("show ib sm priority", lambda device, _: Answer(f"{device.config.sm_priority}\n")),

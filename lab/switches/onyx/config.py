@@ -27,8 +27,25 @@ PORTS_BY_MODEL = {
     "SN3700": (32, 200),
     "SN4600C": (64, 100),
     "SN5600": (64, 800),
+    "SN2010": (22, 100),
+    "SN2100": (16, 100),
+    "SN2410": (56, 100),
+    "SN3420": (60, 100),
+    "SN3700C": (32, 100),
+    "SN4600": (64, 200),
+    "SN4700": (32, 400),
+    "SN5400": (64, 400),
+    "SN5610": (64, 800),
 }
-"""Model to number of ports and their speed in Gbit/s (sources.md#switch-models)."""
+"""Model to number of ports and their fastest speed in Gbit/s (sources.md#switch-models)."""
+_SFP_PORTS = {"SN2010": (18, 25), "SN2410": (48, 25), "SN3420": (48, 25)}
+"""So many ports come first that are slower, and how fast they are in Gbit/s."""
+
+
+def port_speed(model: str, number: int) -> int:
+    """Speed of a port, by its number on the front panel, in Gbit/s."""
+    count, speed = _SFP_PORTS.get(model, (0, 0))
+    return speed if number <= count else PORTS_BY_MODEL[model][1]
 
 
 class Congestion(Part):
@@ -53,6 +70,8 @@ class PortConfig(Part):
     allowed_vlans: Literal["all"] | list[int] = []
     trust: Trust = "L2"
     rewrite: list[str] = []
+    dscp_map: dict[int, int] = {}
+    """DSCP to switch priority where it is not the factory's, DSCP / 8."""
     congestion: dict[int, Congestion] = {}
     ets_strict: list[int] = []
     ets_weights: dict[int, int] = {}
@@ -67,6 +86,10 @@ class PortConfig(Part):
         self.mode = mode
         self.access_vlan = FACTORY_VLAN
         self.allowed_vlans = "all" if mode == "trunk" else []
+
+    def priority_of(self, dscp: int) -> int:
+        """Which switch priority a DSCP gets."""
+        return self.dscp_map.get(dscp, dscp // 8)
 
     def add_allowed(self, vlans: list[int]) -> None:
         """Allow more VLANs on a trunk or hybrid port."""
@@ -110,14 +133,19 @@ class Config(CliConfig):
 Stored = SavedAndRunning[Config]
 
 
+_MODELS = ("SN2010", "SN2100", "SN2410", "SN2700", "SN3700")
+"""Those that public pages name with Onyx (sources.md#switch-models)."""
+
+
 def factory_config(hostname: str, model: str) -> Config:
     """The configuration of a switch that nobody has touched.
 
     Raises:
-        UsageError: The lab does not know this model.
+        UsageError: No such model runs Onyx, as far as is known.
     """
-    if model not in PORTS_BY_MODEL:
-        raise UsageError(f"the lab has no switch model {model!r}; it has {sorted(PORTS_BY_MODEL)}")
+    if model not in _MODELS:
+        known = ", ".join(_MODELS)
+        raise UsageError(f"the lab has no switch model {model!r} with Onyx; it has {known}")
     count, _ = PORTS_BY_MODEL[model]
     return Config(hostname=hostname, ports={f"1/{n}": PortConfig() for n in range(1, count + 1)})
 

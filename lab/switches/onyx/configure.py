@@ -140,6 +140,14 @@ def _rewrite(kind: str, *, on: bool) -> PortChange:
     return change
 
 
+def _map_dscp(port: PortConfig, values: list[str]) -> None:
+    dscp, priority = int(values[0]), _traffic_class(values[1])
+    if dscp > 63:  # noqa: PLR2004 - six bits
+        raise CliError("% Please enter an integer between 0 and 63.")  # guess
+    others = {key: value for key, value in port.dscp_map.items() if key != dscp}
+    port.dscp_map = others if priority == dscp // 8 else {**others, dscp: priority}
+
+
 def _traffic_class(text: str) -> int:
     if int(text) > 7:  # noqa: PLR2004 - eight traffic classes
         raise CliError("% Please enter an integer between 0 and 7.")
@@ -303,6 +311,8 @@ def _qos_forms() -> dict[str, OnPorts]:
     for kind in ("pcp", "dscp"):  # onyx_qos.py:85-88
         forms[f"qos rewrite {kind}"] = OnPorts(_rewrite(kind, on=True))
         forms[f"no qos rewrite {kind}"] = OnPorts(_rewrite(kind, on=False))
+    # That the map can be changed is in the manual's "QoS Commands"; these words are a guess.
+    forms["qos map dscp <int> to switch-priority <int>"] = OnPorts(_map_dscp)
     for kind in ("ecn", "red", "both"):
         head = f"traffic-class <int> congestion-control {kind}"
         for word, unit in (("absolute", "KB"), ("relative", "%")):

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from lab.switches.release import numbers
+
 _PORTS = re.compile(r"^\d+/\d+(/\d+)?(-\d+/\d+(/\d+)?)?(,\d+/\d+(/\d+)?(-\d+/\d+(/\d+)?)?)*$")
 _VLANS = re.compile(r"^\d+(-\d+)?(,\d+(-\d+)?)*$")
 _PLACES: dict[str, re.Pattern[str]] = {
@@ -34,6 +36,28 @@ class Command(Generic[HandlerT]):
 
     pattern: tuple[str, ...]
     handler: HandlerT
+
+
+_SINCE: dict[str, tuple[int, ...]] = {
+    "roce": (3, 8, 2000),
+    "traffic-class": (3, 6, 5000),
+    "trust": (3, 6, 5000),
+    "congestion-control": (3, 6, 5000),
+}
+"""Word of a command to the release that brought it: Onyx user manual, "RoCE Commands"; a public
+recipe for 3.7.1102 that 3.6.4114 refused."""
+
+
+def of_release(
+    commands: Iterable[Command[HandlerT]], release: str
+) -> tuple[Command[HandlerT], ...]:
+    """The commands that a release has."""
+    held = numbers(release)
+    return tuple(
+        command
+        for command in commands
+        if all(_SINCE.get(word, ()) <= held for word in command.pattern)
+    )
 
 
 def split_words(line: str) -> list[str]:

@@ -42,7 +42,8 @@ def _interface_lines(port: PortConfig) -> list[str]:
 
 def _qos_lines(port: PortConfig) -> list[str]:
     lines = [f"qos trust {port.trust}"] if port.trust != "L2" else []
-    return lines + [f"qos rewrite {kind}" for kind in port.rewrite]
+    maps = [f"qos map dscp {d} to switch-priority {n}" for d, n in sorted(port.dscp_map.items())]
+    return [*lines, *(f"qos rewrite {kind}" for kind in port.rewrite), *maps]
 
 
 def _vlan_lines(port: PortConfig) -> list[str]:
@@ -100,19 +101,20 @@ def _buffers(config: Config) -> list[str]:
     return roce + _per_port(config, _buffer_lines)
 
 
-def render_running_config(config: Config, generated_at: str = "") -> str:
+def render_running_config(config: Config, generated_at: str = "", release: str = RELEASE) -> str:
     """The whole configuration as `show running-config` prints it.
 
     Args:
         config: What to print.
         generated_at: Text of the clock in the head; empty in comparisons.
+        release: What the switch runs.
     """
     head = [
         "##",
         '## Running database "initial"',
         *([f"## Generated at {generated_at}"] if generated_at else []),
         f"## Hostname: {config.hostname}",
-        f"## Product release: {RELEASE}",
+        f"## Product release: {release}",
         "##",
         "",
         *_section("Running-config temporary prefix mode setting", []),

@@ -11,15 +11,15 @@ from pydantic import JsonValue
 
 from components.core.errors import UsageError
 from lab.switches.onyx.config import (
-    PORTS_BY_MODEL,
     RoceMode,
     Stored,
     apply_roce,
     factory_config,
+    port_speed,
 )
 from lab.switches.onyx.configure import COMMANDS
-from lab.switches.onyx.grammar import match_command
-from lab.switches.onyx.running_config import render_running_config
+from lab.switches.onyx.grammar import match_command, of_release
+from lab.switches.onyx.running_config import RELEASE, render_running_config
 from lab.switches.onyx.show import SHOW_COMMANDS, Answer, Device
 from lab.switches.onyx.show_ports import oper_up
 from lab.switches.onyx.switch import EXIT_STATUS, CliSwitch
@@ -65,6 +65,11 @@ class OnyxSwitch(CliSwitch[Stored]):
         super().__init__(config, state_path, _load(config, state_path))
 
     @property
+    def release(self) -> str:
+        """What it runs."""
+        return self._config.release or RELEASE
+
+    @property
     def ports(self) -> Collection[str]:
         """The Ethernet ports."""
         return self.stored.running.ports
@@ -72,17 +77,17 @@ class OnyxSwitch(CliSwitch[Stored]):
     def show(self, words: list[str]) -> Answer:
         """Answer a show command."""
         # `show interface` is taken for `show interfaces` by the abbreviation rule.
-        handler, values = match_command(SHOW_COMMANDS, words)
+        handler, values = match_command(of_release(SHOW_COMMANDS, self.release), words)
         return handler(self.device(), values)
 
     def edit(self, words: list[str]) -> None:
         """Run a configuration line."""
-        handler, values = match_command(COMMANDS, words)
+        handler, values = match_command(of_release(COMMANDS, self.release), words)
         handler(self.stored, values)
 
     def device(self) -> Device:
         """The view that show commands get."""
-        return Device(self.stored, self._config.model, self.cabled, self.plugged)
+        return Device(self.stored, self._config.model, self.cabled, self.plugged, self.release)
 
     def snapshot(self) -> JsonValue:
         """The running and the saved configuration, canonical: no counters, no clocks."""
@@ -111,13 +116,13 @@ class OnyxSwitch(CliSwitch[Stored]):
             port=port,
             admin_up=held.admin_up,
             oper_up=oper_up(self.stored, self.cabled, port),
-            speed_gbit_s=PORTS_BY_MODEL[self._config.model][1],
+            speed_gbit_s=port_speed(self._config.model, int(port.split("/")[1])),
             mtu_bytes=held.mtu_bytes,
             mode=held.mode,
             access_vlan=held.access_vlan,
             allowed_vlans=frozenset() if held.mode == "access" else allowed,
             trust=held.trust,
-            dscp_to_priority=tuple(dscp // 8 for dscp in range(64)),
+            dscp_to_priority=tuple(map(held.priority_of, range(64))),
             priority_to_tc=tuple(range(8)),
             ecn_kib={
                 tc: (entry.minimum * KIB_PER_KB, entry.maximum * KIB_PER_KB)

@@ -30,6 +30,7 @@ class Device:
     """Ports with a cable to a host that has power."""
     plugged: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Port to who tells its name there by LLDP, and by which of its ports."""
+    release: str = RELEASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,34 @@ _VERSION: Final = {
 """oxidized's capture of `show version` on 3.9.2504, without the clocks."""
 
 
-def _version(_device: Device, _values: list[str]) -> Answer:
-    lines = [f"{key + ':':<19}{value}" for key, value in _VERSION.items()]
-    return Answer("\n".join(lines) + "\n", dict[str, JsonValue](_VERSION))
+def _version(device: Device, _values: list[str]) -> Answer:
+    table = {key: value.replace(RELEASE, device.release) for key, value in _VERSION.items()}
+    lines = [f"{key + ':':<19}{value}" for key, value in table.items()]
+    return Answer("\n".join(lines) + "\n", dict[str, JsonValue](table))
+
+
+def inventory(model: str) -> Answer:
+    """`show inventory`: a public client reads the first line of a chassis (NOC's profile).
+
+    The rest of the table, and the end of a part number, are a guess.
+    """
+    head = ("Module", "Part Number", "Serial Number", "Asic Rev.", "HW Rev.")
+    rows = (head, ("CHASSIS", f"M{model}-CS2F", "MT0000X00000", "N/A", "A1"))
+    lines = ["".join(f"{cell:<18}" for cell in row).rstrip() for row in rows]
+    return Answer("".join(f"{line}\n" for line in lines))
+
+
+def _inventory(device: Device, _values: list[str]) -> Answer:
+    return inventory(device.model)
 
 
 def _running(device: Device, _values: list[str]) -> Answer:
     clock = datetime.now(UTC).strftime("%Y/%m/%d %H:%M:%S +0000")
-    return Answer(render_running_config(device.stored.running, clock))
+    return Answer(render_running_config(device.stored.running, clock, device.release))
 
 
 def _saved(device: Device, _values: list[str]) -> Answer:
-    return Answer(render_running_config(device.stored.saved))
+    return Answer(render_running_config(device.stored.saved, release=device.release))
 
 
 def _vlan(device: Device, _values: list[str]) -> Answer:
@@ -181,6 +198,7 @@ SHOW_COMMANDS: Final[tuple[Command[Show], ...]] = tuple(
         ("show dcb ets interface ethernet <ports>", _port(_ets)),
         ("show dcb priority-flow-control", _pfc),
         ("show roce", _roce),
+        ("show inventory", _inventory),
         ("show lldp interfaces ethernet remote", _lldp),
     )
 )

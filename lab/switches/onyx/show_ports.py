@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pydantic import JsonValue
 
 from lab.switches.lldp import tell
-from lab.switches.onyx.config import PORTS_BY_MODEL, Stored
+from lab.switches.onyx.config import Stored, port_speed
 from lab.switches.onyx.grammar import CliError, expand_ports
 from lab.switches.stored import PortCounters
 
@@ -52,7 +52,7 @@ def _rows(stored: Stored, model: str, cabled: Collection[str], port: str) -> dic
         "MTU": f"{mtu} bytes (Maximum packet size {mtu + FRAME_OVERHEAD_BYTES} bytes)",
         "Fec": "auto",
         "Flow-control": "receive off send off",
-        "Actual speed": f"{PORTS_BY_MODEL[model][1]} Gbps" if up else "0 Gbps",
+        "Actual speed": f"{port_speed(model, int(port.split('/')[1]))} Gbps" if up else "0 Gbps",
     }
 
 
@@ -63,7 +63,7 @@ def status(stored: Stored, model: str, cabled: Collection[str]) -> str:
     rows: list[tuple[str, ...]] = [head]
     for name, port in stored.running.ports.items():
         up = oper_up(stored, cabled, name)
-        speed = f"{PORTS_BY_MODEL[model][1]}Gx4" if up else "Unknown"
+        speed = f"{port_speed(model, int(name.split('/')[1]))}Gx4" if up else "Unknown"
         admin = "Enabled" if port.admin_up else "Disabled"
         text = port.description or "-"
         rows.append((f"Eth{name}", "Up" if up else "Down", admin, speed, str(port.mtu_bytes), text))

@@ -53,7 +53,7 @@ def qos(stored: Stored, ports: str) -> JsonValue:
             f"{priority}(0) {priority}(1)": [
                 {
                     "switch-priority": str(priority),
-                    "DSCP": " ".join(str(priority * 8 + low) for low in range(8)),
+                    "DSCP": " ".join(str(n) for n in range(64) if port.priority_of(n) == priority),
                 }
             ]
             for priority in range(8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -36,6 +37,9 @@ class CliSwitch(SshSwitch[StoredT, Faults]):
 
     line_editor = False
     planted_refusal = "% Internal error: the command failed"  # planted, not modelled
+    writes = re.compile("conf|write|reload")
+    # A guess, after TMS base: a command that the user's capability lacks is not there for it.
+    denial = '% Unrecognized command "{}".\nType "?" for help.'
     banner: ClassVar[str]
     """Before the login."""
 

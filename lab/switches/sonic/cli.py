@@ -46,6 +46,11 @@ class Switch(Protocol):
         ...
 
     @property
+    def release(self) -> str:
+        """What it runs."""
+        ...
+
+    @property
     def platform(self) -> Platform:
         """The hardware."""
         ...
@@ -127,7 +132,7 @@ class Session:
         root = words[0] == "sudo"
         if root:
             words = [word for word in words[1:] if word != "-n"]
-            if self.switch.faults.sudo_password:
+            if self.switch.faults.sudo_password or self.switch.faults.read_only:
                 return "sudo: a password is required", 1
         builtin = _BUILTINS.get(words[0])
         if builtin is not None:

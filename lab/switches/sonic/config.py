@@ -44,7 +44,83 @@ class Platform:
 
 _BLOCKS: Final = (33, 41, 49, 57, 65, 73, 81, 89, 1, 9, 17, 25, 97, 105, 113, 121)
 _BLOCKS_2: Final = (129, 137, 145, 153, 225, 233, 241, 249, 161, 169, 177, 185, 193, 201, 209, 217)
+_Z9664F: Final = (
+    *(5, 9, 17, 25, 33, 41, 49, 57, 65, 73, 81, 89, 97, 105, 117, 121),
+    *(141, 129, 157, 149, 173, 165, 189, 181, 205, 197, 221, 213, 237, 229, 249, 245),
+    *(13, 1, 29, 21, 45, 37, 61, 53, 77, 69, 93, 85, 109, 101, 125, 113),
+    *(133, 137, 145, 153, 161, 169, 177, 185, 193, 201, 209, 217, 225, 233, 241, 253),
+)
+_Z9864F: Final = (
+    *(1, 17, 33, 49, 65, 81, 97, 113, 129, 145, 161, 177, 193, 209, 233, 249),
+    *(257, 273, 297, 313, 329, 345, 361, 377, 393, 409, 425, 441, 457, 473, 489, 505),
+    *(25, 9, 57, 41, 89, 73, 121, 105, 153, 137, 185, 169, 217, 201, 241, 225),
+    *(281, 265, 305, 289, 337, 321, 369, 353, 401, 385, 433, 417, 465, 449, 497, 481),
+)
+
+
+def _pools(size: str, xoff: str, static: str, lossy: tuple[str, str]) -> Db:
+    """`buffers_defaults_t0.j2` of a board; of lossy egress its size and its share."""
+    return {
+        "BUFFER_POOL": {
+            "ingress_lossless_pool": {
+                "size": size,
+                "type": "ingress",
+                "mode": "dynamic",
+                "xoff": xoff,
+            },
+            "egress_lossless_pool": {"size": size, "type": "egress", "mode": "static"},
+        },
+        "BUFFER_PROFILE": {
+            "ingress_lossy_profile": {
+                "pool": "ingress_lossless_pool",
+                "size": "0",
+                "static_th": static,
+            },
+            "egress_lossless_profile": {
+                "pool": "egress_lossless_pool",
+                "size": "0",
+                "static_th": static,
+            },
+            "egress_lossy_profile": {
+                "pool": "egress_lossless_pool",
+                "size": lossy[0],
+                "dynamic_th": lossy[1],
+            },
+        },
+    }
+
+
 PLATFORMS: Final = {
+    "Z9664F": Platform(
+        platform="x86_64-dell_z9664f-r0",
+        hwsku="DellEMC-Z9664f-O64",
+        alias="fourhundredGigE1/{number}",
+        first_lanes=_Z9664F,
+        speed_gbit_s=400,
+        lanes=4,
+        groups=(
+            ("5m", "9144", "9144", "371348"),
+            ("40m", "9144", "9144", "424434"),
+            ("300m", "9144", "9144", "817372"),
+        ),
+        threshold="0",
+        pools=_pools("113620296", "50653696", "113620296", ("0", "2")),
+    ),
+    "Z9864F": Platform(
+        platform="x86_64-dell_z9864f-r0",
+        hwsku="Dell-Z9864f-O64",
+        alias="etp{number}",
+        first_lanes=_Z9864F,
+        speed_gbit_s=800,
+        lanes=8,
+        groups=(
+            ("5m", "18796", "0", "729488"),
+            ("40m", "18796", "0", "835406"),
+            ("300m", "18796", "0", "1621536"),
+        ),
+        threshold="0",
+        pools=_pools("162539680", "33374584", "165867080", ("1778", "0")),
+    ),
     "Z9332F": Platform(
         platform="x86_64-dellemc_z9332f_d1508-r0",
         hwsku="DellEMC-Z9332f-O32",
@@ -88,7 +164,7 @@ PLATFORMS: Final = {
                 },
             },
         },
-    )
+    ),
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from lab.switches.sonic import watchdog
 from lab.switches.sonic.config import Db, Fields, Platform, Stored, row, spread
@@ -17,13 +18,19 @@ from lab.switches.sonic.config import Db, Fields, Platform, Stored, row, spread
 POOL = "ingress_lossless_pool"
 
 
+_LISTED: Final = 202205
+"""First branch whose buffermgrd makes groups for the priorities of `pfc_enable`; before, they are
+always 3 and 4 (sonic-swss, cfgmgr/buffermgr.cpp)."""
+
+
 class Database:
     """The running configuration of one switch, and the daemons that watch it."""
 
-    def __init__(self, stored: Stored, platform: Platform) -> None:
-        """Watch `stored.running`."""
+    def __init__(self, stored: Stored, platform: Platform, branch: int) -> None:
+        """Watch `stored.running`, as the daemons of a branch do."""
         self._stored = stored
         self._platform = platform
+        self._branch = branch
         self.acts_on_length = False
         """As images from March 2026 on do (sonic-swss 67198295)."""
 
@@ -121,6 +128,8 @@ class Database:
             return
         name = self._profile(port)
         listed = self._stored.pfc_lists.get(port, "")
+        if listed and self._branch < _LISTED:
+            listed = "3,4"
         if name is None or not listed:
             return
         for span in _spans(sorted({int(part) for part in listed.split(",")})):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, cast
@@ -14,8 +15,10 @@ from pydantic import JsonValue
 from lab.switches.lines import serve_bash
 from lab.switches.login import PasswordLogin
 from lab.switches.plain_faults import by_hand, cable, is_on
+from lab.switches.release import numbers
 from lab.switches.sonic.cli import Faults, Session
 from lab.switches.sonic.config import (
+    RELEASE,
     SAVED_FILE,
     Db,
     Stored,
@@ -92,6 +95,8 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
 
     own_faults = _FAULTS
     planted_refusal = "Error: refused: {}"  # planted, not modelled
+    writes = re.compile(r"sudo\b")
+    denial = "sudo: a password is required"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
         """Load the state of last time, or start from the factory's.
@@ -101,12 +106,25 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         """
         super().__init__(config, state_path, _load(config, state_path), Faults())
         self.platform = platform_of(config.model)
-        self.database = Database(self.stored, self.platform)
+        self.database = Database(self.stored, self.platform, self.branch)
 
     @property
     def name(self) -> str:
         """Host name."""
         return self._config.name
+
+    @property
+    def release(self) -> str:
+        """What it runs: a build of a branch."""
+        asked = self._config.release
+        if asked.isdecimal():
+            return f"SONiC.{asked}.1-3f2b7c1e0"
+        return f"SONiC.{asked.removeprefix('SONiC.')}" if asked else RELEASE
+
+    @property
+    def branch(self) -> int:
+        """The branch that the release is of, for example 202405."""
+        return numbers(self.release)[0]
 
     @property
     def ports(self) -> Collection[str]:

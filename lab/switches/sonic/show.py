@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lab.switches.lldp import tell
-from lab.switches.sonic.config import RELEASE, Fields, Stored, row
+from lab.switches.sonic.config import Fields, Stored, row
 from lab.switches.sonic.tools import CommandError, dump
 from lab.switches.stored import PortCounters
 
@@ -241,7 +241,7 @@ def _lldp(switch: Switch, _: str) -> str:
 
 def _version(switch: Switch, _: str) -> str:
     return f"""
-SONiC Software Version: {RELEASE}
+SONiC Software Version: {switch.release}
 SONiC OS Version: 12
 Distribution: Debian 12.6
 Kernel: 6.1.0-11-2-amd64

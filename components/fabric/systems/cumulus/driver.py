@@ -18,9 +18,11 @@ from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading
 from components.fabric.systems.cumulus import read as cumulus_parse
 from components.fabric.systems.cumulus import write as cumulus_actions
-from components.fabric.systems.cumulus.facts import FACTORY_MTU_BYTES
+from components.fabric.systems.cumulus.facts import DSCP_PER_CLASS, FACTORY_MTU_BYTES
+from components.fabric.systems.cumulus.qos import OwnQos
 from components.fabric.systems.cumulus.read import PortConfig, Profile
 from components.fabric.systems.cumulus.revisions import GUARD
+from components.fabric.systems.membership import others_of
 
 CONFIG: Final = "nv config show -o json"
 ROCE: Final = "nv show qos roce"
@@ -79,14 +81,20 @@ class CumulusDriver:
             bgp=config.routing.bgp,
             native={WHOLE: write_list((*config.implied, *config.routing.implied))},
             ports={
-                name: _port(config.ports.get(name, PortConfig()), profile) for name in wanted.ports
+                name: _port(config.ports.get(name, PortConfig()), profile, port)
+                for name, port in wanted.ports.items()
             },
         )
         holders = {
             vlan: tuple(name for name in names if name not in wanted.ports)
             for vlan, names in config.holders.items()
         }
-        return Reading(state, {vlan: names for vlan, names in holders.items() if names})
+        rest = {name: each for name, each in config.ports.items() if name not in wanted.ports}
+        return Reading(
+            state,
+            {vlan: names for vlan, names in holders.items() if names},
+            others_of({name: _member(port) for name, port in rest.items()}),
+        )
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `cumulus_actions`."""
@@ -160,7 +168,34 @@ def _wants_profile(wanted: SwitchState) -> bool:
     return ports or any(value is not None for value in named)
 
 
-def _port(port: PortConfig, profile: Profile | None) -> PortState:
+def _member(port: PortConfig) -> PortState:
+    access, trunk = port.access_vlan, port.trunk_vlans
+    return PortState(mode=port.mode, access_vlan=access, trunk_vlans=trunk)
+
+
+def _port(port: PortConfig, profile: Profile | None, wanted: PortState) -> PortState:
+    return _plain_port(port, profile).model_copy(update=_beside(port.own, wanted))
+
+
+def _strict(own: OwnQos, profile: Profile | None) -> tuple[int, ...] | None:
+    if profile is None or profile.mode == "none" or own.strict is None:
+        return profile.strict_classes if profile else None
+    return own.strict
+
+
+def _beside(own: OwnQos, wanted: PortState) -> dict[str, object]:
+    """What is set over the profile, where a look asks for more than is ours."""
+    if not wanted.class_shares:
+        return {}
+    usual = {dscp: dscp // DSCP_PER_CLASS for dscp in range(64)}
+    return {
+        "rewrite_dscp": own.rewrite_dscp,
+        "dscp_priorities": {**usual, **own.priorities},
+        "class_shares": dict(own.shares),
+    }
+
+
+def _plain_port(port: PortConfig, profile: Profile | None) -> PortState:
     return PortState(
         admin_up=port.admin_up,
         mtu_bytes=FACTORY_MTU_BYTES if port.mtu_bytes is None else port.mtu_bytes,
@@ -168,8 +203,9 @@ def _port(port: PortConfig, profile: Profile | None) -> PortState:
         access_vlan=port.access_vlan,
         trunk_vlans=port.trunk_vlans,
         trust=port.trust or (profile.trust if profile else None),
-        ecn=dict(profile.ecn) if profile else {},
-        strict_classes=profile.strict_classes if profile else None,
+        ecn=dict(profile.ecn) | dict(port.own.ecn) if profile else {},
+        pfc_priorities=port.own.pfc_priorities,
+        strict_classes=_strict(port.own, profile),
         pfc_watchdog=port.pfc_watchdog or False,
         native=sources(
             admin_up=port.admin_written,

@@ -16,6 +16,10 @@ CNP_PRIORITY: Final = 6
 """Served strictly, from DSCP 48 to 55."""
 ECN_MIN_BYTES: Final = 150_000
 ECN_MAX_BYTES: Final = 1_500_000
+DSCP_PER_CLASS: Final = 8
+"""The profile's own table: DSCP 24 to 31 are priority 3."""
+MARKED_CLASSES: Final = frozenset({0, ROCE_PRIORITY})
+"""`enabled-tc 0,3` of the profile."""
 BYTES_PER_KIB: Final = 1024
 ECN_MIN_KIB: Final = ECN_MIN_BYTES // BYTES_PER_KIB
 """146; `nv show qos roce` prints 146.48 KB."""

@@ -7,20 +7,21 @@ Each parser raises `Unreadable` with the raw text rather than guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.state import EcnState, Neighbour
-from components.fabric.systems.base import PortCounters, PriorityCounters, Unreadable
+from components.fabric.systems.base import PortCounters, PriorityCounters, SoftReader, Unreadable
 from components.fabric.systems.cumulus.facts import BYTES_PER_KIB, ROCE_PRIORITY
+from components.fabric.systems.cumulus.qos import OwnQos, own_qos
 from components.fabric.systems.cumulus.routing import Routing, parse_routing
+from components.fabric.systems.cumulus.tree import Tree, child, expand_names
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.ranges import port_key
 
-Tree = dict[str, JsonValue]
 Mode = Literal["access", "trunk", "hybrid", "routed"]
 Trust = Literal["L2", "L3", "both", "port"]
 RoceMode = Literal["none", "lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"]
@@ -28,7 +29,6 @@ BRIDGE: Final = "br_default"
 
 _TREE: TypeAdapter[Tree] = TypeAdapter(Tree)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
-_SPAN = re.compile(r"(?P<head>.*?)(?P<first>\d+)-(?:(?P=head))?(?P<last>\d+)")
 _SWP = re.compile(r"swp\d+(s\d+)?")
 _SVI = re.compile(r"vlan(\d+)")
 """The routed interface of a VLAN, which NVUE names after it."""
@@ -69,6 +69,8 @@ class PortConfig:
     """From a mapping profile of the port's own, which wins over the RoCE profile."""
     others_wrote: bool = False
     """It has something that no driver writes."""
+    own: OwnQos = field(default_factory=OwnQos)
+    """What is set over the RoCE profile on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +111,11 @@ def parse_config(command: str, text: str) -> Config:
     interfaces = _interfaces(tree)
     try:
         ports = {name: _port(entry, tree) for name, entry in interfaces.items()}
-        vlans = _vlans(_child(tree, "bridge", "domain", BRIDGE, "vlan"))
+        vlans = _vlans(child(tree, "bridge", "domain", BRIDGE, "vlan"))
     except ValueError as error:
         raise Unreadable(command, text, str(error)) from error
     named = {name: _vlans_of(name, port) for name, port in ports.items()}
-    cable = _child(tree, "qos", "roce").get("cable-length")
+    cable = child(tree, "qos", "roce").get("cable-length")
     return Config(
         vlans=vlans,
         implied=_bridge_implied(tree),
@@ -133,10 +135,10 @@ def _vlans_of(name: str, port: PortConfig) -> set[int]:
 
 
 def _bridge_implied(tree: Tree) -> tuple[str, ...]:
-    domains = _child(tree, "bridge", "domain")
+    domains = child(tree, "bridge", "domain")
     if BRIDGE not in domains:
         return ("bridge", "rest")
-    return ("rest",) if {*_child(domains, BRIDGE)} <= {"vlan"} else ()
+    return ("rest",) if {*child(domains, BRIDGE)} <= {"vlan"} else ()
 
 
 def _load(command: str, text: str) -> JsonValue:
@@ -147,28 +149,9 @@ def _load(command: str, text: str) -> JsonValue:
         raise Unreadable(command, text, why) from error
 
 
-def _child(tree: Tree, *path: str) -> Tree:
-    """The subtree at a path; what is not there is empty."""
-    here: JsonValue = tree
-    for key in path:
-        here = here.get(key) if isinstance(here, dict) else None
-    return here if isinstance(here, dict) else {}
-
-
-def expand_names(key: str) -> Iterator[str]:
-    """Spell out a key of the tree: `swp1-4,swp7` are five interfaces, `10-12,20` four VLANs."""
-    for part in key.split(","):
-        span = _SPAN.fullmatch(part.strip())
-        if span is None:
-            yield part.strip()
-            continue
-        for number in range(int(span["first"]), int(span["last"]) + 1):
-            yield f"{span['head']}{number}"
-
-
 def _interfaces(tree: Tree) -> dict[str, Tree]:
     found: dict[str, Tree] = {}
-    for key, value in _child(tree, "interface").items():
+    for key, value in child(tree, "interface").items():
         entry = value if isinstance(value, dict) else {}
         for name in expand_names(key):
             found[name] = _merged(found.get(name, {}), entry)
@@ -191,8 +174,8 @@ def _vlans(table: Tree) -> tuple[int, ...]:
 
 
 def _port(entry: Tree, tree: Tree) -> PortConfig:
-    link = _child(entry, "link")
-    state = _child(link, "state") or link.get("state")
+    link = child(entry, "link")
+    state = child(link, "state") or link.get("state")
     mtu = link.get("mtu")
     mode, access, trunk = _membership(entry)
     return PortConfig(
@@ -205,19 +188,20 @@ def _port(entry: Tree, tree: Tree) -> PortConfig:
         pfc_watchdog=_watchdog(entry),
         trust=_own_trust(entry, tree),
         others_wrote=_has_others(entry),
+        own=own_qos(tree, entry),
     )
 
 
 def _membership(entry: Tree) -> tuple[Mode, int | None, Literal["all"] | tuple[int, ...]]:
-    domains = _child(entry, "bridge", "domain")
+    domains = child(entry, "bridge", "domain")
     if BRIDGE not in domains:
         return "routed", None, ()
-    member = _child(domains, BRIDGE)
+    member = child(domains, BRIDGE)
     access, untagged = member.get("access"), member.get("untagged")
     if access is not None:
         return "access", int(str(access)), ()
     # Without a list of its own a member carries every VLAN of the bridge.
-    trunk = _vlans(_child(member, "vlan")) if "vlan" in member else "all"
+    trunk = _vlans(child(member, "vlan")) if "vlan" in member else "all"
     if untagged is None:
         return "trunk", None, trunk
     return "hybrid", None if untagged == "none" else int(str(untagged)), trunk
@@ -225,7 +209,7 @@ def _membership(entry: Tree) -> tuple[Mode, int | None, Literal["all"] | tuple[i
 
 def _watchdog(entry: Tree) -> bool | None:
     """`state enable` is documented; later releases say `enabled` for such values."""
-    state = _child(entry, "qos", "pfc-watchdog").get("state")
+    state = child(entry, "qos", "pfc-watchdog").get("state")
     return None if state is None else str(state) in {"enable", "enabled"}
 
 
@@ -233,22 +217,22 @@ _OURS: Final = ({"link", "bridge", "type", "qos"}, {"mtu", "state"}, {"access", 
 
 
 def _has_others(entry: Tree) -> bool:
-    bridge = _child(entry, "bridge")
-    domains = _child(bridge, "domain")
+    bridge = child(entry, "bridge")
+    domains = child(bridge, "domain")
     return (
         not {*entry} <= _OURS[0]
-        or not {*_child(entry, "link")} <= _OURS[1]
-        or not {*_child(domains, BRIDGE)} <= _OURS[2]
+        or not {*child(entry, "link")} <= _OURS[1]
+        or not {*child(domains, BRIDGE)} <= _OURS[2]
         or bool({*bridge} - {"domain"} or {*domains} - {BRIDGE})
-        or bool({*_child(entry, "qos")} - {"pfc-watchdog"})
+        or bool({*child(entry, "qos")} - {"pfc-watchdog"})
     )
 
 
 def _own_trust(entry: Tree, tree: Tree) -> Trust | None:
-    profile = _child(entry, "qos", "mapping").get("profile")
+    profile = child(entry, "qos", "mapping").get("profile")
     if not isinstance(profile, str):
         return None
-    return _TRUST.get(str(_child(tree, "qos", "mapping", profile).get("trust", "l2")))
+    return _TRUST.get(str(child(tree, "qos", "mapping", profile).get("trust", "l2")))
 
 
 def parse_profile(command: str, text: str) -> Profile:
@@ -310,10 +294,10 @@ def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
     table: Tree = value if isinstance(value, dict) else {}
     found: dict[str, Neighbour] = {}
     for name in filter(_SWP.fullmatch, table):
-        heard = _child(table, name, "lldp", "neighbor")
+        heard = child(table, name, "lldp", "neighbor")
         for key in heard:
-            system = _child(heard, key, "chassis").get("system-name", key)
-            port = _child(heard, key, "port")
+            system = child(heard, key, "chassis").get("system-name", key)
+            port = child(heard, key, "port")
             found[name] = Neighbour(
                 system=str(system),
                 port=str(port.get("name", "")),
@@ -323,38 +307,56 @@ def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
 
 
 def parse_counters(roce_command: str, roce: str, queue_command: str, queues: str) -> PortCounters:
-    """`… qos roce counters -o json` and `… counters qos -o json`.
+    """`… qos roce counters -o json` and `… counters qos -o json`, as far as they can be read.
 
     Received bytes are counted as RoCE or not, so the first are those of the RoCE priority and the
-    others stand under 0; sent bytes are counted per class.
+    others are under 0; sent bytes are counted per class.
     """
-    stats = _load(roce_command, roce)
-    tree: Tree = stats if isinstance(stats, dict) else {}
-    table = _load(queue_command, queues)
-    rows = _child(table if isinstance(table, dict) else {}, "egress-queue-stats")
-    if not rows:
-        raise Unreadable(queue_command, queues, "no egress queue in the answer")
+    soft = SoftReader()
 
     def count(*path: str) -> int:
-        return _count(roce_command, roce, _child(tree, *path[:-1]).get(path[-1]), path[-1])
+        tree = _tree(roce_command, roce)
+        return _count(roce_command, roce, child(tree, *path[:-1]).get(path[-1]), path[-1])
 
-    received = {
-        ROCE_PRIORITY: count("rx-stats", "rx-roce-stats", "roce-bytes"),
-        0: count("rx-stats", "rx-non-roce-stats", "non-roce-bytes"),
-    }
-    by_priority = {
-        int(tc): PriorityCounters(
-            received.get(int(tc), 0),
-            _count(queue_command, queues, _child(rows, tc).get("tx-bytes"), "tx-bytes"),
-        )
-        for tc in rows
-    }
-    lost = ("rx-roce-stats", "rx-non-roce-stats")
-    return PortCounters(
-        by_priority,
-        count("tx-stats", "tx-ecn-stats", "ecn-marked-packets"),
-        sum(count("rx-stats", part, "no-buffer-discard") for part in lost),
+    received = soft.read(
+        "rx",
+        lambda: {
+            ROCE_PRIORITY: count("rx-stats", "rx-roce-stats", "roce-bytes"),
+            0: count("rx-stats", "rx-non-roce-stats", "non-roce-bytes"),
+        },
     )
+    sent: dict[int, int] = soft.read("tx", lambda: _sent(queue_command, queues)) or {}
+    arrived: dict[int, int] = received or {}
+    lost = ("rx-roce-stats", "rx-non-roce-stats")
+    rest = None if received is None else 0
+    return PortCounters(
+        {
+            tc: PriorityCounters(arrived.get(tc, rest), sent.get(tc))
+            for tc in sorted({*sent, *arrived})
+        },
+        soft.read("marked", lambda: count("tx-stats", "tx-ecn-stats", "ecn-marked-packets")),
+        soft.read(
+            "discards",
+            lambda: sum(count("rx-stats", part, "no-buffer-discard") for part in lost),
+        ),
+        unread=soft.found,
+    )
+
+
+def _tree(command: str, text: str) -> Tree:
+    value = _load(command, text)
+    return value if isinstance(value, dict) else {}
+
+
+def _sent(command: str, text: str) -> dict[int, int]:
+    rows = child(_tree(command, text), "egress-queue-stats")
+    if not rows:
+        raise Unreadable(command, text, "no egress queue in the answer")
+    return {
+        int(tc): _count(command, text, child(rows, tc).get("tx-bytes"), "tx-bytes")
+        for tc in rows
+        if tc.isdecimal()
+    }
 
 
 def _count(command: str, text: str, value: JsonValue, name: str) -> int:

@@ -6,20 +6,25 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.cumulus.driver import CumulusDriver
 from components.fabric.systems.cumulus.facts import (
     CNP_PRIORITY,
+    ECN_MAX_BYTES,
     ECN_MAX_KIB,
+    ECN_MIN_BYTES,
     ECN_MIN_KIB,
+    ECN_TOLERANCE,
+    MARKED_CLASSES,
     MIN_RELEASE,
     ROCE_PRIORITY,
 )
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.write import collapse_ports
 from components.fabric.systems.exec_form import ExecForm
-from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.fabric.systems.switch_system import Intent, RoceProfile, SwitchSystem
 from components.model.fabric import Rdma
 
 
@@ -52,6 +57,14 @@ def _leave_bridge(desired: SwitchState) -> Sequence[str]:
 
 SYSTEM: Final = SwitchSystem(
     driver=CumulusDriver(),
+    profile=RoceProfile(
+        priority=ROCE_PRIORITY,
+        cnp_priority=CNP_PRIORITY,
+        ecn_min_bytes=ECN_MIN_BYTES,
+        ecn_max_bytes=ECN_MAX_BYTES,
+        marked_classes=MARKED_CLASSES,
+        ecn_tolerance=ECN_TOLERANCE,
+    ),
     intent=plan_intent,
     session=bash_cli.SESSION,
     exec_form=ExecForm(
@@ -63,6 +76,17 @@ SYSTEM: Final = SwitchSystem(
         expects=re.compile(r".*\bapplied(?:_and_saved)?\b.*", re.DOTALL),
         prepare=_leave_bridge,
         longest=bash_cli.LONGEST_ARGUMENT,
+    ),
+    identity=IdentityQuestions(
+        release=Field("nv config show -o json", r'"version": "Cumulus Linux ([^"]+)"'),
+        # Up to 5.8 the hardware is one level down; there `nv show platform` lists software.
+        model=tuple(
+            Field(f"nv show platform{part} -o json", r'"(?:product-name|model)": "([^"]+)"')
+            for part in ("", " hardware")
+        ),
+        # Who is in neither group may look and not apply (page "User Accounts").
+        rights=Field("id -Gn", r"^(.*)$"),
+        may=r"\b(sudo|nvapply)\b",
     ),
     # 4.4 has NVUE as early access, switched off; the ESXi guide links 4.2, without any NVUE.
     min_release=(*MIN_RELEASE, 0),

@@ -26,6 +26,7 @@ Mode = Literal["access", "trunk", "routed"]
 _PORT_INDENT: Final = 3
 """EOS indents each level by three blanks."""
 _QUEUE = re.compile(r"(?:uc-)?tx-queue (\d+)")
+_BANDWIDTH = re.compile(r"^bandwidth percent (\d+)$", re.MULTILINE)
 _ECN = re.compile(
     r"random-detect ecn minimum-threshold (?P<low>\d+) (?P<low_unit>\w+) "
     r"maximum-threshold (?P<high>\d+) (?P<high_unit>\w+)"
@@ -129,6 +130,14 @@ class Section:
         """Every queue is strict unless `no priority` puts it into the round."""
         return tuple(q for q in QUEUES if "no priority" not in self.queues.get(q, ()))
 
+    @property
+    def shares(self) -> dict[int, int]:
+        """`bandwidth percent` of the queues that have one."""
+        found = {
+            queue: _BANDWIDTH.search("\n".join(self.queues.get(queue, ()))) for queue in QUEUES
+        }
+        return {queue: int(match[1]) for queue, match in found.items() if match}
+
     def named_vlans(self) -> Iterator[int]:
         """VLANs that are written here, in force or not; a trunk that allows all names none."""
         for head in ("switchport access vlan ", "switchport trunk native vlan "):
@@ -218,7 +227,7 @@ class QosMaps:
 
 
 def parse_maps(text: str) -> QosMaps:
-    """`show running-config … | include ^qos map`; without a line there are the defaults."""
+    """`show running-config … | include ^qos`; without a line there are the defaults."""
     classes = {dscp: default_class(dscp) for dscp in range(64)}
     for numbers, tc in _DSCP_MAP.findall(text):
         classes |= dict.fromkeys(parse_vlan_ranges(numbers), int(tc))

@@ -26,13 +26,13 @@ from components.fabric.systems.eos.facts import (
     WATCHDOG_ACTION,
     default_class,
 )
-from components.fabric.systems.membership import holders_of
+from components.fabric.systems.membership import holders_of, others_of
 
 VLANS: Final = "show vlan | json"
 STATUS: Final = "show interfaces status | json"
 INTERFACES: Final = "show running-config sanitized | section ^interface"
 """`sanitized`: no key of a routing protocol may come into an error message of ours."""
-MAPS: Final = "show running-config sanitized | include ^qos map"
+MAPS: Final = "show running-config sanitized | include ^qos"
 NEIGHBOURS: Final = "show lldp neighbors detail | json"
 TOTALS: Final = "show interfaces {port} counters | json"
 DISCARDS: Final = "show interfaces {port} counters discards | json"
@@ -41,6 +41,8 @@ MARKED: Final = "show qos interfaces {port} ecn counters queue | json"
 
 _REFUSAL = re.compile(r"^\r?((?:%|Error|Cannot|Unable to).*)", re.MULTILINE)
 """EOS prints `% ` before an error; the other words are a precaution."""
+_SVI: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
+"""Interfaces that are no ports of a bridge."""
 _TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S % 60:02}"
 
 
@@ -76,7 +78,8 @@ class EosDriver:
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """VLANs, every interface as configured, and the maps if any of QoS is ours."""
         asks_classes = any(port.ecn or port.strict_classes for port in wanted.ports.values())
-        asks_maps = wanted.dscp_classes is not None or asks_classes
+        asks_maps = wanted.dscp_classes is not None or wanted.rewrite_dscp is not None
+        asks_maps = asks_maps or asks_classes
         return (VLANS, INTERFACES, MAPS) if asks_maps else (VLANS, INTERFACES)
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
@@ -85,8 +88,9 @@ class EosDriver:
         state = SwitchState(
             vlans=eos_parse.parse_vlans(VLANS, answers[VLANS]),
             dscp_classes=_classes(answers, wanted),
+            rewrite_dscp=_rewrites(answers) if wanted.rewrite_dscp is not None else None,
             ports={
-                name: _port(sections[name])
+                name: _port(sections[name], wanted.ports[name])
                 for name in wanted.ports
                 if name in sections and not sections[name].is_odd
             },
@@ -96,7 +100,9 @@ class EosDriver:
             for name, section in sections.items()
             if name not in wanted.ports
         }
-        return Reading(state, holders_of(others))
+        rest = {name: each for name, each in sections.items() if name not in wanted.ports}
+        carrying = {name: _member(each) for name, each in rest.items() if not _SVI.match(name)}
+        return Reading(state, holders_of(others), others_of(carrying))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `eos_actions`."""
@@ -158,10 +164,13 @@ class EosDriver:
                 template.format(port=port) for template in (TOTALS, DISCARDS, SENT, MARKED)
             )
             found[port] = eos_parse.port_counters(
-                eos_parse.parse_total(total, answers[total], port),
-                eos_parse.parse_discards(discards, answers[discards], port),
-                eos_parse.parse_sent(sent, answers[sent], port),
-                eos_parse.parse_marked(marked, answers[marked], port),
+                port,
+                {
+                    "rx": (total, answers[total]),
+                    "discards": (discards, answers[discards]),
+                    "tx": (sent, answers[sent]),
+                    "marked": (marked, answers[marked]),
+                },
             )
         return found
 
@@ -184,7 +193,17 @@ def _classes(answers: Mapping[str, str], wanted: SwitchState) -> dict[int, int] 
     return {dscp: maps.dscp_classes[dscp] for dscp in wanted.dscp_classes}
 
 
-def _port(section: Section) -> PortState:
+def _rewrites(answers: Mapping[str, str]) -> bool:
+    """`qos rewrite dscp` is one line for the whole switch (AVD's template of `qos`)."""
+    return re.search(r"^qos rewrite dscp\b", answers.get(MAPS, ""), re.MULTILINE) is not None
+
+
+def _member(section: Section) -> PortState:
+    access, trunk = section.access_vlan, section.trunk_vlans
+    return PortState(mode=section.mode, access_vlan=access, trunk_vlans=trunk)
+
+
+def _port(section: Section, wanted: PortState) -> PortState:
     trust, mtu_bytes, mode = section.trust, section.mtu_bytes, section.mode
     watchdog = section.watchdog
     return PortState(
@@ -199,6 +218,7 @@ def _port(section: Section) -> PortState:
         pfc=section.pfc,
         pfc_priorities=section.no_drop,
         strict_classes=section.strict_classes,
+        class_shares=section.shares if wanted.class_shares else {},
         # All three lines: without one of them a default of the whole switch would decide.
         pfc_watchdog={"enable", "timer"} <= {*watchdog}
         and watchdog.get("action") == WATCHDOG_ACTION,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
@@ -10,9 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from components.fabric.state import Neighbour
 from components.fabric.systems.base import (
     CANDIDATE_PREFIX,
+    CounterWay,
     Occupied,
     PortCounters,
     PriorityCounters,
+    SoftReader,
     Unreadable,
 )
 from components.fabric.systems.eos.facts import QUEUES
@@ -221,7 +224,19 @@ def _of(table: dict[str, ModelT], port: str, command: str, text: str) -> ModelT:
     return table[port]
 
 
-def port_counters(total: int, discards: int, sent: dict[int, int], marked: int) -> PortCounters:
-    """One port; EOS counts received bytes over all priorities only."""
-    by_priority = {tc: PriorityCounters(None, size) for tc, size in sent.items()}
-    return PortCounters(by_priority, marked, discards, rx_bytes=total)
+def port_counters(port: str, answers: Mapping[CounterWay, tuple[str, str]]) -> PortCounters:
+    """One port, as far as its answers can be read; received bytes are of all priorities together.
+
+    Args:
+        port: Its name.
+        answers: The command and its answer, by what they count.
+    """
+    soft = SoftReader()
+    sent = soft.read("tx", lambda: parse_sent(*answers["tx"], port)) or {}
+    return PortCounters(
+        {tc: PriorityCounters(None, size) for tc, size in sent.items()},
+        soft.read("marked", lambda: parse_marked(*answers["marked"], port)),
+        soft.read("discards", lambda: parse_discards(*answers["discards"], port)),
+        rx_bytes=soft.read("rx", lambda: parse_total(*answers["rx"], port)),
+        unread=soft.found,
+    )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.eos.driver import EosDriver
-from components.fabric.systems.eos.facts import MIN_RELEASE
+from components.fabric.systems.eos.facts import MIN_RELEASE, default_class
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
@@ -38,9 +39,17 @@ SYSTEM: Final = SwitchSystem(
         # netmiko's width, 32767, makes some releases close the session (sources.md#eos).
         prepare=("terminal length 0", "terminal width 511"),
         keyboard_first=True,
+        enables=True,
     ),
     exec_form="what EOS does with the lines of one exec after it refused one of them is not "
     "documented, so that half of a configuration could be committed",
+    identity=IdentityQuestions(
+        release=Field("show version", r"^Software image version: (\S+)"),
+        model=(Field("show version", r"^Arista (\S+)"),),
+        # As the driver opens one for every change; a role may allow it and refuse
+        # `configure terminal`, and the other way round.
+        tries=("configure session railyard-look", "abort"),
+    ),
     min_release=MIN_RELEASE,
     older="is older than all whose answers its driver was written after",
     a_release="4.32.1F",
@@ -53,4 +62,7 @@ SYSTEM: Final = SwitchSystem(
     cable_length="its headroom is a number of bytes in a buffer profile of the chip, and no "
     "published text tells how many a length needs",
     port_ecn=None,
+    all_strict=True,
+    class_of_dscp=default_class,
+    repairs=frozenset({"switch.ecn_elsewhere", "switch.pfc_elsewhere"}),
 )

@@ -13,15 +13,15 @@ from components.core.difference import ABSENT, Difference
 from components.core.errors import Bug
 from components.fabric.ib_state import (
     ALL_PORTS,
-    DEFAULT_PARTITION,
     IbState,
     PartitionState,
 )
 from components.fabric.state import SwitchState
 from components.fabric.systems import mellanox_cli
-from components.fabric.systems.base import Change, Guard, PortCounters, Reading
+from components.fabric.systems.base import Change, PortCounters, Reading
 from components.fabric.systems.mlnxos import read as mlnxos_parse
 from components.fabric.systems.mlnxos import write as mlnxos_actions
+from components.model.infiniband import DEFAULT_PARTITION
 
 PARTITIONS: Final = "show ib partition"
 FUNCTION: Final = "show ib sm"
@@ -30,16 +30,11 @@ PRIORITY: Final = "show ib sm priority"
 ROUTING: Final = "show running-config | include routing-engines"
 
 
-class MlnxosDriver:
+class MlnxosDriver(mellanox_cli.MellanoxDriver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "mlnxos"
     title = "MLNX-OS"
-    enter: Sequence[str] = mellanox_cli.ENTER
-    configure: Sequence[str] = mellanox_cli.CONFIGURE
-    discard: Sequence[str] = ()
-    guard: Guard | None = None
-    save = mellanox_cli.SAVE
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """Nothing: no port is ever ours."""
@@ -97,10 +92,6 @@ class MlnxosDriver:
             return False
         stops = (change.where, change.desired) == ("subnet manager", "off")
         return stops or change.setting == "pkey" or change.setting.startswith("member ")
-
-    def find_refusal(self, output: str) -> str | None:
-        """MLNX-OS reports by lines that start with `%`; its exit statuses mean nothing."""
-        return mellanox_cli.find_refusal(output)
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """No subnet manager, priority 0, and the partition Default with every port in it."""

@@ -22,6 +22,7 @@ SYSTEM: Final = SwitchSystem(
     session=mellanox_cli.SESSION,
     exec_form="a plain exec cannot read partition members, so a removed port would stay a member, "
     "and recreating the partition would drop its connections",
+    identity=mellanox_cli.IDENTITY,
     # `show ib partition` has the layout that we read since 3.6.8010 (Stacki's driver).
     min_release=(3, 6, 8010),
     older="prints `show ib partition` in a layout that is not read here",

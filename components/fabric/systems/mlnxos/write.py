@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.fabric.ib_state import DEFAULT_PARTITION, IbState, PartitionState, show_pkey
+from components.fabric.ib_state import IbState, PartitionState, show_pkey
 from components.fabric.systems.base import Change
 from components.fabric.systems.mlnxos.read import DEFAULT_ENGINE, MTU_WORDS, show_guid
+from components.model.infiniband import DEFAULT_PARTITION
 
 
 def plan_changes(actual: IbState | None, target: IbState | None) -> tuple[Change, ...]:

@@ -10,13 +10,13 @@ from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import (
     Change,
-    Guard,
     PortCounters,
     PriorityCounters,
     Reading,
+    SoftReader,
     Unreadable,
 )
-from components.fabric.systems.membership import holders_of
+from components.fabric.systems.membership import holders_of, others_of
 from components.fabric.systems.onyx import read as onyx_parse
 from components.fabric.systems.onyx import write as onyx_actions
 from components.fabric.systems.onyx.read import Pfc, Switchport
@@ -34,6 +34,10 @@ COUNTERS: Final = "show interfaces ethernet {port} counters"
 PRIORITY_COUNTERS: Final = "show interfaces ethernet {port} counters pfc prio {number}"
 NEIGHBOURS: Final = "show lldp interfaces ethernet remote"
 CLASS_COUNTERS: Final = "show interfaces ethernet {port} counters tc {number}"
+ROCE_COUNTERS: Final = "show interfaces ethernet {port} counters roce | json-print"
+"""The second way of counting (capture C10): the class of RoCE alone, and all that is not of it."""
+ROCE_PRIORITY: Final = 3
+"""Of the RoCE profile (capture C1)."""
 PRIORITIES: Final = range(8)
 FACTORY_MTU_BYTES: Final = 1500
 """Below release 3.9.2110 (the ESXi guide, sources.md#onyx)."""
@@ -41,16 +45,11 @@ FACTORY_ETS_WEIGHT: Final = 12
 """Weight of every class before anybody sets one (the collection's fixture)."""
 
 
-class OnyxDriver:
+class OnyxDriver(mellanox_cli.MellanoxDriver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "onyx"
     title = "Onyx"
-    enter: Sequence[str] = mellanox_cli.ENTER
-    configure: Sequence[str] = mellanox_cli.CONFIGURE
-    discard: Sequence[str] = ()
-    guard: Guard | None = None
-    save = mellanox_cli.SAVE
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """The switchport table names every port."""
@@ -88,10 +87,20 @@ class OnyxDriver:
             pfc_priorities=pfc.priorities if pfc else None,
             pfc_enabled=pfc.enabled if pfc else None,
             roce=onyx_parse.parse_roce_mode(ROCE, answers[ROCE]) if ROCE in answers else None,
-            ports={name: _port(answers, name, l2[name], pfc) for name in wanted.ports},
+            ports={
+                name: _port(answers, name, l2[name], pfc).model_copy(
+                    update=_beside(answers, name, port)
+                )
+                for name, port in wanted.ports.items()
+            },
         )
-        others = {name: _vlans_of(port) for name, port in l2.items() if name not in wanted.ports}
-        return Reading(state, holders_of(others))
+        members = onyx_parse.parse_members(SWITCHPORTS, answers[SWITCHPORTS])
+        others = {name: port for name, port in members.items() if name not in wanted.ports}
+        return Reading(
+            state,
+            holders_of({name: _vlans_of(port) for name, port in others.items()}),
+            others_of({name: _member(port) for name, port in others.items()}),
+        )
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `onyx_actions`."""
@@ -100,10 +109,6 @@ class OnyxDriver:
     def interrupts(self, change: Difference) -> bool:
         """A new MTU shuts its port; the one-shot may toggle every port (manual)."""
         return change.setting in {"mtu_bytes", "roce"}
-
-    def find_refusal(self, output: str) -> str | None:
-        """Onyx reports by lines that start with `%`; its exit statuses mean nothing."""
-        return mellanox_cli.find_refusal(output)
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""
@@ -114,6 +119,7 @@ class OnyxDriver:
             access_vlan=1,
             trunk_vlans=(),
             trust="L2",
+            rewrite_dscp=False,
             pfc=False,
             strict_classes=(),
             wrr_weights=dict.fromkeys(PRIORITIES, FACTORY_ETS_WEIGHT),
@@ -138,7 +144,7 @@ class OnyxDriver:
         """Received per priority, sent per class, marked and discarded packets."""
         commands: list[str] = []
         for port in ports:
-            commands += [COUNTERS.format(port=port), CONGESTION.format(port=port)]
+            commands += [each.format(port=port) for each in (COUNTERS, CONGESTION, ROCE_COUNTERS)]
             for number in PRIORITIES:
                 commands.append(PRIORITY_COUNTERS.format(port=port, number=number))
                 commands.append(CLASS_COUNTERS.format(port=port, number=number))
@@ -159,11 +165,16 @@ def _wants_pfc(wanted: SwitchState) -> bool:
 def _templates(port: PortState) -> tuple[str, ...]:
     asked = (
         (INTERFACE, port.mtu_bytes is not None or port.admin_up is not None),
-        (TRUST, port.trust is not None),
+        (TRUST, _asks_trust(port)),
         (CONGESTION, bool(port.ecn)),
         (ETS, port.strict_classes is not None),
     )
     return tuple(template for template, needed in asked if needed)
+
+
+def _asks_trust(port: PortState) -> bool:
+    beside = port.rewrite_dscp is not None or bool(port.dscp_priorities)
+    return port.trust is not None or beside
 
 
 def _port(answers: Mapping[str, str], name: str, l2: Switchport, pfc: Pfc | None) -> PortState:
@@ -192,23 +203,68 @@ def _port(answers: Mapping[str, str], name: str, l2: Switchport, pfc: Pfc | None
     )
 
 
+def _beside(answers: Mapping[str, str], name: str, wanted: PortState) -> dict[str, object]:
+    """What else the answer about trust says; the weights are in that about classes."""
+    command, found = TRUST.format(port=name), dict[str, object]()
+    text = answers.get(command, "")
+    if wanted.rewrite_dscp is not None:
+        found["rewrite_dscp"] = onyx_parse.parse_rewrite(command, text, name)
+    if wanted.dscp_priorities:
+        found["dscp_priorities"] = onyx_parse.parse_dscp_map(command, text, name)
+    return found
+
+
+def _member(port: Switchport) -> PortState:
+    vlans = port.allowed_vlans
+    return PortState(mode=port.mode, access_vlan=port.access_vlan, trunk_vlans=vlans)
+
+
 def _vlans_of(port: Switchport) -> set[int]:
     named = () if port.allowed_vlans == "all" else port.allowed_vlans
     return {*named, *((port.access_vlan,) if port.access_vlan else ())}
 
 
 def _counters(answers: Mapping[str, str], port: str) -> PortCounters:
-    by_priority: dict[int, PriorityCounters] = {}
-    for number in PRIORITIES:
-        received = PRIORITY_COUNTERS.format(port=port, number=number)
-        sent = CLASS_COUNTERS.format(port=port, number=number)
-        by_priority[number] = PriorityCounters(
-            onyx_parse.parse_counter(received, answers[received], "Rx:", "bytes"),
-            onyx_parse.parse_counter(sent, answers[sent], f"TC {number}:", "bytes"),
-        )
-    marked, all_counters = CONGESTION.format(port=port), COUNTERS.format(port=port)
+    """What can be read of a port: by priority and class, or else the class of RoCE alone."""
+    soft = SoftReader()
+    received = soft.read("rx", lambda: _by_class(answers, port, PRIORITY_COUNTERS, "Rx:"))
+    sent = soft.read("tx", lambda: _by_class(answers, port, CLASS_COUNTERS, "TC {number}:"))
+    second = SoftReader()
+    if received is None:
+        received = second.read("rx", lambda: _of_roce(answers, port, "Rx:", "RoCE PG bytes"))
+    if sent is None:
+        sent = second.read("tx", lambda: _of_roce(answers, port, "Tx:", "RoCE TC bytes"))
+    lacking = {each.way for each in second.unread}
+    marked, totals = CONGESTION.format(port=port), COUNTERS.format(port=port)
+    rest = SoftReader([each for each in soft.unread if each.way in lacking])
     return PortCounters(
-        by_priority,
-        onyx_parse.parse_ecn_marked(marked, answers[marked]),
-        onyx_parse.parse_counter(all_counters, answers[all_counters], "Rx:", "discard packets"),
+        {
+            number: PriorityCounters((received or {}).get(number), (sent or {}).get(number))
+            for number in PRIORITIES
+            if number in {*(received or {}), *(sent or {})}
+        },
+        rest.read("marked", lambda: onyx_parse.parse_ecn_marked(marked, answers[marked])),
+        rest.read("discards", lambda: _total(answers[totals], totals, "Rx:", "discard packets")),
+        unread=rest.found,
     )
+
+
+def _total(text: str, command: str, block: str, name: str) -> int:
+    return onyx_parse.parse_counter(command, text, block, name)
+
+
+def _by_class(answers: Mapping[str, str], port: str, template: str, block: str) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for number in PRIORITIES:
+        command = template.format(port=port, number=number)
+        head = block.format(number=number)
+        found[number] = onyx_parse.parse_counter(command, answers[command], head, "bytes")
+    return found
+
+
+def _of_roce(answers: Mapping[str, str], port: str, block: str, name: str) -> dict[int, int]:
+    """The RoCE class, and under 0 all else that the port counts."""
+    command, totals = ROCE_COUNTERS.format(port=port), COUNTERS.format(port=port)
+    ours = onyx_parse.parse_roce_bytes(command, answers.get(command, ""), name)
+    every = _total(answers[totals], totals, block, "bytes")
+    return {ROCE_PRIORITY: ours, 0: max(every - ours, 0)}

@@ -6,6 +6,7 @@ Fixtures named here are those of the Ansible collection mellanox.onyx; each pars
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ _LLDP_FIELDS = {
     "Remote port-id": "port",
     "Remote port description": "description",
 }
+_BUNDLES = ("Po", "Mpo")
 _NOT_TOLD = {"Not Advertised", "N\\A", ""}
 
 
@@ -72,6 +74,13 @@ class _PfcPort(_Shape):
     oper: str = Field(alias="PFC oper")
 
 
+class _MapRow(_Shape):
+    priority: int = Field(alias="switch-priority")
+    dscps: str = Field(default="", alias="DSCP")
+
+
+_MAP_ROWS = TypeAdapter(list[dict[str, list[_MapRow]]])
+_DSCP_MAP = "PCP(DEI); DSCP to switch-priority mapping"
 _SWITCHPORTS = TypeAdapter(dict[str, _Switchport])
 _VLANS = TypeAdapter(dict[int, dict[str, str]])
 _CLASSES = TypeAdapter(list[_Class])
@@ -136,10 +145,16 @@ def parse_vlans(command: str, text: str) -> tuple[int, ...]:
 
 def parse_switchports(command: str, text: str) -> dict[str, Switchport]:
     """`show interfaces switchport | json-print` (onyx_l2_interface_show.cfg); Ethernet only."""
+    table = parse_members(command, text)
+    return {name: port for name, port in table.items() if not name.startswith(_BUNDLES)}
+
+
+def parse_members(command: str, text: str) -> dict[str, Switchport]:
+    """The same with the bundles, `Po1` and `Mpo1`."""
     table = _typed(_SWITCHPORTS, _json(command, text), command, text)
     ports: dict[str, Switchport] = {}
     for name, row in table.items():
-        if not name.startswith("Eth"):
+        if not name.startswith(("Eth", *_BUNDLES)):
             continue
         access = int(row.access_vlan) if row.access_vlan.isdigit() else None
         allowed = row.allowed_vlans.strip().lower()
@@ -162,6 +177,31 @@ def parse_trust(command: str, text: str, port: str) -> Trust:
     if mode is None:
         raise Unreadable(command, text, "no trust mode in the answer")
     return _typed(_TRUST, mode, command, text)
+
+
+def parse_rewrite(command: str, text: str, port: str) -> bool:
+    """`DSCP rewrite` of the same answer: whether the port changes what it sends."""
+    said = _find(_find(_json(command, text), f"Eth{port}"), "DSCP rewrite")
+    if said not in {"enabled", "disabled"}:
+        raise Unreadable(command, text, "no DSCP rewrite in the answer")
+    return said == "enabled"
+
+
+def parse_dscp_map(command: str, text: str, port: str) -> dict[int, int]:
+    """`PCP(DEI); DSCP to switch-priority mapping` of the same answer: DSCP to priority."""
+    table = _find(_find(_json(command, text), f"Eth{port}"), _DSCP_MAP)
+    rows = _typed(_MAP_ROWS, table, command, text) if table is not None else []
+    found = {
+        int(dscp): row.priority
+        for group in rows
+        for entries in group.values()
+        for row in entries
+        for dscp in row.dscps.split()
+        if dscp.isdecimal()
+    }
+    if not found:
+        raise Unreadable(command, text, "no map of DSCPs in the answer")
+    return found
 
 
 def parse_congestion(command: str, text: str) -> dict[int, EcnState | None]:
@@ -271,6 +311,17 @@ def parse_counter(command: str, text: str, block: str, name: str) -> int:
         if head and label == name:
             return int(number)
     raise Unreadable(command, text, f"no counter `{name}` under `{block}` in the answer")
+
+
+def parse_roce_bytes(command: str, text: str, name: str) -> int:
+    """`RoCE PG bytes` or `RoCE TC bytes` of `… counters roce`, JSON (capture C10)."""
+    try:
+        value = _find(cast("JsonValue", json.loads(text)), name)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(command, text, "the answer is no JSON") from error
+    if not (str(value).isascii() and str(value).isdecimal()):
+        raise Unreadable(command, text, f"no `{name}` in the answer")
+    return int(str(value))
 
 
 def _find(value: JsonValue, key: str) -> JsonValue:

@@ -71,6 +71,7 @@ SYSTEM: Final = SwitchSystem(
         expects=re.compile(r"\s*"),
         resets=re.compile(r"allowed-vlan none$|no switchport force$"),
     ),
+    identity=mellanox_cli.IDENTITY,
     # `roce` and `show roce` (Onyx user manual 3.8.2000, "RoCE Commands"). Trust, traffic pools and
     # ECN per class came with 3.6.5000 (docs/explanation/sources.md#onyx).
     min_release=(3, 8, 2000),
@@ -86,4 +87,5 @@ SYSTEM: Final = SwitchSystem(
     cable_length="its lossless pool sizes the headroom itself, and no command for the length "
     "of a cable is documented",
     port_ecn=None,
+    repairs=frozenset({"switch.rewrite", "switch.ecn_elsewhere", "switch.pfc_elsewhere"}),
 )

@@ -97,6 +97,8 @@ def _allowed_lines(mode: str, actual: PortState, target: PortState) -> Iterator[
 def _trust_lines(actual: PortState, target: PortState) -> Iterator[str]:
     if target.trust not in {None, actual.trust}:
         yield f"qos trust {target.trust}"
+    if target.rewrite_dscp not in {None, actual.rewrite_dscp}:
+        yield "qos rewrite dscp" if target.rewrite_dscp else "no qos rewrite dscp"
 
 
 def _ecn_lines(actual: PortState, target: PortState) -> Iterator[str]:

@@ -19,6 +19,7 @@ from components.fabric.systems.base import Change, Guard, PortCounters, Reading
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import write as sonic_actions
+from components.fabric.systems.sonic.beside import beside_of, other_ports
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
 from components.fabric.systems.sonic.rows import write_rows
@@ -90,9 +91,14 @@ class SonicDriver:
                 "held_rows": write_list(config.holders(wanted.ports)),
                 **write_rows(config.rows()),
             },
-            ports={name: config.port(name) for name in wanted.ports},
+            ports={
+                name: config.port(name).model_copy(
+                    update=beside_of(config, name) if port.class_shares else {}
+                )
+                for name, port in wanted.ports.items()
+            },
         )
-        return Reading(state, _vlan_holders(tables, wanted))
+        return Reading(state, _vlan_holders(tables, wanted), other_ports(tables, wanted.ports))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `sonic_actions`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Script
@@ -57,6 +58,11 @@ SYSTEM: Final = SwitchSystem(
         find_missing=sonic_exec.find_missing,
         longest=bash_cli.LONGEST_ARGUMENT,
     ),
+    # The right to configure is asked for by `enter`: `sudo -n true`.
+    identity=IdentityQuestions(
+        release=Field("show version", r"^SONiC Software Version: (?:SONiC\.)?(\S+)"),
+        model=(Field("show version", r"^HwSKU: (\S+)"),),
+    ),
     min_release=(MIN_RELEASE, 0, 0),
     older="makes lossless buffers for priorities 3 and 4 only",
     reads_release=lambda text: parse_branch(text) > 0,
@@ -68,5 +74,7 @@ SYSTEM: Final = SwitchSystem(
     pfc_watchdog=(MIN_RELEASE, 0, 0),
     cable_length=(MIN_RELEASE, 0, 0),
     cable_per_port=True,
+    # Queues 3 and 4 mark after `config qos reload` (sonic-buildimage, qos_config.j2).
+    template_marks=frozenset({3, 4}),
     port_ecn="its driver has one profile of thresholds for the whole switch",
 )

@@ -1,0 +1,132 @@
+"""Judges an image of jobs by what a pod of it showed: one finding for each thing that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from components.acceptance.evidence import ProbeEvidence
+from components.acceptance.judge.verdict import Finding
+from components.acceptance.logs.log_model import ImageLog
+from components.jobs.ssh import SSHD
+
+_CONTRACT: Final = "docs/reference/probe-image.md"
+_FOLDERS: Final = {"_perf": "nccl_tests", "_bw": "perftest"}
+"""The end of a program's name to the key that names its folder."""
+_SSH_PACKAGES: Final = {
+    SSHD: "openssh-server",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+}
+_MPIS: Final = ("Open MPI", "OpenRTE")
+"""What Open MPI 4 and 5 call themselves in `mpirun --version`."""
+
+
+def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
+    """All that the image lacks; one passed finding if nothing."""
+    image, name = item.probe.image, item.probe.name
+    lacks = list(_lacks(item, log))
+    if not log.complete:
+        lacks.append(("the whole look", "its output ends in the middle", "read the pod's events"))
+    if lacks:
+        return [
+            Finding(
+                check="image",
+                subject=name,
+                verdict="failed" if log.complete else "error",
+                expected=expected,
+                actual=f"the image {image} {actual}",
+                next_step=step,
+            )
+            for expected, actual, step in lacks
+        ]
+    has = [path.rpartition("/")[2] for path in log.programs.values()]
+    version = f" ({log.mpirun_version})" if log.mpirun_version else ""
+    return [
+        Finding(
+            check="image",
+            subject=name,
+            verdict="passed",
+            expected=image,
+            actual=f"has {', '.join(has)}{version}",
+        )
+    ]
+
+
+Lack = tuple[str, str, str]
+"""What is expected, what the image has in its place, what to do."""
+
+
+def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[Lack]:
+    needed = item.probe.programs
+    for program in needed:
+        if not log.programs.get(program):
+            yield program, f"has no {program}", _remedy(program)
+    if log.uid != "0":
+        user = f"runs as user {log.uid or 'unknown'}"
+        yield "root", user, f"remove USER from the image: {_CONTRACT}"
+    yield from _mpi_lacks(log)
+    for missing in log.missing:
+        program, _, library = missing.partition(" ")
+        yield (
+            f"{library} for {program}",
+            f"has no {library}, which {program} is linked with",
+            "install the library, or put its folder into ENV LD_LIBRARY_PATH of the image",
+        )
+    if SSHD in needed:
+        yield from _login_lacks(log)
+
+
+def _remedy(program: str) -> str:
+    package = _SSH_PACKAGES.get(program)
+    if package is not None:
+        return f"install {package} in it, or build one with: railyard image build ({_CONTRACT})"
+    ends = (key for end, key in _FOLDERS.items() if program.endswith(end))
+    key = "mpirun" if program.endswith("mpirun") else next(ends, None)
+    where = f"name its place in jobs.programs.{key}, or " if key else ""
+    return f"{where}build one with: railyard image build ({_CONTRACT})"
+
+
+def _mpi_lacks(log: ImageLog) -> Iterator[Lack]:
+    for program, word in log.mpi.items():
+        if word == "no":
+            yield (
+                f"{program} built with MPI=1",
+                f"has {program} without MPI: each rank would be a job of its own",
+                f"build nccl-tests with MPI=1: {_CONTRACT}",
+            )
+    mpirun = next((path for name, path in log.programs.items() if name.endswith("mpirun")), "")
+    if not mpirun:
+        return
+    if not any(name in log.mpirun_version for name in _MPIS):
+        yield (
+            "mpirun of Open MPI",
+            f"has another mpirun: {log.mpirun_version or 'it prints no version'}",
+            "name Open MPI's in jobs.programs.mpirun",
+        )
+    elif not log.daemon:
+        yield (
+            "orted or prted beside mpirun",
+            f"has neither orted nor prted in {mpirun.rpartition('/')[0]}",
+            "name the whole path of Open MPI's own mpirun in jobs.programs.mpirun",
+        )
+
+
+def _login_lacks(log: ImageLog) -> Iterator[Lack]:
+    if not log.login:
+        return
+    if log.login != "ok":
+        said = next((line for line in log.said if line), "it said nothing")
+        more = next((line for line in log.said if "not allowed" in line or "REFUSED" in line), "")
+        because = f"{said}; {more}" if more and more != said else said
+        yield (
+            "root to log in over SSH by key",
+            f"lets no login in: {because}",
+            f"mend its sshd: make /run/sshd, and let root log in by key ({_CONTRACT})",
+        )
+    elif log.home != "/root":
+        yield (
+            "/root as home of root",
+            f"has {log.home or 'no folder'} as home of root, and the key is mounted at /root/.ssh",
+            "give root the home /root in /etc/passwd",
+        )

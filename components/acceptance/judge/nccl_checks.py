@@ -1,0 +1,247 @@
+"""The table of what is looked at in a log of NCCL: one for the gate and for `railyard judge`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from components.acceptance.judge.nccl_findings import (
+    judge_busbw,
+    judge_completeness,
+    judge_correctness,
+    judge_gdr,
+    judge_transport,
+    judge_warnings,
+)
+from components.acceptance.judge.nccl_profile import (
+    Adapters,
+    judge_hcas,
+    judge_network,
+    judge_topology,
+    judge_version,
+)
+from components.acceptance.judge.nccl_ways import Expectation
+from components.acceptance.judge.run_failure import find_failure
+from components.acceptance.judge.verdict import Finding, verdict_for
+from components.acceptance.logs.log_model import LogFailure, NcclLog
+from components.core.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who must take part.
+
+    Attributes:
+        ranks: How many.
+        hosts: On how many hosts.
+        workers: Names of these hosts; empty for any.
+        devices: How many network devices the channels of each host must use.
+        what: What these are: `rails` or `adapters`.
+    """
+
+    ranks: int
+    hosts: int
+    workers: frozenset[str]
+    devices: int
+    what: str = "rails"
+
+
+@dataclass(frozen=True, slots=True)
+class NcclAsked:
+    """What a log of NCCL must show; what is None or empty is not asked."""
+
+    min_version: str = ""
+    """Least release, for example `2.19`."""
+    topology_file: str = ""
+    """The value that NCCL_TOPO_FILE must have on every rank."""
+    hcas: int | None = None
+    """InfiniBand adapters of every host, with relaxed ordering."""
+    gdr: bool | None = None
+    """Every network channel must be GDRDMA; False says that it need not."""
+    hca_names: tuple[str, ...] = ()
+    """Adapters that must be among them."""
+    network: bool = False
+    """Every rank must use NCCL's own InfiniBand network or HPC-X's."""
+    transport: Expectation | None = None
+    """The transport that the data must have taken; None leaves it unproven."""
+    floor_gb_s: float | None = None
+    """The least bus bandwidth of rows of 1 GiB and more, or of the largest row, in GB/s."""
+    floor_origin: str = ""
+    members: Members | None = None
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> NcclAsked:
+        """From `version=2.19`, `topology=/opt/h100.xml`, `hcas=8`, `gdr`.
+
+        Raises:
+            UsageError: A text asks for something else.
+        """
+        values = {name: value for name, _, value in (text.partition("=") for text in texts)}
+        unknown = sorted(set(values) - {"version", "topology", "hcas", "gdr"})
+        hcas = values.get("hcas")
+        if unknown or (hcas is not None and not (hcas.isascii() and hcas.isdecimal())):
+            wrong = unknown[0] if unknown else f"hcas={hcas}"
+            raise UsageError(
+                f"--must {wrong} asks for nothing that is known.\n"
+                "  fix    use version=2.19, topology=/path/of/NCCL_TOPO_FILE, hcas=8, or gdr."
+            )
+        return cls(
+            min_version=values.get("version", ""),
+            topology_file=values.get("topology", ""),
+            hcas=None if hcas is None else int(hcas),
+            gdr=True if "gdr" in values else None,
+        )
+
+
+Judge = Callable[[NcclLog, str, NcclAsked], Finding | None]
+
+
+def _judge_ranks(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None:
+    """All planned ranks took part, evenly on the planned workers."""
+    wanted = asked.members
+    if wanted is None:
+        return None
+    hosts = frozenset(line.host for line in log.ranks)
+    count = len({line.rank for line in log.ranks}) or log.nranks or 0
+    right_hosts = hosts == wanted.workers if wanted.workers else len(hosts) == wanted.hosts
+    right = count == wanted.ranks and right_hosts
+    return Finding(
+        check="ranks",
+        subject=subject,
+        verdict=verdict_for(right),
+        expected=f"{wanted.ranks} ranks on {wanted.hosts} hosts",
+        actual=f"{count} ranks on {len(hosts)} hosts ({', '.join(sorted(hosts))})",
+        next_step="" if right else "look at the hostfile and the slots",
+    )
+
+
+def _judge_rails(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None:
+    """Every host's channels use as many devices as there are rails or adapters."""
+    wanted = asked.members
+    if wanted is None:
+        return None
+    used = log.channels.devices_by_host
+    lacking = sorted(host for host, found in used.items() if len(found) < wanted.devices)
+    actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
+    seen = "error" if len(used) < wanted.hosts else "passed"
+    noun = wanted.what.removesuffix("s")
+    loss = f"an {noun} carries nothing" if noun == "adapter" else f"a {noun} is missing"
+    look = "look at its link" if noun == "adapter" else "look at its link and its VF"
+    return Finding(
+        check="rails",
+        subject=subject,
+        verdict="failed" if lacking else seen,
+        expected=f"{wanted.devices} {wanted.what} in the channels of every host",
+        actual=actual or "no network channel",
+        next_step=""
+        if not lacking and seen == "passed"
+        else f"{loss} on {', '.join(lacking) or 'all hosts'}: {look}",
+    )
+
+
+def _judge_gdr(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None:
+    """GPUDirect RDMA, where it is wanted; else how much of it there is."""
+    if asked.gdr is not False:
+        return judge_gdr(log, subject) if asked.gdr else None
+    return Finding(
+        check="gpudirect",
+        subject=subject,
+        verdict="skipped",
+        expected="not required",
+        actual=f"{log.channels.gdr} of {log.channels.net_total} channels",
+    )
+
+
+OF_ANY_PROGRAM: Final[tuple[Judge, ...]] = (
+    lambda log, name, asked: judge_transport(log, name, asked.transport),
+    lambda log, name, asked: (
+        judge_version(log, name, asked.min_version) if asked.min_version else None
+    ),
+    lambda log, name, asked: (
+        judge_network(log, name) if asked.network or asked.hcas is not None else None
+    ),
+    lambda log, name, asked: (
+        judge_topology(log, name, asked.topology_file) if asked.topology_file else None
+    ),
+    lambda log, name, asked: (
+        judge_hcas(log, name, Adapters(asked.hcas, asked.hca_names))
+        if asked.hcas is not None
+        else None
+    ),
+    _judge_gdr,
+)
+"""What NCCL says of its way, whatever program it serves."""
+CHECKS: Final[tuple[Judge, ...]] = (
+    lambda log, name, _: judge_completeness(log, name),
+    _judge_ranks,
+    lambda log, name, _: judge_correctness(log, name),
+    *OF_ANY_PROGRAM,
+    _judge_rails,
+    lambda log, name, asked: (
+        judge_busbw(log, name, asked.floor_gb_s, asked.floor_origin)
+        if asked.floor_gb_s is not None
+        else None
+    ),
+    lambda log, name, _: judge_warnings(log, name),
+)
+"""Every row looks at one thing of one run, and says nothing where that was not asked for."""
+
+
+def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
+    """The findings of every run of a log, each under its own name."""
+    runs = log.runs
+    if len(runs) > 1 and _ran_together(runs):
+        return [_separate(subject, sum(line.rank == 0 for run in runs for line in run.ranks))]
+    found: list[Finding] = []
+    for number, run in enumerate(runs, 1):
+        name = subject if len(runs) == 1 else f"{subject}, run {number} of {len(runs)}"
+        found += judge_run(run, name, asked)
+    return found
+
+
+def _ran_together(runs: Sequence[NcclLog]) -> bool:
+    """Is it one launch of several programs that knew nothing of each other?
+
+    Each has a single rank, or lists come before the tables of others.
+    """
+    ranks = [line.rank for run in runs for line in run.ranks]
+    if len(ranks) > 1 and not any(ranks):
+        return True
+    waiting = [bool(run.ranks) and not run.rows for run in runs]
+    strangers = [bool(run.rows) and not run.ranks and run.sizes is None for run in runs]
+    return any(waiting) and any(strangers[waiting.index(True) :])
+
+
+def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
+    """The findings of one run; of one that failed, why; of one that is not whole, no more."""
+    failure = find_failure(log.failures, subject)
+    if failure is not None:
+        return [failure]
+    found = {
+        finding.check: finding
+        for check in CHECKS
+        if (finding := check(log, subject, asked)) is not None
+    }
+    completeness = found["completeness"]
+    if completeness.verdict == "error" and found["correctness"].verdict != "failed":
+        warned = find_failure([_warned(line) for line in log.warnings], subject)
+        return [warned] if warned and not log.has_footer else [completeness]
+    return [*found.values()]
+
+
+def _warned(line: str) -> LogFailure:
+    """Of a run that did not end, a warning is its cause."""
+    return LogFailure(kind="nccl_warning", line=line, meaning="NCCL warns")
+
+
+def _separate(subject: str, count: int) -> Finding:
+    return Finding(
+        check="completeness",
+        subject=subject,
+        verdict="failed",
+        expected="one run over all ranks",
+        actual=f"{count} separate runs with a rank 0 each",
+        detail="the binary was built without MPI, or the launcher is not its own",
+        next_step="take an nccl-tests that is built with MPI=1",
+    )

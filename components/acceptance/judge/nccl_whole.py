@@ -1,0 +1,259 @@
+"""Is a run of an NCCL program whole, and do its numbers agree with each other?
+
+A table must have every size between its own begin and end; the bus bandwidth of a row follows from
+its bandwidth, the collective and the ranks; the footer's average is that of the rows. What does not
+agree was lost, mixed or edited, and is not believed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+from components.acceptance.judge.verdict import Verdict
+from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, Sizes
+from components.acceptance.logs.nccl_factor import bus_factor, possible_factors
+from components.acceptance.logs.nccl_table import rounding
+
+LARGE_BYTES: Final = 1 << 30
+"""Rows from 1 GiB on show bandwidth; smaller ones show latency (16 MiB: 12 % of the plateau)."""
+_ALIGNMENT_BYTES: Final = 16
+"""nccl-tests rounds the part of one rank down to it (`getCollByteCount` of each collective)."""
+_MOST_RANKS: Final = 65_536
+"""Ranks that a log without a list may have."""
+_MOST_SIZES: Final = 10_000
+_LARGEST_STEP: Final = 16
+"""Of two sizes alone, without the line that says what was asked for: more is a gap."""
+_AVERAGE_SLACK_GB_S: Final = 0.0055
+"""Rows are printed with two decimals, the average with six digits."""
+_RELATIVE_SLACK: Final = 5e-4
+_LEAST_RATIO_GB_S: Final = 0.2
+"""Below it, two decimals say nothing of the ratio of two bandwidths."""
+
+Said = tuple[Verdict, str, str]
+"""Verdict, what is seen, and more of it."""
+
+
+def completeness_of(log: NcclLog) -> Said:
+    """Whether one run is whole, what is seen of it, and more."""
+    if log.overlaps:
+        what = "several runs began at the same time"
+        return "failed", what, "the binary was built without MPI, or the launcher is not its own"
+    if log.bad_rows:
+        return "error", f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
+    if not log.rows:
+        return "error", "no result row", "the log is cut, or the run hung or is still going on"
+    frame = _frame_of_program(log) if log.program == "other" else _frame(log)
+    if frame[0] != "passed":
+        return frame
+    for problem in (_ranks(log), _sizes(log), _ratios(log), _average(log)):
+        if problem:
+            return "error", *problem
+    return frame
+
+
+def is_alone(log: NcclLog) -> bool:
+    """A single rank took part: nothing went anywhere."""
+    return len(log.ranks) == 1 or (not log.ranks and log.nranks == 1)
+
+
+def _frame(log: NcclLog) -> Said:
+    if log.has_footer:
+        started = log.nranks is not None and 0 < log.init_complete < log.nranks
+        said = f"{log.init_complete} of {log.nranks} ranks say that they started" if started else ""
+        return "passed", f"{len(log.rows)} rows and the footer", said
+    if log.in_document and not log.has_preamble and _is_excerpt(log):
+        return "passed", f"an excerpt with {len(log.rows)} rows", "its start and end are not shown"
+    return "error", "cut off: the footer is missing", f"{len(log.rows)} rows before the cut"
+
+
+def _is_excerpt(log: NcclLog) -> bool:
+    """A quoted table: no start, no end, but rows that count and whose values were checked."""
+    return all(
+        (row.size_bytes or 0) >= LARGE_BYTES and row.out_of_place.wrong is not None
+        for row in log.rows
+    )
+
+
+def _frame_of_program(log: NcclLog) -> Said:
+    missing = 1 < log.init_complete < (log.nranks or 0)
+    if 0 < log.init_complete <= log.destroy_complete and not missing:
+        ended = f"{log.destroy_complete} of {log.init_complete} communicators ended"
+        return "passed", f"{len(log.rows)} results, {ended}", "not a log of nccl-tests"
+    return "error", "cut off: not all communicators ended", "count of 'Destroy COMPLETE'"
+
+
+def _ranks(log: NcclLog) -> tuple[str, str] | None:
+    numbers = sorted(line.rank for line in log.ranks)
+    if numbers and numbers != list(range(len(numbers))):
+        lacking = sorted(set(range(numbers[-1] + 1)) - set(numbers))
+        what = f"rank {lacking[0]} is missing" if lacking else "a rank is there twice"
+        return f"{len(numbers)} ranks in the list, and {what}", "lines of the list were lost"
+    if numbers and log.nranks is not None and log.nranks > len(numbers):
+        return f"{len(numbers)} ranks in the list, {log.nranks} by NCCL", "lines were lost"
+    return None
+
+
+def _sizes(log: NcclLog) -> tuple[str, str] | None:
+    if log.program == "other":
+        return None
+    sizes = [row.size_bytes or 0 for row in log.rows]
+    slack = _ALIGNMENT_BYTES * max(count_ranks(log) or 1, *(row.parts for row in log.rows))
+    if log.sizes is not None:
+        return _missing(sizes, list(_asked(log.sizes)), slack)
+    sweeps = _sweeps(sizes)
+    for sweep in sweeps:
+        if gap := _gap(sweep, slack):
+            return f"rows are missing: {gap}", "sizes grow by one step"
+        ends = abs(sweep[0] - sweeps[0][0]), abs(sweep[-1] - sweeps[0][-1])
+        if max(ends) > slack or len(sweep) != len(sweeps[0]):
+            return f"sizes begin again at {sweep[0]} B", "and are not those of the first time"
+    return None
+
+
+def _asked(sizes: Sizes) -> Iterator[int]:
+    """What nccl-tests goes through (`TimeTest` of src/common.cu)."""
+    factor, step = max(sizes.factor or 1, 1), sizes.step_bytes or 0
+    # Too little memory lowers both ends.
+    size, last = min(sizes.least_bytes, sizes.most_bytes), -1
+    for _ in range(_MOST_SIZES):
+        if size > sizes.most_bytes or size == last:
+            return
+        yield size
+        last, size = size, size * factor if factor > 1 else size + step
+
+
+def _missing(sizes: Sequence[int], asked: Sequence[int], slack: int) -> tuple[str, str] | None:
+    """Each type, operation and cycle goes through all sizes."""
+    if not asked:
+        return "the sizes of the first line are none", ""
+    for index, size in enumerate(sizes):
+        wanted = asked[index % len(asked)]
+        if not wanted - slack < size <= wanted:
+            return f"the row of {wanted} B is missing", f"{size} B is in its place"
+    if len(sizes) % len(asked):
+        wanted = asked[len(sizes) % len(asked)]
+        return f"the row of {wanted} B is missing", f"{len(sizes)} of {len(asked)} rows"
+    return None
+
+
+def _sweeps(sizes: Sequence[int]) -> list[list[int]]:
+    found: list[list[int]] = [[]]
+    for size in sizes:
+        if found[-1] and size < found[-1][-1]:
+            found.append([])
+        found[-1].append(size)
+    return found
+
+
+def _gap(sizes: Sequence[int], slack: int) -> str:
+    """Two neighbours between which a size must have been, or nothing."""
+    shown = [size for size in sizes if size > slack * _LARGEST_STEP] or list(sizes)
+    pairs = [(one, other) for one, other in pairwise(shown) if one > 0]
+    if not pairs:
+        return ""
+    last, largest = pairs[-1]
+    factor, step = largest / last, largest - last
+    if len(pairs) == 1 and factor > _LARGEST_STEP:
+        return f"from {last} B to {largest} B"
+    grown = [pair for pair in pairs if abs(pair[1] - pair[0] * factor) > slack * (factor + 1)]
+    added = [pair for pair in pairs if abs(pair[1] - pair[0] - step) > 2 * slack]
+    if not grown or not added:
+        return ""
+    return f"from {grown[0][0]} B to {grown[0][1]} B"
+
+
+def count_ranks(log: NcclLog) -> int | None:
+    """Ranks of one collective: those of the first group of the list, or by NCCL's own lines."""
+    first = log.ranks[0].group if log.ranks else 0
+    listed = sum(line.group == first for line in log.ranks)
+    return listed or log.nranks
+
+
+def _halves(rows: Sequence[NcclRow]) -> Iterator[tuple[NcclRow, Measure]]:
+    for row in rows:
+        for half in (row.out_of_place, row.in_place):
+            if half is not None:
+                yield row, half
+
+
+def _ratios(log: NcclLog) -> tuple[str, str] | None:
+    """Bus bandwidth over bandwidth must be the factor of the collective over these ranks."""
+    ranks = count_ranks(log)
+    shown = list(_halves(log.rows))
+    if ranks is None:
+        return _ratios_of_unknown_ranks(log.collective, shown)
+    factors = possible_factors(log.collective, ranks)
+    wrong = [
+        next((each for each in shown if not _is_ratio(each[1], factor)), None) for factor in factors
+    ]
+    if None in wrong:
+        return None
+    row, half = wrong[0] or shown[0]
+    shown_row = f"{half.busbw_gb_s:g} of {half.algbw_gb_s:g} GB/s at {row.size_bytes} B"
+    factor = " or ".join(f"{each:.4g}" for each in factors)
+    return (
+        f"a bus bandwidth that contradicts its row: {shown_row}",
+        f"{ranks} ranks: factor {factor}",
+    )
+
+
+def _is_ratio(half: Measure, factor: float) -> bool:
+    slack = rounding(half.busbw_gb_s) + factor * rounding(half.algbw_gb_s)
+    expected = half.algbw_gb_s * factor
+    return abs(half.busbw_gb_s - expected) <= slack + _RELATIVE_SLACK * expected
+
+
+def _ratios_of_unknown_ranks(
+    collective: str, halves: Sequence[tuple[NcclRow, Measure]]
+) -> tuple[str, str] | None:
+    shown = [half for _, half in halves if half.algbw_gb_s >= _LEAST_RATIO_GB_S]
+    if not shown:
+        return None
+    least = max(_ratio(half, -1) for half in shown)
+    most = min(_ratio(half, +1) for half in shown)
+    if any(_fits_some_ranks(name, least, most) for name in _families(collective)):
+        return None
+    return "bus bandwidths that fit no number of ranks", "rows were changed, or are of several runs"
+
+
+def _families(collective: str) -> tuple[str, ...]:
+    return (collective,) if collective else ("all_reduce", "all_gather", "broadcast")
+
+
+def _ratio(half: Measure, sign: int) -> float:
+    """The least or the most that the ratio of two printed bandwidths may be."""
+    busbw = half.busbw_gb_s + sign * rounding(half.busbw_gb_s)
+    algbw = half.algbw_gb_s - sign * rounding(half.algbw_gb_s)
+    return busbw / algbw * (1 + sign * _RELATIVE_SLACK)
+
+
+def _fits_some_ranks(collective: str, least: float, most: float) -> bool:
+    if least > most:
+        return False
+    limit = 1.0 if bus_factor(collective, 2) == 1.0 and bus_factor(collective, 4) == 1.0 else None
+    if limit is not None:
+        return least <= limit <= most
+    # The factor is `whole` (n-1)/n.
+    whole = 2 * bus_factor(collective, 2)
+    if least >= whole:
+        return False
+    smallest = max(2, math.ceil(whole / (whole - least) - 1e-9)) if least > 0 else 2
+    return smallest <= _MOST_RANKS and whole * (smallest - 1) / smallest <= most
+
+
+def _average(log: NcclLog) -> tuple[str, str] | None:
+    """The footer's average is over all rows and both halves."""
+    if log.average_busbw_gb_s is None:
+        return None
+    every = [half.busbw_gb_s for _, half in _halves(log.rows)]
+    mean = sum(every) / len(every)
+    slack = _AVERAGE_SLACK_GB_S + 2e-5 * mean
+    if abs(mean - log.average_busbw_gb_s) <= slack:
+        return None
+    return (
+        f"the footer's average is {log.average_busbw_gb_s:g} GB/s, that of the rows {mean:.5g}",
+        "a row was lost, or a number was changed",
+    )

@@ -1,0 +1,126 @@
+"""What a line of a log can mean: one row of a table for each class of failure, and the search."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from components.acceptance.logs.log_model import LogFailure
+
+_LONGEST_LINE: Final = 300
+_MOST_FAILURES: Final = 40
+"""One broken link makes every rank complain; the first lines tell all."""
+_MOST_WARNINGS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One row of a table.
+
+    Attributes:
+        pattern: What the line has in it. Parts that may be long are bounded.
+        kind: A short name of the class of failure.
+        meaning: What it usually means, and where to look.
+        late: It follows from a failure elsewhere.
+    """
+
+    pattern: re.Pattern[str]
+    kind: str
+    meaning: str
+    late: bool = False
+
+
+def cause(pattern: str, kind: str, meaning: str, *, late: bool = False) -> Cause:
+    """One row, with its pattern as text."""
+    return Cause(re.compile(pattern), kind, meaning, late)
+
+
+@dataclass(frozen=True, slots=True)
+class Harmless:
+    """A line that looks like a failure and comes from runs that were good.
+
+    Attributes:
+        pattern: What the line has in it.
+        source: Where such a run is published.
+    """
+
+    pattern: re.Pattern[str]
+    source: str
+
+
+_HINTS: Final = (
+    "ail", "down", "evice", "rror", "warn", "xit", "bort", "ill", "imeout", "imed out",
+    "iming out", "ignal", "closed", "reset", "lost", "oom", "emory", "not ", "noticed", "sync ",
+    "xid", "fell off", "lockup", "stall", "blocked", "efused", "enied", "enough", "term",
+    "cancel", "due to", "fault", "nvalid", "able to", "ersions", "rc=", "rc:", "code=",
+    "deadline", "backoff", "victed", "errimage", "core dumped", "unreach", "eof", "below",
+    "ouldn't", "idn't", "atchdog", "unrecog", "traceback", "fatal", "exceeded", "onnected",
+    "unexpected", "erminat", "unhandled", "limit", "orte", "prte", "health", "required", "ssh:",
+    "kex_", "eturn", "double free", "gpus", "got ", "does not", "addr_", "wrong", "no socket",
+    "socketprogress",    "retcode", "no such", "was unable", "zero",
+    "no active", "no roce",
+)  # fmt: skip
+"""A line with none of them, in small letters, matches no row: a cheap look before the patterns."""
+
+
+_WITHOUT_DIGITS: Final = str.maketrans("", "", "0123456789")
+
+
+def has_hint(line: str) -> bool:
+    """Can a line be one of a table? Most lines differ from others by their numbers only."""
+    return _has_hint(line.translate(_WITHOUT_DIGITS))
+
+
+@lru_cache(maxsize=4096)
+def _has_hint(shape: str) -> bool:
+    lowered = shape.lower()
+    return any(hint in lowered for hint in _HINTS)
+
+
+@dataclass(slots=True)
+class FailureFinder:
+    """Looks at a log line by line.
+
+    Attributes:
+        tables: The rows, in their order: the first that fits a line names it.
+        harmless: What is looked at first.
+        warning: A line that fits no row and has this in it is a warning of unknown meaning.
+    """
+
+    tables: Sequence[Cause]
+    harmless: Sequence[Harmless] = ()
+    warning: str = ""
+    failures: list[LogFailure] = field(default_factory=list[LogFailure])
+    warnings: dict[str, None] = field(default_factory=dict[str, None])
+
+    def feed(self, line: str) -> None:
+        """Takes a line."""
+        if not has_hint(line):
+            return
+        if any(row.pattern.search(line) for row in self.harmless):
+            return
+        for row in self.tables:
+            if row.pattern.search(line):
+                self.add(row.kind, line, row.meaning, late=row.late)
+                return
+        if self.warning and self.warning in line and len(self.warnings) < _MOST_WARNINGS:
+            self.warnings[line.strip()[:_LONGEST_LINE]] = None
+
+    def add(self, kind: str, line: str, meaning: str, *, late: bool = False) -> None:
+        """Takes down a failure."""
+        if len(self.failures) < _MOST_FAILURES or not late:
+            found = line.strip()[:_LONGEST_LINE]
+            failure = LogFailure(kind=kind, line=found, meaning=meaning, is_consequence=late)
+            full = len(self.failures) >= _MOST_FAILURES
+            if not full or all(each.is_consequence for each in self.failures):
+                self.failures.append(failure)
+
+
+def first_cause(failures: Iterable[LogFailure]) -> LogFailure | None:
+    """The first failure that is not a mere consequence of another; else the first."""
+    every = list(failures)
+    causes = [failure for failure in every if not failure.is_consequence]
+    return next(iter(causes or every), None)

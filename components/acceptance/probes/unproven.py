@@ -1,0 +1,83 @@
+"""What the probes of a site do not prove: said beforehand, so that no report passes over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from components.acceptance.evidence import Unproven, WorkerGroup
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
+from components.model.worker_kinds import (
+    PAIR,
+    WorkerKind,
+    on_infiniband,
+    rail_pairs,
+    speed_classes,
+    speeds_of,
+    worker_kinds,
+)
+
+
+def worker_groups(spec: ClusterSpec) -> tuple[WorkerGroup, ...]:
+    """The kinds of workers, with the reason where no collective runs; none where all are alike."""
+    kinds = worker_kinds(spec)
+    if len(kinds) <= 1:
+        return ()
+    return tuple(
+        WorkerGroup(
+            name=kind.name,
+            hosts=kind.names,
+            gpus=kind.gpus,
+            rails=tuple(kind.speeds),
+            unproven=_no_collective(kind),
+        )
+        for kind in kinds
+    )
+
+
+def _no_collective(kind: WorkerKind) -> str:
+    if not kind.gpus:
+        return "no GPUs, so no collective runs there"
+    if len(kind.hosts) < PAIR:
+        return f"{kind.name} is the only worker of its kind, so no collective reaches another host"
+    return ""
+
+
+def list_unproven(spec: ClusterSpec) -> tuple[Unproven, ...]:
+    """Rails, speeds and hosts that no probe of the site proves."""
+    found = [*_outside(spec)]
+    if spec.rdma.transport == "roce":
+        found += [each for rail in spec.rails for each in _on_rail(spec, rail)]
+        found += [
+            Unproven(subject=host.name, what="RDMA", why="the worker is on no rail")
+            for host in spec.workers
+            if not speeds_of(spec, host)
+        ]
+    else:
+        fitted = {host.name for host in on_infiniband(spec)}
+        found += [
+            Unproven(subject=host.name, what="RDMA", why="the worker has no InfiniBand adapter")
+            for host in spec.workers
+            if host.name not in fitted
+        ]
+    return tuple(found)
+
+
+def _outside(spec: ClusterSpec) -> Iterator[Unproven]:
+    for host in spec.hosts:
+        for rail in speeds_of(spec, host) if host.role != "worker" else ():
+            why = f"a {host.role.replace('_', ' ')} host runs no probe"
+            yield Unproven(subject=host.name, what=f"its link to {rail}", why=why)
+
+
+def _on_rail(spec: ClusterSpec, rail: Rail) -> Iterator[Unproven]:
+    classes = speed_classes(spec, rail)
+    if len(classes) == 1 and len(next(iter(classes.values()))) < PAIR:
+        (alone,) = next(iter(classes.values()))
+        yield Unproven(subject=alone.name, what=rail.name, why="no other worker is on that rail")
+        return
+    proven = {pair.speed_gbit_s for pair in rail_pairs(spec, rail)}
+    for speed, hosts in classes.items():
+        if speed not in proven:
+            why = f"no other worker has it there; proven at {min(classes)} Gbit/s"
+            yield Unproven(subject=hosts[0].name, what=f"{speed} Gbit/s on {rail.name}", why=why)

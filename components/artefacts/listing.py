@@ -1,0 +1,231 @@
+"""`artefacts_of`: everything that a site brings from somewhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from components.artefacts.reference import parse_image
+from components.catalogue import upstream
+from components.catalogue.upstream import Architecture
+from components.core.problem import SpecPath
+from components.model.cluster import ClusterSpec
+from components.model.cni import lacks_tuning
+from components.model.drivers import DriverPackage
+from components.model.kubernetes import K3sPlane
+from components.model.operators import ByChart, ChartSource
+
+Kind = Literal["file", "chart", "image", "repository"]
+Where = Literal["hosts", "cluster", "here"]
+K3sFile = Literal["binary", "images"]
+K3S_SCRIPT: Final = "k3s-install-script"
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """One thing that comes from somewhere, as the site means it."""
+
+    name: str
+    """What people call it: `k3s`, `gpu-operator`, or an image's own name."""
+    kind: Kind
+    address: str
+    """https address, `oci://…`, whole name of an image, or a path."""
+    version: str
+    used_on: Where
+    path: SpecPath
+    """Where the site says so; a default is at the place where another could be written."""
+    checksum: str = ""
+    """SHA-256 that the site itself gives; empty where the lock has it."""
+    published: str = ""
+    """Address of a list in which its checksum is published."""
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a path: on the hosts for a file, of the project for a chart."""
+        remote = ("https://", "http://", "oci://")
+        return self.kind != "image" and not self.address.startswith(remote)
+
+    @property
+    def lockable(self) -> bool:
+        """Whether the lock says which one it is: what is fetched, and whose checksum none gave."""
+        return not self.local and not self.checksum and self.kind != "repository"
+
+
+def artefacts_of(spec: ClusterSpec) -> tuple[Artefact, ...]:
+    """Everything that the site brings, each once: files, charts, repositories, images."""
+    found = (*_k3s(spec), *_drivers(spec), *_charts(spec), *_images(spec))
+    return tuple({(each.kind, each.name): each for each in reversed(found)}.values())[::-1]
+
+
+def architectures(spec: ClusterSpec) -> tuple[Architecture, ...]:
+    """The processors that the site's hosts have, sorted; an existing cluster's are `host_defaults`.
+
+    Without hosts it is that of `host_defaults`.
+    """
+    hosts: set[Architecture] = {spec.settings_of(host).architecture for host in spec.hosts}
+    found: set[Architecture] = hosts or {spec.host_defaults.architecture}
+    return tuple(sorted(found))
+
+
+def k3s_binary_name(architecture: Architecture) -> str:
+    """What K3s calls its binary."""
+    return "k3s" if architecture == "amd64" else f"k3s-{architecture}"
+
+
+def k3s_images_name(architecture: Architecture) -> str:
+    """What the archive of K3s' own images is called here."""
+    return f"k3s-airgap-images-{architecture}"
+
+
+def needs_k3s_images(spec: ClusterSpec, architecture: Architecture) -> bool:
+    """Whether K3s' own images come as an archive: files come from a bundle, or the site says so."""
+    if spec.k3s is None:
+        return False
+    written: str | None = getattr(spec.k3s.source, k3s_key("images", architecture))
+    return written is not None or spec.sources.bundle is not None
+
+
+def _k3s(spec: ClusterSpec) -> Iterator[Artefact]:
+    plane = spec.k3s
+    if plane is None:
+        return
+    nodes: set[Architecture] = {
+        spec.settings_of(host).architecture for host in spec.hosts if host.role != "balancer"
+    }
+    found: set[Architecture] = nodes or {spec.host_defaults.architecture}
+    for architecture in sorted(found):
+        yield _k3s_file(plane, architecture, "binary")
+        if needs_k3s_images(spec, architecture):
+            yield _k3s_file(plane, architecture, "images")
+    source = plane.source
+    yield Artefact(
+        K3S_SCRIPT,
+        "file",
+        source.install_script or upstream.k3s_install_script(plane.version),
+        plane.version,
+        "hosts",
+        ("kubernetes", "source", "install_script"),
+        source.install_script_sha256 or "",
+    )
+
+
+def _k3s_file(plane: K3sPlane, architecture: Architecture, what: K3sFile) -> Artefact:
+    """A file that differs from processor to processor."""
+    key = k3s_key(what, architecture)
+    written: str | None = getattr(plane.source, key)
+    checksum: str | None = getattr(plane.source, f"{key}_sha256")
+    binary = what == "binary"
+    release = upstream.k3s_binary if binary else upstream.k3s_images
+    return Artefact(
+        k3s_binary_name(architecture) if binary else k3s_images_name(architecture),
+        "file",
+        written or release(plane.version, architecture),
+        plane.version,
+        "hosts",
+        ("kubernetes", "source", key),
+        checksum or "",
+        "" if written else upstream.k3s_checksums(plane.version, architecture),
+    )
+
+
+def k3s_key(what: K3sFile, architecture: Architecture) -> str:
+    """The key of `kubernetes.source` that a file has."""
+    return what if architecture == "amd64" else f"{what}_{architecture}"
+
+
+def _drivers(spec: ClusterSpec) -> Iterator[Artefact]:
+    yield from _driver(spec.host_defaults.driver, ("host_defaults", "driver"))
+    for number, group in enumerate(spec.host_groups):
+        if group.driver is not None:
+            yield from _driver(group.driver, ("host_groups", number, "driver"))
+
+
+def _driver(driver: DriverPackage, path: SpecPath) -> Iterator[Artefact]:
+    version = driver.version or ""
+    if driver.source is not None:
+        name = f"driver {driver.source.rpartition('/')[2]}"
+        place = (*path, "source")
+        yield Artefact(name, "file", driver.source, version, "hosts", place, driver.sha256 or "")
+    if (repository := driver.repository) is not None:
+        place = (*path, "repository", "url")
+        name = f"driver repository {repository.url}"
+        yield Artefact(
+            name, "repository", repository.url, version, "hosts", place, repository.key_sha256
+        )
+
+
+def charts_by_release(spec: ClusterSpec) -> dict[str, tuple[ByChart, ChartSource, SpecPath]]:
+    """The operators that a chart installs, by the name of their Helm release."""
+    operators = spec.operators
+    named = (
+        ("nvidia-device-plugin", operators.gpu_device_plugin, "gpu_device_plugin"),
+        ("gpu-operator", operators.gpu, "gpu"),
+        ("network-operator", operators.network, "network"),
+    )
+    return {
+        release: (each, each.chart, ("operators", key, "chart"))
+        for release, each, key in named
+        if each is not None and spec.kubernetes is not None
+    }
+
+
+def _charts(spec: ClusterSpec) -> Iterator[Artefact]:
+    for release, (_, chart, path) in charts_by_release(spec).items():
+        address = f"{chart.repo.rstrip('/')}/{chart.chart}" if chart.repo else chart.chart
+        yield Artefact(release, "chart", address, chart.version, "here", (*path, "chart"))
+
+
+def images_of(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
+    """Every image that the site runs or builds on, with its place; charts bring their own."""
+    if spec.kubernetes is not None:
+        yield from _cluster_images(spec)
+    if (containers := spec.containers) is not None:
+        if containers.build is None:
+            yield containers.image, ("containers", "image")
+        else:
+            yield containers.build.base, ("containers", "build", "base")
+
+
+def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
+    images, network = spec.sources.images, spec.pod_network
+    for key in _used_images(spec):
+        yield getattr(images, key), ("sources", "images", key)
+    if network.mode == "rdma_shared":
+        yield network.shared_plugin, ("pod_network", "shared_plugin")
+    if (operator := spec.operators.network) is not None:
+        yield network_device_plugin(operator.chart.version), ("operators", "network", "chart")
+    yield spec.jobs.image, ("jobs", "image")
+    if spec.jobs.deepspeed is not None:
+        yield spec.jobs.deepspeed.image, ("jobs", "deepspeed", "image")
+
+
+def network_device_plugin(release: str) -> str:
+    """The device plugin that the network operator starts, which is no image of its chart."""
+    version = upstream.network_operand_version(release)
+    return f"{upstream.NETWORK_OPERANDS}/sriov-network-device-plugin:{version}"
+
+
+def _used_images(spec: ClusterSpec) -> Iterator[str]:
+    mode, in_host = spec.pod_network.mode, spec.pod_network.host_network
+    if mode == "sriov":
+        yield from ("multus", "whereabouts", "sriov_cni", "sriov_device_plugin")
+    if mode == "rdma_shared" and not in_host:
+        yield from ("multus", "whereabouts")
+    if lacks_tuning(spec) or (mode == "rdma_shared" and not in_host):
+        yield "cni_plugins"
+    if spec.jobs.mpi_operator:
+        yield "mpi_operator"
+
+
+def _images(spec: ClusterSpec) -> Iterator[Artefact]:
+    used: Where = "cluster" if spec.kubernetes is not None else "hosts"
+    for image, path in images_of(spec):
+        yield image_artefact(image, used, path)
+
+
+def image_artefact(image: str, used_on: Where, path: SpecPath) -> Artefact:
+    """An image as an artefact; a digest in its name is a checksum that the site gives."""
+    found = parse_image(image)
+    checksum = found.digest.removeprefix("sha256:")
+    return Artefact(image, "image", str(found), found.version, used_on, path, checksum)

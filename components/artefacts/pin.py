@@ -1,0 +1,274 @@
+"""`railyard pin`: ask where everything comes from, and write down what it is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Final, Literal
+
+from components.artefacts.charts import find_in_index, images_of_chart
+from components.artefacts.digests import wrong_checksum
+from components.artefacts.listing import (
+    Artefact,
+    architectures,
+    artefacts_of,
+    charts_by_release,
+    image_artefact,
+)
+from components.artefacts.lock import Entry, Lock
+from components.artefacts.naming import in_registry, mirrored, registry_host
+from components.artefacts.reference import parse_image
+from components.artefacts.registry import HELM_CHART, RegistryClient, find_image
+from components.artefacts.web import (
+    Access,
+    FetchError,
+    Login,
+    WrongContentError,
+    fetch,
+    length_of,
+    measure,
+)
+from components.core.errors import Bug
+from components.model.cluster import ClusterSpec
+from components.model.containers import DOCKER_HUB, RegistryLogin, registry_of
+from components.model.operators import ChartValues
+
+AT_ONCE: Final = 8
+"""Connections at a time: more, and public registries begin to refuse."""
+NOT_FOUND: Final = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How this machine reaches what a site brings."""
+
+    spec: ClusterSpec
+    secrets: Mapping[str, str] = field(repr=False)
+    upstream: bool = False
+    """Ask upstream itself, whatever mirror and registry the site has."""
+    logins: Mapping[str, Login] = field(default_factory=dict[str, Login], repr=False)
+    """Registry to a login of this machine, as Docker keeps them."""
+    values: Mapping[str, ChartValues] = field(default_factory=dict[str, ChartValues])
+    """Helm release to the values that the plan sets: they switch parts of a chart off."""
+
+    def address(self, upstream: str) -> str:
+        """Where an https address is asked."""
+        return upstream if self.upstream else mirrored(upstream, self.spec.sources.mirror)
+
+    def web(self, address: str) -> Access:
+        """How the server of an address is spoken to."""
+        mirror = self.spec.sources.mirror
+        if self.upstream or mirror is None or not address.startswith(mirror.url.rstrip("/")):
+            return Access()
+        return Access(mirror.ca, self._login(mirror.login))
+
+    def image(self, name: str) -> str:
+        """The name by which an image is asked for."""
+        return name if self.upstream else in_registry(name, self.spec.sources.registry)
+
+    def registry(self, image: str) -> RegistryClient:
+        """The registry of an image."""
+        host = registry_of(image)
+        ours = self.spec.sources.registry
+        if ours is not None and registry_host(ours) == host:
+            login = self._login(ours.login) or self.logins.get(host)
+            return RegistryClient(host, Access(ours.ca, login, ours.insecure))
+        plane = self.spec.kubernetes
+        insecure = plane is not None and plane.registry_mirror == host
+        return RegistryClient(host, Access(None, self._login_of(host), insecure))
+
+    def _login_of(self, host: str) -> Login | None:
+        containers = self.spec.containers
+        if containers is not None:
+            if registry_of(containers.image) == host and containers.login is not None:
+                return self._login(containers.login)
+            build = containers.build
+            if build is not None and build.login is not None and registry_of(build.base) == host:
+                return self._login(build.login)
+        return self.logins.get("index.docker.io" if host == DOCKER_HUB else host)
+
+    def _login(self, login: RegistryLogin | None) -> Login | None:
+        if login is None:
+            return None
+        return Login(login.user, self.secrets.get(login.password.name, ""))
+
+
+State = Literal["pinned", "unchanged", "changed", "failed", "in the site", "on the hosts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The outcome for one artefact."""
+
+    artefact: Artefact
+    state: State
+    entry: Entry | None = None
+    """What is served now."""
+    before: Entry | None = None
+    """What the lock has; it stays unless an update of it was asked for."""
+    error: FetchError | None = None
+
+
+def pin_site(
+    reach: Reach, lock: Lock, today: date, update: Sequence[str] = ()
+) -> tuple[Pinned, ...]:
+    """Resolve every artefact of a site; each failure is an outcome of its own.
+
+    Args:
+        reach: The site, and how its sources are reached.
+        lock: The lock as it is.
+        today: The day that new entries get.
+        update: Names whose change upstream is taken over; `all` for every one.
+    """
+    artefacts = artefacts_of(reach.spec)
+    first = _each(artefacts, lambda each: _pin(reach, each, lock, today))
+    named = {
+        image: found.artefact
+        for found in first
+        for image in (found.entry.images.values() if found.entry else ())
+    }
+    known = {artefact.address for artefact in artefacts}
+    brought = [
+        image_artefact(image, "cluster", chart.path)
+        for image, chart in named.items()
+        if str(parse_image(image)) not in known
+    ]
+    second = _each(brought, lambda each: _pin(reach, each, lock, today))
+    return tuple(_decide(found, update) for found in (*first, *second))
+
+
+def _each(artefacts: Iterable[Artefact], work: Callable[[Artefact], Pinned]) -> tuple[Pinned, ...]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return tuple(pool.map(work, artefacts))
+
+
+def _decide(found: Pinned, update: Sequence[str]) -> Pinned:
+    """Whether what is served now goes into the lock."""
+    if found.entry is None or found.before is None:
+        return found
+    if found.entry.sha256 == found.before.sha256:
+        return replace(found, state="unchanged", entry=found.before)
+    wanted = {found.artefact.name, found.artefact.name.rpartition(":")[0], "all"}
+    return replace(found, state="pinned" if wanted & set(update) else "changed")
+
+
+def _pin(reach: Reach, artefact: Artefact, lock: Lock, today: date) -> Pinned:
+    if artefact.local:
+        return Pinned(artefact, "on the hosts" if artefact.used_on == "hosts" else "in the site")
+    if artefact.kind == "repository":
+        return Pinned(artefact, "in the site")
+    try:
+        entry = _ASK[artefact.kind](reach, artefact, today)
+        if artefact.checksum and artefact.checksum != entry.sha256:
+            raise WrongContentError(
+                artefact.address, *wrong_checksum(entry.sha256, artefact.checksum)
+            )
+    except FetchError as error:
+        return Pinned(artefact, "failed", error=error)
+    if artefact.checksum:
+        return Pinned(artefact, "in the site")
+    return Pinned(artefact, "pinned", entry, lock.find(artefact))
+
+
+def _entry(artefact: Artefact, sha256: str, size: int, today: date) -> Entry:
+    return Entry(
+        name=artefact.name,
+        kind=artefact.kind,
+        address=artefact.address,
+        version=artefact.version,
+        sha256=sha256,
+        size=size,
+        pinned=today,
+    )
+
+
+def _file(reach: Reach, artefact: Artefact, today: date) -> Entry:
+    """A file by the list that its publisher keeps; where there is none, by the file itself."""
+    address = reach.address(artefact.address)
+    access = reach.web(address)
+    if artefact.published and (sha256 := _published(reach, artefact)):
+        return _entry(artefact, sha256, length_of(address, access), today)
+    return _entry(artefact, *measure(address, access), today)
+
+
+def _published(reach: Reach, artefact: Artefact) -> str:
+    """The checksum in a list of `sha256sum`; empty where a mirror has no such list."""
+    address = reach.address(artefact.published)
+    try:
+        lines = fetch(address, reach.web(address)).decode(errors="replace").splitlines()
+    except FetchError as error:
+        if error.status == NOT_FOUND and address != artefact.published:
+            return ""
+        raise
+    name = artefact.address.rpartition("/")[2]
+    for line in lines:
+        digest, _, file = line.partition(" ")
+        if file.strip().lstrip("*") == name:
+            return digest
+    raise FetchError(address, f"the list has no {name}", "correct kubernetes.version")
+
+
+def _chart(reach: Reach, artefact: Artefact, today: date) -> Entry:
+    archive = chart_archive_of(reach, artefact)
+    values = reach.values.get(artefact.name, {})
+    images = images_of_chart(archive.body, artefact.address, values)
+    found = _entry(artefact, archive.sha256, len(archive.body), today)
+    return found.model_copy(update={"images": images})
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A chart as it was fetched."""
+
+    body: bytes
+    sha256: str
+
+
+def chart_archive_of(reach: Reach, artefact: Artefact) -> Archive:
+    """Fetch a chart, and compare it with what its repository says of it.
+
+    Raises:
+        FetchError: It cannot be had.
+        WrongContentError: It is not what its repository says.
+    """
+    if artefact.address.startswith("oci://"):
+        body = _oci_chart(reach, artefact)
+        return Archive(body, hashlib.sha256(body).hexdigest())
+    _, source, _ = charts_by_release(reach.spec)[artefact.name]
+    if source.repo is None:
+        raise Bug(f"the chart {artefact.address} has no repository")
+    at = reach.address(source.repo)
+    listed = find_in_index(source.repo, source.chart, source.version, reach.web(at), at)
+    address = reach.address(listed.address)
+    body = fetch(address, reach.web(address))
+    found = hashlib.sha256(body).hexdigest()
+    if listed.digest and listed.digest != found:
+        raise WrongContentError(address, *wrong_checksum(found, listed.digest))
+    return Archive(body, found)
+
+
+def _oci_chart(reach: Reach, artefact: Artefact) -> bytes:
+    name = f"{artefact.address.removeprefix('oci://')}:{artefact.version.replace('+', '_')}"
+    image = parse_image(reach.image(name))
+    client = reach.registry(str(image))
+    manifest = client.manifest(image.repository, image.tag)
+    layers = [each for each in manifest.data.get("layers", []) if each["mediaType"] == HELM_CHART]
+    if len(layers) != 1:
+        raise WrongContentError(str(image), "it is no Helm chart", "correct the address")
+    return client.blob(image.repository, layers[0]["digest"])
+
+
+def _image(reach: Reach, artefact: Artefact, today: date) -> Entry:
+    image = parse_image(reach.image(str(parse_image(artefact.address))))
+    found = find_image(reach.registry(str(image)), image, architectures(reach.spec))
+    return _entry(artefact, found.manifest.digest.removeprefix("sha256:"), found.size, today)
+
+
+_ASK: Final[Mapping[str, Callable[[Reach, Artefact, date], Entry]]] = {
+    "file": _file,
+    "chart": _chart,
+    "image": _image,
+}

@@ -1,0 +1,258 @@
+"""A registry of images, by its HTTP API (distribution, spec/api): manifests, blobs, logins."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, cast
+from urllib.parse import quote, urlencode, urljoin, urlsplit
+
+from components.artefacts.digests import wrong_checksum
+from components.artefacts.manifest import INDEXES, MANIFESTS, Manifest
+from components.artefacts.reference import ImageReference
+from components.artefacts.web import (
+    Access,
+    Answer,
+    Call,
+    FetchError,
+    WrongContentError,
+    download,
+    fetch,
+    open_call,
+)
+from components.model.containers import DOCKER_HUB
+
+_HUB: Final = "registry-1.docker.io"
+"""Docker Hub's registry is not at the name that images have."""
+HELM_CHART: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+_PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
+_UNAUTHORISED: Final = 401
+_NOT_FOUND: Final = 404
+_CREATED: Final = 201
+
+
+def api_of(registry: str, *, insecure: bool) -> str:
+    """The address of a registry's API, by the registry's name in the names of images."""
+    scheme = "http" if insecure else "https"
+    return f"{scheme}://{_HUB if registry == DOCKER_HUB else registry}/v2"
+
+
+@dataclass(slots=True)
+class RegistryClient:
+    """One registry, with the tokens that it gave so far."""
+
+    host: str
+    access: Access
+    _tokens: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    @property
+    def base(self) -> str:
+        """The address of its API."""
+        return api_of(self.host, insecure=self.access.insecure)
+
+    def manifest(self, repository: str, reference: str) -> Manifest:
+        """A manifest by tag or digest; its digest is worked out, and compared.
+
+        Raises:
+            FetchError: There is none, or the registry cannot be asked.
+            WrongContentError: It is not what its digest says.
+        """
+        address = f"{self.base}/{repository}/manifests/{quote(reference, safe=':')}"
+        accept = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
+        with self.call(Call(address, headers=accept), repository, "pull") as answer:
+            body = answer.whole()
+            kind = answer.headers.get("content-type", "").partition(";")[0]
+            named = answer.headers.get("docker-content-digest", "")
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        wanted = reference if reference.startswith("sha256:") else named
+        if wanted and wanted != digest:
+            raise WrongContentError(address, *wrong_checksum(digest, wanted))
+        if kind not in {*INDEXES, *MANIFESTS}:
+            raise WrongContentError(
+                address, f"{kind or 'what came'} is no manifest of an image", "see what serves it"
+            )
+        return Manifest(kind, digest, body)
+
+    def blob(self, repository: str, digest: str) -> bytes:
+        """A small blob.
+
+        Raises:
+            FetchError: It cannot be had.
+            WrongContentError: It is not what its digest says.
+        """
+        address = f"{self.base}/{repository}/blobs/{digest}"
+        with self.call(Call(address), repository, "pull") as answer:
+            body = answer.whole()
+        found = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        if found != digest:
+            raise WrongContentError(address, *wrong_checksum(found, digest))
+        return body
+
+    def save_blob(self, repository: str, digest: str, target: Path) -> None:
+        """Fetch a blob into its place, going on with what is there.
+
+        Raises:
+            FetchError: It cannot be had.
+            WrongContentError: It is not what its digest says.
+        """
+        address = f"{self.base}/{repository}/blobs/{digest}"
+        # The token is for this registry; where it keeps blobs elsewhere, that address has its own.
+        with self.call(Call(address, "HEAD"), repository, "pull"):
+            pass
+        token = self._tokens.get(f"{repository}:pull", "")
+        download(address, self.access, target, digest.removeprefix("sha256:"), token)
+
+    def has(self, what: str, repository: str, digest: str) -> bool:
+        """Whether it has one of the `blobs` or `manifests`.
+
+        Raises:
+            FetchError: The registry cannot be asked.
+        """
+        address = f"{self.base}/{repository}/{what}/{digest}"
+        accept = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
+        try:
+            with self.call(Call(address, "HEAD", accept), repository, "pull,push"):
+                return True
+        except FetchError as error:
+            if error.status == _NOT_FOUND:
+                return False
+            raise
+
+    def push_blob(self, repository: str, digest: str, source: Path, mount: str) -> bool:
+        """Bring a blob there, unless it is there, or can be mounted from another repository.
+
+        Returns:
+            Whether its bytes were sent.
+
+        Raises:
+            FetchError: The registry refuses it.
+        """
+        if self.has("blobs", repository, digest):
+            return False
+        query = f"?{urlencode({'mount': digest, 'from': mount})}" if mount else ""
+        begin = Call(f"{self.base}/{repository}/blobs/uploads/{query}", "POST", data=b"")
+        with self.call(begin, repository, "pull,push") as answer:
+            location = answer.headers.get("location", "")
+            if answer.status == _CREATED:
+                return False
+        place = urljoin(f"{self.base}/", location)
+        joint = "&" if urlsplit(place).query else "?"
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Length": str(source.stat().st_size),
+        }
+        with source.open("rb") as file:
+            end = Call(f"{place}{joint}{urlencode({'digest': digest})}", "PUT", headers, file)
+            with self.call(end, repository, "pull,push"):
+                return True
+
+    def push_manifest(self, repository: str, reference: str, manifest: Manifest) -> None:
+        """Put a manifest under a tag or its digest.
+
+        Raises:
+            FetchError: The registry refuses it.
+        """
+        address = f"{self.base}/{repository}/manifests/{reference}"
+        headers = {"Content-Type": manifest.media_type}
+        with self.call(Call(address, "PUT", headers, manifest.body), repository, "pull,push"):
+            return
+
+    @contextmanager
+    def call(self, call: Call, repository: str, rights: str) -> Generator[Answer]:
+        """Ask the registry, with a token where it wants one.
+
+        Raises:
+            FetchError: It refuses.
+        """
+        key = f"{repository}:{rights}"
+        had = key in self._tokens
+        if not had:
+            self._tokens[key] = self._token(repository, rights)
+        with ExitStack() as stack:
+            try:
+                answer = stack.enter_context(open_call(self._with(call, key), self.access))
+            except FetchError as error:
+                if error.status != _UNAUTHORISED or not had or call.data:
+                    raise
+                self._tokens[key] = self._token(repository, rights)  # the last one ran out
+                answer = stack.enter_context(open_call(self._with(call, key), self.access))
+            yield answer
+
+    def _with(self, call: Call, key: str) -> Call:
+        return replace(call, authorization=self._tokens[key])
+
+    def _token(self, repository: str, rights: str) -> str:
+        """What `Authorization` shall be for a repository; empty where the registry wants none.
+
+        It is asked at `/v2/`, so that no request with a body is refused half way.
+        """
+        try:
+            with open_call(
+                Call(f"{self.base}/"), Access(self.access.ca, None, self.access.insecure)
+            ):
+                return ""
+        except FetchError as error:
+            if error.status != _UNAUTHORISED:
+                raise
+            asked = error.headers.get("www-authenticate", "")
+        if asked.lower().startswith("bearer"):
+            return f"Bearer {self._bearer(dict(_PARAMETER.findall(asked)), repository, rights)}"
+        return self.access.login.header if self.access.login else ""
+
+    def _bearer(self, asked: Mapping[str, str], repository: str, rights: str) -> str:
+        realm = asked.get("realm", "")
+        query = {"service": asked.get("service", ""), "scope": f"repository:{repository}:{rights}"}
+        answer = fetch(f"{realm}?{urlencode(query)}", self.access)
+        found = cast("Mapping[str, str]", json.loads(answer))
+        return found.get("token") or found.get("access_token") or ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundImage:
+    """An image in a registry: what its name means now."""
+
+    manifest: Manifest
+    size: int
+    """Bytes of the layers for the processors that were asked for."""
+    manifests: tuple[Manifest, ...]
+    """Those of these processors; the manifest itself where it is no list."""
+
+
+def find_image(
+    client: RegistryClient, image: ImageReference, processors: tuple[str, ...] | None
+) -> FoundImage:
+    """Resolve a name.
+
+    Args:
+        client: Its registry.
+        image: The name.
+        processors: Those that it must have; None for all parts of a list, whatever they are.
+
+    Raises:
+        FetchError: There is no such image, or none for one of the processors.
+        WrongContentError: What came is not what it says.
+    """
+    top = client.manifest(image.repository, image.digest or image.tag)
+    if not top.is_index:
+        return FoundImage(top, sum(size for _, size in top.blobs()), (top,))
+    children = [(digest, cpu) for digest, system, cpu in top.children() if system == "linux"]
+    if processors is None:
+        every = tuple(client.manifest(image.repository, each) for each, _, _ in top.children())
+        return FoundImage(top, sum(size for each in every for _, size in each.blobs()), every)
+    missing = [cpu for cpu in processors if cpu not in {each for _, each in children}]
+    if missing:
+        have = ", ".join(sorted({cpu for _, cpu in children})) or "none"
+        raise FetchError(
+            str(image),
+            f"it has no part for linux/{missing[0]}, only for {have}",
+            "choose an image for the processors of the hosts (host_defaults.architecture)",
+        )
+    found = tuple(
+        client.manifest(image.repository, digest) for digest, cpu in children if cpu in processors
+    )
+    return FoundImage(top, sum(size for each in found for _, size in each.blobs()), found)

@@ -1,0 +1,237 @@
+"""`resolved`: the site with every source written out, as the lock and the site's own ground say.
+
+The rooms that plan read addresses, checksums and names from the spec, and know neither a lock nor
+a mirror. Resolving twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar, cast
+
+from pydantic import BaseModel, JsonValue
+
+from components.artefacts.listing import (
+    K3S_SCRIPT,
+    Artefact,
+    architectures,
+    artefacts_of,
+    charts_by_release,
+    image_artefact,
+    k3s_binary_name,
+    k3s_images_name,
+    k3s_key,
+)
+from components.artefacts.lock import Entry, Lock
+from components.artefacts.naming import host_file, in_registry, mirrored, sends_files, sent_digest
+from components.model.cluster import ClusterSpec
+from components.model.containers import Containers, registry_of
+from components.model.drivers import DriverPackage
+from components.model.hosts import Host
+from components.model.kubernetes import K3sSource
+from components.model.once import once
+from components.model.operators import ByChart, ChartValues
+from components.model.sources import Images
+
+UNPINNED: Final = "unpinned"
+"""In the place of a checksum that neither the site nor its lock has: no file has this one, so
+that a host refuses whatever comes."""
+CHARTS_FOLDER: Final = ".railyard/charts"
+"""Relative to the program's directory; the Helm library reads an archive from there."""
+PULL_SECRET: Final = "railyard-registry"  # noqa: S105 - the name of a secret, not one
+_Spec = TypeVar("_Spec", bound=BaseModel)
+
+
+def resolved(spec: ClusterSpec, lock: Lock) -> ClusterSpec:
+    """The site with the sources of everything it brings.
+
+    Files and charts get the address at which they are fetched and their checksum, images their
+    name in the site's registry and their digest.
+    """
+    changes: dict[str, object] = {
+        "operators": _operators(spec, lock),
+        "sources": _with(spec.sources, images=_images(spec, lock)),
+        "jobs": _jobs(spec, lock),
+        "pod_network": _with(
+            spec.pod_network, shared_plugin=_pulled(spec, lock, spec.pod_network.shared_plugin)
+        ),
+        "host_defaults": _with(spec.host_defaults, driver=_driver(spec, spec.host_defaults.driver)),
+        "host_groups": tuple(
+            _with(group, driver=group.driver and _driver(spec, group.driver))
+            for group in spec.host_groups
+        ),
+    }
+    if spec.k3s is not None:
+        changes["kubernetes"] = _with(spec.k3s, source=_k3s(spec, lock))
+    if (containers := spec.containers) is not None:
+        changes["containers"] = _containers(spec, lock, containers)
+    return spec.model_copy(update=changes)
+
+
+def _with(value: _Spec, **changes: object) -> _Spec:
+    return value.model_copy(update=changes)
+
+
+def _place(spec: ClusterSpec, lock: Lock, artefact: Artefact) -> tuple[str, str]:
+    """Where a host takes a file from, and its checksum."""
+    entry = lock.find(artefact)
+    checksum = artefact.checksum or (entry.sha256 if entry else UNPINNED)
+    if artefact.local:
+        return artefact.address, checksum
+    if sends_files(spec.sources) and checksum != UNPINNED:
+        return host_file(checksum, artefact.address), checksum
+    return mirrored(artefact.address, spec.sources.mirror), checksum
+
+
+@once
+def k3s_source(spec: ClusterSpec) -> K3sSource:
+    """Where K3s' files come from, with every address; of a resolved site what it says already."""
+    return _k3s(spec, Lock())
+
+
+def _k3s(spec: ClusterSpec, lock: Lock) -> K3sSource:
+    known = {(each.kind, each.name): each for each in artefacts_of(spec)}
+    names = {"install_script": K3S_SCRIPT}
+    for architecture in architectures(spec):
+        names[k3s_key("binary", architecture)] = k3s_binary_name(architecture)
+        names[k3s_key("images", architecture)] = k3s_images_name(architecture)
+    found: dict[str, object] = {}
+    for key, name in names.items():
+        if (artefact := known.get(("file", name))) is not None:
+            found[key], found[f"{key}_sha256"] = _place(spec, lock, artefact)
+    return K3sSource().model_copy(update=found)
+
+
+def sent_files(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """The files that a host gets over SSH, SHA-256 to name; of a resolved site."""
+    places: list[str | None] = [spec.settings_of(host).driver.source] if host.nics else []
+    if spec.k3s is not None and host.role != "balancer":
+        source, architecture = k3s_source(spec), spec.settings_of(host).architecture
+        keys = (k3s_key("binary", architecture), k3s_key("images", architecture))
+        places += [getattr(source, key) for key in (*keys, "install_script")]
+    found = ((sent_digest(place), place) for place in places if place)
+    return {digest: place.rpartition("/")[2] for digest, place in found if digest}
+
+
+def _driver(spec: ClusterSpec, driver: DriverPackage) -> DriverPackage:
+    if driver.source is None or not driver.source.startswith("https://"):
+        return driver
+    if sends_files(spec.sources) and driver.sha256:
+        return _with(driver, source=host_file(driver.sha256, driver.source))
+    return _with(driver, source=mirrored(driver.source, spec.sources.mirror))
+
+
+def _pulled(spec: ClusterSpec, lock: Lock, image: str) -> str:
+    """The name by which an image is pulled: in the site's registry, at the digest of the lock."""
+    entry = lock.find(image_artefact(image, "cluster", ()))
+    name = f"{image}@{entry.digest}" if entry and "@" not in image else image
+    return in_registry(name, spec.sources.registry)
+
+
+def _images(spec: ClusterSpec, lock: Lock) -> Images:
+    written = cast("dict[str, str]", spec.sources.images.model_dump())
+    pulled = {key: _pulled(spec, lock, image) for key, image in written.items()}
+    return _with(spec.sources.images, **pulled)
+
+
+def _jobs(spec: ClusterSpec, lock: Lock) -> BaseModel:
+    sample = spec.jobs.deepspeed
+    if sample is not None:
+        sample = _with(sample, image=_pulled(spec, lock, sample.image))
+    return _with(spec.jobs, image=_pulled(spec, lock, spec.jobs.image), deepspeed=sample)
+
+
+def _containers(spec: ClusterSpec, lock: Lock, containers: Containers) -> Containers:
+    """What hosts pull: the image itself, or the base that they build it on."""
+    if containers.build is None:
+        return _with(containers, image=_pulled(spec, lock, containers.image))
+    base = _pulled(spec, lock, containers.build.base)
+    own = registry_of(base) == registry_of(containers.build.base)
+    # The login of the base's own registry is none of the site's.
+    login = containers.build.login if own else None
+    return _with(containers, build=_with(containers.build, base=base, login=login))
+
+
+def _operators(spec: ClusterSpec, lock: Lock) -> BaseModel:
+    keys = {"nvidia-device-plugin": "gpu_device_plugin", "gpu-operator": "gpu"}
+    charts = {each.name: each for each in artefacts_of(spec) if each.kind == "chart"}
+    found: dict[str, object] = {}
+    for release, (owner, _, _) in charts_by_release(spec).items():
+        key = keys.get(release, "network")
+        found[key] = _chart(spec, lock, owner, lock.find(charts[release]))
+    return _with(spec.operators, **found)
+
+
+def _chart(spec: ClusterSpec, lock: Lock, owner: ByChart, entry: Entry | None) -> ByChart:
+    """A chart from the archive of the lock, whose images come from the site's registry."""
+    source = getattr(owner, "chart", None)
+    if not isinstance(source, BaseModel) or entry is None:
+        repo: str | None = getattr(source, "repo", None)
+        if not isinstance(source, BaseModel) or repo is None:
+            return owner
+        return _with(owner, chart=_with(source, repo=mirrored(repo, spec.sources.mirror)))
+    archive = _with(source, chart=chart_archive(entry), repo=None)
+    values = merged(_image_values(spec, lock, entry), owner.values)
+    return _with(owner, chart=archive, values=values)
+
+
+def chart_archive(entry: Entry) -> str:
+    """The path of a chart's archive in the project; another archive has another path."""
+    return f"{CHARTS_FOLDER}/{entry.name}-{entry.version}-{entry.sha256[:12]}.tgz"
+
+
+def _image_values(spec: ClusterSpec, lock: Lock, entry: Entry) -> ChartValues:
+    """The values that let a chart's pods run the images of the lock, from the site's registry.
+
+    A chart names an image by `repository`, `image` and `version`, or by `repository` and `tag`
+    (its values.yaml); what names the folder or the image itself is `repository` in both.
+    """
+    registry, found = spec.sources.registry, ChartValues()
+    for path, image in sorted(entry.images.items()):
+        keys, _, form = path.rpartition("#")
+        own = _chart_image(_pulled(spec, lock, image), form, keys.rpartition(".")[2])
+        if registry is not None and registry.login is not None:
+            found = merged(found, _pull_secret(keys.split("."), form))
+        found = merged(found, _below(keys.split("."), own))
+    return found
+
+
+def _chart_image(pulled: str, form: str, owner: str) -> ChartValues:
+    """One image in a chart's values: `TAG@DIGEST` in the place of its tag.
+
+    An operator's own image has no release in the values: its charts take `version` (GPU operator)
+    or `tag` (network operator), each in its templates/operator.yaml.
+    """
+    name, at, digest = pulled.partition("@")
+    base, _, tag = name.rpartition(":")
+    keys = ("tag",) if form == "tag" else ("version",)
+    keys = ("version", "tag") if owner == "operator" else keys
+    releases = dict.fromkeys(keys, f"{tag}{at}{digest}") if digest else {}
+    return {"repository": base.rpartition("/")[0] if form == "image" else base, **releases}
+
+
+def _pull_secret(keys: list[str], form: str) -> ChartValues:
+    """The registry's login: a name beside the image, or a reference where its chart's values begin.
+
+    A chart that names images by `repository` and `tag` may be one below another (NFD's).
+    """
+    if form == "image":
+        return _below(keys, {"imagePullSecrets": [PULL_SECRET]})
+    return _below(keys[:-1], {"imagePullSecrets": [{"name": PULL_SECRET}]})
+
+
+def _below(keys: list[str], values: ChartValues) -> ChartValues:
+    for key in reversed(keys):
+        values = {key: values}
+    return values
+
+
+def merged(ours: ChartValues, theirs: ChartValues) -> ChartValues:
+    """Values with others over them, mapping by mapping; a list or number replaces the whole."""
+    found = dict(ours)
+    for key, value in theirs.items():
+        mine: JsonValue = found.get(key)
+        both = isinstance(mine, dict) and isinstance(value, dict)
+        found[key] = (
+            merged(cast("ChartValues", mine), cast("ChartValues", value)) if both else value
+        )
+    return found

@@ -1,0 +1,302 @@
+"""Fetching over https: certificates, logins, redirects, proxies, and what an answer lacks.
+
+A proxy is taken from `HTTPS_PROXY` and `NO_PROXY`, as by every other program. A login goes to the
+server that it is for, and never along with a redirect to another one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import IO, Final, cast
+from urllib.parse import urlsplit
+
+from components.artefacts.digests import digest_of, wrong_checksum
+from components.core.errors import RailyardError
+
+TIMEOUT_S: Final = 30.0
+"""Seconds without a byte after which a server counts as silent."""
+_PIECE: Final = 1 << 20
+_LONGEST_ANSWER: Final = 64 << 20
+"""Bytes of an index or manifest: NVIDIA's chart index has some 5 MB."""
+_FIXES: Final[Mapping[int, str]] = {
+    401: "give a login: `login` of the source, and its secret in the stack or the environment",
+    403: "the login has no right to it, or the server refuses this address",
+    404: "correct the address or version; upstream may have taken it away",
+    407: "the proxy wants a login: HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT",
+    429: "the server limits requests: log in, or try again later",
+}
+
+
+class FetchError(RailyardError):
+    """One thing could not be fetched: which address, what was answered, what helps."""
+
+    exit_code = 4
+
+    def __init__(self, address: str, what: str, fix: str, status: int = 0) -> None:
+        super().__init__(f"{address}: {what}\n  fix    {fix}.")
+        self.address, self.what, self.fix, self.status = address, what, fix, status
+        self.headers: Mapping[str, str] = {}
+
+
+class WrongContentError(FetchError):
+    """It came, and is not what it should be."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """User and password of one server."""
+
+    user: str
+    password: str = field(repr=False)
+
+    @property
+    def header(self) -> str:
+        """The value of `Authorization`."""
+        text = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return f"Basic {text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How one server is spoken to."""
+
+    ca: str | None = None
+    """Its certificates in PEM form; None for those that this machine trusts."""
+    login: Login | None = None
+    insecure: bool = False
+    """Plain http: only for a registry that the site calls so."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """An open answer."""
+
+    address: str
+    """Where it came from, after redirects."""
+    status: int
+    headers: Mapping[str, str]
+    """By name in small letters."""
+    body: IO[bytes] = field(repr=False)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The body, piece by piece.
+
+        Raises:
+            FetchError: It ended before the length that was promised.
+        """
+        promised, got = self.headers.get("content-length"), 0
+        try:
+            while piece := self.body.read(_PIECE):
+                got += len(piece)
+                yield piece
+        except (OSError, http.client.HTTPException) as error:
+            raise _cut(self.address, got, promised, str(error)) from error
+        if promised is not None and got != int(promised):
+            raise _cut(self.address, got, promised, "the connection was closed")
+
+    def whole(self) -> bytes:
+        """The body of an index or manifest.
+
+        Raises:
+            FetchError: It was cut, or is far too long.
+        """
+        found = bytearray()
+        for piece in self.pieces():
+            found += piece
+            if len(found) > _LONGEST_ANSWER:
+                raise FetchError(
+                    self.address, "the answer has no end", "see what serves this address"
+                )
+        return bytes(found)
+
+
+def _cut(address: str, got: int, promised: str | None, why: str) -> FetchError:
+    return FetchError(
+        address,
+        f"the download ended after {got} of {promised or 'unknown'} bytes ({why})",
+        "try again; if it ends there again, look at the proxy or mirror in between",
+    )
+
+
+class _SameServer(urllib.request.HTTPRedirectHandler):
+    """Follows redirects over https only; a login is for the first server alone."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
+            raise FetchError(
+                req.full_url,
+                f"it redirects to {newurl}, which is not https",
+                "correct the server: nothing is taken over plain http",
+            )
+        found = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if found is not None and _server(newurl) == _server(req.full_url):
+            for name, value in req.unredirected_hdrs.items():
+                if name.lower() == "authorization":
+                    found.add_unredirected_header(name, value)
+        return found
+
+
+def _server(address: str) -> tuple[str, str]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.netloc
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request."""
+
+    address: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    data: bytes | IO[bytes] | None = None
+    authorization: str = field(default="", repr=False)
+
+
+@contextmanager
+def open_call(call: Call, access: Access) -> Generator[Answer]:
+    """Ask one server; the answer is open inside of the block.
+
+    Raises:
+        FetchError: There is no answer, or it is a refusal; the text says which and what helps.
+    """
+    request = urllib.request.Request(  # noqa: S310 - the scheme is checked below
+        call.address, call.data, dict(call.headers), method=call.method
+    )
+    if not call.address.startswith("https:" if not access.insecure else ("http:", "https:")):
+        raise FetchError(call.address, "it is not https", "write an https address")
+    sent = call.authorization or (access.login.header if access.login else "")
+    if sent:
+        request.add_unredirected_header("Authorization", sent)
+    opener = urllib.request.build_opener(
+        urllib.request.HTTPSHandler(context=ssl.create_default_context(cadata=access.ca)),
+        _SameServer(),
+    )
+    try:
+        with opener.open(request, timeout=TIMEOUT_S) as raw:
+            found = cast("http.client.HTTPResponse", raw)
+            headers = {name.lower(): value for name, value in found.headers.items()}
+            yield Answer(found.url, found.status, headers, found)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refused(call.address, error) from error
+    except urllib.error.URLError as error:
+        raise _unreachable(call.address, error.reason) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _unreachable(call.address, error) from error
+
+
+def _refused(address: str, error: urllib.error.HTTPError) -> FetchError:
+    phrase = HTTPStatus(error.code).phrase if error.code in set(HTTPStatus) else ""
+    found = FetchError(
+        address if address == error.url else f"{address} (redirected to {error.url})",
+        f"the server answered {error.code} {phrase}".rstrip(),
+        _FIXES.get(error.code, "try again later, and see what the server's log says"),
+        error.code,
+    )
+    found.headers = {name.lower(): value for name, value in error.headers.items()}
+    return found
+
+
+def _unreachable(address: str, reason: object) -> FetchError:
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return FetchError(
+            address,
+            f"its certificate is not trusted: {reason.verify_message}",
+            "give the certificate that signed it as `ca` of the source, or correct the server's",
+        )
+    words = "no answer in time" if isinstance(reason, TimeoutError) else str(reason)
+    if "Tunnel connection failed: " in words:
+        words = f"the proxy refuses it: {words.partition('failed: ')[2]}"
+        return FetchError(address, words, "see HTTPS_PROXY and NO_PROXY, and the proxy's rules")
+    fix = "see that this machine reaches it: name, route, firewall, HTTPS_PROXY"
+    return FetchError(address, f"it cannot be reached: {words}", fix)
+
+
+def fetch(address: str, access: Access, headers: Mapping[str, str] | None = None) -> bytes:
+    """The whole of a small answer.
+
+    Raises:
+        FetchError: It cannot be had.
+    """
+    with open_call(Call(address, headers=headers or {}), access) as answer:
+        return answer.whole()
+
+
+def measure(address: str, access: Access) -> tuple[str, int]:
+    """SHA-256 and bytes of what is served; nothing is kept.
+
+    Raises:
+        FetchError: It cannot be had, or was cut.
+    """
+    digest, size = hashlib.sha256(), 0
+    with open_call(Call(address), access) as answer:
+        for piece in answer.pieces():
+            digest.update(piece)
+            size += len(piece)
+    return digest.hexdigest(), size
+
+
+def length_of(address: str, access: Access) -> int:
+    """Bytes of what is served there, without fetching it; 0 where the server does not say.
+
+    Raises:
+        FetchError: There is no such thing.
+    """
+    with open_call(Call(address, "HEAD"), access) as answer:
+        return int(answer.headers.get("content-length", "0"))
+
+
+def download(
+    address: str, access: Access, target: Path, sha256: str, authorization: str = ""
+) -> None:
+    """Fetch a file into its place, where it is only if its checksum is right.
+
+    What an earlier try left is gone on with, where the server can do that.
+
+    Raises:
+        FetchError: It cannot be had, or was cut.
+        WrongContentError: It has another checksum.
+        OSError: The folder cannot be written.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    there = part.stat().st_size if part.is_file() else 0
+    call = Call(address, headers={"Range": f"bytes={there}-"} if there else {})
+    call = replace(call, authorization=authorization)
+    try:
+        with open_call(call, access) as answer:
+            again = answer.status == HTTPStatus.PARTIAL_CONTENT
+            with part.open("ab" if again else "wb") as file:
+                for piece in answer.pieces():
+                    file.write(piece)
+    except FetchError as error:
+        if error.status != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise
+        part.unlink()
+        download(address, access, target, sha256, authorization)
+        return
+    found = digest_of(part)
+    if found != sha256:
+        part.unlink()
+        raise WrongContentError(address, *wrong_checksum(found, sha256))
+    part.replace(target)

@@ -1,0 +1,71 @@
+"""Where upstream serves what a site brings, and the releases that are taken where a site says none.
+
+No checksum is here: `railyard pin` reads them, and the lock beside the site keeps them
+(docs/decisions/0020). A new release is one line here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from components.catalogue.operator_versions import MPI_OPERATOR
+
+Architecture = Literal["amd64", "arm64"]
+
+K3S_RELEASES: Final = "https://github.com/k3s-io/k3s/releases/download"
+"""K3s' release files: docs/explanation/sources.md#k3s."""
+K3S_SOURCE: Final = "https://raw.githubusercontent.com/k3s-io/k3s"
+"""K3s' source by tag: its install script is in no release, and get.k3s.io serves the newest one."""
+_K3S_BINARY: Final = {"amd64": "k3s", "arm64": "k3s-arm64"}
+
+NVIDIA_CHARTS: Final = "https://helm.ngc.nvidia.com/nvidia"
+"""Charts of the GPU and network operators (their documentation, "Installation")."""
+DEVICE_PLUGIN_CHARTS: Final = "https://nvidia.github.io/k8s-device-plugin"
+"""The chart of k8s-device-plugin (its README, "Deployment via helm")."""
+GPU_OPERATOR_RELEASE: Final = "v26.3.3"
+NETWORK_OPERATOR_RELEASE: Final = "26.7.1"
+GPU_DEVICE_PLUGIN_RELEASE: Final = "0.19.3"
+
+_PLUMBING: Final = "ghcr.io/k8snetworkplumbingwg"
+MULTUS: Final = f"{_PLUMBING}/multus-cni:v4.3.0"
+WHEREABOUTS: Final = f"{_PLUMBING}/whereabouts:v0.9.4"
+SRIOV_CNI: Final = f"{_PLUMBING}/sriov-cni:v2.10.0"
+CNI_PLUGINS: Final = f"{_PLUMBING}/plugins:v1.6.2"
+"""The reference plugins, in /usr/src/cni/bin (its Dockerfile)."""
+SRIOV_DEVICE_PLUGIN: Final = f"{_PLUMBING}/sriov-network-device-plugin:v3.11.0"
+SHARED_DEVICE_PLUGIN: Final = "ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5.3"
+"""The maintained plugin; the release is the one that the facts were read from."""
+MPI_OPERATOR_IMAGE: Final = f"mpioperator/mpi-operator:{MPI_OPERATOR.removeprefix('v')}"
+
+NETWORK_OPERANDS: Final = "nvcr.io/nvidia/mellanox"
+"""What the network operator starts (its example policies, v26.4.1)."""
+
+
+def network_operand_version(release: str) -> str:
+    """The tag that all operands of one release of the network operator have."""
+    return f"network-operator-v{release.removeprefix('v')}"
+
+
+def k3s_binary(version: str, architecture: Architecture) -> str:
+    """Address of K3s' binary of one release."""
+    return f"{K3S_RELEASES}/{_tag(version)}/{_K3S_BINARY[architecture]}"
+
+
+def k3s_images(version: str, architecture: Architecture) -> str:
+    """Address of the archive with the images that K3s itself runs."""
+    return f"{K3S_RELEASES}/{_tag(version)}/k3s-airgap-images-{architecture}.tar.zst"
+
+
+def k3s_install_script(version: str) -> str:
+    """Address of K3s' install script as it was at one release."""
+    return f"{K3S_SOURCE}/{_tag(version)}/install.sh"
+
+
+def k3s_checksums(version: str, architecture: Architecture) -> str:
+    """Address of the list in which K3s publishes the SHA-256 of a release's files."""
+    return f"{K3S_RELEASES}/{_tag(version)}/sha256sum-{architecture}.txt"
+
+
+def _tag(version: str) -> str:
+    """A plus is a space to some servers' query decoders, so it is written out."""
+    return version.replace("+", "%2B")

@@ -1,0 +1,139 @@
+"""Rules on the links between InfiniBand switches: both ends, one subnet, and what routes need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
+from components.model.once import once
+from components.reading.wording import did_you_mean
+
+_MOST: Final = 0.9
+_FEW: Final = 0.05
+"""opensm's own thresholds: a root has more than 90 % of all HCAs at one distance, and at no other
+distance more than 5 % (opensm, osm_ucast_updn.c; `tests/lab/test_ib_routes.py` asks it)."""
+
+
+def check_ib_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each end of a link between InfiniBand switches is named by the other end.
+
+    The lab cables its fabric by them, and `ib-routing-engine` and `ib-one-subnet` count on them.
+    """
+    named = {each.name: (s, each) for s, each in _switches(spec)}
+    ethernet = {each.name for each in spec.switches} - {*named}  # `switch-transport` reports them
+    for s, switch in _switches(spec):
+        for name, port in switch.ports.items():
+            if port.peer is None or port.peer[0] in ethernet:
+                continue
+            far, far_port = port.peer
+            path: SpecPath = ("switches", s, "ports", name)
+            other = named[far][1].ports.get(far_port) if far in named else None
+            if far != switch.name and other is not None and other.peer == (switch.name, name):
+                continue
+            yield Finding(
+                f"port {name} of {switch.name} is a link to {port.to}, and "
+                f"{_why(port.peer, named)}",
+                (at(path, port.to),),
+                f"write both ends: on {far} the port {far_port} as {switch.name}:{name}.",
+            )
+
+
+def _why(peer: tuple[str, str], named: Mapping[str, tuple[int, Switch]]) -> str:
+    far, far_port = peer
+    if far not in named:
+        return f"there is no InfiniBand switch {far!r}.{did_you_mean(far, [*named])}"
+    other = named[far][1].ports.get(far_port)
+    if other is None:
+        return f"{far} has no port {far_port} in the file."
+    return f"{far} says that {other.to} is plugged in there."
+
+
+def check_ib_one_subnet(spec: ClusterSpec) -> Iterator[Finding]:
+    """The cables of the file join all InfiniBand switches: one file is one subnet.
+
+    Switches without a path to each other have a master each, and their hosts never meet.
+    """
+    switches = _switches(spec)
+    if spec.infiniband is None or not switches or len(switches) < len(spec.switches):
+        return  # `switch-transport` reports the others
+    near = _hops(spec)[switches[0][1].name]
+    for s, switch in switches[1:]:
+        if switch.name not in near:
+            yield Finding(
+                f"no cable of the file leads from {switches[0][1].name} to {switch.name}: as "
+                "written, they are two subnets.",
+                (at(("switches", s, "name"), switch.name),),
+                f"write the cables between switches at both ends, for example "
+                f'"1/31/1": {switches[0][1].name}:1/31/1.',
+                "warning",
+            )
+
+
+def check_ib_routing_engine(spec: ClusterSpec) -> Iterator[Finding]:
+    """`updn` and `ftree` have a root to start from.
+
+    A root is a switch that has all HCAs at one distance, as a spine has, or the only switch, which
+    is enough for `updn` and not for `ftree`. Without one opensm says so in its log, takes minhop,
+    and manages on. That the switches' own subnet manager does the same is a guess, so this is a
+    warning.
+    """
+    fabric = spec.infiniband
+    engine = fabric.routing_engine if fabric else None
+    if engine not in {"updn", "ftree"} or any(check_ib_one_subnet(spec)):
+        return
+    alone = engine == "ftree" and len(_switches(spec)) == 1
+    if alone or not _roots(spec):
+        why = "one switch is no tree" if alone else "no switch has all HCAs at one distance"
+        yield Finding(
+            f"{engine} has no root here: {why}, so the subnet manager falls back to minhop.",
+            (at(("infiniband", "routing_engine"), engine),),
+            "write routing_engine: minhop, or cable the leaves to spines.",
+            "warning",
+        )
+
+
+@once
+def _switches(spec: ClusterSpec) -> tuple[tuple[int, Switch], ...]:
+    found = enumerate(spec.switches)
+    return tuple((s, each) for s, each in found if each.carries == "infiniband")
+
+
+def _hcas_at(switch: Switch) -> int:
+    return sum(port.peer is None for port in switch.ports.values())
+
+
+@once
+def _hops(spec: ClusterSpec) -> dict[str, dict[str, int]]:
+    """Switch to each switch that it has a path to, and the links on the shortest."""
+    names = {each.name for _, each in _switches(spec)}
+    beside = {
+        each.name: {port.peer[0] for port in each.ports.values() if port.peer} & names
+        for _, each in _switches(spec)
+    }
+    found: dict[str, dict[str, int]] = {}
+    for start in beside:
+        distance, edge = {start: 0}, [start]
+        while edge:
+            edge = [far for near in edge for far in sorted(beside[near]) if far not in distance]
+            distance |= dict.fromkeys(edge, max(distance.values()) + 1)
+        found[start] = distance
+    return found
+
+
+def _roots(spec: ClusterSpec) -> list[str]:
+    hcas = {each.name: _hcas_at(each) for _, each in _switches(spec)}
+    total = sum(hcas.values())
+    roots: list[str] = []
+    for name, distance in _hops(spec).items():
+        bars: dict[int, int] = {}
+        for far, hops in distance.items():
+            bars[hops] = bars.get(hops, 0) + hcas[far]
+        most = sum(count > _MOST * total for count in bars.values())
+        few = sum(count > _FEW * total for count in bars.values())
+        if (most, few) == (1, 1):
+            roots.append(name)
+    return roots

@@ -1,0 +1,114 @@
+"""Rules on where things come from: what can never be there, and what may change by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, cast
+
+from pydantic import BaseModel, JsonValue
+
+from components.artefacts.listing import artefacts_of, charts_by_release
+from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
+from components.model.cluster import ClusterSpec
+from components.model.instances import crusoe_of
+from components.operators.plan import chart_values
+
+_ZEROS: Final = "0" * 64
+
+
+def check_checksum_zeros(spec: ClusterSpec) -> Iterator[Finding]:
+    """A checksum is that of a file, and not a row of zeros.
+
+    Zeros take the place of a checksum in examples. No file has that one, so every host would refuse
+    what it fetched, in the middle of an update.
+    """
+    for path in _zeros(spec, ()):
+        name = str(path[-1])
+        yield Finding(
+            f"{name} is all zeros, which is no file's checksum.",
+            (at(path, _ZEROS),),
+            f"remove {name} and run `railyard pin` on the site, or write what `sha256sum` prints.",
+        )
+
+
+def _zeros(value: object, path: SpecPath) -> Iterator[SpecPath]:
+    if isinstance(value, BaseModel):
+        for key in type(value).model_fields:
+            yield from _zeros(getattr(value, key), (*path, key))
+    elif isinstance(value, tuple):
+        for number, item in enumerate(cast("tuple[object, ...]", value)):
+            yield from _zeros(item, (*path, number))
+    elif value == _ZEROS:
+        yield path
+
+
+def check_made_host_source(spec: ClusterSpec) -> Iterator[Finding]:
+    """Machines that the same update makes have no file yet, so nothing is taken from a path there.
+
+    Their image is the cloud's: what lies on it is not ours to say.
+    """
+    if crusoe_of(spec) is None:
+        return
+    for artefact in artefacts_of(spec):
+        if artefact.path[0] == "kubernetes" and artefact.local:
+            yield Finding(
+                f"{artefact.name} is at {artefact.address} on the hosts, and this update makes "
+                "them: they have no such file.",
+                (at(artefact.path, artefact.address), at(("environment", "instances"))),
+                "write an https address, or leave it out: the default is upstream's own.",
+            )
+
+
+def check_chart_values(spec: ClusterSpec) -> Iterator[Finding]:
+    """`values` of a chart add to what the plan decides, and do not contradict it.
+
+    Other parts of the plan count on those values: who brings a driver, where CNI plugins are, what
+    discovers the nodes' features.
+    """
+    for release, (owner, _, path) in charts_by_release(spec).items():
+        ours = chart_values(spec, release)
+        for keys, mine, theirs in _contradictions(ours, owner.values, ()):
+            name = ".".join(keys)
+            yield Finding(
+                f"{name} of {release} is {_shown(theirs)}, and the plan needs {_shown(mine)}.",
+                (at((*path[:-1], "values", *keys), _shown(theirs)),),
+                f"remove {name} from values; to decide it otherwise, change the setting of the "
+                "site that it follows from.",
+            )
+
+
+def _shown(value: JsonValue) -> str:
+    words = {True: "true", False: "false", None: "null"}
+    return words[value] if isinstance(value, bool) or value is None else str(value)
+
+
+def _contradictions(
+    ours: JsonValue, theirs: JsonValue, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], JsonValue, JsonValue]]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in ours.keys() & theirs.keys():
+            yield from _contradictions(ours[key], theirs[key], (*path, key))
+    elif ours != theirs:
+        yield path, ours, theirs
+
+
+def check_registry_docker(spec: ClusterSpec) -> Iterator[Finding]:
+    """A registry of the site's own is set up for containerd, K3s' own runtime.
+
+    Docker takes a CA, a login and plain HTTP from files of its own (`/etc/docker`), which are
+    whoever's Docker it is.
+    """
+    registry = spec.sources.registry
+    docker = spec.k3s is not None and spec.k3s.container_runtime == "docker"
+    if registry is None or not (docker or spec.containers is not None):
+        return
+    if registry.ca is None and registry.login is None and not registry.insecure:
+        return
+    yield Finding(
+        f"the registry {registry.address} has a CA, a login or no TLS, and the hosts' images are "
+        "pulled by Docker, which has settings of its own.",
+        (at(("sources", "registry", "address"), registry.address),),
+        "set it up in /etc/docker/daemon.json and /etc/docker/certs.d of the hosts and leave ca, "
+        "login and insecure out, or use container_runtime: containerd.",
+    )

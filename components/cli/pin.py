@@ -1,0 +1,182 @@
+"""`railyard pin SITE`: what exactly every address of a site means now, into `site.lock.yaml`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+
+from components.artefacts.listing import charts_by_release
+from components.artefacts.lock import lock_path, read_lock, write_lock
+from components.artefacts.logins import docker_logins
+from components.artefacts.pin import Pinned, Reach, pin_site
+from components.artefacts.resolve import merged
+from components.checks.access import list_secrets
+from components.checks.pins import MENDED_BY_FETCHING
+from components.checks.render import render_text
+from components.checks.site import check_loaded
+from components.cli.app import command_app, say
+from components.cli.stack import read_config
+from components.core.errors import SpecError, UsageError
+from components.model.cluster import ClusterSpec
+from components.operators.plan import chart_values
+from components.reading.load import load_site
+from components.remote.step import env_name, secrets_from
+from components.update.outside_secrets import resolve
+
+app = command_app()
+_DIGITS: Final = 12
+_KIB, _MIB = 1 << 10, 1 << 20
+
+
+@app.command()
+def pin(
+    file: Annotated[Path, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")],
+    *,
+    update: Annotated[
+        list[str] | None,
+        typer.Option(help="take what is served now for this artefact; `all` for every one"),
+    ] = None,
+    upstream: Annotated[
+        bool, typer.Option("--upstream", help="ask upstream, past the site's mirror and registry")
+    ] = False,
+    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+) -> None:
+    """Ask where everything of a site comes from, and write what it is into the site's lock.
+
+    Files, charts and images are fetched or asked for, so a network is needed; no device is touched.
+    The lock is written whole, or not at all. Exit codes: 0 pinned, 1 the site has problems, or
+    something is served that the lock or its publisher does not know, 2 no such file or secret,
+    4 something could not be fetched.
+    """
+    spec, site = load_pinnable(file)
+    reach = reach_of(spec, file, upstream=upstream)
+    lock, _ = read_lock(site)
+    found = pin_site(reach, lock, datetime.now(UTC).date(), update or ())
+    code = _exit_code(found)
+    if code == 0:
+        entries = [each.entry for each in found if each.entry is not None]
+        write_lock(lock_path(site), {entry.key: entry for entry in entries})
+    rows = [_row(each) for each in found]
+    if output == "json":
+        say(json.dumps({"lock": str(lock_path(site)), "artefacts": rows}, indent=1))
+    else:
+        say(_report(found, lock_path(site), written=code == 0))
+    raise typer.Exit(code)
+
+
+def load_pinnable(file: Path) -> tuple[ClusterSpec, Path]:
+    """A site without errors other than those of its lock, and the file that holds it.
+
+    Raises:
+        SpecError: It has errors; the text is the whole report.
+        UsageError: There is no such file.
+    """
+    loaded = load_site(file)
+    checked = check_loaded(loaded, str(file))
+    errors = [
+        p for p in checked.problems if p.severity == "error" and p.rule not in MENDED_BY_FETCHING
+    ]
+    if loaded.spec is None or loaded.path is None or errors:
+        raise SpecError(render_text(errors or checked.problems))
+    return loaded.spec, loaded.path
+
+
+def reach_of(spec: ClusterSpec, file: Path, *, upstream: bool) -> Reach:
+    """How this machine reaches the sources of a site.
+
+    Raises:
+        UsageError: A login's secret is neither in the environment nor in the stack.
+    """
+    sources = spec.sources
+    logins = [each.login for each in (sources.mirror, sources.registry) if each and each.login]
+    if upstream:
+        logins.clear()
+    if spec.containers is not None:
+        own = (spec.containers.login, spec.containers.build and spec.containers.build.login)
+        logins += [login for login in own if login]
+    wanted = {login.password.name for login in logins}
+    outside = ((each, path) for each, path in list_secrets(spec) if each.name in wanted)
+    known = {**resolve(outside, os.environ), **secrets_from(os.environ)}
+    parts = file.name.split(".")
+    if not wanted <= set(known) and parts[0] == "Pulumi" and len(parts) == 3:  # noqa: PLR2004 - Pulumi.<stack>.yaml
+        known = {**read_config(parts[1]).secrets, **known}
+    if missing := sorted(wanted - set(known)):
+        raise UsageError(
+            f"the secret {missing[0]} is needed to log in, and {file} does not hold it.\n"
+            f"  fix    {env_name(missing[0])} holds it, or name the stack's Pulumi.<stack>.yaml"
+        )
+    values = {
+        release: merged(chart_values(spec, release), owner.values)
+        for release, (owner, _, _) in charts_by_release(spec).items()
+    }
+    return Reach(spec, known, upstream, docker_logins(), values)
+
+
+def _exit_code(found: Sequence[Pinned]) -> int:
+    codes = [each.error.exit_code for each in found if each.error is not None]
+    codes += [1 for each in found if each.state == "changed"]
+    return max(codes, default=0)
+
+
+def _row(found: Pinned) -> dict[str, object]:
+    entry, error = found.entry, found.error
+    return {
+        "name": found.artefact.name,
+        "kind": found.artefact.kind,
+        "address": found.artefact.address,
+        "state": found.state,
+        "sha256": entry.sha256 if entry else found.artefact.checksum,
+        "size": entry.size if entry else None,
+        "locked": found.before.sha256 if found.before else None,
+        "problem": error and {"address": error.address, "what": error.what, "fix": error.fix},
+    }
+
+
+def _report(found: Sequence[Pinned], path: Path, *, written: bool) -> str:
+    wide = max(len(each.artefact.name) for each in found)
+    lines = [_line(each, wide) for each in found]
+    for each in found:
+        if each.error is not None:
+            lines.append(f"\n{each.artefact.name}: {each.error}")
+        elif each.state == "changed" and each.before and each.entry:
+            lines.append(
+                f"\n{each.artefact.name}: {each.artefact.address} serves {each.entry.sha256} now, "
+                f"and the lock of {each.before.pinned} has {each.before.sha256}.\n"
+                f"  fix    if that is right, take it: `railyard pin SITE --update "
+                f"{each.artefact.name}`; if not, find out who replaced it."
+            )
+    new = sum(each.state == "pinned" for each in found)
+    lines.append(
+        f"{path}: {new} pinned, {sum(each.state == 'unchanged' for each in found)} unchanged."
+        if written
+        else f"\n{path}: not written{_why_not(found)}."
+    )
+    return "\n".join(lines)
+
+
+def _line(found: Pinned, wide: int) -> str:
+    entry = found.entry
+    what = found.artefact.checksum or (entry.sha256 if entry else "")
+    size = _size(entry.size) if entry else ""
+    return (
+        f"{found.artefact.kind:<10} {found.artefact.name:<{wide}}  {found.state:<12} "
+        f"{what[:_DIGITS]:<{_DIGITS}} {size}".rstrip()
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count / _MIB:9.1f} MiB" if count >= _MIB else f"{count / _KIB:9.1f} KiB"
+
+
+def _why_not(found: Sequence[Pinned]) -> str:
+    failed = sum(each.error is not None for each in found)
+    changed = sum(each.state == "changed" for each in found)
+    causes = [f"{failed} of {len(found)} could not be pinned"] if failed else []
+    causes += [f"{changed} of {len(found)} changed"] if changed else []
+    return f": {' and '.join(causes)}"

@@ -1,0 +1,87 @@
+"""`railyard preflight STACK|FILE`: what a site lacks, all at once, before anything is touched."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from components.checks.site import load_checked_site
+from components.cli.app import command_app, say, stack_names
+from components.cli.stack import load_stack
+from components.core.errors import UsageError
+from components.core.plain_text import plain_text
+from components.drift.applied import Applied
+from components.plan.make import make_plan
+from components.preflight.here import judge_pins
+from components.preflight.page import render_html
+from components.preflight.report import Preflight, render_json, render_text
+from components.preflight.run import run_preflight
+from components.project.engine import judge_engine, look_at_engine
+from components.project.lab_refusal import says_lab
+from components.remote.step import secrets_from
+from components.update.outside_secrets import outside_secrets
+
+app = command_app()
+Form = Literal["text", "json", "html"]
+_SUFFIXES = frozenset({".yaml", ".yml"})
+
+
+@app.command()
+def preflight(
+    site: Annotated[
+        str,
+        typer.Argument(
+            metavar="STACK|FILE", help="a stack, or a site file", autocompletion=stack_names
+        ),
+    ],
+    *,
+    form: Annotated[Form, typer.Option("--format")] = "text",
+    out: Annotated[Path | None, typer.Option(help="file for the report")] = None,
+) -> None:
+    """Look at every device, artefact and API of a site, and name all that an update would lack.
+
+    Changes nothing. Of a FILE, secrets come from the environment as RAILYARD_SECRET_NAME.
+    Exit codes: 0 good or only warnings, 1 problems, 2 no such stack or file, 4 a device gave no
+    answer.
+    """
+    found = _of_file(Path(site)) if Path(site).suffix in _SUFFIXES else _of_stack(site)
+    text = {"text": render_text, "json": render_json, "html": render_html}[form](found)
+    if out is None:
+        say(text)
+    else:
+        _write(out, text)
+        say(f"{found.summary}\nreport: {out}")
+    raise typer.Exit(found.exit_code)
+
+
+def _of_stack(name: str) -> Preflight:
+    loaded = load_stack(name)
+    secrets = {**loaded.reach_secrets, **secrets_from(os.environ)}
+    found = run_preflight(
+        loaded.spec, loaded.plan, secrets, loaded.applied, Path.cwd(), loaded.lock
+    )
+    lab = says_lab(loaded.secrets.get("lab"))
+    pins = judge_pins(loaded.spec, loaded.lock, lab=lab)
+    engine = () if lab else judge_engine(look_at_engine(os.environ, Path.cwd()))
+    return replace(found, findings=(*engine, *pins, *found.findings))
+
+
+def _of_file(file: Path) -> Preflight:
+    checked = load_checked_site(file)
+    spec, lock = checked.spec_or_raise(), checked.lock
+    plan = make_plan(spec, file.stem.removeprefix("Pulumi."), lock)
+    secrets = {**outside_secrets(spec, os.environ), **secrets_from(os.environ)}
+    found = run_preflight(spec, plan, secrets, Applied(), file.absolute().parent, lock)
+    pins = judge_pins(spec, lock, lab=False)
+    return replace(found, findings=(*pins, *found.findings))
+
+
+def _write(out: Path, text: str) -> None:
+    try:
+        out.write_text(f"{plain_text(text)}\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{out}: cannot be written: {error.strerror}") from error

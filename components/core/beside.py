@@ -1,0 +1,35 @@
+"""`Beside`: a setting that is not ours, and what of our traffic it breaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from components.core.difference import Difference
+from components.core.plain_text import plain_text
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Beside:
+    """One setting beside ours, as a look at a device found it."""
+
+    kind: str
+    """What sort of setting it is, as the file names it under `guards`: `switch.schedule`."""
+    found: Difference
+    """Where it is and its value; what is wanted is the value that does no harm."""
+    breaks: str
+    """What suffers, of which traffic: `losslessness of priority 3`."""
+    fix: str
+    """How to mend it on the device, in its own words, or in the file."""
+
+    @property
+    def setting(self) -> str:
+        """What it is and what would do no harm, safe for a terminal."""
+        found = self.found
+        return plain_text(
+            f"{found.setting} of {found.where} is {found.actual}, harmless is {found.desired}"
+        )
+
+    def __str__(self) -> str:
+        """The words of drift, previews and reports, which the engine prints too."""
+        rest = f"not ours, and it breaks {self.breaks}; fix: {self.fix}"
+        return f"{self.setting}; {plain_text(rest)}"

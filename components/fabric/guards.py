@@ -1,0 +1,288 @@
+"""Settings of switches that are not ours and break our traffic: one table of rules. Pure.
+
+What a look at a switch found is compared with what the file plans for its classes. A rule sees the
+ports of the rails and of links, and what holds for the whole switch: so a look is linear in ports.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from components.core.beside import Beside
+from components.core.difference import Difference
+from components.fabric.guard_texts import BREAKS, fix_of
+from components.fabric.setting_text import collapse
+from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState, list_vlans
+from components.fabric.systems import system_of
+from components.fabric.systems.ranges import collapse_vlans
+from components.fabric.systems.switch_system import SwitchSystem
+from components.model.fabric import Rdma
+
+DSCPS: Final = range(64)
+"""Six bits of the IP header (RFC 2474)."""
+
+
+class Guarded(BaseModel):
+    """The classes of a site's traffic, which other settings must leave alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Literal["lossy_ecn", "lossless", "semi_lossless"]
+    priority: int
+    traffic_class: int
+    dscp: int
+    cnp_priority: int
+    cnp_dscp: int
+
+
+def guarded_of(rdma: Rdma) -> Guarded:
+    """What a file plans for its classes."""
+    return Guarded(
+        mode=rdma.mode,
+        priority=rdma.priority,
+        traffic_class=rdma.traffic_class,
+        dscp=rdma.dscp,
+        cnp_priority=rdma.cnp_priority,
+        cnp_dscp=rdma.cnp_dscp,
+    )
+
+
+def with_looks(asked: SwitchState) -> SwitchState:
+    """What to read of a switch, with what the rules look at beside it; no session more."""
+    every = dict.fromkeys(DSCPS, 0)
+    return asked.model_copy(
+        update={
+            "pfc_priorities": asked.pfc_priorities or (),
+            "pfc_enabled": asked.pfc_enabled or False,
+            "dscp_classes": {**every, **(asked.dscp_classes or {})},
+            "rewrite_dscp": False,
+            "others": OtherPorts(),
+            "ports": {name: _with_looks(port) for name, port in asked.ports.items()},
+        }
+    )
+
+
+def _with_looks(asked: PortState) -> PortState:
+    return asked.model_copy(
+        update={
+            "pfc": asked.pfc or False,
+            "rewrite_dscp": False,
+            "class_shares": {0: 0},
+            "dscp_priorities": asked.dscp_priorities or {0: 0},
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What a rule sees of one port, or of the switch."""
+
+    classes: Guarded
+    system: SwitchSystem
+    found: PortState
+    wanted: PortState
+    paused: tuple[int, ...] = ()
+    """Priorities that the whole switch pauses, where ports have no list of their own."""
+    is_new: bool = False
+    """Nothing was ever applied to the port."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    """One setting that is not harmless."""
+
+    setting: str
+    actual: str
+    harmless: str
+    breaks: str
+    number: int = 0
+    """The class, priority or DSCP that the fix names."""
+    keys: tuple[str, ...] = ()
+    """What a state calls it, where that is not `setting`."""
+
+
+Rule = Callable[[_Case], Iterator[_Hit]]
+
+
+def _schedule(case: _Case) -> Iterator[_Hit]:
+    """RoCE goes before none and after none but CNP, with no smaller share than another class."""
+    ours, strict = case.classes.traffic_class, {*(case.found.strict_classes or ())}
+    shares = case.found.class_shares or case.found.wrr_weights
+    if case.found.strict_classes is None:
+        return
+    if case.system.all_strict:
+        if ours not in strict:
+            share = f"round robin, {shares.get(ours, 0)} %"
+            yield _Hit(f"tc{ours}_schedule", share, "strict", BREAKS["starved"], ours)
+        return
+    for tc in sorted(strict - {case.classes.cnp_priority}):
+        breaks = BREAKS["starves" if tc == ours else "starved"]
+        yield _Hit(f"tc{tc}_schedule", "strict", "round robin", breaks, tc)
+    most = max((share for tc, share in shares.items() if tc not in strict), default=0)
+    if ours not in strict and shares.get(ours, most) < most:
+        yield _Hit(f"tc{ours}_share", str(shares[ours]), f"{most} or more", BREAKS["starved"], ours)
+
+
+def _rewrite(case: _Case) -> Iterator[_Hit]:
+    if case.found.rewrite_dscp:
+        yield _Hit("rewrite_dscp", "on", "off", BREAKS["rewrite"])
+
+
+def _ecn_elsewhere(case: _Case) -> Iterator[_Hit]:
+    for tc, ecn in sorted(case.found.ecn.items()):
+        if ecn is None or tc == case.classes.traffic_class or _is_template(case, tc, ecn):
+            continue
+        notifies = tc == case.classes.cnp_priority
+        breaks = BREAKS["notices"] if notifies else BREAKS["marked"].format(tc=tc)
+        yield _Hit(f"tc{tc}_ecn_kib", str(ecn), "off", breaks, tc)
+
+
+def _is_template(case: _Case, tc: int, ecn: EcnState) -> bool:
+    """What the system's own profile or template marks, beside ours: as its vendor means it."""
+    profile = case.system.profile
+    if profile is not None and tc in profile.marked_classes:
+        return ecn == case.wanted.ecn.get(case.classes.traffic_class)
+    return tc in case.system.template_marks - {case.classes.cnp_priority} and ecn.kind == "ecn"
+
+
+def _pfc_elsewhere(case: _Case) -> Iterator[_Hit]:
+    """What pauses beside the plan; in semi-lossless mode the one-shot's own PFC is not public."""
+    if case.classes.mode == "semi_lossless":
+        return
+    listed = case.found.pfc_priorities
+    planned = () if case.classes.mode == "lossy_ecn" else (case.classes.priority,)
+    paused = case.paused if listed is None else listed
+    extra = tuple(n for n in paused if n not in planned) if case.found.pfc is not False else ()
+    if not extra:
+        return
+    breaks = BREAKS["pauses" if case.classes.priority in extra else "pauses_others"]
+    if listed is None:
+        yield _Hit("pfc", "on", "off", breaks, extra[0])
+    else:
+        yield _Hit("pfc_priorities", _numbers(listed), _numbers(planned), breaks, extra[0])
+
+
+def _dscp_map(case: _Case) -> Iterator[_Hit]:
+    """A map that the first update replaces as a whole is no matter yet (SONiC)."""
+    if not (case.is_new and case.wanted.dscp_priorities):
+        yield from _map_hits(case, case.found.dscp_priorities, "priority")
+
+
+def _map_hits(case: _Case, found: Mapping[int, int], unit: str) -> Iterator[_Hit]:
+    """Ours in another class, and others' in one of ours; DSCPs that moved alike are one."""
+    classes, alike = case.classes, dict[tuple[int, str, str], list[int]]()
+    ours = {classes.dscp: classes.priority, classes.cnp_dscp: classes.cnp_priority}
+    for dscp, number in sorted(found.items()):
+        usual = case.system.class_of_dscp(dscp)
+        right = ours.get(dscp, number if number not in ours.values() else usual)
+        if number != right:
+            breaks = BREAKS["moved"] if dscp in ours else BREAKS["joined"].format(number=number)
+            alike.setdefault((number, str(right), breaks), []).append(dscp)
+    for (number, right, breaks), dscps in alike.items():
+        setting = f"dscp_{collapse_vlans(dscps)}_{unit}"
+        keys = tuple(f"dscp_{dscp}_{unit}" for dscp in dscps)
+        yield _Hit(setting, str(number), right, breaks, dscps[0], keys)
+
+
+def _other_vlans(case: _Case) -> Iterator[_Hit]:
+    held, wanted = case.found.trunk_vlans, case.wanted.trunk_vlans
+    if wanted is None or held is None or case.found.mode != case.wanted.mode:
+        return
+    extra = {*list_vlans(held)} - {*list_vlans(wanted)}
+    if extra:
+        actual = "all" if held == "all" else collapse_vlans(list_vlans(held))
+        harmless = collapse_vlans(list_vlans(wanted))
+        yield _Hit("trunk_vlans", actual, harmless, BREAKS["shared"], min(extra))
+
+
+OF_PORTS: Final[Mapping[str, Rule]] = {
+    "switch.schedule": _schedule,
+    "switch.rewrite": _rewrite,
+    "switch.ecn_elsewhere": _ecn_elsewhere,
+    "switch.pfc_elsewhere": _pfc_elsewhere,
+    "switch.dscp_map": _dscp_map,
+    "switch.other_vlans": _other_vlans,
+}
+"""Kind to what is looked at on each port of the file."""
+_SVI: Final = re.compile(r"vlan\d+", re.IGNORECASE)
+"""The switch's own interface in a VLAN: no port."""
+
+
+def _of_switch(
+    classes: Guarded, system: SwitchSystem, found: SwitchState, wanted: SwitchState
+) -> Iterator[tuple[str, _Hit]]:
+    """What holds for the whole switch."""
+    case = _Case(classes, system, PortState(rewrite_dscp=found.rewrite_dscp), PortState())
+    yield from (("switch.rewrite", hit) for hit in _rewrite(case))
+    hits = _map_hits(case, found.dscp_classes or {}, "class")
+    yield from (("switch.dscp_map", hit) for hit in hits)
+    others = found.others or OtherPorts()
+    for vlan in wanted.vlans:
+        ports = [name for name in others.by_vlan.get(vlan, ()) if not _SVI.fullmatch(name)]
+        names = ", ".join(dict.fromkeys((*ports, *others.of_all)))
+        if names:
+            hit = _Hit(f"vlan_{vlan}_ports", names, "those of the file", BREAKS["foreign"], vlan)
+            yield "switch.foreign_ports", hit
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a switch, and what its settings are held against."""
+
+    os: str
+    found: SwitchState
+    """With what `with_looks` asked for."""
+    wanted: SwitchState
+    """What the file wants: the keys in it are ours, and their drift is said elsewhere."""
+    was: SwitchState
+    """What was last applied: likewise."""
+    order: Mapping[str, int]
+    """Port to its number on the switch."""
+
+
+def find_beside(classes: Guarded | None, look: Look) -> tuple[Beside, ...]:
+    """Every setting of a switch that is not ours and breaks our traffic.
+
+    Args:
+        classes: What the file plans; None on a switch without RoCE.
+        look: What was found.
+    """
+    found = look.found
+    if classes is None or found.others is None:
+        return ()
+    system, ours = system_of(look.os), {**look.was.settings(), **look.wanted.settings()}
+    alike: dict[tuple[str, _Hit], list[str]] = {}
+    for kind, hit in _of_switch(classes, system, found, look.wanted):
+        if not _is_ours("switch", hit, ours):
+            alike[kind, hit] = []
+    paused = found.pfc_priorities if found.pfc_enabled else ()
+    for name, wanted in look.wanted.ports.items():
+        port = found.ports.get(name, PortState())
+        is_new = name not in look.was.ports
+        case = _Case(classes, system, port, wanted, paused or (), is_new)
+        for kind, rule in OF_PORTS.items():
+            for hit in rule(case):
+                if not _is_ours(f"port {name}", hit, ours):
+                    alike.setdefault((kind, hit), []).append(name)
+    return tuple(_beside(look, kind, hit, ports) for (kind, hit), ports in alike.items())
+
+
+def _is_ours(where: str, hit: _Hit, ours: Mapping[tuple[str, str], str]) -> bool:
+    """Whether the file wants the setting itself, so that it is drift and said as such."""
+    return any((where, name) in ours for name in (hit.setting, *hit.keys))
+
+
+def _beside(look: Look, kind: str, hit: _Hit, ports: list[str]) -> Beside:
+    """Ports of which the same is to be said are one setting."""
+    where = collapse(ports, look.order) if ports else "switch"
+    fix = fix_of(look.os, kind, ports, hit.number, hit.harmless)
+    return Beside(kind, Difference(where, hit.setting, hit.actual, hit.harmless), hit.breaks, fix)
+
+
+def _numbers(found: tuple[int, ...]) -> str:
+    return ",".join(map(str, found)) or "none"

@@ -1,0 +1,319 @@
+"""The table of rules on settings of a host that are not ours: which values harm our traffic. Pure.
+
+A rule looks at what one look found, and at what the plan makes of the host (`Guarded`). What cannot
+be read, as without `mlnx_qos`, is not judged: that it cannot be read is drift of our settings.
+
+Sources of every harmless value: sources.md#host-guards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from components.hosts.guards import OWN_ALGORITHMS, OWN_CLASSES, Guarded, GuardedCard
+from components.model.fabric import DSCP_PER_PRIORITY
+
+UNKNOWN: Final = frozenset({"", "absent", "unsupported", "unknown"})
+_LEAST_SHARE: Final = 100 // 8
+"""Percent of the line that a class has while all eight take turns, as the driver makes them."""
+_CABLE_M: Final = 7
+"""What the driver takes a cable for that nothing is said of."""
+_LEAST_GBIT_S: Final = 40
+_LEAST_MAX_MTU_BYTES: Final = 9216
+"""What mlx5 computes a pause's headroom with, where speed or greatest MTU is less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """A value that harms: of which setting, what would not, and what suffers."""
+
+    setting: str
+    actual: str
+    harmless: str
+    breaks: str
+    fix: str = ""
+    """What to run in place of the rule's own command."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCard:
+    """A card's plan, and all that is known of its settings now."""
+
+    plan: GuardedCard
+    host: Guarded
+    seen: Mapping[str, str]
+    owned: frozenset[str]
+    """Its settings that the plan owns."""
+
+    def __getitem__(self, setting: str) -> str:
+        """The value of one setting; empty where it is not known."""
+        value = self.seen.get(setting, "")
+        return "" if value in UNKNOWN else value
+
+    @property
+    def roce(self) -> str:
+        """The priority of RoCE in words."""
+        return f"priority {self.host.priority} (RoCE)"
+
+    @property
+    def cnp(self) -> str:
+        """The priority of congestion notifications in words."""
+        return f"priority {self.host.cnp_priority} (CNPs)"
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """The traffic class of each priority; the driver's own where it is not known."""
+        return tuple(map(int, (self["priority_classes"] or OWN_CLASSES).split(",")))
+
+    def sharing(self, priority: int) -> tuple[int, ...]:
+        """The other priorities in the class of one."""
+        own = self.classes[priority]
+        return tuple(p for p, c in enumerate(self.classes) if c == own and p != priority)
+
+
+def _list(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _shared_class(card: SeenCard) -> Iterator[Harm]:
+    """RoCE and CNPs have a class each that no other priority is in."""
+    if not card["priority_classes"]:
+        return
+    for priority, name in ((card.host.priority, card.roce), (card.host.cnp_priority, card.cnp)):
+        if others := card.sharing(priority):
+            yield Harm(
+                "priority_classes",
+                card["priority_classes"],
+                OWN_CLASSES,
+                f"the class of {name}: class {card.classes[priority]} has priority "
+                f"{_list(others)} too",
+            )
+            return
+
+
+def _groups(algorithms: tuple[str, ...]) -> tuple[int, ...]:
+    """What goes before what, as mlx5 groups the classes: the greater goes first.
+
+    `vendor` is above `strict`, of which the greater class is first, and shares are below.
+    """
+    strict = iter(range(2, 10))
+    shares = {"ets:0": 0}
+    return tuple(
+        10 if each == "vendor" else next(strict) if each == "strict" else shares.get(each, 1)
+        for each in algorithms
+    )
+
+
+def _starved(card: SeenCard) -> Iterator[Harm]:
+    """No class but that of CNPs goes strictly before RoCE's, and none before theirs.
+
+    Nor is RoCE's share below what the card gives by itself.
+    """
+    algorithms = tuple(card["ets"].split(","))
+    if len(algorithms) != len(card.classes):
+        return
+    groups, used = _groups(algorithms), sorted(set(card.classes))
+    roce, cnp = card.classes[card.host.priority], card.classes[card.host.cnp_priority]
+
+    def harm(breaks: str) -> Harm:
+        return Harm("ets", card["ets"], OWN_ALGORITHMS, breaks)
+
+    before_roce = [c for c in used if groups[c] > groups[roce] and c not in {roce, cnp}]
+    before_cnp = [c for c in used if groups[c] > groups[cnp] and c != cnp]
+    _, _, share = algorithms[roce].partition(":")
+    if before_roce:
+        yield harm(
+            f"the rate of {card.roce}: its class {roce} comes after class {_list(before_roce)}"
+        )
+    elif share and int(share) < _LEAST_SHARE:
+        yield harm(
+            f"the rate of {card.roce}: its class {roce} has {share} % of the line, and "
+            f"{_LEAST_SHARE} % while all take turns"
+        )
+    elif before_cnp:
+        yield harm(
+            f"congestion control, {card.cnp}: class {cnp} comes after class {_list(before_cnp)}"
+        )
+
+
+def _limited(card: SeenCard) -> Iterator[Harm]:
+    """The class of RoCE may send at line rate."""
+    own = card.classes[card.host.priority]
+    rate = card[f"tc{own}_rate"]
+    if rate and rate != "unlimited" and float(rate) < card.plan.gbit_s:
+        kept = (card[f"tc{each}_rate"] or "unlimited" for each in range(8))
+        rates = ["0" if each == "unlimited" else str(ceil(float(each))) for each in kept]
+        rates[own] = "0"
+        yield Harm(
+            f"tc{own}_rate",
+            f"{rate} Gbit/s",
+            "unlimited",
+            f"the rate of {card.roce}",
+            f"mlnx_qos -i {card.plan.netdev} -r {','.join(rates)}",
+        )
+
+
+def _sorted_in(card: SeenCard) -> Iterator[Harm]:
+    """No DSCP of others is in our priorities that would not be there by the card's own map."""
+    for priority, name in ((card.host.priority, card.roce), (card.host.cnp_priority, card.cnp)):
+        foreign = sorted(
+            int(dscp)
+            for row in card["dscp_map"].split()
+            if row.startswith(f"{priority}:")
+            for dscp in row.partition(":")[2].split(",")
+            if dscp
+            and int(dscp) // DSCP_PER_PRIORITY != priority
+            and f"dscp{int(dscp)}_priority" not in card.owned
+        )
+        if foreign:
+            own = [str(dscp // DSCP_PER_PRIORITY) for dscp in foreign]
+            sets = (f"set,{d},{p}" for d, p in zip(foreign, own, strict=True))
+            yield Harm(
+                f"priority of DSCP {_list(foreign)}",
+                str(priority),
+                ", ".join(dict.fromkeys(own)),
+                f"{name}, in which others' packets are then",
+                "; ".join(f"mlnx_qos -i {card.plan.netdev} --dscp2prio {one}" for one in sets),
+            )
+
+
+def headroom_bytes(gbit_s: int, mtu_bytes: int, cable_m: int) -> int:
+    """What a receive buffer must hold for a pause to come in time, as mlx5 computes it.
+
+    Two packets and what is under way on cable and in the cards.
+    """
+    under_way = (301 + 216 * cable_m // 100) * max(gbit_s, _LEAST_GBIT_S)
+    return under_way + 272 * mtu_bytes // 100 + _LEAST_MAX_MTU_BYTES
+
+
+def _too_small(card: SeenCard) -> Iterator[Harm]:
+    """Where RoCE pauses, its receive buffer holds what comes in until the other side stops."""
+    sizes, _, of_priority = card["buffers"].partition("/")
+    if not (card.host.pauses and of_priority):
+        return
+    number = int(of_priority.split(",")[card.host.priority])
+    size = int(sizes.split(",")[number])
+    cable_m = card["cable_length_m"]
+    needed = headroom_bytes(
+        card.plan.gbit_s, card.plan.mtu_bytes, int(cable_m) if cable_m.isdigit() else _CABLE_M
+    )
+    if size < needed:
+        yield Harm(
+            "buffers",
+            f"{size} bytes in buffer {number}",
+            f"at least {needed}",
+            f"losslessness of {card.roce}: a pause comes too late",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What of a card is looked at beside ours, when it harms, and how it is mended."""
+
+    kind: str
+    keys: str
+    """The keys it is about, in words of the table of keys."""
+    find: Callable[[SeenCard], Iterator[Harm]]
+    fix: str
+    """The command, with `{netdev}` and `{harmless}`."""
+
+
+CARD_RULES: Final = (
+    Rule(
+        "host.priority_classes",
+        "nic.<pci>.priority_classes",
+        _shared_class,
+        "mlnx_qos -i {netdev} -p {harmless}",
+    ),
+    Rule("host.ets", "nic.<pci>.ets", _starved, "mlnx_qos -i {netdev} -s {harmless}"),
+    Rule("host.rate_limit", "nic.<pci>.tc<class>_rate", _limited, ""),
+    Rule("host.dscp_map", "nic.<pci>.dscp_map", _sorted_in, ""),
+    Rule(
+        "host.buffers",
+        "nic.<pci>.buffers",
+        _too_small,
+        "write host_defaults.qos.buffers in the file, or load the driver again",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VfRule:
+    """What of VFs is looked at beside ours, and when it harms."""
+
+    kind: str
+    setting: str
+    harmless: str
+    breaks: str
+    word: str
+    """What `ip link set DEV vf N` calls it."""
+    harms: Callable[[GuardedCard, Mapping[str, str], Mapping[str, str]], bool]
+    """Asked with the card, one VF's values, and those of this setting of all its VFs."""
+
+
+def _below_line(card: GuardedCard, vf: Mapping[str, str], _all: Mapping[str, str]) -> bool:
+    return 0 < int(vf["max_rate_mbit_s"]) < card.gbit_s * 1000
+
+
+def _more_than_others(_card: GuardedCard, vf: Mapping[str, str], of_all: Mapping[str, str]) -> bool:
+    return vf["min_rate_mbit_s"] != "0" and len({*of_all.values()}) > 1
+
+
+def _is_off(_card: GuardedCard, vf: Mapping[str, str], _all: Mapping[str, str]) -> bool:
+    return vf["link_state"] == "disable"
+
+
+def _distrusted(_card: GuardedCard, vf: Mapping[str, str], _all: Mapping[str, str]) -> bool:
+    return vf["trust"] == "off" and vf.get("place") == "away"
+
+
+def _spoof_checked(_card: GuardedCard, vf: Mapping[str, str], _all: Mapping[str, str]) -> bool:
+    return vf["spoofchk"] == "on" and vf.get("place") == "away"
+
+
+VF_RULES: Final = (
+    VfRule(
+        "host.rate_limit", "max_rate_mbit_s", "0", "the rate of the pods that have them",
+        "max_tx_rate", _below_line,
+    ),
+    VfRule(
+        "host.rate_limit", "min_rate_mbit_s", "0", "the share of the card's other VFs",
+        "min_tx_rate", _more_than_others,
+    ),
+    VfRule(
+        "host.vf_rights", "link_state", "auto", "the link of the pods that have them", "state",
+        _is_off,
+    ),
+    VfRule(
+        "host.vf_rights", "trust", "on",
+        "what the network attachment gave their pods: other addresses and multicast", "trust",
+        _distrusted,
+    ),
+    VfRule(
+        "host.vf_rights", "spoofchk", "off",
+        "what the network attachment gave their pods: frames from another address are dropped",
+        "spoofchk", _spoof_checked,
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SysctlRule:
+    """A setting of the rails' devices; of the device's value and that of all the greater counts."""
+
+    setting: str
+    harms: Mapping[int, str]
+    """Harmful value to what it breaks."""
+
+
+_FLUX: Final = "the rails' addresses: any card answers for each of them (ARP flux)"
+SYSCTL_RULES: Final = (
+    SysctlRule("rp_filter", {1: "traffic between rails: what comes by another card than the "
+                                "route back takes is dropped"}),
+    SysctlRule("arp_ignore", {**dict.fromkeys((0, 3, 4, 5, 6, 7), _FLUX),
+                              8: "the rails: the cards answer no ARP request"}),
+    SysctlRule("arp_announce", {0: "the rails' addresses: ARP requests may name another rail's"}),
+)  # fmt: skip

@@ -1,0 +1,160 @@
+"""The rows of the cards: each PF (`nic.<pci>.`), its firmware, and its VFs (`vf.<vf>.`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from components.hosts.keys.row import (
+    NAME,
+    ON_OFF,
+    HostKey,
+    Number,
+    Part,
+    Text,
+    Values,
+    lost,
+    one_of,
+    rows,
+)
+
+_MTU_BYTES: Final = Number(576, 9978)
+_MODES: Final = one_of("legacy", "switchdev")
+_PRIORITY: Final = Number(0, 7)
+_BYTE: Final = Number(0, 255)
+_CIDR: Final = Text(characters="0-9./", forms=("[1-9]*.*.*.*/[1-9]*",))
+_RATE: Final = Text(characters="0-9", longest=6)
+_SIZES: Final = "*" + ",*" * 7
+_EIGHT: Final = Text(characters="0-7,", forms=(",".join("?" * 8),))
+_ALGORITHMS: Final = Text(characters="a-z0-9:,", forms=(_SIZES,))
+_BUFFERS: Final = Text(characters="0-9,/", forms=(f"{_SIZES}/{_SIZES}",))
+_RELEASE: Final = Text(characters="0-9.", forms=("[0-9]*.[0-9]*.[0-9]*",))
+
+
+def _of_pf(part: Part, *keys: HostKey) -> tuple[HostKey, ...]:
+    gone = (replace(key, gone_where="card_is_gone") for key in keys)
+    return rows(part, "nic.<pci>.", *gone)
+
+
+def _firmware(setting: str, parameter: str, values: Values) -> tuple[HostKey, HostKey]:
+    """A setting of the firmware, which comes before VFs and ports, and what the card runs with."""
+    return (
+        HostKey(
+            setting,
+            39,
+            values,
+            topic="firmware",
+            loads_at_start=True,
+            leaves="firmware settings of the cards",
+            parameter=parameter,
+        ),
+        HostKey(f"{setting}_current", values=values, topic="firmware", undo="looked"),
+    )
+
+
+_LINK_TYPE: Final = one_of("eth", "ib")
+_FIRMWARE: Final = _of_pf(
+    "firmware",
+    HostKey("model", 37, undo="looked"),  # a card that is another one gets no setting
+    HostKey("fw_floor", 38, _RELEASE, topic="firmware", undo="looked"),
+    *_firmware("ats", "ATS_ENABLED", ON_OFF),
+    *_firmware("fw_sriov_en", "SRIOV_EN", ON_OFF),
+    *_firmware("fw_num_of_vfs", "NUM_OF_VFS", Number(0, 1024)),
+    *_firmware("fw_link_type_p1", "LINK_TYPE_P1", _LINK_TYPE),
+    *_firmware("fw_link_type_p2", "LINK_TYPE_P2", _LINK_TYPE),
+    *_firmware("fw_cc_mask_p1", "ROCE_CC_PRIO_MASK_P1", _BYTE),
+    *_firmware("fw_cc_mask_p2", "ROCE_CC_PRIO_MASK_P2", _BYTE),
+    *_firmware("fw_advanced_pci_settings", "ADVANCED_PCI_SETTINGS", ON_OFF),
+    *_firmware("fw_pci_wr_ordering", "PCI_WR_ORDERING", one_of("per_mkey", "force_relax")),
+    HostKey("ats_active", values=ON_OFF, topic="firmware", undo="looked"),
+    HostKey("fw_ver", topic="firmware", undo="looked"),
+    HostKey("fw_needs", topic="firmware", undo="looked"),
+    HostKey("fw_loads", topic="firmware", undo="looked"),
+    HostKey("fw_vfs_offered", topic="firmware", undo="looked"),
+)
+_NAMES: Final = _of_pf(
+    "card",
+    # Udev gives a name when the device comes up, so what is written counts from the next boot.
+    *(
+        key
+        for name, leaves in (
+            ("boot_name", "names of network devices (until the next boot)"),
+            ("boot_rdma", "names of RDMA devices (until the next boot)"),
+        )
+        for key in (
+            HostKey(name, 39, NAME, topic="boot", loads_at_start=True, leaves=leaves),
+            HostKey(f"{name}_current", values=NAME, topic="boot", undo="looked"),
+        )
+    ),
+)
+_PORT: Final = _of_pf(
+    "card",
+    HostKey("netdev", 40, NAME, undo="looked"),
+    HostKey("mtu_bytes", 42, _MTU_BYTES),
+    HostKey("link", 48, one_of("up", "down")),
+    HostKey("address", 49, _CIDR, topic="address"),
+)
+_SRIOV: Final = _of_pf(
+    "sriov",
+    HostKey("serial", 37, NAME, undo="looked"),  # as `model`
+    HostKey("eswitch_now", 38, _MODES, undo="looked"),
+    HostKey("eswitch", 40, _MODES, back_rank=43, interrupts="has_vfs"),
+    HostKey("autoprobe", 40, ON_OFF, back_rank=43),
+    HostKey("vfs", 41, _BYTE, interrupts="has_vfs"),
+    # VFs come before what they carry, also on the way back.
+    HostKey(
+        "vf_mtu_bytes",
+        43,
+        _MTU_BYTES,
+        back_rank=38,
+        topic="vf_mtu",
+        interrupts="lost_all_vfs",
+        nothing_where="vfs_are_gone",
+    ),
+)
+_QOS: Final = _of_pf(
+    "qos",
+    HostKey("lldpad", 38, one_of("absent"), undo="looked"),
+    # Global pause excludes PFC, and firmware's DCBX overwrites it.
+    HostKey("global_pause", 44, ON_OFF),
+    HostKey("dcbx", 44, one_of("os", "fw")),
+    HostKey("trust", 45, one_of("dscp", "pcp")),
+    # Shown and used under trust dscp alone.
+    HostKey("dscp<dscp>_priority", 46, _PRIORITY, nothing_where="is_unsupported"),
+    HostKey("dscp_map", undo="looked"),  # of all DSCPs at once
+    HostKey("priority_classes", 46, _EIGHT, nothing_where="is_unsupported"),
+    HostKey("ets", 47, _ALGORITHMS, nothing_where="is_unsupported"),
+    HostKey("tc<class>_rate", 47, one_of("unlimited"), nothing_where="is_unsupported"),
+    HostKey("pfc", 47, Text(("none",), characters="0-7,")),
+    HostKey("ecn_priority_<priority>", 47, ON_OFF),
+    HostKey("cnp_dscp", 47, Number(0, 63)),
+    HostKey("cnp_priority", 47, _PRIORITY),
+    HostKey("roce_mode", 47),
+    HostKey("roce_tos", 47, _BYTE),
+    HostKey("traffic_class", 47, _BYTE),
+    # After PFC, by which the driver judges them; buffers also on the way back.
+    HostKey("cable_length_m", 48, Number(1, 999)),
+    HostKey("buffers", 48, _BUFFERS, back_rank=38),
+    HostKey("gid", 50, one_of("RoCE v2"), undo="looked"),
+)
+
+
+def _of_vf(*keys: HostKey) -> tuple[HostKey, ...]:
+    """What a VF carries goes away with it, and comes back before its card's VFs do."""
+    each = (replace(key, back_rank=38, nothing_where="vf_is_gone") for key in keys)
+    return rows("vfs", "vf.<vf>.", *each)
+
+
+_VFS: Final = _of_vf(
+    # A driver binds to the VF again for its GUID, and its MTU starts again.
+    HostKey("guid", 42, Text(characters="0-9a-f", forms=("?" * 16,)), interrupts="holds_guid"),
+    HostKey("vlan", 43, Number(0, 4094)),
+    HostKey("trust", 43, ON_OFF),
+    HostKey("spoofchk", 43, ON_OFF),
+    HostKey("min_rate_mbit_s", 43, _RATE),
+    HostKey("max_rate_mbit_s", 43, _RATE),
+    HostKey("link_state", 43, one_of("auto", "enable", "disable")),
+    HostKey("place", values=one_of("here", "away"), undo="looked"),
+)
+CARD_KEYS: Final = (*_FIRMWARE, *_NAMES, *lost(*_PORT, *_SRIOV, *_QOS, *_VFS))
+"""By topic; `rank` is the order of work."""

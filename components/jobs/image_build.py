@@ -1,0 +1,202 @@
+"""Building the image of the jobs with the builder that the user has: what is called, what it said.
+
+Pure but for `BuildRoom`, which runs a builder and passes on what it prints.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Final, Literal
+
+from components.core.errors import DeviceError, UnreachableError, UsageError
+from components.model.containers import registry_of
+from components.model.units import is_floating
+
+Builder = Literal["docker", "podman", "buildah", "nerdctl"]
+BUILDERS: Final[tuple[Builder, ...]] = ("docker", "podman", "buildah", "nerdctl")
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_KEPT_LINES: Final = 40
+"""Lines of a builder's output in which the reason of a failure is looked for."""
+_NO_DAEMON: Final = re.compile(
+    r"cannot connect to the docker daemon|cannot connect to podman|is the docker daemon running"
+    r"|cannot access containerd socket|rootless containerd not running",
+    re.IGNORECASE,
+)
+_NO_LOGIN: Final = re.compile(
+    r"unauthorized|authentication required|no basic auth credentials|incorrect username or password"
+    r"|\b401\b",
+    re.IGNORECASE,
+)
+_DENIED: Final = re.compile(r"\bdenied\b|insufficient_scope|\b403\b|forbidden", re.IGNORECASE)
+_ABSENT: Final = re.compile(r"manifest unknown|not found|does not exist", re.IGNORECASE)
+_SILENT: Final = re.compile(
+    r"no such host|connection refused|i/o timeout|network is unreachable|tls:|x509:", re.IGNORECASE
+)
+Tell = Callable[[str], None]
+
+
+def choose_builder(wanted: str | None, path: str | None = None) -> Builder:
+    """The builder to call.
+
+    Args:
+        wanted: The one that the user named; None for the first that is there.
+        path: Where it is looked for; None for PATH.
+
+    Raises:
+        UsageError: There is none, or not that one.
+    """
+    names: list[Builder] = [each for each in BUILDERS if wanted is None or wanted == each]
+    found: Builder | None = next((each for each in names if shutil.which(each, path=path)), None)
+    if found is None:
+        missing = wanted or ", ".join(BUILDERS)
+        raise UsageError(
+            f"image: no builder: {missing} {'is' if wanted else 'are'} not on PATH.\n"
+            "  fix    install docker, podman, buildah or nerdctl, or build"
+            f" {context_name()} where there is one: {wanted or 'docker'} build --build-arg"
+            " BASE=<name>@sha256:<digest> -t <registry>/<name>:<tag> <that folder>"
+        )
+    return found
+
+
+def context_name() -> str:
+    """The folder of the image's recipe, for people."""
+    return "components/jobs/images/probe"
+
+
+@contextmanager
+def context_folder() -> Generator[Path]:
+    """The folder of the recipe, also where the package is not a folder."""
+    with resources.as_file(resources.files("components.jobs").joinpath("images", "probe")) as here:
+        yield here
+
+
+def check_name(name: str, what: str) -> str:
+    """A name with a tag of its own.
+
+    Raises:
+        UsageError: It floats: it has no tag, or `latest`.
+    """
+    if is_floating(name):
+        raise UsageError(
+            f"image: {what} {name} is not pinned: another image may have its name tomorrow.\n"
+            f"  fix    write a tag other than latest{', or a digest' if what == '--base' else ''}."
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRoom:
+    """A builder, and where its output goes."""
+
+    builder: Builder
+    tell: Tell
+
+    def pin(self, base: str) -> str:
+        """The base by its digest, asked of its registry where it has none yet.
+
+        Raises:
+            UsageError: The base floats.
+            DeviceError: The builder could not get it, or shows no digest.
+        """
+        if "@sha256:" in check_name(base, "--base"):
+            return base
+        self._call(["pull", base], f"get {base}", base)
+        form = "{{.FromImageDigest}}" if self.builder == "buildah" else "{{json .RepoDigests}}"
+        look = ["inspect", "--type", "image"] if self.builder == "buildah" else ["image", "inspect"]
+        shown = self._call([*look, "--format", form, base], f"look at {base}", base, quiet=True)
+        digest = _DIGEST.search(shown)
+        if digest is None:
+            raise DeviceError(
+                f"image: {self.builder} shows no digest of {base}: {shown.strip() or 'nothing'}\n"
+                "  fix    give the base by its digest: --base <name>@sha256:<digest>"
+            )
+        head, slash, last = base.rpartition("/")
+        pinned = f"{head}{slash}{last.partition(':')[0]}@{digest[0]}"
+        self.tell(f"railyard: the base {base} is {pinned}")
+        return pinned
+
+    def build(self, tag: str, base: str) -> None:
+        """Build the image under that tag, on a pinned base.
+
+        Raises:
+            DeviceError: The build failed; what it printed is its reason.
+        """
+        with context_folder() as folder:
+            words = ["build", "--build-arg", f"BASE={base}", "-t", tag, str(folder)]
+            self._call(words, f"build {tag}", base)
+
+    def push(self, tag: str) -> None:
+        """Push it.
+
+        Raises:
+            DeviceError: The registry took it not; what it said is the reason.
+        """
+        self._call(["push", tag], f"push {tag}", tag)
+
+    def _call(self, words: Sequence[str], aim: str, image: str, *, quiet: bool = False) -> str:
+        """Run the builder, and pass on each line as it comes."""
+        lines: list[str] = []
+        with subprocess.Popen(
+            [self.builder, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            for line in process.stdout or ():
+                lines.append(line.rstrip())
+                del lines[:-_KEPT_LINES]
+                if not quiet:
+                    self.tell(line.rstrip())
+        if process.returncode != 0:
+            raise explain(self.builder, aim, image, lines)
+        return "\n".join(lines)
+
+
+def explain(builder: Builder, aim: str, image: str, lines: Sequence[str]) -> DeviceError:
+    """Why a builder failed, and what to do, from what it printed last.
+
+    Args:
+        builder: Which.
+        aim: What was asked of it: `push <tag>`.
+        image: The image that it is about.
+        lines: The end of its output.
+    """
+    for pattern, what, fix in _reasons(builder, aim, image):
+        said = next((line for line in reversed(lines) if pattern.search(line)), None)
+        if said is not None:
+            kind = UnreachableError if pattern in (_NO_DAEMON, _SILENT) else DeviceError
+            text = f"image: {builder} could not {aim}: {what}.\n  said   {said}\n  fix    {fix}"
+            return kind(text)
+    last = next((line for line in reversed(lines) if line.strip()), "it printed nothing")
+    return DeviceError(
+        f"image: {builder} could not {aim}.\n  said   {last}\n  fix    read its output above"
+    )
+
+
+def _reasons(builder: str, aim: str, image: str) -> list[tuple[re.Pattern[str], str, str]]:
+    """What a builder may say, what that means, and what to do; the first that fits counts."""
+    registry = registry_of(image)
+    login = f"{builder} login {registry}"
+    no_daemon = (_NO_DAEMON, "it has no daemon to work with", "start it, or take podman or buildah")
+    if aim.startswith("build "):
+        return [no_daemon]  # what the steps of the recipe say of other hosts is not the registry's
+    return [
+        no_daemon,
+        (_NO_LOGIN, f"{registry} wants a login", f"run: {login}"),
+        (
+            _DENIED,
+            f"{registry} denied it to this login",
+            f"log in as a user who may ({login}), or take another repository",
+        ),
+        (_ABSENT, f"{registry} has no such image", "look at its name and tag"),
+        (_SILENT, f"{registry} does not answer", "look at its name, proxies and certificates"),
+    ]

@@ -1,0 +1,1 @@
+"""What the cluster holds now of what was applied to it: read, compared, and put back."""

@@ -1,0 +1,304 @@
+"""A wanted object against the live one: each field of ours, and what another put beside it. Pure.
+
+What the API server writes by itself (defaults, status, bookkeeping) is no difference. A list whose
+items have a name is compared item by item, as server-side apply merges it, in any order.
+Source: Kubernetes' documentation of server-side apply, "Merge strategy", and the merge keys of its
+API types.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from components.core.difference import ABSENT
+from components.core.plain_text import plain_text
+from components.kubernetes.live.quantity import amount_of, holds_quantity
+from components.kubernetes.manifest import Body
+
+Path = tuple[str, ...]
+THERE: Final = "there"
+HIDDEN: Final = "another value (a secret, not shown)"
+_LONGEST: Final = 60
+"""Characters of a value in a report: a line holds two of them and a path."""
+_MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "imagePullSecrets": ("name",),
+    "hostAliases": ("ip",),
+    "versions": ("name",),
+    "webhooks": ("name",),
+    "additionalPrinterColumns": ("name",),
+}
+_PORT_KEYS: Final = ("containerPort", "port")
+_TELLING: Final = frozenset({"containers", "initContainers", "env", "volumes", "volumeMounts"})
+"""Lists in which an item that is not ours changes what our pods are; elsewhere it is another's."""
+_STEERING: Final = frozenset({"nodeSelector", "affinity", "runtimeClassName", "hostNetwork"})
+"""Fields of a pod that have no default, and say where and how it runs."""
+_FILLED: Final = frozenset({"caBundle", "clusterIP"})
+"""Fields that a chart leaves empty for the cluster to fill."""
+_NO_DEFAULT: Final = frozenset({"automountServiceAccountToken", "allowPrivilegeEscalation"})
+"""Of these, absent is true and not false."""
+_TELLS_EMPTY: Final = frozenset({"emptyDir"})
+"""Fields that say something although they hold nothing."""
+_OF_PROVIDER: Final = "pulumi.com/"
+"""Begins annotations that say how the provider waits; they need not be on the object."""
+_SKIPPED: Final = frozenset({"apiVersion", "kind", "metadata", "status", "stringData"})
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDrift:
+    """One field that is not as it was applied."""
+
+    path: str
+    """`spec.template.spec.containers[multus].image`; empty for the object itself."""
+    actual: str
+    want: str
+    ours: bool = True
+    """False: another put it beside our fields, and an update takes nothing of others away."""
+
+    def __str__(self) -> str:
+        """The words of reports and repair notes."""
+        if not self.path:
+            return plain_text(f"is {self.actual}, want {self.want}")
+        beside = "" if self.ours else " (not ours: take it out by hand)"
+        return plain_text(f"{self.path} is {self.actual}, want {self.want}{beside}")
+
+
+def compare_object(want: Body, live: Body | None) -> tuple[FieldDrift, ...]:
+    """What of an object is not as wanted; nothing where all of it is.
+
+    Args:
+        want: The object as it was applied; what it does not say is not compared.
+        live: The object as the API has it; None where it is not there.
+    """
+    if live is None:
+        return (FieldDrift("", ABSENT, THERE),)
+    leaving = _map(live.get("metadata")).get("deletionTimestamp")
+    if leaving is not None:
+        return (FieldDrift("metadata.deletionTimestamp", _shown(leaving), ABSENT),)
+    return tuple(_fields(want, live))
+
+
+def _fields(want: Body, live: Body) -> Iterator[FieldDrift]:
+    yield from _metadata(_map(want.get("metadata")), _map(live.get("metadata")))
+    # The rules of a role that is made of other roles are the cluster's own.
+    skipped = _SKIPPED | {"rules"} if "aggregationRule" in want else _SKIPPED
+    secret = want.get("kind") == "Secret"
+    for key, value in want.items():
+        if key in skipped:
+            continue
+        found = _walk(value, live.get(key), (key,))
+        yield from _hidden(found) if secret and key == "data" else found
+    if want.get("kind") == "ConfigMap":
+        yield from _beside(_map(want.get("data")), _map(live.get("data")), ("data",))
+    if _map(live.get("spec")).get("paused") and not _map(want.get("spec")).get("paused"):
+        yield FieldDrift("spec.paused", "true", ABSENT, ours=False)
+
+
+def _metadata(want: Mapping[str, JsonValue], live: Mapping[str, JsonValue]) -> Iterator[FieldDrift]:
+    for key in ("labels", "annotations"):
+        given = _map(want.get(key))
+        ours: JsonValue = {
+            name: value for name, value in given.items() if not name.startswith(_OF_PROVIDER)
+        }
+        yield from _walk(ours, live.get(key) or {}, ("metadata", key))
+
+
+def _hidden(found: Iterator[FieldDrift]) -> Iterator[FieldDrift]:
+    for each in found:
+        actual = each.actual if each.actual == ABSENT else HIDDEN
+        yield FieldDrift(each.path, actual, "the applied one")
+
+
+def _walk(want: JsonValue, live: JsonValue, path: Path) -> Iterator[FieldDrift]:
+    if (live is None and _is_empty(want, path)) or (want == "" and path[-1] in _FILLED):
+        return
+    if isinstance(want, dict) and (isinstance(live, dict) or (want and live is None)):
+        yield from _walk_map(want, _map(live), path)
+    elif isinstance(want, list) and isinstance(live, list):
+        yield from _walk_list(want, live, path)
+    elif isinstance(want, str) and isinstance(live, str):
+        yield from _walk_text(want, live, path)
+    elif want is not None and not _same(want, live, path):
+        yield FieldDrift(_spell(path), _shown(live), _shown(want))
+
+
+def _walk_map(
+    want: Mapping[str, JsonValue], live: Mapping[str, JsonValue], path: Path
+) -> Iterator[FieldDrift]:
+    for key, value in want.items():
+        yield from _walk(value, live.get(key), (*path, key))
+    if isinstance(want.get("containers"), list):
+        yield from _steered(want, live, path)
+        yield from _added_lists(want, live, path)
+    elif path[-1].endswith("]") and isinstance(want.get("image"), str):
+        yield from _added_lists(want, live, path)
+
+
+def _steered(
+    want: Mapping[str, JsonValue], live: Mapping[str, JsonValue], path: Path
+) -> Iterator[FieldDrift]:
+    """What another added to a pod that says where it runs, such as a label of no node."""
+    for key in _STEERING & live.keys():
+        if key == "nodeSelector":
+            yield from _beside(_map(want.get(key)), _map(live[key]), (*path, key))
+        elif key not in want and live[key]:
+            yield FieldDrift(_spell((*path, key)), _shown(live[key]), ABSENT, ours=False)
+
+
+def _added_lists(
+    want: Mapping[str, JsonValue], live: Mapping[str, JsonValue], path: Path
+) -> Iterator[FieldDrift]:
+    """Lists that ours does not have at all, such as the variables of a container without any."""
+    for key in _TELLING & (live.keys() - want.keys()):
+        yield from _walk_list([], cast("list[JsonValue]", live[key]), (*path, key))
+
+
+def _beside(
+    want: Mapping[str, JsonValue], live: Mapping[str, JsonValue], path: Path
+) -> Iterator[FieldDrift]:
+    for key in live.keys() - want.keys():
+        yield FieldDrift(_spell((*path, key)), _shown(live[key]), ABSENT, ours=False)
+
+
+def _walk_list(want: list[JsonValue], live: list[JsonValue], path: Path) -> Iterator[FieldDrift]:
+    wanted, found = _by_key(want, path[-1]), _by_key(live, path[-1])
+    if wanted is None or found is None:
+        yield from _in_order(want, live, path)
+        return
+    for name, item in wanted.items():
+        place = (*path, f"[{name}]")
+        if name not in found:
+            yield FieldDrift(_spell(place), ABSENT, _shown(item))
+        else:
+            yield from _walk(item, found[name], place)
+    if path[-1] in _TELLING:
+        for name in found.keys() - wanted.keys():
+            yield FieldDrift(_spell((*path, f"[{name}]")), _shown(found[name]), ABSENT, ours=False)
+
+
+def _in_order(want: list[JsonValue], live: list[JsonValue], path: Path) -> Iterator[FieldDrift]:
+    if len(want) == len(live) and all(isinstance(item, dict | list) for item in want):
+        for number, (item, other) in enumerate(zip(want, live, strict=True)):
+            yield from _walk(item, other, (*path, f"[{number}]"))
+    elif not _same(want, live, path):
+        yield FieldDrift(_spell(path), _shown(live), _shown(want))
+
+
+def _by_key(items: list[JsonValue], field: str) -> dict[str, JsonValue] | None:
+    """The items by what tells them apart; None where nothing does, so that their order counts."""
+    found: dict[str, JsonValue] = {}
+    for item in items:
+        if not isinstance(item, dict):
+            return None
+        keys = _MERGE_KEYS.get(field, ())
+        if field == "ports":
+            number = next((str(item[key]) for key in _PORT_KEYS if key in item), None)
+            parts = [number, str(item.get("protocol") or "TCP")]
+        else:
+            parts = [str(item[key]) if key in item else None for key in keys]
+        name = "/".join(part for part in parts if part is not None)
+        if not parts or None in parts or name in found:
+            return None
+        found[name] = item
+    return found if items or field in _MERGE_KEYS else None
+
+
+def _walk_text(want: str, live: str, path: Path) -> Iterator[FieldDrift]:
+    """Two texts; where both are JSON, by their fields, and else by the first line that differs."""
+    if _same(want, live, path):
+        return
+    documents = _document(want), _document(live)
+    if documents[0] is not None and documents[1] is not None:
+        yield from _exactly(documents[0], documents[1], path)
+    elif "\n" in want.strip() or "\n" in live.strip():
+        yield _first_line(want.splitlines(), live.splitlines(), path)
+    else:
+        yield FieldDrift(_spell(path), _shown(live), _shown(want))
+
+
+def _document(text: str) -> JsonValue:
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return cast("JsonValue", json.loads(text))
+    except ValueError:
+        return None
+
+
+def _exactly(want: JsonValue, live: JsonValue, path: Path) -> Iterator[FieldDrift]:
+    """A document within a text is wholly ours: nothing may be missing, other or more."""
+    if isinstance(want, dict) and isinstance(live, dict):
+        for key in (*want, *(key for key in live if key not in want)):
+            if key not in live:
+                yield FieldDrift(_spell((*path, key)), ABSENT, _shown(want[key]))
+            elif key not in want:
+                yield FieldDrift(_spell((*path, key)), _shown(live[key]), ABSENT)
+            else:
+                yield from _exactly(want[key], live[key], (*path, key))
+    elif isinstance(want, list) and isinstance(live, list) and len(want) == len(live):
+        for number, (item, other) in enumerate(zip(want, live, strict=True)):
+            yield from _exactly(item, other, (*path, f"[{number}]"))
+    elif want != live or isinstance(want, bool) != isinstance(live, bool):
+        yield FieldDrift(_spell(path), _shown(live), _shown(want))
+
+
+def _first_line(want: list[str], live: list[str], path: Path) -> FieldDrift:
+    most = max(len(want), len(live))
+    lines = ((_line(live, number), _line(want, number)) for number in range(most))
+    number, (actual, wanted) = next(
+        (pair for pair in enumerate(lines, 1) if pair[1][0] != pair[1][1]), (most, ("", ""))
+    )
+    return FieldDrift(f"{_spell(path)} line {number}", actual, wanted)
+
+
+def _line(lines: list[str], number: int) -> str:
+    return _shown(lines[number]) if number < len(lines) else ABSENT
+
+
+def _same(want: JsonValue, live: JsonValue, path: Path) -> bool:
+    if holds_quantity(path) and (amount := amount_of(want)) is not None:
+        return amount == amount_of(live)
+    if isinstance(want, bool) or isinstance(live, bool):
+        return want is live
+    if isinstance(want, str | int | float) and isinstance(live, str | int | float):
+        return want == live or str(want) == str(live)
+    return want == live
+
+
+def _is_empty(want: JsonValue, path: Path) -> bool:
+    """What the API server leaves out of an object: it says the same when it is absent."""
+    if want is False:
+        return path[-1] not in _NO_DEFAULT
+    return want is None or (want in ("", 0, {}, []) and path[-1] not in _TELLS_EMPTY)
+
+
+def _map(value: JsonValue) -> Mapping[str, JsonValue]:
+    return value if isinstance(value, dict) else {}
+
+
+def _spell(path: Path) -> str:
+    """`spec.containers[multus].image`; a key with dots in quotes."""
+    parts: list[str] = []
+    for step in path:
+        if step.startswith("["):
+            parts.append(step)
+        else:
+            name = f'"{step}"' if "." in step else step
+            parts.append(f".{name}" if parts else name)
+    return "".join(parts)
+
+
+def _shown(value: JsonValue) -> str:
+    if value is None:
+        return ABSENT
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,205 @@
+"""Reading objects of any kind: where a kind is served is asked of the API. Read-only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as LateError
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
+
+from components.core.errors import DeviceError, UnreachableError
+from components.kubernetes.calls import Answer, Calls
+from components.kubernetes.manifest import Body
+
+AT_ONCE: Final = 8
+"""Requests that are under way together."""
+DEADLINE_S: Final = 60.0
+"""Seconds for all that is read of a cluster."""
+MANY: Final = 4
+"""Objects of a kind in a namespace, from which on a list of all takes less than one by one."""
+PAGE: Final = 500
+"""Objects of one answer of a list, as kubectl asks for."""
+_FOUND: Final = 200
+_NOT_FOUND: Final = 404
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What an object is called in a cluster."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    """Empty for an object of the whole cluster, once it is known that its kind is such."""
+    name: str
+
+    def __str__(self) -> str:
+        """As reports name it: `DaemonSet kube-system/multus`."""
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {place}{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where the objects of one kind are."""
+
+    api_version: str
+    plural: str
+    namespaced: bool
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """The path of an object, or of the list of all."""
+        group = "/apis" if "/" in self.api_version else "/api"
+        place = f"/namespaces/{namespace}" if self.namespaced else ""
+        return f"{group}/{self.api_version}{place}/{self.plural}{f'/{name}' if name else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Wanted objects with what is there of them."""
+
+    objects: tuple[tuple[Key, Body, Body | None], ...] = ()
+    """Name, wanted, live; None where it is not there."""
+
+
+@dataclass(slots=True)
+class Reader:
+    """One look at a cluster."""
+
+    calls: Calls
+    clock: Callable[[], float] = time.monotonic
+    _ends: float = field(init=False)
+    _served: dict[str, Mapping[str, Served]] = field(init=False, default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        """The deadline counts from now."""
+        self._ends = self.clock() + DEADLINE_S
+
+    def learn(self, bodies: Iterable[Body]) -> None:
+        """Ask where the kinds of these objects are served.
+
+        Raises:
+            DeviceError: The API does not answer, or refuses.
+        """
+        versions = {str(body["apiVersion"]) for body in bodies} - self._served.keys()
+        self._served |= self.each(self._discover, sorted(versions))
+
+    def served(self, body: Body) -> Served | None:
+        """Where the kind of an object is served; None where the cluster does not know it."""
+        return self._served.get(str(body["apiVersion"]), {}).get(str(body["kind"]))
+
+    def key(self, body: Body, namespace: str = "default") -> Key:
+        """What an object is called, in this namespace where it names none.
+
+        An object of a kind that is not served gets a namespace only where it names one.
+        """
+        served, metadata = self.served(body), cast("Body", body["metadata"])
+        own = metadata.get("namespace") or ("" if served is None else namespace)
+        whole = served is not None and not served.namespaced
+        name = str(metadata["name"])
+        return Key(str(body["apiVersion"]), str(body["kind"]), "" if whole else str(own), name)
+
+    def read(self, bodies: Sequence[Body], namespace: str = "default") -> Live:
+        """The live objects of these names.
+
+        Args:
+            bodies: Objects, of which the names count.
+            namespace: Of those that name none.
+
+        Raises:
+            DeviceError: The API does not answer, or refuses.
+        """
+        self.learn(bodies)
+        places: dict[tuple[Served, str], set[Key]] = {}
+        keys = [self.key(body, namespace) for body in bodies]
+        for key, body in zip(keys, bodies, strict=True):
+            if (served := self.served(body)) is not None:
+                places.setdefault((served, key.namespace), set()).add(key)
+        there = self._there(places)
+        return Live(
+            tuple((key, body, there.get(key)) for key, body in zip(keys, bodies, strict=True))
+        )
+
+    def _there(self, places: Mapping[tuple[Served, str], set[Key]]) -> dict[Key, Body]:
+        """Few of a kind are asked for one by one, many by a list of all."""
+        lists = {place for place, keys in places.items() if len(keys) > MANY}
+        singly = {
+            served.path(namespace, key.name): key
+            for (served, namespace), keys in places.items()
+            if (served, namespace) not in lists
+            for key in keys
+        }
+        found = {
+            singly[path]: body
+            for path, body in self.each(self._one, sorted(singly)).items()
+            if body is not None
+        }
+        paths = {served.path(namespace): (served, namespace) for served, namespace in lists}
+        for path, bodies in self.each(self.list, sorted(paths)).items():
+            by_name = {_name(body): body for body in bodies}
+            keys = places[paths[path]]
+            found |= {key: by_name[key.name] for key in keys if key.name in by_name}
+        return found
+
+    def list(self, path: str) -> list[Body]:
+        """All objects of a list, page by page; none where the kind is not served.
+
+        Raises:
+            DeviceError: The API does not answer, or refuses.
+        """
+        found: list[Body] = []
+        sign = "&" if "?" in path else "?"
+        following = ""
+        while True:
+            answer = self._get(f"{path}{sign}limit={PAGE}{following}")
+            body = answer.body
+            found += cast("list[Body]", body.get("items") or [])
+            token: object = cast("Body", body.get("metadata") or {}).get("continue")
+            if not token:
+                return found
+            following = f"&continue={token}"
+
+    def each(self, ask: Callable[[_Item], _Result], items: Sequence[_Item]) -> dict[_Item, _Result]:
+        """Ask for several things together, within the deadline of this look.
+
+        Raises:
+            DeviceError: The API does not answer, or refuses.
+        """
+        pool = ThreadPoolExecutor(AT_ONCE)
+        try:
+            answers = pool.map(ask, items, timeout=max(0.0, self._ends - self.clock()))
+            return dict(zip(items, answers, strict=True))
+        except LateError as error:
+            words = f"the cluster did not answer all requests within {DEADLINE_S:.0f} s"
+            raise UnreachableError(words) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _one(self, path: str) -> Body | None:
+        answer = self._get(path)
+        return dict(answer.body) if answer.status == _FOUND else None
+
+    def _get(self, path: str) -> Answer:
+        """The answer, which is an object or says that there is none."""
+        answer = self.calls.call("GET", path)
+        if answer.status not in {_FOUND, _NOT_FOUND}:
+            raise DeviceError(f"the cluster refused GET {path}: {answer.status} {answer.words}")
+        return answer
+
+    def _discover(self, api_version: str) -> Mapping[str, Served]:
+        group = "/apis" if "/" in api_version else "/api"
+        answer = self._get(f"{group}/{api_version}")
+        resources = cast("list[Any]", answer.body.get("resources") or [])
+        return {
+            str(each["kind"]): Served(api_version, each["name"], bool(each["namespaced"]))
+            for each in resources
+            if "/" not in each["name"]
+        }
+
+
+def _name(body: Body) -> str:
+    return str(cast("Any", body["metadata"])["name"])

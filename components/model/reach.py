@@ -1,0 +1,185 @@
+"""Texts by which a machine is reached: addresses and host keys, judged where they are written.
+
+An instance that is not made yet has a hole in place of its address and of its key.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from ipaddress import IPv4Address, IPv6Address
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
+
+from components.core.placeholder import has_placeholder
+from components.model.refusal import refuse
+
+OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+IPV4: Final = rf"{OCTET}(\.{OCTET}){{3}}"
+_NO_MACHINE: Final = r"(?!0\.0\.0\.0$|22[4-9]\.|23[0-9]\.|24[0-9]\.|25[0-5]\.)"
+"""Not the unspecified address, multicast (224.0.0.0/4) or what is reserved (240.0.0.0/4)."""
+MACHINE_IPV4: Final = rf"^{_NO_MACHINE}{IPV4}$"
+_LABEL: Final = r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)"
+_HOSTNAME: Final = rf"(?![0-9.]+$){_LABEL}(\.{_LABEL})*"
+_IPV6: Final = r"(?!::$|[fF][fF]|[fF][eE][89abAB])(?=.*:.*:)[0-9A-Fa-f:.]+"
+"""Not the unspecified address, multicast (ff00::/8) or link-local (fe80::/10); for editors."""
+_ADDRESS: Final = re.compile(rf"{_HOSTNAME}|{_NO_MACHINE}{IPV4}")
+KEY_TYPES: Final = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "ssh-rsa",
+)
+"""What a host key may be, the strongest first."""
+_LENGTH_BYTES: Final = 4
+"""Each field of a public key begins with its length in four bytes (RFC 4253, section 6.6)."""
+
+
+def is_machine_ipv4(text: str) -> bool:
+    """Whether a text is an IPv4 address that a machine can have."""
+    try:
+        address = IPv4Address(text)
+    except ValueError:
+        return False
+    return not (address.is_unspecified or address.is_multicast or address.is_reserved)
+
+
+def _ssh_address(text: str) -> str:
+    if has_placeholder(text):
+        return text
+    if local := _link_local(text):
+        raise refuse(
+            f'"{text}" {local}',
+            "give the device a global or unique local IPv6 address, an IPv4 one, or a DNS name.",
+        )
+    if not _ADDRESS.fullmatch(text) and not _is_machine_ipv6(text):
+        raise refuse(
+            f'"{text}" is neither an IP address of a machine nor a DNS name',
+            "write the address alone, without user, port or scheme.",
+        )
+    return text
+
+
+def _link_local(text: str) -> str:
+    """Why a link-local address cannot be written; empty for any other text."""
+    bare, zone, _ = text.strip("[]").partition("%")
+    address = _as_ipv6(bare)
+    if address is None or not (address.is_link_local or zone):
+        return ""
+    what = "is link-local" if address.is_link_local else "has a zone"
+    return f"{what}: it needs the name of an interface, which no other machine shares"
+
+
+def _is_machine_ipv6(text: str) -> bool:
+    address = _as_ipv6(text)
+    return address is not None and not (address.is_unspecified or address.is_multicast)
+
+
+def _as_ipv6(text: str) -> IPv6Address | None:
+    try:
+        return IPv6Address(text)
+    except ValueError:
+        return None
+
+
+def _node_address(text: str) -> str:
+    if not has_placeholder(text) and not is_machine_ipv4(text):
+        raise refuse(
+            f'a node needs an IPv4 address, and "{text}" is none of a machine',
+            "set node_ip to the address by which the other nodes reach it.",
+        )
+    return text
+
+
+def _card_address(text: str) -> str:
+    if not is_machine_ipv4(text):
+        raise refuse(
+            f'"{text}" is no IPv4 address of a machine',
+            "write an address of the rail's subnet, without a prefix length.",
+        )
+    return text
+
+
+def how_to_pin(address: str, port: int) -> str:
+    """How a person gets at a device's host key without trusting the first machine that answers.
+
+    All its keys are asked for: an ESXi host has none of ed25519, and switches differ by system and
+    release. An RSA key comes last, since the Pulumi command provider knows only SHA-1 for it.
+
+    Args:
+        address: Of the device.
+        port: Of its SSH server.
+    """
+    return (
+        f"run `ssh-keyscan -p {port} {address}` on a trusted network, take the key of ed25519, "
+        "else of ECDSA, else of RSA, compare it with the device's console, and write what follows "
+        "the address"
+    )
+
+
+def _host_key(key: str, info: ValidationInfo) -> str:
+    flaw = None if has_placeholder(key) else _flaw(key)
+    if flaw is not None:
+        # Address and port are written above the key; a wrong one is refused on its own.
+        known = info.data
+        fix = how_to_pin(known.get("address", "ADDRESS"), known.get("port", 22))
+        raise refuse(flaw, f"{fix}.")
+    return key
+
+
+def _flaw(key: str) -> str | None:
+    if len(key.strip().splitlines()) > 1:
+        return "the host key has several lines, and one key is pinned"
+    words = key.split()
+    kind = words[0] if words else ""
+    if kind not in KEY_TYPES:
+        if len(words) > 1 and words[1] in KEY_TYPES:
+            return f"the host key begins with {kind!r}; only `<type> <key>` belongs there"
+        return f"the host key is of the unknown type {kind!r}"
+    if len(words) == 1 or not _holds_type(words[1], kind):
+        return f"the host key is cut off or is no {kind} key"
+    return None
+
+
+def _holds_type(encoded: str, kind: str) -> bool:
+    try:
+        blob = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    if blob[:_LENGTH_BYTES] != len(kind).to_bytes(_LENGTH_BYTES, "big"):
+        return False
+    fields: list[bytes] = []
+    while blob:
+        size = int.from_bytes(blob[:_LENGTH_BYTES], "big")
+        field, blob = blob[_LENGTH_BYTES : _LENGTH_BYTES + size], blob[_LENGTH_BYTES + size :]
+        if not field or len(field) < size:
+            return False
+        fields.append(field)
+    return len(fields) > 1 and fields[0] == kind.encode()
+
+
+SshAddress = Annotated[
+    str,
+    AfterValidator(_ssh_address),
+    WithJsonSchema({"type": "string", "pattern": rf"^({_HOSTNAME}|{_NO_MACHINE}{IPV4}|{_IPV6})$"}),
+]
+"""An IPv4 or IPv6 address that a machine can have, without brackets, or a DNS name."""
+_MACHINE: Final = WithJsonSchema({"type": "string", "format": "ipv4", "pattern": MACHINE_IPV4})
+NodeAddress = Annotated[str, AfterValidator(_node_address), _MACHINE]
+"""The IPv4 address of a node in its cluster."""
+CardAddress = Annotated[str, AfterValidator(_card_address), _MACHINE]
+"""The IPv4 address of a card, without the prefix length, which the rail's subnet has."""
+HostKey = Annotated[
+    str,
+    AfterValidator(_host_key),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^({'|'.join(KEY_TYPES)}) [A-Za-z0-9+/]+={{0,3}}( .*)?$",
+        }
+    ),
+]
+"""An ed25519, ECDSA or RSA key; an RSA key is checked by SHA-2 signatures."""

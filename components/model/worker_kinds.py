@@ -1,0 +1,144 @@
+"""Workers of one kind: what a job over several of them may take as the same on each.
+
+A job starts the same number of ranks on each worker, and asks for one device of each rail there. So
+hosts are of one kind that have the same GPUs, the same rails, and the same speed on each of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
+from components.model.hosts import Host, Nic
+from components.model.once import once
+
+PAIR: Final = 2
+"""Least number of hosts between which RDMA can be proven."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerKind:
+    """Workers that one job can run on together."""
+
+    name: str
+    """The host group that they are, where they are one; else the name of the first of them."""
+    hosts: tuple[Host, ...]
+    """In the order of the file."""
+    gpus: int
+    """GPUs of each host."""
+    speeds: Mapping[str, int]
+    """The rails that each host is on, to the speed there in Gbit/s, in the order of the file."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its hosts."""
+        return tuple(host.name for host in self.hosts)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of their nodes in the cluster."""
+        return tuple(host.node for host in self.hosts)
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of a job that uses all of it: one a GPU."""
+        return self.gpus * len(self.hosts)
+
+    @property
+    def runs_collectives(self) -> bool:
+        """Whether a collective can cross from one of its hosts to another."""
+        return self.gpus > 0 and len(self.hosts) >= PAIR
+
+    def rails_of(self, spec: ClusterSpec) -> tuple[Rail, ...]:
+        """Its rails, in the order of the file; on InfiniBand there are none."""
+        return tuple(rail for rail in spec.rails if rail.name in self.speeds)
+
+
+def speeds_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
+    """The rails of the file that a host is on, to its speed there in Gbit/s."""
+    own = {nic.rail: nic.speed_gbit_s for nic in reversed(host.nics)}
+    return {rail.name: own[rail.name] for rail in spec.rails if rail.name in own}
+
+
+_Key = tuple[int, str | None, tuple[tuple[str, int], ...], bool]
+
+
+@once
+def worker_kinds(spec: ClusterSpec) -> tuple[WorkerKind, ...]:
+    """The kinds of workers, in the order in which the file first has one of each."""
+    found: dict[_Key, list[Host]] = {}
+    fabric = spec.rdma.transport == "infiniband"  # where every worker with HCAs has the same number
+    for host in spec.workers:
+        rails, fitted = tuple(speeds_of(spec, host).items()), fabric and host.hcas > 0
+        key = (host.gpus, host.gpu_model, rails, fitted)
+        found.setdefault(key, []).append(host)
+    owners = Counter(group for hosts in found.values() for group in {host.group for host in hosts})
+    return tuple(
+        WorkerKind(_name_of(hosts, owners), tuple(hosts), gpus, dict(speeds))
+        for (gpus, _, speeds, _), hosts in found.items()
+    )
+
+
+def _name_of(hosts: list[Host], owners: Counter[str | None]) -> str:
+    """A group names a kind if all of the kind are in it, and no other kind is."""
+    groups = {host.group for host in hosts}
+    group = groups.pop()
+    return group if group is not None and not groups and owners[group] == 1 else hosts[0].name
+
+
+def gpu_kinds(spec: ClusterSpec) -> tuple[WorkerKind, ...]:
+    """The kinds whose hosts have GPUs."""
+    return tuple(kind for kind in worker_kinds(spec) if kind.gpus)
+
+
+def fitting_kind(spec: ClusterSpec, workers: int, gpus: int) -> WorkerKind | None:
+    """The kind that has room for so many workers of so many GPUs: of several, most rails."""
+    able = [kind for kind in worker_kinds(spec) if len(kind.hosts) >= workers and kind.gpus >= gpus]
+    return max(able, key=lambda kind: len(kind.speeds), default=None)
+
+
+def on_infiniband(spec: ClusterSpec) -> tuple[Host, ...]:
+    """The workers that have InfiniBand adapters; a cloud's all have those of its fabric."""
+    return tuple(host for host in spec.workers if host.hcas or spec.cloud is not None)
+
+
+def nic_on(host: Host, rail: str) -> Nic | None:
+    """A host's card on a rail, or None."""
+    return next((nic for nic in host.nics if nic.rail == rail), None)
+
+
+def speed_classes(spec: ClusterSpec, rail: Rail) -> Mapping[int, tuple[Host, ...]]:
+    """The workers on a rail by their speed there in Gbit/s, in the order of the file."""
+    found: dict[int, list[Host]] = {}
+    for host in spec.workers:
+        nic = nic_on(host, rail.name)
+        if nic is not None:
+            found.setdefault(nic.speed_gbit_s, []).append(host)
+    return {speed: tuple(hosts) for speed, hosts in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RailPair:
+    """Two workers of one rail between which a test is run."""
+
+    client: Host
+    server: Host
+    speed_gbit_s: int
+    """What the slower one of the two has."""
+
+
+def rail_pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
+    """Neighbours of one speed, and one pair from each speed to the next: every worker takes part.
+
+    The pairs between two speeds are judged by the slower one.
+    """
+    last: tuple[Host, int] | None = None
+    for speed, hosts in speed_classes(spec, rail).items():
+        for host in hosts:
+            if last is not None:
+                yield RailPair(last[0], host, min(last[1], speed))
+            last = host, speed

@@ -1,0 +1,156 @@
+"""`railyard device restore-release`: put back what of a Helm release was edited or deleted.
+
+Helm itself does not: an upgrade ends where a definition of a live object is gone ("ensure CRDs are
+installed first"), makes no definition of a chart's folder `crds` again, and compares a custom
+resource with the chart before and not with what is there (`pkg/kube/client.go`). So each object
+is made or patched as the release's own record has it; the release and its revision stay.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import TypeAdapter
+
+from components.core.errors import DeviceError
+from components.core.plain_text import plain_text
+from components.core.to_json import to_json
+from components.kubernetes.access import read_kubeconfig
+from components.kubernetes.calls import Calls, KubernetesCalls
+from components.kubernetes.live.compare import compare_object
+from components.kubernetes.live.look import read_release
+from components.kubernetes.live.read import Key, Live, Reader
+from components.kubernetes.live.release import ReleaseRef
+from components.kubernetes.manifest import Body
+from components.kubernetes.reference import ClusterRef
+from components.remote.host_runs import run_on_hosts
+from components.remote.lines import render_lines
+from components.remote.request import read_request
+from components.remote.step import secrets_from
+
+VERB: Final = "device restore-release"
+SERVED_DEADLINE_S: Final = 60.0
+"""Seconds until the API serves a definition that was made again; it takes about one."""
+_PAUSE_S: Final = 0.5
+_FIRST_ERROR: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """What is on stdin."""
+
+    cluster: ClusterRef
+    release: str
+    namespace: str
+    repair: str = ""
+    """What was found; another text runs the step again."""
+
+    def render(self) -> str:
+        """The request, a line a value."""
+        return render_lines(to_json(self))
+
+
+_REQUEST: Final = TypeAdapter(RestoreRequest)
+
+
+def restore_step_name(release: str) -> str:
+    """The step that puts the objects of a release back: it is there from the first repair on."""
+    return f"{release}-restore"
+
+
+def run_restore_release(text: str, environ: Mapping[str, str]) -> str:
+    """Put back what differs, and print it as a line of JSON.
+
+    Raises:
+        DeviceError: The cluster does not answer, refuses an object, or still differs.
+        UsageError: There is no such request, or a secret is not in the environment.
+    """
+    request = read_request(_REQUEST, text, "request to restore a release")
+    run = run_on_hosts((each.endpoint for each in request.cluster.servers), environ)
+    kubeconfig = read_kubeconfig(request.cluster, run, secrets_from(environ))
+    ref = ReleaseRef(request.release, request.namespace)
+    changed = [] if kubeconfig is None else restore_release(KubernetesCalls(kubeconfig), ref)
+    return json.dumps({"changed": [plain_text(str(key)) for key in changed]})
+
+
+def restore_release(
+    calls: Calls, ref: ReleaseRef, clock: Callable[[], float] = time.monotonic
+) -> list[Key]:
+    """Make what is not there, patch what differs; definitions first.
+
+    Returns:
+        What was changed; nothing where the release itself is gone, which the engine makes again.
+
+    Raises:
+        DeviceError: The cluster does not answer, refuses an object, or still differs.
+    """
+    look = read_release(Reader(calls), ref)
+    if look.release is None:
+        return []
+    names = {_name(body) for body in look.release.definitions}
+    made = [
+        _put(calls, Reader(calls), key, want, live)
+        for key, want, live in _differing(look.live)
+        if key.kind == "CustomResourceDefinition" and key.name in names
+    ]
+    if made:
+        _await_served(calls, look.release.objects, clock)
+        look = read_release(Reader(calls), ref)
+    reader = Reader(calls)
+    made += [_put(calls, reader, key, want, live) for key, want, live in _differing(look.live)]
+    left = list(_differing(read_release(Reader(calls), ref).live))
+    if left:
+        key, want, live = left[0]
+        found = next(each for each in compare_object(want, live) if each.ours)
+        raise DeviceError(
+            f"Helm release {ref.namespace}/{ref.name}: {key} was put back, and {found} again.\n"
+            "  fix    something in the cluster changes it: find it by"
+            f" kubectl get {key.kind} {key.name} --show-managed-fields -o yaml, and end it there"
+        )
+    return made
+
+
+def _differing(live: Live) -> Iterator[tuple[Key, Body, Body | None]]:
+    for key, want, found in live.objects:
+        if any(each.ours for each in compare_object(want, found)):
+            yield key, want, found
+
+
+def _name(body: Body) -> str:
+    metadata = body["metadata"]
+    return str(metadata["name"]) if isinstance(metadata, dict) else ""
+
+
+def _put(calls: Calls, reader: Reader, key: Key, want: Body, live: Body | None) -> Key:
+    """Make one object, or patch it with all that is wanted of it."""
+    reader.learn([want])
+    served = reader.served(want)
+    if served is None:
+        raise DeviceError(
+            f"{key}: the cluster serves no {key.kind} of {key.api_version}, and the chart's folder"
+            " crds has no definition of it.\n"
+            "  fix    take it from the chart: helm show crds CHART |"
+            " kubectl apply --server-side -f -"
+        )
+    if live is None:
+        answer = calls.call("POST", served.path(key.namespace), want)
+    else:
+        answer = calls.call("PATCH", served.path(key.namespace, key.name), want)
+    if answer.status >= _FIRST_ERROR:
+        raise DeviceError(f"{key}: the cluster refused it: {answer.status} {answer.words}")
+    return key
+
+
+def _await_served(calls: Calls, objects: tuple[Body, ...], clock: Callable[[], float]) -> None:
+    """Wait until the API knows the kinds of all objects; what it does not know is named later."""
+    ends = clock() + SERVED_DEADLINE_S
+    while clock() < ends:
+        reader = Reader(calls)
+        reader.learn(objects)
+        if all(reader.served(body) is not None for body in objects):
+            return
+        time.sleep(_PAUSE_S)  # noqa: TID251 - it ends by the deadline above

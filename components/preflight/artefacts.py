@@ -1,0 +1,155 @@
+"""What hosts are asked of all that a site brings: files, keys and images. Pure.
+
+Addresses, checksums and names are those of the plan: the room `artefacts` resolves them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from components.artefacts import listing
+from components.artefacts.lock import Lock
+from components.artefacts.naming import in_registry, registry_host, sends_files, sent_digest
+from components.artefacts.reference import parse_image
+from components.artefacts.registry import api_of
+from components.artefacts.resolve import UNPINNED, resolved
+from components.core.problem import SpecPath
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.sources import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """One thing that hosts download, have, or pull."""
+
+    name: str
+    """Unique in the site, without blanks."""
+    kind: Literal["file", "image"]
+    address: str
+    """https address, absolute path on the hosts, or image name."""
+    sha256: str = ""
+    """Empty where neither the site nor its lock has it."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that fetch it themselves; empty for an image."""
+    plain_http: bool = False
+    """The registry of the image speaks HTTP."""
+    own: bool = False
+    """The image is in the site's registry, with its CA and login."""
+
+    @property
+    def manifest(self) -> str:
+        """Address of the manifest of an image."""
+        image = parse_image(self.address)
+        reference = image.digest or image.tag or "latest"
+        api = api_of(image.registry, insecure=self.plain_http)
+        return f"{api}/{image.repository}/manifests/{reference}"
+
+
+def artefacts_of(spec: ClusterSpec, lock: Lock) -> tuple[Artefact, ...]:
+    """Everything that hosts fetch, have or pull; what this machine sends to them is not asked."""
+    site = resolved(spec, lock)
+    found = listing.artefacts_of(site)
+    sends = sends_files(site.sources)
+    files = (
+        _file(site, each, number)
+        for number, each in enumerate(found)
+        if each.kind == "file" and (each.local or not sends)
+    )
+    named = (_image(site, each) for each in found if each.kind == "image")
+    pulled = (*named, *_of_charts(spec, lock))
+    images = {each.address: each for each in reversed(pulled)}
+    sent = (each for each in files if not sent_digest(each.address))
+    return (*sent, *_keys(site), *reversed(images.values()))
+
+
+def charts_without_images(spec: ClusterSpec, lock: Lock) -> tuple[listing.Artefact, ...]:
+    """The charts whose images are not known: `railyard pin` reads them into the lock."""
+    charts = (each for each in listing.artefacts_of(spec) if each.kind == "chart")
+    return tuple(each for each in charts if lock.find(each) is None)
+
+
+def access_lines(registry: Registry | None, secrets: Mapping[str, str]) -> Iterator[str]:
+    """What the script needs for the site's registry, on standard input: its CA and its login."""
+    if registry is None:
+        return
+    if registry.ca is not None:
+        yield f"trust registry {_encoded(registry.ca)}"
+    if registry.login is not None and (password := secrets.get(registry.login.password.name)):
+        text = f"{registry.login.user}:{password}".replace("\\", "\\\\").replace('"', '\\"')
+        setting = f'user = "{text}"'
+        yield f"login registry {_encoded(setting)}"
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(f"{text}\n".encode()).decode()
+
+
+def _file(site: ClusterSpec, found: listing.Artefact, number: int) -> Artefact:
+    plane = found.path[0] == "kubernetes"
+    users = tuple(
+        host.name
+        for host in site.hosts
+        if (_runs(site, host, found.name) if plane else _installs(site, host, found.address))
+    )
+    checksum = "" if found.checksum == UNPINNED else found.checksum
+    name = found.name if plane else f"driver-{number}"
+    return Artefact(name, "file", found.address, checksum, users)
+
+
+def _runs(site: ClusterSpec, host: Host, name: str) -> bool:
+    cpu = site.settings_of(host).architecture
+    mine = {listing.K3S_SCRIPT, listing.k3s_binary_name(cpu), listing.k3s_images_name(cpu)}
+    return host.role in {"control_plane", "worker"} and name in mine
+
+
+def _installs(site: ClusterSpec, host: Host, source: str) -> bool:
+    return site.settings_of(host).driver.source == source
+
+
+def _keys(site: ClusterSpec) -> Iterator[Artefact]:
+    """The keys that sign the repositories of drivers."""
+    users: dict[tuple[str, str], list[str]] = {}
+    for host in site.hosts:
+        if (repository := site.settings_of(host).driver.repository) is not None:
+            users.setdefault((repository.key, repository.key_sha256), []).append(host.name)
+    for number, ((address, digest), hosts) in enumerate(users.items(), 1):
+        yield Artefact(f"driver-key-{number}", "file", address, digest, tuple(hosts))
+
+
+def _image(site: ClusterSpec, found: listing.Artefact) -> Artefact:
+    name = in_registry(found.name, site.sources.registry)
+    return _named(site, f"image-{_use(found.path)}", name)
+
+
+def _named(site: ClusterSpec, use: str, name: str) -> Artefact:
+    """An image by its name on the site's own ground."""
+    registry, plane = site.sources.registry, site.kubernetes
+    host = parse_image(name).registry
+    own = registry is not None and registry_host(registry) == host
+    plain = own and registry is not None and registry.insecure
+    mirror = plane.registry_mirror if plane is not None else None
+    return Artefact(use, "image", name, plain_http=plain or mirror == host, own=own)
+
+
+def _of_charts(spec: ClusterSpec, lock: Lock) -> Iterator[Artefact]:
+    """The images that charts of the lock name, as the charts' values will have them."""
+    known = {entry.address: entry for entry in lock.entries.values() if entry.kind == "image"}
+    for chart in listing.artefacts_of(spec):
+        entry = lock.find(chart) if chart.kind == "chart" else None
+        for path, image in sorted(entry.images.items()) if entry else ():
+            name = str(parse_image(image))
+            digest = f"@{known[name].digest}" if name in known else ""
+            used = f"{chart.name}-{path.partition('#')[0]}"
+            yield _named(
+                spec, f"image-{used}", in_registry(f"{name}{digest}", spec.sources.registry)
+            )
+
+
+def _use(path: SpecPath) -> str:
+    """What an image is for, by its place in the site."""
+    named = {"image": path[-2], "chart": "network-device-plugin"}
+    return str(named.get(str(path[-1]), path[-1])).replace("_", "-")

@@ -1,0 +1,104 @@
+"""What this machine fetches itself: charts, and the files that it sends to hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from components.artefacts.listing import Artefact, artefacts_of
+from components.artefacts.lock import Entry, Lock
+from components.artefacts.naming import sends_files
+from components.artefacts.pin import Reach, chart_archive_of
+from components.artefacts.reference import parse_image
+from components.artefacts.web import FetchError, length_of, measure
+from components.checks.pins import refused_unpinned
+from components.core.finding import Finding
+from components.core.placeholder import has_placeholder
+from components.model.cluster import ClusterSpec
+from components.project.engine import HERE
+
+
+def fetched_here(reach: Reach) -> tuple[Artefact, ...]:
+    """The charts of a site, and its files where hosts get them over SSH.
+
+    Where the update makes all hosts, none of them can be asked what it will download and pull, so
+    this machine asks for it. Of a bundle `check` has said what it lacks.
+    """
+    sources, hosts = reach.spec.sources, reach.spec.hosts
+    kinds = {"chart", "file"} if sends_files(sources) else {"chart"}
+    if hosts and all(has_placeholder(host.ssh.address) for host in hosts):
+        kinds = {"chart", "file", "image"}
+    found = (each for each in artefacts_of(reach.spec) if each.kind in kinds)
+    return tuple(each for each in found if _is_asked(each, bundled=sources.bundle is not None))
+
+
+def _is_asked(found: Artefact, *, bundled: bool) -> bool:
+    if found.local:
+        return found.kind == "chart"
+    return found.kind == "image" or not bundled
+
+
+def judge_pins(spec: ClusterSpec, lock: Lock, *, lab: bool) -> tuple[Finding, ...]:
+    """What of a site has no checksum, so that an update would refuse it."""
+    unpinned = refused_unpinned(spec, lock, lab=lab)
+    if not unpinned:
+        return ()
+    names = ", ".join(each.name for each in unpinned.artefacts)
+    what = "not everything that the site brings has a checksum, and an update refuses that."
+    return (Finding(HERE, "not-pinned", what, names, "all pinned", unpinned.fix),)
+
+
+def look_here(reach: Reach, found: Artefact, lock: Lock, project: Path) -> tuple[Finding, ...]:
+    """Whether a chart or file is where the site says, as this machine sees it."""
+    if found.local:
+        folder = project / found.address
+        if folder.exists():
+            return ()
+        what = f"there is no chart {found.address} in the project."
+        fix = "leave chart and repo out for upstream's own, or put the chart there"
+        return (_lack(found, what, "absent", str(folder), fix),)
+    entry = lock.find(found)
+    try:
+        digest = _digest(reach, found, entry)
+    except FetchError as error:
+        what = f"{found.name} {found.version} cannot be fetched from this machine."
+        return (_lack(found, what, f"{error.address}: {error.what}", "an answer", error.fix),)
+    wanted = found.checksum or (entry.sha256 if entry else digest)
+    if digest == wanted:
+        return ()
+    by = "site" if found.checksum else "lock"
+    what = f"what is served as {found.name} {found.version} is not what the {by} has."
+    fix = f"see why upstream changed it; `railyard pin SITE --update {found.name}` takes it over"
+    if found.checksum:
+        fix = "see why upstream changed it; if that is right, correct the checksum in the site"
+    return (_lack(found, what, digest, wanted, fix),)
+
+
+def _digest(reach: Reach, found: Artefact, entry: Entry | None) -> str:
+    """Of what is served now; of a file that nothing pins only whether it is there."""
+    if found.kind == "chart":
+        return chart_archive_of(reach, found).sha256
+    if found.kind == "image":
+        return _image_digest(reach, found, entry)
+    address = reach.address(found.address)
+    if entry is None and not found.checksum:
+        length_of(address, reach.web(address))
+        return ""
+    return measure(address, reach.web(address))[0]
+
+
+def _image_digest(reach: Reach, found: Artefact, entry: Entry | None) -> str:
+    """Of the image that nodes will pull: that of the lock is asked for by its digest."""
+    image = parse_image(reach.image(str(parse_image(found.address))))
+    wanted = image.digest or (entry.digest if entry else image.tag)
+    manifest = reach.registry(str(image)).manifest(image.repository, wanted)
+    return manifest.digest.removeprefix("sha256:")
+
+
+def _lack(found: Artefact, what: str, actual: str, wanted: str, fix: str) -> Finding:
+    if found.kind == "chart":
+        cause = f"chart-{found.path[1]}"
+    elif found.kind == "image":
+        cause = f"image-{found.path[-1] if found.path[-1] != 'image' else found.path[-2]}"
+    else:
+        cause = f"artefact-{found.name}"
+    return Finding(HERE, cause.replace(" ", "-"), what, actual, wanted, fix)

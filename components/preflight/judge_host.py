@@ -1,0 +1,324 @@
+"""From what a host answered to what it lacks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from components.core.finding import Finding, Severity
+from components.preflight.artefacts import Artefact
+from components.preflight.wants import DRIVER_ROOM_KIB, HostWants
+
+CLOCK_WRONG_S: Final = 60.0
+"""Certificates that a server makes are valid from its own now: a node that is behind it by more
+than a join takes refuses them. Kerberos and S3 allow 300 s, so this is the narrower limit."""
+CLOCK_OFF_S: Final = 1.0
+"""etcd warns of its members' clocks from one second on (rafthttp, `the clock difference`)."""
+POD_ROOM: Final = 10 << 20
+"""KiB in /var/lib, where K3s unpacks images: a guess, some GPU images have 10 GB each."""
+_LATER: Final = "then run `railyard preflight` again"
+
+
+@dataclass(frozen=True, slots=True)
+class HostAnswers:
+    """What one host said, and when it was asked."""
+
+    facts: Mapping[str, str]
+    asked_at_s: float
+    """This machine's clock before the question, in seconds since 1970."""
+    answered_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    wants: HostWants
+    answers: HostAnswers
+
+    def fact(self, key: str) -> str:
+        return self.answers.facts.get(key, "")
+
+    def find(
+        self,
+        cause: str,
+        what: str,
+        actual: str,
+        wanted: str,
+        fix: str,
+        severity: Severity = "problem",
+    ) -> Finding:
+        return Finding(self.wants.device, cause, what, actual, wanted, fix, severity)
+
+
+def judge_host(wants: HostWants, answers: HostAnswers) -> tuple[Finding, ...]:
+    """Everything that this host lacks, the causes in the order of a bring-up."""
+    case = _Case(wants, answers)
+    return tuple(found for judge in _JUDGES for found in judge(case))
+
+
+def _clock(case: _Case) -> Iterator[Finding]:
+    text = case.fact("time")
+    if not text.isdigit():
+        return
+    theirs, answers = float(text), case.answers
+    # A second is lost where the host counts whole ones.
+    ahead = theirs - answers.answered_at_s
+    behind = answers.asked_at_s - (theirs + 1)
+    off_s = max(ahead, behind, 0.0)
+    if off_s <= CLOCK_OFF_S:
+        return
+    shown = f"{_duration(off_s)} {'ahead of' if ahead > behind else 'behind'} this machine"
+    yield case.find(
+        "clock",
+        "the clock differs from this machine's, and certificates made here are not valid there.",
+        shown,
+        f"within {CLOCK_OFF_S:g} s",
+        "run a time service on both: apt-get install chrony, and `chronyc makestep`",
+        "problem" if off_s > CLOCK_WRONG_S else "warning",
+    )
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _tools(case: _Case) -> Iterator[Finding]:
+    for tool in case.wants.tools:
+        if all(case.fact(f"tool.{name}") == "no" for name in tool.names):
+            names = " or ".join(tool.names)
+            what = f"there is no {names}, which is needed to {tool.why}."
+            yield case.find(f"tool-{tool.names[0]}", what, "not on PATH", names, tool.fix)
+
+
+def _modules(case: _Case) -> Iterator[Finding]:
+    for name in case.wants.modules:
+        if case.fact(f"module.{name}") == "absent":
+            fix = "install the driver that brings it"
+            if name == "nvidia_peermem":
+                fix = "install a GPU driver of 470 or later, or set host_defaults.gpu_direct"
+            what = f"there is no kernel module {name} for the running kernel."
+            shown = f"none for {case.fact('kernel') or 'this kernel'}"
+            yield case.find(f"module-{name}", what, shown, name, fix)
+
+
+def _kubelet(case: _Case) -> Iterator[Finding]:
+    if case.wants.cgroup_v2 and case.fact("cgroup") == "v1":
+        yield case.find(
+            "cgroup",
+            "the host runs on cgroup v1, on which this Kubernetes does not start.",
+            "cgroup v1",
+            "cgroup v2 (Kubernetes 1.35 and later)",
+            "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or take"
+            " kubernetes.version 1.34",
+        )
+    if case.wants.kubelet and (swap := case.fact("swap")):
+        kib, _, names = swap.partition(" ")
+        yield case.find(
+            "swap",
+            "swap is on: pods may not use it, and what the host puts there slows them down.",
+            f"{_mib(kib)} on {names}",
+            "none",
+            "swapoff -a, and take its line out of /etc/fstab",
+            "warning",
+        )
+
+
+def _mib(kib: str) -> str:
+    return f"{int(kib) // 1024} MiB" if kib.isdigit() else f"{kib} KiB"
+
+
+def _disk(case: _Case) -> Iterator[Finding]:
+    needs = {"/var/lib": (POD_ROOM, "warning")} if case.wants.kubelet else {}
+    if case.wants.driver_room:
+        needs |= {"/": (DRIVER_ROOM_KIB, "problem")}
+    for folder, (kib, severity) in needs.items():
+        free = case.fact(f"disk.{folder}")
+        if free.isdigit() and int(free) < kib:
+            full: Severity = "problem" if severity == "problem" or not int(free) else "warning"
+            what = f"there is little room in {folder}."
+            wanted = f"{kib >> 10} MiB free"
+            fix = "free it: apt-get clean, old kernels, old images; or move it to a larger disk"
+            yield case.find(f"disk{folder}", what, f"{int(free) >> 10} MiB free", wanted, fix, full)
+
+
+def _packages(case: _Case) -> Iterator[Finding]:
+    if half := case.fact("half_installed"):
+        yield case.find(
+            "half-installed",
+            "packages are half installed, and no other can be installed before they are finished.",
+            half,
+            "none",
+            "dnf check; dnf remove --duplicates"
+            if case.fact("packages") == "dnf"
+            else "dpkg --configure -a; apt-get -f install",
+            "problem" if case.wants.packages else "warning",
+        )
+    if damage := case.fact("package_db"):
+        yield case.find(
+            "package-db",
+            "the database of installed packages is damaged.",
+            damage,
+            "`rpm --verifydb` that ends well",
+            "rpm --rebuilddb",
+            "problem" if case.wants.packages else "warning",
+        )
+    if holder := case.fact("lock"):
+        yield case.find(
+            "package-lock",
+            "another process holds the lock of the package manager.",
+            holder,
+            "free",
+            "wait for it, or stop it: systemctl stop dnf-automatic.timer packagekit"
+            if case.fact("packages") == "dnf"
+            else "wait for it, or stop it: systemctl stop unattended-upgrades apt-daily",
+            "problem" if case.wants.packages else "warning",
+        )
+    if case.wants.packages and not case.fact("packages"):
+        yield case.find(
+            "package-manager",
+            "there is neither apt-get nor dnf, and the file asks for packages.",
+            "none",
+            "apt-get or dnf",
+            "take another system, or install the packages yourself and take them out of the file",
+        )
+
+
+def _gpus(case: _Case) -> Iterator[Finding]:
+    owner, version = case.wants.gpu_driver, case.fact("gpu_driver")
+    if owner == "host" and not version:
+        yield case.find(
+            "gpu-driver",
+            "there is no GPU driver, and the file says that the host brings it.",
+            "none",
+            "a driver for the running kernel",
+            "install it (apt-get install nvidia-driver-580-server-open), or set"
+            " operators.gpu.driver: operator",
+        )
+    if owner == "host" and version and not case.fact("gpu_loaded"):
+        yield case.find(
+            "gpu-driver-loaded",
+            "the GPU driver is installed and not loaded.",
+            f"{version}, not loaded",
+            "loaded",
+            "modprobe nvidia; dmesg says why it does not load, for example a Secure Boot key",
+        )
+
+
+def _names(case: _Case) -> Iterator[Finding]:
+    for name in case.wants.names:
+        if case.fact(f"name.{name}") == "unknown":
+            own = name == case.wants.device
+            yield case.find(
+                "own-name" if own else f"name-{name}",
+                "the host does not resolve its own name." if own else f"{name} is not resolved.",
+                "unknown",
+                "an address",
+                "write the name into /etc/hosts or the site's DNS"
+                if own
+                else "look at /etc/resolv.conf, and at what that DNS server may answer",
+                # Its step writes the names of the site into /etc/hosts.
+                "warning" if own else "problem",
+            )
+
+
+def _ports(case: _Case) -> Iterator[Finding]:
+    if case.fact("k3s"):
+        return  # K3s itself has them
+    for port in case.wants.ports:
+        if case.fact(f"port.{port}") == "used":
+            what = f"something listens on port {port}, which Kubernetes needs."
+            fix = f"see what it is (ss -ltnp 'sport = {port}') and stop it"
+            yield case.find(f"port-{port}", what, "in use", "free", fix)
+
+
+def _peers(case: _Case) -> Iterator[Finding]:
+    for address, port in case.wants.peers:
+        says = case.fact(f"peer.{address}:{port}")
+        if says and says != "answers":
+            what = f"{address} is not reached on port {port}, which the hosts need of each other."
+            fix = f"open TCP port {port} between the hosts in firewalls and security groups"
+            yield case.find(f"peer-{port}", what, says, "an answer, also a refusal", fix)
+
+
+def _artefacts(case: _Case) -> Iterator[Finding]:
+    for artefact in case.wants.artefacts:
+        for key in ("sum", "reach"):
+            if says := case.fact(f"{key}.{artefact.name}"):
+                yield from _source(case, artefact, key, says)
+
+
+def _source(case: _Case, artefact: Artefact, key: str, says: str) -> Iterator[Finding]:
+    cause = f"artefact-{artefact.name}"
+    if says == "absent":
+        what = f"there is no {artefact.address} on the host."
+        fix = f"copy it there, {_LATER}; or name an https address that the host reaches"
+        yield case.find(cause, what, "absent", artefact.sha256 or "there", fix)
+    elif says.startswith("failed "):
+        what = f"{artefact.address} cannot be fetched from the host."
+        fix = _fetch_fix(says)
+        yield case.find(cause, what, _in_words(says), "an answer", fix)
+    elif key == "sum" and says != artefact.sha256:
+        what = f"the checksum of {artefact.address} is another one."
+        fix = "take the file that the checksum was made of, or write the checksum of this one"
+        yield case.find(cause, what, says, artefact.sha256, fix)
+
+
+def _in_words(says: str) -> str:
+    """What curl said, without the status that the script puts before it."""
+    return says.removeprefix("failed ").partition(" ")[2] or says if " " in says else says
+
+
+def _fetch_fix(says: str) -> str:
+    """What to do about curl's exit status (curl(1), EXIT CODES)."""
+    code = says.split()[1]
+    return {
+        "5": "correct the proxy of the host: its name is not resolved",
+        "6": "correct the name, or the host's DNS",
+        "22": "correct the address: the server answers with an error",
+        "28": "open the way to it, or give the host a proxy",
+        "35": "a proxy in between breaks TLS: let it pass this address, or trust its CA",
+        "56": "a proxy in between refuses it: give the host the proxy's address and login",
+        "60": "trust the CA that signed its certificate (update-ca-certificates); a proxy in"
+        " between may have replaced it",
+        "77": "install ca-certificates",
+    }.get(code, "open the way to it: firewall, proxy, route")
+
+
+def _images(case: _Case) -> Iterator[Finding]:
+    for image in case.wants.images:
+        says = case.fact(f"image.{image.name}")
+        if not says or says == "200":
+            continue
+        what, fix = _pull_words(image, says)
+        yield case.find(image.name, what, _in_words(says), "200", fix)
+
+
+def _pull_words(image: Artefact, says: str) -> tuple[str, str]:
+    name = image.address
+    if says in {"401", "403"}:
+        what = f"the registry of {name} wants a login, or has no such image for strangers."
+        return what, "give the hosts a login for it, or use a registry that needs none"
+    if says == "404":
+        return f"the registry has no image {name}.", "push it there, or correct its name and tag"
+    if says.startswith("failed "):
+        return f"the registry of {name} cannot be reached from the host.", _fetch_fix(says)
+    return f"the registry answers a pull of {name} with an error.", "look at the registry"
+
+
+_JUDGES: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
+    _clock,
+    _tools,
+    _modules,
+    _kubelet,
+    _disk,
+    _packages,
+    _gpus,
+    _names,
+    _ports,
+    _peers,
+    _artefacts,
+    _images,
+)

@@ -1,0 +1,178 @@
+"""What switches, hypervisors and sessions lack: from what they answered. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from components.catalogue.esxi_releases import FIRST_ATS, parse_release
+from components.core.finding import Finding, Severity
+from components.drift.device_drift import Unreachable
+from components.fabric.identity import Identity
+from components.fabric.systems import system_of
+from components.hypervisor.plan import HypervisorPlan
+from components.model.fabric import Switch
+
+_SUDO: Final = re.compile(r"\bsudo\b")
+_KEY: Final = re.compile(
+    r"refuse[sd]? (?:the|our) (?:key|password)|Permission denied|no private key"
+)
+_SLOW: Final = re.compile(r"accepted the login, but did not finish")
+_REFUSAL: Final = re.compile(
+    r"(?P<topic>[\w-]+): (?P<what>.*?)\n  where  (?P<where>.*?)\n  fix    (?P<fix>.*)", re.DOTALL
+)
+
+
+def judge_session(device: str, failed: Unreachable) -> Finding:
+    """Why a device could not be read, and what that means."""
+    text = " ".join(failed.reason.split())
+    if failed.stranger:
+        fix = "compare the key on the device's console, and pin it as ssh.host_key"
+        return _session(device, "host-key", "the host key is not the pinned one.", text, fix)
+    if _SUDO.search(text):
+        what = "the login may not become root without a password."
+        fix = "add as root, with visudo: USER ALL=(root) NOPASSWD: ALL"
+        return _session(device, "sudo", what, text, fix, "problem")
+    if _KEY.search(text):
+        what = "the login is refused."
+        fix = (
+            "look at ssh.user, and at the secret that the device's ssh names; an ESXi host takes"
+            " a key of ECDSA or RSA, and none of ed25519"
+        )
+        return _session(device, "login", what, text, fix, "problem")
+    if _SLOW.search(text):
+        what = "the device let us in, and its answer did not come."
+        fix = (
+            "look at its load; where short answers come and long ones do not, the MTU of the way"
+            " is too large: ping -M do -s 1472 ADDRESS"
+        )
+        return _session(device, "answer", what, text, fix)
+    fix = "look at its power, its address in ssh.address, and the firewall on the way"
+    return _session(device, "reach", "the device is not reached.", text, fix)
+
+
+def _session(
+    device: str, cause: str, what: str, actual: str, fix: str, severity: Severity = "unreachable"
+) -> Finding:
+    return Finding(device, cause, what, actual, "a session that reads", fix, severity)
+
+
+def judge_switch(switch: Switch, identity: Identity) -> tuple[Finding, ...]:
+    """Whether a switch is what the file says, and lets this login configure it."""
+    return tuple(_judge_switch(switch, identity))
+
+
+def _judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
+    system = system_of(switch.os)
+    yield from _silent(switch, identity)
+    if identity.release and _numbers(switch, identity.release) != _numbers(switch, switch.release):
+        yield Finding(
+            switch.name,
+            "switch-release",
+            "the switch runs another release than the file says, which decides what it can do.",
+            identity.release,
+            switch.release,
+            f"write the release that it runs, such as {system.a_release}, or update it",
+        )
+    if identity.model and not _same_model(identity.model, switch.model):
+        yield Finding(
+            switch.name,
+            "switch-model",
+            "the switch is another model than the file says.",
+            identity.model,
+            switch.model,
+            "write its model in switches[].model, or correct the address",
+        )
+    if identity.rights:
+        yield Finding(
+            switch.name,
+            "switch-rights",
+            "the switch does not let this login configure it.",
+            identity.rights,
+            f"a user who may configure {system.driver.title}",
+            "give the user the role that configures, or name another one in ssh.user",
+        )
+
+
+def _silent(switch: Switch, identity: Identity) -> Iterator[Finding]:
+    """What the switch did not say, so that it is not compared."""
+    for part, has, wanted in (
+        ("release", identity.release, switch.release),
+        ("model", identity.model, switch.model),
+    ):
+        if not has:
+            what = f"the switch does not say its {part}, which is then not compared with the file."
+            fix = f"compare the {part} yourself, on the switch"
+            yield Finding(switch.name, f"switch-{part}", what, "no answer", wanted, fix, "warning")
+
+
+def _numbers(switch: Switch, release: str) -> object:
+    return system_of(switch.os).parse_release(release)
+
+
+def _same_model(says: str, wanted: str) -> bool:
+    """`DCS-7060DX5-64S-F` is DCS-7060DX5-64S, `DellEMC-Z9332f-O32` is Z9332F-ON."""
+    said, name = (re.sub(r"[^a-z0-9]", "", text.lower()) for text in (says, wanted))
+    return name in said or name.removesuffix("on") in said
+
+
+def judge_hypervisor(plan: HypervisorPlan, seen: Mapping[str, str]) -> tuple[Finding, ...]:
+    """What the step of an ESXi host would refuse."""
+    runs, wanted = seen.get("release", ""), plan.desired.values.get("release", "")
+    release = tuple(_judge_release(plan.name, runs, wanted))
+    known = parse_release(runs)
+    if known is not None and known.ats == "absent":
+        return release  # 6.x answers the other questions in another form, or not at all
+    return (*release, *_judge_parts(plan, seen, runs))
+
+
+def _judge_release(device: str, runs: str, wanted: str) -> Iterator[Finding]:
+    known = parse_release(runs)
+    if known is not None and known < FIRST_ATS:
+        what = f"ESXi {runs} is not supported: atsSupport begins with {FIRST_ATS.text}."
+        fix = f"update ESXi to {FIRST_ATS.text} or later"
+        yield Finding(device, "esxi-release", what, runs, FIRST_ATS.text, fix)
+    elif runs and runs != wanted:
+        what = "the hypervisor runs another release than the file says."
+        fix = "write the release that it runs; it decides about atsSupport"
+        yield Finding(device, "esxi-release", what, runs, wanted, fix)
+
+
+def _judge_parts(plan: HypervisorPlan, seen: Mapping[str, str], runs: str) -> Iterator[Finding]:
+    for key, value in seen.items():
+        if value != "absent" or key not in plan.desired.values:
+            continue
+        if key == "kernel.atsSupport.configured":
+            what = "the hypervisor has no kernel setting atsSupport."
+            fix = "update ESXi: it begins with 7.0U2"
+            yield Finding(plan.name, "ats-support", what, runs, "7.0U2 or later", fix)
+        elif key.startswith("pci.") and key.endswith(".current_owner"):
+            pci = key.removeprefix("pci.").removesuffix(".current_owner")
+            what = f"there is no PCI device {pci}."
+            fix = "correct environment.hypervisors[].vms[]: esxcli hardware pci list"
+            yield Finding(plan.name, "esxi-pci", what, "absent", pci, fix)
+        elif key.startswith("vm.") and key.endswith(".power"):
+            vm = key.removeprefix("vm.").removesuffix(".power")
+            what = f"there is no one virtual machine {vm}."
+            fix = "make it, or write the name that `vim-cmd vmsvc/getallvms` lists"
+            yield Finding(plan.name, "esxi-vm", what, "absent", vm, fix)
+
+
+def read_refusals(texts: Sequence[str], devices: Sequence[str]) -> tuple[Finding, ...]:
+    """What a preview would refuse, in its own words, as findings.
+
+    Args:
+        texts: `topic: what`, `where`, `fix`, as the rooms write them.
+        devices: Names that a text may be about; else it is about the site.
+    """
+    found: list[Finding] = []
+    for text in texts:
+        parts = _REFUSAL.fullmatch(text)
+        what, where, fix = (
+            (parts["what"], parts["where"], parts["fix"]) if parts else (text, "", "see above")
+        )
+        named = next((name for name in devices if re.search(rf"\b{re.escape(name)}\b", text)), "")
+        topic = parts["topic"] if parts else "update"
+        found.append(Finding(named or "the site", topic, what, where, "as the file says", fix))
+    return tuple(found)

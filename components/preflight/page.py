@@ -1,0 +1,117 @@
+"""The report of preflight as one HTML file that needs nothing else, readable in light and dark."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import Final
+
+from components.acceptance.report.style import STYLE
+from components.core.finding import Severity
+from components.preflight.report import Group, Preflight
+
+_BADGES: Final[dict[Severity, str]] = {
+    "problem": "failed",
+    "unreachable": "error",
+    "warning": "skipped",
+}
+"""Severity to the class of the acceptance report's style."""
+_SHOWN: Final = 3
+"""Devices that the overview names of one cause; its section has all of them."""
+_STYLE: Final = """\
+section table { table-layout: fixed; }
+section th:first-child { width: 20%; }
+td code { word-break: normal; overflow-wrap: anywhere; }
+@media (min-width: 48rem) { td.cause { white-space: nowrap; } }
+@media print { section { break-inside: avoid; } }
+"""
+"""Columns of the same width in each section, and words that are whole where there is room."""
+_COMMAND: Final = re.compile(r"`([^`]*)`")
+
+
+def render_html(found: Preflight) -> str:
+    """An overview, then each cause with its devices and its fix, then every device."""
+    title = f"{found.cluster}: preflight"
+    parts = (_head(found), _overview(found), *map(_cause, found.groups), _table(found))
+    body = "\n".join(parts)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{STYLE}{_STYLE}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _head(found: Preflight) -> str:
+    return (
+        f"<header><h1>{escape(found.cluster)} <small>preflight</small></h1>"
+        f"<p>{escape(found.summary)}</p></header>"
+    )
+
+
+def _overview(found: Preflight) -> str:
+    rows = "".join(
+        f'<tr><td class="cause">{_badge(group.first.severity)} {escape(group.first.cause)}</td>'
+        f"<td>{_words(group.first.what)}</td><td>{escape(_names(group))}</td></tr>"
+        for group in found.groups
+    )
+    heads = "".join(f"<th>{head}</th>" for head in ("Cause", "What is wrong", "Where"))
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<div class="scroll">{table}</div>' if rows else ""
+
+
+def _names(group: Group) -> str:
+    names = [each.device for each in group.findings]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _words(text: str) -> str:
+    """Text whose commands are in another type."""
+    return _COMMAND.sub(r"<code>\1</code>", escape(text))
+
+
+def _badge(severity: Severity) -> str:
+    return f'<span class="badge {_BADGES[severity]}">{severity}</span>'
+
+
+def _cause(group: Group) -> str:
+    first = group.first
+    rows = "".join(
+        f'<tr><td class="name">{escape(each.device)}</td>'
+        f"<td><code>{escape(each.actual)}</code></td>"
+        f"<td><code>{escape(each.wanted)}</code></td></tr>"
+        for each in group.findings
+    )
+    heads = "".join(f"<th>{head}</th>" for head in ("Device", "Is", "Wanted"))
+    return (
+        f"<section><h2>{_badge(first.severity)} {escape(first.cause)}</h2>"
+        f"<p>{_words(first.what)}</p>"
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+        f"<p><strong>Fix</strong> {_words(first.fix)}</p></section>"
+    )
+
+
+def _table(found: Preflight) -> str:
+    causes = {
+        name: [each for each in found.findings if each.device == name] for name in found.devices
+    }
+    rows = "".join(
+        f'<tr><td class="name">{escape(name)}</td><td>'
+        + (
+            "; ".join(escape(each.cause) for each in own)
+            if own
+            else '<span class="badge passed">good</span>'
+        )
+        + "</td></tr>"
+        for name, own in causes.items()
+    ) + "".join(
+        f'<tr><td class="name">{escape(name)}</td><td>'
+        '<span class="badge skipped">not made yet</span></td></tr>'
+        for name in found.unmade
+    )
+    return (
+        '<h2>Devices</h2><div class="scroll"><table><thead><tr><th>Device</th><th>Lacks</th></tr>'
+        f"</thead><tbody>{rows}</tbody></table></div>"
+    )

@@ -1,0 +1,115 @@
+"""What preflight found, as text for people and as JSON for programs. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from components.core.finding import Finding, Severity, exit_code
+
+ORDER: Final[tuple[Severity, ...]] = ("unreachable", "problem", "warning")
+_SHOWN: Final = 8
+"""Devices that a text names of one cause; JSON and the page have all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One cause with all devices that have it."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def first(self) -> Finding:
+        """Whose words stand for all of them."""
+        return self.findings[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """One look at a site."""
+
+    cluster: str
+    devices: tuple[str, ...]
+    """Those that were looked at."""
+    findings: tuple[Finding, ...]
+    unmade: tuple[str, ...] = ()
+    """Machines that the update makes: there is nothing to look at yet."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 good or warnings, 1 problems, 4 a device gave no answer."""
+        return exit_code(self.findings)
+
+    def count(self, severity: Severity) -> int:
+        """Findings of one severity."""
+        return sum(each.severity == severity for each in self.findings)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Findings joined by cause and fix, the worst first."""
+        found: dict[tuple[str, ...], list[Finding]] = {}
+        for each in self.findings:
+            found.setdefault((each.severity, each.cause, each.what, each.fix), []).append(each)
+        groups = [Group(tuple(each)) for each in found.values()]
+        return tuple(sorted(groups, key=lambda group: ORDER.index(group.first.severity)))
+
+    @property
+    def summary(self) -> str:
+        """The last line of every form."""
+        counts = [
+            f"{count} {word}{'' if count == 1 else 's'}"
+            for count, word in (
+                (self.count("problem"), "problem"),
+                (self.count("unreachable"), "missing answer"),
+                (self.count("warning"), "warning"),
+            )
+            if count
+        ]
+        words = ", ".join(counts) or "nothing lacks"
+        looked = f"{len(self.devices)} device{'' if len(self.devices) == 1 else 's'} looked at"
+        if self.unmade:
+            looked += f", {len(self.unmade)} not made yet"
+        return f"{self.cluster}: {words} ({looked}). Nothing was touched."
+
+
+def render_text(found: Preflight) -> str:
+    """One paragraph a cause, the machines that were left out, and the summary."""
+    return "\n".join([*map(_group, found.groups), *_left_out(found.unmade), found.summary])
+
+
+def _left_out(unmade: tuple[str, ...]) -> Iterator[str]:
+    if unmade:
+        more = f" and {len(unmade) - _SHOWN} more" if len(unmade) > _SHOWN else ""
+        yield f"not looked at: {', '.join(unmade[:_SHOWN])}{more}; the update makes them."
+
+
+def _group(group: Group) -> str:
+    first = group.first
+    mark = "" if first.severity == "problem" else f" ({first.severity})"
+    return "\n".join(
+        [f"{first.cause}{mark}: {first.what}", *_devices(group), f"  fix    {first.fix}"]
+    )
+
+
+def _devices(group: Group) -> Iterator[str]:
+    width = max(len(each.device) for each in group.findings[:_SHOWN])
+    for number, each in enumerate(group.findings[:_SHOWN]):
+        label = "where" if number == 0 else "     "
+        wanted = f"; wanted: {each.wanted}" if each.wanted else ""
+        yield f"  {label}  {each.device:<{width}}  {each.actual}{wanted}"
+    if (left := len(group.findings) - _SHOWN) > 0:
+        yield f"         and {left} more"
+
+
+def render_json(found: Preflight) -> str:
+    """Everything, one entry a device and cause."""
+    body = {
+        "cluster": found.cluster,
+        "devices": list(found.devices),
+        "unmade": list(found.unmade),
+        "exit_code": found.exit_code,
+        "findings": [asdict(each) for each in found.findings],
+    }
+    return json.dumps(body, indent=1, ensure_ascii=False)

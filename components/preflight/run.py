@@ -1,0 +1,234 @@
+"""Looking at everything at once: one session a device, each under its own deadline. Read-only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from components.artefacts.lock import Lock
+from components.artefacts.logins import docker_logins
+from components.artefacts.pin import Reach
+from components.core.errors import DeviceError
+from components.core.finding import Finding
+from components.core.key_values import HostState
+from components.core.placeholder import has_placeholder
+from components.drift.applied import Applied
+from components.drift.device_drift import Unreachable
+from components.fabric.device import look_at_switch
+from components.fabric.identity import Identity
+from components.fabric.state import SwitchState
+from components.hosts.preview import hosts_refused
+from components.model.cluster import ClusterSpec
+from components.plan.make import ClusterPlan
+from components.preflight.artefacts import charts_without_images
+from components.preflight.cloud import look_at_cloud
+from components.preflight.cluster import look_at_cluster
+from components.preflight.here import fetched_here, look_here
+from components.preflight.judge_host import HostAnswers, judge_host
+from components.preflight.judge_others import (
+    judge_hypervisor,
+    judge_session,
+    judge_switch,
+    read_refusals,
+)
+from components.preflight.judge_settings import judge_gpus, judge_settings
+from components.preflight.report import Preflight
+from components.preflight.wants import HostWants, wants_of
+from components.project.engine import HERE
+from components.remote.host_session import HostSession
+from components.remote.script import render_remote_command
+from components.remote.step import Endpoint, env_name
+from components.remote.tools import strip_comments
+from components.update.decide import judge_drift
+from components.update.guards import guards_refused
+from components.update.observe import Looks, observe_site, refusal_words
+from components.update.refusals import disruptions_refused
+from components.update.secret_names import secret_names
+from components.update.seen import Seen
+
+HOST_DEADLINE_S: Final = 180.0
+"""Seconds for all questions to one host: two archives over a slow line, and some refused ports."""
+
+
+def host_script() -> str:
+    """The text that asks a host, as it is sent."""
+    folder = resources.files("components.preflight").joinpath("scripts", "host.sh")
+    return strip_comments(folder.read_text("utf-8"))
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What is collected while sessions are open."""
+
+    wants: Mapping[str, HostWants]
+    secrets: Mapping[str, str] = field(repr=False)
+    hosts: dict[str, HostAnswers | Unreachable] = field(
+        default_factory=dict[str, HostAnswers | Unreachable]
+    )
+    switches: dict[str, Identity] = field(default_factory=dict[str, Identity])
+
+    async def ask_host(self, endpoint: Endpoint, session: HostSession) -> None:
+        """The questions of preflight, over the session of the look."""
+        wants = self.wants.get(endpoint.device)
+        if wants is None:
+            return
+        command = render_remote_command(host_script(), HOST_DEADLINE_S)
+        asked = wants.render(self.secrets)
+        begun = time.time()
+        try:
+            answer = await session.run(command, stdin=asked, deadline_s=HOST_DEADLINE_S)
+        except DeviceError as error:
+            self.hosts[wants.device] = Unreachable(str(error))
+            return
+        facts = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line[1:])
+        if answer.exit_status != 0 or facts.get("end") != "yes":
+            words = refusal_words(endpoint, answer.stderr, answer.exit_status)
+            self.hosts[wants.device] = Unreachable(words)
+            return
+        self.hosts[wants.device] = HostAnswers(facts, begun, time.time())
+
+    def read_switch(
+        self, endpoint: Endpoint, system: str, desired: SwitchState, secrets: Mapping[str, str]
+    ) -> SwitchState:
+        """The look at a switch, and what it says that it is."""
+        state, self.switches[endpoint.device] = look_at_switch(endpoint, system, desired, secrets)
+        return state
+
+
+def run_preflight(
+    spec: ClusterSpec,
+    plan: ClusterPlan,
+    secrets: Mapping[str, str],
+    applied: Applied,
+    project: Path,
+    lock: Lock,
+) -> Preflight:
+    """Look at every device, artefact and API of a site, and say what it lacks.
+
+    Args:
+        spec: The checked site.
+        plan: Its plan.
+        secrets: Secret name to value, as far as they are known.
+        applied: What was last applied; nothing before the first update.
+        project: The folder that paths of charts are relative to.
+        lock: The lock of the site.
+    """
+    asked = _Asked(wants_of(spec, plan, lock), secrets)
+    reach = Reach(spec, secrets, logins=docker_logins())
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        looks = Looks(asked.ask_host, asked.read_switch)
+        seeing = pool.submit(observe_site, plan, secrets, applied, looks)
+        looked = [pool.submit(look_here, reach, e, lock, project) for e in fetched_here(reach)]
+        cluster = pool.submit(_cluster, plan, secrets)
+        cloud = pool.submit(_cloud, plan, secrets, applied)
+        seen = seeing.result()
+        others = [found for each in (*looked, cluster, cloud) for found in each.result()]
+    findings = (
+        *_missing_secrets(spec, secrets),
+        *(found for name in _devices(spec) for found in _judge(name, spec, plan, seen, asked)),
+        *_refusals(spec, plan, seen, applied),
+        *_unknown_images(spec, lock),
+        *others,
+    )
+    unmade = tuple(
+        host.name
+        for host in spec.hosts
+        if has_placeholder(host.ssh.address) and host.name not in seen.devices
+    )
+    looked = tuple(name for name in _devices(spec) if name not in unmade)
+    return Preflight(spec.name, looked, tuple(dict.fromkeys(findings)), unmade)
+
+
+def _cluster(plan: ClusterPlan, secrets: Mapping[str, str]) -> tuple[Finding, ...]:
+    if plan.kubernetes is None or plan.kubernetes.existing is None:
+        return ()
+    kubeconfig = secrets.get(plan.kubernetes.existing.kubeconfig_secret)
+    return look_at_cluster(plan.kubernetes, kubeconfig) if kubeconfig else ()
+
+
+def _cloud(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> tuple[Finding, ...]:
+    return look_at_cloud(plan.cloud, secrets, applied) if plan.cloud else ()
+
+
+def _devices(spec: ClusterSpec) -> tuple[str, ...]:
+    return tuple(each.name for each in (*spec.switches, *spec.hypervisors, *spec.hosts))
+
+
+def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[Finding]:
+    for name in secret_names(spec):
+        if not secrets.get(name):
+            yield Finding(
+                HERE,
+                f"secret-{name}",
+                f"the secret {name} is not known.",
+                "none",
+                "a value",
+                f"pulumi config set --secret railyard:{name}, or {env_name(name)} in the"
+                " environment",
+            )
+
+
+def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
+    for chart in charts_without_images(spec, lock):
+        yield Finding(
+            HERE,
+            "chart-images",
+            "the images of a chart are not known, so that their registries were not asked.",
+            f"{chart.name} {chart.version} is not in the lock",
+            "a chart whose images the lock names",
+            "run `railyard pin SITE`; of a chart in the project's own folder, pull them by hand",
+            "warning",
+        )
+
+
+def _judge(
+    name: str, spec: ClusterSpec, plan: ClusterPlan, seen: Seen, asked: _Asked
+) -> Iterator[Finding]:
+    """Everything about one device; of one that was not read, that alone."""
+    facts = seen.devices.get(name)
+    if isinstance(facts, Unreachable):
+        yield judge_session(name, facts)
+        return
+    for switch in spec.switches:
+        if switch.name == name and name in asked.switches:
+            yield from judge_switch(switch, asked.switches[name])
+    settings: Mapping[str, str] = facts.values if isinstance(facts, HostState) else {}
+    for hypervisor in plan.hypervisors:
+        if hypervisor.name == name:
+            yield from judge_hypervisor(hypervisor, settings)
+    for host in plan.hosts:
+        if host.name == name:
+            yield from judge_settings(host, settings)
+            yield from _judge_answers(name, settings, asked, guests=bool(spec.hypervisors))
+
+
+def _judge_answers(
+    name: str, settings: Mapping[str, str], asked: _Asked, *, guests: bool
+) -> Iterator[Finding]:
+    """What a host said beside its settings; a guest's devices come with its first update."""
+    answers = asked.hosts.get(name)
+    if isinstance(answers, Unreachable):
+        yield judge_session(name, answers)
+    elif answers is not None:
+        wants = asked.wants[name]
+        yield from judge_host(wants, answers)
+        if not guests:
+            yield from judge_gpus(name, wants.gpus, settings)
+
+
+def _refusals(
+    spec: ClusterSpec, plan: ClusterPlan, seen: Seen, applied: Applied
+) -> tuple[Finding, ...]:
+    """What a preview would refuse of what it sees, in the same words."""
+    drifts = judge_drift(plan, applied, seen)
+    texts: Sequence[str] = (
+        *hosts_refused(spec, plan.hosts, seen.devices),
+        *disruptions_refused(spec, plan, drifts, seen.devices, applied),
+        *guards_refused(spec.guards, plan, applied, drifts),
+    )
+    return read_refusals(texts, _devices(spec))

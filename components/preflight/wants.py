@@ -1,0 +1,228 @@
+"""What each host of a site must have before its first update: plain data, from the plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from components.artefacts.lock import Lock
+from components.core.placeholder import has_placeholder
+from components.hosts.plan import HostPlan
+from components.kubernetes.planes.k3s import render_config
+from components.kubernetes.server_version import minor_of
+from components.model.cluster import ClusterSpec
+from components.model.gpu_direct import toolkit_owner
+from components.model.hosts import Host
+from components.model.sources import Registry
+from components.plan.make import ClusterPlan
+from components.preflight.artefacts import Artefact, access_lines, artefacts_of
+from components.preflight.ways import Peer, joins_servers, peers_of, ports_of
+
+CGROUP_V2_FROM: Final = (1, 35)
+"""The first minor whose kubelet does not start on cgroup v1 unless its configuration allows it
+(KEP-5573, `failCgroupV1`)."""
+DRIVER_ROOM_KIB: Final = 1 << 20
+"""As the host's own script demands for a package of the RDMA driver: 1 GiB in / and in /var."""
+_QOS_TOOL: Final = re.compile(r"nic\..*\.(trust|pfc|buffers|dcbx|cable_length_m|dscp\d+_priority)")
+_PAUSE: Final = re.compile(r"nic\..*\.global_pause")
+_FIRMWARE: Final = re.compile(r"nic\..*\.(ats|fw_(?!floor)\w+)")
+_SERIAL: Final = re.compile(r"nic\..*\.serial")
+_MODULE: Final = re.compile(r"module\.(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program that a step calls."""
+
+    names: tuple[str, ...]
+    """One of them is enough."""
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostWants:
+    """What one host must have, and what it is asked."""
+
+    device: str
+    tools: tuple[Tool, ...] = ()
+    modules: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """Host names that it must resolve."""
+    own_addresses: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    """Ports that nothing may listen on yet."""
+    peers: tuple[Peer, ...] = ()
+    """Addresses and ports that it must reach."""
+    artefacts: tuple[Artefact, ...] = ()
+    images: tuple[Artefact, ...] = ()
+    registry: Registry | None = None
+    """The site's own, which some of the images are in."""
+    cgroup_v2: bool = False
+    kubelet: bool = False
+    gpus: int = 0
+    gpu_driver: Literal["host", "operator"] | None = None
+    packages: bool = False
+    """A step installs packages here."""
+    driver_room: bool = False
+
+    def render(self, secrets: Mapping[str, str]) -> str:
+        """The questions for the script, a line each.
+
+        Args:
+            secrets: Name to value: the login of the site's registry is among them.
+        """
+        lines = [f"tool {name}" for tool in self.tools for name in tool.names]
+        lines += [f"module {name}" for name in self.modules]
+        lines += [f"name {name}" for name in self.names]
+        lines += [f"port {port} {' '.join(self.own_addresses)}" for port in self.ports]
+        lines += [f"peer {address} {port}" for address, port in self.peers]
+        lines += [f"sum {each.name} {each.address}" for each in self.artefacts if each.sha256]
+        lines += [f"reach {each.name} {each.address}" for each in self.artefacts if not each.sha256]
+        lines += access_lines(self.registry, secrets)
+        lines += [f"{_asks(each)} {each.name} {each.manifest}" for each in self.images]
+        lines += ["packages of the system"] if self.kubelet or self.packages else []
+        return "\n".join(lines) + "\n"
+
+
+def _asks(image: Artefact) -> str:
+    return "own" if image.own else "image"
+
+
+def wants_of(spec: ClusterSpec, plan: ClusterPlan, lock: Lock) -> Mapping[str, HostWants]:
+    """What each host must have, by its name; hosts whose instances are not made yet are left out.
+
+    Images are asked for at the first worker alone: all of them pull from one registry.
+    """
+    by_name = {each.name: each for each in plan.hosts}
+    puller = next((host.name for host in (*spec.workers, *spec.hosts)), "")
+    artefacts = artefacts_of(spec, lock)
+    return {
+        host.name: _wants(spec, host, by_name[host.name], artefacts, pulls=host.name == puller)
+        for host in spec.hosts
+        if not has_placeholder(host.ssh.address)
+    }
+
+
+def _wants(
+    spec: ClusterSpec,
+    host: Host,
+    plan: HostPlan,
+    artefacts: tuple[Artefact, ...],
+    *,
+    pulls: bool,
+) -> HostWants:
+    settings = plan.desired.values
+    own = tuple(each for each in artefacts if host.name in each.hosts)
+    images = tuple(each for each in artefacts if each.kind == "image") if pulls else ()
+    driver = spec.settings_of(host).driver
+    installs = driver.kind != "inbox" and (driver.source or driver.repository) is not None
+    runs_k3s = spec.k3s is not None and host.role != "balancer"
+    minor = minor_of(spec.k3s.version) if spec.k3s else None
+    return HostWants(
+        device=host.name,
+        tools=tuple(_tools(spec, host, settings, own)),
+        modules=tuple(found[1] for key in settings if (found := _MODULE.fullmatch(key))),
+        names=tuple(_names(host, own, images, kubelet=runs_k3s)),
+        own_addresses=tuple(dict.fromkeys((host.address, host.ssh.address))),
+        ports=tuple(ports_of(spec, host)),
+        peers=peers_of(spec, host),
+        artefacts=own,
+        images=images,
+        registry=spec.sources.registry,
+        cgroup_v2=runs_k3s and minor is not None and minor >= CGROUP_V2_FROM,
+        kubelet=runs_k3s,
+        gpus=host.gpus,
+        gpu_driver=_gpu_owner(spec) if host.gpus else None,
+        packages=installs or "docker.engine" in settings or host.role == "balancer",
+        driver_room=installs,
+    )
+
+
+def _tools(
+    spec: ClusterSpec, host: Host, settings: Mapping[str, str], own: tuple[Artefact, ...]
+) -> Iterator[Tool]:
+    yield Tool(("flock",), "keep two runs apart", "install util-linux")
+    for pattern, tool in _BY_SETTING:
+        if any(map(pattern.fullmatch, settings)):
+            yield tool
+    if any(each.address.startswith("https:") for each in own) or joins_servers(spec, host):
+        yield Tool(("curl",), "download, and look for the other servers", "install curl")
+    if host.role == "balancer":
+        yield Tool(("haproxy", "apt-get"), "forward to the servers", "install HAProxy 2.2 or later")
+    elif _runs_on_runtime(spec, host) and toolkit_owner(spec) == "present":
+        yield _RUNTIME  # one that Railyard installs is there before K3s
+    elif "toolkit.runtime" in settings:
+        yield replace(_RUNTIME, why="show GPUs to the containers that Docker runs")
+
+
+def _runs_on_runtime(spec: ClusterSpec, host: Host) -> bool:
+    return spec.k3s is not None and "default-runtime" in render_config(spec, host)
+
+
+_BY_SETTING: Final = (
+    (
+        _QOS_TOOL,
+        Tool(
+            ("mlnx_qos",),
+            "set trust, PFC and buffers of the cards",
+            "install mlnx-tools (part of DOCA-OFED and MLNX_OFED, or the Debian package)",
+        ),
+    ),
+    (_PAUSE, Tool(("ethtool",), "switch off global pause", "install ethtool")),
+    (
+        _FIRMWARE,
+        Tool(
+            ("mlxconfig", "mstconfig"),
+            "set the firmware of the cards",
+            "install mstflint, or MFT (part of DOCA-OFED and MLNX_OFED)",
+        ),
+    ),
+    (_SERIAL, Tool(("lspci",), "read the serial numbers of the cards", "install pciutils")),
+    (
+        re.compile(r"kernel\.acs"),
+        Tool(
+            ("setpci",),
+            "take ACS off the bridges between GPUs and cards",
+            "install pciutils, or set host_defaults.kernel.acs: keep",
+        ),
+    ),
+    (
+        re.compile(r"docker\.runtime"),
+        Tool(("python3",), "write /etc/docker/daemon.json", "install python3"),
+    ),
+)
+_RUNTIME: Final = Tool(
+    ("nvidia-container-runtime",),
+    "run pods: it is K3s' default runtime here, and K3s does not start without it",
+    "install nvidia-container-toolkit from NVIDIA's repository"
+    " (https://nvidia.github.io/libnvidia-container)",
+)
+
+
+def _names(
+    host: Host, own: tuple[Artefact, ...], images: tuple[Artefact, ...], *, kubelet: bool
+) -> Iterator[str]:
+    """The node's own name, and the machines that it downloads from."""
+    found = [host.name] if kubelet else []
+    found += [urlsplit(each.address).hostname or "" for each in own]
+    found += [urlsplit(each.manifest).hostname or "" for each in images]
+    yield from (name for name in dict.fromkeys(found) if name and not _is_address(name))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _gpu_owner(spec: ClusterSpec) -> Literal["host", "operator"]:
+    if spec.host_defaults.gpu_driver is not None:
+        return spec.host_defaults.gpu_driver
+    return spec.operators.gpu.driver if spec.operators.gpu else "host"

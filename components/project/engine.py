@@ -1,0 +1,273 @@
+"""The Pulumi engine of this machine: its version, its plugins and its backend, looked at.
+
+No program is run but `pulumi version`. Plugins are looked for where the engine does: on PATH,
+beside its own program, and in `$PULUMI_HOME/plugins` (sdk/go/common/workspace/plugins.go).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Final, cast
+
+import yaml
+
+from components.core.finding import Finding
+from components.project.lab_marks import (
+    has_lab_passphrase,
+    is_lab_backend,
+    is_stand_in,
+)
+
+HERE: Final = "this machine"
+PLUGINS: Final = ("command", "kubernetes")
+"""The resource plugins that every stack needs."""
+VERSION_DEADLINE_S: Final = 30.0
+INSTALL_CLI: Final = "curl -fsSL https://get.pulumi.com | sh -s -- --version {}"
+OWN_LOGIN: Final = (
+    "pulumi login BACKEND, where BACKEND is one of your own: file:///srv/pulumi-state, s3://BUCKET,"
+    " azblob://CONTAINER, gs://BUCKET, or https://app.pulumi.com"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One plugin that is wanted, and the program that the engine would run for it."""
+
+    name: str
+    version: str
+    program: Path | None
+    """None: there is none of that version."""
+
+    @property
+    def install(self) -> str:
+        """The command that brings it."""
+        return f"pulumi plugin install resource {self.name} v{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What there is on this machine."""
+
+    wanted: str
+    """Version of Pulumi's Python SDK, which the CLI must not be older than."""
+    program: Path | None
+    version: str
+    """What `pulumi version` says, without its `v`; empty where it says nothing."""
+    language: Path | None
+    """The program that runs Python programs; None where it is not found beside the CLI."""
+    plugins: tuple[Plugin, ...]
+    backend: str
+    """Where states are; empty where there was no login."""
+
+
+def wanted_versions() -> dict[str, str]:
+    """The exact versions of the Python packages, which are those of CLI and plugins."""
+    names = {"pulumi": "pulumi"} | {name: f"pulumi-{name}" for name in PLUGINS}
+    return {name: metadata.version(package) for name, package in names.items()}
+
+
+def look_at_engine(
+    environ: Mapping[str, str], project: Path, *, ask_version: bool = True
+) -> Engine:
+    """Look at the engine that a `pulumi` call in this folder would be.
+
+    Args:
+        environ: PATH, and where Pulumi keeps its things.
+        project: The folder of `Pulumi.yaml`.
+        ask_version: Whether to run `pulumi version`; without it the version stays empty.
+    """
+    versions = wanted_versions()
+    found = shutil.which("pulumi", path=environ.get("PATH", os.defpath))
+    program = Path(found) if found else None
+    search = _Search(environ, program)
+    return Engine(
+        wanted=versions["pulumi"],
+        program=program,
+        version=version_of(program, environ) if program and ask_version else "",
+        language=search.find("pulumi-language-python", f"language-python-v{versions['pulumi']}"),
+        plugins=tuple(
+            Plugin(
+                name,
+                versions[name],
+                search.find(f"pulumi-resource-{name}", f"resource-{name}-v{versions[name]}"),
+            )
+            for name in PLUGINS
+        ),
+        backend=backend_of(environ, project),
+    )
+
+
+def backend_of(environ: Mapping[str, str], project: Path) -> str:
+    """Where the engine keeps states: of the environment, the project, or the last login."""
+    if url := environ.get("PULUMI_BACKEND_URL"):
+        return url
+    return _project_backend(project) or _logged_in(environ)
+
+
+def project_name(project: Path) -> str:
+    """The name that the project's file gives it; empty where there is none."""
+    return str(_project_file(project).get("name") or "")
+
+
+def _project_backend(project: Path) -> str:
+    backend = _project_file(project).get("backend")
+    if isinstance(backend, dict):
+        return str(cast("dict[str, object]", backend).get("url") or "")
+    return ""
+
+
+def _project_file(project: Path) -> Mapping[str, object]:
+    for name in ("Pulumi.yaml", "Pulumi.yml"):
+        try:
+            text = (project / name).read_text()
+            written = cast("object", yaml.safe_load(text))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            continue
+        if isinstance(written, dict):
+            return cast("dict[str, object]", written)
+    return {}
+
+
+def _logged_in(environ: Mapping[str, str]) -> str:
+    try:
+        read = json.loads((_home(environ) / "credentials.json").read_text())
+    except (OSError, ValueError):
+        return ""
+    return str(cast("dict[str, object]", read).get("current") or "") if read else ""
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    named = environ.get("PULUMI_HOME")
+    return Path(named) if named else Path(environ.get("HOME", "~")).expanduser() / ".pulumi"
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    environ: Mapping[str, str]
+    pulumi: Path | None
+
+    def find(self, program: str, folder: str) -> Path | None:
+        """The first program of that name, in the engine's own order."""
+        on_path = shutil.which(program, path=self.environ.get("PATH", os.defpath))
+        if on_path:
+            return Path(on_path)
+        places = [_home(self.environ) / "plugins" / folder]
+        if self.pulumi is not None:
+            places.insert(0, self.pulumi.resolve().parent)
+        return next((place / program for place in places if (place / program).is_file()), None)
+
+
+def version_of(program: Path, environ: Mapping[str, str]) -> str:
+    """What `pulumi version` says, without its `v`; empty where it says nothing."""
+    quiet = {**environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    try:
+        done = subprocess.run(
+            [program, "version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=VERSION_DEADLINE_S,
+            env=quiet,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip().removeprefix("v") if done.returncode == 0 else ""
+
+
+def judge_engine(engine: Engine) -> tuple[Finding, ...]:
+    """What this machine lacks to run a stack, whose ever it is."""
+    return tuple(_judge(engine))
+
+
+def _judge(engine: Engine) -> Iterator[Finding]:
+    install = INSTALL_CLI.format(engine.wanted)
+    if engine.program is None:
+        yield _lack("pulumi", "the Pulumi CLI is not on PATH.", "none", engine.wanted, install)
+    elif not _at_least(engine.version, engine.wanted):
+        what = "the Pulumi CLI is older than its Python SDK."
+        shown = f"{engine.version or 'no answer'} ({engine.program})"
+        yield _lack("pulumi", what, shown, f"{engine.wanted} or later", install)
+    if engine.program is not None and engine.language is None:
+        what = "there is no Python language host beside the Pulumi CLI."
+        fix = f"install the CLI whole, it brings one: {install}"
+        yield _lack("language", what, "none", "pulumi-language-python", fix)
+    for plugin in engine.plugins:
+        if plugin.program is None:
+            what = f"the plugin {plugin.name} of the version of its Python package is not there."
+            yield _lack(f"plugin-{plugin.name}", what, "none", plugin.version, plugin.install)
+    if engine.program is not None and not engine.backend:
+        what = "Pulumi is not logged in, so there is no place for a state."
+        yield _lack("backend", what, "none", "a backend of your own", OWN_LOGIN)
+
+
+def _lack(cause: str, what: str, actual: str, wanted: str, fix: str) -> Finding:
+    return Finding(HERE, cause, what, actual, wanted, fix)
+
+
+def _at_least(version: str, wanted: str) -> bool:
+    have, want = (_numbers(text) for text in (version, wanted))
+    return bool(have) and have >= want
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    plain = version.partition("-")[0].partition("+")[0]
+    parts = plain.split(".")
+    return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
+
+
+def judge_lab_parts(
+    engine: Engine, environ: Mapping[str, str], salt: str = ""
+) -> tuple[Finding, ...]:
+    """What of the lab a stack that is not of the lab would run on: stand-ins, passphrase, state."""
+    return (*_stand_ins(engine), *_kept_by_lab(engine.backend, environ, salt))
+
+
+def _stand_ins(engine: Engine) -> Iterator[Finding]:
+    what = "the plugin {} is a stand-in of the lab, which was tried on emulated devices alone."
+    for plugin in engine.plugins:
+        if plugin.program is not None and is_stand_in(plugin.program):
+            yield _lack(
+                f"stand-in-{plugin.name}",
+                what.format(plugin.name),
+                str(plugin.program),
+                f"Pulumi's own {plugin.name} {plugin.version}",
+                f"open a shell that has not sourced the lab's env.sh, and: {plugin.install}",
+            )
+    if engine.language is not None and is_stand_in(engine.language):
+        yield _lack(
+            "stand-in-language",
+            what.format("for Python"),
+            str(engine.language),
+            "Pulumi's own pulumi-language-python",
+            f"open a shell that has not sourced the lab's env.sh, and:"
+            f" {INSTALL_CLI.format(engine.wanted)}",
+        )
+
+
+def _kept_by_lab(backend: str, environ: Mapping[str, str], salt: str) -> Iterator[Finding]:
+    if has_lab_passphrase(environ, salt):
+        yield _lack(
+            "lab-passphrase",
+            "the stack's secrets are encrypted with the lab's passphrase, which is public.",
+            "the passphrase of the lab",
+            "a passphrase or a key service of your own",
+            "export PULUMI_CONFIG_PASSPHRASE='…' before `pulumi stack init`; for a stack that is"
+            " there: pulumi stack change-secrets-provider passphrase, and then change every secret"
+            " on its device too",
+        )
+    if is_lab_backend(backend):
+        yield _lack(
+            "lab-backend",
+            "the stack's state is in the lab's folder, which `make clean` deletes.",
+            backend,
+            "a backend of your own",
+            "move it: pulumi stack export --file state.json; unset PULUMI_BACKEND_URL; "
+            f"{OWN_LOGIN}; pulumi stack init NAME; pulumi stack import --file state.json",
+        )

@@ -1,0 +1,114 @@
+"""What the lab leaves behind, and why a real site refuses it. Pure, but for reading small files.
+
+The lab's passphrase is public, its state goes with `make clean`, and its plugins are stand-ins that
+were tested against the lab alone. A stack of the lab is known by what `make up` writes into its
+configuration and by its devices, which are all on loopback addresses, never by its name.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from ipaddress import AddressValueError, IPv4Address
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+
+from components.core.placeholder import has_placeholder
+from components.model.cluster import ClusterSpec
+
+LAB_PASSPHRASE: Final = "railyard-lab"  # noqa: S105 - public on purpose: what must not be used
+SHIM_MARK: Final = b"# railyard lab shim"
+"""The second line of each program that the lab puts in the place of a plugin."""
+STAND_IN_MODULES: Final = (b" -m standins.", b" -m lab.")
+"""What such a program runs; one that runs a real plugin of another folder has neither."""
+STATE_MARK: Final = "railyard-lab"
+"""A file of this name beside states says that `make clean` deletes them."""
+_HEAD_BYTES: Final = 4096
+_SALT_PARTS: Final = 5
+_ROUNDS: Final = 1_000_000
+_KEY_BYTES: Final = 32
+"""Pulumi's passphrase provider: PBKDF2 with SHA-256, a million rounds, a key of 256 bits, and the
+word `pulumi` encrypted by AES-GCM as proof (sdk/go/common/resource/config/crypt.go)."""
+
+
+def devices_outside_lab(spec: ClusterSpec) -> tuple[str, ...]:
+    """`name at address` of each device that is no emulated one: the lab plays on 127.0.0.0/8."""
+    return tuple(
+        f"{name} at {address}"
+        for name, address in _addresses(spec)
+        if not has_placeholder(address) and not _is_loopback(address)
+    )
+
+
+def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, str]]:
+    for device in (*spec.switches, *spec.hypervisors, *spec.hosts):
+        yield device.name, device.ssh.address
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return IPv4Address(address).is_loopback
+    except AddressValueError:
+        return address in {"localhost", "::1"}
+
+
+def is_stand_in(program: Path) -> bool:
+    """Whether this program is one of the lab's in the place of a plugin."""
+    try:
+        with program.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError:
+        return False
+    return SHIM_MARK in head and any(module in head for module in STAND_IN_MODULES)
+
+
+def is_lab_backend(url: str) -> bool:
+    """Whether states at this address go with the lab's `make clean`."""
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        return False
+    folder = Path(unquote(f"{parts.netloc}{parts.path}")).expanduser().absolute()
+    for each in (folder, *folder.parents):
+        if (each / STATE_MARK).is_file():
+            return True
+        if each.name == ".pulumi" and (each.parent / "lab" / "engine" / "env.py").is_file():
+            return True
+    return False
+
+
+def has_lab_passphrase(environ: Mapping[str, str], salt: str) -> bool:
+    """Whether the stack's secrets are encrypted with the lab's passphrase.
+
+    Args:
+        environ: Where Pulumi takes the passphrase from.
+        salt: `encryptionsalt` of the stack's file; empty where it has none. It proves which
+            passphrase was used, also where that one was typed.
+    """
+    given = environ.get("PULUMI_CONFIG_PASSPHRASE")
+    if given is None and (file := environ.get("PULUMI_CONFIG_PASSPHRASE_FILE")):
+        try:
+            given = Path(file).expanduser().read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            given = None
+    if given is not None:
+        return given == LAB_PASSPHRASE
+    return _opens(LAB_PASSPHRASE, salt)
+
+
+def _opens(passphrase: str, salt: str) -> bool:
+    parts = salt.split(":")
+    if len(parts) != _SALT_PARTS or parts[0] != "v1" or parts[2] != "v1":
+        return False
+    try:
+        own, nonce, sealed = (base64.b64decode(parts[at]) for at in (1, 3, 4))
+        key = PBKDF2HMAC(SHA256(), _KEY_BYTES, own, _ROUNDS).derive(passphrase.encode())
+        AESGCM(key).decrypt(nonce, sealed, None)
+    except (ValueError, InvalidTag):
+        return False
+    return True

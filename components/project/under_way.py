@@ -1,0 +1,99 @@
+"""Whether an update of a stack is running, or was ended by force: its state is then half-made."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from components.project.engine_lock import Lock, read_locks
+
+_FILE: Final = "file://"
+_MOST_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """What of an update is unfinished."""
+
+    operations: tuple[str, ...] = ()
+    """Each resource that the engine works on, with its verb: `gpu01-host (updating)`."""
+    holder: str = ""
+    """Who has the stack's lock; empty where the backend does not say."""
+    is_dead: bool = False
+    """The process that has the lock ran on this machine, and is gone."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether an update runs or was ended by force."""
+        return bool(self.operations or self.holder)
+
+    def render(self, stack: str) -> str:
+        """What is under way and what to do, as two sentences."""
+        shown = ", ".join(self.operations[:_MOST_NAMED])
+        more = len(self.operations) - _MOST_NAMED
+        work = f" on {shown}" + (f" and {more} more" if more > 0 else "") if shown else ""
+        now = f", now{work}" if work else ""
+        again = f"run `railyard drift {stack}` again when it has ended"
+        cancel = f"`pulumi cancel --stack {stack}`, then `pulumi up --stack {stack}`"
+        if self.is_dead:
+            return (
+                f"An update of stack {stack} was ended by force while it worked{work}"
+                f" ({self.holder}). Finish it: {cancel}."
+            )
+        if self.holder:
+            return (
+                f"An update of stack {stack} is running{now} ({self.holder})."
+                f" What differs may be its unfinished work: {again}."
+            )
+        return (
+            f"An update of stack {stack} is running{now}, or was ended by force."
+            f" If it runs, {again}; if none runs: {cancel}."
+        )
+
+
+def find_under_way(exported: str, backend: str, project: str, stack: str) -> UnderWay:
+    """Read what the state and the backend's locks say.
+
+    Args:
+        exported: What `pulumi stack export` printed.
+        backend: Address of the backend.
+        project: Its name: a backend may have stacks of several; empty where it has none.
+        stack: Its name.
+    """
+    document = cast("Mapping[str, object]", json.loads(exported))
+    deployment = cast("Mapping[str, object]", document.get("deployment") or {})
+    pending = cast("list[Mapping[str, object]]", deployment.get("pending_operations") or [])
+    holder, is_dead = next(_holders(backend, project, stack), ("", False))
+    return UnderWay(tuple(map(_operation, pending)), holder, is_dead)
+
+
+def _operation(entry: Mapping[str, object]) -> str:
+    resource = cast("Mapping[str, object]", entry.get("resource") or {})
+    name = str(resource.get("urn", "")).rsplit("::", 1)[-1]
+    return f"{name} ({entry.get('type', 'working')})"
+
+
+def _holders(backend: str, project: str, stack: str) -> Iterator[tuple[str, bool]]:
+    if not backend.startswith(_FILE):
+        return
+    place = backend.removeprefix(_FILE)
+    root = Path(place).expanduser() if place not in ("", "~") else Path.home()
+    for lock in read_locks(root, project or "*", stack):
+        yield f"process {lock.pid} of {lock.user}@{lock.host} since {lock.stamp}", _is_gone(lock)
+
+
+def _is_gone(lock: Lock) -> bool:
+    if lock.host != socket.gethostname() or not lock.pid:
+        return False
+    try:
+        os.kill(lock.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False  # another user's process: it lives
+    return False

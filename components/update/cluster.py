@@ -1,0 +1,157 @@
+"""The objects of Kubernetes in an update: what to look at, what it shows, and the repair notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from components.drift.applied import Applied
+from components.drift.device_drift import Unreachable, next_note
+from components.kubernetes.live.judge import (
+    Asked,
+    ClusterDrift,
+    ClusterLook,
+    ObjectDrift,
+    judge_look,
+)
+from components.kubernetes.live.nodes import NodeTrouble
+from components.kubernetes.live.release import ReleaseRef
+from components.kubernetes.login import LOGIN_DATA, login_value
+from components.kubernetes.manifest import Body, Manifest
+from components.kubernetes.pods import pods_in
+from components.operators.restore import restore_step_name
+from components.plan.make import ClusterPlan
+from components.remote.lines import parse_lines
+from components.update.proof import is_edited
+
+_OF_DISTRIBUTION: Final = "kube-system"
+"""Its quotas and policies come with the distribution, and pods of probes do not run there."""
+_LONGEST: Final = 400
+"""Characters of a repair note: a preview shows it."""
+
+
+def manifests_of(plan: ClusterPlan) -> tuple[Manifest, ...]:
+    """Every object that the plan asks for."""
+    return (*plan.operators.manifests, *plan.pod_network.manifests, *plan.jobs.manifests)
+
+
+def asked_of_cluster(
+    plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
+) -> Asked | None:
+    """What to look at, as it was last applied; None where nothing was.
+
+    Where the state's last proof is of this very plan, the plan is what was applied, whole and also
+    after a refresh. Else the state's own record counts: drift is never from an edited file.
+
+    Args:
+        plan: The plan of today's file.
+        applied: What the state recorded.
+        secrets: By name; the login of a registry is compared by its value.
+    """
+    if plan.kubernetes is None or not (applied.objects or applied.releases):
+        return None
+    if is_edited(plan, applied):
+        objects = tuple(body for body in applied.objects.values() if _is_object(body))
+        releases = [
+            (str(each["name"]), str(each["namespace"])) for each in applied.releases.values()
+        ]
+    else:
+        objects = tuple(_with_login(plan, each.body, secrets) for each in manifests_of(plan))
+        releases = [(chart.release, chart.namespace) for chart in plan.operators.charts]
+    return Asked(
+        objects=objects,
+        releases=tuple(ReleaseRef(name, namespace) for name, namespace in releases),
+        nodes=_nodes(plan),
+        namespaces=tuple(sorted({*_namespaces(plan, objects)} - {_OF_DISTRIBUTION})),
+        tolerations=tuple(_tolerations(plan)),
+    )
+
+
+def _is_object(body: Body) -> bool:
+    metadata = body.get("metadata")
+    return "kind" in body and isinstance(metadata, dict) and "name" in metadata
+
+
+def _with_login(plan: ClusterPlan, body: Body, secrets: Mapping[str, str]) -> Body:
+    account = plan.kubernetes.registry if plan.kubernetes else None
+    if body.get("data") != LOGIN_DATA or account is None or account.secret not in secrets:
+        return body
+    return {
+        **body,
+        "data": dict.fromkeys(LOGIN_DATA, login_value(account, secrets[account.secret])),
+    }
+
+
+def _nodes(plan: ClusterPlan) -> tuple[str, ...]:
+    """The names of all nodes of our own cluster, or of the workers in an existing one."""
+    if plan.kubernetes is not None and plan.kubernetes.existing is None:
+        steps = (*plan.kubernetes.servers, *plan.kubernetes.agents)
+        return tuple(step.endpoint.device for step in steps)
+    return tuple(plan.acceptance.nodes.get(name, name) for name in plan.acceptance.workers)
+
+
+def _probe_objects(plan: ClusterPlan) -> Iterator[Body]:
+    yield from plan.acceptance.memlock
+    for probe in plan.acceptance.probes:
+        yield from probe.job.objects if probe.job else ()
+
+
+def _namespaces(plan: ClusterPlan, objects: tuple[Body, ...]) -> Iterator[str]:
+    for body in (*objects, *_probe_objects(plan)):
+        if any(True for _ in pods_in(body)):
+            yield str(cast("Any", body["metadata"]).get("namespace", "default"))
+    yield from (chart.namespace for chart in plan.operators.charts)
+
+
+def _tolerations(plan: ClusterPlan) -> Iterator[Body]:
+    """Those of the probes: they run on every worker."""
+    for body in plan.acceptance.memlock:
+        for pod in pods_in(body):
+            yield from cast("list[Body]", pod.get("tolerations") or [])
+
+
+def judge_cluster(seen: ClusterLook | Unreachable | None) -> ClusterDrift:
+    """The cluster against what was applied; nothing where it was not read."""
+    if isinstance(seen, Unreachable):
+        return ClusterDrift(unreachable=seen.reason)
+    return judge_look(seen) if seen is not None else ClusterDrift()
+
+
+def cluster_notes(
+    plan: ClusterPlan, applied: Applied, drift: ClusterDrift, notes: Mapping[str, str]
+) -> dict[str, str]:
+    """The repair notes of what the engine's refresh does not put back by itself.
+
+    Args:
+        plan: The plan.
+        applied: It has the last notes, which stay: an input that went away would be a change.
+        drift: What was found.
+        notes: Those of devices in this run: a node's own may say more.
+    """
+    found: dict[str, str] = {}
+    for chart in plan.operators.charts:
+        step, of_chart = restore_step_name(chart.release), _of_release(drift, chart.release)
+        recorded = applied.step(step)
+        last = str(parse_lines(recorded.stdin).get("repair", "")) if recorded else ""
+        words = "; ".join(map(str, of_chart))[:_LONGEST]
+        found[step] = next_note(last, words) if words else last
+        found[chart.release] = _description(applied, drift, chart.release)
+    for node in drift.absent_nodes:
+        steps = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
+        for step in steps:
+            if step.endpoint.device == node:
+                found[step.name] = next_note(
+                    notes.get(step.name, ""), NodeTrouble("absent").words(node)
+                )
+    return {step: note for step, note in found.items() if note}
+
+
+def _of_release(drift: ClusterDrift, release: str) -> list[ObjectDrift]:
+    return [each for each in drift.objects if each.release == release and each.ours]
+
+
+def _description(applied: Applied, drift: ClusterDrift, release: str) -> str:
+    """A release that is not deployed is upgraded again for the sake of its description."""
+    last = str(applied.releases.get(release, {}).get("description") or "")
+    status = drift.undeployed.get(release)
+    return next_note(last, f"the release was {status}") if status else last

@@ -1,0 +1,62 @@
+"""What the state says of the last proof: its number, its plan, and whether it was let through."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from components.acceptance.report.text import PASSED_LINE
+from components.acceptance.request import COLLECT, EVIDENCE_STEP, VERDICT_STEP
+from components.acceptance.scope import Accept
+from components.drift.applied import Applied
+from components.plan.make import ClusterPlan
+from components.remote.lines import parse_lines
+
+_RUN: Final = re.compile(r"--number (\d+)")
+
+
+def last_run(applied: Applied) -> int:
+    """The number of the last acceptance run; 0 before the first."""
+    recorded = applied.step(EVIDENCE_STEP)
+    if recorded is None or not recorded.stdin:
+        return 0
+    number = _RUN.search(recorded.create)
+    return int(number[1]) if number else 0
+
+
+def is_asked(plan: ClusterPlan, applied: Applied, *, touched: bool, accept: Accept) -> bool:
+    """Whether this run writes new evidence."""
+    if accept == "never":  # evidence of another plan would be written over that of this run
+        return is_edited(plan, applied)
+    return touched or accept == "always" or _unproven(plan, applied)
+
+
+def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
+    """Whether the recorded evidence is none of this plan, or was not let through."""
+    recorded = applied.step(EVIDENCE_STEP)
+    if recorded is None or not recorded.stdin or COLLECT not in recorded.create:
+        return True
+    if applied.step(VERDICT_STEP) is None or not passed(applied):
+        return True
+    return is_edited(plan, applied)
+
+
+def is_edited(plan: ClusterPlan, applied: Applied) -> bool:
+    """Whether the recorded request is none of this plan, or of an earlier release."""
+    recorded = applied.step(EVIDENCE_STEP)
+    if recorded is None or not recorded.stdin:
+        return True
+    request = parse_lines(recorded.stdin)
+    return "request" not in request or request.get("plan_digest") != plan.digest
+
+
+def passed(applied: Applied) -> bool:
+    """Whether the recorded gate judged the recorded evidence and let it through."""
+    gate = applied.step(VERDICT_STEP)
+    evidence = applied.step(EVIDENCE_STEP)
+    if gate is None or evidence is None:
+        return False
+    if not evidence.stdout or evidence.stdout.strip() not in gate.stdin:
+        return False
+    # With `gate: warn` a failed verdict is let through; it is still no proof.
+    return PASSED_LINE in gate.stdout

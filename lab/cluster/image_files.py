@@ -1,0 +1,125 @@
+"""The file system of a container, as far as scripts of pods look at it: an image laid out.
+
+Small tools are this machine's own; a program of the image only writes down how it was called, but
+for those that the look at an image asks: `ldd`, `id`, and sshd with its client. What the image
+lacks is not there, whatever this machine has.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from lab.cluster.images import Image
+
+_SMALL_TOOLS: Final = (
+    "sh", "cat", "cut", "sleep", "mkdir", "cp", "hostname", "basename", "dirname", "date", "env",
+    "grep", "sed", "mktemp", "head", "tail", "uname", "rm", "ls", "tr", "sort", "touch", "chmod",
+    "wc", "seq",
+)  # fmt: skip
+_RECORDER: Final = """#!/bin/sh
+[ "$1 $2" != '--allow-run-as-root --version' ] || { echo '@MPI@'; exit 0; }
+for word in "${0##*/}" "$@"; do printf '%s\\0' "$word"; done >"$RAILYARD_LAB_CALL"
+env | grep -E '^(NCCL|UCX)_' >"$RAILYARD_LAB_CALL.env"
+exit 0
+"""
+_LDD: Final = """#!/bin/sh
+while read -r name; do
+  case $name in
+    !*) printf '\\t%s => not found\\n' "${name#!}" ;;
+    *) printf '\\t%s => /lib/x86_64-linux-gnu/%s (0x00007f0000000000)\\n' "$name" "$name" ;;
+  esac
+done <"$1.linked"
+"""
+_ID: Final = """#!/bin/sh
+echo @USER@
+"""
+_SSHD: Final = """#!/bin/sh
+[ -d @ROOT@/run/sshd ] || {
+  echo 'Missing privilege separation directory: /run/sshd' >&2
+  exit 255
+}
+while [ $# -gt 0 ]; do
+  case $1 in
+    -E) log=$2; shift ;;
+    -p) port=$2; shift ;;
+    -o) shift ;;
+  esac
+  shift
+done
+echo "$port" >@ROOT@/sshd.port
+echo "$log" >@ROOT@/sshd.log
+echo "Server listening on 127.0.0.1 port $port." >>"$log"
+"""
+"""The words of OpenSSH 9.2. It leaves no process, and so no PidFile: nothing is to be ended."""
+_SSH: Final = """#!/bin/sh
+for last in "$@"; do :; done
+port=22
+while [ $# -gt 0 ]; do
+  [ "$1" != -p ] || port=$2
+  shift
+done
+[ "$(cat @ROOT@/sshd.port 2>/dev/null)" = "$port" ] || {
+  echo "ssh: connect to host 127.0.0.1 port $port: Connection refused" >&2
+  exit 255
+}
+[ @ROOT_LOGIN@ = yes ] || {
+  echo 'ROOT LOGIN REFUSED FROM 127.0.0.1 port 36602' >>"$(cat @ROOT@/sshd.log)"
+  echo 'root@127.0.0.1: Permission denied (publickey,password).' >&2
+  exit 255
+}
+exec env -i HOME=@HOME@ PATH=/usr/local/bin:/usr/bin:/bin /bin/sh -c "$last"
+"""
+_KEYGEN: Final = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  [ "$1" != -f ] || file=$2
+  shift
+done
+echo 'a private key' >"$file"
+echo 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA root@pod' >"$file.pub"
+"""
+_PLAYED: Final = {"sshd": _SSHD, "ssh": _SSH, "ssh-keygen": _KEYGEN}
+
+
+def lay_out(image: Image, root: Path) -> None:
+    """Make the programs of an image under `root`."""
+    small = root / "bin"
+    small.mkdir(parents=True, exist_ok=True)
+    for name in _SMALL_TOOLS:
+        found = shutil.which(name)
+        if found is not None:
+            (small / name).symlink_to(found)
+    values = {
+        "@ROOT@": str(root),
+        "@MPI@": image.mpi,
+        "@USER@": str(image.user),
+        "@HOME@": image.root_home,
+        "@ROOT_LOGIN@": "yes" if image.root_login else "no",
+    }
+    _write(small / "ldd", _LDD, values)
+    _write(small / "id", _ID, values)
+    for path in image.programs:
+        name = path.rpartition("/")[2]
+        if name != "getent":  # a function of the script's prelude answers in its place
+            _write(root / path.lstrip("/"), _PLAYED.get(name, _RECORDER), values)
+        else:
+            _write(root / path.lstrip("/"), "#!/bin/sh\nexit 2\n", values)
+        linked = image.linked.get(path, ())
+        lines = "".join(f"{library}\n" for library in linked)
+        (root / f"{path.lstrip('/')}.linked").write_text(lines)
+    if image.run_sshd:
+        (root / "run/sshd").mkdir(parents=True)
+
+
+def path_of(image: Image, root: Path) -> str:
+    """The PATH of a container of that image, under `root`."""
+    return ":".join(f"{root}{folder}" for folder in image.path.split(":"))
+
+
+def _write(file: Path, text: str, values: dict[str, str]) -> None:
+    for mark, value in values.items():
+        text = text.replace(mark, value)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o755)

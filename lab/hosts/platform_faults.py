@@ -1,0 +1,60 @@
+"""Faults of a host's system: control groups, swap, clock, and who may become root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from components.core.errors import UsageError
+from lab.hosts.model import HostModel
+
+PLATFORM_WORDS = {"cgroup": 1, "swap": 1, "clock": 1, "sudo-lost": 1}
+"""How many words follow each fault's name."""
+
+
+def cause_platform_fault(model: HostModel, user: str, name: str, words: Sequence[str]) -> str:
+    """Cause one fault and say in words what was done.
+
+    Raises:
+        UsageError: A word of it is wrong.
+    """
+    actions: dict[str, Callable[[], str]] = {
+        "cgroup": lambda: _cgroup(model, words[0]),
+        "swap": lambda: _swap(model, words[0]),
+        "clock": lambda: _clock(model, words[0]),
+        "sudo-lost": lambda: _sudo(model, user, words[0]),
+    }
+    return actions[name]()
+
+
+def _cgroup(model: HostModel, version: str) -> str:
+    if version not in {"v1", "v2"}:
+        raise UsageError(f"cgroup is v1 or v2, not {version!r}")
+    model.platform.cgroup = "v1" if version == "v1" else "v2"
+    return f"the host runs on cgroup {version}"
+
+
+def _swap(model: HostModel, mib: str) -> str:
+    if not mib.isdigit():
+        raise UsageError(f"swap takes MiB, not {mib!r}")
+    model.platform.swap_kib = int(mib) << 10
+    model.platform.write_swaps(model.root)
+    return f"{mib} MiB of swap are on"
+
+
+def _clock(model: HostModel, seconds: str) -> str:
+    if not seconds.removeprefix("-").isdigit():
+        raise UsageError(f"clock takes seconds, not {seconds!r}")
+    model.platform.clock_off_s = int(seconds)
+    return f"the clock is {seconds} s ahead"
+
+
+def _sudo(model: HostModel, user: str, state: str) -> str:
+    """A name with a dot is passed over by sudo (sudoers(5), includedir)."""
+    if state not in {"on", "off"}:
+        raise UsageError(f"sudo-lost is on or off, not {state!r}")
+    there = model.root / f"etc/sudoers.d/90-{user}"
+    away = there.with_name(f"{there.name}.lost")
+    source, target = (there, away) if state == "on" else (away, there)
+    if source.exists():
+        source.replace(target)
+    return f"{user} may {'not ' if state == 'on' else ''}become root"

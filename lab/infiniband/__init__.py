@@ -1,0 +1,1 @@
+"""InfiniBand fabrics of the lab: ibsim plays the links, Debian's opensm manages them."""

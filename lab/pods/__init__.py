@@ -1,0 +1,1 @@
+"""Real nodes without virtual machines: kubelet, containerd, runc and CNI plugins in namespaces."""

@@ -1,0 +1,63 @@
+"""The images of the site: names of the product's manifests, contents as their Dockerfiles say."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from components.catalogue import upstream
+from components.model.cluster import ClusterSpec
+from lab.pods.configs import PAUSE
+from lab.pods.images import Recipe
+
+COREDNS: Final = "docker.io/rancher/mirrored-coredns-coredns:1.15.0"
+_MULTUS_BIN: Final = "/usr/src/multus-cni/bin"
+_SCRIPTS: Final = ("install-cni.sh", "lib.sh", "token-watcher.sh")
+
+
+def recipes_of(spec: ClusterSpec, programs: Path, tree: Path) -> tuple[Recipe, ...]:
+    """The images of the site.
+
+    Args:
+        spec: Its file names the image of the jobs.
+        programs: The folder of the built programs.
+        tree: The Debian tree.
+    """
+    multus = {f"{_MULTUS_BIN}/{name}": programs / name for name in ("multus", "passthru")}
+    multus |= {f"/{name}": programs / name for name in ("install_multus", "thin_entrypoint")}
+    whereabouts = {f"/{name}": programs / name for name in ("whereabouts", "ip-control-loop")}
+    whereabouts |= {f"/{name}": programs / f"whereabouts-{name}" for name in _SCRIPTS}
+    return (
+        # The sandbox only has to stay; K3s' own program for it is written in C.
+        Recipe(PAUSE, entrypoint=("/bin/sleep", "infinity"), busybox=True),
+        Recipe(COREDNS, {"/coredns": programs / "coredns"}, ("/coredns",)),
+        Recipe(upstream.MULTUS, multus, ("/thin_entrypoint",)),
+        Recipe(upstream.WHEREABOUTS, whereabouts, ("/install-cni.sh",), busybox=True),
+        Recipe(
+            upstream.CNI_PLUGINS,
+            {"/usr/src/cni/bin/macvlan": programs / "macvlan"},
+            ("/bin/sh",),
+            busybox=True,
+        ),
+        Recipe(
+            upstream.SHARED_DEVICE_PLUGIN,
+            {
+                "/bin/k8s-rdma-shared-dp": programs / "k8s-rdma-shared-dp",
+                "/usr/share/hwdata/pci.ids": tree / "usr/share/misc/pci.ids",
+            },
+            ("/bin/k8s-rdma-shared-dp",),
+            busybox=True,
+        ),
+        Recipe(
+            f"docker.io/{upstream.MPI_OPERATOR_IMAGE}",
+            {"/opt/mpi-operator": programs / "mpi-operator"},
+            ("/opt/mpi-operator",),
+        ),
+        Recipe(spec.jobs.image, tree=tree),
+    )
+
+
+def recipes_key(recipes: tuple[Recipe, ...]) -> str:
+    """Changes with what is in the images: the folders of programs and tree carry their own keys."""
+    return hashlib.sha256(repr(recipes).encode()).hexdigest()[:16]

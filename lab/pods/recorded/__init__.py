@@ -1,0 +1,1 @@
+"""Words and numbers that real parts gave, as `make lab-pods` saw them."""

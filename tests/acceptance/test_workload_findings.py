@@ -1,0 +1,310 @@
+"""What is found of frameworks, images and adapters; expectations are written by hand."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from components.acceptance.evidence import Probe, ProbeEvidence
+from components.acceptance.judge.image import judge_image
+from components.acceptance.judge.nccl_profile import (
+    Adapters,
+    judge_hcas,
+    judge_network,
+    judge_topology,
+    judge_version,
+)
+from components.acceptance.judge.workload_findings import (
+    judge_gpus,
+    judge_hosts,
+    judge_images,
+    judge_names,
+    judge_scan_busbw,
+    judge_scan_completeness,
+    judge_scan_ranks,
+    judge_totals,
+    odd_steps,
+)
+from components.acceptance.logs.deepspeed import parse_deepspeed_log
+from components.acceptance.logs.log_model import (
+    DeepSpeedLog,
+    DeepSpeedRow,
+    Hca,
+    HostNetwork,
+    ImageLog,
+    MpiLog,
+    NcclLog,
+    TrainingLog,
+)
+
+Said = tuple[str, str, str]
+"""Verdict, actual and detail."""
+CUT: Final = "the log is cut, or ranks are missing"
+
+
+def training(*totals: float, **changes: Any) -> TrainingLog:  # noqa: ANN401 - any field
+    whole: dict[str, Any] = {"program": "tf_cnn_benchmarks", "totals_images_s": totals}
+    return TrainingLog.model_validate(whole | changes)
+
+
+@pytest.mark.parametrize(
+    ("log", "ranks", "said"),
+    [
+        (training(100.0, 100.0), 2, ("passed", "2 totals", "")),
+        (training(100.0, 99.0), 2, ("passed", "2 totals", "")),
+        (
+            training(100.0, 98.9),
+            2,
+            ("failed", "2 totals", "every rank prints the sum of all, and they differ"),
+        ),
+        (training(100.0), 2, ("error", "1 totals", CUT)),
+        (training(), None, ("error", "0 totals", CUT)),
+        (training(100.0), None, ("passed", "1 totals", "")),
+        (training(*[100.0] * 3), 2, ("failed", "3 ranks took part", "")),
+        (training(100.0, program="horovod", gpus=2), 2, ("passed", "1 totals", "")),
+        (training(100.0, program="horovod", gpus=1), 2, ("failed", "1 ranks took part", "")),
+    ],
+)
+def test_totals(log: TrainingLog, ranks: int | None, said: Said) -> None:
+    found = judge_totals(log, "p", ranks)
+    assert (found.verdict, found.actual, found.detail) == said
+    assert found.expected == (
+        f"a total of each of {ranks} ranks" if ranks else "a total at the end"
+    )
+    assert (found.next_step == "") is (said[0] == "passed")
+
+
+@pytest.mark.parametrize(
+    ("totals", "said"),
+    [
+        ((100.0, 110.0, 300.0), ("passed", "110.00 images/s", "median of 3 totals; floor: file")),
+        ((109.9,), ("failed", "109.90 images/s", "median of 1 totals; floor: file")),
+        ((), ("error", "no total", "median of 0 totals; floor: file")),
+    ],
+)
+def test_images(totals: tuple[float, ...], said: Said) -> None:
+    found = judge_images(training(*totals), "p", 110.0, "file")
+    assert (found.verdict, found.actual, found.detail) == said
+    assert (found.expected, found.next_step == "") == ("images/s >= 110", said[0] == "passed")
+
+
+def test_steps_far_from_the_others_are_named() -> None:
+    assert odd_steps(training(9.0, steps_images_s=(10.0, 12.0, 8.0))) == ""
+    odd = "1 of 3 lines of single ranks are far from the others: 12.1"
+    assert odd_steps(training(9.0, steps_images_s=(10.0, 12.1, 8.0))) == odd
+    assert odd_steps(training(steps_images_s=(10.0, 99.0))) == ""
+    assert odd_steps(training(9.0)) == ""
+
+
+def scan(*sizes: int, **changes: Any) -> DeepSpeedLog:  # noqa: ANN401 - any field
+    rows = tuple(DeepSpeedRow(size_bytes=size, duration_us=1, busbw_gbit_s=9.5) for size in sizes)
+    return DeepSpeedLog.model_validate({"rows": rows, "devices": 4} | changes)
+
+
+@pytest.mark.parametrize(
+    ("log", "sizes", "said"),
+    [
+        (scan(8, 16), 2, ("passed", "2 rows", "")),
+        (scan(8), None, ("passed", "1 rows", "")),
+        (scan(8), 2, ("error", "1 rows", "")),
+        (scan(8, 16, 32), 2, ("failed", "3 rows", "")),
+        (scan(), 2, ("error", "no result row", "")),
+        (scan(8, bad_rows=("x", "y")), 1, ("error", "2 unreadable rows", "the first: x")),
+        (scan(8, out_of_memory=True), 2, ("failed", "out of GPU memory after 1 rows", "")),
+    ],
+)
+def test_a_scan_is_whole(log: DeepSpeedLog, sizes: int | None, said: Said) -> None:
+    found = judge_scan_completeness(log, "p", sizes)
+    assert (found.verdict, found.actual, found.detail) == said
+    assert found.expected == (f"{sizes} sizes" if sizes else "a table with a result")
+    assert (found.next_step == "") is (said[0] == "passed")
+
+
+@pytest.mark.parametrize(
+    ("log", "floor", "said"),
+    [
+        (scan(8, 1 << 30), 9.5, ("passed", "9.50 Gb/s at 1 GiB", "floor: file")),
+        (scan(1 << 30), 9.6, ("failed", "9.50 Gb/s at 1 GiB", "floor: file")),
+        (scan(8), 9.5, ("passed", "9.50 Gb/s at 8 B", "no row reaches 1 GiB; floor: file")),
+        (scan(), 9.5, ("error", "no row", "")),
+    ],
+)
+def test_bandwidth_of_a_scan(log: DeepSpeedLog, floor: float, said: Said) -> None:
+    found = judge_scan_busbw(log, "p", floor, "file")
+    assert (found.verdict, found.actual, found.detail) == said
+    assert (found.next_step == "") is (said[0] != "failed")
+
+
+def test_members_of_a_scan() -> None:
+    good, bad = judge_scan_ranks(scan(8), "p", 4), judge_scan_ranks(scan(8), "p", 5)
+    assert (good.verdict, good.actual, good.next_step) == ("passed", "4 devices", "")
+    assert (bad.verdict, bad.next_step) == ("failed", "look at the hostfile and the slots")
+    named = judge_names(scan(8, resolved=("a", "b", "a")), "p", 2)
+    assert (named.verdict, named.actual, named.next_step) == ("passed", "2: a, b, a", "")
+    none = judge_names(scan(8), "p", 2)
+    assert (none.verdict, none.actual, none.next_step == "") == ("failed", "0: none", False)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "verdict", "actual"),
+    [
+        (("a", "b.site"), "passed", "all 2 answered once"),
+        (("a",), "failed", "b did not answer"),
+        (("a", "b", "a"), "failed", "a answered more than once"),
+        (("a", "b", "c"), "failed", "c is not in the plan"),
+        (
+            ("c", "c"),
+            "failed",
+            "a, b did not answer; c answered more than once; c is not in the plan",
+        ),
+    ],
+)
+def test_hosts_that_answer(hosts: tuple[str, ...], verdict: str, actual: str) -> None:
+    found = judge_hosts(MpiLog(hosts=hosts), "p", ("a", "b"))
+    assert (found.verdict, found.actual) == (verdict, actual)
+    assert (found.next_step == "") is (verdict == "passed")
+
+
+def test_gpus_that_are_listed() -> None:
+    good, bad = (judge_gpus(MpiLog(gpus=8), "p", wanted) for wanted in (8, 16))
+    assert (good.verdict, good.expected, good.next_step) == ("passed", "8 GPUs", "")
+    assert (bad.verdict, bad.actual, bad.next_step == "") == ("failed", "8 GPUs", False)
+
+
+HEAD: Final = (
+    "---- Performance of all_reduce on 4 devices ---------\n"
+    "Size (Bytes)  Description  Duration  Throughput (Gbps)  BusBW (Gbps)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "rows"),
+    [
+        # 1,000,000 B in 100 us are 80 Gb/s; an all-reduce over four counts 1.5 times.
+        ("1.0 MB 250000x4 100.000 us 160.000 120.000", [(1_000_000, 100.0, 120.0)]),
+        ("1.0 MB 250000x4 0.100 ms 160.000 120.000", [(1_000_000, 100.0, 120.0)]),
+        ("1.0 MB 250000x4 100.000 us 160.000 122.300", [(1_000_000, 100.0, 122.3)]),
+        ("1.0 MB 250000x4 100.000 us 160.000 122.500", None),
+        ("1.0 MB 250000x4 100.000 us 160.000 117.500", None),
+        ("1.0 MB 250000x4 0.000 us 160.000 120.000", None),
+        ("1.0 MB 250000x4 1.0.0 us 160.000 120.000", None),
+        ("1.0 MB 250000x4 100.000", None),
+        ("words", []),
+    ],
+)
+def test_rows_of_a_scan(line: str, rows: list[tuple[int, float, float]] | None) -> None:
+    log = parse_deepspeed_log(f"{HEAD}{line}\n")
+    assert isinstance(log, DeepSpeedLog)
+    found = [(row.size_bytes, row.duration_us, row.busbw_gbit_s) for row in log.rows]
+    assert (found, log.bad_rows) == (rows or [], (line,) if rows is None else ())
+
+
+def adapters(count: int = 2, layer: str = "IB", *, relaxed: bool = True) -> HostNetwork:
+    hcas = tuple(Hca(index=each, device=f"mlx5_{each}", link_layer=layer) for each in range(count))
+    return HostNetwork(host="w0", hcas=hcas, relaxed_ordering=relaxed)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "names", "verdict", "actual"),
+    [
+        ((adapters(),), (), "passed", "2 on each of 1 hosts: mlx5_0, mlx5_1"),
+        ((adapters(),), ("mlx5_1",), "passed", "2 on each of 1 hosts: mlx5_0, mlx5_1"),
+        ((adapters(),), ("mlx5_7",), "failed", "mlx5_7 is not used on w0"),
+        ((adapters(1),), (), "failed", "1 on w0 (mlx5_0)"),
+        ((adapters(layer="RoCE"),), (), "failed", "RoCE on w0"),
+        ((adapters(relaxed=False),), (), "failed", "no relaxed ordering on w0"),
+        ((), (), "error", "not shown"),
+    ],
+)
+def test_adapters_of_a_host(
+    hosts: tuple[HostNetwork, ...], names: tuple[str, ...], verdict: str, actual: str
+) -> None:
+    log = NcclLog(program="nccl-tests", hosts=hosts)
+    found = judge_hcas(log, "p", Adapters(2, names))
+    assert (found.verdict, found.actual) == (verdict, actual)
+    assert (found.next_step == "") is (verdict == "passed")
+
+
+def test_the_profile_of_nccl() -> None:
+    log = NcclLog(
+        program="nccl-tests",
+        nccl_version="2.19.3+cuda12.2",
+        networks={"IBext_v8": 4},
+        topology_files=("/a.xml",),
+    )
+    bare = NcclLog(program="nccl-tests")
+    table = [
+        (judge_version(log, "p", "2.19"), "passed", "2.19.3+cuda12.2"),
+        (judge_version(log, "p", "2.20"), "failed", "2.19.3+cuda12.2"),
+        (judge_version(bare, "p", "2.19"), "error", "not shown"),
+        (judge_network(log, "p"), "passed", "IBext_v8 (4)"),
+        (judge_network(bare, "p"), "error", "not shown"),
+        (
+            judge_network(log.model_copy(update={"networks": {"IB": 1, "Socket": 3}}), "p"),
+            "failed",
+            "IB (1), Socket (3)",
+        ),
+        (judge_topology(log, "p", "/a.xml"), "passed", "/a.xml"),
+        (judge_topology(log, "p", "/b.xml"), "failed", "/a.xml"),
+        (judge_topology(bare, "p", "/b.xml"), "failed", "not shown"),
+        (
+            judge_topology(log.model_copy(update={"topology_unread": ("/a.xml",)}), "p", "/a.xml"),
+            "failed",
+            "/a.xml could not be opened",
+        ),
+    ]
+    assert [(found.verdict, found.actual) for found, *_ in table] == [
+        (verdict, actual) for _, verdict, actual in table
+    ]
+    assert [found.next_step == "" for found, *_ in table] == [
+        verdict == "passed" for _, verdict, _ in table
+    ]
+
+
+def image(**changes: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - any field
+    programs = ("/opt/bin/mpirun", "/usr/sbin/sshd")
+    whole: dict[str, Any] = {
+        "programs": {"/opt/bin/mpirun": "/opt/bin/mpirun", "/usr/sbin/sshd": "/usr/sbin/sshd"},
+        "mpi": {},
+        "missing": (),
+        "mpirun_version": "mpirun (Open MPI) 4.1.5",
+        "daemon": "/opt/bin/orted",
+        "uid": "0",
+        "home": "/root",
+        "path": "/bin",
+        "login": "ok",
+        "said": (),
+        "complete": True,
+    }
+    probe = Probe(
+        name="p", kind="image", rails=(), nodes=("w0",), image="site/nccl:1", programs=programs
+    )
+    item = ProbeEvidence(probe=probe, outcome="completed")
+    found = judge_image(item, ImageLog.model_validate(whole | changes))
+    return [(each.verdict, each.actual.removeprefix("the image site/nccl:1 ")) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "actual"),
+    [
+        ({}, "passed", "has mpirun, sshd (mpirun (Open MPI) 4.1.5)"),
+        ({"uid": "1000"}, "failed", "runs as user 1000"),
+        ({"uid": ""}, "failed", "runs as user unknown"),
+        ({"mpi": {"a": "no", "b": "yes"}}, "failed",
+         "has a without MPI: each rank would be a job of its own"),
+        ({"missing": ("a lib.so",)}, "failed", "has no lib.so, which a is linked with"),
+        ({"mpirun_version": ""}, "failed", "has another mpirun: it prints no version"),
+        ({"daemon": ""}, "failed", "has neither orted nor prted in /opt/bin"),
+        ({"login": "failed", "said": ("", "x")}, "failed", "lets no login in: x"),
+        ({"login": "failed"}, "failed", "lets no login in: it said nothing"),
+        ({"login": "failed", "said": ("x", "y not allowed")}, "failed",
+         "lets no login in: x; y not allowed"),
+        ({"login": "", "home": "/x"}, "passed", "has mpirun, sshd (mpirun (Open MPI) 4.1.5)"),
+        ({"home": ""}, "failed",
+         "has no folder as home of root, and the key is mounted at /root/.ssh"),
+        ({"complete": False}, "error", "its output ends in the middle"),
+    ],
+)  # fmt: skip
+def test_what_an_image_lacks(changes: dict[str, Any], verdict: str, actual: str) -> None:
+    assert image(**changes) == [(verdict, actual)]

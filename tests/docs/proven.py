@@ -1,0 +1,115 @@
+"""The table of evidence: what carries each claim of the README, and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import yaml
+
+from components.model.units import Frozen
+from tests.docs.markdown import ROOT
+
+TABLE: Final = Path(__file__).parent / "proven.yaml"
+PAGE: Final = ROOT / "docs" / "explanation" / "what-is-proven.md"
+Kind = Literal["hardware", "kernel", "program", "sourced", "guess", "itself"]
+KINDS: Final[Mapping[Kind, tuple[str, str]]] = {
+    "hardware": (
+        "real hardware",
+        "a program's output, recorded where the hardware is; Railyard set nothing there",
+    ),
+    "kernel": (
+        "real kernel",
+        "a stage with one: virtual machines (`make lab-vm`), or real nodes (`make lab-pods`)",
+    ),
+    "program": ("real program", "the program itself, above something that is simulated"),
+    "sourced": (
+        "emulation with source",
+        "a device or service that was written after documents, public code or captures",
+    ),
+    "guess": ("emulation by guess", "no source says how the real thing answers or behaves"),
+    "itself": ("Railyard alone", "text in, text out: no device has a part in it"),
+}
+"""Kinds of proof, the strongest first; the last one is beside that order."""
+
+
+class Proof(Frozen):
+    """One part of a claim, with the strongest proof that there is of it."""
+
+    what: str
+    proof: Kind
+    program: str = ""
+    """Which program is real; of that kind alone."""
+    tests: tuple[str, ...]
+    recorded: tuple[str, ...] = ()
+    """Files of real output."""
+    sources: tuple[str, ...] = ()
+    """Headings of docs/explanation/sources.md."""
+    not_proven: str
+
+
+class Table(Frozen):
+    """Proofs by what the README says: bullets, examples, and rows on what is real."""
+
+    claims: dict[str, tuple[Proof, ...]]
+    sites: dict[str, tuple[Proof, ...]]
+    lab: dict[str, tuple[Proof, ...]]
+
+    def every(self) -> Iterator[tuple[str, Proof]]:
+        for part in (self.claims, self.sites, self.lab):
+            for claim, proofs in part.items():
+                yield from ((claim, proof) for proof in proofs)
+
+
+def load_table() -> Table:
+    return Table.model_validate(yaml.safe_load(TABLE.read_text()))
+
+
+_HEAD: Final = """\
+# What is proven
+
+For each claim of the [README](../../README.md#what-it-does) the strongest proof there is, what
+carries it, and what it leaves open. This page is generated from `tests/docs/proven.yaml`: edit
+that, then run `make goldens`. Tests hold that each claim has a row, that each test is there and of
+the stage that its kind of proof needs, and that each recording says where it comes from.
+
+**In short:** Railyard has configured no real switch, no real RDMA card and no real ESXi, and has
+seen no cluster with one. Of real hardware there is what NCCL printed on one H100 and on machines of
+two and four H200, and what others published. Real kernels have run the hosts' scripts and the pods'
+plan, without such cards.
+"""
+
+
+def render_page(table: Table) -> str:
+    """Write the page."""
+    counted = [proof.proof for _, proof in table.every()]
+    lines = [_HEAD, "| Proof | What that means | Rows |", "|---|---|---|"]
+    lines += [
+        f"| {name} | {text} | {counted.count(kind)} |" for kind, (name, text) in KINDS.items()
+    ]
+    lines += ["", "A kind says how real the other side was, not how good the test is.", ""]
+    parts = (
+        ("What it does", table.claims),
+        ("The sites", table.sites),
+        ("Parts of the lab that are called real", table.lab),
+    )
+    for title, claims in parts:
+        lines += [f"## {title}", ""]
+        for claim, proofs in claims.items():
+            lines += [f"### {claim.rstrip('.')}", "", *_rows(proofs), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _rows(proofs: tuple[Proof, ...]) -> Iterator[str]:
+    yield "| What | Proof | Carried by | Not proven |"
+    yield "|---|---|---|---|"
+    for proof in proofs:
+        kind = KINDS[proof.proof][0] + (f": {proof.program}" if proof.program else "")
+        yield f"| {proof.what} | {kind} | {_carriers(proof)} | {proof.not_proven.strip()} |"
+
+
+def _carriers(proof: Proof) -> str:
+    shown = [f"`{test}`" for test in (*proof.recorded, *proof.tests)]
+    shown += [f"[{anchor}](sources.md#{anchor})" for anchor in proof.sources]
+    return "<br>".join(shown)

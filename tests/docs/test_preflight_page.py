@@ -1,0 +1,84 @@
+"""The table of what a real site can lack: each row is set wrong, and its command finds it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from components.checks.site import load_checked_site
+from tests.checks.cases import CASES
+from tests.docs.markdown import ROOT
+from tests.golden.site import EXAMPLES
+from tests.preflight.lacks import LACKS
+from tests.preflight.played import PLAYED
+
+ALL_PLAYED = frozenset[str]().union(*PLAYED.values())
+PAGE = ROOT / "docs" / "howto" / "preflight.md"
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE.read_text().splitlines()
+    if re.match(r"\| \d+ \|(?: [^|]+ \|){4}$", line)
+]
+
+
+def test_there_are_at_least_forty_and_they_are_numbered() -> None:
+    assert [int(row[0]) for row in ROWS] == list(range(1, len(ROWS) + 1))
+    assert len(ROWS) >= 40
+    assert len({row[1] for row in ROWS}) == len(ROWS)
+
+
+def test_nearly_all_are_found_before_anything_is_changed() -> None:
+    late = [row for row in ROWS if row[2] in {"preview", "up"}]
+    assert len(late) <= len(ROWS) // 10
+
+
+def rows(command: str) -> list[str]:
+    return [row[3] for row in ROWS if row[2] == command]
+
+
+@pytest.mark.parametrize("shown", rows("check"))
+def test_a_rule_finds_it_in_a_file_that_is_wrong(shown: str) -> None:
+    rule = re.fullmatch(r"rule `([\w-]+)`", shown)
+    assert rule is not None
+    cases = [case for name, case in CASES.items() if name.partition("--")[0] == rule[1]]
+    assert cases
+    for case in cases:
+        assert rule[1] in {problem.rule for problem in case.check().problems}
+
+
+@pytest.mark.parametrize("shown", rows("preflight"))
+def test_preflight_finds_it_and_check_could_not(shown: str) -> None:
+    """A row that is played has a test that holds the list of what it plays."""
+    cause = shown.strip("`")
+    if cause not in ALL_PLAYED:
+        assert [each.cause for each in LACKS[cause]()] == [cause]
+
+
+def test_each_row_says_whether_it_is_played() -> None:
+    for row in ROWS:
+        recorded = row[2] == "preflight" and row[3].strip("`") not in ALL_PLAYED
+        assert row[4] == ("by recorded answer" if recorded else "played"), row
+    assert sum(row[4] == "played" for row in ROWS) >= 60
+
+
+@pytest.mark.parametrize("file", PLAYED)
+def test_what_is_played_is_held_where_it_is_played(file: str) -> None:
+    assert f'PLAYED["{file}"]' in (ROOT / file).read_text()
+
+
+def test_the_sites_that_are_set_wrong_pass_check() -> None:
+    for name in ("dgx-roce", "esxi-roce"):
+        checked = load_checked_site(EXAMPLES / name / "site.yaml")
+        assert checked.spec is not None
+
+
+def test_every_cause_is_in_the_table() -> None:
+    assert {shown.strip("`") for shown in rows("preflight")} == LACKS.keys() | ALL_PLAYED
+
+
+@pytest.mark.parametrize("shown", [*rows("preview"), *rows("up")])
+def test_what_comes_later_has_a_test_of_its_own(shown: str) -> None:
+    found = re.fullmatch(r"`(tests/[\w/]+\.py)::(test_\w+)`", shown)
+    assert found is not None
+    assert f"\ndef {found[2]}(" in (ROOT / found[1]).read_text()

@@ -1,0 +1,68 @@
+"""A folder that `railyard init` made, under the real engine: refused as it is, played as a lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.model.cluster import ClusterSpec
+from components.model.instances import with_instances
+from components.project.engine import wanted_versions
+from components.project.files import Example, ProjectPlan, render_files
+from components.project.write import write_project
+from components.update.secret_names import secret_names
+from lab.cluster.artefact import checksums
+from lab.site import load_document, overlay
+from tests.engine.runner import EngineRunner
+from tests.golden.site import EXAMPLES
+
+pytestmark = pytest.mark.engine
+STACK = "site"
+
+
+def begin(engine: EngineRunner, example: Example) -> Path:
+    """The project as `railyard init` writes it, with the lab's Python and a stack."""
+    folder = engine.home / f"begun-{example}"
+    versions = wanted_versions()
+    files = render_files(ProjectPlan(folder.name, STACK, example, "railyard==0.1.0", versions))
+    write_project(folder, files)
+    made = engine.call(folder, "stack", "init", STACK)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def play(engine: EngineRunner, folder: Path, example: Example) -> None:
+    """Give it the addresses of a lab, as `make up` does, and secrets."""
+    document = overlay(load_document(EXAMPLES / example / "site.yaml"), STACK, checksums())
+    (folder / "site.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    (folder / "lab").symlink_to(EXAMPLES.parent / "lab")  # its charts are paths of the project
+    spec = with_instances(ClusterSpec.model_validate(document))
+    for name in secret_names(spec):
+        setting = ("--secret", f"railyard:{name}", f"value-of-{name}")
+        done = engine.call(folder, "config", "set", *setting, "--stack", STACK)
+        assert done.returncode == 0, done.stderr
+
+
+# Instances that the run makes cannot have the lab's K3s as a path: tests/site plays crusoe-k3s.
+@pytest.mark.parametrize("example", ["dgx-roce", "esxi-roce", "shared-rdma"])
+def test_a_begun_project_previews_once_its_values_are_there(
+    engine: EngineRunner, example: Example
+) -> None:
+    folder = begin(engine, example)
+    raw = engine.call(folder, "preview", "--stack", STACK)
+    assert raw.returncode != 0
+    assert "marked as the example's" in raw.stdout + raw.stderr
+    play(engine, folder, example)
+    real = engine.call(folder, "preview", "--stack", STACK)
+    assert real.returncode != 0
+    told = " ".join((real.stdout + real.stderr).split())
+    assert f"stack {STACK} is not of the lab, and would run on parts of it" in told
+    assert "is a stand-in of the lab" in told
+    assert "which is public" in told
+    assert "which `make clean` deletes" in told
+    config = {"railyard:lab": "true", "railyard:observe": "never"}
+    played = engine.preview(folder, STACK, config)
+    assert played.rc == 0, played.stderr + played.errors
+    assert played.changes["create"] > 20

@@ -1,0 +1,87 @@
+"""Counters in a form that no source shows: it is kept as it is, and the rest counts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from components.acceptance.collect.counters import Snapshot, flatten_port, measure_hop
+from components.acceptance.evidence import HopRole
+from components.acceptance.plan import HopPlan
+from components.fabric.systems.base import PortCounters, Unread
+from components.fabric.systems.eos.driver import EosDriver
+from components.fabric.systems.onyx.driver import (
+    CLASS_COUNTERS,
+    CONGESTION,
+    COUNTERS,
+    PRIORITY_COUNTERS,
+    ROCE_COUNTERS,
+    OnyxDriver,
+)
+
+TOTALS = "  Rx:\n    7  packets\n    5000  bytes\n    2  discard packets\n  Tx:\n    9000  bytes\n"
+OTHER_FORM = "Eth1/1 priority 3 | rx octets 4700 | tx octets 8800\n"
+ROCE = [{"Eth1/1": [{"Rx": [{"RoCE PG bytes": "4700"}]}, {"Tx": [{"RoCE TC bytes": "8800"}]}]}]
+
+
+def onyx(received: str = "", sent: str = "", roce: str = "[]") -> PortCounters:
+    """What is read of a port whose answers are these; empty for the form that the driver knows."""
+    answers = {
+        COUNTERS.format(port="1/1"): TOTALS,
+        CONGESTION.format(port="1/1"): "[]",
+        ROCE_COUNTERS.format(port="1/1"): roce,
+    }
+    for number in range(8):
+        count = 4700 if number == 3 else 0
+        known = f"  Rx:\n    {count}  bytes\n  Tx:\n    0  bytes\n"
+        answers[PRIORITY_COUNTERS.format(port="1/1", number=number)] = received or known
+        known = f"  TC {number}:\n    {2 * count}  bytes\n"
+        answers[CLASS_COUNTERS.format(port="1/1", number=number)] = sent or known
+    return OnyxDriver().parse_counters(answers, ("1/1",))["1/1"]
+
+
+def test_the_class_of_roce_is_the_second_way_of_counting() -> None:
+    found = onyx(received=OTHER_FORM, sent=OTHER_FORM, roce=json.dumps(ROCE))
+    counted = {number: (c.rx_bytes, c.tx_bytes) for number, c in found.by_priority.items()}
+    assert counted == {3: (4700, 8800), 0: (300, 200)}
+    assert {each.way for each in found.unread} == {"marked"}
+
+
+@pytest.mark.parametrize("roce", ["[]", "no JSON", "% Unrecognized", '{"RoCE PG bytes": {}}'])
+def test_without_a_second_way_the_answer_is_kept(roce: str) -> None:
+    found = onyx(received=OTHER_FORM, roce=roce)
+    assert found.by_priority[3].rx_bytes is None
+    assert found.by_priority[3].tx_bytes == 9400
+    assert found.rx_discards == 2
+    assert any(each.text == OTHER_FORM for each in found.unread if each.way == "rx")
+
+
+@pytest.mark.parametrize(
+    ("role", "status"), [("switch_ingress", "not_observed"), ("switch_egress", "observed")]
+)
+def test_only_the_hop_of_the_unread_counters_is_not_proven(role: HopRole, status: str) -> None:
+    port = onyx(received=OTHER_FORM)
+    later = {**flatten_port(port), "tx_tc3_bytes": 99_400}
+    place: tuple[str, str] = ("leaf-01", "1/1")
+    unread: dict[tuple[str, str], tuple[Unread, ...]] = {place: port.unread}
+    before = Snapshot({place: flatten_port(port)}, unread=unread)
+    hop = measure_hop(HopPlan("r", "a -> b", role, *place), before, Snapshot({place: later}))
+    assert hop.status == status
+    assert ("rx octets 4700" in hop.detail) == (status == "not_observed")
+
+
+def test_eos_counters_under_another_name_leave_the_totals() -> None:
+    driver = EosDriver()
+    totals, discards, sent, marked = driver.counter_commands(["Ethernet1"])
+    queues = {"egressQueueCounters": {"interfaces": {"Ethernet1": {"queued": 4}}}}
+    answers = {
+        totals: json.dumps({"interfaces": {"Ethernet1": {"inOctets": 4700}}}),
+        discards: json.dumps({"interfaces": {"Ethernet1": {"inDiscards": 1}}}),
+        sent: json.dumps(queues),
+        marked: "{}",
+    }
+    found = driver.parse_counters(answers, ["Ethernet1"])["Ethernet1"]
+    assert found.rx_bytes == 4700
+    assert "tx" in {each.way for each in found.unread}
+    assert "queued" in next(each.text for each in found.unread if each.way == "tx")

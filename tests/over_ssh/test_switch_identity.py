@@ -1,0 +1,56 @@
+"""Every system says over real SSH what preflight compares, and its configuration does not move."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import DeviceError
+from components.fabric.device import look_at_switch
+from components.fabric.systems import system_of
+from tests.fabric.switch_labs import LABS
+from tests.over_ssh.switch_room import switch_room
+
+pytestmark = pytest.mark.lab
+SAYS = {
+    "onyx": ("3.9.2504", "MSN2700-CS2F"),
+    "cumulus": ("5.9.2", "MSN2700"),
+    "eos": ("4.32.1F", "DCS-7060DX5-64S-F"),
+    "sonic": ("202405.1-3f2b7c1e0", "DellEMC-Z9332f-O32"),
+    "mlnxos": ("3.11.2016", "MQM9700-CS2F"),
+}
+"""System to the release and the model of its emulator."""
+DENIED = {
+    "onyx": 'Unrecognized command "configure terminal"',
+    "cumulus": "cumulus nvshow",
+    "eos": "Authorization denied for command 'configure session railyard-look'",
+    "mlnxos": 'Unrecognized command "configure terminal"',
+}
+"""System to what it says to a login that may only look."""
+
+
+@pytest.mark.parametrize("system", LABS)
+def test_a_switch_says_what_it_is(system: str, tmp_path: Path) -> None:
+    with switch_room(system, tmp_path) as room:
+        before = room.observe()
+        state, identity = look_at_switch(room.endpoint, system, room.desired, room.secrets)
+        assert room.observe() == before == state
+    assert (identity.release, identity.model) == SAYS[system]
+    assert identity.rights == ""
+    assert system_of(system).identity is not None
+
+
+@pytest.mark.parametrize("system", LABS)
+def test_a_login_that_may_only_look_is_found_out(system: str, tmp_path: Path) -> None:
+    with switch_room(system, tmp_path) as room:
+        room.switch.fault(["read-only", "on"])
+        before = room.switch.snapshot()
+        if system == "sonic":
+            with pytest.raises(DeviceError, match="`sudo -n true` was refused"):
+                look_at_switch(room.endpoint, system, room.desired, room.secrets)
+        else:
+            _, identity = look_at_switch(room.endpoint, system, room.desired, room.secrets)
+            assert DENIED[system] in identity.rights
+        assert room.switch.snapshot() == before
+        assert room.switch.unmodelled == ()

@@ -1,0 +1,150 @@
+"""On a cluster that is there: its own CNI folders, its own Multus, its taints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.acceptance.plan import plan_acceptance
+from components.acceptance.probes.plan import plan_probes
+from components.catalogue.cni_folders import CniPaths
+from components.core.to_json import to_json
+from components.model.cluster import ClusterSpec
+from components.model.cni import cni_paths
+from components.model.kubernetes import CniFolders, ExistingPlane, Toleration
+from components.plan.make import make_plan
+from components.pod_network.manifests import cni_check
+from components.pod_network.plan import plan_pod_network
+from tests.golden.site import load_example
+
+K3S = "/var/lib/rancher/k3s"
+UPSTREAM = ("/etc/cni/net.d", "/opt/cni/bin")
+OWN = ("/srv/cni/conf", "/srv/cni/bin")
+
+
+def existing(version: str = "v1.36.3", multus: str = "install", **more: Any) -> ClusterSpec:  # noqa: ANN401 - keys of the plane
+    spec = load_example("dgx-roce")
+    network = spec.pod_network.model_copy(update={"multus": multus})
+    plane = ExistingPlane(plane="existing", version=version, **more)
+    hosts = tuple(host for host in spec.hosts if host.role == "worker")
+    return spec.model_copy(update={"kubernetes": plane, "pod_network": network, "hosts": hosts})
+
+
+def names_of(spec: ClusterSpec) -> list[str]:
+    bodies: list[Any] = [each.body for each in plan_pod_network(spec).manifests]
+    return [f"{body['kind']}/{body['metadata']['name']}" for body in bodies]
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        (load_example("dgx-roce"), (f"{K3S}/agent/etc/cni/net.d", f"{K3S}/data/cni")),
+        (existing("v1.36.3+k3s1"), (f"{K3S}/agent/etc/cni/net.d", f"{K3S}/data/cni")),
+        (existing("v1.33.4+rke2r1"), UPSTREAM),
+        (existing("v1.33.4"), UPSTREAM),
+        (existing("v1.33.4-eks-99d6cc0"), UPSTREAM),
+        (existing(distribution="kubespray"), UPSTREAM),
+        (existing(distribution="k3s"), (f"{K3S}/agent/etc/cni/net.d", f"{K3S}/data/cni")),
+        (
+            existing(distribution="microk8s"),
+            (
+                "/var/snap/microk8s/current/args/cni-network",
+                "/var/snap/microk8s/current/opt/cni/bin",
+            ),
+        ),
+        (existing("v1.36.3+k3s1", cni=CniFolders(net_d=OWN[0], bin=OWN[1])), OWN),
+    ],
+)
+def test_the_folders_are_those_of_the_cluster(spec: ClusterSpec, wanted: tuple[str, str]) -> None:
+    assert cni_paths(spec) == CniPaths(*wanted)
+    text = json.dumps(to_json(plan_pod_network(spec)))
+    for folder in wanted:
+        assert folder in text
+    for other in {K3S, UPSTREAM[1], OWN[1]}:
+        if not any(folder.startswith(other) for folder in wanted):
+            # Inside of containers the upstream names stay, behind /host.
+            assert f'"path": "{other}' not in text
+
+
+@pytest.mark.parametrize("version", ["v1.36.3", "v1.36.3+k3s1"])
+def test_no_path_is_mounted_twice(version: str) -> None:
+    """The API refuses a container whose mountPath is not unique."""
+    bodies: list[Any] = [each.body for each in plan_pod_network(existing(version)).manifests]
+    sets = [body["spec"]["template"]["spec"] for body in bodies if body["kind"] == "DaemonSet"]
+    assert len(sets) == 4
+    for pod in sets:
+        for container in (*pod["containers"], *pod.get("initContainers", ())):
+            paths = [each["mountPath"] for each in container.get("volumeMounts", ())]
+            assert len(paths) == len(set(paths)), container["name"]
+
+
+def test_only_a_foreign_cluster_is_looked_at_first() -> None:
+    assert "check-cni-folder" not in json.dumps(to_json(plan_pod_network(load_example("dgx-roce"))))
+    assert "check-cni-folder" in json.dumps(to_json(plan_pod_network(existing())))
+
+
+def _run(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = cni_check("image:1", CniPaths("/etc/cni/net.d", "/opt/cni/bin"))["command"]
+    assert isinstance(command, list)
+    script = str(command[2]).replace("/host/etc/cni/net.d", str(folder))
+    return subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+
+
+def test_the_look_at_a_node_in_a_real_shell(tmp_path: Path) -> None:
+    empty = _run(tmp_path)
+    assert empty.returncode == 1
+    assert "no CNI configuration in /etc/cni/net.d of this node" in empty.stderr
+    assert "kubernetes.distribution" in empty.stderr
+    (tmp_path / "00-multus.conf").touch()
+    assert _run(tmp_path).returncode == 1
+    (tmp_path / "10-calico.conflist").touch()
+    assert _run(tmp_path).returncode == 0
+
+
+def test_a_multus_that_is_there_is_left_alone() -> None:
+    with_ours, without = names_of(existing()), names_of(existing(multus="present"))
+    assert "DaemonSet/multus" in with_ours
+    assert sorted(set(with_ours) - set(without)) == [
+        "ClusterRole/multus",
+        "ClusterRoleBinding/multus",
+        "CustomResourceDefinition/network-attachment-definitions.k8s.cni.cncf.io",
+        "DaemonSet/multus",
+        "ServiceAccount/multus",
+    ]
+
+
+def test_jobs_and_probes_tolerate_what_the_file_says() -> None:
+    taint = Toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")
+    wanted = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    probes = plan_probes(existing(tolerations=(taint,)))
+    bodies = [*probes.memlock, *(body for job in probes.jobs for body in job.objects)]
+    assert len(bodies) == 7
+    for body in bodies:
+        text = json.dumps(body)
+        pods = 2 if body["kind"] == "MPIJob" else 1
+        assert text.count(json.dumps({"tolerations": [wanted]}).strip("{}")) == pods
+    plain = plan_probes(existing())
+    assert "tolerations" not in json.dumps([body for job in plain.jobs for body in job.objects])
+
+
+def test_a_node_has_its_own_name_everywhere_in_the_cluster() -> None:
+    spec = existing()
+    named = spec.hosts[0].model_copy(update={"node_name": "gpu01.dc1.example.com"})
+    spec = spec.model_copy(update={"hosts": (named, *spec.hosts[1:])})
+    plan = plan_acceptance(spec)
+    assert dict(plan.nodes) == {"gpu01": "gpu01.dc1.example.com"}
+    jobs = [probe.job for probe in plan.probes if probe.job]
+    text = json.dumps([*plan.memlock, *(body for job in jobs for body in job.objects)])
+    for key in ('"kubernetes.io/hostname": "gpu01.dc1.example.com"', '"values": ["gpu01.dc1'):
+        assert key in text
+    assert '"kubernetes.io/hostname": "gpu01"' not in text
+    (group, _) = make_plan(spec, "dev").reboots
+    request = group.steps[0].request
+    assert request.node_name == "gpu01.dc1.example.com"
+    assert request.group == ("gpu01.dc1.example.com",)
+    assert request.cluster is not None
+    assert "gpu01.dc1.example.com" in request.workers

@@ -1,0 +1,170 @@
+"""From answers to findings: each lack has one cause, and a good host has none."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from components.core.finding import Finding
+from components.core.key_values import HostState
+from components.fabric.identity import Identity
+from components.hosts.plan import plan_hosts
+from components.preflight.judge_others import judge_switch, read_refusals
+from components.preflight.judge_settings import refuse_settings
+from components.preflight.page import render_html
+from components.preflight.report import Preflight, render_json, render_text
+from tests.golden.site import load_example
+from tests.preflight.lacks import (
+    LACKS,
+    ROCE,
+    WHOLE,
+    esxi,
+    host,
+    judge_engine,
+    settings,
+    switch,
+)
+
+
+@pytest.mark.parametrize("cause", LACKS)
+def test_one_thing_wrong_is_one_finding(cause: str) -> None:
+    (found,) = LACKS[cause]()
+    assert found.cause == cause
+    assert found.what.endswith(".")
+    assert found.actual
+    assert found.fix
+
+
+def test_what_is_as_it_should_be_lacks_nothing() -> None:
+    assert host({}) == ()
+    assert host({"port.10250": "used", "k3s": "k3s-agent"}) == ()  # K3s itself
+    assert judge_engine(WHOLE) == ()
+    assert switch() == ()
+    assert settings("nic.0000:05:00.0.netdev", "enp5s0") == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "severity"), [(0, None), (1, None), (-1, None), (30, "warning"), (-30, "warning"),
+                              (3600, "problem"), (-3600, "problem")],
+)  # fmt: skip
+def test_a_clock_is_as_wrong_as_it_is(seconds: int, severity: str | None) -> None:
+    found = [each.severity for each in host({"time": str(1_790_000_000 + seconds)})]
+    assert found == ([severity] if severity else [])
+
+
+_THREE = ("switch-release", "switch-model", "switch-rights")
+
+
+@pytest.mark.parametrize(
+    ("system", "says", "wrong"),
+    [
+        ("eos", Identity("4.32.1F", "DCS-7060DX5-64S-F"), set[str]()),
+        ("eos", Identity("4.28.1F", "DCS-7050SX3-48YC8-F"), {"switch-release", "switch-model"}),
+        ("sonic", Identity("202405.1-3f2b7c1e0", "DellEMC-Z9332f-O32"), set[str]()),
+        (
+            "sonic",
+            Identity("202205.0-aaaa", "Accton-AS9716-32D"),
+            {"switch-release", "switch-model"},
+        ),
+        ("cumulus", Identity("5.9.2", "MSN3700"), set[str]()),
+        ("cumulus", Identity("5.6.0", "VX", "guest"), {*_THREE}),
+        ("cumulus", Identity(), {"switch-release", "switch-model"}),
+    ],
+)
+def test_a_switch_is_compared_as_it_names_itself(
+    system: str, says: Identity, wrong: set[str]
+) -> None:
+    mixed = load_example("mixed-fabric")
+    one = next(each for each in mixed.switches if each.os == system)
+    assert {each.cause for each in judge_switch(one, says)} == wrong
+
+
+def test_an_esxi_that_is_too_old_for_everything_is_named_as_such() -> None:
+    (old,) = esxi("release", "6.7U3")
+    assert old.what == "ESXi 6.7U3 is not supported: atsSupport begins with 7.0U2."
+    assert (old.actual, old.wanted, old.fix) == ("6.7U3", "7.0U2", "update ESXi to 7.0U2 or later")
+    (other,) = esxi("release", "7.0U3")
+    assert "another release than the file says" in other.what
+
+
+def test_an_update_refuses_in_the_same_words_what_its_look_sees() -> None:
+    plans = plan_hosts(ROCE)
+    seen = {plan.name: HostState(dict(plan.desired.values)) for plan in plans}
+    assert refuse_settings(plans, seen) == ()
+    changed = {**seen["gpu01"].values, "nic.0000:05:00.0.netdev": "ens1f0np0"}
+    (text,) = refuse_settings(plans, {**seen, "gpu01": HostState(changed)})
+    (found,) = read_refusals([text], ["gpu01", "gpu02"])
+    assert (found.device, found.cause) == ("gpu01", "netdev")
+    assert "gpu01: ens1f0np0; wanted: enp5s0" in text
+
+
+def report(*findings: Finding) -> Preflight:
+    return Preflight("site", ("leaf-01", "gpu01", "gpu02"), findings)
+
+
+def find(device: str, severity: str = "problem", cause: str = "clock") -> Finding:
+    words = ("the clock differs.", "2 h behind", "within 1 s", "run <chrony>")
+    return replace(Finding(device, cause, *words), severity=severity)
+
+
+@pytest.mark.parametrize(
+    ("severities", "code"),
+    [((), 0), (("warning",), 0), (("problem", "warning"), 1), (("problem", "unreachable"), 4)],
+)
+def test_the_exit_code_is_that_of_the_worst(severities: tuple[str, ...], code: int) -> None:
+    assert report(*(find("gpu01", each) for each in severities)).exit_code == code
+
+
+def test_a_text_says_a_cause_once_with_all_its_devices() -> None:
+    text = render_text(report(find("gpu01", "warning", "swap"), find("gpu01"), find("gpu02")))
+    assert text.count("run <chrony>") == 2
+    assert re.search(r"clock: .*\n  where  gpu01  2 h.*\n         gpu02  2 h.*\n  fix", text)
+    assert text.index("clock:") < text.index("swap (warning):")
+    assert text.endswith("2 problems, 1 warning (3 devices looked at). Nothing was touched.")
+
+
+def test_the_other_forms_have_everything_and_are_whole() -> None:
+    many = report(*(find(f"gpu{number:03}") for number in range(30)))
+    data = json.loads(render_json(many))
+    assert (data["exit_code"], len(data["findings"])) == (1, 30)
+    page = render_html(many)
+    assert page.count("2 h behind") == 30
+    assert "run &lt;chrony&gt;" in page
+    assert "<chrony>" not in page
+    assert not re.search(r"(src|href)=|https?://", page)
+    assert "22 more" in render_text(many)
+
+
+def test_every_form_names_the_machines_that_the_update_makes() -> None:
+    some = replace(report(find("gpu01")), unmade=("server-0", "worker-<0>"))
+    assert json.loads(render_json(some))["unmade"] == ["server-0", "worker-<0>"]
+    assert "not looked at: server-0, worker-<0>; the update makes them" in render_text(some)
+    page = render_html(some)
+    assert re.search(r"<td[^>]*>server-0</td><td>.*?not made yet", page)
+    assert "worker-&lt;0&gt;" in page
+    assert "not looked at" not in render_text(report(find("gpu01")))
+    assert "not made yet" not in render_html(report(find("gpu01")))
+    many = replace(some, unmade=tuple(f"worker-{number}" for number in range(30)))
+    assert "worker-7 and 22 more; the update makes them" in render_text(many)
+    assert "worker-29" in render_html(many)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "words"),
+    [
+        ("ofed", "inbox 6.8.0-71-generic", "is not on the host"),
+        ("ofed 5.2-2.2.4.0", "mlnx_ofed 4.9-0.1.7.0 too-old", "older than the file says"),
+        ("ofed", "mlnx_ofed 23.10-0.5.5.0 without-modules", "no modules for the running kernel"),
+        ("doca 25.10", "doca_ofed 25.10 not-loaded", "other modules are loaded"),
+    ],
+)
+def test_a_driver_that_should_be_there_is_judged_by_what_the_host_answers(
+    wanted: str, there: str, words: str
+) -> None:
+    (found,) = settings("driver.present", there, {"driver.present": wanted})
+    assert (found.cause, found.actual, found.wanted) == ("rdma-driver", there, wanted)
+    assert words in found.what
+    assert not settings("driver.present", wanted, {"driver.present": wanted})

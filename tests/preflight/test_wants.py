@@ -1,0 +1,152 @@
+"""What is asked of each host follows from the site, and does not grow with its square."""
+
+from __future__ import annotations
+
+from components.artefacts.lock import Lock
+from components.model.cluster import ClusterSpec
+from components.model.drivers import ContainerToolkit
+from components.plan.make import make_plan
+from components.preflight.artefacts import artefacts_of, charts_without_images
+from components.preflight.wants import HostWants, wants_of
+from tests.golden.site import load_example
+from tests.graph.example_sites import example_spec
+from tests.graph.locked import lock_of
+
+
+def wants(spec: ClusterSpec) -> dict[str, HostWants]:
+    return dict(wants_of(spec, make_plan(spec, "x"), lock_of(spec)))
+
+
+def test_a_worker_and_a_server_are_asked_for_what_they_do() -> None:
+    asked = wants(load_example("dgx-roce"))
+    server, worker = asked["mgmt01"], asked["gpu01"]
+    assert (server.ports, worker.ports) == ((6443, 10250), (10250,))
+    assert server.peers == (("192.168.2.11", 10250),)
+    assert worker.peers == (("192.168.1.10", 6443), ("192.168.2.12", 10250))
+    assert asked["gpu02"].peers == (("192.168.1.10", 6443), ("192.168.1.10", 10250))
+    assert (server.gpus, worker.gpus) == (0, 8)
+    assert (server.gpu_driver, worker.gpu_driver) == (None, "host")
+    assert {name for tool in worker.tools for name in tool.names} == {
+        *("flock", "curl", "mlnx_qos", "ethtool", "setpci", "nvidia-container-runtime"),
+    }
+    assert {name for tool in server.tools for name in tool.names} == {"flock", "curl"}
+    assert worker.cgroup_v2
+    assert (
+        "sum k3s https://github.com/k3s-io/k3s/releases/download/v1.36.3%2Bk3s1/k3s"
+        in worker.render({})
+    )
+
+
+def test_a_runtime_that_railyard_installs_is_not_asked_for() -> None:
+    spec = load_example("dgx-roce")
+    ours = spec.host_defaults.model_copy(update={"toolkit": ContainerToolkit(kind="host")})
+    worker = wants(spec.model_copy(update={"host_defaults": ours}))["gpu01"]
+    assert "nvidia-container-runtime" not in {name for tool in worker.tools for name in tool.names}
+
+
+def test_one_worker_alone_asks_for_images() -> None:
+    for name in ("dgx-roce", "shared-rdma"):
+        asked = wants(load_example(name))
+        assert sum(bool(each.images) for each in asked.values()) == 1
+
+
+def test_an_older_kubernetes_takes_the_old_control_groups() -> None:
+    spec = load_example("dgx-roce")
+    assert spec.k3s is not None
+    older = spec.k3s.model_copy(update={"version": "v1.34.3+k3s1"})
+    asked = wants(spec.model_copy(update={"kubernetes": older}))
+    assert not any(each.cgroup_v2 for each in asked.values())
+    assert all(each.kubelet for each in asked.values())
+
+
+def test_servers_that_join_are_asked_for_etcds_ports_too() -> None:
+    spec = load_example("dgx-roce")
+    first = spec.hosts[0]
+    more = tuple(
+        first.model_copy(
+            update={
+                "name": f"mgmt0{number}",
+                "ssh": first.ssh.model_copy(update={"address": f"192.168.1.1{number}"}),
+            }
+        )
+        for number in (2, 3)
+    )
+    asked = wants(spec.model_copy(update={"hosts": (*spec.hosts, *more)}))
+    others = ("192.168.1.10", "192.168.1.13")
+    assert asked["mgmt02"].peers == (
+        *((other, port) for other in others for port in (6443, 2379, 2380)),
+        ("192.168.1.13", 10250),
+    )
+    assert asked["gpu01"].peers == (
+        *((f"192.168.1.1{number}", 6443) for number in (0, 2, 3)),
+        ("192.168.2.12", 10250),
+    )
+    assert asked["mgmt01"].ports == (6443, 10250, 2379, 2380)
+    assert "curl" in {name for tool in asked["mgmt01"].tools for name in tool.names}
+
+
+def test_every_host_is_asked_for_by_one_before_it() -> None:
+    for name, port in (("dgx-roce", 10250), ("esxi-roce", 22)):
+        asked = wants(load_example(name))
+        ring = [peer for each in asked.values() for peer in each.peers if peer[1] == port]
+        assert len(ring) == len({address for address, _ in ring}) == len(asked)
+
+
+def test_images_of_containers_without_kubernetes_are_asked_for_too() -> None:
+    spec = load_example("esxi-roce")
+    assert spec.kubernetes is None
+    (first, *others) = wants(spec).values()
+    assert [each.name for each in first.images] == ["image-base"]
+    assert not any(each.images for each in others)
+
+
+def test_images_that_charts_bring_are_those_of_the_lock() -> None:
+    spec = load_example("crusoe-k3s")
+    lock = lock_of(spec)
+    assert charts_without_images(spec, lock) == ()
+    key = ("chart", "gpu-operator")
+    named = {
+        "driver.version#image": "nvcr.io/nvidia/driver:580",
+        "operator.version#image": "nvcr.io/nvidia/gpu-operator:v1",
+        "validator.version#image": "nvcr.io/nvidia/gpu-operator:v1",
+        "other.tag#tag": "ghcr.io/else/gpu-operator:v2",
+    }
+    entry = lock.entries[key].model_copy(update={"images": named})
+    more = Lock({**lock.entries, key: entry}, exists=True)
+    new = {*artefacts_of(spec, more)} - {*artefacts_of(spec, lock)}
+    assert {each.name: each.address for each in new} == {
+        "image-gpu-operator-driver.version": "nvcr.io/nvidia/driver:580",
+        "image-gpu-operator-operator.version": "nvcr.io/nvidia/gpu-operator:v1",
+        "image-gpu-operator-other.tag": "ghcr.io/else/gpu-operator:v2",
+    }
+    less = Lock({k: e for k, e in lock.entries.items() if k != key}, exists=True)
+    assert [each.name for each in charts_without_images(spec, less)] == ["gpu-operator"]
+
+
+def test_machines_of_a_cloud_that_are_not_made_are_not_asked() -> None:
+    assert wants(example_spec("crusoe-k3s")) == {}
+
+
+def test_questions_of_one_host_do_not_grow_with_the_site() -> None:
+    spec = load_example("dgx-roce")
+    worker = spec.hosts[1]
+    many = tuple(
+        worker.model_copy(
+            update={
+                "name": f"gpu{number:03}",
+                "ssh": worker.ssh.model_copy(update={"address": f"10.0.0.{number}"}),
+            }
+        )
+        for number in range(100)
+    )
+    asked = wants(spec.model_copy(update={"hosts": (spec.hosts[0], *many), "switches": ()}))
+    lines = {len(each.render({}).splitlines()) for each in asked.values()}
+    assert max(lines) < 30
+
+
+def test_docker_hosts_are_asked_for_the_runtime_that_they_have() -> None:
+    site = load_example("esxi-roce")
+    wants = wants_of(site, make_plan(site, "site"), Lock())
+    tools = [each for each in wants["vm01"].tools if "nvidia-container-runtime" in each.names]
+    (found,) = tools
+    assert found.why == "show GPUs to the containers that Docker runs"

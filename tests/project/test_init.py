@@ -1,0 +1,229 @@
+"""`railyard init`: a whole project or nothing, and what is an example's asks to be changed."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.checks.site import load_checked_site
+from components.core.errors import UsageError
+from components.project.files import EXAMPLES, project_name
+from components.project.source import Source
+from components.project.write import write_project
+from components.reading.example_marks import MARK
+from tests.cli.conftest import Call, railyard
+
+ROOT = Path(__file__).parents[2]
+FILES = {
+    *("Pulumi.yaml", "Pulumi.site.yaml", "__main__.py", "site.yaml", "requirements.txt"),
+    *(".gitignore", ".github/workflows/preview.yml"),
+}
+__all__ = ["railyard"]
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without an engine; the project goes into its folder `x`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("PULUMI_HOME", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def written(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_project_is_written_whole(railyard: Call, machine: Path) -> None:
+    done = railyard("init", "x")
+    assert (done.code, done.err) == (0, "")
+    assert written(machine / "x") == FILES
+    project = yaml.safe_load((machine / "x" / "Pulumi.yaml").read_text())
+    ours = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+    for key in ("runtime", "main", "options"):
+        assert project[key] == ours[key]
+    assert project["name"] == "x"
+    stack = yaml.safe_load((machine / "x" / "Pulumi.site.yaml").read_text())
+    assert stack == {"config": {"railyard:site": "site.yaml"}}
+    body = (ROOT / "__main__.py").read_text().partition('"""\n\n')[2]
+    assert (machine / "x" / "__main__.py").read_text().partition('"""\n\n')[2] == body
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_check_names_each_value_that_is_still_the_examples(
+    railyard: Call, machine: Path, example: str
+) -> None:
+    assert railyard("init", "x", "--example", example).code == 0
+    site = machine / "x" / "site.yaml"
+    marked = [
+        number for number, line in enumerate(site.read_text().splitlines(), 1) if MARK in line
+    ]
+    assert marked
+    told = railyard("check", "x/Pulumi.site.yaml")
+    assert told.code == 1
+    named = {int(line) for line in re.findall(r"site\.yaml:(\d+)  ", told.out)}
+    assert named >= set(marked)
+    shipped = (ROOT / "examples" / example / "site.yaml").read_text()
+    assert yaml.safe_load(site.read_text()) == yaml.safe_load(shipped)
+    for lines in site.read_text().splitlines():  # each address of a machine asks to be changed
+        if re.search(r"\b(address|host_key|project|pci): ", lines):
+            assert MARK in lines, lines
+
+
+def test_without_its_marks_a_site_is_checked_as_any_other(railyard: Call, machine: Path) -> None:
+    railyard("init", "x")
+    site = machine / "x" / "site.yaml"
+    site.write_text(re.sub(rf"\s+{MARK}.*", "", site.read_text()))
+    assert load_checked_site(site).spec is not None
+
+
+def test_a_mark_in_a_comment_alone_is_no_value(machine: Path) -> None:
+    site = machine / "site.yaml"
+    text = (ROOT / "examples" / "dgx-roce" / "site.yaml").read_text()
+    site.write_text(f"# About marks: a line ends with\n# address: 1.2.3.4  {MARK}yours\n{text}")
+    assert load_checked_site(site).spec is not None
+
+
+def test_a_folder_with_one_of_its_files_is_left_as_it_is(railyard: Call, machine: Path) -> None:
+    folder = machine / "x"
+    folder.mkdir()
+    (folder / "site.yaml").write_text("mine\n")
+    (folder / ".gitignore").symlink_to("nowhere")
+    done = railyard("init", "x")
+    assert (done.code, done.out) == (2, "")
+    assert "x has site.yaml, .gitignore already. Nothing was written." in done.err
+    assert sorted(path.name for path in folder.iterdir()) == [".gitignore", "site.yaml"]
+    assert (folder / "site.yaml").read_text() == "mine\n"
+
+
+def test_other_files_of_a_folder_stay(railyard: Call, machine: Path) -> None:
+    (machine / "x" / ".git").mkdir(parents=True)
+    (machine / "x" / "README.md").write_text("ours\n")
+    assert railyard("init", "x").code == 0
+    assert written(machine / "x") == FILES | {"README.md"}
+
+
+def test_a_write_that_fails_half_way_leaves_nothing(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.link
+    calls: list[object] = []
+
+    def link(source: Path, target: Path) -> None:
+        calls.append(target)
+        if len(calls) == 3:
+            raise OSError(28, "No space left on device", str(target))
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(UsageError, match=r"No space left on device\. Nothing was written"):
+        write_project(machine / "new" / "x", {"a": "1", "b/c": "2", "d": "3"})
+    assert not (machine / "new").exists()
+    assert len(calls) == 3
+
+
+def test_a_file_that_came_in_between_is_not_lost(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.link
+
+    def link(source: Path, target: Path) -> None:
+        if target.name == "b":
+            target.write_text("somebody else's\n")
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", link)
+    (machine / "x").mkdir()
+    with pytest.raises(UsageError, match="Nothing was written"):
+        write_project(machine / "x", {"a": "1", "b": "2"})
+    assert written(machine / "x") == {"b"}
+    assert (machine / "x" / "b").read_text() == "somebody else's\n"
+
+
+def test_the_next_steps_name_versions_plugins_and_secrets(railyard: Call) -> None:
+    said = railyard("init", "x", "--example", "esxi-roce", "--stack", "rack7").out
+    pins = dict(line.split("==") for line in Path("x/requirements.txt").read_text().splitlines())
+    assert f"--version {pins['pulumi']}" in said
+    for plugin in ("command", "kubernetes"):
+        assert f"pulumi plugin install resource {plugin} v{pins[f'pulumi-{plugin}']}" in said
+    assert "pulumi stack init rack7" in said
+    for secret in ("ngc_api_key", "registry_password", "ssh_private_key", "switch_password"):
+        assert f"pulumi config set --secret -s rack7 railyard:{secret}\n" in said
+    assert said.index("railyard pin Pulumi.rack7.yaml") < said.index("railyard preflight rack7")
+
+
+def test_the_login_of_instances_is_a_secret_to_set_too(railyard: Call) -> None:
+    said = railyard("init", "x", "--example", "crusoe-k3s", "--stack", "rack7").out
+    for secret in ("crusoe_access_key", "ssh_private_key", "k3s_token"):
+        assert f"railyard:{secret}" in said
+
+
+def test_the_workflow_installs_the_package_and_is_else_ours(railyard: Call) -> None:
+    railyard("init", "x", "--stack", "rack7")
+    text = Path("x/.github/workflows/preview.yml").read_text()
+    workflow, ours = (
+        yaml.safe_load(each)
+        for each in (text, (ROOT / ".github" / "workflows" / "preview.yml").read_text())
+    )
+    assert workflow["jobs"]["preview"]["env"]["STACK"] == "${{ vars.RAILYARD_STACK || 'rack7' }}"
+    steps, own = (each["jobs"]["preview"]["steps"] for each in (workflow, ours))
+    different = [at for at, (a, b) in enumerate(zip(steps, own, strict=True)) if a != b]
+    assert [steps[at].get("run", "").splitlines() for at in different] == [
+        ["python -m venv .venv", ".venv/bin/pip install -r requirements.txt"]
+    ]
+
+
+def test_check_says_what_lacks_and_then_nothing(railyard: Call, machine: Path) -> None:
+    railyard("init", "x")
+    lacking = railyard("init", "x", "--check")
+    assert lacking.code == 1
+    assert lacking.out.count("  fix    ") == 3  # the CLI, and two plugins
+    pins = dict(line.split("==") for line in Path("x/requirements.txt").read_text().splitlines())
+    program = machine / "bin" / "pulumi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho v{pins['pulumi']}\n")
+    program.chmod(0o755)
+    (program.parent / "pulumi-language-python").write_bytes(b"\x7fELF")
+    for name in ("command", "kubernetes"):
+        folder = machine / ".pulumi" / "plugins" / f"resource-{name}-v{pins[f'pulumi-{name}']}"
+        folder.mkdir(parents=True)
+        (folder / f"pulumi-resource-{name}").write_bytes(b"\x7fELF")
+    environment = {"PATH": f"{program.parent}:/usr/bin:/bin", "PULUMI_BACKEND_URL": "s3://ours"}
+    with pytest.MonkeyPatch.context() as patch:
+        for key, value in environment.items():
+            patch.setenv(key, value)
+        good = railyard("init", "x", "--check")
+        assert (good.code, good.err) == (0, "")
+        assert "states at s3://ours: nothing lacks here" in good.out
+        program.write_text("#!/bin/sh\necho v3.99.0\n")
+        old = railyard("init", "x", "--check")
+        assert old.code == 1
+        assert "is     3.99.0" in old.out
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("rack 7", "rack-7"), ("..", "site"), ("a.b", "a.b"), ("ü", "site")]
+)
+def test_a_project_is_called_as_its_folder_where_pulumi_takes_that(folder: str, name: str) -> None:
+    assert project_name(folder) == name
+
+
+def test_a_package_of_a_repository_is_pinned_by_commit() -> None:
+    assert Source("0.1.0").requirement == "railyard==0.1.0"
+    taken = Source("0.1.0", "https://example.org/railyard.git", "0" * 40)
+    assert taken.requirement == f"railyard @ git+https://example.org/railyard.git@{'0' * 40}"
+    assert taken.by_hand == ""
+    folder = Source("0.1.0", "file:///srv/railyard-0.1.0-py3-none-any.whl")
+    assert (folder.requirement, folder.by_hand) == ("railyard==0.1.0", folder.origin)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x/y"])
+def test_a_name_that_is_none_writes_nothing(railyard: Call, machine: Path, name: str) -> None:
+    assert railyard("init", "x", "--stack", name).code == 2
+    assert not (machine / "x").exists()

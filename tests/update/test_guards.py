@@ -1,0 +1,89 @@
+"""What a look does with settings beside ours: said, refused, and never called no drift."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from components.core.beside import Beside
+from components.core.difference import Difference
+from components.drift.device_drift import DeviceDrift, drift_exit_code, render_drift
+from components.model.guards import Guards, SwitchGuards, kinds
+from components.plan.make import make_plan
+from components.preflight.judge_others import read_refusals
+from components.update.decide import judge_drift
+from components.update.guards import guards_refused
+from components.update.seen import Seen
+from tests.golden.site import load_example
+from tests.update.test_decide import as_applied, clean
+
+PLAN = make_plan(load_example("dgx-roce"), "dev")
+REWRITE = Beside(
+    "switch.rewrite",
+    Difference("port 1/1", "rewrite_dscp", "on", "off"),
+    "the class of RoCE at the next hop",
+    "interface ethernet 1/1 no qos rewrite dscp",
+)
+WEIGHT = Beside(
+    "switch.schedule",
+    Difference("port 1/1", "tc3_weight", "1", "12"),
+    "the rate of RoCE",
+    "interface ethernet 1/1 traffic-class 3 dcb ets wrr 12",
+)
+
+
+def with_beside(*found: Beside) -> tuple[DeviceDrift, ...]:
+    drifts = judge_drift(PLAN, as_applied(), Seen(clean()))
+    return tuple(
+        replace(each, beside=found) if each.device == "leaf-01" else each for each in drifts
+    )
+
+
+def test_a_device_with_nothing_but_a_setting_beside_ours_is_not_called_no_drift() -> None:
+    assert drift_exit_code(with_beside()) == 0
+    drifts = with_beside(REWRITE, WEIGHT)
+    assert drift_exit_code(drifts) == 3
+    lines = render_drift(drifts).splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("leaf-01 "))
+    assert "2 setting(s) that are not ours break our traffic" in lines[head]
+    assert lines[head + 1].strip() == (
+        "rewrite_dscp of port 1/1 is on, harmless is off; not ours, and it breaks the class of RoCE"
+        " at the next hop; fix: interface ethernet 1/1 no qos rewrite dscp"
+    )
+    assert "tc3_weight" in lines[head + 2]
+
+
+def test_what_the_file_refuses_is_refused_at_once_and_what_it_warns_of_is_not() -> None:
+    drifts = with_beside(REWRITE, WEIGHT)
+    assert guards_refused(Guards(), PLAN, as_applied(), drifts) == ()
+    only = Guards(switch=SwitchGuards(rewrite="refuse"))
+    (words,) = guards_refused(only, PLAN, as_applied(), drifts)
+    assert words == (
+        "guards: leaf-01: rewrite_dscp of port 1/1 is on, harmless is off; it is not ours, and it"
+        " breaks the class of RoCE at the next hop\n"
+        "  where  leaf-01 (admin@192.168.1.5:22); guards.switch.rewrite is refuse. Nothing was"
+        " changed on any device.\n"
+        "  fix    interface ethernet 1/1 no qos rewrite dscp; to go on with a warning:"
+        " guards.switch.rewrite: warn"
+    )
+    every = Guards(default="refuse", switch=SwitchGuards(schedule="warn"))
+    assert guards_refused(every, PLAN, as_applied(), drifts) == (words,)
+    assert len(guards_refused(Guards(default="refuse"), PLAN, as_applied(), drifts)) == 2
+
+
+def test_a_site_that_is_not_looked_at_refuses_nothing() -> None:
+    drifts = judge_drift(PLAN, as_applied(), Seen())
+    assert guards_refused(Guards(default="refuse"), PLAN, as_applied(), drifts) == ()
+
+
+def test_preflight_reads_the_refusal_as_one_about_the_switch() -> None:
+    words = guards_refused(Guards(default="refuse"), PLAN, as_applied(), with_beside(REWRITE))
+    (found,) = read_refusals(words, ("leaf-01", "gpu01"))
+    assert (found.device, found.cause) == ("leaf-01", "guards")
+
+
+def test_every_kind_has_a_way_and_another_has_none() -> None:
+    assert {Guards().way(kind) for kind in kinds()} == {"warn"}
+    with pytest.raises(ValueError, match="no kind of guard"):
+        Guards().way("switch.colour")

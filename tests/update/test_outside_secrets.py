@@ -1,0 +1,119 @@
+"""Secrets from the environment and from programs: asked for once, and never shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.core.errors import UsageError
+from components.model.units import SecretRef
+from components.update import outside_secrets
+from components.update.outside_secrets import resolve, run_program
+from components.update.secret_names import secret_names
+from tests.plan.test_text import SPEC
+
+STACK = SecretRef(secret="switch_password")
+ENV = SecretRef(env="VAULT_KEY")
+COMMAND = SecretRef(command=("vault", "kv", "get", "kv/ssh"))
+PATH = ("hosts", 0, "ssh", "private_key")
+
+
+def _python(text: str) -> tuple[str, ...]:
+    return sys.executable, "-c", text
+
+
+def test_each_source_is_asked_once_and_the_stack_not_at_all() -> None:
+    called: list[tuple[str, ...]] = []
+
+    def call(words: tuple[str, ...]) -> str:
+        called.append(words)
+        return "from the vault\n"
+
+    asked = [(each, PATH) for each in (STACK, ENV, COMMAND, COMMAND, ENV)]
+    found = resolve(asked, {"VAULT_KEY": "from the shell"}, call)
+    assert found == {ENV.name: "from the shell", COMMAND.name: "from the vault"}
+    assert called == [("vault", "kv", "get", "kv/ssh")]
+
+
+def test_no_two_sources_share_a_name() -> None:
+    references = [
+        STACK, ENV, COMMAND, SecretRef(env="vault_key"), SecretRef(command=("vault",)),
+        SecretRef(secret="env_vault_key"),
+    ]  # fmt: skip
+    assert len({each.name for each in references}) == len(references)
+    assert all(each.name == each.name.lower() for each in references), "they become variables"
+
+
+def test_all_that_is_missing_is_said_at_once_with_its_place() -> None:
+    def fail(words: tuple[str, ...]) -> str:
+        raise UsageError(f"`{words[0]}` is not logged in")
+
+    with pytest.raises(UsageError) as refused:
+        resolve([(ENV, (*PATH, "env")), (COMMAND, ("proxy",))], {}, fail)
+    text = str(refused.value)
+    assert "hosts[0].ssh.private_key.env: the environment variable VAULT_KEY is not set" in text
+    assert "proxy: `vault` is not logged in" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import sys; print('hunter2'); sys.exit('denied')", "status 1.*\n  stderr denied"),
+        ("print()", "printed nothing"),
+        ("import sys; sys.stdout.buffer.write(b'\\xff')", "no text in UTF-8"),
+    ],
+)
+def test_a_program_that_gives_nothing_is_shown_without_its_output(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as refused:
+        resolve([(SecretRef(command=_python(text)), PATH)], {})
+    assert "\n  stderr hunter2" not in str(refused.value)
+
+
+def test_a_program_that_is_not_there_and_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="cannot be run: No such file or directory"):
+        run_program(("no-such-vault",))
+    monkeypatch.setattr(outside_secrets, "DEADLINE_S", 0.3)
+    with pytest.raises(UsageError, match=r"did not end within 0.3 s"):
+        run_program(_python("import threading; threading.Event().wait()"))
+
+
+def test_a_program_gets_no_input_and_no_shell() -> None:
+    text = "import sys; print(repr(sys.stdin.read()), sys.argv[1])"
+    assert run_program((*_python(text), "$HOME;id")) == "'' $HOME;id\n"
+
+
+def test_only_the_stacks_secrets_are_asked_of_the_stack() -> None:
+    first, *rest = SPEC.hosts
+    ssh = first.ssh.model_copy(update={"private_key": ENV, "sudo_password": COMMAND})
+    site = SPEC.model_copy(update={"hosts": (first.model_copy(update={"ssh": ssh}), *rest)})
+    assert secret_names(site) == secret_names(SPEC)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("private_key: ~/.ssh/id_ed25519", "is a path: ~/.ssh/id_ed25519"),
+        ("private_key: {secrets: x}", "Did you mean `secret`?"),
+        ("private_key: {environment: X}", "Did you mean `env`?"),
+        ("private_key: {vault: kv/ssh}", "Did you mean `command`?"),
+        ("private_key: {secret: a, env: B}", "secret and env is given where one"),
+        ("private_key: {}", "nothing is given where one"),
+    ],
+)
+def test_a_slip_is_a_slip_and_no_leaked_secret(tmp_path: Path, written: str, words: str) -> None:
+    base = (Path(__file__).parents[1] / "cases" / "base" / "site.yaml").read_text()
+    old = "private_key: {secret: ssh_private_key}"
+    file = tmp_path / "site.yaml"
+    file.write_text(base.replace(old, written, 1))
+    railyard = Path(sys.executable).with_name("railyard")
+    done = subprocess.run(
+        [railyard, "check", str(file)], capture_output=True, text=True, timeout=60, check=False
+    )
+    report = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert words in report
+    assert "it has been readable" not in report
+    assert report.count("\n  fix") == 1

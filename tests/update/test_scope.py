@@ -1,0 +1,86 @@
+"""When a run proves again, and which devices it says that it changes alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from components.acceptance.scope import Accept
+from components.drift.applied import Applied, AppliedStep
+from components.plan.make import make_plan
+from components.remote.lines import render_lines
+from tests.golden.site import changed_spec
+from tests.update.test_decide import EVIDENCE, PLAN, SPEC, as_applied, decide
+
+
+def proven(shared: str, verdict: str = "acceptance passed") -> Applied:
+    """The state after a run that handed over a digest of what all hosts share."""
+    stdin = render_lines({"plan_digest": PLAN.digest, "request": "digest", "shared": shared})
+    steps = dict(as_applied().steps)
+    steps["acceptance-evidence"] = AppliedStep(
+        stdin, "railyard evidence collect --number 4", EVIDENCE
+    )
+    steps["acceptance-gate"] = AppliedStep(EVIDENCE, "railyard evidence gate", verdict)
+    return Applied(steps)
+
+
+SHARED = PLAN.acceptance.shared
+HOST = SPEC.workers[0]
+MORE = HOST.model_copy(update={"nics": tuple(n.model_copy(update={"vfs": 4}) for n in HOST.nics)})
+HOSTS = tuple(MORE if host.name == HOST.name else host for host in SPEC.hosts)
+EDITED = make_plan(changed_spec(SPEC, hosts=HOSTS), "dev")
+
+
+def test_one_edited_host_is_the_one_that_changes() -> None:
+    found = decide(plan=EDITED, applied=proven(EDITED.acceptance.shared)).changed
+    assert found == {HOST.name}
+
+
+def test_nothing_edited_changes_nothing() -> None:
+    assert decide(applied=proven(SHARED)).changed == frozenset()
+
+
+@pytest.mark.parametrize("shared", ["", "another"])
+def test_where_more_than_hosts_changed_all_is_proven(shared: str) -> None:
+    assert decide(plan=EDITED, applied=proven(shared)).changed is None
+
+
+def test_after_a_verdict_that_is_no_pass_all_is_proven() -> None:
+    applied = proven(EDITED.acceptance.shared, "acceptance skipped: 4 probes planned")
+    found = decide(plan=EDITED, applied=applied)
+    assert found.changed is None
+    assert found.run == 5, "what was skipped is tried again"
+
+
+def test_a_new_stack_proves_all() -> None:
+    assert decide(applied=Applied()).changed is None
+
+
+def test_what_hosts_share_is_the_clusters_and_the_jobs() -> None:
+    jobs = SPEC.jobs.model_copy(update={"env": {"NCCL_IB_SL": "1"}})
+    marked = SPEC.rdma.model_copy(update={"dscp": 46})
+    assert make_plan(changed_spec(SPEC, rdma=marked), "dev").acceptance.shared != SHARED
+    assert make_plan(changed_spec(SPEC, jobs=jobs), "dev").acceptance.shared != SHARED
+
+
+@pytest.mark.parametrize(
+    ("accept", "edited", "run"),
+    [
+        ("never", False, 4),
+        ("never", True, 5),
+        ("canary", False, 4),
+        ("canary", True, 5),
+        ("always", False, 5),
+        ("changed", True, 5),
+    ],
+)
+def test_when_a_run_gets_another_number(accept: Accept, run: int, *, edited: bool) -> None:
+    """`never` takes another one for another plan: the evidence of the last is not written over."""
+    plan = EDITED if edited else PLAN
+    assert decide(plan=plan, applied=proven(SHARED), accept=accept).run == run
+
+
+def test_the_part_that_is_asked_for_is_no_part_of_the_plans_fingerprint() -> None:
+    asked = replace(PLAN.acceptance, probes=PLAN.acceptance.probes[:1])
+    assert replace(PLAN, asked=asked).digest == PLAN.digest
