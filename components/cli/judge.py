@@ -41,10 +41,6 @@ def _chunks(path: Path) -> Iterator[str]:
         raise UsageError(f"{path}: the log cannot be read: {error.strerror}") from error
 
 
-def _text(path: Path) -> str:
-    return "".join(_chunks(path))
-
-
 def _tell(verdict: LogVerdict, output: str) -> None:
     if output == "json":
         say(json.dumps(to_json(verdict), indent=1, sort_keys=True))
@@ -96,7 +92,7 @@ def deepspeed(
     output: Format = "text",
 ) -> None:
     """Judge the log of DeepSpeed's all_reduce.py: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_deepspeed_text(_text(file), min_gbit), output)
+    _tell(judge_deepspeed_text(_chunks(file), min_gbit), output)
 
 
 @app.command()
@@ -109,4 +105,4 @@ def training(
     output: Format = "text",
 ) -> None:
     """Judge the log of tf_cnn_benchmarks or Horovod: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_training_text(_text(file), ranks, min_images), output)
+    _tell(judge_training_text(_chunks(file), ranks, min_images), output)

@@ -92,7 +92,10 @@ def parse_nccl_json(text: str) -> NcclLog | ParseProblem:
             return ParseProblem(
                 kind="unrecognised", what=f"it looks like JSON, but not that of nccl-tests: {first}"
             )
-        rest = rest[end:].lstrip(", \r\n\t") if len(logs) < _MOST_RUNS else ""
+        rest = rest[end:].lstrip(", \r\n\t")
+        if rest and len(logs) == _MOST_RUNS:
+            what = f"more than {_MOST_RUNS} JSON documents: judge them one by one"
+            return ParseProblem(kind="unrecognised", what=what)
     return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
 
 
