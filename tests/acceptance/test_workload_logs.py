@@ -229,3 +229,10 @@ def test_a_run_that_is_cut_is_not_saved_by_another() -> None:
         assert verdict.exit_code == 4
         assert verdict.findings[0].detail == "the first: the table of all_reduce has no row"
     assert judge_deepspeed_text(head).findings[0].actual == "no result row"
+
+
+def test_a_decimal_comma_is_no_total() -> None:
+    verdict = judge_training_text(GUIDE.replace("8400.99", "8400,99"), 4)
+    assert verdict.exit_code == 4
+    assert verdict.findings[0].actual == "3 totals"
+    assert judge_training_text(HOROVOD.replace("3756.0", "3756,0")).exit_code == 4

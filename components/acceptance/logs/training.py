@@ -17,10 +17,11 @@ from components.acceptance.logs.failures import launched_finder
 from components.acceptance.logs.lines import read_lines
 from components.acceptance.logs.log_model import ParseProblem, TrainingLog
 
-_TOTAL = re.compile(r"total images/sec:\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)(?![\d.])")
+_TOTAL = re.compile(r"total images/sec:\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)(?![\d.,])")
 _STEP = re.compile(r"(?<!total )images/sec:\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)\s*\+/-")
 _HOROVOD = re.compile(
-    r"Total img/sec on (?P<gpus>\d{1,6}) (?:GPU|CPU)\(s\):\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)"
+    r"Total img/sec on (?P<gpus>\d{1,6}) (?:GPU|CPU)\(s\):\s*"
+    r"(?P<rate>\d{1,9}(?:\.\d{1,6})?)(?![\d.,])"
 )
 _HOROVOD_STEP = re.compile(r"Iter #\d+:\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?) img/sec per (?:GPU|CPU)")
 _STARTED = re.compile(r"Done warm up|Running warmup|Running benchmark")
