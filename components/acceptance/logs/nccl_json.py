@@ -120,7 +120,7 @@ def _log(document: _Document) -> NcclLog:
         iterations=config.iterations,
         tables=1,
         rows=rows,
-        bad_rows=tuple(_contradictions(rows, share))[:_MOST_BAD_ROWS],
+        bad_rows=tuple(_contradictions(document.results, share))[:_MOST_BAD_ROWS],
         out_of_bounds=None if bounds is None else abs(bounds.count) or int(_is_false(bounds.okay)),
         average_busbw_gb_s=average.bandwidth if average else None,
         # Of several GPUs in one process, only the first is listed.
@@ -134,12 +134,15 @@ def _log(document: _Document) -> NcclLog:
     )
 
 
-def _contradictions(rows: Iterable[NcclRow], share: float) -> Iterator[str]:
-    for row in rows:
-        size = (row.size_bytes or 0) * share
-        for half in (row.out_of_place, row.in_place):
-            if half is not None and not fits(size, (half.time_us, half.time_us), half.algbw_gb_s):
-                yield f"{row.size_bytes} bytes: {half.algbw_gb_s} GB/s in {half.time_us} us"
+def _contradictions(results: Iterable[_Result], share: float) -> Iterator[str]:
+    for result in results:
+        size = result.size * share
+        for half in (result.out_of_place, result.in_place):
+            if half is None or (half.time is None and half.cpu_time is not None):
+                continue  # the processor's own time says nothing of the size
+            time = half.time or 0.0
+            if not fits(size, (time, time), half.alg_bw):
+                yield f"{result.size} bytes: {half.alg_bw} GB/s in {time} us"
 
 
 def _sizes(config: _Config) -> Sizes | None:

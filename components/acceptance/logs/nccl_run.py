@@ -123,7 +123,6 @@ class Run:
             self.out_of_bounds = (self.out_of_bounds or 0) + wrong
         elif average := _AVERAGE.search(line):
             self.average = float(average[1])
-            self.counts["average"] += 1
         elif (reduced := _REDUCED.search(line)) and self.sizes:
             self.sizes = self.sizes.model_copy(update={"most_bytes": int(reduced[1])})
 
