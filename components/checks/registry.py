@@ -47,6 +47,7 @@ from components.checks import (
     toolkit,
     traffic,
     vendors,
+    versions,
     vfs,
     work,
 )
@@ -186,6 +187,8 @@ RULES: Final = tuple(
         planes.check_node_name,
         software.check_version_pair,
         capability.check_switch_release,
+        versions.check_version_conflict,
+        versions.check_driver_tag,
         software.check_chart_repository,
         sources.check_checksum_zeros,
         sources.check_made_host_source,

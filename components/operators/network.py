@@ -14,8 +14,8 @@ from pydantic import JsonValue
 from components.artefacts.listing import network_device_plugin
 from components.artefacts.naming import in_registry
 from components.catalogue.cni_folders import UPSTREAM
-from components.catalogue.operator_versions import DOCA_DRIVER
 from components.catalogue.upstream import network_operand_version
+from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
@@ -78,7 +78,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         wanted["ofedDriver"] = {
             "image": "doca-driver",
             "repository": repository,
-            "version": _driver_tag(operator.chart.version),
+            "version": _driver_tag(operator),
         }
     return {
         "apiVersion": POLICY_API,
@@ -113,13 +113,16 @@ def host_device_config(spec: ClusterSpec) -> str:
     return json.dumps({"resourceList": [entry]}, indent=1)
 
 
-def _driver_tag(version: str) -> str:
-    release = version.removeprefix("v")
-    tag = DOCA_DRIVER.get(release)
+def container_tag(operator: NetworkOperator) -> str | None:
+    """The tag of the driver container: the file's, or that of the operator's own release."""
+    return operator.driver_tag or driver_tag(operator.chart.version)
+
+
+def _driver_tag(operator: NetworkOperator) -> str:
+    tag = container_tag(operator)
     if tag is None:
         raise SpecError(
-            f"operators.network.driver is operator, and the driver container of release {release} "
-            f"is not known here; known are {', '.join(DOCA_DRIVER)}. Choose one of them, or "
-            "driver: host with the driver on the hosts"
+            f"the driver container of network operator {operator.chart.version} is not known.\n"
+            "  fix    write its tag as operators.network.driver_tag"
         )
     return tag

@@ -101,8 +101,10 @@ def test_the_driver_container_is_one_that_is_known(cloud: ClusterSpec) -> None:
     driver = policy_of(with_network(cloud, driver="operator", chart=known))["spec"]["ofedDriver"]
     assert (driver["image"], driver["version"]) == ("doca-driver", "doca3.4.1-26.04-1.1.0.0-1")
     unknown = known.model_copy(update={"version": "26.7.1"})
-    with pytest.raises(SpecError, match=r"release 26\.7\.1 is not known here"):
+    with pytest.raises(SpecError, match=r"network operator 26\.7\.1 is not known"):
         plan_operators(with_network(cloud, driver="operator", chart=unknown))
+    named = with_network(cloud, driver="operator", chart=unknown, driver_tag="doca3.5.0-26.07-1")
+    assert policy_of(named)["spec"]["ofedDriver"]["version"] == "doca3.5.0-26.07-1"
 
 
 def test_labels_are_on_workers_only(shared: ClusterSpec) -> None:
