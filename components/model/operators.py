@@ -85,6 +85,9 @@ class GpuOperator(ByChart):
     """The operator's chart."""
     driver: Literal["operator", "host"] = "host"
     """Who owns the GPU driver: the operator's container, or the host (DGX OS)."""
+    gdrcopy: bool = False
+    """Load GDRCopy's module beside the operator's driver: the processor then copies small messages
+    from GPU memory itself."""
 
 
 class NetworkOperator(ByChart):

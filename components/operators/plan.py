@@ -167,6 +167,8 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
     driver: Body = {"enabled": True, "rdma": rdma}
     if "dma_buf" in paths:  # it needs the open ones, and the default `auto` goes by the GPU
         driver["kernelModuleType"] = "open"
+    if gpu.gdrcopy:
+        pods["gdrcopy"] = {"enabled": True}
     return {
         "driver": driver,
         "toolkit": {"enabled": by_operator},

@@ -215,3 +215,13 @@ def test_the_catalogue_knows_its_own_ranges() -> None:
     )
     assert find_line("24.7.0", NETWORK_OPERATOR) is None
     assert find_line("0.19.3", GPU_DEVICE_PLUGIN) is not None
+
+
+def test_gdrcopy_comes_with_the_operators_driver() -> None:
+    spec = load_example("dgx-roce")
+    assert spec.operators.gpu is not None
+    assert "gdrcopy" not in values_of(spec, "gpu-operator")
+    gpu = spec.operators.gpu.model_copy(update={"driver": "operator", "gdrcopy": True})
+    operators = spec.operators.model_copy(update={"gpu": gpu})
+    values = values_of(changed_spec(spec, operators=operators), "gpu-operator")
+    assert values["gdrcopy"] == {"enabled": True}
