@@ -62,6 +62,8 @@ class Conflict:
     source: str
     severity: Literal["error", "warning"] = "error"
     """`warning` where the source names a neighbour of the release, and the rest is inferred."""
+    with_container: bool = False
+    """It fails only where the network operator brings the RDMA driver in a container."""
 
 
 CONFLICTS: Final = (
@@ -98,16 +100,37 @@ CONFLICTS: Final = (
         "platform support",
         "warning",
     ),
+    Conflict(
+        Releases("network-operator", (0, 0, 0), (26, 7, 1)),
+        None,
+        "may start a node's device plugin before its RDMA driver after a reboot: jobs then get "
+        "cards that do not work",
+        "take network operator 26.7.1 or later, or let the hosts own the RDMA driver.",
+        "Mellanox/network-operator#2954, mended by #3390 in v26.7.1",
+        "warning",
+        with_container=True,
+    ),
+    Conflict(
+        Releases("gpu-operator", (24, 9, 0), (24, 9, 1)),
+        None,
+        "brings a container toolkit that cannot set up the containerd of K3s and RKE2",
+        "take GPU operator 24.9.1 or later.",
+        "GPU operator release notes 24.9.0 and 24.9.1; NVIDIA/gpu-operator#1099",
+        "warning",
+    ),
 )
 """Pairs that are known to fail, the certain ones first."""
 
 
-def conflicts_of(versions: Mapping[Component, str]) -> tuple[Conflict, ...]:
-    """The known conflicts of a site's versions."""
+def conflicts_of(
+    versions: Mapping[Component, str], *, container: bool = False
+) -> tuple[Conflict, ...]:
+    """The known conflicts of a site's versions; `container`: an operator brings the RDMA driver."""
     return tuple(
         conflict
         for conflict in CONFLICTS
-        if all(_has(versions, releases) for releases in (conflict.one, conflict.other) if releases)
+        if (container or not conflict.with_container)
+        and all(_has(versions, releases) for releases in (conflict.one, conflict.other) if releases)
     )
 
 

@@ -41,8 +41,9 @@ def check_gpu_sharing(spec: ClusterSpec) -> Iterator[Finding]:
     """No value of a chart shares or cuts the GPUs: time slicing, MPS, and MIG.
 
     Jobs ask for whole GPUs. With time slicing or MPS a node publishes more GPUs than it has, and
-    NCCL ends where two of its ranks are on one; with MIG what they ask for has another name or size, and its parts have no peer to peer (MIG user guide, deployment considerations). What a
-    ConfigMap of the site's own says is not read; it is a warning.
+    NCCL ends where two of its ranks are on one; with MIG what they ask for has another name or
+    size, and its parts have no peer to peer (MIG user guide). What a ConfigMap of the site's own
+    says is not read; it is a warning.
     """
     for release, (owner, _, path) in charts_by_release(spec).items():
         if release not in _STRATEGY:

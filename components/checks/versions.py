@@ -24,8 +24,9 @@ def check_version_conflict(spec: ClusterSpec) -> Iterator[Finding]:
     `railyard versions` prints them. Where the source names a neighbour of the release, it is a
     warning.
     """
-    versions = versions_of(spec)
-    for conflict in conflicts_of(versions):
+    versions, network = versions_of(spec), spec.operators.network
+    container = network is not None and network.driver == "operator"
+    for conflict in conflicts_of(versions, container=container):
         parts = (conflict.one, conflict.other) if conflict.other else (conflict.one,)
         pair = [each.component for each in parts]
         names = " and ".join(f"{TITLES[each]} {versions[each]}" for each in pair)

@@ -23,6 +23,7 @@ from components.catalogue.version_pairs import (
     TITLES,
     VERSION_SETS,
     Component,
+    Conflict,
 )
 from components.checks.registry import RULES
 from components.checks.render import render_problem
@@ -87,7 +88,9 @@ def _catalogue() -> dict[str, _Table]:
     bad = [
         [
             f"{TITLES[each.one.component]} {each.one.describe()}",
-            f"{TITLES[each.other.component]} {each.other.describe()}" if each.other else "anything",
+            f"{TITLES[each.other.component]} {each.other.describe()}"
+            if each.other
+            else _alone(each),
             each.severity,
             each.reason,
             each.source,
@@ -117,6 +120,10 @@ def _catalogue() -> dict[str, _Table]:
             *tags,
         ],
     }
+
+
+def _alone(conflict: Conflict) -> str:
+    return "its driver container" if conflict.with_container else "anything"
 
 
 def _used(spec: ClusterSpec, loaded: Loaded) -> Iterator[list[str]]:

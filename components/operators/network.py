@@ -38,7 +38,8 @@ def network_operator_values(spec: ClusterSpec) -> Body:
     The GPU operator brings node feature discovery, and two would take turns at the same labels; its
     own settings already give the label of the cards, so the chart's rule is not needed either.
     """
-    values: Body = {}
+    # Helm installs definitions once and never again; the chart's own hook upgrades them.
+    values: Body = {"upgradeCRDs": True}
     if spec.operators.gpu is not None:
         values["nfd"] = {"enabled": False, "deployNodeFeatureRules": False}
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.catalogue.version_pairs import DRIVER_TAGS, conflicts_of, driver_tag
+from components.catalogue.version_pairs import DRIVER_TAGS, Component, conflicts_of, driver_tag
 from components.checks.site import load_checked_site
 from components.model.version_sets import versions_of
 from tests.cli.conftest import Call
@@ -139,6 +139,20 @@ def test_a_chart_of_its_own_gets_no_version_of_a_set(tmp_path: Path) -> None:
 def test_pairs(gpu: str, network: str, severities: list[str]) -> None:
     found = conflicts_of({"gpu-operator": gpu, "network-operator": network})
     assert [each.severity for each in found] == severities
+
+
+def test_the_race_of_a_reboot_is_that_of_the_driver_container() -> None:
+    old: dict[Component, str] = {"network-operator": "26.4.1"}
+    assert conflicts_of(old) == ()
+    (found,) = conflicts_of(old, container=True)
+    assert found.source.startswith("Mellanox/network-operator#2954")
+    assert conflicts_of({"network-operator": "26.7.1"}, container=True) == ()
+
+
+def test_a_release_that_fails_alone() -> None:
+    (found,) = conflicts_of({"gpu-operator": "v24.9.0"})
+    assert found.source.endswith("NVIDIA/gpu-operator#1099")
+    assert conflicts_of({"gpu-operator": "v24.9.1"}) == ()
 
 
 def test_a_tag_that_nobody_confirms_is_not_taken() -> None:

@@ -225,3 +225,25 @@ def test_gdrcopy_comes_with_the_operators_driver() -> None:
     operators = spec.operators.model_copy(update={"gpu": gpu})
     values = values_of(changed_spec(spec, operators=operators), "gpu-operator")
     assert values["gdrcopy"] == {"enabled": True}
+
+
+def test_the_toolkit_of_the_operator_edits_no_file() -> None:
+    spec = load_example("dgx-roce")
+    assert spec.operators.gpu is not None
+    gpu = spec.operators.gpu.model_copy(update={"driver": "operator"})
+    operators = spec.operators.model_copy(update={"gpu": gpu})
+    values = values_of(changed_spec(spec, operators=operators), "gpu-operator")
+    assert values["toolkit"] == {"enabled": True}
+    assert values["cdi"] == {"enabled": True, "nriPluginEnabled": True}
+
+
+def test_the_policy_follows_the_release_of_the_chart(cloud: ClusterSpec) -> None:
+    for release in ("26.4.1", "26.7.1"):
+        chart = ChartSource(chart="network-operator", repo="https://x", version=release)
+        plugin = policy_of(with_network(cloud, chart=chart))["spec"]["sriovDevicePlugin"]
+        assert plugin["version"] == f"network-operator-v{release}"
+
+
+def test_definitions_are_upgraded_with_the_chart(cloud: ClusterSpec) -> None:
+    assert values_of(cloud, "gpu-operator")["operator"] == {"upgradeCRD": True}
+    assert values_of(cloud, "network-operator")["upgradeCRDs"] is True
