@@ -91,7 +91,7 @@ class GpuOperator(ByChart):
 
 
 class NetworkOperator(ByChart):
-    """The NVIDIA network operator; with `pod_network.mode: host_device` it publishes the HCAs."""
+    """The NVIDIA network operator, which brings the device plugin of `pod_network.mode`."""
 
     chart: NetworkOperatorChart = NetworkOperatorChart()
     """The operator's chart."""

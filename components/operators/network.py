@@ -1,12 +1,13 @@
-"""The network operator: chart values, and the policy that makes it publish whole HCAs.
+"""The network operator: chart values, and the policy that makes it publish the rails' devices.
 
-Sources: the operator's chart, its NicClusterPolicy definition (v26.4.1) and its host-device
-example, narrowed to InfiniBand.
+Sources: the operator's chart, its NicClusterPolicy definition (v26.4.1) and its examples for
+host-device (narrowed to InfiniBand), SR-IOV and shared RDMA devices.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pydantic import JsonValue
@@ -22,6 +23,8 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths
 from components.model.operators import NetworkOperator
 from components.pod_network.attachment import MELLANOX
+from components.pod_network.shared import shared_plugin_config
+from components.pod_network.sriov import device_plugin_config
 from components.pod_network.tolerations import discovery_values, tolerated
 
 NETWORK_NAMESPACE: Final = "nvidia-network-operator"
@@ -56,21 +59,25 @@ def network_operator_values(spec: ClusterSpec) -> Body:
 def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     """The policy, and the wait for its state: the chart makes none since 24.10.
 
-    Neither Multus nor addresses: NCCL uses the HCAs without any interface in the pod.
+    It has the one device plugin of the site's mode, with the configuration that ours would have:
+    one card must not be offered by two. Neither Multus nor addresses: with whole HCAs NCCL needs no
+    interface in the pod, and otherwise they are the pod network's.
 
     Raises:
         SpecError: The operator's driver container is wanted, and its tag is not known.
     """
     version = network_operand_version(operator.chart.version)
     registry = spec.sources.registry
-    plugin = network_device_plugin(operator.chart.version)
-    repository = in_registry(plugin, registry).rpartition("/")[0]
+    mode = spec.pod_network.mode
+    plugin = in_registry(network_device_plugin(operator.chart.version, mode), registry)
+    repository, _, image = plugin.partition("@")[0].rpartition(":")[0].rpartition("/")
+    key, config = _DEVICE_PLUGINS[mode]
     wanted: Body = {
-        "sriovDevicePlugin": {
-            "image": "sriov-network-device-plugin",
+        key: {
+            "image": image,
             "repository": repository,
             "version": version,
-            "config": host_device_config(spec),
+            "config": config(spec),
         }
     }
     if taints := tolerated(spec):
@@ -112,6 +119,14 @@ def host_device_config(spec: ClusterSpec) -> str:
         "selectors": selectors,
     }
     return json.dumps({"resourceList": [entry]}, indent=1)
+
+
+_DEVICE_PLUGINS: Final[Mapping[str, tuple[str, Callable[[ClusterSpec], str]]]] = {
+    "host_device": ("sriovDevicePlugin", host_device_config),
+    "sriov": ("sriovDevicePlugin", device_plugin_config),
+    "rdma_shared": ("rdmaSharedDevicePlugin", shared_plugin_config),
+}
+"""Mode of the pod network to the plugin's key in the policy, and its configuration."""
 
 
 def container_tag(operator: NetworkOperator) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from components.artefacts.listing import images_of
 from components.catalogue.operator_versions import (
     GPU_DEVICE_PLUGIN,
     NETWORK_OPERATOR,
@@ -20,6 +21,7 @@ from components.model.operators import ChartSource, NetworkOperator
 from components.operators import Operators
 from components.operators.labels import node_labels
 from components.operators.plan import OperatorsPlan, plan_operators
+from components.pod_network.plan import plan_pod_network
 from components.testing import Graph, record_program
 from tests.golden.site import changed_spec, load_example
 from tests.graph.test_components import RUN, access
@@ -247,3 +249,43 @@ def test_the_policy_follows_the_release_of_the_chart(cloud: ClusterSpec) -> None
 def test_definitions_are_upgraded_with_the_chart(cloud: ClusterSpec) -> None:
     assert values_of(cloud, "gpu-operator")["operator"] == {"upgradeCRD": True}
     assert values_of(cloud, "network-operator")["upgradeCRDs"] is True
+
+
+def with_operator(spec: ClusterSpec) -> ClusterSpec:
+    operators = spec.operators.model_copy(update={"network": NetworkOperator()})
+    return changed_spec(spec, operators=operators)
+
+
+@pytest.mark.parametrize(
+    ("example", "key", "image", "ours"),
+    [
+        ("dgx-roce", "sriovDevicePlugin", "sriov-network-device-plugin", "sriovdp-config"),
+        ("shared-rdma", "rdmaSharedDevicePlugin", "k8s-rdma-shared-dev-plugin", "rdma-devices"),
+    ],
+)
+def test_the_network_operator_brings_the_device_plugin_in_place_of_ours(
+    example: str, key: str, image: str, ours: str
+) -> None:
+    spec = load_example(example)
+    before = plan_pod_network(spec).manifests
+    (config,) = [m for m in before if m.kind == "ConfigMap" and m.name.startswith(ours)]
+    policy = policy_of(with_operator(spec))["spec"]
+    assert set(policy) == {key}
+    assert policy[key]["image"] == image
+    assert policy[key]["repository"] == "nvcr.io/nvidia/mellanox"
+    assert policy[key]["version"] == "network-operator-v26.7.1"
+    assert {"config.json": policy[key]["config"]} == config.body["data"]
+    after = {m.resource_name for m in plan_pod_network(with_operator(spec)).manifests}
+    gone = {m.resource_name for m in before} - after
+    assert after < {m.resource_name for m in before}
+    assert all("plugin" in name or "rdma-shared-dp" in name for name in gone)
+    assert config.resource_name in gone
+    assert len(gone) == (3 if example == "dgx-roce" else 2)
+
+
+def test_its_images_are_named_and_ours_are_not() -> None:
+    for example, ours in (("dgx-roce", "sriov-network-device"), ("shared-rdma", "k8s-rdma-shared")):
+        names = [image for image, _ in images_of(with_operator(load_example(example)))]
+        (found,) = [name for name in names if ours in name]
+        assert found.startswith("nvcr.io/nvidia/mellanox/")
+        assert found.endswith(":network-operator-v26.7.1")

@@ -14,7 +14,7 @@ import pytest
 from components.checks.site import load_checked_site
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
-from components.model.operators import NetworkOperatorChart
+from components.model.operators import NetworkOperator, NetworkOperatorChart
 from components.plan.make import ClusterPlan, make_plan
 from tests.golden.site import EXAMPLES, changed_spec
 from tests.schemas.judge import judge, unknown_values
@@ -80,6 +80,11 @@ def _gpu_driver(spec: ClusterSpec) -> ClusterSpec:
     return changed_spec(spec, operators=spec.operators.model_copy(update={"gpu": gpu}))
 
 
+def _network_operator(spec: ClusterSpec) -> ClusterSpec:
+    operators = spec.operators.model_copy(update={"network": NetworkOperator()})
+    return changed_spec(spec, operators=operators)
+
+
 def _host_network(spec: ClusterSpec) -> ClusterSpec:
     network = spec.pod_network.model_copy(update={"host_network": True})
     subnets = {rail.name: rail.subnet for rail in spec.rails}
@@ -101,6 +106,8 @@ OTHERS: dict[str, tuple[str, Callable[[ClusterSpec], ClusterSpec]]] = {
     "driver of the network operator": ("quantum-ib", _network_driver),
     "driver of the GPU operator": ("dgx-roce", _gpu_driver),
     "shared cards in the host's network": ("shared-rdma", _host_network),
+    "VFs by the network operator": ("dgx-roce", _network_operator),
+    "shared cards by the network operator": ("shared-rdma", _network_operator),
 }
 
 
