@@ -85,18 +85,6 @@ def _catalogue() -> dict[str, _Table]:
         for name, catalogue in _LINES.items()
         for line in catalogue
     ]
-    bad = [
-        [
-            f"{TITLES[each.one.component]} {each.one.describe()}",
-            f"{TITLES[each.other.component]} {each.other.describe()}"
-            if each.other
-            else _alone(each),
-            each.severity,
-            each.reason,
-            each.source,
-        ]
-        for each in CONFLICTS
-    ]
     sets = [
         [name, *(str(value) for value in asdict(chosen).values())]
         for name, chosen in VERSION_SETS.items()
@@ -110,7 +98,7 @@ def _catalogue() -> dict[str, _Table]:
             ["component", "line", "Kubernetes", "source"],
             *lines,
         ],
-        "Known to fail together": [["one", "other", "severity", "reason", "source"], *bad],
+        "Known to fail together": [["one", "other", "severity", "reason", "source"], *_conflicts()],
         "Sets (`versions:` of a site)": [
             ["set", "K3s", "GPU operator", "network operator", "GPU device plugin", "source"],
             *sets,
@@ -120,6 +108,21 @@ def _catalogue() -> dict[str, _Table]:
             *tags,
         ],
     }
+
+
+def _conflicts() -> _Table:
+    return [
+        [
+            f"{TITLES[each.one.component]} {each.one.describe()}",
+            f"{TITLES[each.other.component]} {each.other.describe()}"
+            if each.other
+            else _alone(each),
+            each.severity,
+            each.reason,
+            each.source,
+        ]
+        for each in CONFLICTS
+    ]
 
 
 def _alone(conflict: Conflict) -> str:

@@ -66,26 +66,14 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     Raises:
         SpecError: The operator's driver container is wanted, and its tag is not known.
     """
-    version = network_operand_version(operator.chart.version)
-    registry = spec.sources.registry
-    mode = spec.pod_network.mode
-    plugin = in_registry(network_device_plugin(operator.chart.version, mode), registry)
-    repository, _, image = plugin.partition("@")[0].rpartition(":")[0].rpartition("/")
-    key, config = _DEVICE_PLUGINS[mode]
-    wanted: Body = {
-        key: {
-            "image": image,
-            "repository": repository,
-            "version": version,
-            "config": config(spec),
-        }
-    }
+    key, plugin = _device_plugin(spec, operator)
+    wanted: Body = {key: plugin}
     if taints := tolerated(spec):
         wanted["tolerations"] = taints
     if operator.driver == "operator":
         wanted["ofedDriver"] = {
             "image": "doca-driver",
-            "repository": repository,
+            "repository": plugin["repository"],
             "version": _driver_tag(operator),
         }
     return {
@@ -100,6 +88,21 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         },
         "spec": wanted,
     }
+
+
+def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> tuple[str, Body]:
+    """The part of the policy that publishes the rails' devices, and its key."""
+    mode, release = spec.pod_network.mode, operator.chart.version
+    name = in_registry(network_device_plugin(release, mode), spec.sources.registry)
+    repository, _, image = name.rpartition(":")[0].rpartition("/")
+    key, config = _DEVICE_PLUGINS[mode]
+    plugin: Body = {
+        "image": image,
+        "repository": repository,
+        "version": network_operand_version(release),
+        "config": config(spec),
+    }
+    return key, plugin
 
 
 def host_device_config(spec: ClusterSpec) -> str:

@@ -16,9 +16,9 @@ PAGE: Final = ROOT / "docs" / "reference" / "known-issues.md"
 _HEAD: Final = """\
 # Known issues of the stack
 
-What goes wrong for users of K3s, NVIDIA's operators, Multus and SR-IOV, with the thread or page that
-says so, and what prevents it here: a rule of `railyard check`, or an order or a value of the plan.
-Each has a test. This page is made of `tests/docs/known_issues.yaml`: edit that, then run
+What goes wrong for users of K3s, NVIDIA's operators, Multus and SR-IOV, with the thread or page
+that says so, and what prevents it here: a rule of `railyard check`, or an order or a value of the
+plan. Each has a test. This page is made of `tests/docs/known_issues.yaml`: edit that, then run
 `make goldens`.
 
 | Issue | Source | Prevented by | Test |
