@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import median
 
-from components.acceptance.judge.nccl_checks import NcclAsked, judge_runs
+from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, NcclAsked, judge_runs
 from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
 from components.acceptance.judge.nccl_ways import Expectation
 from components.acceptance.judge.perftest_findings import (
@@ -91,7 +91,7 @@ def judge_nccl_text(
         asked or NcclAsked(),
         transport=expect,
         floor_gb_s=min_busbw_gb_s,
-        floor_origin="--min-busbw",
+        floor_origin=asked.floor_origin if asked and asked.floor_origin else "--min-busbw",
     )
     findings = judge_runs(log, "log", wanted)
     looked = {finding.check for finding in findings}
@@ -177,7 +177,10 @@ def judge_deepspeed_text(text: str, min_gbit_s: float | None = None) -> LogVerdi
 
 
 def judge_training_text(
-    text: str, ranks: int | None = None, min_images_s: float | None = None
+    text: str,
+    ranks: int | None = None,
+    min_images_s: float | None = None,
+    nccl: NcclAsked | None = None,
 ) -> LogVerdict:
     """Judges the log of tf_cnn_benchmarks or of Horovod's synthetic benchmarks.
 
@@ -185,6 +188,7 @@ def judge_training_text(
         text: The whole log.
         ranks: How many ranks must have taken part; None for any number.
         min_images_s: The lowest acceptable number of images per second of all ranks together.
+        nccl: What the NCCL of the program must say of its way; None leaves that unproven.
     """
     log = parse_training_log(text)
     subject = "log"
@@ -198,9 +202,22 @@ def judge_training_text(
         return _verdict(findings, "cannot be judged")
     if min_images_s is not None:
         findings.append(judge_images(log, subject, min_images_s, "--min-images"))
+    if nccl is not None:
+        findings += _way_of(text, subject, nccl)
     odd = odd_steps(log)
     middle = f"{median(log.totals_images_s):.2f} images/s, median of {len(log.totals_images_s)}"
     return _verdict(findings, f"{log.program}, {middle}" + (f"; {odd}" if odd else ""))
+
+
+def _way_of(text: str, subject: str, asked: NcclAsked) -> list[Finding]:
+    """A framework that is fast enough over the wrong transport has proven nothing."""
+    log = parse_nccl_log(text)
+    if isinstance(log, ParseProblem):
+        why = "the log has no line of NCCL; run with NCCL_DEBUG=INFO"
+        wanted = asked.transport or "a transport"
+        return [Finding(check="transport", subject=subject, verdict="error", expected=wanted,
+                        actual="not shown", detail=why)]  # fmt: skip
+    return [found for check in OF_ANY_PROGRAM if (found := check(log, subject, asked)) is not None]
 
 
 def _unreadable(problem: ParseProblem, wanted: str) -> LogVerdict:
