@@ -70,11 +70,8 @@ def _indexed(
     set_env = container["env"]
     more = _pet_env(workers, f"{job}-0.{job}")
     container["env"] = [*(set_env if isinstance(set_env, list) else ()), *more]
-    template = rail_pod(spec, workers, own, container)
-    pod = template["spec"]
     # Pods of an Indexed Job are called JOB-INDEX; the Service gives them names.
-    ours: JsonObject = {"subdomain": job, "restartPolicy": "Never"}
-    template["spec"] = ours | (pod if isinstance(pod, dict) else {})
+    template = _pod(spec, workers, own, container, subdomain=job)
     service: Body = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -94,6 +91,21 @@ def _indexed(
         },
     }
     return service, body
+
+
+def _pod(
+    spec: ClusterSpec,
+    workers: MpiWorkers,
+    own: JsonObject,
+    container: JsonObject,
+    **more: JsonValue,
+) -> JsonObject:
+    """A pod that is not started again: a rank that begins anew would wait for the others."""
+    template = rail_pod(spec, workers, own, container)
+    pod = template["spec"]
+    ends: JsonObject = {"restartPolicy": "Never", **more}
+    template["spec"] = ends | (pod if isinstance(pod, dict) else {})
+    return template
 
 
 def _pet_env(workers: MpiWorkers, first: str) -> list[JsonValue]:
@@ -117,7 +129,7 @@ def _trained(
         "name": _NODE,
         "template": {
             "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-            "spec": {"backoffLimit": 0, "template": rail_pod(spec, workers, own, container)},
+            "spec": {"backoffLimit": 0, "template": _pod(spec, workers, own, container)},
         },
     }
     runtime: Body = {

@@ -97,19 +97,13 @@ def _speaks(pod: Body) -> bool:
     return is_launcher(pod) and index == "0"
 
 
-def follow(
-    api: Api,
-    job: UserJob,
-    tell: Callable[[str], None],
-    pause: Callable[[], None] | None = None,
-) -> list[Ended]:
+def follow(api: Api, job: UserJob, tell: Callable[[str], None]) -> list[Ended]:
     """Print the logs of a job until all that is watched has ended.
 
     Args:
         api: The cluster.
         job: What was created.
         tell: Prints one line.
-        pause: Waits between two looks.
 
     Raises:
         DeviceError: The cluster does not answer any more.
@@ -133,10 +127,11 @@ def follow(
                 tell(f"waiting: {waits}")
                 said = waits
         looks += 1
-        (pause or _pause)()
+        pause()
 
 
-def _pause() -> None:
+def pause() -> None:
+    """Wait between two looks."""
     time.sleep(LOOK_S)  # noqa: TID251 - the loop ends with the job, whose deadline is the cluster's
 
 

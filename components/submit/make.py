@@ -34,8 +34,8 @@ RESNET: Final = (
 )
 """What NVIDIA's DeepOps guide ran: Horovod's own benchmark of TensorFlow, where the recipe of
 Horovod's image (`docker/horovod/Dockerfile`) has it."""
-_ONE_GIB: Final = 28
-"""`--maxsize` of DeepSpeed's scan with which its largest message has 1 GiB: 2^28 floats."""
+_MAXSIZE: Final = 28
+"""Of DeepSpeed's scan where the file asks for none: the default of `acceptance.deepspeed_scan`."""
 _BODIES: Final = TypeAdapter(list[Body])
 _ACCEPTANCE: Final = "railyard-acceptance"
 _OURS: Final = "railyard-job"
@@ -126,7 +126,7 @@ def _deepspeed(chosen: Chosen) -> _Made:
         body = deepspeed_job(spec, asked.called, sample, asked.program)
         return _own([body], None), (Watched(0),)
     scan = spec.acceptance.deepspeed_scan
-    call = scan_call(scan.maxsize_exponent if scan else _ONE_GIB)
+    call = scan_call(scan.maxsize_exponent if scan else _MAXSIZE)
     workers, launcher = deepspeed_workers(spec, sample), deepspeed_launcher(spec, sample, call)
     body = mpi_job(spec, asked.called, workers, launcher)
     return _own([body], _deadline(chosen)), (Watched(0, _probe(chosen)),)
