@@ -52,9 +52,9 @@ bench-sites: ## what sites of 100 to 2,000 hosts cost to load, check and plan, b
 bench-engine: setup ## what the preview of 1,000 hosts costs, beside the bare engine with as many resources
 	@$(PY) -m bench.engine_cost
 
-mutants: ## would a test notice a wrong line? ROOM=judge (or another of mutants/rooms.py), SAMPLE=200 for fewer changes
+mutants: ## would a test notice a wrong line? ROOM=judge (or another of mutants/rooms.py), SAMPLE=200 for fewer changes, SEED=2 for others
 	@bash lab/bootstrap.sh
-	@$(PY) -m mutants $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE))
+	@$(PY) -m mutants $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
 check: ## format, lint, types, import contracts, fast tests
 	@bash lab/bootstrap.sh

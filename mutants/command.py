@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from mutants.rooms import ROOMS, Room
-from mutants.run import Runner
+from mutants.run import BUDGET_S, SEED, Runner
 
 ROOT: Final = Path(__file__).parents[1]
 GOAL: Final = 0.9
@@ -26,18 +26,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("room", choices=sorted(ROOMS))
     parser.add_argument("--sample", type=int, help="so many changes, chosen by chance")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the sample; another, others")
     parser.add_argument("--only", help="modules whose path has this part")
     wanted = parser.parse_args()
-    return judge(ROOMS[wanted.room], wanted.sample, wanted.only or "")
+    return judge(ROOMS[wanted.room], wanted.sample, wanted.only or "", wanted.seed)
 
 
-def judge(room: Room, sample: int | None, only: str) -> int:
+def judge(room: Room, sample: int | None, only: str, seed: int = SEED) -> int:
     """Run a room's changes and print the survivors."""
     found = (file for part in room.modules for file in sorted((ROOT / "components").glob(part)))
     files = [file for file in found if only in str(file) and file.name != "__init__.py"]
     for file in files:
         import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
-    runner = Runner(files, sample)
+    runner = Runner(files, sample, BUDGET_S, seed)
     tests = [str(path) for part in room.tests for path in sorted((ROOT / "tests").glob(part))]
     quiet = ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist"]
     ended = pytest.main([*quiet, "-m", QUICK, "--tb=no", "-rN", *tests], plugins=[runner])

@@ -37,7 +37,7 @@ PASSED: Final = b"."
 Name: TypeAlias = tuple[str, str]
 """File and qualified name of a function."""
 SEED: Final = 1
-"""Of the sample: the same changes at each run."""
+"""Of the sample: the same changes at each run with the same one."""
 BUDGET_S: Final = 6.0
 """A change that tests of so many seconds do not notice counts as one that none notices."""
 _NOTE: Final = "__mutants_note__"
@@ -75,7 +75,11 @@ class Runner:
     """A plugin of pytest whose loop runs the tests once unchanged, then against every change."""
 
     def __init__(
-        self, files: Sequence[Path], sample: int | None, budget_s: float = BUDGET_S
+        self,
+        files: Sequence[Path],
+        sample: int | None,
+        budget_s: float = BUDGET_S,
+        seed: int = SEED,
     ) -> None:
         """Prepare a run.
 
@@ -83,10 +87,11 @@ class Runner:
             files: The modules that are changed; those that are imported.
             sample: How many changes are tried, chosen by chance; all by default.
             budget_s: What the tests of one change may take together, unchanged.
+            seed: Of the sample. Survivors of one teach; another says how good the tests are.
         """
         self.files = [file.resolve() for file in files]
         self.outcome = Outcome()
-        self._sample, self._budget_s = sample, budget_s
+        self._sample, self._budget_s, self._seed = sample, budget_s, seed
         self._functions: dict[Name, FunctionType] = {}
         self._cost_s: dict[str, float] = {}
         self._callers: dict[Name, list[pytest.Item]] = {}
@@ -107,7 +112,7 @@ class Runner:
         ]
         self.outcome.known = len(changes)
         if self._sample is not None and self._sample < len(changes):
-            changes = random.Random(SEED).sample(changes, self._sample)  # noqa: S311 - no secret
+            changes = random.Random(self._seed).sample(changes, self._sample)  # noqa: S311 - no secret
         _forget_results()
         self._leave_out({(str(file), change.function) for file, change in changes})
         for number, (file, change) in enumerate(changes, 1):

@@ -191,25 +191,30 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
     images, network = spec.sources.images, spec.pod_network
     for key in _used_images(spec):
         yield getattr(images, key), ("sources", "images", key)
-    if network.mode == "rdma_shared":
-        yield network.shared_plugin, ("pod_network", "shared_plugin")
     if (operator := spec.operators.network) is not None:
-        yield network_device_plugin(operator.chart.version), ("operators", "network", "chart")
+        place: SpecPath = ("operators", "network", "chart")
+        yield network_device_plugin(operator.chart.version, network.mode), place
+    elif network.mode == "rdma_shared":
+        yield network.shared_plugin, ("pod_network", "shared_plugin")
     yield spec.jobs.image, ("jobs", "image")
     if spec.jobs.deepspeed is not None:
         yield spec.jobs.deepspeed.image, ("jobs", "deepspeed", "image")
 
 
-def network_device_plugin(release: str) -> str:
+def network_device_plugin(release: str, mode: str) -> str:
     """The device plugin that the network operator starts, which is no image of its chart."""
     version = upstream.network_operand_version(release)
-    return f"{upstream.NETWORK_OPERANDS}/sriov-network-device-plugin:{version}"
+    shared = mode == "rdma_shared"
+    name = "k8s-rdma-shared-dev-plugin" if shared else "sriov-network-device-plugin"
+    return f"{upstream.NETWORK_OPERANDS}/{name}:{version}"
 
 
 def _used_images(spec: ClusterSpec) -> Iterator[str]:
     mode, in_host = spec.pod_network.mode, spec.pod_network.host_network
     if mode == "sriov":
-        yield from ("multus", "whereabouts", "sriov_cni", "sriov_device_plugin")
+        yield from ("multus", "whereabouts", "sriov_cni")
+        if spec.operators.network is None:
+            yield "sriov_device_plugin"
     if mode == "rdma_shared" and not in_host:
         yield from ("multus", "whereabouts")
     if lacks_tuning(spec) or (mode == "rdma_shared" and not in_host):

@@ -77,12 +77,6 @@ GPU_DEVICE_PLUGIN: Final = (
 )
 """Newest line first."""
 
-DOCA_DRIVER: Final[Mapping[str, str]] = {
-    "26.4.1": "doca3.4.1-26.04-1.1.0.0-1",
-    "26.1.2": "doca3.3.0-26.01-1.0.0.0-6",
-}
-"""Network operator release to the tag of its driver container (its example policies)."""
-
 MPI_OPERATOR: Final = "v0.8.2"
 """The one release we install. 0.8.0 recreated finished launchers; 0.8.1 and 0.8.2 mended that.
 

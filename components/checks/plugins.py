@@ -218,8 +218,8 @@ def _is_on(rail: Rail, address: str | None) -> bool:
 def check_host_device(spec: ClusterSpec) -> Iterator[Finding]:
     """`host_device` counts whole InfiniBand HCAs, and the network operator publishes them.
 
-    Its policy selects InfiniBand cards only. With another mode the operator would publish nothing
-    and stand beside the plugins that Railyard installs.
+    Its policy selects InfiniBand cards only. With another mode the operator brings the device
+    plugin of that mode in place of Railyard's.
     """
     mode, operator = spec.pod_network.mode, spec.operators.network
     place = at(("pod_network", "mode"), mode)
@@ -240,12 +240,6 @@ def check_host_device(spec: ClusterSpec) -> Iterator[Finding]:
             "the mode is host_device, and the workers have no HCA.",
             (place, at(("hosts",))),
             "set hcas of each worker to the number of its InfiniBand adapters.",
-        )
-    if mode != "host_device" and operator is not None:
-        yield Finding(
-            f"the network operator publishes HCAs for mode host_device, and the mode is {mode}.",
-            (at(("operators", "network", "chart", "version"), operator.chart.version), place),
-            "remove operators.network, or choose host_device.",
         )
 
 

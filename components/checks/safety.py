@@ -36,7 +36,7 @@ _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
         | {"hypervisor-name", "vm-devices", "passthrough-device"}
         | {"pf-address", "payload-choice", "container-hosts", "control-plane"}
         | {"instance-type", "cloud-hosts", "fabric-transport"}
-        | {"ib-partition", "partition-member", "deepspeed-workers"}
+        | {"ib-partition", "partition-member", "deepspeed-workers", "driver-tag"}
     ),
 }
 NEVER_WAIVED: Final[Mapping[str, str]] = {

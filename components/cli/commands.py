@@ -66,6 +66,11 @@ _ENTRIES: Final = (
         "components.cli.plan",
     ),
     Entry(
+        "versions",
+        "Print which versions work together, who says so, and what a site uses.",
+        "components.cli.versions",
+    ),
+    Entry(
         "preflight",
         "Look at every device, artefact and API of a site, and name all that an update would lack.",
         "components.cli.preflight",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,8 +42,15 @@ def _chunks(path: Path) -> Iterator[str]:
         raise UsageError(f"{path}: the log cannot be read: {error.strerror}") from error
 
 
-def _text(path: Path) -> str:
-    return "".join(_chunks(path))
+def _floor(value: float | None) -> float | None:
+    """A number that a bandwidth can be compared with.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if value is not None and not 0 <= value < math.inf:
+        raise UsageError(f"{value:g} is no least bandwidth.\n  fix    give a number from 0 on.")
+    return value
 
 
 def _tell(verdict: LogVerdict, output: str) -> None:
@@ -61,7 +69,8 @@ def nccl(
         typer.Option(help="the transport that the data must have taken"),
     ] = None,
     min_busbw: Annotated[
-        float | None, typer.Option(help="least bus bandwidth in GB/s, rows of 1 GiB and more")
+        float | None,
+        typer.Option(callback=_floor, help="least bus bandwidth in GB/s, rows of 1 GiB and more"),
     ] = None,
     must: Annotated[
         list[str] | None,
@@ -80,7 +89,9 @@ def perftest(
     expect: Annotated[
         Literal["ib", "roce"] | None, typer.Option(help="the link that must have been used")
     ] = None,
-    min_gbit: Annotated[float | None, typer.Option(help="least average in Gbit/s")] = None,
+    min_gbit: Annotated[
+        float | None, typer.Option(callback=_floor, help="least average in Gbit/s")
+    ] = None,
     output: Format = "text",
 ) -> None:
     """Judge the log of a perftest client: 0 good, 1 failed, 4 cannot be judged."""
@@ -91,12 +102,13 @@ def perftest(
 def deepspeed(
     file: Log,
     min_gbit: Annotated[
-        float | None, typer.Option(help="least bus bandwidth of the largest message in Gbit/s")
+        float | None,
+        typer.Option(callback=_floor, help="least bus bandwidth of the largest message in Gbit/s"),
     ] = None,
     output: Format = "text",
 ) -> None:
     """Judge the log of DeepSpeed's all_reduce.py: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_deepspeed_text(_text(file), min_gbit), output)
+    _tell(judge_deepspeed_text(_chunks(file), min_gbit), output)
 
 
 @app.command()
@@ -104,9 +116,10 @@ def training(
     file: Log,
     ranks: Annotated[int | None, typer.Option(help="ranks that must have taken part")] = None,
     min_images: Annotated[
-        float | None, typer.Option(help="least images per second, all ranks together")
+        float | None,
+        typer.Option(callback=_floor, help="least images per second, all ranks together"),
     ] = None,
     output: Format = "text",
 ) -> None:
     """Judge the log of tf_cnn_benchmarks or Horovod: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_training_text(_text(file), ranks, min_images), output)
+    _tell(judge_training_text(_chunks(file), ranks, min_images), output)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from components.catalogue.version_pairs import VersionSetName
 from components.model.acceptance import Acceptance
 from components.model.cloud import InfiniBandFabric
 from components.model.containers import Containers
@@ -26,6 +27,7 @@ from components.model.pod_network import PodNetwork
 from components.model.sources import Sources
 from components.model.switch_models import DescribedSwitch
 from components.model.units import DnsLabel, Frozen
+from components.model.version_sets import with_version_set
 from components.model.waivers import Waivers
 
 
@@ -100,11 +102,21 @@ class ClusterSpec(Frozen):
     acceptance: Acceptance = Acceptance()
     """What must be proven, and the least numbers."""
 
+    versions: VersionSetName | None = None
+    """A maintained set of versions: `conservative` or `current`, for K3s and the operators' charts
+    whose version the file leaves out. A version that is written wins. `railyard versions` prints
+    both sets; default none: K3s' version is written, and charts have their own defaults."""
     sources: Sources = Sources()
     """Where everything that the site brings comes from; default upstream itself."""
     waive: Waivers = Field(default_factory=dict)
     """Rules that are wrong for this site's hardware, by name, each with the reason: `{numa-leaf:
     "two leaves by the vendor's reference design"}`. Every report shows them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_versions(cls, value: object) -> object:
+        """What the file leaves out is of the set that it names."""
+        return with_version_set(value)
 
     @model_validator(mode="after")
     def _take_descriptions(self) -> ClusterSpec:

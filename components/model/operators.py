@@ -8,12 +8,15 @@ from typing import Annotated, Literal, TypeAlias, cast
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from components.catalogue import upstream
-from components.model.units import EXACT_RELEASE, Frozen, HttpsAddress
+from components.model.units import DRIVER_TAG, EXACT_RELEASE, Frozen, HttpsAddress
 
 ChartValues: TypeAlias = dict[str, JsonValue]
 """Values of a chart; only the chart knows their keys."""
 ChartRelease = Annotated[str, StringConstraints(pattern=EXACT_RELEASE)]
 """One exact release: a range or `latest` would install another chart on the next run."""
+
+DriverTag = Annotated[str, StringConstraints(pattern=DRIVER_TAG)]
+"""A tag of `doca-driver`, for example `doca3.4.1-26.04-1.1.0.0-1`."""
 
 
 class ChartSource(Frozen):
@@ -82,15 +85,20 @@ class GpuOperator(ByChart):
     """The operator's chart."""
     driver: Literal["operator", "host"] = "host"
     """Who owns the GPU driver: the operator's container, or the host (DGX OS)."""
+    gdrcopy: bool = False
+    """Load GDRCopy's module beside the operator's driver: the processor then copies small messages
+    from GPU memory itself."""
 
 
 class NetworkOperator(ByChart):
-    """The NVIDIA network operator; with `pod_network.mode: host_device` it publishes the HCAs."""
+    """The NVIDIA network operator, which brings the device plugin of `pod_network.mode`."""
 
     chart: NetworkOperatorChart = NetworkOperatorChart()
     """The operator's chart."""
     driver: Literal["host", "operator"] = "host"
     """Who owns the RDMA driver: the host's image, or the operator's DOCA-OFED container."""
+    driver_tag: DriverTag | None = None
+    """Tag of that container; default the one that the operator's release was made with."""
 
 
 class GpuDevicePlugin(ByChart):

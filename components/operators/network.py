@@ -1,12 +1,13 @@
-"""The network operator: chart values, and the policy that makes it publish whole HCAs.
+"""The network operator: chart values, and the policy that makes it publish the rails' devices.
 
-Sources: the operator's chart, its NicClusterPolicy definition (v26.4.1) and its host-device
-example, narrowed to InfiniBand.
+Sources: the operator's chart, its NicClusterPolicy definition (v26.4.1) and its examples for
+host-device (narrowed to InfiniBand), SR-IOV and shared RDMA devices.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pydantic import JsonValue
@@ -14,14 +15,16 @@ from pydantic import JsonValue
 from components.artefacts.listing import network_device_plugin
 from components.artefacts.naming import in_registry
 from components.catalogue.cni_folders import UPSTREAM
-from components.catalogue.operator_versions import DOCA_DRIVER
 from components.catalogue.upstream import network_operand_version
+from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths
 from components.model.operators import NetworkOperator
 from components.pod_network.attachment import MELLANOX
+from components.pod_network.shared import shared_plugin_config
+from components.pod_network.sriov import device_plugin_config
 from components.pod_network.tolerations import discovery_values, tolerated
 
 NETWORK_NAMESPACE: Final = "nvidia-network-operator"
@@ -38,7 +41,8 @@ def network_operator_values(spec: ClusterSpec) -> Body:
     The GPU operator brings node feature discovery, and two would take turns at the same labels; its
     own settings already give the label of the cards, so the chart's rule is not needed either.
     """
-    values: Body = {}
+    # Helm installs definitions once and never again; the chart's own hook upgrades them.
+    values: Body = {"upgradeCRDs": True}
     if spec.operators.gpu is not None:
         values["nfd"] = {"enabled": False, "deployNodeFeatureRules": False}
     else:
@@ -55,21 +59,25 @@ def network_operator_values(spec: ClusterSpec) -> Body:
 def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     """The policy, and the wait for its state: the chart makes none since 24.10.
 
-    Neither Multus nor addresses: NCCL uses the HCAs without any interface in the pod.
+    It has the one device plugin of the site's mode, with the configuration that ours would have:
+    one card must not be offered by two. Neither Multus nor addresses: with whole HCAs NCCL needs no
+    interface in the pod, and otherwise they are the pod network's.
 
     Raises:
         SpecError: The operator's driver container is wanted, and its tag is not known.
     """
     version = network_operand_version(operator.chart.version)
     registry = spec.sources.registry
-    plugin = network_device_plugin(operator.chart.version)
-    repository = in_registry(plugin, registry).rpartition("/")[0]
+    mode = spec.pod_network.mode
+    plugin = in_registry(network_device_plugin(operator.chart.version, mode), registry)
+    repository, _, image = plugin.partition("@")[0].rpartition(":")[0].rpartition("/")
+    key, config = _DEVICE_PLUGINS[mode]
     wanted: Body = {
-        "sriovDevicePlugin": {
-            "image": "sriov-network-device-plugin",
+        key: {
+            "image": image,
             "repository": repository,
             "version": version,
-            "config": host_device_config(spec),
+            "config": config(spec),
         }
     }
     if taints := tolerated(spec):
@@ -78,7 +86,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         wanted["ofedDriver"] = {
             "image": "doca-driver",
             "repository": repository,
-            "version": _driver_tag(operator.chart.version),
+            "version": _driver_tag(operator),
         }
     return {
         "apiVersion": POLICY_API,
@@ -113,13 +121,24 @@ def host_device_config(spec: ClusterSpec) -> str:
     return json.dumps({"resourceList": [entry]}, indent=1)
 
 
-def _driver_tag(version: str) -> str:
-    release = version.removeprefix("v")
-    tag = DOCA_DRIVER.get(release)
+_DEVICE_PLUGINS: Final[Mapping[str, tuple[str, Callable[[ClusterSpec], str]]]] = {
+    "host_device": ("sriovDevicePlugin", host_device_config),
+    "sriov": ("sriovDevicePlugin", device_plugin_config),
+    "rdma_shared": ("rdmaSharedDevicePlugin", shared_plugin_config),
+}
+"""Mode of the pod network to the plugin's key in the policy, and its configuration."""
+
+
+def container_tag(operator: NetworkOperator) -> str | None:
+    """The tag of the driver container: the file's, or that of the operator's own release."""
+    return operator.driver_tag or driver_tag(operator.chart.version)
+
+
+def _driver_tag(operator: NetworkOperator) -> str:
+    tag = container_tag(operator)
     if tag is None:
         raise SpecError(
-            f"operators.network.driver is operator, and the driver container of release {release} "
-            f"is not known here; known are {', '.join(DOCA_DRIVER)}. Choose one of them, or "
-            "driver: host with the driver on the hosts"
+            f"the driver container of network operator {operator.chart.version} is not known.\n"
+            "  fix    write its tag as operators.network.driver_tag"
         )
     return tag

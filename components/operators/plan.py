@@ -154,24 +154,22 @@ def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:
     pods: Body = {"daemonsets": {"tolerations": taints}} if taints else {}
     pods |= discovery_values(spec)
     cdi: Body = {"enabled": True, **({"nriPluginEnabled": True} if by_operator else {})}
-    if gpu.driver == "host":
-        return {
-            "driver": {"enabled": False},
-            "toolkit": {"enabled": by_operator},
-            "cdi": cdi,
-            "nfd": {"enabled": True},
-            **pods,
-        }
-    paths = gpu_paths(spec)
-    rdma: Body = {"enabled": "peermem" in paths, "useHostMofed": has_own_rdma_driver(spec)}
-    driver: Body = {"enabled": True, "rdma": rdma}
-    if "dma_buf" in paths:  # it needs the open ones, and the default `auto` goes by the GPU
-        driver["kernelModuleType"] = "open"
+    driver: Body = {"enabled": False}
+    if gpu.driver == "operator":
+        paths = gpu_paths(spec)
+        rdma: Body = {"enabled": "peermem" in paths, "useHostMofed": has_own_rdma_driver(spec)}
+        driver = {"enabled": True, "rdma": rdma}
+        if "dma_buf" in paths:  # it needs the open ones, and the default `auto` goes by the GPU
+            driver["kernelModuleType"] = "open"
+        if gpu.gdrcopy:
+            pods["gdrcopy"] = {"enabled": True}
     return {
         "driver": driver,
         "toolkit": {"enabled": by_operator},
         "cdi": cdi,
         "nfd": {"enabled": True},
+        # Helm installs definitions once and never again; the chart's own hook upgrades them.
+        "operator": {"upgradeCRD": True},
         **pods,
     }
 

@@ -83,37 +83,49 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
 
 
 def _sriov(spec: ClusterSpec) -> tuple[_Group, ...]:
-    config = device_plugin_config(spec)
-    foundations = [
-        *_attaching(spec),
-        ("sriov-device-plugin", parts.service_account("sriov-device-plugin")),
-        ("sriov-device-plugin", parts.plugin_config_map(parts.PLUGIN_CONFIG, config)),
-    ]
-    images, prefix = spec.sources.images, spec.pod_network.resource_prefix
-    plugin = parts.device_plugin_daemon_set(images.sriov_device_plugin, config, prefix)
+    foundation, plugin = _sriov_plugin(spec)
+    images = spec.sources.images
     tuning = parts.reference_cni_daemon_set("tuning", images.cni_plugins, cni_paths(spec))
     daemon_sets = [
         *_attachers(spec),
         *([("tuning-cni", tuning)] if lacks_tuning(spec) else []),
         ("sriov-cni", parts.sriov_cni_daemon_set(images.sriov_cni, cni_paths(spec))),
-        ("sriov-device-plugin", plugin),
+        *plugin,
     ]
-    return foundations, daemon_sets, _attachments(spec, (attachment, probe_attachment))
+    rails = _attachments(spec, (attachment, probe_attachment))
+    return [*_attaching(spec), *foundation], daemon_sets, rails
+
+
+def _sriov_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
+    """The device plugin: what it needs, and itself; the network operator brings its own."""
+    if spec.operators.network is not None:
+        return [], []
+    config, prefix = device_plugin_config(spec), spec.pod_network.resource_prefix
+    image = spec.sources.images.sriov_device_plugin
+    foundation: _Group = [
+        ("sriov-device-plugin", parts.service_account("sriov-device-plugin")),
+        ("sriov-device-plugin", parts.plugin_config_map(parts.PLUGIN_CONFIG, config)),
+    ]
+    plugin = parts.device_plugin_daemon_set(image, config, prefix)
+    return foundation, [("sriov-device-plugin", plugin)]
 
 
 def _shared(spec: ClusterSpec) -> tuple[_Group, ...]:
-    config = parts.plugin_config_map(PLUGIN_CONFIG, shared_plugin_config(spec))
-    plugin = (PLUGIN, shared_plugin_daemon_set(spec))
+    config: _Group = []
+    plugin: _Group = []
+    if spec.operators.network is None:  # which brings its own
+        config = [(PLUGIN, parts.plugin_config_map(PLUGIN_CONFIG, shared_plugin_config(spec)))]
+        plugin = [(PLUGIN, shared_plugin_daemon_set(spec))]
     if spec.pod_network.host_network:
-        return [(PLUGIN, config)], [plugin]
+        return config, plugin
     image = spec.sources.images.cni_plugins
     daemon_sets = [
         *_attachers(spec),
         ("macvlan-cni", parts.reference_cni_daemon_set("macvlan", image, cni_paths(spec))),
-        plugin,
+        *plugin,
     ]
     rails = _attachments(spec, (macvlan_attachment, macvlan_probe_attachment))
-    return [*_attaching(spec), (PLUGIN, config)], daemon_sets, rails
+    return [*_attaching(spec), *config], daemon_sets, rails
 
 
 def _installs_multus(spec: ClusterSpec) -> bool:

@@ -23,6 +23,7 @@ from components.model.sysctls import SYSCTL_VALUE
 from components.model.units import (
     ABSOLUTE_PATH,
     DNS_LABEL,
+    DRIVER_TAG,
     ENVIRONMENT_NAME,
     EXACT_RELEASE,
     FOLDER,
@@ -121,6 +122,10 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "an exact release of K3s such as v1.36.3+k3s1",
         lambda text: f"v{text.removeprefix('v').partition('+')[0]}+k3s1",
     ),
+    DRIVER_TAG: (
+        "a tag of the driver container such as doca3.4.1-26.04-1.1.0.0-1",
+        _no_idea,
+    ),
     EXACT_RELEASE: ("one exact release of a chart such as v26.3.3", _no_idea),
     REGISTRY: (
         "a registry of the form host:port such as 192.168.100.10:5000, without a scheme or a path",
@@ -162,6 +167,7 @@ _VERSIONS: Final = frozenset(
         ESXI_RELEASE,
         K3S_RELEASE,
         EXACT_RELEASE,
+        DRIVER_TAG,
         GPU_DRIVER,
         FIRMWARE_VERSION,
         RELEASE,

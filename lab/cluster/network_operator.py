@@ -8,13 +8,14 @@ label that node feature discovery sets, and the device plugin must be able to re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.core.errors import DeviceError
 from lab.cluster.device_plugin import Pool, plan_pools
 from lab.cluster.devices import NodeDevices
 from lab.cluster.document import Doc, Json, doc_at, number_at, text_at
 from lab.cluster.gpu_operator import NIC_LABEL
+from lab.cluster.shared_plugin import SharedPool, plan_shared
 
 POLICIES = "/apis/mellanox.com/v1alpha1/nicclusterpolicies"
 MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
@@ -34,6 +35,11 @@ class NicPolicy:
         """The configuration of the SR-IOV device plugin; empty where the policy wants none."""
         return text_at(self.document, "spec", "sriovDevicePlugin", "config")
 
+    @property
+    def shared_config(self) -> str:
+        """The configuration of the shared device plugin; empty where the policy wants none."""
+        return text_at(self.document, "spec", "rdmaSharedDevicePlugin", "config")
+
     def serves(self, devices: NodeDevices, labels: Mapping[str, str]) -> bool:
         """Whether the operator's parts run on a node: the driver there, or brought by it."""
         brings = bool(doc_at(self.document, "spec", "ofedDriver"))
@@ -50,7 +56,23 @@ class NicPolicy:
             return ()
         # A PF with VFs is no device of its own (the plugin's README).
         whole = [card.as_function() for card in devices.cards if not card.vfs]
-        return plan_pools(self.config, [*devices.vfs, *whole], _PREFIX, whole=True)
+        pools = plan_pools(self.config, [*devices.vfs, *whole], _PREFIX, whole=True)
+        functions = {function.pci for function in devices.vfs}
+        # A VF goes to a pod by its attachment; only what is no VF is had by count alone.
+        return tuple(
+            replace(pool, whole=any(device.pci not in functions for device in pool.devices))
+            for pool in pools
+        )
+
+    def shared(self, devices: NodeDevices, labels: Mapping[str, str]) -> tuple[SharedPool, ...]:
+        """The shared resources of a node.
+
+        Raises:
+            DeviceError: the shared device plugin would not start with this configuration.
+        """
+        if not self.shared_config or not self.serves(devices, labels):
+            return ()
+        return plan_shared(self.shared_config, devices.cards)
 
 
 def network_operator_ready(deployments: Sequence[Doc]) -> bool:
@@ -69,8 +91,12 @@ def nic_policy_status(
 ) -> Doc:
     """The status that the operator would write: `ready`, `notReady` or `error`, and why."""
     state, reason = _judge(policy, devices, labels)
-    applied: Json = {"name": "state-SRIOV-device-plugin", "state": state}
-    status: Doc = {"state": state, "appliedStates": [applied] if policy.config else []}
+    wanted = {
+        "state-SRIOV-device-plugin": policy.config,
+        "state-RDMA-device-plugin": policy.shared_config,
+    }
+    applied: list[Json] = [{"name": name, "state": state} for name, on in wanted.items() if on]
+    status: Doc = {"state": state, "appliedStates": applied}
     return status | ({"reason": reason} if reason else {})
 
 
@@ -81,11 +107,13 @@ def _judge(
 ) -> tuple[str, str]:
     if not policy.operator_ready:
         return "notReady", "the operator's Deployment is not ready"
-    if policy.config:
-        try:
+    try:
+        if policy.config:
             plan_pools(policy.config, ())
-        except DeviceError as error:
-            return "error", str(error)
+        if policy.shared_config:
+            plan_shared(policy.shared_config, ())
+    except DeviceError as error:
+        return "error", str(error)
     marked = [name for name in devices if labels.get(name, {}).get(NIC_LABEL) == "true"]
     if not marked:
         return "notReady", f"no node has the label {NIC_LABEL}"

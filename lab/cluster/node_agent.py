@@ -210,7 +210,8 @@ class NodeAgent:
         bare = NodeState(name, devices, (), pods)
         labels = pairs_at(node, "metadata", "labels")
         pools = (*self._pools(bare), *_policy_pools(snapshot, bare, labels))
-        return NodeState(name, devices, pools, pods, self._shared(bare))
+        shared = (*self._shared(bare), *_policy_shared(snapshot, bare, labels))
+        return NodeState(name, devices, pools, pods, shared)
 
     def _pools(self, node: NodeState) -> tuple[Pool, ...]:
         """What the SR-IOV device plugin on a node publishes."""
@@ -379,6 +380,19 @@ def _policy_pools(
     try:
         return tuple(
             pool for policy in snapshot.nic_policies for pool in policy.pools(node.devices, labels)
+        )
+    except RailyardError as error:
+        print(f"NicClusterPolicy on {node.name}: {error}", file=sys.stderr, flush=True)
+        return ()
+
+
+def _policy_shared(
+    snapshot: Snapshot, node: NodeState, labels: Mapping[str, str]
+) -> tuple[SharedPool, ...]:
+    """What the network operator's shared device plugin publishes on a node."""
+    try:
+        return tuple(
+            pool for policy in snapshot.nic_policies for pool in policy.shared(node.devices, labels)
         )
     except RailyardError as error:
         print(f"NicClusterPolicy on {node.name}: {error}", file=sys.stderr, flush=True)

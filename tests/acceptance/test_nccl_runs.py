@@ -76,9 +76,10 @@ RANKS: Final = (
         ((STARTING + RANKS + HEADER + ROW + FOOTER) * 2, 2, False),
         (STARTING + STARTING + RANKS + HEADER + ROW + FOOTER, 2, True),
         (RANKS + RANKS + HEADER + ROW + FOOTER, 2, True),
-        (HEADER + ROW + HEADER + ROW + FOOTER, 1, False),
+        (HEADER + ROW + HEADER + ROW + FOOTER, 2, False),
         (HEADER + ROW + FOOTER + HEADER + ROW + FOOTER, 2, False),
         (HEADER + HEADER + ROW + FOOTER, 1, False),
+        (STARTING + RANKS + HEADER + ROW + HEADER + ROW + FOOTER, 2, False),
         (RANKS + HEADER + ROW + RANKS + HEADER + ROW, 2, False),
     ],
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 import pytest
 from hypothesis import given
@@ -184,3 +185,54 @@ def test_a_log_cut_anywhere_never_passes_without_its_totals(cut: int) -> None:
     text = GUIDE[:cut]
     whole = text.count("total images/sec: 8400.") == 4 and "8400.58" in text
     assert (judge_training_text(text, 4, 8400).verdict == "passed") <= whole
+
+
+def pieces(text: str, count: int) -> Iterator[str]:
+    """A text that is there only once, 7 characters at a time, and how often it repeats."""
+    for _ in range(count):
+        yield from (text[start : start + 7] for start in range(0, len(text), 7))
+
+
+def test_a_log_in_pieces_reads_as_the_whole() -> None:
+    assert parse_deepspeed_log(pieces(SCAN, 1)) == scan(SCAN)
+    assert parse_training_log(pieces(GUIDE, 1)) == training(GUIDE)
+
+
+def test_of_what_never_ends_so_much_is_kept() -> None:
+    total = "total images/sec: 100.00\n1\timages/sec: 50.0 +/- 0.0 (jitter = 0.0)\t8.0\n"
+    log = parse_training_log(total for _ in range(100_001))
+    assert isinstance(log, TrainingLog)
+    assert len(log.totals_images_s) == len(log.steps_images_s) == 100_000
+    row = SCAN.splitlines(keepends=True)[3]
+    found = parse_deepspeed_log(chain((SCAN,), (row for _ in range(20_000))))
+    assert isinstance(found, DeepSpeedLog)
+    assert len(found.rows) == 20_000
+    assert found.bad_rows == ("more than 20000 rows",)
+    torn = parse_deepspeed_log(chain((SCAN,), ("31 GB 8x4 torn\n" for _ in range(50))))
+    assert isinstance(torn, DeepSpeedLog)
+    assert len(torn.bad_rows) == 20
+
+
+def test_of_two_runs_the_slower_one_counts() -> None:
+    slow = SCAN.replace("3176.620", "6353.240").replace("149.863", "74.931")
+    for text in (SCAN + slow, slow + SCAN):
+        assert judge_deepspeed_text(text, 75).verdict == "failed"
+        verdict = judge_deepspeed_text(text, 74)
+        assert verdict.verdict == "passed"
+        assert verdict.summary == "all_reduce on 8 devices, 74.93 Gb/s busbw at 31.6689 GiB"
+
+
+def test_a_run_that_is_cut_is_not_saved_by_another() -> None:
+    head = "".join(SCAN.splitlines(keepends=True)[:3])
+    for text in (SCAN + head, SCAN + head + SCAN):
+        verdict = judge_deepspeed_text(text, 100)
+        assert verdict.exit_code == 4
+        assert verdict.findings[0].detail == "the first: the table of all_reduce has no row"
+    assert judge_deepspeed_text(head).findings[0].actual == "no result row"
+
+
+def test_a_decimal_comma_is_no_total() -> None:
+    verdict = judge_training_text(GUIDE.replace("8400.99", "8400,99"), 4)
+    assert verdict.exit_code == 4
+    assert verdict.findings[0].actual == "3 totals"
+    assert judge_training_text(HOROVOD.replace("3756.0", "3756,0")).exit_code == 4

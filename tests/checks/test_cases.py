@@ -25,7 +25,6 @@ from tests.checks.cases import (
 RULES_PAGE = ROOT / "docs" / "reference" / "rules.md"
 CONSEQUENCES: Mapping[str, set[str]] = {
     "cloud-hosts": {"control-plane", "worker-count"},
-    "driver-owner": {"host-device"},
     "gid-index": {"plugin-version"},
     "instance-type": {"gpu-job"},
     "sm-switch": {"switch-transport"},

@@ -56,3 +56,21 @@ def test_json_says_the_same(railyard: Call) -> None:
     done = railyard("judge", "nccl", log, "--expect", "roce", "--format", "json")
     data = json.loads(done.out)
     assert (done.code, data["exit_code"], data["verdict"]) == (1, 1, "failed")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400", "-1"])
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [
+        ("nccl", "--min-busbw"),
+        ("perftest", "--min-gbit"),
+        ("deepspeed", "--min-gbit"),
+        ("training", "--min-images"),
+    ],
+)
+def test_a_floor_that_is_no_number_is_exit_2(
+    railyard: Call, kind: str, option: str, value: str
+) -> None:
+    done = railyard("judge", kind, "-", f"{option}={value}")
+    assert (done.code, done.out) == (2, "")
+    assert "is no least bandwidth" in done.err

@@ -88,6 +88,11 @@ def test_the_state_holds_two_copies_of_at_most_seven_kilobytes() -> None:
     assert len(json.dumps(_definition(), separators=(",", ":"))) <= 7_000
 
 
+def test_a_definition_is_waited_for() -> None:
+    metadata = cast("Any", _definition()["metadata"])
+    assert metadata["annotations"]["pulumi.com/waitFor"] == "condition=Established"
+
+
 def _definition() -> dict[str, JsonValue]:
     bodies = load_vendored("components.jobs", MPI_OPERATOR_FILE)
     body = next(body for body in bodies if body["kind"] == "CustomResourceDefinition")

@@ -250,6 +250,22 @@ def test_a_policy_is_ready_only_with_operator_label_and_driver(tmp_path: Path) -
         assert published == (2 if state == "ready" else 0)
 
 
+def test_a_policy_with_the_shared_plugin_publishes_what_ours_would(tmp_path: Path) -> None:
+    devices = hca_devices(tmp_path, count=2)
+    entry = {"resourceName": "hca", "rdmaHcaMax": 63, "selectors": {"linkTypes": ["infiniband"]}}
+    plugin: Doc = {"config": json.dumps({"configList": [entry]})}
+    policy = NicPolicy({"spec": {"rdmaSharedDevicePlugin": plugin}}, True)  # noqa: FBT003 - the operator is ready
+    assert [(p.resource, p.count) for p in policy.shared(devices, MARKED)] == [("rdma/hca", 63)]
+    assert policy.shared(devices, {}) == ()
+    status = nic_policy_status(policy, {"worker-0": devices}, {"worker-0": MARKED})
+    assert status["appliedStates"] == [{"name": "state-RDMA-device-plugin", "state": "ready"}]
+    entry["selectors"] = {}
+    plugin["config"] = json.dumps({"configList": [entry]})
+    assert (
+        nic_policy_status(policy, {"worker-0": devices}, {"worker-0": MARKED})["state"] == "error"
+    )
+
+
 def test_a_broken_policy_is_an_error(tmp_path: Path) -> None:
     node = {"worker-0": hca_devices(tmp_path)}
     document: Doc = {"spec": {"sriovDevicePlugin": {"config": "{"}}}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from components.artefacts.listing import images_of
 from components.catalogue.operator_versions import (
     GPU_DEVICE_PLUGIN,
     NETWORK_OPERATOR,
@@ -20,6 +21,7 @@ from components.model.operators import ChartSource, NetworkOperator
 from components.operators import Operators
 from components.operators.labels import node_labels
 from components.operators.plan import OperatorsPlan, plan_operators
+from components.pod_network.plan import plan_pod_network
 from components.testing import Graph, record_program
 from tests.golden.site import changed_spec, load_example
 from tests.graph.test_components import RUN, access
@@ -101,8 +103,10 @@ def test_the_driver_container_is_one_that_is_known(cloud: ClusterSpec) -> None:
     driver = policy_of(with_network(cloud, driver="operator", chart=known))["spec"]["ofedDriver"]
     assert (driver["image"], driver["version"]) == ("doca-driver", "doca3.4.1-26.04-1.1.0.0-1")
     unknown = known.model_copy(update={"version": "26.7.1"})
-    with pytest.raises(SpecError, match=r"release 26\.7\.1 is not known here"):
+    with pytest.raises(SpecError, match=r"network operator 26\.7\.1 is not known"):
         plan_operators(with_network(cloud, driver="operator", chart=unknown))
+    named = with_network(cloud, driver="operator", chart=unknown, driver_tag="doca3.5.0-26.07-1")
+    assert policy_of(named)["spec"]["ofedDriver"]["version"] == "doca3.5.0-26.07-1"
 
 
 def test_labels_are_on_workers_only(shared: ClusterSpec) -> None:
@@ -213,3 +217,75 @@ def test_the_catalogue_knows_its_own_ranges() -> None:
     )
     assert find_line("24.7.0", NETWORK_OPERATOR) is None
     assert find_line("0.19.3", GPU_DEVICE_PLUGIN) is not None
+
+
+def test_gdrcopy_comes_with_the_operators_driver() -> None:
+    spec = load_example("dgx-roce")
+    assert spec.operators.gpu is not None
+    assert "gdrcopy" not in values_of(spec, "gpu-operator")
+    gpu = spec.operators.gpu.model_copy(update={"driver": "operator", "gdrcopy": True})
+    operators = spec.operators.model_copy(update={"gpu": gpu})
+    values = values_of(changed_spec(spec, operators=operators), "gpu-operator")
+    assert values["gdrcopy"] == {"enabled": True}
+
+
+def test_the_toolkit_of_the_operator_edits_no_file() -> None:
+    spec = load_example("dgx-roce")
+    assert spec.operators.gpu is not None
+    gpu = spec.operators.gpu.model_copy(update={"driver": "operator"})
+    operators = spec.operators.model_copy(update={"gpu": gpu})
+    values = values_of(changed_spec(spec, operators=operators), "gpu-operator")
+    assert values["toolkit"] == {"enabled": True}
+    assert values["cdi"] == {"enabled": True, "nriPluginEnabled": True}
+
+
+def test_the_policy_follows_the_release_of_the_chart(cloud: ClusterSpec) -> None:
+    for release in ("26.4.1", "26.7.1"):
+        chart = ChartSource(chart="network-operator", repo="https://x", version=release)
+        plugin = policy_of(with_network(cloud, chart=chart))["spec"]["sriovDevicePlugin"]
+        assert plugin["version"] == f"network-operator-v{release}"
+
+
+def test_definitions_are_upgraded_with_the_chart(cloud: ClusterSpec) -> None:
+    assert values_of(cloud, "gpu-operator")["operator"] == {"upgradeCRD": True}
+    assert values_of(cloud, "network-operator")["upgradeCRDs"] is True
+
+
+def with_operator(spec: ClusterSpec) -> ClusterSpec:
+    operators = spec.operators.model_copy(update={"network": NetworkOperator()})
+    return changed_spec(spec, operators=operators)
+
+
+@pytest.mark.parametrize(
+    ("example", "key", "image", "ours"),
+    [
+        ("dgx-roce", "sriovDevicePlugin", "sriov-network-device-plugin", "sriovdp-config"),
+        ("shared-rdma", "rdmaSharedDevicePlugin", "k8s-rdma-shared-dev-plugin", "rdma-devices"),
+    ],
+)
+def test_the_network_operator_brings_the_device_plugin_in_place_of_ours(
+    example: str, key: str, image: str, ours: str
+) -> None:
+    spec = load_example(example)
+    before = plan_pod_network(spec).manifests
+    (config,) = [m for m in before if m.kind == "ConfigMap" and m.name.startswith(ours)]
+    policy = policy_of(with_operator(spec))["spec"]
+    assert set(policy) == {key}
+    assert policy[key]["image"] == image
+    assert policy[key]["repository"] == "nvcr.io/nvidia/mellanox"
+    assert policy[key]["version"] == "network-operator-v26.7.1"
+    assert {"config.json": policy[key]["config"]} == config.body["data"]
+    after = {m.resource_name for m in plan_pod_network(with_operator(spec)).manifests}
+    gone = {m.resource_name for m in before} - after
+    assert after < {m.resource_name for m in before}
+    assert all("plugin" in name or "rdma-shared-dp" in name for name in gone)
+    assert config.resource_name in gone
+    assert len(gone) == (3 if example == "dgx-roce" else 2)
+
+
+def test_its_images_are_named_and_ours_are_not() -> None:
+    for example, ours in (("dgx-roce", "sriov-network-device"), ("shared-rdma", "k8s-rdma-shared")):
+        names = [image for image, _ in images_of(with_operator(load_example(example)))]
+        (found,) = [name for name in names if ours in name]
+        assert found.startswith("nvcr.io/nvidia/mellanox/")
+        assert found.endswith(":network-operator-v26.7.1")

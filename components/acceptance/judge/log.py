@@ -22,6 +22,7 @@ from components.acceptance.judge.workload_findings import (
     judge_scan_completeness,
     judge_totals,
     odd_steps,
+    slowest_of_largest,
 )
 from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.log_model import NcclLog, ParseProblem, PerftestLog
@@ -152,11 +153,11 @@ def _perftest_numbers(log: PerftestLog) -> str:
     return f"{name}, {slowest.typical_us:.2f} us at {slowest.size_bytes} B{more}"
 
 
-def judge_deepspeed_text(text: str, min_gbit_s: float | None = None) -> LogVerdict:
+def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVerdict:
     """Judges the log of DeepSpeed's communication benchmark.
 
     Args:
-        text: The whole log.
+        text: The whole log, or its pieces in order.
         min_gbit_s: The lowest acceptable bus bandwidth of the largest message, Gb/s of 10^9 bits.
     """
     log = parse_deepspeed_log(text)
@@ -171,13 +172,13 @@ def judge_deepspeed_text(text: str, min_gbit_s: float | None = None) -> LogVerdi
         return _verdict(findings, "cannot be judged")
     if min_gbit_s is not None:
         findings.append(judge_scan_busbw(log, subject, min_gbit_s, "--min-gbit"))
-    row = max(log.rows, key=lambda item: item.size_bytes)
+    row = slowest_of_largest(log.rows)
     where = f"{row.busbw_gbit_s:.2f} Gb/s busbw at {show_bytes(row.size_bytes)}"
     return _verdict(findings, f"{log.collective} on {log.devices} devices, {where}")
 
 
 def judge_training_text(
-    text: str,
+    text: Source,
     ranks: int | None = None,
     min_images_s: float | None = None,
     nccl: NcclAsked | None = None,
@@ -185,11 +186,13 @@ def judge_training_text(
     """Judges the log of tf_cnn_benchmarks or of Horovod's synthetic benchmarks.
 
     Args:
-        text: The whole log.
+        text: The whole log, or its pieces in order.
         ranks: How many ranks must have taken part; None for any number.
         min_images_s: The lowest acceptable number of images per second of all ranks together.
         nccl: What the NCCL of the program must say of its way; None leaves that unproven.
     """
+    if nccl is not None and not isinstance(text, str):
+        text = "".join(text)  # read twice
     log = parse_training_log(text)
     subject = "log"
     if isinstance(log, ParseProblem):
@@ -209,7 +212,7 @@ def judge_training_text(
     return _verdict(findings, f"{log.program}, {middle}" + (f"; {odd}" if odd else ""))
 
 
-def _way_of(text: str, subject: str, asked: NcclAsked) -> list[Finding]:
+def _way_of(text: Source, subject: str, asked: NcclAsked) -> list[Finding]:
     """A framework that is fast enough over the wrong transport has proven nothing."""
     log = parse_nccl_log(text)
     if isinstance(log, ParseProblem):

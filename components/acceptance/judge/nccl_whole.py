@@ -127,8 +127,6 @@ def _asked(sizes: Sizes) -> Iterator[int]:
 
 def _missing(sizes: Sequence[int], asked: Sequence[int], slack: int) -> tuple[str, str] | None:
     """Each type, operation and cycle goes through all sizes."""
-    if not asked:
-        return "the sizes of the first line are none", ""
     for index, size in enumerate(sizes):
         wanted = asked[index % len(asked)]
         if not wanted - slack < size <= wanted:
@@ -186,17 +184,18 @@ def _ratios(log: NcclLog) -> tuple[str, str] | None:
     if ranks is None:
         return _ratios_of_unknown_ranks(log.collective, shown)
     factors = possible_factors(log.collective, ranks)
-    wrong = [
-        next((each for each in shown if not _is_ratio(each[1], factor)), None) for factor in factors
-    ]
-    if None in wrong:
-        return None
-    row, half = wrong[0] or shown[0]
+    wrong: list[tuple[NcclRow, Measure]] = []
+    for factor in factors:
+        odd = next((each for each in shown if not _is_ratio(each[1], factor)), None)
+        if odd is None:
+            return None
+        wrong.append(odd)
+    row, half = wrong[0]
     shown_row = f"{half.busbw_gb_s:g} of {half.algbw_gb_s:g} GB/s at {row.size_bytes} B"
-    factor = " or ".join(f"{each:.4g}" for each in factors)
+    known = " or ".join(f"{each:.4g}" for each in factors)
     return (
         f"a bus bandwidth that contradicts its row: {shown_row}",
-        f"{ranks} ranks: factor {factor}",
+        f"{ranks} ranks: factor {known}",
     )
 
 

@@ -9,7 +9,7 @@ from statistics import median
 from components.acceptance.judge.nccl_findings import show_bytes
 from components.acceptance.judge.nccl_whole import LARGE_BYTES
 from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
-from components.acceptance.logs.log_model import DeepSpeedLog, MpiLog, TrainingLog
+from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, MpiLog, TrainingLog
 
 _SAME_TOTAL = 0.01
 """Each rank prints the sum of all: they differ by the moment of reading their clocks only."""
@@ -106,6 +106,11 @@ def judge_scan_completeness(log: DeepSpeedLog, subject: str, sizes: int | None =
     )
 
 
+def slowest_of_largest(rows: Sequence[DeepSpeedRow]) -> DeepSpeedRow:
+    """The row of the largest message; of several runs in a log, that of the slowest."""
+    return min(rows, key=lambda row: (-row.size_bytes, row.busbw_gbit_s))
+
+
 def judge_scan_busbw(log: DeepSpeedLog, subject: str, floor: float, origin: str) -> Finding:
     """Is the largest message at or above a floor, in Gb/s?"""
     expected = f"busbw >= {floor:g} Gb/s"
@@ -113,7 +118,7 @@ def judge_scan_busbw(log: DeepSpeedLog, subject: str, floor: float, origin: str)
         return Finding(
             check="bandwidth", subject=subject, verdict="error", expected=expected, actual="no row"
         )
-    row = max(log.rows, key=lambda item: item.size_bytes)
+    row = slowest_of_largest(log.rows)
     passed = row.busbw_gbit_s >= floor
     small = "" if row.size_bytes >= LARGE_BYTES else "no row reaches 1 GiB; "
     return Finding(

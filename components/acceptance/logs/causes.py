@@ -61,7 +61,7 @@ _HINTS: Final = (
     "unexpected", "erminat", "unhandled", "limit", "orte", "prte", "health", "required", "ssh:",
     "kex_", "eturn", "double free", "gpus", "got ", "does not", "addr_", "wrong", "no socket",
     "socketprogress",    "retcode", "no such", "was unable", "zero",
-    "no active", "no roce",
+    "no active", "no roce", "disconnect", "memlimit", "runlimit",
 )  # fmt: skip
 """A line with none of them, in small letters, matches no row: a cheap look before the patterns."""
 

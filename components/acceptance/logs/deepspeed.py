@@ -2,16 +2,19 @@
 
 Their throughput counts the data twice for an all-reduce; only the bus bandwidth means the same as
 that of nccl-tests, in bits. Sizes are taken from the description (elements by bytes), because the
-size column rounds.
+size column rounds. A log is read line by line, in memory that does not grow with it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
-from components.acceptance.logs.failures import find_launched_failures
-from components.acceptance.logs.lines import split_lines
+from components.acceptance.logs.causes import FailureFinder
+from components.acceptance.logs.failures import launched_finder
+from components.acceptance.logs.lines import read_lines
 from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, ParseProblem
 from components.acceptance.logs.nccl_factor import bus_factor
 
@@ -31,6 +34,13 @@ _ABSOLUTE_SLACK_GBIT_S = 0.02
 """Durations and bandwidths are printed with three decimals."""
 
 
+_COUNT = re.compile(r"\dx\d")
+"""Elements by bytes: a cheap look before the patterns of a row."""
+_MOST_ROWS: Final = 20_000
+_MOST_BAD_ROWS: Final = 20
+_MOST_NAMES: Final = 100_000
+
+
 @dataclass(slots=True)
 class _Reader:
     """What was found so far."""
@@ -42,26 +52,47 @@ class _Reader:
     bad: list[str] = field(default_factory=list[str])
     resolved: list[str] = field(default_factory=list[str])
     out_of_memory: bool = False
+    finder: FailureFinder = field(default_factory=launched_finder)
+    _rows_before: int = 0
+    """Rows, readable or not, before the table that is open."""
 
     def feed(self, line: str) -> None:
-        if head := _HEAD.search(line):
+        self.finder.feed(line)
+        if "Performance of" in line and (head := _HEAD.search(line)):
+            self.end_table()
             self.collective, self.devices = head[1], int(head[2])
-        elif columns := _COLUMNS.search(line):
+        elif "BusBW" in line and (columns := _COLUMNS.search(line)):
             self.scale = _BITS if columns[1] == "GBps" else 1.0
-        elif name := _RESOLVED.search(line):
-            self.resolved.append(name[1])
-        elif _MEMORY.search(line):
+        elif "resolves to" in line and (name := _RESOLVED.search(line)):
+            if len(self.resolved) < _MOST_NAMES:
+                self.resolved.append(name[1])
+        elif "GPU memory" in line and _MEMORY.search(line):
             self.out_of_memory = True
-        elif self.devices:
+        elif self.devices and _COUNT.search(line):
             self._feed_row(line)
+
+    def end_table(self) -> None:
+        """A table without a row was cut, though another one may have some."""
+        count = len(self.rows) + len(self.bad)
+        if self.devices and self.rows and count == self._rows_before:
+            self._add_bad(f"the table of {self.collective} has no row")
+            count += 1
+        self._rows_before = count
 
     def _feed_row(self, line: str) -> None:
         match = _ROW.search(line)
         row = self._row(match) if match else None
-        if row is not None:
+        if row is None:
+            if _ROW_START.search(line):
+                self._add_bad(line.strip())
+        elif len(self.rows) < _MOST_ROWS:
             self.rows.append(row)
-        elif _ROW_START.search(line):
-            self.bad.append(line.strip()[:200])
+        else:
+            self._add_bad(f"more than {_MOST_ROWS} rows")
+
+    def _add_bad(self, text: str) -> None:
+        if len(self.bad) < _MOST_BAD_ROWS:
+            self.bad.append(text[:200])
 
     def _row(self, match: re.Match[str]) -> DeepSpeedRow | None:
         size = int(match["count"]) * int(match["bytes"])
@@ -76,19 +107,21 @@ class _Reader:
         return DeepSpeedRow(size_bytes=size, duration_us=duration_us, busbw_gbit_s=busbw)
 
 
-def parse_deepspeed_log(text: str) -> DeepSpeedLog | ParseProblem:
+def parse_deepspeed_log(source: str | Iterable[str]) -> DeepSpeedLog | ParseProblem:
     """Reads a log; a row whose numbers contradict each other is a bad row.
 
     Args:
-        text: The launcher's whole output.
+        source: The launcher's whole output, or its pieces in order.
     """
-    if not text.strip():
-        return ParseProblem(kind="empty", what="the log is empty")
-    lines = split_lines(text)
     reader = _Reader()
-    for line in lines:
+    is_empty = True
+    for _, line in read_lines(source):
+        is_empty = False
         reader.feed(line)
-    failures = find_launched_failures(lines)
+    if is_empty:
+        return ParseProblem(kind="empty", what="the log is empty")
+    reader.end_table()
+    failures = tuple(reader.finder.failures)
     if not (reader.devices or reader.resolved or failures):
         return ParseProblem(
             kind="unrecognised",

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from components.acceptance.logs.causes import Cause, FailureFinder, Harmless
 from components.acceptance.logs.launchers import LAUNCHERS
-from components.acceptance.logs.log_model import LogFailure
 
 
 def _compile(table: Iterable[tuple[str, str, str, bool]]) -> tuple[Cause, ...]:
@@ -228,9 +227,6 @@ def perftest_finder() -> FailureFinder:
     return FailureFinder(_PERFTEST + LAUNCHERS)
 
 
-def find_launched_failures(lines: Iterable[str]) -> tuple[LogFailure, ...]:
-    """The failures of a program that a launcher starts on other hosts, and of its NCCL."""
-    finder = FailureFinder(_LAUNCHED + _NCCL + LAUNCHERS, HARMLESS)
-    for line in lines:
-        finder.feed(line)
-    return tuple(finder.failures)
+def launched_finder() -> FailureFinder:
+    """Looks for the failures of a program that launchers start on other hosts, and of its NCCL."""
+    return FailureFinder(_LAUNCHED + _NCCL + LAUNCHERS, HARMLESS)

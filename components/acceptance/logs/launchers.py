@@ -3,8 +3,8 @@
 The words of our own jobs come first: those of the scripts in `components/jobs/scripts/` and
 `components/containers/scripts/`, which end a rank before its program starts.
 
-Sources: the texts of Open MPI 4 and 5 (PRRTE), MPICH's hydra, Slurm's srun and slurmstepd, kubectl
-and the kubelet, Docker compose, systemd, torchrun, and Linux; collected in
+Sources: the texts of Open MPI 4 and 5 (PRRTE), MPICH's hydra, Slurm's srun and slurmstepd, PBS, LSF,
+OpenSSH, kubectl, the kubelet and runc, Docker compose, systemd, torchrun, and Linux; collected in
 docs/explanation/sources.md#logs.
 """
 
@@ -49,13 +49,13 @@ LAUNCHERS: tuple[Cause, ...] = (
     ),
     cause(
         r"oom[_-]kill|OOM[- ]?[Kk]ill|Out of memory: Kill|Memory cgroup out of memory"
-        r"|Out Of Memory|Detected \d+ oom",
+        r"|Out Of Memory|Detected \d+ oom|TERM_MEMLIMIT",
         "out_of_memory",
         _MEMORY,
     ),
     cause(
         r"DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)|DeadlineExceeded|active deadline"
-        r"|timeout: sending signal|context deadline exceeded|timed out waiting for",
+        r"|PBS: job killed|TERM_RUNLIMIT|timeout: sending signal|context deadline exceeded|timed out waiting for",
         "deadline",
         "the run was ended from outside, by its deadline",
     ),
@@ -80,7 +80,8 @@ LAUNCHERS: tuple[Cause, ...] = (
     cause(
         r"Error from server|unable to upgrade connection|lost connection to pod"
         r"|ImagePullBackOff|ErrImagePull|BackoffLimitExceeded|CrashLoopBackOff|\bEvicted\b"
-        r"|rpc error: code = ",
+        r"|rpc error: code = |OCI runtime \w{1,20} failed|specified backoff limit"
+        r"|^error: unexpected EOF",
         "kubernetes",
         "the cluster did not run the job to its end: read the events of its pods",
     ),
@@ -100,9 +101,9 @@ LAUNCHERS: tuple[Cause, ...] = (
     ),
     cause(
         r"ssh: connect to host \S{1,253} port \d{1,5}: |kex_exchange_identification"
-        r"|Connection (?:reset|closed) by \S{1,253} port \d",
+        r"|Connection (?:reset|closed) by \S{1,253} port \d|client_loop: send disconnect",
         "launcher",
-        "no sshd answers on that host",
+        "no sshd answers on that host, or the login ended",
     ),
     cause(r"There are not enough slots available", "slots", "more ranks than GPU slots"),
     cause(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from components.acceptance.logs.failures import find_launched_failures
+from components.acceptance.logs.failures import launched_finder
 from components.acceptance.logs.lines import split_lines
 from components.acceptance.logs.log_model import MpiLog, ParseProblem
 
@@ -22,8 +22,11 @@ def parse_mpi_log(text: str) -> MpiLog | ParseProblem:
     if not text.strip():
         return ParseProblem(kind="empty", what="the log is empty")
     lines = split_lines(text)
+    finder = launched_finder()
+    for line in lines:
+        finder.feed(line)
     return MpiLog(
         hosts=tuple(line.strip() for line in lines if _HOST.match(line.strip())),
         gpus=sum(bool(_TABLE_GPU.match(line) or _LISTED_GPU.match(line)) for line in lines),
-        failures=find_launched_failures(lines),
+        failures=tuple(finder.failures),
     )

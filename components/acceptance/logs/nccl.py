@@ -7,11 +7,12 @@ read line by line, in time that grows with its size and memory that does not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from components.acceptance.logs.json_text import first_text, is_json, whole_text
 from components.acceptance.logs.lines import read_lines
 from components.acceptance.logs.log_model import NcclLog, NcclRow, ParseProblem
 from components.acceptance.logs.nccl_json import parse_nccl_json
@@ -26,9 +27,6 @@ _LAUNCHER_KINDS: Final = frozenset(
 )
 """Failures by which a log without a line of NCCL is still that of a run: it ended before."""
 _MOST_RUNS: Final = 200
-_MOST_JSON: Final = 64 << 20
-"""Characters; a run's JSON has some hundred kilobytes."""
-_DOCKER_LINE: Final = '{"log":'
 
 
 @dataclass(slots=True)
@@ -40,6 +38,8 @@ class _Reader:
 
     def feed(self, stream: str, text: str) -> None:
         """Takes one line of one writer."""
+        if self.runs[-1].paths.feed_channel(text):
+            return
         if is_comment(text) and self.runs[-1].begins_again(text):
             self._begin(text)
         run = self.runs[-1]
@@ -74,36 +74,16 @@ def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
         source: The whole output, or its pieces in order, with or without the launcher's tags.
     """
     chunks = iter((source,) if isinstance(source, str) else source)
-    head = _first_text(chunks)
+    head = first_text(chunks)
     if not head:
         return ParseProblem(kind="empty", what="the log is empty")
-    if head.startswith("{") and not head.startswith(_DOCKER_LINE):
-        return _parse_json(head, chunks)
+    if is_json(head):
+        text = whole_text(head, chunks)
+        return text if isinstance(text, ParseProblem) else parse_nccl_json(text)
     reader = _Reader()
     for stream, text in read_lines(chain((head,), chunks)):
         reader.feed(stream, text)
     return _conclude(reader)
-
-
-def _first_text(chunks: Iterator[str]) -> str:
-    """The first piece that is not blank, from its first character on."""
-    for chunk in chunks:
-        head = chunk.lstrip("\ufeff \t\r\n\x00")
-        if head:
-            blanks = len(chunk) - len(head)
-            return head if head.startswith("{") else chunk[max(blanks - 1, 0) :]
-    return ""
-
-
-def _parse_json(head: str, chunks: Iterator[str]) -> NcclLog | ParseProblem:
-    parts = [head]
-    size = len(head)
-    for chunk in chunks:
-        parts.append(chunk)
-        size += len(chunk)
-        if size > _MOST_JSON:
-            return ParseProblem(kind="unrecognised", what="it is a JSON document of over 64 MiB")
-    return parse_nccl_json("".join(parts))
 
 
 def _conclude(reader: _Reader) -> NcclLog | ParseProblem:
@@ -126,6 +106,7 @@ def _is_known(run: Run, log: NcclLog) -> bool:
 
 def _log(run: Run, *, in_document: bool) -> NcclLog:
     paths = run.paths
+    paths.settle({line.host for line in run.ranks})
     return NcclLog(
         program="nccl-tests" if run.is_nccl_tests else "other",
         collective=run.collective,

@@ -92,7 +92,10 @@ def parse_nccl_json(text: str) -> NcclLog | ParseProblem:
             return ParseProblem(
                 kind="unrecognised", what=f"it looks like JSON, but not that of nccl-tests: {first}"
             )
-        rest = rest[end:].lstrip(", \r\n\t") if len(logs) < _MOST_RUNS else ""
+        rest = rest[end:].lstrip(", \r\n\t")
+        if rest and len(logs) == _MOST_RUNS:
+            what = f"more than {_MOST_RUNS} JSON documents: judge them one by one"
+            return ParseProblem(kind="unrecognised", what=what)
     return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
 
 
@@ -117,7 +120,7 @@ def _log(document: _Document) -> NcclLog:
         iterations=config.iterations,
         tables=1,
         rows=rows,
-        bad_rows=tuple(_contradictions(rows, share))[:_MOST_BAD_ROWS],
+        bad_rows=tuple(_contradictions(document.results, share))[:_MOST_BAD_ROWS],
         out_of_bounds=None if bounds is None else abs(bounds.count) or int(_is_false(bounds.okay)),
         average_busbw_gb_s=average.bandwidth if average else None,
         # Of several GPUs in one process, only the first is listed.
@@ -131,12 +134,15 @@ def _log(document: _Document) -> NcclLog:
     )
 
 
-def _contradictions(rows: Iterable[NcclRow], share: float) -> Iterator[str]:
-    for row in rows:
-        size = (row.size_bytes or 0) * share
-        for half in (row.out_of_place, row.in_place):
-            if half is not None and not fits(size, (half.time_us, half.time_us), half.algbw_gb_s):
-                yield f"{row.size_bytes} bytes: {half.algbw_gb_s} GB/s in {half.time_us} us"
+def _contradictions(results: Iterable[_Result], share: float) -> Iterator[str]:
+    for result in results:
+        size = result.size * share
+        for half in (result.out_of_place, result.in_place):
+            if half is None or (half.time is None and half.cpu_time is not None):
+                continue  # the processor's own time says nothing of the size
+            time = half.time or 0.0
+            if not fits(size, (time, time), half.alg_bw):
+                yield f"{result.size} bytes: {half.alg_bw} GB/s in {time} us"
 
 
 def _sizes(config: _Config) -> Sizes | None:

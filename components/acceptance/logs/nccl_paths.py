@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +23,13 @@ _CHANNEL = re.compile(
     r"(\d{1,9})(?:\[[0-9a-f]{1,16}\])?(?: -> (\d{1,9})(?:\[[0-9a-f]{1,16}\])?)?"
     r"(?: \[(?:send|receive)\])? via (\S.{0,80})"
 )
+_WHOLE_CHANNEL = re.compile(
+    r"([\w.-]{1,253}):\d{1,12}:\d{1,12} \[\d{1,6}\] NCCL INFO Channel \d{1,4}/\d{1,4} : "
+    r"(\d{1,9})\[[0-9a-f]{1,16}\] -> (\d{1,9})\[[0-9a-f]{1,16}\](?: \[(?:send|receive)\])? via "
+    r"((?:P2P|SHM)(?:/(?:IPC|CUMEM|CE|direct|read)){1,3}"
+    r"|NET/(?:IB(?:ext)?(?:_v\d{1,2})?|Socket)/\d{1,4}(?:/GDRDMA)?(?:/Shared)?)"
+)
+"""A line that is one message of a channel and nothing else: most of a long log."""
 _NET = re.compile(r"(?:COLL)?NET/([\w .-]{1,60}?)/(\d{1,4})(?:\(\d{1,9}\))?(/GDRDMA)?")
 _COLLNET: Final = "COLLNET/"
 _LOCAL = re.compile(r"(P2P|SHM|NVLS|CUMEM|direct)\b")
@@ -47,6 +54,8 @@ _MOST: Final = 4096
 """Different hosts, and ranks at the ends of network channels, that are kept."""
 _FEW: Final = 64
 _GLUED: Final = 2
+_LEAST_OWN: Final = 2
+"""Lines that begin with a host's name before it is one: torn text before a name comes once."""
 
 
 def messages(text: str) -> Iterator[tuple[str, str]]:
@@ -87,14 +96,16 @@ class Paths:
     nranks: int | None = None
     nodes: int | None = None
     host_of: dict[int, str] = field(default_factory=dict[int, str])
-    known: set[str] = field(default_factory=set[str])
+    starts: Counter[str] = field(default_factory=Counter[str])
+    """Names that lines begin with."""
     net_ranks: set[int] = field(default_factory=set[int])
 
     def feed(self, text: str) -> None:
         """Takes a line of one or more messages."""
         self.counts["nccl"] += 1
-        for glued_host, message in messages(text):
-            host = self._host(glued_host)
+        for number, (host, message) in enumerate(messages(text)):
+            if number == 0:
+                self._count_start(host)
             if " via " in message:
                 self._feed_channels(host, message)
             elif "Using" in message:
@@ -102,31 +113,53 @@ class Paths:
             else:
                 self._feed_rest(host, message)
 
-    def _host(self, name: str) -> str:
-        """The host's own name: that of a glued line has the end of the line before in it."""
-        if name in self.known or not name:
-            return name
-        ends = [known for known in self.known if name.endswith(known)]
-        if ends:
-            return max(ends, key=len)
-        if len(self.known) < _MOST:
-            self.known.add(name)
-        return name
+    def feed_channel(self, line: str) -> bool:
+        """Takes a line that is one message of a channel; False if it is another."""
+        whole = _WHOLE_CHANNEL.fullmatch(line) if " via " in line else None
+        if whole is None:
+            return False
+        self.counts["nccl"] += 1
+        self._count_start(whole[1])
+        self._take_channel(whole[1], (whole[2], whole[3]), whole[4])
+        return True
+
+    def _count_start(self, name: str) -> None:
+        if name and (name in self.starts or len(self.starts) < _MOST):
+            self.starts[name] += 1
+
+    def settle(self, listed: Iterable[str]) -> None:
+        """Gives hosts their own names: a glued one has the end of another message before it.
+
+        Args:
+            listed: Hosts of the list of nccl-tests, whose names are certain.
+        """
+        own = {*listed, *(name for name, count in self.starts.items() if count >= _LEAST_OWN)}
+        self.host_of = {rank: _own_name(host, own) for rank, host in self.host_of.items()}
+        devices: dict[str, set[int]] = {}
+        for host, used in self.devices.items():
+            devices.setdefault(_own_name(host, own), set()).update(used)
+        self.devices = devices
+        networks = [
+            each.model_copy(update={"host": _own_name(host, own)})
+            for host, each in self.hosts.items()
+        ]
+        self.hosts = {each.host: each for each in networks}
 
     def _feed_channels(self, host: str, message: str) -> None:
         for channel in _CHANNEL.finditer(message):
-            way = channel[3]
-            if net := _NET.match(way):
-                name = f"{_COLLNET if way.startswith(_COLLNET) else ''}{net[1]}"
-                self._take_net(host, name, net)
-                ends = (channel[1], channel[2] or channel[1])
-                if len(self.net_ranks) < _MOST:
-                    self.net_ranks.update(int(end) for end in ends)
-            elif local := _LOCAL.match(way):
-                names = {"SHM": "shared_memory", "NVLS": "nvls"}
-                self.counts[names.get(local[1], "peer")] += 1
-            else:
-                _add(self.other, way.partition("/")[0][:40])
+            self._take_channel(host, (channel[1], channel[2] or channel[1]), channel[3])
+
+    def _take_channel(self, host: str, ends: tuple[str, str], way: str) -> None:
+        if net := _NET.match(way):
+            name = f"{_COLLNET if way.startswith(_COLLNET) else ''}{net[1]}"
+            self._take_net(host, name, net)
+            if len(self.net_ranks) < _MOST:
+                self.net_ranks.update(int(end) for end in ends)
+        elif local := _LOCAL.match(way):
+            names = {"SHM": "shared_memory", "NVLS": "nvls"}
+            self.counts[names.get(local[1], "peer")] += 1
+        else:
+            _add(self.other, way.partition("/")[0][:40])
 
     def _take_net(self, host: str, name: str, net: re.Match[str]) -> None:
         if name in self.nets or len(self.nets) < _FEW:
@@ -205,6 +238,12 @@ class Paths:
             hosts_on_net=tuple(sorted(ends | {each for each in self.devices if each})),
             devices_by_host={host: tuple(sorted(found)) for host, found in self.devices.items()},
         )
+
+
+def _own_name(name: str, own: set[str]) -> str:
+    """The longest certain name that this one ends with; itself where there is none."""
+    ends = () if name in own else [known for known in own if name.endswith(known)]
+    return max(ends, key=len, default=name)
 
 
 def _add(found: dict[str, None], name: str) -> None:

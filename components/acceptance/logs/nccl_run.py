@@ -70,7 +70,8 @@ class Run:
         """Does this comment of nccl-tests belong to a run after this one?"""
         part = _part_of(line)
         if part is None or part > self._part:
-            return False
+            # One run has one table, whatever its types and operations are.
+            return part == _PARTS.index("header") and bool(self.table.rows)
         return part < self._part or _PARTS[part] not in ("devices", "footer") or self._repeats(line)
 
     def overlaps_with(self, line: str) -> bool:
@@ -122,7 +123,6 @@ class Run:
             self.out_of_bounds = (self.out_of_bounds or 0) + wrong
         elif average := _AVERAGE.search(line):
             self.average = float(average[1])
-            self.counts["average"] += 1
         elif (reduced := _REDUCED.search(line)) and self.sizes:
             self.sizes = self.sizes.model_copy(update={"most_bytes": int(reduced[1])})
 

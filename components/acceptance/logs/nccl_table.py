@@ -118,7 +118,7 @@ class Table:
     def _take_row(self, stream: str, text: str, start: re.Match[str]) -> str:
         self._end_row()
         self._pending = _Pending(stream, [start[1], start[2], start[3]], "")
-        return self._take_cells(text, len(start[0]))
+        return self._take_cells(self._pending, text, len(start[0]))
 
     def _continue(self, stream: str, text: str) -> str:
         pending = self._pending
@@ -128,13 +128,10 @@ class Table:
             return text
         if _ROW_START.match(shown, start.end()):
             return text
-        return self._take_cells(shown, start.end())
+        return self._take_cells(pending, shown, start.end())
 
-    def _take_cells(self, text: str, end: int) -> str:
+    def _take_cells(self, pending: _Pending, text: str, end: int) -> str:
         """Takes cells of the pending row; what is behind them."""
-        pending = self._pending
-        if pending is None:
-            return text
         names = self._names(pending.cells)
         while len(pending.cells) < len(names):
             cell = _CELL.match(text, end)

@@ -1,8 +1,8 @@
 """Reads the text of perftest (`ib_write_bw` and its family), of any age, by its own header.
 
-Text, not JSON: the JSON of 23.10 and older is invalid. Both the layout of the tool and the form in
-which documents flatten it to one line are read; units are made Gb/s of 10^9 bits. A file may hold
-several runs: the title, or a table's header after a result, begins the next one.
+Both the layout of the tool and the form in which documents flatten it to one line are read, and
+what it writes with `--out_json`; units are made Gb/s of 10^9 bits. A file may hold several runs:
+the title, or a table's header after a result, begins the next one.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import perftest_finder
+from components.acceptance.logs.json_text import first_text, is_json, whole_text
 from components.acceptance.logs.lines import read_lines
 from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
+from components.acceptance.logs.perftest_json import Document, parse_perftest_json
 
 _COLUMN = re.compile(
     r"#(bytes|sl|iterations)|BW (peak|average)\[([^\]\s]{1,20})\]|(MsgRate)\[Mpps\]"
@@ -47,6 +50,8 @@ _OF_BOTH_ENDS: Final = ("link", "transport", "connection", "test")
 _GID = re.compile(r"\bGID:\s{0,4}((?:[0-9a-fA-F]{1,3}:){15}[0-9a-fA-F]{1,3})")
 _GBIT_PER_UNIT: Final = {"Gb/sec": 1.0, "MB/sec": 8 * 2**20 / 1e9, "MiB/sec": 8 * 2**20 / 1e9}
 """perftest's MB is 2^20 bytes under both names."""
+_JSON_UNITS: Final = ("Gb/sec", "MB/sec")
+"""JSON has no unit: it is the one in which bandwidth is size times rate."""
 _RATE_SLACK: Final = 0.001
 _MOST_ROWS: Final = 1000
 _MOST_RUNS: Final = 200
@@ -133,7 +138,7 @@ class _Run:
                 self.end_row()
         if self.pending and len(self.rows) + len(self.latencies) > rows:
             # More numbers than the header has columns.
-            self._add_bad(words)
+            self.add_bad(words)
             self.pending = []
 
     def _feed_number(self, word: str) -> None:
@@ -143,27 +148,29 @@ class _Run:
             return
         self.pending.append(word)
         if len(self.pending) == len(self.columns):
-            self._take_row(self.pending)
+            self.take_row(self.pending)
             self.pending = []
 
     def end_row(self) -> None:
         """Ends a row: one that lacks numbers is a bad row."""
         if len(self.pending) > 1 and self.inside:
-            self._add_bad(self.pending)
+            self.add_bad(self.pending)
         self.pending = []
 
-    def _add_bad(self, words: Iterable[str]) -> None:
+    def add_bad(self, words: Iterable[str]) -> None:
+        """Takes what should have been a row."""
         if len(self.bad) < _MOST_ROWS:
             self.bad.append(" ".join(words)[:200])
 
-    def _take_row(self, words: Sequence[str]) -> None:
+    def take_row(self, words: Sequence[str]) -> None:
+        """Takes one row, in the order of the columns."""
         cells = dict(zip(self.columns, words, strict=True))
         if len(self.rows) + len(self.latencies) >= _MOST_ROWS:
-            self._add_bad([f"more than {_MOST_ROWS} rows"])
+            self.add_bad([f"more than {_MOST_ROWS} rows"])
         elif "t_avg" in cells:
             self._take_latency(cells)
         elif (row := bandwidth_row(self.unit, cells)) is None:
-            self._add_bad(words)
+            self.add_bad(words)
         else:
             known = self.rows.get(row.size_bytes)
             if known is None or row.average_gbit_s < known.average_gbit_s:
@@ -174,7 +181,7 @@ class _Run:
         typical = float(cells.get("t_typical", average))
         least, most = (float(cells.get(name, average)) for name in ("t_min", "t_max"))
         if not cells["bytes"].isdecimal() or not least <= min(average, typical) <= most:
-            self._add_bad(cells.values())
+            self.add_bad(cells.values())
             return
         size = int(cells["bytes"])
         self.latencies.append(LatencyRow(size_bytes=size, typical_us=typical, average_us=average))
@@ -188,9 +195,13 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
     Args:
         source: The whole output, or its pieces in order.
     """
+    chunks = iter((source,) if isinstance(source, str) else source)
+    head = first_text(chunks)
+    if is_json(head):
+        return _parse_json(head, chunks)
     runs = [_Run()]
     is_empty = True
-    for _, text in read_lines(source):
+    for _, text in read_lines(chain((head,), chunks)):
         is_empty = False
         for line in _without_noise(runs[-1], text):
             if _begins_again(runs[-1], line) and len(runs) < _MOST_RUNS:
@@ -206,6 +217,33 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
         )
     logs = [_log(run) for run in measured]
     return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
+
+
+def _parse_json(head: str, chunks: Iterable[str]) -> PerftestLog | ParseProblem:
+    text = whole_text(head, chunks)
+    documents = text if isinstance(text, ParseProblem) else parse_perftest_json(text)
+    if isinstance(documents, ParseProblem):
+        return documents
+    logs = [_log(_run_of(each)) for each in documents]
+    return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
+
+
+def _run_of(document: Document) -> _Run:
+    """A run as its text would have been read; a row of which no unit makes sense is a bad row."""
+    cells = document.cells
+    run = _Run(columns=tuple(cells), ended=True, fields=document.fields)
+    run.fields["test"] = run.fields.get("test", "").replace("_", " ").replace("RDMA ", "RDMA_")
+    if any(_NUMBER.fullmatch(each) is None for each in cells.values()):
+        run.add_bad(cells.values())
+        return run
+    if "average" in cells:
+        fitting = [unit for unit in _JSON_UNITS if bandwidth_row(unit, cells) is not None]
+        if len(fitting) > 1 and float(cells["average"]):
+            run.add_bad(("no unit is shown, and the rate tells none:", *cells.values()))
+            return run
+        run.unit = fitting[0] if fitting else ""
+    run.take_row([*cells.values()])
+    return run
 
 
 def _without_noise(run: _Run, text: str) -> Iterator[str]:

@@ -8,53 +8,95 @@ text (`51total images/sec: 8400.46`), so that nothing is looked for at the start
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
 
-from components.acceptance.logs.failures import find_launched_failures
-from components.acceptance.logs.lines import split_lines
+from components.acceptance.logs.causes import FailureFinder
+from components.acceptance.logs.failures import launched_finder
+from components.acceptance.logs.lines import read_lines
 from components.acceptance.logs.log_model import ParseProblem, TrainingLog
 
-_TOTAL = re.compile(r"total images/sec:\s*(\d{1,9}(?:\.\d{1,6})?)(?![\d.])")
-_STEP = re.compile(r"(?<!total )images/sec:\s*(\d{1,9}(?:\.\d{1,6})?)\s*\+/-")
-_HOROVOD = re.compile(r"Total img/sec on (\d{1,6}) (?:GPU|CPU)\(s\):\s*(\d{1,9}(?:\.\d{1,6})?)")
-_HOROVOD_STEP = re.compile(r"Iter #\d+:\s*(\d{1,9}(?:\.\d{1,6})?) img/sec per (?:GPU|CPU)")
+_TOTAL = re.compile(r"total images/sec:\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)(?![\d.,])")
+_STEP = re.compile(r"(?<!total )images/sec:\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)\s*\+/-")
+_HOROVOD = re.compile(
+    r"Total img/sec on (?P<gpus>\d{1,6}) (?:GPU|CPU)\(s\):\s*"
+    r"(?P<rate>\d{1,9}(?:\.\d{1,6})?)(?![\d.,])"
+)
+_HOROVOD_STEP = re.compile(r"Iter #\d+:\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?) img/sec per (?:GPU|CPU)")
 _STARTED = re.compile(r"Done warm up|Running warmup|Running benchmark")
 
 
-def parse_training_log(text: str) -> TrainingLog | ParseProblem:
+_MOST_NUMBERS: Final = 100_000
+"""Of one kind that are kept: ranks, and lines of single ones."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """What was found so far."""
+
+    totals: list[float] = field(default_factory=list[float])
+    steps: list[float] = field(default_factory=list[float])
+    horovod_totals: list[float] = field(default_factory=list[float])
+    horovod_steps: list[float] = field(default_factory=list[float])
+    gpus: int | None = None
+    started: bool = False
+    finder: FailureFinder = field(default_factory=launched_finder)
+
+    def feed(self, line: str) -> None:
+        self.finder.feed(line)
+        self.started = self.started or _STARTED.search(line) is not None
+        if "images/sec" in line:
+            _take(self.totals, _TOTAL, line)
+            _take(self.steps, _STEP, line)
+        if "img/sec" in line:
+            _take(self.horovod_steps, _HOROVOD_STEP, line)
+            _take(self.horovod_totals, _HOROVOD, line)
+            if total := _HOROVOD.search(line):
+                self.gpus = int(total["gpus"])
+
+    @property
+    def has_number(self) -> bool:
+        """A line of a benchmark's result was read."""
+        return bool(self.totals or self.steps or self.horovod_totals or self.horovod_steps)
+
+
+def parse_training_log(source: str | Iterable[str]) -> TrainingLog | ParseProblem:
     """Reads a log, with or without the launcher's tags and NCCL's lines.
 
     Args:
-        text: The launcher's whole output.
+        source: The launcher's whole output, or its pieces in order.
     """
-    if not text.strip():
+    reader = _Reader()
+    is_empty = True
+    for _, line in read_lines(source):
+        is_empty = False
+        reader.feed(line)
+    if is_empty:
         return ParseProblem(kind="empty", what="the log is empty")
-    lines = split_lines(text)
-    failures = find_launched_failures(lines)
-    horovod = [match for line in lines for match in _HOROVOD.finditer(line)]
-    totals = _numbers(_TOTAL, lines)
-    steps = _numbers(_STEP, lines)
-    own_steps = _numbers(_HOROVOD_STEP, lines)
-    known = horovod or totals or steps or own_steps or any(map(_STARTED.search, lines))
-    if not known and not failures:
+    failures = tuple(reader.finder.failures)
+    if not (reader.has_number or reader.started or failures):
         return ParseProblem(
             kind="unrecognised",
             what="no line of a training benchmark is in it; is it the log of another program?",
         )
-    if (horovod or own_steps) and not totals:
+    if (reader.horovod_totals or reader.horovod_steps) and not reader.totals:
         return TrainingLog(
             program="horovod",
-            totals_images_s=tuple(float(match[2]) for match in horovod),
-            steps_images_s=own_steps,
-            gpus=int(horovod[-1][1]) if horovod else None,
+            totals_images_s=tuple(reader.horovod_totals),
+            steps_images_s=tuple(reader.horovod_steps),
+            gpus=reader.gpus,
             failures=failures,
         )
     return TrainingLog(
         program="tf_cnn_benchmarks",
-        totals_images_s=totals,
-        steps_images_s=steps,
+        totals_images_s=tuple(reader.totals),
+        steps_images_s=tuple(reader.steps),
         failures=failures,
     )
 
 
-def _numbers(pattern: re.Pattern[str], lines: list[str]) -> tuple[float, ...]:
-    return tuple(float(match[1]) for line in lines for match in pattern.finditer(line))
+def _take(found: list[float], pattern: re.Pattern[str], line: str) -> None:
+    for match in pattern.finditer(line):
+        if len(found) < _MOST_NUMBERS:
+            found.append(float(match["rate"]))

@@ -1,0 +1,120 @@
+"""Reads the JSON that perftest writes with `--out_json`: fields and cells, as its text has them.
+
+Up to 23.10 neither keys nor texts had quotes and each part ended with a comma; 24.01 made it JSON
+but for `sl:` of a test with QoS. It has one size, since the tool writes the file anew for each, and
+no unit: MB/sec, or Gb/sec with `--report_gbits`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple, cast
+
+from components.acceptance.logs.log_model import ParseProblem
+
+_FIELDS: Final = {
+    "test": "test",
+    "Device": "device",
+    "Mtu": "mtu",
+    "Link_type": "link",
+    "Transport_type": "transport",
+    "Connection_type": "connection",
+    "GID_index": "gid",
+    "rdma_cm_QPs": "cm",
+}
+_CELLS: Final = {
+    "MsgSize": "bytes",
+    "n_iterations": "iterations",
+    "BW_peak": "peak",
+    "BW_average": "average",
+    "MsgRate": "MsgRate",
+    "CPU_util": "CPU_Util",
+    "t_min": "t_min",
+    "t_max": "t_max",
+    "t_typical": "t_typical",
+    "t_avg": "t_avg",
+    "t_stdev": "t_stdev",
+    "percentile_99": "99",
+    "percentile_99.9": "99.9",
+    "tps_average": "tps",
+}
+_NUMBERS: Final = frozenset({"mtu", "gid"})
+_WORD = re.compile(r"[\w.-]{1,80}")
+_DIGITS = re.compile(r"\d{1,9}", re.ASCII)
+_UNQUOTED = re.compile(
+    r"^[ \t]*(\w[\w. ]{0,60}?) ?: ?(?:(\{)|\"?([^\"\n]*?)\"?(,?))$", re.MULTILINE
+)
+_LAST_COMMA = re.compile(r",(\s*(?:\}|$))")
+_MOST_DOCUMENTS: Final = 200
+
+
+class Document(NamedTuple):
+    """What one run wrote; numbers as they are printed."""
+
+    fields: dict[str, str]
+    cells: dict[str, str]
+
+
+def parse_perftest_json(text: str) -> list[Document] | ParseProblem:
+    """The documents of a text, one for each run; a cut or foreign one is a problem."""
+    try:
+        return list(_documents(text))
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return list(_documents(_LAST_COMMA.sub(r"\1", _UNQUOTED.sub(_quoted, text))))
+    except (ValueError, RecursionError) as error:
+        first = str(error).partition("\n")[0]
+        return ParseProblem(
+            kind="unrecognised", what=f"it looks like JSON, but not that of perftest: {first}"
+        )
+
+
+def _quoted(line: re.Match[str]) -> str:
+    key = json.dumps(line[1])
+    return f"{key}: {{" if line[2] else f"{key}: {json.dumps(line[3])}{line[4]}"
+
+
+def _refuse_constant(name: str) -> str:
+    raise ValueError(f"{name} is no measurement")
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_refuse_constant)
+
+
+def _documents(text: str) -> Iterator[Document]:
+    rest = text.strip()
+    count = 0
+    while rest:
+        count += 1
+        if count > _MOST_DOCUMENTS:
+            raise ValueError(f"more than {_MOST_DOCUMENTS} documents")
+        value, end = _DECODER.raw_decode(rest)
+        yield _document(cast("object", value))
+        rest = rest[end:].lstrip(", \r\n\t")
+
+
+def _document(value: object) -> Document:
+    info, results = (_part(value, name) for name in ("test_info", "results"))
+    fields = {name: info[key] for key, name in _FIELDS.items() if key in info}
+    for name, shown in fields.items():
+        if not (_DIGITS if name in _NUMBERS else _WORD).fullmatch(shown):
+            raise ValueError(f"{name}: {shown[:40]!r} is no value of it")
+    if "MsgSize" not in results:
+        raise ValueError("results: no MsgSize; run without --output")
+    return Document(fields, {_CELLS[key]: text for key, text in results.items() if key in _CELLS})
+
+
+def _part(value: object, name: str) -> dict[str, str]:
+    """The texts and numbers of one part of a document.
+
+    Raises:
+        ValueError: It is not there.
+    """
+    part = cast("dict[str, object]", value).get(name) if isinstance(value, dict) else None
+    if not isinstance(part, dict):
+        raise ValueError(f"no {name}")  # noqa: TRY004 - the fault of a document
+    found = cast("dict[str, object]", part)
+    return {key: each for key, each in found.items() if isinstance(each, str)}

@@ -1,0 +1,153 @@
+"""`railyard versions [SITE]`: the catalogue of versions, and what a site uses of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+
+from components.catalogue.operator_versions import (
+    GPU_DEVICE_PLUGIN,
+    GPU_OPERATOR,
+    NETWORK_OPERATOR,
+    KubernetesRange,
+    show_version,
+)
+from components.catalogue.version_pairs import (
+    CONFLICTS,
+    DRIVER_TAGS,
+    TITLES,
+    VERSION_SETS,
+    Component,
+    Conflict,
+)
+from components.checks.registry import RULES
+from components.checks.render import render_problem
+from components.checks.site import check_loaded
+from components.cli.app import command_app, say
+from components.core.errors import SpecError
+from components.core.problem import Problem
+from components.model.cluster import ClusterSpec
+from components.model.version_sets import VERSION_PATHS, versions_of
+from components.reading.load import Loaded, load_site
+
+app = command_app()
+_Table = list[list[str]]
+_LINES: Final[Mapping[Component, tuple[KubernetesRange, ...]]] = {
+    "gpu-operator": GPU_OPERATOR,
+    "network-operator": NETWORK_OPERATOR,
+    "nvidia-device-plugin": GPU_DEVICE_PLUGIN,
+}
+_RULES: Final = frozenset({"version-pair", "plugin-version", "version-conflict", "driver-tag"})
+
+
+@app.command()
+def versions(
+    file: Annotated[
+        Path | None, typer.Argument(help="A site.yaml, or a Pulumi.<stack>.yaml.")
+    ] = None,
+    output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+) -> None:
+    """Print which versions work together, who says so, and what a site uses.
+
+    With a site also what the rules on versions say of it. Exit codes: 0 printed, 1 the site's
+    versions are refused or it cannot be read, 2 no such file.
+    """
+    tables = _catalogue()
+    problems: tuple[Problem, ...] = ()
+    if file is not None:
+        loaded = load_site(file)
+        if loaded.spec is None:
+            check_loaded(loaded, str(file)).spec_or_raise()
+            raise SpecError(f"{file}: the site cannot be read.")
+        problems = _problems(loaded.spec, loaded)
+        tables[f"Used by {file}"] = [["component", "version", "from"], *_used(loaded.spec, loaded)]
+    if output == "json":
+        found = {
+            title: [dict(zip(t[0], row, strict=True)) for row in t[1:]]
+            for title, t in tables.items()
+        }
+        say(json.dumps({"tables": found, "problems": [asdict(p) for p in problems]}, indent=1))
+    else:
+        said = [_render(title, table) for title, table in tables.items()]
+        say("\n\n".join([*said, *map(render_problem, problems)]))
+    raise typer.Exit(int(any(each.severity == "error" for each in problems)))
+
+
+def _catalogue() -> dict[str, _Table]:
+    """What is known of any site."""
+    lines = [
+        [TITLES[name], show_version(line.line), line.describe(), line.source]
+        for name, catalogue in _LINES.items()
+        for line in catalogue
+    ]
+    bad = [
+        [
+            f"{TITLES[each.one.component]} {each.one.describe()}",
+            f"{TITLES[each.other.component]} {each.other.describe()}"
+            if each.other
+            else _alone(each),
+            each.severity,
+            each.reason,
+            each.source,
+        ]
+        for each in CONFLICTS
+    ]
+    sets = [
+        [name, *(str(value) for value in asdict(chosen).values())]
+        for name, chosen in VERSION_SETS.items()
+    ]
+    tags = [
+        [release, tag.tag, "yes" if tag.confirmed else "no", tag.source]
+        for release, tag in DRIVER_TAGS.items()
+    ]
+    return {
+        "Kubernetes of each release line": [
+            ["component", "line", "Kubernetes", "source"],
+            *lines,
+        ],
+        "Known to fail together": [["one", "other", "severity", "reason", "source"], *bad],
+        "Sets (`versions:` of a site)": [
+            ["set", "K3s", "GPU operator", "network operator", "GPU device plugin", "source"],
+            *sets,
+        ],
+        "Driver container of the network operator": [
+            ["release", "tag", "confirmed", "source"],
+            *tags,
+        ],
+    }
+
+
+def _alone(conflict: Conflict) -> str:
+    return "its driver container" if conflict.with_container else "anything"
+
+
+def _used(spec: ClusterSpec, loaded: Loaded) -> Iterator[list[str]]:
+    for name, version in versions_of(spec).items():
+        line = loaded.places.line_of(VERSION_PATHS[name])
+        chosen = f"set {spec.versions}" if spec.versions else "default"
+        yield [TITLES[name], version, f"line {line}" if line is not None else chosen]
+
+
+def _problems(spec: ClusterSpec, loaded: Loaded) -> tuple[Problem, ...]:
+    """What the rules on versions say; waivers are left to `railyard check`."""
+    return tuple(
+        loaded.places.locate_all(problem)
+        for rule in RULES
+        if rule.name in _RULES
+        for problem in rule.problems(spec)
+    )
+
+
+def _render(title: str, table: Sequence[Sequence[str]]) -> str:
+    """Write a table in columns; the last one is as wide as it is."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    rows = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    )
+    return "\n".join([f"# {title}", *rows])

@@ -1,0 +1,717 @@
+"""What the judge does at the edges of a rule; expectations follow from what the fields mean."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from components.acceptance.evidence import Hop, Limits, Probe, ProbeEvidence
+from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes, show_size
+from components.acceptance.judge.image import judge_image
+from components.acceptance.judge.infiniband import FABRIC, judge_ib
+from components.acceptance.judge.log import judge_nccl_text
+from components.acceptance.judge.nccl import judge_nccl
+from components.acceptance.judge.nccl_profile import judge_pace
+from components.acceptance.judge.path import judge_path
+from components.acceptance.judge.site import judge_probe
+from components.acceptance.judge.verdict import Finding
+from components.acceptance.judge.workloads import judge_mpi, judge_scan, judge_training
+from components.acceptance.logs.ib_facts import IbFacts, IbPort, SubnetManager, parse_ib_look
+from components.acceptance.logs.ibdiagnet import parse_ibdiagnet
+from components.acceptance.logs.image import parse_image_log
+from components.acceptance.logs.json_text import first_text, is_json, whole_text
+from components.acceptance.logs.lines import LONGEST_LINE, read_lines, split_lines
+from components.acceptance.logs.log_model import (
+    Channels,
+    DeepSpeedLog,
+    DeepSpeedRow,
+    ImageLog,
+    Measure,
+    MpiLog,
+    NcclLog,
+    NcclRow,
+    ParseProblem,
+    PerftestLog,
+    RankLine,
+    TrainingLog,
+)
+from components.acceptance.logs.nccl import parse_nccl_log
+from components.acceptance.logs.nccl_json import parse_nccl_json
+from components.acceptance.logs.nccl_paths import Paths
+from components.acceptance.logs.nccl_run import Run
+from components.acceptance.logs.nccl_table import Table
+from components.acceptance.logs.perftest import parse_perftest_log
+from components.acceptance.logs.training import parse_training_log
+from tests.acceptance.ib_texts import IBDIAGNET, LIMITS, look, record
+from tests.acceptance.recordings import load_nccl
+
+GIB: Final = 1 << 30
+HALF: Final = Measure(time_us=50_000.0, algbw_gb_s=21.47, busbw_gb_s=40.27, wrong=0)
+
+
+def nccl(**changes: Any) -> NcclLog:  # noqa: ANN401 - any field
+    whole: dict[str, Any] = {
+        "program": "nccl-tests",
+        "collective": "all_reduce_perf",
+        "has_preamble": True,
+        "has_footer": True,
+        "iterations": 20,
+        "rows": (NcclRow(size_bytes=GIB, out_of_place=HALF),),
+        "ranks": tuple(RankLine(rank=rank, host=f"w{rank // 8}") for rank in range(16)),
+    }
+    return NcclLog.model_validate(whole | changes)
+
+
+def item(kind: str = "nccl", **changes: Any) -> ProbeEvidence:  # noqa: ANN401 - any field
+    probe = {"name": "p", "kind": kind, "rails": ("a", "b"), "nodes": ("w0", "w1"), "ranks": 16}
+    whole: dict[str, Any] = {"probe": Probe.model_validate(probe), "outcome": "completed"}
+    return ProbeEvidence.model_validate(whole | changes)
+
+
+@pytest.mark.parametrize(
+    ("sent", "seen", "verdict"),
+    [
+        # A tenth of the least is where a probe begins to be there, nine tenths where it is whole.
+        (Sent(1000, 4000, is_certain=False), 99, "failed"),
+        (Sent(1000, 4000, is_certain=False), 100, "error"),
+        (Sent(1000, 4000, is_certain=False), 899, "error"),
+        (Sent(1000, 4000, is_certain=True), 899, "failed"),
+        (Sent(1000, 4000, is_certain=True), 900, "passed"),
+        # Four times the most is too much.
+        (Sent(1000, 4000, is_certain=False), 16_000, "passed"),
+        (Sent(1000, 4000, is_certain=False), 16_001, "error"),
+        (Sent(0, 0, is_certain=False), 0, "failed"),
+        (Sent(0, 0, is_certain=False), 1, "passed"),
+        (Sent(0, 1, is_certain=False), 5, "error"),
+    ],
+)
+def test_how_much_is_enough(sent: Sent, seen: int, verdict: str) -> None:
+    assert judge_amount(sent, seen) == verdict
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (1_500_000, "1.5 MB"),
+        (2 * 10**9, "2.0 GB"),
+        (3 * 10**12, "3.0 TB"),
+    ],
+)
+def test_amounts_are_shown_in_decimal_units(count: int, text: str) -> None:
+    assert show_size(count) == text
+
+
+# One row of 1 GiB in one half, 20 times, over two rails: 10,737,418,240 bytes of message a rail.
+RAIL: Final = 10_737_418_240
+
+
+@pytest.mark.parametrize(
+    ("changes", "sent"),
+    [
+        # Up or down a tree once at the least, twice at the most.
+        ({}, Sent(RAIL, 2 * RAIL, is_certain=False)),
+        # A ring of 16: 2 * 15/16.
+        ({"algorithms": ("RING",)}, Sent(20_132_659_200, 20_132_659_200, is_certain=True)),
+        ({"algorithms": ("RING", "TREE")}, Sent(RAIL, 2 * RAIL, is_certain=False)),
+        # 8 ranks send 8 others a sixteenth each: 4 times the message.
+        ({"collective": "alltoall_perf"}, Sent(4 * RAIL, 4 * RAIL, is_certain=True)),
+        # A host has half of what is gathered.
+        ({"collective": "all_gather_perf"}, Sent(RAIL // 2, 2 * RAIL, is_certain=False)),
+        ({"iterations": None}, Sent(0, 0, is_certain=False)),
+        ({"ranks": ()}, Sent(0, 0, is_certain=False)),
+        (
+            {"rows": (NcclRow(size_bytes=GIB, out_of_place=HALF, in_place=HALF),)},
+            Sent(2 * RAIL, 4 * RAIL, is_certain=False),
+        ),
+    ],
+)
+def test_what_a_collective_sends_over_a_rail(changes: dict[str, Any], sent: Sent) -> None:
+    assert sent_bytes(item(nccl=nccl(**changes))) == sent
+
+
+def test_what_other_probes_send() -> None:
+    rows = (DeepSpeedRow(size_bytes=GIB, duration_us=1.0, busbw_gbit_s=1.0),)
+    scan = DeepSpeedLog(collective="all_reduce", devices=16, rows=rows)
+    # 50 trials of 1 GiB over two rails.
+    assert sent_bytes(item("deepspeed_scan", deepspeed=scan)) == Sent(
+        26_843_545_600, 53_687_091_200, is_certain=False
+    )
+    none = DeepSpeedLog(collective="all_reduce", devices=0, rows=rows)
+    assert sent_bytes(item("deepspeed_scan", deepspeed=none)).least == 26_843_545_600
+    pair = parse_perftest_log(PERFTEST)
+    assert isinstance(pair, PerftestLog)
+    assert sent_bytes(item("perftest", perftest=pair)) == Sent(
+        327_680_000, 327_680_000, is_certain=True
+    )
+    assert sent_bytes(item("resnet50", nccl=nccl())) == Sent(0, 0, is_certain=False)
+
+
+PERFTEST: Final = (
+    " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+    " 65536      5000             92.42              92.40                0.176230\n" + "-" * 60
+)
+
+
+def hop(total: int | None, **by_class: int) -> Hop:
+    return Hop(
+        rail="a",
+        direction="w0 -> w1",
+        role="sender_nic",
+        device="w0",
+        interface="mlx5_0",
+        total_bytes=total,
+        bytes_by_class={int(key.removeprefix("c")): value for key, value in by_class.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("total", "verdict", "actual"),
+    [(None, "error", "not observed"), (0, "failed", "0 B seen there")],
+)
+def test_a_hop_that_counted_nothing_proves_nothing(
+    total: int | None, verdict: str, actual: str
+) -> None:
+    found = judge_path(item(nccl=nccl(), hops=(hop(total),)), Limits(priority=3, traffic_class=3))
+    assert (found[0].verdict, found[0].actual) == (verdict, actual)
+
+
+@pytest.mark.parametrize(
+    ("transport", "check"), [("ib", "adapter counters"), ("roce", "traffic class")]
+)
+def test_where_the_bytes_went_is_asked_of_the_fabric_that_there_is(
+    transport: str, check: str
+) -> None:
+    limits = Limits.model_validate({"transport": transport, "hcas": 2, "priority": 3})
+    found = judge_probe(item(nccl=nccl()), limits)
+    assert [each.check for each in found][-1] == check
+    assert found[-1].verdict == "error"
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "check"),
+    [
+        ("deepspeed_scan", {"deepspeed": DeepSpeedLog(collective="all_reduce")}, "dns"),
+        ("resnet50", {"training": TrainingLog(program="horovod")}, "throughput"),
+        ("mpi_hosts", {"mpi": MpiLog(hosts=("w0", "w1"))}, "hosts"),
+        ("mpi_gpus", {"mpi": MpiLog(gpus=16)}, "gpus"),
+        ("nccl", {"nccl": nccl()}, "ranks"),
+        ("perftest", {"perftest": parse_perftest_log(PERFTEST)}, "mtu"),
+    ],
+)
+def test_each_log_has_its_own_findings(kind: str, changes: dict[str, Any], check: str) -> None:
+    found = judge_probe(item(kind, **changes), Limits(priority=3))
+    assert check in {each.check for each in found}
+    assert ("traffic class" in {each.check for each in found}) is not kind.startswith("mpi")
+
+
+def one(found: list[Finding], check: str) -> tuple[str, str, str]:
+    row = next(each for each in found if each.check == check)
+    return row.verdict, row.expected, row.actual
+
+
+def test_a_frameworks_transport_is_asked_of_its_nccl() -> None:
+    limits = Limits(scan_sizes=1, scan_floor_gbit_s=100.0, images_floor_s=50.0)
+    rows = (DeepSpeedRow(size_bytes=GIB, duration_us=1.0, busbw_gbit_s=100.0),)
+    log = DeepSpeedLog(collective="all_reduce", devices=16, rows=rows, resolved=("w0", "w1", "w0"))
+    found = judge_scan(item("deepspeed_scan", deepspeed=log), log, limits)
+    assert one(found, "completeness") == ("passed", "1 sizes", "1 rows")
+    assert one(found, "dns")[0] == "passed"
+    assert one(found, "ranks") == ("passed", "16 devices", "16 devices")
+    assert one(found, "transport") == ("error", "roce", "not shown")
+    assert one(found, "bandwidth") == ("passed", "busbw >= 100 Gb/s", "100.00 Gb/s at 1 GiB")
+    any_size = judge_scan(item("deepspeed_scan", deepspeed=log), log, Limits())
+    assert one(any_size, "completeness") == ("passed", "a table with a result", "1 rows")
+    assert one(any_size, "bandwidth")[1] == "busbw >= 0 Gb/s"
+    sockets = nccl(channels=Channels(net={"Socket": 4}))
+    shown = judge_scan(item("deepspeed_scan", deepspeed=log, nccl=sockets), log, limits)
+    assert one(shown, "transport") == ("failed", "roce", "NET/Socket")
+    run = TrainingLog(program="tf_cnn_benchmarks", totals_images_s=(50.0,) * 16)
+    found = judge_training(item("resnet50", training=run), run, limits)
+    assert one(found, "completeness") == ("passed", "a total of each of 16 ranks", "16 totals")
+    assert one(found, "transport") == ("error", "roce", "not shown")
+    assert one(found, "throughput") == ("passed", "images/s >= 50", "50.00 images/s")
+    assert (
+        one(judge_training(item(training=run), run, Limits()), "throughput")[1] == "images/s >= 0"
+    )
+
+
+def test_commands_of_mpirun_are_judged_by_their_kind() -> None:
+    log = MpiLog(hosts=("w0", "w1"), gpus=16)
+    assert [each.check for each in judge_mpi(item("mpi_gpus"), log)] == ["gpus"]
+    assert [each.check for each in judge_mpi(item("mpi_hosts"), log)] == ["hosts"]
+
+
+@pytest.mark.parametrize(
+    ("hcas", "expected", "step"),
+    [
+        (0, "2 rails in the channels of every host", "a rail is missing on all hosts"),
+        (4, "4 adapters in the channels of every host", "an adapter carries nothing on all hosts"),
+    ],
+)
+def test_rails_are_adapters_on_infiniband(hcas: int, expected: str, step: str) -> None:
+    found = judge_nccl(item(), nccl(), Limits(hcas=hcas))
+    row = next(each for each in found if each.check == "rails")
+    assert (row.verdict, row.expected) == ("error", expected)
+    assert row.next_step.startswith(step)
+
+
+def test_two_runs_of_one_probe_are_no_evidence() -> None:
+    (row,) = judge_nccl(item(), nccl(other_runs=(nccl(), nccl())), Limits())
+    assert (row.verdict, row.actual) == ("error", "3 runs in one log")
+
+
+@pytest.mark.parametrize(
+    ("warn", "actual"), [(40.27, None), (40.28, "40.27 GB/s at 1 GiB"), (30.0, None)]
+)
+def test_the_pace_of_healthy_systems(warn: float, actual: str | None) -> None:
+    found = judge_pace(nccl(), "p", warn)
+    assert (found and found.actual) == actual
+
+
+def test_a_port_that_waits_lacks_no_master() -> None:
+    standby = SubnetManager(lid=1, guid="1", priority=1, state=2)
+    port = look().ports[0]
+    waits = port.model_copy(update={"state": "2: INIT"})
+    assert not IbFacts(ports=(waits,), manager=standby).lacks_master
+    assert IbFacts(ports=(port,), manager=standby).lacks_master
+    assert IbFacts(ports=(waits, port), why_no_manager="x failed: query").lacks_master
+    assert not IbFacts(ports=(port,), why_no_manager="sminfo is not installed").lacks_master
+    master = standby.model_copy(update={"state": 3})
+    assert not IbFacts(ports=(port,), manager=master).lacks_master
+
+
+@pytest.mark.parametrize("field", ["LID", "GUID", "Priority", "SMState"])
+def test_a_record_without_a_field_is_of_another_form(field: str) -> None:
+    text = "\n".join(
+        line for line in record(1, 14, 3).splitlines() if not line.strip().startswith(field + ".")
+    )
+    seen = parse_ib_look(f"=== saquery\n{text}\nstatus: 0\n")
+    assert (seen.managers, seen.why_no_managers) == ((), "saquery answered in another form")
+
+
+@pytest.mark.parametrize(
+    ("on", "of", "verdict", "actual"),
+    [
+        (1, 1, "passed", "on 1"),
+        (0, 0, "failed", "on 0"),
+        (1, 2, "failed", "on 1"),
+        (None, 2, "error", "not said"),
+    ],
+)
+def test_adaptive_routing_on_so_many_switches(
+    on: int | None, of: int, verdict: str, actual: str
+) -> None:
+    diagnosis = parse_ibdiagnet(IBDIAGNET)
+    assert diagnosis is not None
+    assert LIMITS is not None
+    changed = diagnosis.model_copy(update={"adaptive_switches": on, "switches": of})
+    facts = {"gpu01": look().model_copy(update={"diagnosis": changed})}
+    found = judge_ib(facts, LIMITS.model_copy(update={"adaptive_routing": True}))
+    row = next(each for each in found if (each.check, each.subject) == ("adaptive routing", FABRIC))
+    assert (row.verdict, row.actual) == (verdict, actual)
+    assert row.expected == f"on, on all {of or 'switches'}"
+
+
+def test_a_partition_of_others_is_on_no_port() -> None:
+    assert LIMITS is not None
+    (first, *_) = (each for each in LIMITS.partitions if each.exclusive)
+    alone = first.model_copy(update={"members": {}, "ports": {}})
+    limits = LIMITS.model_copy(update={"partitions": (alone,)})
+    bare = IbPort(**(look().ports[0].model_dump() | {"pkeys": (0x7FFF,)}))
+    found = judge_ib({"gpu01": IbFacts(ports=(bare,))}, limits)
+    row = next(each for each in found if each.check == f"partition {first.name}")
+    assert (row.verdict, row.actual) == ("passed", "none has it")
+
+
+def image_of(needed: tuple[str, ...], **changes: Any) -> list[Finding]:  # noqa: ANN401 - any field
+    whole: dict[str, Any] = {
+        "programs": dict.fromkeys(needed, ""),
+        "mpi": {},
+        "missing": (),
+        "mpirun_version": "",
+        "daemon": "",
+        "uid": "0",
+        "home": "/root",
+        "path": "",
+        "login": "",
+        "said": (),
+        "complete": True,
+    }
+    probe = Probe(name="i", kind="image", rails=(), nodes=(), image="x:1", programs=needed)
+    evidence = ProbeEvidence(probe=probe, outcome="completed")
+    return judge_image(evidence, ImageLog.model_validate(whole | changes))
+
+
+@pytest.mark.parametrize(
+    ("program", "step"),
+    [
+        ("mpirun", "name its place in jobs.programs.mpirun, or "),
+        ("/opt/ompi/bin/mpirun", "name its place in jobs.programs.mpirun, or "),
+        ("all_reduce_perf", "name its place in jobs.programs.nccl_tests, or "),
+        ("ib_write_bw", "name its place in jobs.programs.perftest, or "),
+        ("ssh", "install openssh-client in it, or "),
+        ("nvidia-smi", "build one with: railyard image build"),
+    ],
+)
+def test_what_to_do_about_a_program_that_an_image_lacks(program: str, step: str) -> None:
+    (row,) = image_of((program,))
+    assert (row.verdict, row.actual) == ("failed", f"the image x:1 has no {program}")
+    assert row.next_step.startswith(step)
+
+
+@pytest.mark.parametrize(
+    ("said", "actual"),
+    [
+        ((), "it said nothing"),
+        (("", "first"), "first"),
+        (("first", "User root not allowed because"), "first; User root not allowed because"),
+        (("first", "debug: REFUSED user root"), "first; debug: REFUSED user root"),
+        (("root not allowed",), "root not allowed"),
+    ],
+)
+def test_what_sshd_said_of_a_login(said: tuple[str, ...], actual: str) -> None:
+    found = image_of(
+        ("/usr/sbin/sshd",), programs={"/usr/sbin/sshd": "/usr/sbin/sshd"}, login="no", said=said
+    )
+    assert [each.actual for each in found] == [f"the image x:1 lets no login in: {actual}"]
+
+
+def test_the_look_at_an_image_is_read() -> None:
+    text = (
+        "railyard-image: program mpirun=/usr/bin/mpirun\n"
+        "railyard-image: mpi all_reduce_perf=no\n"
+        "railyard-image: library all_reduce_perf=libx.so\n"
+        "railyard-image: said=one\nrailyard-image: said=two\n"
+        "railyard-image: uid=1000\nrailyard-image: login=failed\nnoise=x\n"
+        "railyard-image: without a value\n"
+    )
+    log = parse_image_log(text)
+    assert isinstance(log, ImageLog)
+    assert (log.programs, log.mpi) == ({"mpirun": "/usr/bin/mpirun"}, {"all_reduce_perf": "no"})
+    assert (log.missing, log.said) == (("all_reduce_perf libx.so",), ("one", "two"))
+    assert (log.uid, log.home, log.login, log.complete) == ("1000", "", "failed", False)
+    ended = parse_image_log(f"{text}railyard-image: end=1\n")
+    assert isinstance(ended, ImageLog)
+    assert ended.complete
+    assert parse_image_log(" ") == ParseProblem(
+        kind="empty", what="the pod said nothing of its image, but: nothing"
+    )
+    assert parse_image_log("a\nb\n") == ParseProblem(
+        kind="unrecognised", what="the pod said nothing of its image, but: b"
+    )
+
+
+HEADER: Final = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+ROW: Final = "1048576 262144 float sum -1 100.0 10.49 15.73 0\n"
+END: Final = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 15.73\n"
+RANK: Final = "#  Rank  {0} Group  0 Pid  1{0} on  w0 device  {0} [0x01] NVIDIA H100\n"
+
+
+def test_a_rank_that_is_listed_twice_is_no_other_run() -> None:
+    ranks = [RANK.format(number) for number in (0, 1, 1)]
+    log = parse_nccl_log("".join(ranks) + HEADER + ROW + END)
+    assert isinstance(log, NcclLog)
+    assert len(log.runs) == 1
+    verdict = judge_nccl_text("".join(ranks) + HEADER + ROW + END)
+    assert verdict.findings[0].actual == "3 ranks in the list, and a rank is there twice"
+
+
+def test_runs_of_one_rank_each_are_one_launch_without_mpi() -> None:
+    alone = RANK.format(0) + HEADER + ROW + END
+    verdict = judge_nccl_text(alone + alone)
+    assert (verdict.exit_code, len(verdict.findings)) == (1, 1)
+    assert verdict.findings[0].actual == "2 separate runs with a rank 0 each"
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        (load_nccl("all_reduce_socket"), "all_reduce_perf, 4.62 GB/s busbw (no row reaches 1 GiB"),
+        (load_nccl("all_reduce_nvlink"), "all_reduce_perf, 327.55 GB/s busbw (the lowest of 3"),
+        (load_nccl("h200x4_no_interface"), "the run failed"),
+        (load_nccl("all_reduce_socket")[:6000], "cannot be judged"),
+        (HEADER + ROW + END + "\n", "collective, 15.73 GB/s busbw (no row reaches 1 GiB"),
+    ],
+)
+def test_the_numbers_of_a_log_in_one_line(text: str, summary: str) -> None:
+    assert judge_nccl_text(text).summary.startswith(summary)
+
+
+def test_a_row_without_the_operation_that_its_header_has_may_be_cut() -> None:
+    header = "#  size  count  type  redop  time  algbw  busbw  #wrong"
+    table = Table()
+    assert [*table.feed("", header)] == []
+    assert [*table.feed("", "1048576 262144 float")] == []
+    assert [*table.feed("", " 100.0")] == []
+    assert [*table.feed("", " 10.49 15.73 0")] == []
+    assert [row.out_of_place.busbw_gb_s for row in table.rows] == [15.73]
+    assert table.bad_rows == []
+
+
+def test_what_is_around_a_row_is_given_back_and_nothing_else() -> None:
+    table = Table()
+    assert [*table.feed("", HEADER.strip())] == []
+    assert [*table.feed("", ROW.strip())] == []
+    assert [*table.feed("", f"before {ROW.strip()} behind")] == ["before ", " behind"]
+    assert len(table.rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a\rb\r\nc\n\rd", ["a", "b", "c", "d"]),
+        ("\r\r\n \n\t\na", ["a"]),
+        ("[pod/x-1/mpi] a", ["a"]),
+        ("w-1  | a", ["a"]),
+        ("w-1  | | a", ["| a"]),
+        ("2026-11-25T10:00:00.1Z a", ["a"]),
+        ("[1,0]<stdout>: a[1,1]<stderr>:b", ["a", "b"]),
+        ("> > > > > a", ["> a"]),
+        ('{"log":"a\\n","stream":"stdout"}', ["a"]),
+        ('{"log":"a","log":7}', []),
+        ('{"log":"a"} x', ['a"} x']),
+        ('{"log":"a', ["a"]),
+        ("a\x1b[31mb\x1b[0m\x00c", ["abc"]),
+        ("3: a", ["a"]),
+        ("[3] a", ["a"]),
+        ("[rank3]: a", ["a"]),
+        ("   a", ["   a"]),
+        ("a  ", ["a"]),
+    ],
+)
+def test_what_is_before_and_between_lines(text: str, lines: list[str]) -> None:
+    assert split_lines(text) == lines
+    assert [each.text for each in read_lines(iter(text))] == lines
+
+
+def test_long_lines_are_cut_after_a_blank_of_their_second_half() -> None:
+    half = LONGEST_LINE // 2
+    early = "x" * (half - 10) + " " + "y" * LONGEST_LINE
+    assert [len(each) for each in split_lines(early)] == [LONGEST_LINE, half - 9]
+    late = "x" * (half + 10) + " " + "y" * half
+    assert [len(each) for each in split_lines(late)] == [half + 10, half]
+    twice = "a" * LONGEST_LINE + "b" * (half - 5) + " " + "c" * LONGEST_LINE
+    assert [len(each) for each in split_lines(twice)] == [LONGEST_LINE, LONGEST_LINE, half - 4]
+    assert split_lines("z" * LONGEST_LINE) == ["z" * LONGEST_LINE]
+
+
+def test_json_is_read_up_to_a_limit() -> None:
+    assert whole_text("{", iter(["a", "b"])) == "{ab"
+    most = "x" * ((64 << 20) - 1)
+    assert whole_text("{", iter([most])) == "{" + most
+    assert whole_text("{", iter([most, "y"])) == ParseProblem(
+        kind="unrecognised", what="it is a JSON document of over 64 MiB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("chunks", "head"),
+    [
+        ([], ""),
+        ([" ", "\n"], ""),
+        (["\n\n", " {x", "y"], "{x"),
+        (["\ufeff{"], "{"),
+        (["  a"], " a"),
+        (["a"], "a"),
+        (["\x00\x00", "b"], "b"),
+    ],
+)
+def test_the_first_text_of_a_log(chunks: list[str], head: str) -> None:
+    assert first_text(iter(chunks)) == head
+    assert is_json(head) is head.startswith("{")
+    assert not is_json('{"log":"x"}')
+
+
+def document(**changes: Any) -> str:  # noqa: ANN401 - any key
+    half = {"time": 100.0, "alg_bw": 10.48576, "bus_bw": 10.48576, "nwrong": 0}
+    whole: dict[str, Any] = {
+        "args": ["/opt/broadcast_perf"],
+        "results": [{"size": 1048576, "out_of_place": half}],
+        "out_of_bounds": {"count": 0, "okay": True},
+        "end_time": "now",
+    }
+    return json.dumps(whole | changes)
+
+
+def read_json(**changes: Any) -> NcclLog:  # noqa: ANN401 - any key
+    log = parse_nccl_json(document(**changes))
+    assert isinstance(log, NcclLog)
+    return log
+
+
+def result(**half: Any) -> dict[str, Any]:  # noqa: ANN401 - any key
+    whole: dict[str, Any] = {"alg_bw": 10.48576, "bus_bw": 10.48576, "nwrong": 0}
+    return {"results": [{"size": 1048576, "out_of_place": whole | half}]}
+
+
+def test_a_document_of_nccl_tests() -> None:
+    log = read_json()
+    assert (log.collective, log.has_preamble, log.has_footer) == ("broadcast_perf", True, True)
+    assert (log.out_of_bounds, log.average_busbw_gb_s, log.tables) == (0, None, 1)
+    assert (log.bad_rows, log.ranks, log.failures, log.sizes) == ((), (), (), None)
+    assert log.rows[0].out_of_place == Measure(
+        time_us=100.0, algbw_gb_s=10.48576, busbw_gb_s=10.48576, wrong=0
+    )
+    assert not read_json(end_time=None).has_footer
+    assert not read_json(out_of_bounds=None).has_footer
+    assert read_json(out_of_bounds={"count": 0, "okay": "false"}).out_of_bounds == 1
+    assert read_json(out_of_bounds={"count": -3, "okay": "true"}).out_of_bounds == 3
+    assert read_json(args=[]).collective == ""
+
+
+@pytest.mark.parametrize(
+    ("half", "bad"),
+    [
+        ({"time": 100.0}, ()),
+        ({"time": 110.0}, ("1048576 bytes: 10.48576 GB/s in 110.0 us",)),
+        ({"cpu_time": 7.0}, ()),
+        ({}, ("1048576 bytes: 10.48576 GB/s in 0.0 us",)),
+        ({"time": 100.0, "cpu_time": 7.0}, ()),
+    ],
+)
+def test_a_documents_time_must_fit_its_bandwidth(half: dict[str, float], bad: Any) -> None:  # noqa: ANN401 - texts
+    assert read_json(**result(**half)).bad_rows == bad
+
+
+def test_a_document_of_hypercube_leaves_out_a_ranks_own_part() -> None:
+    devices = [{"rank": rank, "hostname": "w0"} for rank in range(4)]
+    # Three quarters of 1 MiB in 100 us.
+    more: dict[str, Any] = result(time=100.0, alg_bw=7.86432, bus_bw=7.86432)
+    args = ["/opt/hypercube_perf"]
+    assert read_json(args=args, config={"devices": devices}, **more).bad_rows == ()
+    assert len(read_json(args=args, **more).bad_rows) == 1
+    assert len(read_json(config={"devices": devices}, **more).bad_rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes"),
+    [
+        ({"minimum_bytes": 8}, None),
+        ({"maximum_bytes": 8}, None),
+        ({"minimum_bytes": 8, "maximum_bytes": 64, "step_factor": 2}, (2, None)),
+        ({"minimum_bytes": 8, "maximum_bytes": 64, "step_factor": 1, "step_bytes": 8}, (None, 8)),
+        ({"minimum_bytes": 8, "maximum_bytes": 64, "step_factor": 0, "step_bytes": 8}, (None, 8)),
+    ],
+)
+def test_the_sizes_that_a_document_asked_for(
+    config: dict[str, int], sizes: tuple[int | None, int | None] | None
+) -> None:
+    log = read_json(config=config)
+    assert (log.sizes and (log.sizes.factor, log.sizes.step_bytes)) == sizes
+    assert log.max_bytes == config.get("maximum_bytes")
+
+
+def test_ranks_and_errors_of_a_document() -> None:
+    devices = [{"rank": 0, "hostname": "w0", "group": 1}]
+    assert read_json(config={"devices": devices}).ranks == (RankLine(rank=0, host="w0", group=1),)
+    assert read_json(config={"devices": devices, "ngpus": 2}).ranks == ()
+    assert read_json(errors=["", " "]).failures == ()
+    assert [each.line for each in read_json(errors=["", "bad"]).failures] == ["bad"]
+    assert len(read_json(errors=["bad"] * 30).failures) == 20
+    missed = {"bandwidth": 3.0, "okay": "FAILED"}
+    assert [each.kind for each in read_json(average_bus_bandwidth=missed).failures] == [
+        "below_limit"
+    ]
+    assert read_json(average_bus_bandwidth=missed | {"okay": True}).failures == ()
+
+
+@pytest.mark.parametrize(
+    ("nwrong", "wrong"),
+    [(None, None), ("N/A", None), ("unchecked", None), ("", None), ("3", 3), (2, 2), (2.0, 2)],
+)
+def test_a_documents_count_of_wrong_values(nwrong: object, wrong: int | None) -> None:
+    assert read_json(**result(time=100.0, nwrong=nwrong)).rows[0].out_of_place.wrong == wrong
+
+
+@pytest.mark.parametrize("nwrong", [-1, 0.5, "x", "-1", "1.0"])
+def test_a_documents_count_that_is_none(nwrong: object) -> None:
+    problem = parse_nccl_json(document(**result(time=100.0, nwrong=nwrong)))
+    assert isinstance(problem, ParseProblem)
+    assert problem.what.endswith("is no count")
+
+
+def test_several_documents_are_several_runs_and_not_too_many() -> None:
+    log = parse_nccl_json(",\n".join([document()] * 200))
+    assert isinstance(log, NcclLog)
+    assert len(log.runs) == 200
+    problem = parse_nccl_json("\n".join([document()] * 201))
+    assert isinstance(problem, ParseProblem)
+    assert problem.what == "more than 200 JSON documents: judge them one by one"
+
+
+def test_so_much_is_kept_of_what_repeats() -> None:
+    paths = Paths()
+    for number in range(3000):
+        ends = f"{2 * number}[0] -> {2 * number + 1}[0]"
+        paths.feed(f"h{number}:1:1 [0] NCCL INFO Channel 00/0 : {ends} [send] via NET/N{number}/0")
+        paths.feed(f"h{number}:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB")
+    for number in range(5000):
+        paths.feed(f"g{number}:1:1 [0] NCCL INFO Channel 00/0 : 0 -> 1 via WAY{number}/0")
+    assert (len(paths.net_ranks), len(paths.nets), len(paths.other)) == (4096, 64, 64)
+    assert (len(paths.devices), len(paths.hosts), len(paths.starts)) == (3000, 3000, 4096)
+
+
+def test_of_hypercube_without_ranks_nothing_is_known() -> None:
+    run = Run()
+    run.set_share("hypercube_perf")
+    assert run.table.share == 0.0
+
+
+LATENCY: Final = (
+    " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]\n"
+    " 2       1000          5.35           11.78        5.49               5.50\n"
+)
+
+
+def test_latencies_may_be_broken_into_lines() -> None:
+    rows = " 4       1000          5.35\n           11.78        5.49               5.50\n"
+    log = parse_perftest_log(LATENCY + rows + "-" * 60)
+    assert isinstance(log, PerftestLog)
+    assert [row.size_bytes for row in log.latency] == [2, 4]
+    assert (log.bad_rows, log.ended) == ((), True)
+
+
+def test_a_perftest_has_so_many_rows_and_no_more() -> None:
+    row = " {} 1000 5.35 11.78 5.49 5.50\n"
+    log = parse_perftest_log(LATENCY + "".join(row.format(n) for n in range(3, 1003)) + "-" * 60)
+    assert isinstance(log, PerftestLog)
+    assert len(log.latency) == 1000
+    assert log.bad_rows == ("more than 1000 rows",)
+    torn = parse_perftest_log(LATENCY + " 9 1000 5.35 1.78 5.49 5.50\n" * 1200 + "-" * 60)
+    assert isinstance(torn, PerftestLog)
+    assert len(torn.bad_rows) == 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "program", "totals", "steps", "gpus"),
+    [
+        ("total images/sec: 7.5\n", "tf_cnn_benchmarks", (7.5,), (), None),
+        ("12total images/sec: 7\n", "tf_cnn_benchmarks", (7.0,), (), None),
+        ("1\timages/sec: 5.0 +/- 0.1 (jitter)\n", "tf_cnn_benchmarks", (), (5.0,), None),
+        ("Iter #3: 9.5 img/sec per GPU\n", "horovod", (), (9.5,), None),
+        ("Total img/sec on 4 GPU(s): 8.5 +-1\n", "horovod", (8.5,), (), 4),
+        (
+            "Total img/sec on 4 GPU(s): 8.5\nIter #0: 2 img/sec per CPU\ntotal images/sec: 3\n",
+            "tf_cnn_benchmarks",
+            (3.0,),
+            (),
+            None,
+        ),
+        ("Done warm up\n", "tf_cnn_benchmarks", (), (), None),
+    ],
+)
+def test_the_numbers_of_a_training(
+    text: str,
+    program: str,
+    totals: tuple[float, ...],
+    steps: tuple[float, ...],
+    gpus: int | None,
+) -> None:
+    log = parse_training_log(text)
+    assert isinstance(log, TrainingLog)
+    assert (log.program, log.totals_images_s) == (program, totals)
+    assert (log.steps_images_s, log.gpus) == (steps, gpus)
