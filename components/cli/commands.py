@@ -106,6 +106,11 @@ _ENTRIES: Final = (
         "components.cli.baseline",
     ),
     Entry(
+        "job",
+        "Print a job on some nodes as YAML, or submit it and follow it to its verdict.",
+        "components.cli.job",
+    ),
+    Entry(
         "judge",
         "Judge a log of NCCL, perftest, DeepSpeed or training.",
         "components.cli.judge",

@@ -144,20 +144,29 @@ def _claim(spec: ClusterSpec, sample: DeepSpeed) -> Body:
     }
 
 
+def deepspeed_call(program: tuple[str, ...]) -> tuple[str, ...]:
+    """A program under DeepSpeed's own launcher; `$master` is the first worker."""
+    return ("deepspeed", "--hostfile=/job/hostfile", '--master_addr="$master"', *program)
+
+
+def deepspeed_job(
+    spec: ClusterSpec, name: str, sample: DeepSpeed, program: tuple[str, ...]
+) -> Body:
+    """A training by DeepSpeed, with the data mounted in the launcher too."""
+    mounts: JsonObject = {"volumeMounts": [{"name": "data", "mountPath": sample.mount_path}]}
+    launcher = deepspeed_launcher(spec, sample, deepspeed_call(program)) | mounts
+    return mpi_job(spec, name, deepspeed_workers(spec, sample), launcher, volumes=[_data(sample)])
+
+
 def _training(spec: ClusterSpec, sample: DeepSpeed) -> Body:
     """The sample training, ready for `kubectl create -f -`."""
     name = "deepspeed-helloworld"
-    call = (
-        "deepspeed",
-        "--hostfile=/job/hostfile",
-        '--master_addr="$master"',
+    program = (
         f"{EXAMPLES}/HelloDeepSpeed/train_bert_ds.py",
         "--checkpoint_dir",
         sample.log_dir,
     )
-    mounts: JsonObject = {"volumeMounts": [{"name": "data", "mountPath": sample.mount_path}]}
-    launcher = deepspeed_launcher(spec, sample, call) | mounts
-    job = mpi_job(spec, name, deepspeed_workers(spec, sample), launcher, volumes=[_data(sample)])
+    job = deepspeed_job(spec, name, sample, program)
     text = yaml.safe_dump(pulling(spec, job), sort_keys=True, width=200).replace(
         f"{name}-{RUN}", name
     )

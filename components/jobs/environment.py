@@ -118,10 +118,16 @@ def _card_of(hosts: tuple[Host, ...], rail: Rail) -> str:
     return names[0]
 
 
-def _on_devices(
-    spec: ClusterSpec, program: tuple[str, ...], kind: WorkerKind | None
+def on_devices(
+    spec: ClusterSpec, program: tuple[str, ...], kind: WorkerKind | None = None
 ) -> tuple[str, ...]:
-    """The program on the right devices; a VF is the only one in its pod anyway."""
+    """The program on the right devices; a VF is the only one in its pod anyway.
+
+    Args:
+        spec: The site.
+        program: What every rank, or every node, runs.
+        kind: The workers that run it; default all.
+    """
     if spec.rdma.transport == "infiniband":
         return find_hcas(program)
     shared = spec.pod_network.mode == "rdma_shared"
@@ -164,13 +170,19 @@ def mpirun_command(
         # HPC-X's collectives would open the adapters beside NCCL.
         *(("--mca", "coll_hcoll_enable", "0") if infiniband else ()),
         *_exports(spec),
-        *_on_devices(spec, program, kind),
+        *on_devices(spec, program, kind),
     )
 
 
-def launch_command(command: tuple[str, ...]) -> tuple[str, ...]:
-    """What a launcher runs: mpirun, once the workers' host key is known."""
-    return ("/bin/sh", "-c", job_script("mpi_launch"), "mpi_launch", *command)
+def launch_command(command: tuple[str, ...], *, twice: bool = False) -> tuple[str, ...]:
+    """What a launcher runs: mpirun, once the workers' host key is known.
+
+    Args:
+        command: `mpirun` and its arguments.
+        twice: Run it again over TCP afterwards, with `NCCL_IB_DISABLE=1`.
+    """
+    name = "mpi_compare" if twice else "mpi_launch"
+    return ("/bin/sh", "-c", job_script(name), name, *command)
 
 
 def _exports(spec: ClusterSpec) -> tuple[str, ...]:

@@ -87,17 +87,46 @@ def mpi_job(
 
 
 def _worker(spec: ClusterSpec, job: str, workers: MpiWorkers) -> JsonObject:
+    port = ssh_port(spec, host_network=workers.attachment.host_network)
+    container: JsonObject = {
+        **rail_container(spec, workers, "worker"),
+        "command": [*sshd_command(port)],
+        # Started is not yet reachable: the launcher waits for workers that answer.
+        "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 2},
+    }
+    own: JsonObject = {
+        "training.kubeflow.org/job-name": job,
+        "training.kubeflow.org/job-role": "worker",
+    }
+    return rail_pod(spec, workers, own, container)
+
+
+def rail_pod(
+    spec: ClusterSpec, workers: MpiWorkers, own: JsonObject, container: JsonObject
+) -> JsonObject:
+    """The pod template of a job's workers: on the rails, and one on a node.
+
+    Args:
+        spec: The site.
+        workers: What they are.
+        own: Labels that the pods of this job alone have.
+        container: The container, from `rail_container`.
+    """
     volumes: list[JsonValue] = [
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM_SIZE}},
         *_topology_volume(spec),
         *workers.volumes,
     ]
+    apart: JsonObject = {
+        "labelSelector": {"matchLabels": own},
+        "topologyKey": "kubernetes.io/hostname",
+    }
     pod: JsonObject = {
         "affinity": {
             "nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_on_nodes(workers)]}},
-            "podAntiAffinity": {_REQUIRED: [_apart(job)]},
+            "podAntiAffinity": {_REQUIRED: [apart]},
         },
-        "containers": [_worker_container(spec, workers)],
+        "containers": [container],
         "volumes": volumes,
     }
     pod |= tolerations(spec)
@@ -119,35 +148,16 @@ def _on_nodes(workers: MpiWorkers) -> JsonObject:
     return {"matchExpressions": [here]}
 
 
-def _worker_container(spec: ClusterSpec, workers: MpiWorkers) -> JsonObject:
+def rail_container(spec: ClusterSpec, workers: MpiWorkers, name: str) -> JsonObject:
+    """A container with GPUs on the rails, and the environment of jobs."""
     limits = make_limits(workers.attachment.resources, workers.gpus)
     mounts: list[JsonValue] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a container's own
         *_topology_mount(spec),
         *workers.mounts,
     ]
-    port = ssh_port(spec, host_network=workers.attachment.host_network)
-    more: JsonObject = {
-        "command": [*sshd_command(port)],
-        "env": env_list(job_environment(spec)),
-        # Started is not yet reachable: the launcher waits for workers that answer.
-        "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 2},
-        "volumeMounts": mounts,
-    }
-    return make_container(workers.image, "worker", limits) | more
-
-
-def _apart(job: str) -> JsonObject:
-    """One worker a node."""
-    return {
-        "labelSelector": {
-            "matchLabels": {
-                "training.kubeflow.org/job-name": job,
-                "training.kubeflow.org/job-role": "worker",
-            }
-        },
-        "topologyKey": "kubernetes.io/hostname",
-    }
+    more: JsonObject = {"env": env_list(job_environment(spec)), "volumeMounts": mounts}
+    return make_container(workers.image, name, limits) | more
 
 
 def _topology_mount(spec: ClusterSpec) -> list[JsonValue]:

@@ -29,8 +29,21 @@ _PATHS: Final = {
     ("v1", "ConfigMap"): "/api/v1/namespaces/{ns}/configmaps",
     ("batch/v1", "Job"): "/apis/batch/v1/namespaces/{ns}/jobs",
     ("kubeflow.org/v2beta1", "MPIJob"): "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs",
+    (
+        "trainer.kubeflow.org/v1alpha1",
+        "TrainingRuntime",
+    ): "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{ns}/trainingruntimes",
+    (
+        "trainer.kubeflow.org/v1alpha1",
+        "TrainJob",
+    ): "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{ns}/trainjobs",
 }
-_JOBS: Final = frozenset({"Job", "MPIJob"})
+POD_LABELS: Final = {
+    "Job": "job-name",
+    "MPIJob": "training.kubeflow.org/job-name",
+    "TrainJob": "jobset.sigs.k8s.io/jobset-name",
+}
+"""What runs pods to the label by which they are found; Trainer names its JobSet as the TrainJob."""
 
 
 class Api(Protocol):
@@ -147,15 +160,21 @@ class ProbeRun:
     """Why it did not end well, in the cluster's words; empty when it did."""
 
 
-def _collection(body: Body) -> str:
+def collection_of(body: Body) -> str:
+    """Where the API creates an object.
+
+    Raises:
+        Bug: It is of a kind that no job has.
+    """
     key = (body["apiVersion"], body["kind"])
     if key not in _PATHS:
         raise Bug(f"a probe cannot create {key[1]} of {key[0]}. Please open an issue.")
     return _PATHS[key].format(ns=body["metadata"]["namespace"])
 
 
-def _path(body: Body) -> str:
-    return f"{_collection(body)}/{body['metadata']['name']}"
+def path_of(body: Body) -> str:
+    """Where the API has an object."""
+    return f"{collection_of(body)}/{body['metadata']['name']}"
 
 
 def run_probe(
@@ -182,7 +201,7 @@ def run_probe(
         for body in objects:
             _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
         for body in objects:
-            api.post(_collection(body), body)
+            api.post(collection_of(body), body)
         ran = _await_end(api, watched, deadline=clock() + deadline_s, clock=clock)
         if not ran.ended:
             ran = replace(ran, reason=_why_waiting(api, objects))
@@ -205,8 +224,8 @@ def _clean(api: Api, objects: Sequence[Body], clock: Callable[[], float]) -> lis
 
 def _remove(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]) -> None:
     """Delete an object and wait until it is gone, with its pods and the jobs that it owns."""
-    api.delete(_path(body))
-    while api.get(_path(body)) is not None:
+    api.delete(path_of(body))
+    while api.get(path_of(body)) is not None:
         if clock() >= deadline:
             raise DeviceError(f"{body['metadata']['name']} was deleted and does not go away")
         pause()
@@ -219,8 +238,8 @@ def pause() -> None:
 
 def _await_end(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]) -> ProbeRun:
     while True:
-        current = api.get(_path(body)) or {}
-        end = _end_of(current)
+        current = api.get(path_of(body)) or {}
+        end = end_of(current)
         if end is not None:
             return ProbeRun(_log_of(api, body), ended=True, succeeded=end == "", reason=end)
         if clock() >= deadline:
@@ -232,8 +251,8 @@ def _conditions(current: Body) -> list[Body]:
     return list(current.get("status", {}).get("conditions") or [])
 
 
-def _end_of(current: Body) -> str | None:
-    """None while it runs; an empty text when it ended well; else the reason."""
+def end_of(current: Body) -> str | None:
+    """How a job ended: None while it runs; an empty text when it ended well; else the reason."""
     for condition in _conditions(current):
         if condition.get("status") != "True":
             continue
@@ -244,44 +263,56 @@ def _end_of(current: Body) -> str | None:
     return None
 
 
-def _pods(api: Api, body: Body) -> list[Body]:
+def pods_of(api: Api, body: Body) -> list[Body]:
+    """The pods of a job."""
     namespace = body["metadata"]["namespace"]
     name = body["metadata"]["name"]
-    label = "training.kubeflow.org/job-name" if body["kind"] == "MPIJob" else "job-name"
+    label = POD_LABELS[body["kind"]]
     answer = api.get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={label}%3D{name}")
     return list((answer or {}).get("items") or [])
 
 
-def _is_launcher(pod: Body) -> bool:
+def is_launcher(pod: Body) -> bool:
+    """Whether the pod speaks for its job: an MPIJob's launcher, and every pod of another job."""
     role = pod["metadata"].get("labels", {}).get("training.kubeflow.org/job-role", "launcher")
     return role == "launcher"
 
 
 def _log_of(api: Api, body: Body) -> str:
     logs: list[str] = []
-    for pod in _pods(api, body):
+    for pod in pods_of(api, body):
         meta = pod["metadata"]
-        if _is_launcher(pod) and pod.get("status", {}).get("phase") not in {None, "Pending"}:
+        if is_launcher(pod) and pod.get("status", {}).get("phase") not in {None, "Pending"}:
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log"
             logs.append(api.text(path))
     return "".join(logs)
 
 
 def _why_waiting(api: Api, objects: Sequence[Body]) -> str:
-    pods = [pod for body in objects if body["kind"] in _JOBS for pod in _pods(api, body)]
-    for pod in pods:
-        for condition in _conditions(pod):
-            if condition["type"] == "PodScheduled" and condition.get("status") == "False":
-                name = pod["metadata"]["name"]
-                return f"pod {name} is not scheduled: {condition.get('message', '')}"
-    waits = [why for pod in pods if (why := _why_not_started(pod) or _why_ended(api, pod))]
-    waits += [why for body in objects if body["kind"] in _JOBS for why in _refused_pods(api, body)]
+    waits = find_waits(api, objects)
     if waits:
         return waits[0]
+    pods = [pod for body in objects if body["kind"] in POD_LABELS for pod in pods_of(api, body)]
     phases = ", ".join(
         f"{pod['metadata']['name']} {pod.get('status', {}).get('phase')}" for pod in pods
     )
     return f"no end within the deadline; pods: {phases or 'none'}"
+
+
+def find_waits(api: Api, objects: Sequence[Body]) -> list[str]:
+    """Why the pods of some jobs do not run, in the cluster's words; empty where they do."""
+    pods = [pod for body in objects if body["kind"] in POD_LABELS for pod in pods_of(api, body)]
+    waits: list[str] = []
+    for pod in pods:
+        for condition in _conditions(pod):
+            if condition["type"] == "PodScheduled" and condition.get("status") == "False":
+                name = pod["metadata"]["name"]
+                waits.append(f"pod {name} is not scheduled: {condition.get('message', '')}")
+    waits += [why for pod in pods if (why := _why_not_started(pod) or _why_ended(api, pod))]
+    if not waits:
+        jobs = [body for body in objects if body["kind"] in POD_LABELS]
+        waits = [why for body in jobs for why in _refused_pods(api, body)]
+    return waits
 
 
 def _why_ended(api: Api, pod: Body) -> str:

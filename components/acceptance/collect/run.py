@@ -48,7 +48,7 @@ def collect_evidence(
     started = _now()
     plan = request.acceptance
     asked = plan.policy.asked
-    api = _open(plan.access, secrets) if asked else None
+    api = open_cluster(plan.access, secrets) if asked else None
     turn = Turn(plan.policy, api)
     proven = _last_proofs(request, run)
     seen = asyncio.run(_look(plan, secrets)) if asked else {}
@@ -96,7 +96,7 @@ def _last_proofs(request: AcceptRequest, run: int) -> dict[str, str]:
     return last_proofs(request.stack, run, wanted)
 
 
-def _open(access: ClusterRef | None, secrets: Mapping[str, str]) -> Api | None:
+def open_cluster(access: ClusterRef | None, secrets: Mapping[str, str]) -> Api | None:
     """The cluster as it is reached now; where it is not, why, for every probe to say."""
     if access is None:
         return None

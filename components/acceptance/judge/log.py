@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import median
 
-from components.acceptance.judge.nccl_checks import NcclAsked, judge_runs
+from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, NcclAsked, judge_runs
 from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
 from components.acceptance.judge.nccl_ways import Expectation
 from components.acceptance.judge.perftest_findings import (
@@ -92,7 +92,7 @@ def judge_nccl_text(
         asked or NcclAsked(),
         transport=expect,
         floor_gb_s=min_busbw_gb_s,
-        floor_origin="--min-busbw",
+        floor_origin=asked.floor_origin if asked and asked.floor_origin else "--min-busbw",
     )
     findings = judge_runs(log, "log", wanted)
     looked = {finding.check for finding in findings}
@@ -178,7 +178,10 @@ def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVe
 
 
 def judge_training_text(
-    text: Source, ranks: int | None = None, min_images_s: float | None = None
+    text: Source,
+    ranks: int | None = None,
+    min_images_s: float | None = None,
+    nccl: NcclAsked | None = None,
 ) -> LogVerdict:
     """Judges the log of tf_cnn_benchmarks or of Horovod's synthetic benchmarks.
 
@@ -186,7 +189,10 @@ def judge_training_text(
         text: The whole log, or its pieces in order.
         ranks: How many ranks must have taken part; None for any number.
         min_images_s: The lowest acceptable number of images per second of all ranks together.
+        nccl: What the NCCL of the program must say of its way; None leaves that unproven.
     """
+    if nccl is not None and not isinstance(text, str):
+        text = "".join(text)  # read twice
     log = parse_training_log(text)
     subject = "log"
     if isinstance(log, ParseProblem):
@@ -199,9 +205,22 @@ def judge_training_text(
         return _verdict(findings, "cannot be judged")
     if min_images_s is not None:
         findings.append(judge_images(log, subject, min_images_s, "--min-images"))
+    if nccl is not None:
+        findings += _way_of(text, subject, nccl)
     odd = odd_steps(log)
     middle = f"{median(log.totals_images_s):.2f} images/s, median of {len(log.totals_images_s)}"
     return _verdict(findings, f"{log.program}, {middle}" + (f"; {odd}" if odd else ""))
+
+
+def _way_of(text: Source, subject: str, asked: NcclAsked) -> list[Finding]:
+    """A framework that is fast enough over the wrong transport has proven nothing."""
+    log = parse_nccl_log(text)
+    if isinstance(log, ParseProblem):
+        why = "the log has no line of NCCL; run with NCCL_DEBUG=INFO"
+        wanted = asked.transport or "a transport"
+        return [Finding(check="transport", subject=subject, verdict="error", expected=wanted,
+                        actual="not shown", detail=why)]  # fmt: skip
+    return [found for check in OF_ANY_PROGRAM if (found := check(log, subject, asked)) is not None]
 
 
 def _unreadable(problem: ParseProblem, wanted: str) -> LogVerdict:

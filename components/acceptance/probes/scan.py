@@ -8,6 +8,7 @@ from components.acceptance.evidence import Probe
 from components.acceptance.probes.probe_job import ProbeJob
 from components.jobs.deepspeed import (
     EXAMPLES,
+    deepspeed_call,
     deepspeed_kind,
     deepspeed_launcher,
     deepspeed_workers,
@@ -20,19 +21,15 @@ from components.model.jobs import DeepSpeed
 SCAN_PROBE: Final = "deepspeed-scan"
 
 
+def scan_call(maxsize_exponent: int) -> tuple[str, ...]:
+    """DeepSpeed's all-reduce in all sizes up to 2^(exponent - 1) elements a rank."""
+    options = ("--scan", "--maxsize", str(maxsize_exponent), "--dist", "torch")
+    return deepspeed_call((f"{EXAMPLES}/benchmarks/communication/all_reduce.py", *options))
+
+
 def scan_job(spec: ClusterSpec, sample: DeepSpeed, scan: DeepSpeedScan) -> ProbeJob:
     """DeepSpeed's own all-reduce over all its workers, in sizes up to 1 GiB a rank and more."""
-    call = (
-        "deepspeed",
-        "--hostfile=/job/hostfile",
-        '--master_addr="$master"',
-        f"{EXAMPLES}/benchmarks/communication/all_reduce.py",
-        "--scan",
-        "--maxsize",
-        str(scan.maxsize_exponent),
-        "--dist",
-        "torch",
-    )
+    call = scan_call(scan.maxsize_exponent)
     kind = deepspeed_kind(spec, sample)
     probe = Probe(
         name=SCAN_PROBE,

@@ -1,0 +1,183 @@
+"""`railyard job KIND STACK|FILE --nodes …`: a job on some nodes, printed or submitted."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from components.acceptance.collect.cluster_jobs import Absent, Api
+from components.acceptance.collect.run import open_cluster
+from components.checks.site import load_checked_site
+from components.cli.app import command_app, say, stack_names
+from components.cli.stack import load_stack
+from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
+from components.jobs.torchrun import TorchForm
+from components.kubernetes.reference import ClusterRef
+from components.model.acceptance import Collective
+from components.model.cluster import ClusterSpec
+from components.model.kubernetes import ExistingPlane
+from components.plan.make import make_plan
+from components.remote.step import secrets_from
+from components.submit.admit import create, delete_line, has_trainer, node_troubles, object_troubles
+from components.submit.choose import Asked, Chosen, JobKind, Trouble, choose, chosen_hosts
+from components.submit.follow import how_to_go_on, read_job
+from components.submit.make import UserJob, make_job, render_objects
+from components.submit.verdict import judge_end
+from components.update.outside_secrets import outside_secrets
+
+app = command_app()
+INTERRUPTED: Final = 130
+"""128 + SIGINT, as a shell reports it."""
+_SUFFIXES: Final = frozenset({".yaml", ".yml"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What a job needs of a site."""
+
+    spec: ClusterSpec
+    access: ClusterRef | None
+    secrets: dict[str, str] = field(repr=False)
+
+
+@app.command()
+def job(  # noqa: PLR0913 - one parameter for each option
+    kind: Annotated[JobKind, typer.Argument(help="nccl, perftest, deepspeed, horovod, pytorch")],
+    site: Annotated[
+        str,
+        typer.Argument(
+            metavar="STACK|FILE", help="a stack, or a site file", autocompletion=stack_names
+        ),
+    ],
+    program: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- PROGRAM…]", help="your script and its arguments"),
+    ] = None,
+    *,
+    nodes: Annotated[str, typer.Option(help="the nodes, with commas: gpu01,gpu02")],
+    run: Annotated[
+        bool, typer.Option("--run", help="submit it, and follow it to a verdict")
+    ] = False,
+    name: Annotated[str, typer.Option(help="its name in the cluster; default the kind")] = "",
+    image: Annotated[str, typer.Option(help="another image than the file's")] = "",
+    collective: Annotated[Collective | None, typer.Option(help="nccl: which one")] = None,
+    compare: Annotated[
+        str | None, typer.Option(metavar="tcp", help="nccl, horovod: the same again over TCP")
+    ] = None,
+    form: Annotated[
+        TorchForm | None,
+        typer.Option(help="pytorch: Indexed Job, or TrainJob; with --run default what is there"),
+    ] = None,
+) -> None:
+    """Print a job on some nodes as YAML, or submit it and follow it to its verdict.
+
+    Exit codes with --run: 0 good, 1 failed or refused, 2 usage, 4 cannot be judged or reached.
+    """
+    if compare not in {None, "tcp"}:
+        raise UsageError(f"--compare {compare} is not known.\n  fix    write --compare tcp.")
+    asked = Asked(
+        kind=kind,
+        nodes=tuple(each.strip() for each in nodes.split(",") if each.strip()),
+        name=name,
+        image=image,
+        collective=collective,
+        compare=compare is not None,
+        form=form,
+        program=tuple(program or ()),
+    )
+    found = _of_file(Path(site)) if Path(site).suffix in _SUFFIXES else _of_stack(site)
+    chosen, troubles = choose(found.spec, asked)
+    if not run:
+        say(render_objects(make_job(_good(chosen, troubles)).objects), nl=False)
+        return
+    _submit(found, asked, chosen, troubles)
+
+
+def _of_stack(name: str) -> _Site:
+    loaded = load_stack(name)
+    secrets = {**loaded.reach_secrets, **secrets_from(os.environ)}
+    access = loaded.plan.acceptance.access
+    known = access.known(loaded.applied.instances) if access else None
+    return _Site(loaded.spec, known, secrets)
+
+
+def _of_file(file: Path) -> _Site:
+    checked = load_checked_site(file)
+    spec = checked.spec_or_raise()
+    plan = make_plan(spec, file.stem.removeprefix("Pulumi."), checked.lock)
+    return _Site(
+        spec,
+        plan.acceptance.access,
+        {**outside_secrets(spec, os.environ), **secrets_from(os.environ)},
+    )
+
+
+def _good(chosen: Chosen | None, troubles: tuple[Trouble, ...]) -> Chosen:
+    if chosen is None:
+        raise UsageError("\n".join(map(str, troubles)))
+    return chosen
+
+
+def _submit(
+    site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Trouble, ...]
+) -> None:
+    try:
+        api = _open(site)
+        ready = _look(api, site, asked, chosen, troubles)
+    except DeviceError as error:
+        if troubles:  # what is wrong with the command is so without the cluster too
+            _good(None, (*troubles, Trouble(str(error), "the cluster could not be asked.")))
+        raise
+    create(api, ready)
+    say(f"{ready.name}: created in namespace {ready.namespace}")
+    try:
+        ends = read_job(api, ready, say)
+    except KeyboardInterrupt:
+        say(f"\n{how_to_go_on(ready)}")
+        raise typer.Exit(INTERRUPTED) from None
+    told = [
+        judge_end(asked, ready.limits, each.probe, end)
+        for each, end in zip(ready.watched, ends, strict=True)
+    ]
+    for each, verdict in zip(ready.watched, told, strict=True):
+        head = f"{each.probe.name}, " if each.probe and len(told) > 1 else ""
+        say("\n".join((head + verdict.lines[0], *verdict.lines[1:])))
+    say(f"take it away: {delete_line(ready)}")
+    codes = {each.exit_code for each in told}
+    raise typer.Exit(1 if 1 in codes else max(codes))
+
+
+def _open(site: _Site) -> Api:
+    api = open_cluster(site.access, site.secrets)
+    if api is None or isinstance(api, Absent):
+        raise UnreachableError(api.why if api else "the site has no cluster")
+    return api
+
+
+def _look(
+    api: Api, site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Trouble, ...]
+) -> UserJob:
+    """The job as it can be created now.
+
+    Raises:
+        UsageError: The command is wrong; all else that is wrong is said with it.
+        RailyardError: The cluster does not take it now.
+    """
+    plane = site.spec.kubernetes
+    given = plane.tolerations if isinstance(plane, ExistingPlane) else ()
+    tolerations = [each.model_dump(exclude_none=True) for each in given]
+    found = [*node_troubles(api, chosen_hosts(site.spec, asked), tolerations)]
+    if chosen is None:
+        _good(None, (*troubles, *found))
+    good = _good(chosen, troubles)
+    if asked.kind == "pytorch" and asked.form is None and has_trainer(api):
+        good = replace(good, asked=replace(asked, form="trainjob"))
+    made = make_job(good)
+    found += object_troubles(api, made)
+    if found:
+        raise RailyardError("\n".join(map(str, found)))
+    return made

@@ -1,0 +1,158 @@
+"""Following a job: its log as it grows, what it waits for, and its end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote
+
+from components.acceptance.collect.cluster_jobs import (
+    POD_LABELS,
+    Api,
+    Body,
+    end_of,
+    find_waits,
+    is_launcher,
+    path_of,
+    pods_of,
+)
+from components.core.errors import DeviceError
+from components.submit.admit import delete_line, name_of
+from components.submit.make import UserJob
+from components.submit.verdict import Ended
+
+LOOK_S: Final = 2.0
+"""Seconds between two looks: a person reads along."""
+_LOOKS_A_WAIT: Final = 5
+"""Looks between two questions why nothing runs: each asks for all pods and their events."""
+_STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ?")
+"""What the kubelet puts before a line that is asked for with its time (RFC 3339)."""
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
+
+@dataclass
+class LogReader:
+    """The log of one pod, read on from where it was: a kubelet keeps 10 MiB of it and rotates."""
+
+    path: str
+    lines: list[str] = field(default_factory=list[str])
+    _second: str = ""
+    """The second of the last line, as the kubelet wrote it; empty where it writes none."""
+    _in_second: int = 0
+    """Lines that were read of that second."""
+
+    def read_on(self, api: Api) -> list[str]:
+        """The lines that are new."""
+        since = f"&sinceTime={quote(self._second)}" if self._second else ""
+        text = api.text(f"{self.path}?timestamps=true{since}")
+        # The kubelet begins at the start of that second again.
+        found = text.splitlines()[self._in_second :]
+        new: list[str] = []
+        for line in found:
+            stamp = _STAMP.match(line)
+            second = stamp[1] + stamp[2] if stamp else self._second
+            self._in_second = self._in_second + 1 if second == self._second else 1
+            self._second = second
+            new.append(line[stamp.end() :] if stamp else line)
+        self.lines += new
+        return new
+
+
+@dataclass
+class _Part:
+    """One followed object."""
+
+    body: Body
+    label: str
+    """Before each of its lines; empty where there is one object alone."""
+    logs: dict[str, LogReader] = field(default_factory=dict[str, LogReader])
+    ended: Ended | None = None
+
+    def look(self, api: Api, tell: Callable[[str], None]) -> None:
+        """Print what is new, and see whether it ended."""
+        current = api.get(path_of(self.body))
+        for pod in pods_of(api, self.body):
+            if _speaks(pod) and pod.get("status", {}).get("phase") not in {None, "Pending"}:
+                meta = pod["metadata"]
+                path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log"
+                log = self.logs.setdefault(path, LogReader(path))
+                for line in log.read_on(api):
+                    tell(f"{self.label}{line}")
+        reason = "it was deleted while it ran" if current is None else end_of(current)
+        if reason is not None:
+            self.ended = Ended("\n".join(self.text) + "\n", reason)
+
+    @property
+    def text(self) -> list[str]:
+        """All lines so far."""
+        return [line for log in self.logs.values() for line in log.lines]
+
+
+def _speaks(pod: Body) -> bool:
+    """The launcher of an MPIJob; of a job with numbered pods the first one, which has rank 0."""
+    index = pod["metadata"].get("annotations", {}).get(_INDEX, "0")
+    return is_launcher(pod) and index == "0"
+
+
+def follow(api: Api, job: UserJob, tell: Callable[[str], None]) -> list[Ended]:
+    """Print the logs of a job until all that is watched has ended.
+
+    Args:
+        api: The cluster.
+        job: What was created.
+        tell: Prints one line.
+
+    Raises:
+        DeviceError: The cluster does not answer any more.
+    """
+    several = len(job.watched) > 1
+    parts = [
+        _Part(job.objects[each.index], f"{each.probe.name}: " if several and each.probe else "")
+        for each in job.watched
+    ]
+    looks, said = 0, ""
+    while True:
+        for part in parts:
+            if part.ended is None:
+                part.look(api, tell)
+        ends = [part.ended for part in parts if part.ended is not None]
+        if len(ends) == len(parts):
+            return ends
+        if looks % _LOOKS_A_WAIT == 0 and not any(part.text for part in parts):
+            waits = "; ".join(find_waits(api, job.objects)[:1])
+            if waits and waits != said:
+                tell(f"waiting: {waits}")
+                said = waits
+        looks += 1
+        pause()
+
+
+def pause() -> None:
+    """Wait between two looks."""
+    time.sleep(LOOK_S)  # noqa: TID251 - the loop ends with the job, whose deadline is the cluster's
+
+
+def how_to_go_on(job: UserJob) -> str:
+    """What to type to follow a job that was left alone, and to end it."""
+    lines = [f"{job.name} goes on in the cluster."]
+    for each in job.watched:
+        body = job.objects[each.index]
+        role = ",training.kubeflow.org/job-role=launcher" if body["kind"] == "MPIJob" else ""
+        label = f"{POD_LABELS[str(body['kind'])]}={name_of(body)}{role}"
+        lines.append(f"  follow it   kubectl -n {job.namespace} logs -f --tail=-1 -l {label}")
+    return "\n".join([*lines, f"  end it      {delete_line(job)}"])
+
+
+def read_job(api: Api, job: UserJob, tell: Callable[[str], None]) -> list[Ended]:
+    """Follow a job, and name it where the cluster stops answering.
+
+    Raises:
+        DeviceError: The cluster does not answer any more; the text says how to go on.
+    """
+    try:
+        return follow(api, job, tell)
+    except DeviceError as error:
+        raise type(error)(f"{error}\n{how_to_go_on(job)}") from error

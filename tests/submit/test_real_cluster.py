@@ -1,0 +1,159 @@
+"""`railyard job` against a real API server: simulated nodes, real scheduler and Job controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from pydantic import JsonValue
+
+from components.acceptance.collect.cluster_jobs import collection_of
+from components.jobs.plan import MPI_OPERATOR_FILE
+from components.kubernetes.vendored import load_vendored
+from components.submit import follow
+from lab.cluster.document import text_at
+from lab.cluster.fake_nodes import NodeFacts, register_node
+from lab.cluster.https import serve_tls
+from lab.cluster.kubelet import PORT, make_kubelet
+from lab.cluster.pki import KeyPair
+from lab.cluster.plane import ControlPlane
+from lab.cluster.process import wait_until
+from lab.cluster.testing import node_is_ready, running_plane
+from tests.cli import conftest
+from tests.cli.conftest import Call
+from tests.golden.site import EXAMPLES
+from tests.submit.jobs import job_of
+from tests.submit.test_make import CASES
+
+pytestmark = pytest.mark.cluster
+railyard = conftest.railyard
+SITE = str(EXAMPLES / "shared-rdma" / "existing.yaml")
+NODES = ("node03", "node04")
+OFFERED: dict[str, JsonValue] = {
+    "nvidia.com/gpu": "8",
+    "rdma/hca_shared_devices_b": "500",
+    "rdma/hca": "500",
+}
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CNI = "lab.railyard.dev/cni"
+STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
+
+
+def log_of(namespace: str, pod: str) -> str:
+    """The kubelet's answer: kwok starts nothing that could print."""
+    return f"{namespace}/{pod.rpartition('-')[0]} of {pod.count('-') + 1} parts\n"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    folder = tmp_path_factory.mktemp("jobs")
+    with running_plane(folder) as running:
+        pair = KeyPair(folder / "kubelet.crt", folder / "kubelet.key")
+        running.ca.issue(pair, "kubelet", sans=[running.address])
+        address = (running.address, PORT)
+        kubelet = serve_tls(address, pair, make_kubelet(log_of), running.ca.files.cert)
+        try:
+            for name in NODES:
+                register_node(running.admin, NodeFacts(name, running.address))
+                wait_until(f"{name} to be Ready", lambda n=name: node_is_ready(running, n), 30)
+                _offer(running, name)
+            yield running
+        finally:
+            kubelet.shutdown()
+            kubelet.server_close()
+
+
+def _offer(plane: ControlPlane, name: str) -> None:
+    path = f"/api/v1/nodes/{name}"
+    wanted = {"capacity": OFFERED, "allocatable": OFFERED}
+    plane.admin.merge(f"{path}/status", cast("Any", {"status": wanted}))
+    node = plane.admin.find(path)
+    assert text_at(node, "status", "allocatable", "nvidia.com/gpu") == "8"
+
+
+def _job(call: Call, name: str, *more: str) -> Any:  # noqa: ANN401 - what the fixture gives
+    words = ("--nodes", "node03,node04", "--image", "reg/train:1", "--name", name, "--run")
+    return call("job", "pytorch", SITE, *words, *more, "--", "train.py")
+
+
+@pytest.fixture(autouse=True)
+def kubeconfig(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster by its secret; between two looks, pods get the networks that they ask for.
+
+    That is what a node agent of the lab does, and this plane has none.
+    """
+    monkeypatch.setenv("RAILYARD_SECRET_KUBECONFIG", plane.kubeconfig.read_text())
+    monkeypatch.setattr(follow, "LOOK_S", 0.2)
+    wait, looks = follow.pause, iter(range(300))
+
+    def pause() -> None:
+        if next(looks, None) is None:
+            raise KeyboardInterrupt
+        for pod in plane.admin.items("/api/v1/namespaces/default/pods"):
+            if text_at(pod, "spec", "nodeName"):
+                path = f"/api/v1/namespaces/default/pods/{text_at(pod, 'metadata', 'name')}"
+                plane.admin.merge(path, {"metadata": {"annotations": {CNI: "attached"}}})
+        wait()
+
+    monkeypatch.setattr(follow, "pause", pause)
+
+
+def test_it_runs_to_its_end_and_its_name_is_taken_then(
+    plane: ControlPlane,
+    railyard: Call,
+) -> None:
+    done = _job(railyard, "train-a")
+    assert done.code == 0, done.err
+    assert done.out.splitlines() == [
+        "train-a: created in namespace default",
+        "default/train-a-0 of 4 parts",
+        "passed: the job ended well; nothing judges its log",
+        "take it away: kubectl -n default delete service/train-a job/train-a",
+    ]
+    pods = plane.admin.items(
+        "/api/v1/namespaces/default/pods", {"labelSelector": "job-name=train-a"}
+    )
+    assert sorted(text_at(pod, "spec", "nodeName") for pod in pods) == [*NODES]
+    again = _job(railyard, "train-a")
+    assert again.code == 1
+    assert "Job train-a is in namespace default already" in again.err
+
+
+def test_a_node_that_is_closed_and_an_operator_that_lacks_are_refused_at_once(
+    plane: ControlPlane,
+    railyard: Call,
+) -> None:
+    path = "/api/v1/nodes/node04"
+    plane.admin.merge(path, {"spec": {"unschedulable": True}})
+    try:
+        done = railyard("job", "nccl", SITE, "--nodes", "node03,node04", "--run")
+    finally:
+        plane.admin.merge(path, {"spec": {"unschedulable": None}})
+    assert done.code == 1
+    assert "node node04 is cordoned" in done.err
+    assert "the cluster has no MPIJob (kubeflow.org/v2beta1)" in done.err
+
+
+@pytest.fixture(scope="module")
+def kinds(plane: ControlPlane) -> None:
+    """The definitions of the MPI operator and of Kubeflow Trainer v2.3.0."""
+    bodies = [
+        *load_vendored("components.jobs", MPI_OPERATOR_FILE),
+        *load_vendored("tests.submit", "trainer.json.gz"),
+    ]
+    for body in bodies:
+        if body["kind"] == "CustomResourceDefinition":
+            plane.admin.request("POST", CRDS, cast("Any", body))
+    groups = ("kubeflow.org/v2beta1/mpijobs", "trainer.kubeflow.org/v1alpha1/trainjobs")
+    for path in (f"/apis/{group}" for group in groups):
+        wait_until(f"{path} to be served", lambda p=path: plane.admin.answers(p), 30)
+
+
+@pytest.mark.usefixtures("kinds")
+@pytest.mark.parametrize("case", CASES)
+def test_every_manifest_is_valid(case: str, plane: ControlPlane) -> None:
+    """A field that the definition does not have is refused (`fieldValidation: Strict`)."""
+    asked, site = CASES[case]
+    for body in job_of(asked, site).objects:
+        plane.admin.request("POST", collection_of(body), cast("Any", body), query=STRICT)
