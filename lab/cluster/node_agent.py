@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from components.catalogue.cni_folders import DISTRIBUTIONS
 from components.core.errors import RailyardError
 from lab.cluster.allocate import allocate, dump_allocation
 from lab.cluster.api import Api
@@ -59,6 +60,7 @@ from lab.cluster.pod_start import why_not_started
 from lab.cluster.pod_view import (
     CNI_DONE,
     DEVICES,
+    DISTRIBUTION,
     EXIT_CODE,
     MESSAGE,
     MTUS,
@@ -207,11 +209,12 @@ class NodeAgent:
         name = name_of(node)
         pods = [pod for pod in snapshot.pods if pod.node == name]
         devices = fresh.get(name, NodeDevices())
-        bare = NodeState(name, devices, (), pods)
         labels = pairs_at(node, "metadata", "labels")
+        cni = DISTRIBUTIONS[labels.get(DISTRIBUTION, "k3s")]
+        bare = NodeState(name, devices, (), pods, cni=cni)
         pools = (*self._pools(bare), *_policy_pools(snapshot, bare, labels))
         shared = (*self._shared(bare), *_policy_shared(snapshot, bare, labels))
-        return NodeState(name, devices, pools, pods, shared)
+        return NodeState(name, devices, pools, pods, shared, cni)
 
     def _pools(self, node: NodeState) -> tuple[Pool, ...]:
         """What the SR-IOV device plugin on a node publishes."""

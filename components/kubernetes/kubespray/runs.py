@@ -89,7 +89,7 @@ def _runs(there: Wanted, wanted: Wanted) -> Iterator[PlaybookRun]:
         yield PlaybookRun(
             "remove-node.yml",
             f"drains {_list(gone)} and takes {'it' if len(gone) == 1 else 'them'} out",
-            variables={"node": ",".join(sorted(gone)), "drain_nodes": True, **_SKIP_QUESTION},
+            variables={"node": ",".join(sorted(gone)), **_SKIP_QUESTION},
             on="there",
             drains=True,
         )
