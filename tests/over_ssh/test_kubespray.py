@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -15,7 +15,6 @@ from components.kubernetes.kubespray.perform import run_kubespray, run_kubespray
 from components.kubernetes.kubespray.state import FOLDER
 from components.kubernetes.kubespray.wanted import Request
 from components.kubernetes.planes.kubespray import plan_request
-from components.model.cluster import ClusterSpec
 from components.remote.step import env_name
 from lab.cluster.build import ensure_binaries
 from lab.engine.install import cache_root
@@ -50,10 +49,10 @@ class Site:
     lab: HostLab
     folder: Path
 
-    def request(self, *hosts: str, version: str = RELEASED, **changes: Any) -> Request:
+    def request(self, *hosts: str, version: str = RELEASED) -> Request:
         spec = self.lab.spec
         kept = tuple(host for host in spec.hosts if host.name in hosts)
-        plane = cast("Any", spec.kubernetes).model_copy(update={"version": version, **changes})
+        plane = cast("Any", spec.kubernetes).model_copy(update={"version": version})
         return plan_request(spec.model_copy(update={"hosts": kept, "kubernetes": plane}), STACK)
 
     def play(self, request: Request) -> dict[str, Any]:

@@ -20,7 +20,7 @@ _HINTS: Final = (
         "No matching distribution",
         (
             "these wheels are of another Python, or the package index does not have them: set"
-            " kubernetes.python to a Python that this kubespray takes, or make the file for this one"
+            " kubernetes.python to one that this kubespray takes, or make the file for this one"
         ),
     ),
     (
