@@ -33,7 +33,7 @@ CLOSE_DEADLINE_S: Final = 10.0
 _OWNER_ONLY: Final = 0o600
 _SAID_LINES: Final = 3
 _SAID_CHARACTERS: Final = 600
-_WORST: Final = ("fatal:", "ERROR!", "[ERROR]")
+_WORST: Final = ("fatal:", "failed:", "ERROR!", "[ERROR]")
 """How lines of Ansible begin that say why it ended."""
 _WHOLE: Final = ("cluster.yml", "upgrade-cluster.yml")
 """They gather every node's facts anew; the others use those that are kept."""
