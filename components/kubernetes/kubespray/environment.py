@@ -37,10 +37,6 @@ _HINTS: Final = (
             " it again"
         ),
     ),
-    (
-        "Hashes are required",
-        "write the file with its hashes: `uv pip compile --generate-hashes requirements.txt`",
-    ),
 )
 """What pip says, and what helps."""
 
@@ -62,6 +58,12 @@ def make_environment(requirements: str, python: str) -> Path:
             f"{requirements}: kubespray's requirements cannot be read: {error.strerror}. Nothing"
             " was run.\n  fix    correct kubernetes.requirements; it is relative to the project"
         ) from error
+    if bare := unhashed(text):
+        raise DeviceError(
+            f"{requirements}: {bare[0]} has no hash, so whatever the index serves would run."
+            " Nothing was run.\n"
+            "  fix    write the file with hashes: `uv pip compile --generate-hashes`"
+        )
     version = _run([python, "-c", "import sys; print(sys.version)"], f"kubernetes.python: {python}")
     digest = hashlib.sha256(f"{version}\0{text}".encode()).hexdigest()
     folder = cache_folder() / "environments" / digest[:32]
@@ -91,7 +93,19 @@ def _run(command: list[str], what: str) -> str:
         raise DeviceError(f"{what}: {error}. Nothing was run.") from error
     if done.returncode == 0:
         return done.stdout
-    said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-_LAST_LINES:]
-    hint = next((hint for words, hint in _HINTS if words in done.stderr), "")
+    raise DeviceError(refusal_of_pip(what, done.stderr, done.stdout))
+
+
+def unhashed(text: str) -> tuple[str, ...]:
+    """The requirements of a file that have no hash."""
+    lines = text.replace("\\\n", " ").splitlines()
+    asked = (line.strip() for line in lines if line.strip() and line.strip()[0] not in "#-")
+    return tuple(line.split()[0] for line in asked if "--hash=" not in line)
+
+
+def refusal_of_pip(what: str, stderr: str, stdout: str = "") -> str:
+    """What pip said last, and what helps."""
+    said = (stderr.strip() or stdout.strip()).splitlines()[-_LAST_LINES:]
+    hint = next((hint for words, hint in _HINTS if words in stderr), "")
     fix = f"\n  fix    {hint}" if hint else ""
-    raise DeviceError("\n  ".join((f"{what}: no playbook was run", *said)) + fix)
+    return "\n  ".join((f"{what}: no playbook was run", *said)) + fix
