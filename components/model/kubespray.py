@@ -1,4 +1,4 @@
-"""What a file says of kubespray: which release of it, and what else it is told."""
+"""What a file says of kubespray: which release of it, and what else it takes."""
 
 from __future__ import annotations
 

@@ -100,6 +100,7 @@ def site(lab: HostLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(lab, tmp_path)
 
 
+@pytest.mark.timeout(1800)  # six runs of Ansible: minutes where the cores are shared
 def test_a_life(site: Site) -> None:
     """Up, quiet, a worker more, a release up, a worker less, and gone."""
     before = {host: site.lab.snapshot(host) for host in HOSTS}

@@ -1,1 +1,1 @@
-"""kubespray: what it is told, which of its playbooks run when, and the process that runs them."""
+"""kubespray: its variables, which of its playbooks run when, and the process that runs them."""

@@ -36,7 +36,7 @@ _SAID_CHARACTERS: Final = 600
 _WORST: Final = ("fatal:", "failed:", "ERROR!", "[ERROR]")
 """How lines of Ansible begin that say why it ended."""
 _WHOLE: Final = ("cluster.yml", "upgrade-cluster.yml")
-"""They gather every node's facts anew; the others use those that are kept."""
+"""They gather every node's facts again; the others use those that are kept."""
 _KEPT: Final = ("PATH", "HOME", "TMPDIR", "TERM", "XDG_CACHE_HOME", "SSL_CERT_FILE", AGENT)
 
 

@@ -41,7 +41,7 @@ def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
     if there is None or run.playbook in {"cluster.yml", "scale.yml"}:
         return wanted
     if run.playbook == "remove-node.yml":
-        # The order stays: the other servers have not been told yet.
+        # The order stays: the other servers do not know yet.
         return replace(there, nodes={n: v for n, v in there.nodes.items() if n in wanted.nodes})
     return replace(wanted, nodes=there.nodes, order=there.order)
 

@@ -76,7 +76,7 @@ def tree_digest(tree: Path) -> str:
 
 
 def _cached(source: Source, release: str, pin: str) -> Path:
-    """A tree of the cache, unless somebody edited it there."""
+    """A tree of the cache, unless it was edited there."""
     tree = cache_folder() / "trees" / pin
     stamp = tree.with_name(f"{pin}.sha256")
     if tree.is_dir() and stamp.is_file() and tree_digest(tree) == stamp.read_text().strip():
