@@ -20,8 +20,8 @@ from components.model.kubespray import PlainValue
 from components.remote.step import bracketed
 
 TOOLKIT_DROP_INS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]'
-"""Where the GPU operator's toolkit says what its runtime is. kubespray writes containerd's whole file
-at every run, and without this line the runtime would be lost (kubespray issue 12277)."""
+"""Where the GPU operator's toolkit says what its runtime is. kubespray writes containerd's file
+whole at every run, and without this line the runtime would be lost (kubespray issue 12277)."""
 _PULLS: Final = ["pull", "resolve"]
 OF_CONNECTION: Final = frozenset(
     {"ip", "access_ip", "etcd_member_name", "kube_version", "node", "serial", "drain_timeout"}
