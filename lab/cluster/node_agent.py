@@ -14,9 +14,8 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from components.catalogue.cni_folders import DISTRIBUTIONS
 from components.core.errors import RailyardError
 from lab.cluster.allocate import allocate, dump_allocation
 from lab.cluster.api import Api
@@ -60,7 +59,6 @@ from lab.cluster.pod_start import why_not_started
 from lab.cluster.pod_view import (
     CNI_DONE,
     DEVICES,
-    DISTRIBUTION,
     EXIT_CODE,
     MESSAGE,
     MTUS,
@@ -69,6 +67,7 @@ from lab.cluster.pod_view import (
     NOT_STARTED,
     NodeState,
     Pod,
+    cni_of,
 )
 from lab.cluster.pod_view import dump_status as dump_network_status
 from lab.cluster.probe_end import Ended
@@ -208,13 +207,11 @@ class NodeAgent:
     def _state(self, node: Doc, snapshot: Snapshot, fresh: Mapping[str, NodeDevices]) -> NodeState:
         name = name_of(node)
         pods = [pod for pod in snapshot.pods if pod.node == name]
-        devices = fresh.get(name, NodeDevices())
         labels = pairs_at(node, "metadata", "labels")
-        cni = DISTRIBUTIONS[labels.get(DISTRIBUTION, "k3s")]
-        bare = NodeState(name, devices, (), pods, cni=cni)
+        bare = NodeState(name, fresh.get(name, NodeDevices()), (), pods, cni=cni_of(labels))
         pools = (*self._pools(bare), *_policy_pools(snapshot, bare, labels))
         shared = (*self._shared(bare), *_policy_shared(snapshot, bare, labels))
-        return NodeState(name, devices, pools, pods, shared, cni)
+        return replace(bare, pools=pools, shared=shared)
 
     def _pools(self, node: NodeState) -> tuple[Pool, ...]:
         """What the SR-IOV device plugin on a node publishes."""

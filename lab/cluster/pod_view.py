@@ -245,6 +245,11 @@ class NodeState:
         )
 
 
+def cni_of(labels: Mapping[str, str]) -> CniPaths:
+    """The CNI folders of a node, by its labels."""
+    return DISTRIBUTIONS[labels.get(DISTRIBUTION, "k3s")]
+
+
 def expand(text: str, env: Mapping[str, str]) -> str:
     """Replace `$(NAME)` by a variable of the container, and `$$` by `$`, as kubelet does.
 
