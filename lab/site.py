@@ -38,6 +38,7 @@ from lab.hypervisors.config import (
     nic_device,
 )
 from lab.keys import KeyKind, client_key, host_key
+from lab.kubespray.source import kubespray_source
 from lab.views import HcaConfig, HostConfig, NicConfig, SwitchConfig
 
 Document = dict[str, object]
@@ -125,6 +126,8 @@ def overlay(document: Document, stack: str, artefact: Mapping[str, str]) -> Docu
         kubernetes["source"] = k3s_source(artefact)
         if cast("Document", site["environment"]).get("instances"):
             cast("Document", site.setdefault("waive", {}))["made-host-source"] = MIRROR_THERE
+    if kubernetes.get("plane") == "kubespray":
+        kubernetes |= kubespray_source()
     _replace_charts(cast("Document", site.get("operators", {})))
     return site
 

@@ -27,6 +27,8 @@ from components.core.plain_text import plain_text
 from components.core.problem import Json
 from components.drift.applied import Applied
 from components.hosts.preview import host_changes, hosts_refused
+from components.kubernetes.kubespray.changes import kubespray_changes
+from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
 from components.kubernetes.live.judge import CLUSTER, ClusterDrift
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
@@ -144,6 +146,9 @@ def _look(
     refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
     refused += refuse_settings(plan.hosts, seen.devices)
+    played = applied.step(KUBESPRAY)
+    playbooks, held = kubespray_changes(plan.kubernetes, played.stdout if played else "")
+    refused += held
     if refused:
         raise _refusal("\n".join(refused))
     for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
@@ -151,7 +156,7 @@ def _look(
     _tell(observe, intentions)
     _hand_beside(observe, intentions)
     changes = switch_changes(spec, plan, applied, seen.devices)
-    for text in (*changes, *host_changes(plan.hosts, seen.devices)):
+    for text in (*changes, *host_changes(plan.hosts, seen.devices), *playbooks):
         _inform(text)
     for text in host_departures(plan, seen.devices, applied):
         _inform(text)

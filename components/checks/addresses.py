@@ -165,9 +165,9 @@ def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
-    """The pod network has a /24 for each node."""
+    """The pod network has a /24 for each node; of kubespray, kubespray-nodes asks."""
     kubernetes = spec.kubernetes
-    if kubernetes is None:
+    if kubernetes is None or spec.kubespray is not None:
         return
     nodes = kubernetes.pod_cidr.num_addresses // _PODS_PER_NODE
     if nodes < len(spec.hosts):

@@ -23,7 +23,7 @@ def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
 
     Without it agents and users hold the address of one server, whose loss cuts them off from the
     two that live. A second one would need an address that moves between them. Of a cloud's
-    instances cloud-balancer says the same.
+    instances cloud-balancer says the same; kubespray-balancer has what holds there.
     """
     balancers = _with_role(spec, "balancer")
     servers = _with_role(spec, "control_plane")
@@ -41,7 +41,8 @@ def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
             places,
             "use three control-plane hosts, or take the balancer out.",
         )
-    if len(servers) > _PAIR and not balancers and spec.cloud is None:
+    bare = len(servers) > _PAIR and not balancers and spec.cloud is None
+    if bare and spec.kubespray is None:
         yield Finding(
             f"{len(servers)} control-plane hosts have no balancer before them: agents and users "
             f"would hold the address of {servers[0][1].name} alone.",

@@ -21,7 +21,7 @@ _MIN_TEST_WORKERS: Final = 2
 
 def check_control_plane(spec: ClusterSpec) -> Iterator[Finding]:
     """There is at least one control-plane host."""
-    if spec.k3s is not None and not spec.servers:
+    if (spec.k3s or spec.kubespray) is not None and not spec.servers:
         yield Finding(
             "no host is a control_plane, so there is nothing to install the cluster on.",
             (at(("hosts",)),),

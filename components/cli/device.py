@@ -26,6 +26,8 @@ _VERBS: Final = {
     "remove-files": ("components.remote.files", "run_remove_files"),
     "reboot": ("components.hypervisor.reboot", "run_reboot"),
     "restore-release": ("components.operators.restore", "run_restore_release"),
+    "kubespray": ("components.kubernetes.kubespray.perform", "run_kubespray"),
+    "kubespray-reset": ("components.kubernetes.kubespray.perform", "run_kubespray_reset"),
     "reboot-host": ("components.disruption.reboot", "run_reboot_host"),
 }
 """Verb to where its function is: a site has one process a device, and none needs all of them."""

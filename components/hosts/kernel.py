@@ -27,8 +27,8 @@ def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """
     kernel = spec.settings_of(host).kernel
     settings = _modules(spec, host) | _hugepages(kernel) | _memory_limits(spec, host)
-    if spec.k3s is not None and host.role != "balancer":
-        settings |= _cgroup(spec.k3s.version)
+    if (ours := spec.k3s or spec.kubespray) is not None and host.role != "balancer":
+        settings |= _cgroup(ours.version)
     sysctls = rail_sysctls(spec, host) | kernel.sysctls
     settings |= {f"kernel.sysctl.{name}": value for name, value in sysctls.items()}
     if kernel.cpu_governor is not None:

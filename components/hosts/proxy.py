@@ -40,9 +40,9 @@ def _own_networks(spec: ClusterSpec) -> tuple[str, ...]:
             networks.append(IPv4Network((int(IPv4Address(address)), _NETWORK_BITS), strict=False))
         except ValueError:
             names.append(address)  # a name, or IPv6: few, and written as they are
-    if spec.k3s is not None:
-        networks += [spec.k3s.pod_cidr, spec.k3s.service_cidr]
-        names += [spec.k3s.registry_mirror.partition(":")[0]] if spec.k3s.registry_mirror else []
+    if (ours := spec.k3s or spec.kubespray) is not None:
+        networks += [ours.pod_cidr, ours.service_cidr]
+        names += [ours.registry_mirror.partition(":")[0]] if ours.registry_mirror else []
     return (*(str(each) for each in collapse_addresses(networks)), *dict.fromkeys(names))
 
 

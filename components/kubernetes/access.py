@@ -18,7 +18,7 @@ from components.remote.script import render_remote_command
 from components.remote.step import OBSERVE_DEADLINE_S, env_name
 
 _NONE: Final = "none"
-_READ: Final = f"cat /etc/rancher/k3s/k3s.yaml 2>/dev/null || echo {_NONE}\n"
+_K3S: Final = "/etc/rancher/k3s/k3s.yaml"
 """K3s writes the file at the first start of a server, and its uninstall removes it."""
 
 
@@ -56,7 +56,8 @@ def read_kubeconfig(
 
 
 def _ask(server: Server, run: Run) -> str:
-    command = render_remote_command(_READ, OBSERVE_DEADLINE_S)
+    read = f"cat {server.kubeconfig or _K3S} 2>/dev/null || echo {_NONE}\n"
+    command = render_remote_command(read, OBSERVE_DEADLINE_S)
     answer = run(server.endpoint, command, "", OBSERVE_DEADLINE_S)
     if answer.exit_status:
         raise DeviceError(f"{server.endpoint.where}: {answer.stderr.strip()}")

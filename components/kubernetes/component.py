@@ -11,12 +11,13 @@ from components.core.errors import Bug
 from components.kubernetes.handoffs import ClusterAccess
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.kubernetes.login import login_value
-from components.kubernetes.planes.base import KubernetesPlan
+from components.kubernetes.planes.base import KubernetesPlan, Playbooks
 from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.membership import CLUSTER_FOUND
-from components.remote.component import Remote, join_text
+from components.remote.component import LocalCall, Remote, join_text, local_call
 from components.remote.handoffs import HostsReady, gate
 from components.remote.objects import host_step
+from components.remote.sending import with_repair
 from components.remote.step import RemoteStep
 
 
@@ -48,6 +49,8 @@ class Cluster(pulumi.ComponentResource):
             servers = [self._chain(plan, step, remote, servers)]
             if number == 0:
                 servers = self._balanced(plan, remote, servers)
+        if plan.playbooks is not None:
+            servers = [self._played(plan.playbooks, remote, servers)]
         agents = [self._chain(plan, step, remote, servers) for step in plan.agents]
         ready = gate(name, self, [*servers, *agents])
         kubeconfig = self._kubeconfig(plan, remote, servers)
@@ -83,6 +86,24 @@ class Cluster(pulumi.ComponentResource):
                 shared = _knowing(remote, CLUSTER_FOUND, done.stdout)
             after = [done]
         return after[0]
+
+    def _played(
+        self, playbooks: Playbooks, remote: Remote, after: list[pulumi.Resource]
+    ) -> pulumi.Resource:
+        """The one step that runs playbooks here; it gets the secrets of every node."""
+        step = playbooks.step
+        environment: dict[str, pulumi.Input[str]] = {}
+        for endpoint in playbooks.endpoints:
+            environment |= remote.environment(endpoint)
+        call = LocalCall(
+            step.name,
+            str(step.apply),
+            remote.filled(with_repair(step.desired, remote.note(step.name))),
+            environment,
+            delete=str(step.undo),
+            previous_output=True,
+        )
+        return local_call(call, pulumi.ResourceOptions(parent=self, depends_on=after))
 
     def _balanced(
         self, plan: KubernetesPlan, remote: Remote, after: list[pulumi.Resource]

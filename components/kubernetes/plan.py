@@ -9,11 +9,16 @@ from components.kubernetes.kubeconfig import render_kubeconfig, renewal_note
 from components.kubernetes.planes.base import ControlPlane, KubernetesPlan
 from components.kubernetes.planes.existing import Existing
 from components.kubernetes.planes.k3s import K3s
+from components.kubernetes.planes.kubespray import Kubespray
 from components.model.cluster import ClusterSpec
 
 __all__ = ["PLANES", "KubernetesPlan", "plan_kubernetes", "render_kubeconfig", "renewal_note"]
 
-PLANES: Final[Mapping[str, ControlPlane]] = {"existing": Existing(), "k3s": K3s()}
+PLANES: Final[Mapping[str, ControlPlane]] = {
+    "existing": Existing(),
+    "k3s": K3s(),
+    "kubespray": Kubespray(),
+}
 """`kubernetes.plane` to its planner."""
 
 

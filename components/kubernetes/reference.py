@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from components.core.placeholder import Facts, fill_known
+from components.core.to_json import OMIT_EMPTY
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
-from components.remote.step import Endpoint
+from components.remote.endpoint import host_endpoint
+from components.remote.step import Endpoint, bracketed
 
 DEFAULT_API_PORT: Final = 6443
+KUBEADM_KUBECONFIG: Final = "/etc/kubernetes/admin.conf"
+"""Where kubeadm writes it, and kubespray leaves it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server of our own K3s: where its kubeconfig is read, and where its API answers."""
+    """A server of our own cluster: where its kubeconfig is read, and where its API answers."""
 
     endpoint: Endpoint
     url: str
+    kubeconfig: str = field(default="", metadata=OMIT_EMPTY)
+    """Path on it of the administrator's kubeconfig, where it is not that of K3s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class ClusterRef:
 
     name: str
     servers: tuple[Server, ...] = ()
-    """Of a K3s that we install; the kubeconfig is read from one of them at the moment of use."""
+    """Of a cluster that we install: its kubeconfig is read from one of them when it is used."""
     kubeconfig_secret: str = ""
     """Of an existing cluster."""
     context: str | None = None
@@ -35,7 +41,8 @@ class ClusterRef:
     def known(self, facts: Facts) -> ClusterRef:
         """The same with what is known of the instances, and without servers that are not made."""
         servers = (
-            Server(each.endpoint.known(facts), fill_known(each.url, facts)) for each in self.servers
+            replace(each, endpoint=each.endpoint.known(facts), url=fill_known(each.url, facts))
+            for each in self.servers
         )
         return replace(self, servers=tuple(each for each in servers if each.endpoint.reachable))
 
@@ -47,6 +54,16 @@ def refer_to(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> ClusterRef
     if kubernetes.existing is not None:
         secret, context = kubernetes.existing.kubeconfig_secret, kubernetes.existing.context
         return ClusterRef(kubernetes.cluster, (), secret, context)
+    if (plane := spec.kubespray) is not None:
+        made = tuple(
+            Server(
+                host_endpoint(host),
+                f"https://{bracketed(host.ssh.address)}:{plane.api_port}",
+                KUBEADM_KUBECONFIG,
+            )
+            for host in spec.servers
+        )
+        return ClusterRef(kubernetes.cluster, made)
     port = spec.k3s.api_port if spec.k3s else DEFAULT_API_PORT
     addresses = {host.name: host.address for host in spec.servers}
     servers = tuple(

@@ -19,7 +19,7 @@ from components.model.hypervisors import Hypervisor
 from components.model.infiniband import InfiniBand
 from components.model.jobs import Jobs
 from components.model.jump_hosts import JumpHost, Proxy
-from components.model.kubernetes import K3sPlane, Kubernetes
+from components.model.kubernetes import K3sPlane, Kubernetes, KubesprayPlane
 from components.model.nic_models import DescribedNic
 from components.model.once import once
 from components.model.operators import Operators
@@ -161,6 +161,11 @@ class ClusterSpec(Frozen):
     def k3s(self) -> K3sPlane | None:
         """The K3s that we install; None for an existing cluster, or for none at all."""
         return self.kubernetes if isinstance(self.kubernetes, K3sPlane) else None
+
+    @property
+    def kubespray(self) -> KubesprayPlane | None:
+        """The cluster that kubespray installs; None for every other one."""
+        return self.kubernetes if isinstance(self.kubernetes, KubesprayPlane) else None
 
     @property
     def hypervisors(self) -> tuple[Hypervisor, ...]:

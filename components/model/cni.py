@@ -8,14 +8,14 @@ from components.model.kubernetes import ExistingPlane
 
 
 def cni_paths(spec: ClusterSpec) -> CniPaths:
-    """The CNI folders of every node: K3s' own, or those of the existing cluster.
+    """The CNI folders of every node: those of our K3s or kubespray, or of the existing cluster.
 
     There they are what the file says, else those of the distribution that it names or that the
     version tells by its suffix, else the defaults of containerd and CRI-O.
     """
     plane = spec.kubernetes
     if not isinstance(plane, ExistingPlane):
-        return DISTRIBUTIONS["k3s"]
+        return DISTRIBUTIONS["kubespray" if spec.kubespray else "k3s"]
     if plane.cni is not None:
         return CniPaths(plane.cni.net_d, plane.cni.bin)
     return DISTRIBUTIONS.get(plane.distribution or distribution_of(plane.version) or "", UPSTREAM)

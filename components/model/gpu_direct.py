@@ -31,12 +31,13 @@ def toolkit_owner(spec: ClusterSpec) -> Literal["present", "host", "operator"]:
     """Who brings NVIDIA's container toolkit to hosts with GPUs: what the file says, or by default.
 
     The GPU operator's driver comes with its own toolkit; Docker's is installed beside Docker; on
-    K3s' containerd it is the image's, unless the file asks for more.
+    K3s' containerd it is the image's, unless the file asks for more. K3s finds a runtime that the
+    host brings; kubespray's containerd does not, so there the operator brings both.
     """
     if spec.host_defaults.toolkit is not None:
         return spec.host_defaults.toolkit.kind
     operator = spec.operators.gpu
-    if operator is not None and operator.driver == "operator":
+    if operator is not None and (operator.driver == "operator" or spec.kubespray is not None):
         return "operator"
     return "host" if runs_docker(spec) else "present"
 

@@ -9,6 +9,14 @@ from typing import Annotated, Final, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from components.catalogue.cni_folders import Distribution
+from components.model.kubespray import (
+    ClusterMtu,
+    ExtraVars,
+    KubesprayRelease,
+    KubesprayRequirements,
+    KubespraySource,
+    NodePrefix,
+)
 from components.model.refusal import refuse
 from components.model.units import (
     K3S_RELEASE,
@@ -151,6 +159,44 @@ class K3sPlane(Plane):
     """K3s' own containerd, or the hosts' docker; either gets `nvidia` as its default runtime."""
 
 
+class KubesprayPlane(Plane):
+    """Kubernetes by kubespray on the hosts of the site: kubeadm, etcd, containerd and a CNI."""
+
+    plane: Literal["kubespray"]
+    """What installs the control plane."""
+    api_port: ServerPort = 6443
+    """Port of the Kubernetes API."""
+    version: KubesprayRelease
+    """An exact release of Kubernetes that the tree knows, for example `v1.35.4`."""
+    source: KubespraySource
+    """The pinned release of kubespray."""
+    requirements: KubesprayRequirements
+    """File with kubespray's Python requirements, each with its hashes, relative to the project:
+    `pip-compile --generate-hashes requirements.txt` or `uv pip compile --generate-hashes` writes
+    it from the tree's. kubespray's own file has no hashes."""
+    python: str = "python3"
+    """The Python on this machine that kubespray's environment is made with. The Ansible of v2.31
+    takes 3.11 to 3.13."""
+    container_runtime: Literal["containerd"] = "containerd"
+    """What runs the containers."""
+    cni: Literal["calico", "flannel"] = "calico"
+    """The cluster's own pod network. Calico takes each node's own address, and flannel the
+    interface of the default route: rails are left alone."""
+    mtu_bytes: ClusterMtu | None = None
+    """MTU of pods on the cluster's own network with Calico; default what Calico finds."""
+    pod_cidr: Ipv4Net = Field(default="10.233.64.0/18", validate_default=True)
+    """Addresses of pods on the cluster's own network; kubespray's default."""
+    service_cidr: ServiceNet = Field(default="10.233.0.0/18", validate_default=True)
+    """Addresses of services; kubespray's default."""
+    node_prefix: NodePrefix = 24
+    """Each node takes a block of this length out of `pod_cidr`; kubespray's default."""
+    extra_vars: ExtraVars = Field(default_factory=dict)
+    """More variables of kubespray, as they are; those that follow from this file are refused."""
+    reset: Literal["allow", "deny"] = "deny"
+    """Whether `destroy` runs kubespray's `reset.yml`, which deletes the cluster with all that is
+    stored in it. `deny` ends `destroy` there."""
+
+
 class CniFolders(Frozen):
     """Where kubelet of an existing cluster looks for CNI."""
 
@@ -199,6 +245,8 @@ def _with_plane(value: object) -> object:
 
 
 Kubernetes = Annotated[
-    K3sPlane | ExistingPlane, Field(discriminator="plane"), BeforeValidator(_with_plane)
+    K3sPlane | KubesprayPlane | ExistingPlane,
+    Field(discriminator="plane"),
+    BeforeValidator(_with_plane),
 ]
 """A union by `plane`; default `k3s`."""

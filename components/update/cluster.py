@@ -85,8 +85,7 @@ def _with_login(plan: ClusterPlan, body: Body, secrets: Mapping[str, str]) -> Bo
 def _nodes(plan: ClusterPlan) -> tuple[str, ...]:
     """The names of all nodes of our own cluster, or of the workers in an existing one."""
     if plan.kubernetes is not None and plan.kubernetes.existing is None:
-        steps = (*plan.kubernetes.servers, *plan.kubernetes.agents)
-        return tuple(step.endpoint.device for step in steps)
+        return plan.kubernetes.own_nodes
     return tuple(plan.acceptance.nodes.get(name, name) for name in plan.acceptance.workers)
 
 

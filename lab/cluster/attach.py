@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
-from components.catalogue.cni_folders import DISTRIBUTIONS
+from components.catalogue.cni_folders import UPSTREAM
 from components.core.errors import DeviceError
 from lab.cluster.device_plugin import Pool
 from lab.cluster.devices import VirtualFunction
@@ -30,7 +30,7 @@ from lab.cluster.document import (
     text_at,
     texts_at,
 )
-from lab.cluster.pod_view import CNI_BIN_DIR, NETWORKS, NodeState, Pod
+from lab.cluster.pod_view import NETWORKS, NodeState, Pod
 
 RESOURCE_NAME = "k8s.v1.cni.cncf.io/resourceName"
 _REFERENCE = "k8snetworkplumbingwg/plugins"
@@ -40,10 +40,6 @@ _OF_K3S = frozenset(
     ("bandwidth", "bridge", "firewall", "flannel", "host-local", "loopback", "portmap")
 )
 """The reference plugins that K3s brings (sources.md#pod-network); the lab plays none for a rail."""
-_WHEREABOUTS_CONFIG = DISTRIBUTIONS["k3s"].whereabouts_config
-"""Where the container of whereabouts writes it on K3s."""
-_SEARCHED = f"[/opt/cni/bin {CNI_BIN_DIR}]"
-"""Multus looks into its own default folder first (seen on real nodes)."""
 
 
 class AttachError(DeviceError):
@@ -250,7 +246,7 @@ def _named(kind: str, config: Doc) -> Generator[None]:
 def _require_chained(node: NodeState, kind: str) -> None:
     """A plugin of the chain is K3s' own, or of the image with the reference plugins."""
     if kind not in _OF_K3S and not node.installed(_REFERENCE, kind):
-        raise AttachError(f'failed to find plugin "{kind}" in path {_SEARCHED}')
+        raise AttachError(f'failed to find plugin "{kind}" in path {_searched(node)}')
 
 
 def _find_plugin(kind: str, node: NodeState) -> None:
@@ -258,7 +254,7 @@ def _find_plugin(kind: str, node: NodeState) -> None:
         raise AttachError(f"the lab plays no CNI plugin {kind!r}: use {' or '.join(_IMAGES)}")
     program = kind if kind == "macvlan" else ""
     if kind not in _IMAGES or not node.installed(_IMAGES[kind], program):
-        raise AttachError(f'failed to find plugin "{kind}" in path {_SEARCHED}')
+        raise AttachError(f'failed to find plugin "{kind}" in path {_searched(node)}')
 
 
 def _sriov(call: _Call, held: set[str]) -> tuple[int, Doc]:
@@ -304,6 +300,11 @@ def _free_vf(pod: Pod, pool: Pool | None, resource: str, held: set[str]) -> Virt
     raise AttachError(f"no free device of {resource} on the node")
 
 
+def _searched(node: NodeState) -> str:
+    """Multus looks into its own default folder first (seen on real nodes)."""
+    return f"[{' '.join(dict.fromkeys((UPSTREAM.bin, node.cni.bin)))}]"
+
+
 def _ipam(ipam: Doc, node: NodeState, taken: _Taken) -> list[Json]:
     kind = text_at(ipam, "type")
     if not kind:
@@ -311,8 +312,9 @@ def _ipam(ipam: Doc, node: NodeState, taken: _Taken) -> list[Json]:
     if kind in _OF_K3S:
         raise AttachError(f"the lab plays no IPAM plugin {kind!r}: use whereabouts")
     if kind != "whereabouts" or not node.installed("whereabouts"):
-        raise AttachError(f'failed to find plugin "{kind}" in path {_SEARCHED}')
-    if text_at(ipam, "configuration_path") != _WHEREABOUTS_CONFIG:
+        raise AttachError(f'failed to find plugin "{kind}" in path {_searched(node)}')
+    configuration = text_at(ipam, "configuration_path") or UPSTREAM.whereabouts_config
+    if configuration != node.cni.whereabouts_config:
         # It looks into /etc alone by itself, and K3s' folder is another one.
         raise AttachError("config file not found")
     if not taken.address_pools:

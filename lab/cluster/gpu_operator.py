@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from components.catalogue.cni_folders import UPSTREAM
 from lab.cluster.document import Doc, Json, at, doc_at, docs_at, number_at, text_at
 from lab.cluster.pod_view import NodeState
 
@@ -35,9 +36,8 @@ class Policy:
         """The operator brings the driver in a container."""
         return at(self.document, "spec", "driver", "enabled") is not False
 
-    @property
-    def brings_runtime(self) -> bool:
-        """The operator's toolkit reaches K3s' containerd: by NRI, or by a file that K3s reads.
+    def brings_runtime(self, node: NodeState) -> bool:
+        """The operator's toolkit reaches the node's containerd: by NRI, or by a file that it reads.
 
         On its own it edits /etc/containerd/config.toml, which K3s does not read.
         """
@@ -45,7 +45,8 @@ class Policy:
         if at(spec, "toolkit", "enabled") is False:
             return False
         files = (text_at(item, "value") for item in docs_at(spec, "toolkit", "env"))
-        return at(spec, "cdi", "nriPluginEnabled") is True or any(K3S in file for file in files)
+        reads = node.cni == UPSTREAM or any(K3S in file for file in files)
+        return reads or at(spec, "cdi", "nriPluginEnabled") is True
 
     def missing(self, node: NodeState, labels: Mapping[str, str]) -> str:
         """What a node lacks for its GPUs to be used under this policy; empty for nothing."""
@@ -54,7 +55,7 @@ class Policy:
             "operator": self.operator_ready,
             f"label {_GPU_LABEL}": _GPU_LABEL in labels,
             "driver": self.installs_driver or devices.nvidia_driver,
-            "container runtime": self.brings_runtime or devices.runs_gpu_containers,
+            "container runtime": self.brings_runtime(node) or devices.runs_gpu_containers,
             "device plugin": at(self.document, "spec", "devicePlugin", "enabled") is not False,
         }
         return ", ".join(name for name, found in there.items() if not found)

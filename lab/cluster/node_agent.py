@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.core.errors import RailyardError
 from lab.cluster.allocate import allocate, dump_allocation
@@ -67,6 +67,7 @@ from lab.cluster.pod_view import (
     NOT_STARTED,
     NodeState,
     Pod,
+    cni_of,
 )
 from lab.cluster.pod_view import dump_status as dump_network_status
 from lab.cluster.probe_end import Ended
@@ -206,12 +207,11 @@ class NodeAgent:
     def _state(self, node: Doc, snapshot: Snapshot, fresh: Mapping[str, NodeDevices]) -> NodeState:
         name = name_of(node)
         pods = [pod for pod in snapshot.pods if pod.node == name]
-        devices = fresh.get(name, NodeDevices())
-        bare = NodeState(name, devices, (), pods)
         labels = pairs_at(node, "metadata", "labels")
+        bare = NodeState(name, fresh.get(name, NodeDevices()), (), pods, cni=cni_of(labels))
         pools = (*self._pools(bare), *_policy_pools(snapshot, bare, labels))
         shared = (*self._shared(bare), *_policy_shared(snapshot, bare, labels))
-        return NodeState(name, devices, pools, pods, shared)
+        return replace(bare, pools=pools, shared=shared)
 
     def _pools(self, node: NodeState) -> tuple[Pool, ...]:
         """What the SR-IOV device plugin on a node publishes."""

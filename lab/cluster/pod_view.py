@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from components.catalogue.cni_folders import DISTRIBUTIONS, CniPaths
 from lab.cluster.device_plugin import Pool
 from lab.cluster.devices import Card, NodeDevices
 from lab.cluster.document import (
@@ -39,8 +40,10 @@ MESSAGE = "lab.railyard.dev/message"
 EXIT_CODE = "lab.railyard.dev/exit-code"
 DEVICES = "lab.railyard.dev/devices"
 """What a device plugin gave to a pod by count: JSON, resource to PCI addresses."""
-CNI_BIN_DIR = "/var/lib/rancher/k3s/data/cni"
+CNI_BIN_DIR = DISTRIBUTIONS["k3s"].bin
 """K3s' CNI folder since v1.28.15 (sources.md#k3s)."""
+DISTRIBUTION = "lab.railyard.dev/distribution"
+"""Label of a node that was not made by K3s: it tells the node's CNI folders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +152,10 @@ class Pod:
         """Whether an image of its containers has a name with this part."""
         return any(part in text_at(container, "image") for container in self.containers)
 
-    def mounts_cni_folder(self) -> bool:
-        """Whether it mounts K3s' folder of CNI programs, so that it can put one there."""
+    def mounts_cni_folder(self, folder: str = CNI_BIN_DIR) -> bool:
+        """Whether it mounts a node's folder of CNI programs, so that it can put one there."""
         paths = [text_at(v, "hostPath", "path") for v in docs_at(self.document, "spec", "volumes")]
-        return any(path.rstrip("/") == CNI_BIN_DIR for path in paths)
+        return any(path.rstrip("/") == folder for path in paths)
 
     def network_status(self) -> list[Doc]:
         """What Multus wrote on it; empty where nothing was attached."""
@@ -205,6 +208,8 @@ class NodeState:
     pools: tuple[Pool, ...]
     pods: Sequence[Pod]
     shared: tuple[SharedPool, ...] = ()
+    cni: CniPaths = DISTRIBUTIONS["k3s"]
+    """Where its containerd looks for networks."""
 
     def card(self, key: str) -> Card | None:
         """The card with that PCI address or network device."""
@@ -224,7 +229,7 @@ class NodeState:
         return next(found, None)
 
     def installed(self, image: str, program: str = "") -> bool:
-        """Whether a running pod put its CNI program into K3s' folder.
+        """Whether a running pod put its CNI program into the node's folder.
 
         Args:
             image: A part of its image's name.
@@ -234,10 +239,15 @@ class NodeState:
         return any(
             pod.phase == "Running"
             and pod.runs_image(image)
-            and pod.mounts_cni_folder()
+            and pod.mounts_cni_folder(self.cni.bin)
             and (not program or not pod.command or f"/{program} " in " ".join(pod.command))
             for pod in self.pods
         )
+
+
+def cni_of(labels: Mapping[str, str]) -> CniPaths:
+    """The CNI folders of a node, by its labels."""
+    return DISTRIBUTIONS[labels.get(DISTRIBUTION, "k3s")]
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from components.core.to_json import OMIT_EMPTY
 from components.drift.watched import Watched
 from components.kubernetes.login import RegistryAccount
 from components.model.cluster import ClusterSpec
-from components.remote.step import RemoteStep
+from components.remote.step import Endpoint, RemoteStep
 
 LOGIN_SUFFIX: Final = "-registry-login"
 REMOVAL_SUFFIX: Final = "-member-removal"
@@ -24,6 +24,15 @@ class ExistingAccess:
     """Name of the secret with the text of a kubeconfig."""
     context: str | None
     """Context to use; None for the current one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Playbooks:
+    """The one step of a plane that playbooks install."""
+
+    step: RemoteStep
+    endpoints: tuple[Endpoint, ...]
+    """Every node: the step logs in to each of them by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,15 @@ class KubernetesPlan:
     """The account that nodes and pods pull with."""
     watched_nodes: tuple[Watched, ...] = ()
     """One per server and agent: its install step, and what that left on the host."""
+    playbooks: Playbooks | None = field(default=None, metadata=OMIT_EMPTY)
+    """In place of the steps of servers and agents, where a plane has one step for all nodes."""
+
+    @property
+    def own_nodes(self) -> tuple[str, ...]:
+        """The names of all nodes that this plan makes; none of an existing cluster."""
+        if self.playbooks is not None:
+            return tuple(end.device for end in self.playbooks.endpoints)
+        return tuple(step.endpoint.device for step in (*self.servers, *self.agents))
 
     @property
     def watched(self) -> tuple[Watched, ...]:
@@ -80,6 +98,7 @@ class KubernetesPlan:
                 found += [self.balancer.step] if self.balancer else []
         for agent in self.agents:
             found += self.chain_of(agent)
+        found += [self.playbooks.step] if self.playbooks else []
         return (*found, *([self.access] if self.access else []))
 
     @property

@@ -36,7 +36,7 @@ def render_registries(spec: ClusterSpec) -> str:
         return "" if short is None else _render({"mirrors": mirrors})
     host = registry_host(registry)
     scheme = "http" if registry.insecure else "https"
-    for name in sorted({*_UPSTREAM, *_registries_of(spec)} - {host, short}):
+    for name in sorted(upstream_registries(spec) - {host, short}):
         below = f"{registry_path(registry)}{name.replace(':', '_')}"
         mirrors[name] = {
             "endpoint": [f"{scheme}://{host}"],
@@ -49,8 +49,9 @@ def render_registries(spec: ClusterSpec) -> str:
     )
 
 
-def _registries_of(spec: ClusterSpec) -> set[str]:
-    return {
+def upstream_registries(spec: ClusterSpec) -> set[str]:
+    """The registries that images of the site are named in, and those that charts may name."""
+    return {*_UPSTREAM} | {
         parse_image(each.address).registry for each in artefacts_of(spec) if each.kind == "image"
     }
 

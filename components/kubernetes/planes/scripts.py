@@ -21,6 +21,7 @@ Verb = Literal[
     "k3s_token",
     "k3s_token_undo",
     "k3s_undo",
+    "kubespray_access",
     "haproxy",
     "haproxy_observe",
     "haproxy_undo",
@@ -38,6 +39,7 @@ PARTS: Final[dict[Verb, tuple[str, ...]]] = {
     "k3s_token": ("k3s_token",),
     "k3s_token_undo": ("k3s_token_undo",),
     "k3s_undo": ("k3s_undo",),
+    "kubespray_access": ("kubespray_access",),
     "haproxy": ("haproxy_reading", "haproxy"),
     "haproxy_observe": ("haproxy_reading", "haproxy_observe"),
     "haproxy_undo": ("haproxy_reading", "haproxy_undo"),
@@ -54,7 +56,7 @@ def script_text(name: str) -> str:
 
 @cache
 def kubernetes_tool() -> Tool:
-    """Everything that installs, reads and removes K3s and the balancer on a host."""
+    """Everything that installs, reads and removes Kubernetes and the balancer on a host."""
     verbs = {verb: "".join(map(script_text, parts)) for verb, parts in PARTS.items()}
     return assemble("kubernetes", (linux_text(), script_text("input")), verbs)
 

@@ -1,0 +1,1 @@
+"""kubespray: its variables, which of its playbooks run when, and the process that runs them."""

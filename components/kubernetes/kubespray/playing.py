@@ -1,0 +1,173 @@
+"""One call of `ansible-playbook`: its secrets, its environment, its live log."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import JsonValue
+
+from components.core.errors import DeviceError
+from components.kubernetes.kubespray.inventory import (
+    BECOME,
+    KNOWN_HOSTS,
+    SECRETS,
+    SSH_CONFIG,
+    render_known_hosts,
+    render_ssh_config,
+)
+from components.kubernetes.kubespray.runs import PlaybookRun
+from components.remote.login import AGENT, client_key
+from components.remote.step import Endpoint, secrets_for
+
+CLOSE_DEADLINE_S: Final = 10.0
+_OWNER_ONLY: Final = 0o600
+_SAID_LINES: Final = 3
+_SAID_CHARACTERS: Final = 600
+_WORST: Final = ("fatal:", "failed:", "ERROR!", "[ERROR]")
+"""How lines of Ansible begin that say why it ended."""
+_WHOLE: Final = ("cluster.yml", "upgrade-cluster.yml")
+"""They gather every node's facts again; the others use those that are kept."""
+_KEPT: Final = ("PATH", "HOME", "TMPDIR", "TERM", "XDG_CACHE_HOME", "SSL_CERT_FILE", AGENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """All that the playbooks of one run share."""
+
+    tree: Path
+    environment: Path
+    inventory: Path
+    facts: Path
+    log: Path
+    forks: int
+    lock: int
+    """Descriptor of the lock: whoever runs a playbook holds it, also when we are killed."""
+
+    def play(self, run: PlaybookRun, secrets: Path) -> None:
+        """Run one playbook to its end.
+
+        Raises:
+            DeviceError: It ended with an error; the text has its last words and the log's place.
+        """
+        command = [str(self.environment / "bin" / "ansible-playbook")]
+        command += ["-i", str(self.inventory.absolute()), "--become"]
+        command += ["-e", f"@{secrets / 'variables.json'}"]
+        command += ["--limit", ",".join(run.limit)] if run.limit else []
+        command += ["--flush-cache"] if run.playbook in _WHOLE else []
+        command.append(run.playbook)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.touch(_OWNER_ONLY)
+        with self.log.open("ab") as log:
+            log.write(f"\n=== {time.strftime('%F %T')} {run.words}\n".encode())
+            log.flush()
+            begin = log.tell()
+            try:
+                done = subprocess.run(
+                    command,
+                    check=False,
+                    cwd=self.tree,
+                    env=self._environ(secrets),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(self.lock,),
+                )
+            finally:
+                _close_connections(secrets / "cp")
+        if done.returncode != 0:
+            raise DeviceError(self._failed(run, done.returncode, begin))
+
+    def _environ(self, secrets: Path) -> dict[str, str]:
+        """Ours over the tree's ansible.cfg, which checks no host key and keeps facts in /tmp."""
+        kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
+        return kept | {
+            "PATH": f"{self.environment / 'bin'}:{kept.get('PATH', '/usr/bin:/bin')}",
+            "VIRTUAL_ENV": str(self.environment),
+            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
+            "PYTHONUNBUFFERED": "1",
+            "ANSIBLE_CONFIG": str((self.tree / "ansible.cfg").absolute()),
+            "ANSIBLE_HOST_KEY_CHECKING": "True",
+            "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(secrets / "cp"),
+            "ANSIBLE_SSH_TRANSFER_METHOD": "piped",  # a server need have neither SFTP nor scp
+            "ANSIBLE_PIPELINING": "True",
+            "ANSIBLE_FORKS": str(self.forks),
+            "ANSIBLE_CACHE_PLUGIN": "jsonfile",
+            "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.facts.absolute()),
+            "ANSIBLE_CACHE_PLUGIN_TIMEOUT": "0",
+            "ANSIBLE_RETRY_FILES_ENABLED": "False",
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_LOCAL_TEMP": str(secrets / "tmp"),
+        }
+
+    def _failed(self, run: PlaybookRun, status: int, begin: int) -> str:
+        with self.log.open("rb") as log:
+            log.seek(begin)
+            lines = log.read().decode(errors="replace").splitlines()
+        worst = [line for line in lines if line.startswith(_WORST)] or [
+            line for line in lines if line.strip()
+        ]
+        said = "\n".join(f"  said   {line[:_SAID_CHARACTERS]}" for line in worst[-_SAID_LINES:])
+        return (
+            f"kubespray's {run.words}: ended with status {status}\n{said}\n"
+            f"  log    {self.log}\n"
+            "  next   mend what it says, then run `pulumi up` again: playbooks that ended well are"
+            " not run again, and this one is"
+        )
+
+
+def _close_connections(sockets: Path) -> None:
+    """End the connections that Ansible leaves open for its next call."""
+    ssh = shutil.which("ssh")
+    for path in sockets.glob("*") if ssh else ():
+        subprocess.run(
+            [str(ssh), "-o", f"ControlPath={path}", "-O", "exit", "node"],
+            check=False,
+            capture_output=True,
+            timeout=CLOSE_DEADLINE_S,
+            stdin=subprocess.DEVNULL,
+        )
+
+
+@contextmanager
+def secrets_folder(
+    run: PlaybookRun, endpoints: Iterable[Endpoint], environ: Mapping[str, str]
+) -> Generator[Path]:
+    """The private keys and passwords of one playbook, in a folder that goes with it.
+
+    Raises:
+        UsageError: A secret is not in the environment.
+        DeviceError: A secret is no private key, or its passphrase is wrong.
+    """
+    ends = tuple(endpoints)
+    with tempfile.TemporaryDirectory(prefix="ry") as name:  # 0700; short for control sockets
+        folder = Path(name)
+        become: dict[str, JsonValue] = {}
+        known_ends = {each.device: each for node in ends for each in (*node.jump, node)}
+        for end in known_ends.values():
+            known = secrets_for(end, environ)
+            if end.private_key_secret is not None:
+                _write(folder / end.device, client_key(end, known).export_private_key())
+            if end.sudo_secret is not None:
+                become[end.device] = known[end.sudo_secret]
+        _write(folder / KNOWN_HOSTS, render_known_hosts(ends).encode())
+        _write(folder / SSH_CONFIG, render_ssh_config(ends, str(folder)).encode())
+        variables = {**run.variables, SECRETS: str(folder), BECOME: become}
+        _write(folder / "variables.json", json.dumps(variables).encode())
+        yield folder
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.touch(_OWNER_ONLY)
+    path.write_bytes(content)

@@ -1,0 +1,94 @@
+"""How far a cluster has come: after each playbook, and after one that was killed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pydantic import JsonValue
+
+from components.kubernetes.kubespray.runs import PlaybookRun
+from components.kubernetes.kubespray.wanted import Wanted
+from components.remote.step import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster and the way to its nodes: a node that the file lost is reached by it."""
+
+    wanted: Wanted
+    endpoints: Mapping[str, Endpoint]
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """What had begun and is not known to have ended."""
+
+    cluster: Cluster
+    """What it was to lead to."""
+    playbook: str
+    words: str
+
+
+def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
+    """The cluster after one playbook of several.
+
+    Args:
+        there: Before it.
+        run: What ended well.
+        wanted: What all of them lead to.
+    """
+    if there is None or run.playbook in {"cluster.yml", "scale.yml"}:
+        return wanted
+    if run.playbook == "remove-node.yml":
+        # The order stays: the other servers do not know yet.
+        return replace(there, nodes={n: v for n, v in there.nodes.items() if n in wanted.nodes})
+    return replace(wanted, nodes=there.nodes, order=there.order)
+
+
+def presumed(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted) -> Wanted | None:
+    """The cluster that must be reckoned with after a playbook was killed.
+
+    A node that was about to join may be in it, one that was about to leave may be gone, and a
+    setting may have reached some nodes: what is not wanted is taken away, what is wanted is done
+    again.
+    """
+    if there is None or under_way is None:
+        return there
+    target = under_way.cluster.wanted
+    nodes = {
+        name: node
+        for name, node in there.nodes.items()
+        if name in target.nodes or name not in wanted.nodes
+    }
+    nodes |= {name: node for name, node in target.nodes.items() if name not in wanted.nodes}
+    begun: dict[str, JsonValue] = {}
+    if under_way.playbook in {"cluster.yml", "upgrade-cluster.yml"}:
+        asked, had = wanted.settings, target.settings
+        begun = {key: value for key, value in had.items() if asked.get(key) != value}
+    return replace(there, nodes=nodes, settings={**there.settings, **begun})
+
+
+def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted) -> str:
+    """Why the file may not ask for something else in the middle; empty: it may."""
+    if under_way is None:
+        return ""
+    target = under_way.cluster.wanted
+    same_release = (target.version, target.pin) == (wanted.version, wanted.pin)
+    if there is None:
+        lost = sorted({*target.nodes} - {*wanted.nodes})
+        if lost or not same_release:
+            what = f"without {', '.join(lost)}" if lost else f"to {wanted.version}"
+            return (
+                f"the first installation ended in the middle, and would now go on {what}.\n"
+                f"  fix    put back what the file had ({target.version},"
+                f" {', '.join(sorted(target.nodes))}), or run `pulumi destroy` first"
+            )
+    elif under_way.playbook == "upgrade-cluster.yml" and not same_release:
+        return (
+            f"an upgrade to {target.version} with kubespray {target.release} ended in the middle,"
+            " and some nodes have it.\n"
+            f"  fix    write {target.version} and {target.release} back, and run `pulumi up` until"
+            " it is through"
+        )
+    return ""

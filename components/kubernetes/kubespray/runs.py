@@ -1,0 +1,192 @@
+"""Which of kubespray's playbooks run: from the cluster that is there to the one that is wanted.
+
+Pure. Sources: kubespray's docs/operations/nodes.md and upgrades.md (sources.md#kubespray).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pydantic import JsonValue
+
+from components.kubernetes.kubespray.wanted import Wanted
+
+Playbook = Literal[
+    "cluster.yml", "scale.yml", "upgrade-cluster.yml", "remove-node.yml", "reset.yml"
+]
+_SKIP_QUESTION: Final = {"skip_confirmation": True}
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybookRun:
+    """One call of `ansible-playbook`."""
+
+    playbook: Playbook
+    why: str
+    """In words, as the preview and the log say it."""
+    limit: tuple[str, ...] = ()
+    """The nodes that it is limited to; none for all."""
+    variables: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """Of this run alone, as JSON: on a command line `true` would be a text."""
+    on: Literal["wanted", "there"] = "wanted"
+    """Whose inventory it has: a node that goes is in the one of the cluster that is there."""
+    drains: bool = False
+    """Workers leave service."""
+
+    @property
+    def words(self) -> str:
+        """The playbook and its reason in one line."""
+        limit = f" --limit {','.join(self.limit)}" if self.limit else ""
+        return f"{self.playbook}{limit}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What will run, in order; or why nothing may."""
+
+    runs: tuple[PlaybookRun, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Each one line what and one line how to mend it. With one of them nothing runs."""
+
+
+def decide(there: Wanted | None, wanted: Wanted) -> Decision:
+    """Decide what brings the cluster that is there to the wanted one.
+
+    Args:
+        there: As it was last brought to; None where nothing is installed.
+        wanted: As the file has it.
+    """
+    if there is None:
+        return Decision((PlaybookRun("cluster.yml", f"installs Kubernetes {wanted.version}"),))
+    refused = (*_refuse_versions(there, wanted), *_refuse_nodes(there, wanted))
+    if refused:
+        return Decision(refused=refused)
+    return Decision(tuple(_runs(there, wanted)))
+
+
+def reset_run() -> PlaybookRun:
+    """What takes the whole cluster away."""
+    why = "deletes the cluster and all that is stored in it"
+    return PlaybookRun("reset.yml", why, variables=_SKIP_QUESTION)
+
+
+def limit_upgrade(run: PlaybookRun, max_unavailable: int, drain_s: int) -> PlaybookRun:
+    """The same run within the policy of the site: so many workers at once, so long a drain."""
+    if not run.drains:
+        return run
+    own: dict[str, JsonValue] = {**run.variables, "drain_timeout": f"{drain_s}s"}
+    if run.playbook == "upgrade-cluster.yml":
+        own["serial"] = max_unavailable
+    return PlaybookRun(run.playbook, run.why, run.limit, own, run.on, run.drains)
+
+
+def _runs(there: Wanted, wanted: Wanted) -> Iterator[PlaybookRun]:
+    gone = [name for name in there.nodes if name not in wanted.nodes]
+    new = [name for name in wanted.nodes if name not in there.nodes]
+    if gone:
+        yield PlaybookRun(
+            "remove-node.yml",
+            f"drains {_list(gone)} and takes {'it' if len(gone) == 1 else 'them'} out",
+            variables={"node": ",".join(sorted(gone)), **_SKIP_QUESTION},
+            on="there",
+            drains=True,
+        )
+    servers = [name for name in new if wanted.nodes[name].role == "control_plane"]
+    changed = [
+        key
+        for key in sorted({*there.settings, *wanted.settings})
+        if there.settings.get(key) != wanted.settings.get(key)
+    ]
+    if there.version != wanted.version:
+        yield _upgrade(f"brings Kubernetes from {there.version} to {wanted.version}")
+    elif there.pin != wanted.pin:
+        yield _upgrade(f"brings the cluster from kubespray {there.release} to {wanted.release}")
+    elif servers or changed or there.order != wanted.order:
+        yield PlaybookRun("cluster.yml", _whole(servers, changed))
+        return  # it adds the new workers as well
+    if workers := tuple(sorted(new)):
+        yield PlaybookRun("scale.yml", f"adds {_list(workers)}", workers)
+
+
+def _whole(servers: list[str], changed: list[str]) -> str:
+    """Why every node is gone through."""
+    words = [f"adds {_list(servers)} to the control plane"] if servers else []
+    words += [f"applies {_list(changed)} on every node"] if changed else []
+    return " and ".join(words) or "tells every node the present control plane"
+
+
+def _upgrade(why: str) -> PlaybookRun:
+    return PlaybookRun("upgrade-cluster.yml", f"{why}, a few nodes at a time", drains=True)
+
+
+def _refuse_versions(there: Wanted, wanted: Wanted) -> Iterator[str]:
+    """Kubernetes and kubespray go up, one minor at a time, and with the nodes that are there."""
+    for what, old, new in (
+        ("Kubernetes", there.version, wanted.version),
+        ("kubespray", there.release, wanted.release),
+    ):
+        if _parts(new) < _parts(old):
+            yield (
+                f"{what} {new} is older than {old}, which runs: neither goes back.\n"
+                f"  fix    write {old} or a later one"
+            )
+        elif _parts(new)[:2] > (_parts(old)[0], _parts(old)[1] + 1):
+            major, minor, _ = _parts(old)
+            yield (
+                f"{what} {new} is {_parts(new)[1] - minor} minors after {old}, which runs: it goes"
+                " one at a time.\n"
+                f"  fix    write a v{major}.{minor + 1} first, and run `pulumi up` between"
+            )
+    moved = there.version != wanted.version or there.pin != wanted.pin
+    new_nodes = sorted({*wanted.nodes} - {*there.nodes})
+    if moved and new_nodes:
+        yield (
+            f"{_list(new_nodes)} would join while the release changes: an upgrade goes through"
+            " nodes that are in the cluster.\n"
+            "  fix    add the nodes with one update and change the release with another"
+        )
+    if there.release == wanted.release and there.pin != wanted.pin:
+        yield (
+            f"kubespray {wanted.release} is another tree ({wanted.pin[:12]}) than the one that"
+            f" ran ({there.pin[:12]}), and says to be the same release.\n"
+            "  fix    take the tree that ran, or name the release that this one is"
+        )
+
+
+def _refuse_nodes(there: Wanted, wanted: Wanted) -> Iterator[str]:
+    """Nodes keep role and address, and the control plane keeps its first one."""
+    for name in sorted({*there.nodes} & {*wanted.nodes}):
+        old, new = there.nodes[name], wanted.nodes[name]
+        if old != new:
+            what = f"a {new.role}" if old.role != new.role else new.address
+            was = f"a {old.role}" if old.role != new.role else old.address
+            yield (
+                f"the node {name} is {was} and would be {what}.\n"
+                "  fix    take it out with one update, and add it again with another"
+            )
+    kept = [name for name in there.order if name in wanted.order]
+    if there.order[0] not in wanted.order:
+        yield (
+            f"{there.order[0]} is the first of the control plane, which kubespray cannot remove.\n"
+            f"  fix    put {there.order[0]} back; its documentation, operations/nodes.md, says how"
+            " another one is made the first by hand"
+        )
+    elif list(wanted.order[: len(kept)]) != kept:
+        yield (
+            f"the control plane would be {_list(wanted.order)}, and is {_list(there.order)}: new"
+            " ones come at the end.\n"
+            "  fix    write the hosts in that order"
+        )
+
+
+def _parts(version: str) -> tuple[int, int, int]:
+    major, minor, patch = version.removeprefix("v").split(".")
+    return int(major), int(minor), int(patch)
+
+
+def _list(names: list[str] | tuple[str, ...]) -> str:
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,76 @@
+"""What a file says of kubespray: which release of it, and what else it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from components.model.refusal import refuse
+from components.model.units import Frozen, PinnedSource, Sha256
+
+KUBERNETES_RELEASE: Final = r"^v1\.[0-9]+\.[0-9]+$"
+KUBESPRAY_TAG: Final = r"^v[0-9]+\.[0-9]+\.[0-9]+$"
+COMMIT: Final = r"^[0-9a-f]{40}$"
+GIT_ADDRESS: Final = r"^https://[^\s?#@]+$"
+VARIABLE: Final = r"^[a-z][a-z0-9_]*$"
+
+KubesprayRelease = Annotated[str, StringConstraints(pattern=KUBERNETES_RELEASE)]
+"""An exact release of upstream Kubernetes."""
+KubesprayRequirements = Annotated[str, StringConstraints(min_length=1)]
+"""A path relative to the project."""
+ClusterMtu = Annotated[int, Field(ge=1280, le=9216)]
+"""Bytes. Less than 1280 carries no IPv6; 9216 is the most that switches carry."""
+NodePrefix = Annotated[int, Field(ge=20, le=28)]
+"""From /28 with 14 pods of a node to /20 with 4,094."""
+Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
+PlainValue = bool | int | float | str
+ExtraVars = Mapping[Variable, PlainValue | tuple[PlainValue, ...] | Mapping[str, PlainValue]]
+"""Plain values, lists of them and flat mappings: nothing that Ansible would have to guess."""
+
+
+class KubespraySource(Frozen):
+    """Where kubespray comes from: a folder, an archive or a git repository, and which release."""
+
+    release: Annotated[str, StringConstraints(pattern=KUBESPRAY_TAG)]
+    """The release, for example `v2.31.0`: the tag in `git`, and what the tree says of itself."""
+    path: str | None = None
+    """Folder with the tree, relative to the project; with `tree_sha256`."""
+    tree_sha256: Sha256 | None = None
+    """Checksum over all files of `path`; the error for a wrong one prints the right one."""
+    archive: PinnedSource | None = None
+    """Absolute path on this machine, or an https URL, of a `.tar.gz` with the tree; with
+    `archive_sha256`."""
+    archive_sha256: Sha256 | None = None
+    """Checksum of `archive`."""
+    git: Annotated[str, StringConstraints(pattern=GIT_ADDRESS)] | None = None
+    """An https address of the repository; with `commit`."""
+    commit: Annotated[str, StringConstraints(pattern=COMMIT)] | None = None
+    """The commit that the tag `release` names: a tag can be moved, and then nothing runs."""
+
+    @model_validator(mode="after")
+    def _one_pinned_place(self) -> Self:
+        pairs = (
+            ("path", self.path, "tree_sha256", self.tree_sha256),
+            ("archive", self.archive, "archive_sha256", self.archive_sha256),
+            ("git", self.git, "commit", self.commit),
+        )
+        named = [pair for pair in pairs if pair[1] is not None or pair[3] is not None]
+        if len(named) != 1:
+            raise refuse(
+                f"kubespray comes from {len(named)} places" if named else "no kubespray is named",
+                "give one of path, archive and git, with its checksum or commit.",
+            )
+        place, value, pin, pinned = named[0]
+        if value is None or pinned is None:
+            raise refuse(
+                f"{place if pinned is None else pin} of kubespray stands alone",
+                f"give {place} and {pin} together.",
+            )
+        return self
+
+    @property
+    def pin(self) -> str:
+        """What exactly is taken: the checksum or the commit."""
+        return self.tree_sha256 or self.archive_sha256 or self.commit or ""

@@ -1,0 +1,1 @@
+"""The lab's kubespray: playbooks of its own, under kubespray's names, run by the real Ansible."""

@@ -1,0 +1,180 @@
+"""The inventory and the variables that kubespray gets, and the files that it is held by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from components.checks.site import load_checked_site
+from components.core.errors import DeviceError
+from components.kubernetes.kubespray.environment import make_environment, refusal_of_pip
+from components.kubernetes.kubespray.inventory import (
+    HOSTS,
+    VARIABLES,
+    render_inventory,
+    render_ssh_config,
+)
+from components.kubernetes.kubespray.perform import FILES, edited_inventory
+from components.kubernetes.kubespray.settings import owned_settings
+from components.kubernetes.kubespray.state import Keeper, State
+from components.kubernetes.kubespray.tree import bring_tree, tree_digest
+from components.kubernetes.kubespray.wanted import Source, parse_request
+from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.planes.kubespray import plan_request
+from components.model.cluster import ClusterSpec
+from components.model.sources import Registry, Sources
+from components.remote.step import Endpoint
+from tests.over_ssh.host_lab import PROJECT
+
+EXAMPLE: Final = PROJECT / "examples" / "dgx-roce" / "kubespray.yaml"
+OF_RELEASE: Final = {
+    *("additional_no_proxy", "calico_ip_auto_method", "calico_mtu", "container_manager"),
+    *("containerd_extra_args", "containerd_registries_mirrors", "http_proxy", "https_proxy"),
+    *("kube_apiserver_port", "kube_network_node_prefix", "kube_network_plugin"),
+    *("kube_network_plugin_multus", "kube_pods_subnet", "kube_service_addresses"),
+    *("kubeconfig_localhost", "kubectl_localhost", "nvidia_accelerator_enabled"),
+    *("override_system_hostname", "supplementary_addresses_in_ssl_keys"),
+}
+"""Each is in roles/*/defaults or inventory/sample of kubespray v2.31.0, where it was looked up."""
+
+
+@pytest.fixture(scope="module")
+def spec() -> ClusterSpec:
+    return load_checked_site(EXAMPLE).spec_or_raise()
+
+
+def files(spec: ClusterSpec) -> dict[str, Any]:
+    request = plan_request(spec, "dev")
+    found = render_inventory(request.wanted, request.endpoints)
+    return {name: yaml.safe_load(text) for name, text in found.items()}
+
+
+def test_nodes_groups_and_logins(spec: ClusterSpec) -> None:
+    hosts = files(spec)[HOSTS]["all"]
+    assert hosts["children"] == {
+        "etcd": {"hosts": {"mgmt01": {}}},
+        "kube_control_plane": {"hosts": {"mgmt01": {}}},
+        "kube_node": {"hosts": {"gpu01": {}, "gpu02": {}}},
+    }
+    assert hosts["hosts"]["mgmt01"] == {
+        "access_ip": "192.168.1.10",
+        "ansible_host": "192.168.1.10",
+        "ansible_port": 22,
+        "ansible_ssh_common_args": "-F {{ railyard_secrets }}/ssh_config -o HostKeyAlias=mgmt01"
+        " -o IdentitiesOnly=yes",
+        "ansible_ssh_private_key_file": "{{ railyard_secrets }}/mgmt01",
+        "ansible_user": "nvidia",
+        "etcd_member_name": "mgmt01",
+        "ip": "192.168.1.10",
+    }
+
+
+def test_variables_follow_from_the_file(spec: ClusterSpec) -> None:
+    found = files(spec)[VARIABLES]
+    assert found["kube_version"] == "1.34.7"
+    assert found["kube_pods_subnet"] == "10.233.64.0/18"
+    assert found["kube_network_plugin_multus"] is False
+    assert found["calico_ip_auto_method"] == "kubernetes-internal-ip"
+    assert found["containerd_extra_args"] == 'imports = ["/etc/containerd/conf.d/*.toml"]'
+    assert {*found} - {"kube_version"} <= OF_RELEASE
+
+
+def test_every_image_comes_from_the_registry_of_the_site(spec: ClusterSpec) -> None:
+    registry = Registry(address="registry.site1.example:5000/all")
+    settings = owned_settings(spec.model_copy(update={"sources": Sources(registry=registry)}))
+    mirrors: Any = settings["containerd_registries_mirrors"]
+    assert [each["prefix"] for each in mirrors] == [
+        *("192.168.100.10:5000", "docker.io", "ghcr.io", "nvcr.io", "quay.io"),
+        *("registry.k8s.io", "registry.site1.example:5000"),
+    ]
+    assert mirrors[5] == {
+        "prefix": "registry.k8s.io",
+        "server": "https://registry.site1.example:5000/v2/all/registry.k8s.io",
+        "mirrors": [
+            {
+                "host": "https://registry.site1.example:5000/v2/all/registry.k8s.io",
+                "capabilities": ["pull", "resolve"],
+                "override_path": True,
+            }
+        ],
+    }
+
+
+def test_jump_hosts_are_gone_through_by_their_pinned_names() -> None:
+    bastion = Endpoint("bastion", "jump", "192.0.2.1", 2200, "jump", "key", None, "jump_key")
+    node = Endpoint("gpu01", "host", "10.0.0.5", 22, "ops", "key", jump=(bastion,))
+    assert render_ssh_config([node], "/run/x").splitlines()[:7] == [
+        "Host bastion",
+        "  HostName 192.0.2.1",
+        "  Port 2200",
+        "  User jump",
+        "  HostKeyAlias bastion",
+        "  IdentityFile /run/x/bastion",
+        "  IdentitiesOnly yes",
+    ]
+    assert "  StrictHostKeyChecking yes" in render_ssh_config([node], "/run/x").splitlines()
+
+
+def test_the_request_comes_back_as_it_was(spec: ClusterSpec) -> None:
+    request = plan_request(spec, "dev")
+    assert parse_request(request.render()) == request
+
+
+def test_one_step_and_access_from_where_kubeadm_leaves_it(spec: ClusterSpec) -> None:
+    plan = plan_kubernetes(spec, "dev")
+    assert plan is not None
+    assert [step.name for step in plan.steps] == ["kubespray", "mgmt01-cluster-access"]
+    assert plan.own_nodes == ("mgmt01", "gpu01", "gpu02")
+    assert plan.server_url == "https://192.168.1.10:6443"
+
+
+def test_a_hand_in_the_inventory_stops_the_next_run(spec: ClusterSpec, tmp_path: Path) -> None:
+    keeper, request = Keeper(tmp_path), plan_request(spec, "dev")
+    digest = keeper.write_inventory(render_inventory(request.wanted, request.endpoints))
+    state = State(inventory=digest)
+    assert edited_inventory(keeper, state) == ""
+    (keeper.inventory / VARIABLES).write_text("kube_version: 1.33.0\n")
+    assert "a hand changed hosts.yaml or group_vars/all.yaml" in edited_inventory(keeper, state)
+    for name in FILES:
+        (keeper.inventory / name).unlink()
+    assert edited_inventory(keeper, state) == "", "the files are written again"
+
+
+def make_tree(folder: Path, version: str) -> str:
+    folder.mkdir()
+    (folder / "galaxy.yml").write_text(f"version: {version}\n")
+    known = folder / "roles/kubespray_defaults/vars/main/checksums.yml"
+    known.parent.mkdir(parents=True)
+    known.write_text("kubelet_checksums: {amd64: {1.35.4: x, 1.34.7: y}}\n")
+    return tree_digest(folder)
+
+
+def test_a_tree_is_what_the_file_says(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    digest = make_tree(tree, "2.31.0")
+    source = Source("path", str(tree))
+    assert bring_tree(source, "v2.31.0", digest, "v1.34.7") == (tree, digest)
+    with pytest.raises(DeviceError, match=r"says to be release v2\.31\.0, and the file says v2"):
+        bring_tree(source, "v2.30.0", digest, "v1.34.7")
+    with pytest.raises(DeviceError, match=r"choose one of v1\.35\.4, v1\.34\.7"):
+        bring_tree(source, "v2.31.0", digest, "v1.36.0")
+    (tree / "cluster.yml").write_text("[]\n")
+    with pytest.raises(DeviceError, match=f"and the file says {digest}"):
+        bring_tree(source, "v2.31.0", digest, "v1.34.7")
+
+
+def test_requirements_without_hashes_are_refused(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.lock"
+    with pytest.raises(DeviceError, match="requirements cannot be read"):
+        make_environment(str(lock), "python3")
+    lock.write_text("# one\nansible-core==2.18.19\njinja2==3.1.6 \\\n    --hash=sha256:00\n")
+    with pytest.raises(DeviceError, match=r"ansible-core==2\.18\.19 has no hash"):
+        make_environment(str(lock), "python3")
+
+
+def test_wheels_of_another_python_are_told() -> None:
+    stderr = "ERROR: No matching distribution found for ansible-core==2.18.19\n"
+    assert "these wheels are of another Python" in refusal_of_pip("the environment", stderr)

@@ -1,0 +1,192 @@
+"""Which of kubespray's playbooks run, and what is refused before any of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from components.kubernetes.kubespray.perform import decide_on
+from components.kubernetes.kubespray.progress import Cluster, UnderWay
+from components.kubernetes.kubespray.runs import decide
+from components.kubernetes.kubespray.state import State
+from components.kubernetes.kubespray.wanted import Node, Request, Source, Wanted
+from components.remote.step import Endpoint
+
+PIN: Final = "a" * 40
+ADDRESSES: Final = {name: f"192.168.1.{number}" for number, name in enumerate("abcdefg", 11)}
+
+
+def cluster(servers: str = "a", workers: str = "d", **changes: object) -> Wanted:
+    nodes = {name: Node("control_plane", ADDRESSES[name]) for name in servers}
+    nodes |= {name: Node("worker", ADDRESSES[name]) for name in workers}
+    made = Wanted("v2.31.0", PIN, "v1.34.7", nodes, {"calico_mtu": 8950}, tuple(servers))
+    return replace(made, **changes)
+
+
+def words(there: Wanted | None, wanted: Wanted) -> list[str]:
+    decision = decide(there, wanted)
+    assert not decision.refused
+    return [run.words for run in decision.runs]
+
+
+def refusal(there: Wanted, wanted: Wanted) -> str:
+    decision = decide(there, wanted)
+    assert not decision.runs
+    return "\n".join(decision.refused)
+
+
+def test_nothing_differs_and_nothing_runs() -> None:
+    assert words(cluster(), cluster()) == []
+
+
+def test_each_difference_has_its_playbook() -> None:
+    assert words(None, cluster()) == ["cluster.yml: installs Kubernetes v1.34.7"]
+    assert words(cluster(), cluster(workers="def")) == ["scale.yml --limit e,f: adds e and f"]
+    assert words(cluster(workers="de"), cluster(workers="d")) == [
+        "remove-node.yml: drains e and takes it out"
+    ]
+    assert words(cluster(), cluster(version="v1.35.4")) == [
+        "upgrade-cluster.yml: brings Kubernetes from v1.34.7 to v1.35.4, a few nodes at a time"
+    ]
+    assert words(cluster(), cluster(release="v2.32.0", pin="b" * 40)) == [
+        (
+            "upgrade-cluster.yml: brings the cluster from kubespray v2.31.0 to v2.32.0,"
+            " a few nodes at a time"
+        )
+    ]
+    assert words(cluster(), cluster(settings={"calico_mtu": 1450})) == [
+        "cluster.yml: applies calico_mtu on every node"
+    ]
+    assert words(cluster(), cluster(servers="abc")) == [
+        "cluster.yml: adds b and c to the control plane"
+    ]
+
+
+def test_a_worker_leaves_before_another_joins() -> None:
+    assert words(cluster(workers="d"), cluster(workers="e")) == [
+        "remove-node.yml: drains d and takes it out",
+        "scale.yml --limit e: adds e",
+    ]
+
+
+def test_the_other_servers_are_told_when_one_left() -> None:
+    assert words(cluster(servers="abc"), cluster(servers="a")) == [
+        "remove-node.yml: drains b and c and takes them out",
+        "cluster.yml: tells every node the present control plane",
+    ]
+
+
+def test_an_upgrade_skips_no_minor_and_never_goes_back() -> None:
+    assert refusal(cluster(version="v1.33.0"), cluster(version="v1.35.4")) == (
+        "Kubernetes v1.35.4 is 2 minors after v1.33.0, which runs: it goes one at a time.\n"
+        "  fix    write a v1.34 first, and run `pulumi up` between"
+    )
+    assert refusal(cluster(version="v1.35.4"), cluster()) == (
+        "Kubernetes v1.34.7 is older than v1.35.4, which runs: neither goes back.\n"
+        "  fix    write v1.35.4 or a later one"
+    )
+    older = cluster(release="v2.30.0", pin="b" * 40)
+    assert "kubespray v2.30.0 is older than v2.31.0" in refusal(cluster(), older)
+    skipped = cluster(release="v2.33.0", pin="b" * 40)
+    assert "kubespray v2.33.0 is 2 minors after v2.31.0" in refusal(cluster(), skipped)
+
+
+def test_a_tree_that_changed_under_its_name_is_refused() -> None:
+    assert "is another tree (bbbbbbbbbbbb) than the one that ran (aaaaaaaaaaaa)" in refusal(
+        cluster(), cluster(pin="b" * 40)
+    )
+
+
+def test_no_node_joins_during_an_upgrade() -> None:
+    assert "e would join while the release changes" in refusal(
+        cluster(), cluster(workers="de", version="v1.35.4")
+    )
+
+
+def test_nodes_keep_role_address_and_order() -> None:
+    moved = cluster()
+    moved = replace(moved, nodes={**moved.nodes, "d": Node("worker", "192.168.1.99")})
+    assert "the node d is 192.168.1.14 and would be 192.168.1.99" in refusal(cluster(), moved)
+    promoted = cluster(servers="ad", workers="")
+    assert "the node d is a worker and would be a control_plane" in refusal(cluster(), promoted)
+    assert "a is the first of the control plane, which kubespray cannot remove" in refusal(
+        cluster(servers="abc"), cluster(servers="bcd", workers="")
+    )
+    assert "new ones come at the end" in refusal(cluster(), cluster(servers="bac"))
+
+
+def endpoint(name: str) -> Endpoint:
+    return Endpoint(name, "host", ADDRESSES[name], 22, "ops", "ssh-ed25519 AAAA")
+
+
+def ends(wanted: Wanted) -> Cluster:
+    return Cluster(wanted, {name: endpoint(name) for name in wanted.nodes})
+
+
+def request(wanted: Wanted, disruption: str = "allow") -> Request:
+    known = ends(wanted).endpoints
+    source = Source("git", "https://git.example/kubespray")
+    return Request(
+        "dev", wanted, source, "lock", "python3", known, 2, 900, disruption, "deny"  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def after_a_kill(there: Wanted | None, target: Wanted, playbook: str, wanted: Wanted) -> list[str]:
+    state = State(ends(there) if there else None, UnderWay(ends(target), playbook, "that"))
+    decision = decide_on(state, request(wanted))
+    return [*(run.words for run in decision.runs), *decision.refused]
+
+
+def test_what_was_killed_runs_again() -> None:
+    target = cluster(workers="de")
+    assert after_a_kill(cluster(), target, "scale.yml", target) == ["scale.yml --limit e: adds e"]
+    assert after_a_kill(None, target, "cluster.yml", target) == [
+        "cluster.yml: installs Kubernetes v1.34.7"
+    ]
+
+
+def test_a_node_that_half_joined_is_taken_out_again() -> None:
+    assert after_a_kill(cluster(), cluster(workers="de"), "scale.yml", cluster()) == [
+        "remove-node.yml: drains e and takes it out"
+    ]
+
+
+def test_a_node_that_half_left_joins_again() -> None:
+    both = cluster(workers="de")
+    assert after_a_kill(both, cluster(), "remove-node.yml", both) == ["scale.yml --limit e: adds e"]
+
+
+def test_a_setting_that_reached_some_nodes_is_put_back() -> None:
+    other = cluster(settings={"calico_mtu": 1450})
+    assert after_a_kill(cluster(), other, "cluster.yml", cluster()) == [
+        "cluster.yml: applies calico_mtu on every node"
+    ]
+
+
+def test_an_upgrade_that_was_killed_is_finished_first() -> None:
+    higher = cluster(version="v1.35.4")
+    (refused,) = after_a_kill(cluster(), higher, "upgrade-cluster.yml", cluster())
+    assert "an upgrade to v1.35.4 with kubespray v2.31.0 ended in the middle" in refused
+    assert after_a_kill(cluster(), higher, "upgrade-cluster.yml", higher) == [
+        "upgrade-cluster.yml: brings Kubernetes from v1.34.7 to v1.35.4, a few nodes at a time"
+    ]
+
+
+def test_a_first_installation_keeps_its_nodes_until_it_is_through() -> None:
+    (refused,) = after_a_kill(None, cluster(workers="de"), "cluster.yml", cluster())
+    assert "the first installation ended in the middle, and would now go on without e" in refused
+
+
+@pytest.mark.parametrize("wanted", [cluster(version="v1.35.4"), cluster(workers="")])
+def test_workers_leave_service_only_where_the_site_allows_it(wanted: Wanted) -> None:
+    state = State(ends(cluster()))
+    decision = decide_on(state, request(wanted, "deny"))
+    assert not decision.runs
+    assert "workers would leave service, and disruption.reboots is deny" in decision.refused[0]
+
+
+def test_an_upgrade_keeps_to_the_policy_of_the_site() -> None:
+    (run,) = decide_on(State(ends(cluster())), request(cluster(version="v1.35.4"))).runs
+    assert run.variables == {"serial": 2, "drain_timeout": "900s"}
