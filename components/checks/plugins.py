@@ -250,8 +250,8 @@ def _split_hcas(spec: ClusterSpec, place: Place) -> Iterator[Finding]:
             continue
         published = max(host.hcas - len(split), 0) + sum(split.values())
         yield Finding(
-            f"{host.name} has VFs on {len(split)} of its HCAs, and the device plugin publishes VFs in "
-            f"place of their HCA: {published} devices, where pods ask for {host.hcas} HCAs.",
+            f"{host.name} has VFs on {len(split)} of its HCAs, and the device plugin publishes VFs "
+            f"in place of their HCA: {published} devices, where pods ask for {host.hcas} HCAs.",
             (place, *(at(("hosts", h, "hca_sriov", p, "vfs"), vfs) for p, vfs in split.items())),
             "set vfs to 0, or choose sriov with infiniband.rails: then a pod has a VF of each HCA.",
         )

@@ -48,9 +48,7 @@ class NicPolicy:
         """
         if not self.config or not self.serves(devices, labels):
             return ()
-        # A PF with VFs is no device of its own (the plugin's README).
-        whole = [card.as_function() for card in devices.cards if not card.vfs]
-        return plan_pools(self.config, [*devices.vfs, *whole], _PREFIX, whole=True)
+        return plan_pools(self.config, devices.functions, _PREFIX, whole=True)
 
 
 def network_operator_ready(deployments: Sequence[Doc]) -> bool:
