@@ -87,7 +87,7 @@ def _whereabouts(spec: ClusterSpec, subnet: IPv4Network) -> Addresses:
 
 
 def _way_out(spec: ClusterSpec, rail: Rail) -> Addresses:
-    """The routes of a rail; its gateway is told for `sbr` alone, and makes no route by itself."""
+    """The routes of a rail; its gateway is there for `sbr` alone, and makes no route by itself."""
     own = spec.pod_network.source_routing and rail.gateway
     gateway: Addresses = {"gateway": str(rail.gateway)} if own else {}
     return gateway | _routes(spec, rail.name, rail.gateway)

@@ -15,6 +15,7 @@ from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths, cni_programs, gives_addresses, way_of
 from components.pod_network import manifests as parts
+from components.pod_network import programs
 from components.pod_network.attachment import (
     PodAttachment,
     expected_allocatable,
@@ -158,13 +159,13 @@ def _program(spec: ClusterSpec, name: str) -> Body:
     images, paths, foreign = spec.sources.images, cni_paths(spec), spec.k3s is None
     own = {"ib-sriov": images.ib_sriov_cni, "ipoib": images.ipoib_cni, "rdma": images.rdma_cni}
     if name == "sriov":
-        return parts.sriov_cni_daemon_set(images.sriov_cni, paths)
+        return programs.sriov_cni_daemon_set(images.sriov_cni, paths)
     if name in own:
-        return parts.program_daemon_set(f"{name}-cni", own[name], paths)
+        return programs.program_daemon_set(f"{name}-cni", own[name], paths)
     if name == "dhcp":
-        return parts.dhcp_daemon_set(images.cni_plugins, paths, keep=foreign)
+        return programs.dhcp_daemon_set(images.cni_plugins, paths, keep=foreign)
     keep = foreign and name not in {"macvlan", "tuning"}
-    return parts.reference_cni_daemon_set(name, images.cni_plugins, paths, keep=keep)
+    return programs.reference_cni_daemon_set(name, images.cni_plugins, paths, keep=keep)
 
 
 def _attachments(spec: ClusterSpec) -> _Group:

@@ -64,7 +64,8 @@ def networks_of(pod: Pod, node: NodeState, world: World) -> list[Doc]:
     found: list[Doc] = []
     for status in pod.network_status():
         definition = world.definitions.get(text_at(status, "name"), {})
-        chain = plugins_of(definition) if definition else [{}]
+        bare: list[Doc] = [{}]
+        chain = plugins_of(definition) if definition else bare
         main, kinds = chain[0], {text_at(each, "type") for each in chain}
         moved = "rdma" in kinds or at(main, "rdmaIsolation") is True
         if node.devices.exclusive and not moved:
