@@ -11,7 +11,7 @@ from components.catalogue import upstream
 from components.catalogue.upstream import Architecture
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.cni import lacks_tuning
+from components.model.cni import IMAGES, cni_programs, gives_addresses, uses_multus, way_of
 from components.model.drivers import DriverPackage
 from components.model.kubernetes import K3sPlane
 from components.model.operators import ByChart, ChartSource
@@ -210,15 +210,13 @@ def network_device_plugin(release: str, mode: str) -> str:
 
 
 def _used_images(spec: ClusterSpec) -> Iterator[str]:
-    mode, in_host = spec.pod_network.mode, spec.pod_network.host_network
-    if mode == "sriov":
-        yield from ("multus", "whereabouts", "sriov_cni")
-        if spec.operators.network is None:
-            yield "sriov_device_plugin"
-    if mode == "rdma_shared" and not in_host:
-        yield from ("multus", "whereabouts")
-    if lacks_tuning(spec) or (mode == "rdma_shared" and not in_host):
-        yield "cni_plugins"
+    if uses_multus(spec):
+        yield "multus"
+    if gives_addresses(spec):
+        yield "whereabouts"
+    yield from dict.fromkeys(IMAGES.get(name, "cni_plugins") for name in cni_programs(spec))
+    if way_of(spec) in {"sriov", "host_device"} and spec.operators.network is None:
+        yield "sriov_device_plugin"
     if spec.jobs.mpi_operator:
         yield "mpi_operator"
 

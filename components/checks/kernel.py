@@ -231,22 +231,35 @@ def check_passed_vfs(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_rdma_netns(spec: ClusterSpec) -> Iterator[Finding]:
-    """RDMA devices are shared between network namespaces where pods use them.
+    """RDMA namespaces of the hosts and `rdma_isolation` of the pods go together.
 
-    In exclusive mode an RDMA device is only where it was moved to, by the RDMA CNI plugin. The
-    attachments of this release do not have that plugin: a pod would get its network device alone.
+    In exclusive mode an RDMA device is only where it was moved to, by the CNI plugin of a VF: pods
+    without `rdma_isolation` would get their network device alone. In shared mode that plugin
+    refuses the pod. Shared cards stay in the host's namespace, so no pod would see one.
     """
+    network = spec.pod_network
+    isolated = network.rdma_isolation and network.mode == "sriov"
     for block in _blocks(spec):
-        mode = spec.pod_network.mode
-        if block.kernel.rdma_netns == "exclusive" and spec.kubernetes is not None and block.hosts:
+        mode, kernel = network.mode, block.kernel.rdma_netns
+        where = at((*block.path, "rdma_netns"), kernel)
+        if spec.kubernetes is None or not block.hosts:
+            continue
+        if kernel == "exclusive" and not isolated:
             yield Finding(
                 f"rdma_netns is exclusive, and pod_network.mode {mode} leaves RDMA devices in the "
                 "host's namespace: no pod would see one.",
-                (
-                    at((*block.path, "rdma_netns"), block.kernel.rdma_netns),
-                    at(("pod_network", "mode"), mode),
-                ),
-                "set rdma_netns to shared, or remove it.",
+                (where, at(("pod_network", "mode"), mode)),
+                "set rdma_isolation to true, or remove rdma_netns."
+                if mode == "sriov"
+                else "set rdma_netns to shared, or remove it.",
+            )
+        workers = any(host.role == "worker" for host in block.hosts)
+        if isolated and kernel != "exclusive" and workers:
+            yield Finding(
+                f"rdma_isolation is true, and rdma_netns of the hosts is {kernel}: the CNI plugin "
+                "refuses every pod where RDMA devices are shared.",
+                (at(("pod_network", "rdma_isolation"), value=True), where),
+                "set kernel.rdma_netns to exclusive, or remove rdma_isolation.",
             )
 
 

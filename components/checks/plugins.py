@@ -17,8 +17,9 @@ from components.catalogue.operator_versions import (
 from components.checks.drivers import list_drivers
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_cables, list_nics, list_ports
-from components.core.problem import SpecPath
+from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.cni import way_of
 from components.model.fabric import Rail
 from components.model.operators import ChartSource
 from components.pod_network.attachment import hca_count, takes_nic
@@ -48,11 +49,11 @@ def check_shared_devices(spec: ClusterSpec) -> Iterator[Finding]:
         )
     yield from _resource_names(spec, path)
     for d, device in enumerate(network.shared_devices):
-        if not (device.vendors or device.device_ids or device.interfaces):
+        if not (device.vendors or device.device_ids or device.interfaces or device.link_types):
             yield Finding(
                 f"{device.resource} has no selector, and the plugin does not start with it.",
                 (at((*path, d, "resource"), device.resource),),
-                "add vendors, device_ids or interfaces.",
+                "add vendors, device_ids, interfaces or link_types.",
             )
             continue
         without = [
@@ -119,8 +120,7 @@ def check_macvlan_master(spec: ClusterSpec) -> Iterator[Finding]:
 
     An attachment names the device on which it makes the pod's interface, for all nodes alike.
     """
-    network = spec.pod_network
-    if network.mode != "rdma_shared" or network.host_network:
+    if way_of(spec) != "macvlan":
         return
     for rail in spec.rails:
         nics = list(_worker_nics(spec, rail))
@@ -144,6 +144,8 @@ def check_untagged_port(spec: ClusterSpec) -> Iterator[Finding]:
     Neither a macvlan interface nor the card itself tags its frames; a trunk port would put them
     into another VLAN than the rail's. Where only VFs carry jobs, this is a warning.
     """
+    if spec.rdma.transport == "infiniband":
+        return
     if spec.pod_network.mode != "rdma_shared":
         yield from _addresses_on_trunks(spec)
         return
@@ -216,30 +218,34 @@ def _is_on(rail: Rail, address: str | None) -> bool:
 
 
 def check_host_device(spec: ClusterSpec) -> Iterator[Finding]:
-    """`host_device` counts whole InfiniBand HCAs, and the network operator publishes them.
+    """`host_device` counts whole InfiniBand HCAs, none of which has VFs.
 
-    Its policy selects InfiniBand cards only. With another mode the operator brings the device
-    plugin of that mode in place of Railyard's.
+    The device plugin leaves out an HCA with VFs, and publishes each VF in its place: eight HCAs of
+    eight VFs are 64 devices, and a pod that asks for eight may get all of them from one HCA.
     """
-    mode, operator = spec.pod_network.mode, spec.operators.network
+    mode = spec.pod_network.mode
     place = at(("pod_network", "mode"), mode)
-    if mode == "host_device" and operator is None:
-        yield Finding(
-            "the mode is host_device, and there is no network operator to publish the HCAs.",
-            (place, at(("operators",))),
-            "add operators.network with its chart; examples/crusoe-k3s/site.yaml shows one.",
-        )
-    if mode == "host_device" and spec.rdma.transport != "infiniband":
-        yield Finding(
-            f"the mode is host_device, and the transport is {spec.rdma.transport}.",
-            (place, at(("rdma", "transport"), spec.rdma.transport)),
-            "set rdma.transport to infiniband, or choose sriov or rdma_shared.",
-        )
+    if mode == "host_device" and spec.rdma.transport == "infiniband":
+        yield from _split_hcas(spec, place)
     if mode == "host_device" and spec.workers and not hca_count(spec):
         yield Finding(
             "the mode is host_device, and the workers have no HCA.",
             (place, at(("hosts",))),
             "set hcas of each worker to the number of its InfiniBand adapters.",
+        )
+
+
+def _split_hcas(spec: ClusterSpec, place: Place) -> Iterator[Finding]:
+    for h, host in enumerate(spec.hosts):
+        split = {p: pf.vfs for p, pf in enumerate(host.hca_sriov) if pf.vfs}
+        if host.role != "worker" or not split:
+            continue
+        published = max(host.hcas - len(split), 0) + sum(split.values())
+        yield Finding(
+            f"{host.name} has VFs on {len(split)} of its HCAs, and the device plugin publishes VFs "
+            f"in place of their HCA: {published} devices, where pods ask for {host.hcas} HCAs.",
+            (place, *(at(("hosts", h, "hca_sriov", p, "vfs"), vfs) for p, vfs in split.items())),
+            "set vfs to 0, or choose sriov with infiniband.rails: then a pod has a VF of each HCA.",
         )
 
 

@@ -1,10 +1,27 @@
-"""Where the nodes of a site keep the programs of container networking, and which they lack."""
+"""The programs of container networking: where nodes keep them, and which a site needs."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
 
 from components.catalogue.cni_folders import DISTRIBUTIONS, UPSTREAM, CniPaths, distribution_of
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
+
+Way = Literal["sriov", "host_device", "macvlan", "ipoib", "none", "host"]
+"""How pods get onto the rails: `mode`, and with shared cards the interface on them."""
+_ATTACHED: Final[frozenset[Way]] = frozenset(("sriov", "macvlan", "ipoib"))
+Program = Literal[
+    "tuning", "sriov", "ib-sriov", "rdma", "macvlan", "ipoib", "sbr", "static", "dhcp"
+]
+IMAGES: Final[dict[Program, str]] = {
+    "sriov": "sriov_cni",
+    "ib-sriov": "ib_sriov_cni",
+    "rdma": "rdma_cni",
+    "ipoib": "ipoib_cni",
+}
+"""Program to its key of `sources.images`; all others are in `cni_plugins`."""
 
 
 def cni_paths(spec: ClusterSpec) -> CniPaths:
@@ -30,3 +47,53 @@ def lacks_tuning(spec: ClusterSpec) -> bool:
     network = spec.pod_network
     asked = network.mode == "sriov" and network.mtu_bytes is not None
     return asked and cni_paths(spec) == DISTRIBUTIONS["k3s"]
+
+
+def way_of(spec: ClusterSpec) -> Way:
+    """The pod network of a site; on InfiniBand shared cards have no interface unless asked."""
+    network = spec.pod_network
+    if network.mode != "rdma_shared":
+        return network.mode
+    if network.host_network:
+        return "host"
+    return network.interface or ("none" if spec.rdma.transport == "infiniband" else "macvlan")
+
+
+def uses_multus(spec: ClusterSpec) -> bool:
+    """Whether pods are attached to networks beside the cluster's own."""
+    return spec.kubernetes is not None and way_of(spec) in _ATTACHED
+
+
+def gives_addresses(spec: ClusterSpec) -> bool:
+    """Whether whereabouts has anything to give: pods may have no interface, or no addresses."""
+    rails = (*spec.rails, *(spec.infiniband.rails if spec.infiniband else ()))
+    attached = way_of(spec) in _ATTACHED and spec.pod_network.ipam == "whereabouts"
+    return attached and any(rail.subnet for rail in rails)
+
+
+def cni_programs(spec: ClusterSpec) -> tuple[Program, ...]:
+    """The programs, in the order in which they are installed."""
+    return tuple(_programs(spec))
+
+
+def _programs(spec: ClusterSpec) -> Iterator[Program]:
+    network, fabric = spec.pod_network, spec.rdma.transport == "infiniband"
+    if lacks_tuning(spec):
+        yield "tuning"
+    making: dict[Way, Program] = {
+        "sriov": "ib-sriov" if fabric else "sriov",
+        "macvlan": "macvlan",
+        "ipoib": "ipoib",
+    }
+    way = way_of(spec)
+    if way not in making:
+        return
+    yield making[way]
+    if network.rdma_isolation and not fabric:
+        yield "rdma"
+    if network.source_routing:
+        yield "sbr"
+    if network.ipam != "whereabouts":
+        yield "static"  # of the probe's server too, which clients must know beforehand
+    if network.ipam == "dhcp":
+        yield "dhcp"

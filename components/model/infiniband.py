@@ -10,8 +10,9 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, StringConstraints, WithJsonSchema
 
 from components.model.cloud import InfiniBandFabric
+from components.model.fabric import RailResource
 from components.model.refusal import refuse
-from components.model.units import DnsLabel, Frozen, from_short_form, is_port_guid
+from components.model.units import DnsLabel, Frozen, Ipv4Net, from_short_form, is_port_guid
 
 Membership = Literal["full", "limited"]
 """`limited` members reach full members only, and not each other (InfiniBand specification)."""
@@ -118,6 +119,27 @@ class IbPartition(Frozen):
         return (found.membership or self.membership) if found else None
 
 
+class IbRail(Frozen):
+    """One rail of the fabric: the same HCA of every worker, which pods ask for by its own name.
+
+    Without rails a pod has HCAs by count, and cannot say which.
+    """
+
+    name: DnsLabel
+    """Its name; a port of `hca_sriov` says `rail: <name>`."""
+    resource: RailResource
+    """Extended resource name without prefix, for example `ib_0`."""
+    network: DnsLabel
+    """Name of the NetworkAttachmentDefinition, for example `ib0`."""
+    subnet: Ipv4Net | None = None
+    """Addresses of the pods' IPoIB interfaces; default none: RDMA needs none."""
+    interface: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$")] | (
+        None
+    ) = None
+    """With `interface: ipoib`: the IPoIB device of this HCA, with one name on all workers, for
+    example `ibs1f0`. It decides the partition of the pods' interfaces: `ibs1f0.8101`."""
+
+
 class InfiniBand(InfiniBandFabric):
     """The InfiniBand fabric; `hcas` and `rate_gbit_s` are those of every worker."""
 
@@ -132,3 +154,5 @@ class InfiniBand(InfiniBandFabric):
     """Routing engine of the switches' subnet manager; default what they have (minhop)."""
     partitions: tuple[IbPartition, ...] = ()
     """Partitions beside Default, on every switch that runs a subnet manager."""
+    rails: tuple[IbRail, ...] = ()
+    """HCAs as rails: a resource for each. Default none: pods have HCAs by count."""

@@ -9,7 +9,16 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from components.catalogue.upstream import SHARED_DEVICE_PLUGIN
 from components.model.refusal import refuse
-from components.model.units import IMAGE, DnsLabel, Frozen, ImageName, MtuBytes, ResourceName
+from components.model.units import (
+    IMAGE,
+    DnsLabel,
+    Frozen,
+    ImageName,
+    Ipv4,
+    Ipv4Net,
+    MtuBytes,
+    ResourceName,
+)
 
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _MAX_PREFIX: Final = 253
@@ -68,22 +77,20 @@ SharedPlugin = Annotated[
 registries is years old and its source was never published, so it cannot be corrected."""
 
 
-def _installed_ipam(ipam: str) -> str:
-    if ipam == "dhcp":
-        raise refuse(
-            "the CNI DHCP daemon, which `ipam: dhcp` needs on every node, is not installed yet",
-            "use ipam: whereabouts, which needs no DHCP server.",
-        )
-    return ipam
-
-
-Ipam = Annotated[
-    Literal["whereabouts", "dhcp"],
-    AfterValidator(_installed_ipam),
-    WithJsonSchema({"type": "string", "const": "whereabouts"}),
-]
+Ipam = Literal["whereabouts", "static", "dhcp"]
 """Who gives addresses to pods. The DeepOps RoCE guide uses DHCP and does not say who serves it;
 `whereabouts` needs no server."""
+
+
+class PodRoute(Frozen):
+    """A network that pods reach over a rail."""
+
+    rail: DnsLabel
+    """The rail whose interface sends there."""
+    to: Ipv4Net
+    """The network, for example `10.10.112.0/24`."""
+    via: Ipv4 | None = None
+    """The next hop; default the rail's `gateway`."""
 
 
 class SharedDevice(Frozen):
@@ -99,22 +106,40 @@ class SharedDevice(Frozen):
     """Selector: PCI device ids, for example `101b` (ConnectX-6)."""
     interfaces: tuple[str, ...] = ()
     """Selector: names of network devices."""
+    link_types: tuple[Literal["ether", "infiniband"], ...] = ()
+    """Selector: kinds of links, as `ip link` says them. An InfiniBand card has one only where the
+    host has an IPoIB device for it."""
 
 
 class PodNetwork(Frozen):
     """How a pod gets onto the rails."""
 
     mode: Literal["sriov", "rdma_shared", "host_device"] = "sriov"
-    """`sriov`: a VF of its own. `rdma_shared`: the host's cards, shared, with a macvlan
-    interface on each rail. `host_device`: whole HCAs by count, without an interface."""
+    """`sriov`: a VF of its own. `rdma_shared`: the host's cards, shared. `host_device`: whole
+    InfiniBand HCAs, by count or one of each rail, without an interface. What goes with which
+    transport is in docs/reference/pod-networks.md."""
+    interface: Literal["macvlan", "ipoib", "none"] | None = None
+    """With `rdma_shared`: the pod's interface on a rail. Default `macvlan` on RoCE and `none` on
+    InfiniBand, where RDMA needs no address."""
     ipam: Ipam = "whereabouts"
-    """Who gives addresses to pods."""
+    """Who gives addresses to pods. `whereabouts`: the cluster itself, from the rail's subnet.
+    `dhcp`: the `dhcp_server` of each rail, asked by a daemon on every node. `static`: each pod
+    says its own in its annotation, which workers of an MPIJob cannot."""
+    rdma_isolation: bool = False
+    """With `sriov`: a pod sees its own RDMA devices alone. The hosts need
+    `host_defaults.kernel.rdma_netns: exclusive`. Default: each pod sees all of its node, and opens
+    its own."""
+    routes: tuple[PodRoute, ...] = ()
+    """Networks that pods reach over rails; default none beside the rail's own subnet."""
+    source_routing: bool = False
+    """What has the address of a rail is sent by that rail (the CNI plugin `sbr`): its gateway and
+    routes go into a table of its own. Default: the main table alone."""
     multus: Literal["install", "present"] = "install"
     """`present`: the existing cluster has Multus, which is left alone."""
     resource_prefix: ResourcePrefix = "intel.com"
     """Prefix of the extended resources: `intel.com`, `rdma` or `nvidia.com`."""
     mtu_bytes: MtuBytes | None = None
-    """MTU of the pod's interface in bytes; default `rdma.mtu_bytes`."""
+    """MTU of the pod's interface in bytes; default `rdma.mtu_bytes`, with IPoIB the device's."""
     namespace: DnsLabel = "default"
     """Namespace of the NetworkAttachmentDefinitions and of the jobs."""
     host_network: bool = False
@@ -126,4 +151,4 @@ class PodNetwork(Frozen):
     periodic_update_s: Annotated[int, Field(ge=0)] = 300
     """With `rdma_shared`: seconds between two looks for cards; 0 never looks again."""
     host_device_resource: str = "hostdev"
-    """With `host_device`: name of the resource, after the prefix."""
+    """With `host_device` and no rails: name of the resource, after the prefix."""

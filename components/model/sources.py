@@ -68,10 +68,16 @@ class Images(Frozen):
     """The address management of pods."""
     sriov_cni: PinnedImage = upstream.SRIOV_CNI
     """The CNI plugin that moves a VF into a pod."""
+    ib_sriov_cni: PinnedImage = upstream.IB_SRIOV_CNI
+    """The same for VFs of InfiniBand."""
+    ipoib_cni: PinnedImage = upstream.IPOIB_CNI
+    """The CNI plugin that makes IPoIB interfaces on shared HCAs."""
+    rdma_cni: PinnedImage = upstream.RDMA_CNI
+    """The CNI plugin that moves a VF's RDMA device into its pod (`rdma_isolation`)."""
     sriov_device_plugin: PinnedImage = upstream.SRIOV_DEVICE_PLUGIN
     """The device plugin that publishes VFs."""
     cni_plugins: PinnedImage = upstream.CNI_PLUGINS
-    """The reference plugins, of which macvlan is used."""
+    """The reference plugins: macvlan, tuning, sbr, static and dhcp are used."""
     mpi_operator: PinnedImage = upstream.MPI_OPERATOR_IMAGE
     """The MPI operator."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from components.model.units import Frozen, PciAddress, PortGuid
+from components.model.units import DnsLabel, Frozen, PciAddress, PortGuid
 
 MbitPerSecond = Annotated[int, Field(ge=0, le=999_999)]
 """A rate as `ip link set … max_tx_rate` takes it; 0 is no limit."""
@@ -40,10 +40,12 @@ class Sriov(Frozen):
 
 
 class HcaPf(Frozen):
-    """One InfiniBand port (PF) that has VFs, or firmware settings (`vfs: 0`)."""
+    """One InfiniBand port (PF) that has VFs, or firmware settings or a rail (`vfs: 0`)."""
 
     pci: PciAddress
     """PCI address, for example `"0000:18:00.0"`."""
+    rail: DnsLabel | None = None
+    """The rail of `infiniband.rails` that this port is; default none."""
     serial: CardSerial | None = None
     """The board's serial number; with it, a card that moved to another slot is reported."""
     vfs: Annotated[int, Field(ge=0, le=127)] = 8

@@ -23,8 +23,9 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths
 from components.model.operators import NetworkOperator
 from components.pod_network.attachment import MELLANOX
+from components.pod_network.ib_rails import ib_rails
+from components.pod_network.infiniband import function_plugin_config
 from components.pod_network.shared import shared_plugin_config
-from components.pod_network.sriov import device_plugin_config
 from components.pod_network.tolerations import discovery_values, tolerated
 
 NETWORK_NAMESPACE: Final = "nvidia-network-operator"
@@ -124,9 +125,14 @@ def host_device_config(spec: ClusterSpec) -> str:
     return json.dumps({"resourceList": [entry]}, indent=1)
 
 
+def _host_devices(spec: ClusterSpec) -> str:
+    """One resource for each rail where the fabric has rails, else one for all HCAs."""
+    return function_plugin_config(spec) if ib_rails(spec) else host_device_config(spec)
+
+
 _DEVICE_PLUGINS: Final[Mapping[str, tuple[str, Callable[[ClusterSpec], str]]]] = {
-    "host_device": ("sriovDevicePlugin", host_device_config),
-    "sriov": ("sriovDevicePlugin", device_plugin_config),
+    "host_device": ("sriovDevicePlugin", _host_devices),
+    "sriov": ("sriovDevicePlugin", function_plugin_config),
     "rdma_shared": ("rdmaSharedDevicePlugin", shared_plugin_config),
 }
 """Mode of the pod network to the plugin's key in the policy, and its configuration."""

@@ -5,16 +5,19 @@ Jobs and acceptance take it from here, so that what is requested is what the plu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from components.core.errors import SpecError
 from components.model.cluster import ClusterSpec
+from components.model.cni import way_of
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
 from components.model.pod_network import SharedDevice
-from components.pod_network.networks import probe_address, probe_network
+from components.pod_network.ib_rails import ib_rails, rail_ports, rail_resources
+from components.pod_network.networks import client_address, probe_address, probe_network
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 """The pod annotation that Multus reads."""
@@ -35,11 +38,26 @@ class PodAttachment:
 
 
 def pod_attachment(spec: ClusterSpec, rails: tuple[Rail, ...] | None = None) -> PodAttachment:
-    """What a worker of a job needs to be on some rails; default all."""
+    """What a worker of a job needs to be on some rails; default all. InfiniBand is never split."""
+    if spec.rdma.transport == "infiniband":
+        return _on_fabric(spec)
     rails = spec.rails if rails is None else rails
-    if spec.pod_network.mode == "host_device":
+    return _on_rails(spec, rails, ",".join(rail.network for rail in rails))
+
+
+def _on_fabric(spec: ClusterSpec) -> PodAttachment:
+    """Every HCA of a node: by count, one of each rail, or shared."""
+    way, network = way_of(spec), spec.pod_network
+    if way == "host_device" and not ib_rails(spec):
         return PodAttachment({host_device_resource(spec): hca_count(spec)}, {}, host_network=False)
-    return _on_rails(spec, rails, [rail.network for rail in rails])
+    if network.mode == "rdma_shared":
+        names = [device.resource for device in network.shared_devices]
+        resources = {f"{network.resource_prefix}/{name}": 1 for name in names}
+    else:
+        resources = {**rail_resources(spec)}
+    attached = way in {"sriov", "ipoib"} and ib_rails(spec)
+    networks = ",".join(rail.network for rail in ib_rails(spec))
+    return PodAttachment(resources, {NETWORKS: networks} if attached else {}, way == "host")
 
 
 def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: bool = False) -> PodAttachment:
@@ -50,7 +68,10 @@ def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: bool = False) -> P
         rail: The rail.
         server: Attach it by the network whose one address clients know beforehand.
     """
-    return _on_rails(spec, (rail,), [probe_network(rail) if server else rail.network])
+    if spec.pod_network.ipam == "static" and not server:
+        address = f"{client_address(rail)}/{rail.subnet.prefixlen}"
+        return _on_rails(spec, (rail,), json.dumps([{"name": rail.network, "ips": [address]}]))
+    return _on_rails(spec, (rail,), probe_network(rail) if server else rail.network)
 
 
 def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
@@ -70,12 +91,12 @@ def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
     return address
 
 
-def _on_rails(spec: ClusterSpec, rails: tuple[Rail, ...], networks: list[str]) -> PodAttachment:
+def _on_rails(spec: ClusterSpec, rails: tuple[Rail, ...], networks: str) -> PodAttachment:
     network = spec.pod_network
     resources = {f"{network.resource_prefix}/{rail.resource}": 1 for rail in rails}
     if network.mode == "rdma_shared" and network.host_network:
         return PodAttachment(resources, {}, host_network=True)
-    return PodAttachment(resources, {NETWORKS: ",".join(networks)}, host_network=False)
+    return PodAttachment(resources, {NETWORKS: networks}, host_network=False)
 
 
 def host_device_resource(spec: ClusterSpec) -> str:
@@ -95,7 +116,7 @@ def _hcas_of(host: Host) -> int:
 
 
 def takes_nic(device: SharedDevice, nic: Nic) -> bool:
-    """Whether a resource of the shared plugin takes a card.
+    """Whether a resource of the shared plugin takes an Ethernet card.
 
     Its lists are alternatives, and all that are given must hold; without any it takes nothing
     (the plugin's README, "Devices Selectors").
@@ -104,6 +125,7 @@ def takes_nic(device: SharedDevice, nic: Nic) -> bool:
         (device.vendors, MELLANOX),
         (device.device_ids, nic.pf_device),
         (device.interfaces, nic.netdev),
+        (device.link_types, "ether"),
     )
     given = [actual in wanted for wanted, actual in facts if wanted]
     return bool(given) and all(given)
@@ -124,9 +146,8 @@ def _gpus_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
 
 def _rdma_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
     network = spec.pod_network
-    if network.mode == "host_device":
-        count = hca_count(spec) if spec.cloud else _hcas_of(host)
-        return {host_device_resource(spec): count} if count else {}
+    if spec.rdma.transport == "infiniband":
+        return _hcas_offered(spec, host)
     if network.mode == "rdma_shared":
         return {
             f"{network.resource_prefix}/{device.resource}": device.hca_max
@@ -135,3 +156,23 @@ def _rdma_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
         }
     resources = {rail.name: f"{network.resource_prefix}/{rail.resource}" for rail in spec.rails}
     return {resources[nic.rail]: nic.vfs for nic in host.nics if nic.rail in resources and nic.vfs}
+
+
+def _hcas_offered(spec: ClusterSpec, host: Host) -> dict[str, int]:
+    """What a node publishes of its HCAs; one without any publishes nothing."""
+    network = spec.pod_network
+    count = hca_count(spec) if spec.cloud else _hcas_of(host)
+    if not count:
+        return {}
+    if network.mode == "rdma_shared":
+        names = {device.resource: device.hca_max for device in network.shared_devices}
+        return {f"{network.resource_prefix}/{name}": most for name, most in names.items()}
+    if network.mode == "host_device" and not ib_rails(spec):
+        return {host_device_resource(spec): count}
+    ports = {rail.resource: rail_ports(host, rail) for rail in ib_rails(spec)}
+    whole = network.mode == "host_device"
+    return {
+        f"{network.resource_prefix}/{name}": sum(1 if whole else port.vfs for port in found)
+        for name, found in ports.items()
+        if found
+    }

@@ -252,50 +252,6 @@ def whereabouts_daemon_set(image: str, paths: CniPaths, *, check: bool = False) 
     return daemon_set("whereabouts", pod)
 
 
-def sriov_cni_daemon_set(image: str, paths: CniPaths) -> Body:
-    """sriov-cni: puts its plugin where K3s looks for it."""
-    main: JsonObject = {
-        "name": "sriov-cni",
-        "image": image,
-        "resources": resources("100m", "50Mi"),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "privileged": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [mount("cnibin", "/host/opt/cni/bin")],
-    }
-    pod: JsonObject = {
-        "containers": [main],
-        "volumes": [host_path("cnibin", paths.bin)],
-    }
-    return daemon_set("sriov-cni", pod)
-
-
-def reference_cni_daemon_set(plugin: str, image: str, paths: CniPaths) -> Body:
-    """A reference plugin that K3s does not bring, macvlan or tuning: it is put where K3s looks.
-
-    It alone: the image's other plugins would be written over those that K3s links there.
-    """
-    script = (
-        "set -eu\n"
-        f"cp /usr/src/cni/bin/{plugin} /host/opt/cni/bin/.{plugin}.new\n"
-        f"mv -f /host/opt/cni/bin/.{plugin}.new /host/opt/cni/bin/{plugin}\n"
-        "exec sleep infinity\n"
-    )
-    main: JsonObject = {
-        "name": f"{plugin}-cni",
-        "image": image,
-        "command": ["/bin/sh", "-c", script],
-        "resources": resources("100m", "50Mi"),
-        "securityContext": {"privileged": True},
-        "volumeMounts": [mount("cnibin", "/host/opt/cni/bin")],
-    }
-    pod: JsonObject = {"containers": [main], "volumes": [host_path("cnibin", paths.bin)]}
-    return daemon_set(f"{plugin}-cni", pod)
-
-
 def plugin_config_map(name: str, config: str) -> Body:
     """A device plugin's configuration, which cannot be edited; `config_name` says why."""
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
 from pydantic import JsonValue
@@ -12,8 +12,11 @@ from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths
 from components.model.fabric import Rail
+from components.model.infiniband import IbRail
 
 CNI_VERSION: Final = "1.0.0"
+Addresses = dict[str, JsonValue]
+"""An object of a network configuration."""
 _RESOURCE_NAME: Final = "k8s.v1.cni.cncf.io/resourceName"
 
 
@@ -27,27 +30,103 @@ def probe_address(rail: Rail) -> IPv4Address:
     return rail.subnet[-2]
 
 
-def job_addresses(spec: ClusterSpec, rail: Rail) -> dict[str, JsonValue]:
-    """Address management of the attachment that jobs use: all but probe, gateway and cards."""
+def client_address(rail: Rail) -> IPv4Address:
+    """With `ipam: static`, that of the perftest client: the last but one of the rail's subnet."""
+    return rail.subnet[-3]
+
+
+def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
+    """Address management of the attachment that jobs use: all but probe, gateway and cards.
+
+    A DHCP server gives routes itself. With `static` each pod says its own in its annotation.
+    """
+    kind = spec.pod_network.ipam
+    if kind == "dhcp":
+        return {"type": "dhcp"}
+    if kind == "static":
+        return {"type": "static"} | _routes(spec, rail.name, rail.gateway)
     nics = (nic for host in spec.hosts for nic in host.nics if nic.rail == rail.name)
     cards = [nic.address for nic in nics if nic.address is not None]
     kept = [probe_address(rail), *([rail.gateway] if rail.gateway else []), *cards]
-    exclude: dict[str, JsonValue] = {"exclude": [f"{address}/32" for address in kept]}
-    return _whereabouts(spec, rail) | exclude
+    exclude: Addresses = {"exclude": [f"{address}/32" for address in kept]}
+    return _whereabouts(spec, rail.subnet) | exclude | _way_out(spec, rail)
 
 
-def server_addresses(spec: ClusterSpec, rail: Rail) -> dict[str, JsonValue]:
+def server_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
     """Address management with one fixed address, so that a client knows its server."""
     address = str(probe_address(rail))
-    return _whereabouts(spec, rail) | {"range_start": address, "range_end": address}
+    if spec.pod_network.ipam != "whereabouts":
+        fixed: Addresses = {"address": f"{address}/{rail.subnet.prefixlen}"}
+        if spec.pod_network.source_routing and rail.gateway:
+            fixed["gateway"] = str(rail.gateway)
+        routes = _routes(spec, rail.name, rail.gateway)
+        static: Addresses = {"type": "static", "addresses": [fixed]}
+        return static | routes
+    return (
+        _whereabouts(spec, rail.subnet)
+        | {"range_start": address, "range_end": address}
+        | _way_out(spec, rail)
+    )
 
 
-def _whereabouts(spec: ClusterSpec, rail: Rail) -> dict[str, JsonValue]:
+def ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
+    """Address management of an IPoIB interface; empty where its rail has no subnet."""
+    if rail.subnet is None:
+        return {}
+    if spec.pod_network.ipam == "static":
+        return {"type": "static"} | _routes(spec, rail.name, None)
+    return _whereabouts(spec, rail.subnet) | _routes(spec, rail.name, None)
+
+
+def _whereabouts(spec: ClusterSpec, subnet: IPv4Network) -> Addresses:
     return {
         "type": "whereabouts",
-        "range": str(rail.subnet),
+        "range": str(subnet),
         "configuration_path": cni_paths(spec).whereabouts_config,
     }
+
+
+def _way_out(spec: ClusterSpec, rail: Rail) -> Addresses:
+    """The routes of a rail; its gateway is there for `sbr` alone, and makes no route by itself."""
+    own = spec.pod_network.source_routing and rail.gateway
+    gateway: Addresses = {"gateway": str(rail.gateway)} if own else {}
+    return gateway | _routes(spec, rail.name, rail.gateway)
+
+
+def _routes(spec: ClusterSpec, rail: str, gateway: IPv4Address | None) -> Addresses:
+    routes: list[JsonValue] = [
+        {"dst": str(route.to), "gw": str(route.via or gateway)}
+        for route in spec.pod_network.routes
+        if route.rail == rail
+    ]
+    return {"routes": routes} if routes else {}
+
+
+def make_chain(
+    spec: ClusterSpec, main: Addresses, ipam: Addresses, *, sets_mtu: bool
+) -> list[Addresses]:
+    """The plugin that makes an interface, and those that work on it behind it.
+
+    Args:
+        spec: The site.
+        main: The first plugin, without its address management.
+        ipam: Which is this; empty where the interface has no address.
+        sets_mtu: The first plugin has a key of its own for the MTU.
+    """
+    network = spec.pod_network
+    if ipam.get("type") == "static" and "addresses" not in ipam:
+        # Multus hands the address of the pod's annotation on to who says that it takes it.
+        takes: JsonValue = {"ips": True}
+        main = {**main, "capabilities": takes}
+    chain: list[Addresses] = [{**main, "ipam": ipam}]
+    if network.mtu_bytes is not None and not sets_mtu:
+        # Without it the pod's interface keeps the VF's MTU, which the host sets.
+        chain.append({"type": "tuning", "mtu": network.mtu_bytes})
+    if network.source_routing and ipam:
+        chain.append({"type": "sbr"})
+    if network.rdma_isolation and main["type"] == "sriov":
+        chain.append({"type": "rdma"})
+    return chain
 
 
 def make_attachment(

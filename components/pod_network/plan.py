@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from pydantic import JsonValue
 
 from components.core.errors import SpecError
 from components.kubernetes.login import login_manifests
@@ -12,9 +13,9 @@ from components.kubernetes.manifest import Body, Manifest, make_manifest
 from components.kubernetes.pods import pulling
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths, lacks_tuning
-from components.model.fabric import Rail
+from components.model.cni import cni_paths, cni_programs, gives_addresses, way_of
 from components.pod_network import manifests as parts
+from components.pod_network import programs
 from components.pod_network.attachment import (
     PodAttachment,
     expected_allocatable,
@@ -22,6 +23,13 @@ from components.pod_network.attachment import (
     rail_attachment,
     server_address,
 )
+from components.pod_network.ib_rails import ib_rails
+from components.pod_network.infiniband import (
+    function_plugin_config,
+    ib_sriov_attachment,
+    ipoib_attachment,
+)
+from components.pod_network.matrix import Refused, cell_of
 from components.pod_network.shared import (
     PLUGIN,
     PLUGIN_CONFIG,
@@ -30,7 +38,7 @@ from components.pod_network.shared import (
     shared_plugin_config,
     shared_plugin_daemon_set,
 )
-from components.pod_network.sriov import attachment, device_plugin_config, probe_attachment
+from components.pod_network.sriov import attachment, probe_attachment
 
 __all__ = [
     "PodAttachment",
@@ -57,21 +65,20 @@ class PodNetworkPlan:
 def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
     """Plan the pod network; without Kubernetes it is empty.
 
-    With `host_device` it is empty too: the network operator's policy publishes the HCAs, and a pod
-    has them without any interface or address.
+    It is empty too where the network operator's policy publishes the HCAs: a pod has them without
+    any interface or address.
 
     Raises:
         SpecError: The site wants something that the pod network cannot give; the text says what.
     """
-    network = spec.pod_network
-    if spec.kubernetes is None or network.mode == "host_device":
+    if spec.kubernetes is None:
         return PodNetworkPlan(())
-    if network.ipam == "dhcp":
-        raise SpecError(
-            "pod_network.ipam is dhcp, which Railyard does not install yet: it needs the CNI "
-            "DHCP daemon on every node. Write ipam: whereabouts; no DHCP server is needed then"
-        )
-    groups = _sriov(spec) if network.mode == "sriov" else _shared(spec)
+    cell = cell_of(spec)
+    if isinstance(cell, Refused):
+        raise SpecError(f"{cell.why}. {cell.instead[:1].upper()}{cell.instead[1:]}")
+    if way_of(spec) == "host_device" and spec.operators.network is not None:
+        return PodNetworkPlan(())
+    groups = _shared(spec) if spec.pod_network.mode == "rdma_shared" else _functions(spec)
     return PodNetworkPlan(
         login_manifests(spec, "pod-network", parts.NAMESPACE, 0)
         + tuple(
@@ -82,25 +89,20 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
     )
 
 
-def _sriov(spec: ClusterSpec) -> tuple[_Group, ...]:
-    foundation, plugin = _sriov_plugin(spec)
-    images = spec.sources.images
-    tuning = parts.reference_cni_daemon_set("tuning", images.cni_plugins, cni_paths(spec))
-    daemon_sets = [
-        *_attachers(spec),
-        *([("tuning-cni", tuning)] if lacks_tuning(spec) else []),
-        ("sriov-cni", parts.sriov_cni_daemon_set(images.sriov_cni, cni_paths(spec))),
-        *plugin,
-    ]
-    rails = _attachments(spec, (attachment, probe_attachment))
-    return [*_attaching(spec), *foundation], daemon_sets, rails
+def _functions(spec: ClusterSpec) -> tuple[_Group, ...]:
+    """Devices that one pod has alone: VFs, or whole HCAs, which need no attachment."""
+    attached = spec.pod_network.mode == "sriov"
+    foundation, plugin = _function_plugin(spec)
+    foundations = [*(_attaching(spec) if attached else []), *foundation]
+    daemon_sets = [*(_attachers(spec) if attached else []), *plugin]
+    return foundations, daemon_sets, _attachments(spec) if attached else []
 
 
-def _sriov_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
+def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
     """The device plugin: what it needs, and itself; the network operator brings its own."""
     if spec.operators.network is not None:
         return [], []
-    config, prefix = device_plugin_config(spec), spec.pod_network.resource_prefix
+    config, prefix = function_plugin_config(spec), spec.pod_network.resource_prefix
     image = spec.sources.images.sriov_device_plugin
     foundation: _Group = [
         ("sriov-device-plugin", parts.service_account("sriov-device-plugin")),
@@ -116,16 +118,9 @@ def _shared(spec: ClusterSpec) -> tuple[_Group, ...]:
     if spec.operators.network is None:  # which brings its own
         config = [(PLUGIN, parts.plugin_config_map(PLUGIN_CONFIG, shared_plugin_config(spec)))]
         plugin = [(PLUGIN, shared_plugin_daemon_set(spec))]
-    if spec.pod_network.host_network:
+    if way_of(spec) in {"host", "none"}:
         return config, plugin
-    image = spec.sources.images.cni_plugins
-    daemon_sets = [
-        *_attachers(spec),
-        ("macvlan-cni", parts.reference_cni_daemon_set("macvlan", image, cni_paths(spec))),
-        *plugin,
-    ]
-    rails = _attachments(spec, (macvlan_attachment, macvlan_probe_attachment))
-    return [*_attaching(spec), *config], daemon_sets, rails
+    return [*_attaching(spec), *config], [*_attachers(spec), *plugin], _attachments(spec)
 
 
 def _installs_multus(spec: ClusterSpec) -> bool:
@@ -134,35 +129,57 @@ def _installs_multus(spec: ClusterSpec) -> bool:
 
 def _attaching(spec: ClusterSpec) -> _Group:
     """Multus, unless it is there, and whereabouts: definitions and permissions."""
-    whereabouts = load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
     found: _Group = []
     if _installs_multus(spec):
         found += [("multus", body) for body in load_vendored(_ROOM, "multus-crd-v4.3.0.json.gz")]
-    found += [("whereabouts", body) for body in whereabouts]
+    if gives_addresses(spec):
+        crds = load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
+        found += [("whereabouts", body) for body in crds]
     if _installs_multus(spec):
-        found += [
-            ("multus", parts.service_account("multus")),
-            ("multus", parts.cluster_role("multus", parts.multus_rules())),
-            ("multus", parts.cluster_role_binding("multus")),
-        ]
+        found += _permissions("multus", parts.multus_rules())
+    if gives_addresses(spec):
+        found += _permissions("whereabouts", parts.whereabouts_rules())
+    return found
+
+
+def _permissions(name: str, rules: list[JsonValue]) -> _Group:
     return [
-        *found,
-        ("whereabouts", parts.service_account("whereabouts")),
-        ("whereabouts", parts.cluster_role("whereabouts", parts.whereabouts_rules())),
-        ("whereabouts", parts.cluster_role_binding("whereabouts")),
+        (name, parts.service_account(name)),
+        (name, parts.cluster_role(name, rules)),
+        (name, parts.cluster_role_binding(name)),
     ]
 
 
 def _attachers(spec: ClusterSpec) -> _Group:
+    """The programs that the attachments name, each brought by a DaemonSet."""
     images, paths, foreign = spec.sources.images, cni_paths(spec), spec.k3s is None
-    whereabouts = parts.whereabouts_daemon_set(images.whereabouts, paths, check=foreign)
-    attachers: _Group = [("whereabouts", whereabouts)]
+    attachers: _Group = []
     if _installs_multus(spec):
-        attachers.insert(0, ("multus", parts.multus_daemon_set(images.multus, paths)))
-    return attachers
+        attachers.append(("multus", parts.multus_daemon_set(images.multus, paths)))
+    if gives_addresses(spec):
+        whereabouts = parts.whereabouts_daemon_set(images.whereabouts, paths, check=foreign)
+        attachers.append(("whereabouts", whereabouts))
+    return attachers + [(f"{name}-cni", _program(spec, name)) for name in cni_programs(spec)]
 
 
-def _attachments(
-    spec: ClusterSpec, makers: Sequence[Callable[[ClusterSpec, Rail], Body]]
-) -> _Group:
+def _program(spec: ClusterSpec, name: str) -> Body:
+    images, paths, foreign = spec.sources.images, cni_paths(spec), spec.k3s is None
+    own = {"ib-sriov": images.ib_sriov_cni, "ipoib": images.ipoib_cni, "rdma": images.rdma_cni}
+    if name == "sriov":
+        return programs.sriov_cni_daemon_set(images.sriov_cni, paths)
+    if name in own:
+        return programs.program_daemon_set(f"{name}-cni", own[name], paths)
+    if name == "dhcp":
+        return programs.dhcp_daemon_set(images.cni_plugins, paths, keep=foreign)
+    keep = foreign and name not in {"macvlan", "tuning"}
+    return programs.reference_cni_daemon_set(name, images.cni_plugins, paths, keep=keep)
+
+
+def _attachments(spec: ClusterSpec) -> _Group:
+    if spec.rdma.transport == "infiniband":
+        make = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
+        return [(rail.name, make(spec, rail)) for rail in ib_rails(spec)]
+    sriov = (attachment, probe_attachment)
+    shared = (macvlan_attachment, macvlan_probe_attachment)
+    makers = sriov if spec.pod_network.mode == "sriov" else shared
     return [(rail.name, make(spec, rail)) for rail in spec.rails for make in makers]

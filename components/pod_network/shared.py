@@ -19,6 +19,7 @@ from components.pod_network.manifests import NAMESPACE, config_name, host_path, 
 from components.pod_network.networks import (
     job_addresses,
     make_attachment,
+    make_chain,
     probe_network,
     server_addresses,
 )
@@ -45,6 +46,7 @@ def _entry(spec: ClusterSpec, device: SharedDevice) -> JsonValue:
         ("vendors", device.vendors),
         ("deviceIDs", device.device_ids),
         ("ifNames", device.interfaces),
+        ("linkTypes", device.link_types),
     )
     selectors: dict[str, JsonValue] = {key: [*values] for key, values in lists if values}
     entry: dict[str, JsonValue] = {
@@ -113,9 +115,9 @@ def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonVa
         "master": rail_master(spec, rail),
         "mode": "bridge",
         "mtu": spec.pod_network.mtu_bytes or spec.rdma.mtu_bytes,
-        "ipam": ipam,
     }
-    return make_attachment(spec.pod_network.namespace, name, [macvlan])
+    plugins = make_chain(spec, macvlan, ipam, sets_mtu=True)
+    return make_attachment(spec.pod_network.namespace, name, plugins)
 
 
 def rail_master(spec: ClusterSpec, rail: Rail) -> str:

@@ -20,6 +20,7 @@ from components.pod_network.attachment import MELLANOX
 from components.pod_network.networks import (
     job_addresses,
     make_attachment,
+    make_chain,
     probe_address,
     probe_network,
     server_addresses,
@@ -102,11 +103,7 @@ def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonVa
         "vlan": rail.vlan,
         "spoofchk": "off",
         "trust": "on",
-        "ipam": ipam,
     }
-    plugins = [sriov]
-    if spec.pod_network.mtu_bytes is not None:
-        # Without it the pod's interface keeps the VF's MTU, which the host sets.
-        plugins.append({"type": "tuning", "mtu": spec.pod_network.mtu_bytes})
+    plugins = make_chain(spec, sriov, ipam, sets_mtu=False)
     resource = f"{spec.pod_network.resource_prefix}/{rail.resource}"
     return make_attachment(spec.pod_network.namespace, name, plugins, resource)

@@ -49,8 +49,6 @@ _MOVED: Final[Mapping[SpecPath, str]] = {
     ("host_defaults", "ats"): "host_defaults.firmware.ats (`firmware: {ats: true}`)",
 }
 """Keys of earlier files, and where what they said is said now."""
-_NOT_YET: Final = frozenset({("pod_network", "ipam", "dhcp")})
-"""Choices that are refused by a rule, since nothing installs yet what they need: not offered."""
 _BOUNDS: Final = {
     "greater_than": ("gt", "greater than"),
     "greater_than_equal": ("ge", "at least"),
@@ -183,7 +181,7 @@ def _moved(path: SpecPath, detail: ErrorDetails) -> Problem:
 
 def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     context = detail.get("ctx", {})
-    choices = [each for each in _choices(context) if (*path, each) not in _NOT_YET]
+    choices = _choices(context)
     value = _tag(detail) if "tag" in context else detail["input"]
     if isinstance(value, int) and not isinstance(value, bool) and str(value) in choices:
         return wrong_type(path, value, "a text")

@@ -1,4 +1,4 @@
-"""What Multus, the SR-IOV and macvlan CNIs and the IPAM plugins do for a pod: pure.
+"""What Multus and the CNI plugins of rails do for a pod: pure; `ipam.py` has the addresses.
 
 Forms: the networks annotation, network-status and the net-conf keys of sources.md#pod-network, and
 as real nodes wrote them (docs/explanation/real-pods.md). An absent part refuses the pod with the
@@ -8,15 +8,12 @@ words of the real part; without Multus the annotation is only a comment, as on a
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
-from components.catalogue.cni_folders import UPSTREAM
-from components.core.errors import DeviceError
 from lab.cluster.device_plugin import Pool
 from lab.cluster.devices import VirtualFunction
 from lab.cluster.document import (
@@ -24,26 +21,39 @@ from lab.cluster.document import (
     Json,
     as_doc,
     as_list,
+    at,
     docs_at,
     number_at,
     pairs_at,
     text_at,
     texts_at,
 )
+from lab.cluster.ipam import (
+    OF_K3S,
+    REFERENCE,
+    Addresses,
+    Asked,
+    AttachError,
+    Dhcp,
+    give_addresses,
+    searched,
+)
 from lab.cluster.pod_view import NETWORKS, NodeState, Pod
 
 RESOURCE_NAME = "k8s.v1.cni.cncf.io/resourceName"
-_REFERENCE = "k8snetworkplumbingwg/plugins"
-_IMAGES = {"sriov": "sriov-cni", "macvlan": _REFERENCE}
-"""CNI plugin to a part of the image that brings it; K3s has neither (sources.md#k3s)."""
-_OF_K3S = frozenset(
-    ("bandwidth", "bridge", "firewall", "flannel", "host-local", "loopback", "portmap")
+_IMAGES = {
+    "sriov": "/sriov-cni",
+    "ib-sriov": "/ib-sriov-cni",
+    "ipoib": "/ipoib-cni",
+    "macvlan": REFERENCE,
+    "rdma": "/rdma-cni",
+}
+"""CNI plugin to a part of the image that brings it; K3s has none (sources.md#k3s)."""
+_SHARED_MODE = (
+    "RDMA subsystem namespace awareness mode is set to shared, expecting it to be set to"
+    " exclusive, invalid system configurations"
 )
-"""The reference plugins that K3s brings (sources.md#pod-network); the lab plays none for a rail."""
-
-
-class AttachError(DeviceError):
-    """The pod's sandbox cannot be made (yet); the text is the event's message."""
+"""Said by rdma-cni v1.6.0 and ib-sriov-cni v1.3.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,8 @@ class NetworkRef:
     namespace: str
     name: str
     interface: str
+    ips: tuple[str, ...] = ()
+    """Addresses that the pod asks for itself."""
 
     @property
     def key(self) -> str:
@@ -67,7 +79,7 @@ def parse_networks(text: str, namespace: str) -> tuple[NetworkRef, ...]:
         AttachError: it is neither a list of names nor JSON; Go's own words for the place of the
             mistake are left out.
     """
-    entries: list[tuple[str, str]] = []
+    entries: list[tuple[str, str, tuple[str, ...]]] = []
     if text.strip().startswith("["):
         try:
             items = as_list(cast("Json", json.loads(text)))
@@ -78,15 +90,15 @@ def parse_networks(text: str, namespace: str) -> tuple[NetworkRef, ...]:
             ) from error
         for item in items:
             name, space = text_at(item, "name"), text_at(item, "namespace") or namespace
-            entries.append((f"{space}/{name}", text_at(item, "interface")))
+            entries.append((f"{space}/{name}", text_at(item, "interface"), texts_at(item, "ips")))
     else:
         for part in text.split(","):
             name, _, interface = part.strip().partition("@")
-            entries.append((name if "/" in name else f"{namespace}/{name}", interface))
+            entries.append((name if "/" in name else f"{namespace}/{name}", interface, ()))
     refs: list[NetworkRef] = []
-    for number, (key, interface) in enumerate(entries, 1):
+    for number, (key, interface, ips) in enumerate(entries, 1):
         space, _, name = key.partition("/")
-        refs.append(NetworkRef(space, name, interface or f"net{number}"))
+        refs.append(NetworkRef(space, name, interface or f"net{number}", ips))
     return tuple(refs)
 
 
@@ -98,6 +110,8 @@ class Site:
     used_addresses: frozenset[str]
     address_pools: bool
     """The API knows whereabouts' own kinds, in which it keeps what it gave out."""
+    dhcp: Dhcp = lambda _: ""
+    """Who answers DHCP; nobody unless the site has a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +138,7 @@ def attach(pod: Pod, node: NodeState, site: Site) -> Attached | None:
     mtus: dict[str, int] = {}
     held = {address for other in node.pods if other.live for address in other.devices_in_use()}
     used = set(site.used_addresses)
-    taken = _Taken(held, used, site.address_pools)
+    taken = _Taken(held, Addresses(used, site.address_pools, site.dhcp))
     # Multus reads all definitions before it calls the first plugin.
     for ref, definition in _load(pod, site):
         status, mtus[ref.interface] = _delegate(pod, node, ref, definition, taken)
@@ -202,8 +216,7 @@ class _Taken:
     """What others have: devices and addresses, which the attachments of one pod add to."""
 
     devices: set[str]
-    addresses: set[str]
-    address_pools: bool
+    addresses: Addresses
 
 
 def _delegate(
@@ -216,11 +229,12 @@ def _delegate(
     try:
         with _named(kind, config):
             _find_plugin(kind, node)
-            mtu, more = _sriov(call, taken.devices) if kind == "sriov" else _macvlan(call)
-            ips = _ipam(as_doc(main.get("ipam")), node, taken)
+            mtu, more, card = _made(call, taken.devices)
+            asked = Asked(node.name, card, number_at(main, "vlan"), f"{pod.uid}/{ref.interface}")
+            ips = give_addresses(main, node, taken.addresses, asked, ref.ips)
         for each in chained:
             with _named(text_at(each, "type"), config):
-                _require_chained(node, text_at(each, "type"))
+                _chained(call, text_at(each, "type"), ips)
     except AttachError as error:
         network = text_at(config, "name") or ref.name
         raise AttachError(
@@ -243,35 +257,61 @@ def _named(kind: str, config: Doc) -> Generator[None]:
         raise AttachError(f'plugin type="{kind}" failed (add): {error}') from error
 
 
-def _require_chained(node: NodeState, kind: str) -> None:
-    """A plugin of the chain is K3s' own, or of the image with the reference plugins."""
-    if kind not in _OF_K3S and not node.installed(_REFERENCE, kind):
-        raise AttachError(f'failed to find plugin "{kind}" in path {_searched(node)}')
+def _chained(call: _Call, kind: str, ips: Sequence[Json]) -> None:
+    """A plugin of the chain is K3s' own, of the image with the reference plugins, or `rdma`."""
+    if kind == "rdma":
+        _find_plugin(kind, call.node)
+        if not call.node.devices.exclusive:
+            raise AttachError(_SHARED_MODE)
+    elif kind not in OF_K3S and not call.node.installed(REFERENCE, kind):
+        raise AttachError(f'failed to find plugin "{kind}" in path {searched(call.node)}')
+    if kind == "sbr" and not ips:
+        raise AttachError(f"No IP addresses supplied on interface: {call.ref.interface}")
 
 
 def _find_plugin(kind: str, node: NodeState) -> None:
-    if kind in _OF_K3S:
+    if kind in OF_K3S:
         raise AttachError(f"the lab plays no CNI plugin {kind!r}: use {' or '.join(_IMAGES)}")
     program = kind if kind == "macvlan" else ""
     if kind not in _IMAGES or not node.installed(_IMAGES[kind], program):
-        raise AttachError(f'failed to find plugin "{kind}" in path {_searched(node)}')
+        raise AttachError(f'failed to find plugin "{kind}" in path {searched(node)}')
 
 
-def _sriov(call: _Call, held: set[str]) -> tuple[int, Doc]:
+def _made(call: _Call, held: set[str]) -> tuple[int, Doc, str]:
+    """MTU of the interface, what Multus says of its device, and the card that it sends through."""
+    kind = text_at(call.main, "type")
+    if kind == "macvlan":
+        return _macvlan(call)
+    if kind == "ipoib":
+        return _ipoib(call)
+    isolated = kind == "ib-sriov" and at(call.main, "rdmaIsolation") is True
+    if isolated and not call.node.devices.exclusive:
+        raise AttachError(_SHARED_MODE)
+    return _sriov(call, held)
+
+
+def _sriov(call: _Call, held: set[str]) -> tuple[int, Doc, str]:
     resource = pairs_at(call.definition, "metadata", "annotations").get(RESOURCE_NAME, "")
     pool = next((pool for pool in call.node.pools if pool.resource == resource), None)
-    vf = _free_vf(call.pod, pool, resource, held)
+    vf = _free_vf(call, pool, resource, held)
     held.add(vf.pci)
-    return _tuned_mtu(call) or vf.mtu_bytes, {
-        "device-info": {
-            "type": "pci",
-            "version": "1.1.0",
-            "pci": {"pci-address": vf.pci, "pf-pci-address": vf.pf_pci},
-        },
-    }
+    device: Doc = {"pci-address": vf.pci, "pf-pci-address": vf.pf_pci}
+    more: Doc = {"device-info": {"type": "pci", "version": "1.1.0", "pci": device}}
+    return _tuned_mtu(call) or vf.mtu_bytes, more, vf.pf_pci
 
 
-def _macvlan(call: _Call) -> tuple[int, Doc]:
+def _ipoib(call: _Call) -> tuple[int, Doc, str]:
+    """An interface beside a card's IPoIB device, in the same partition."""
+    master = text_at(call.main, "master")
+    card = call.node.card(master)
+    if card is None:
+        raise AttachError(f'failed to lookup master "{master}": Link not found')
+    if card.link_layer != "InfiniBand":
+        raise AttachError("master device is (device) not of type ipoib")
+    return number_at(call.main, "mtu") or card.mtu_bytes, {}, card.pci
+
+
+def _macvlan(call: _Call) -> tuple[int, Doc, str]:
     """The MTU of an interface on top of a card; the texts are those of the plugin."""
     master = text_at(call.main, "master")
     card = call.node.card(master)
@@ -280,7 +320,7 @@ def _macvlan(call: _Call) -> tuple[int, Doc]:
     mtu = number_at(call.main, "mtu") or card.mtu_bytes
     if mtu > card.mtu_bytes:
         raise AttachError(f"invalid MTU {mtu}, must be [0, master MTU({card.mtu_bytes})]")
-    return _tuned_mtu(call) or mtu, {}
+    return _tuned_mtu(call) or mtu, {}, card.pci
 
 
 def _tuned_mtu(call: _Call) -> int:
@@ -288,8 +328,10 @@ def _tuned_mtu(call: _Call) -> int:
     return mtus[0] if mtus else 0
 
 
-def _free_vf(pod: Pod, pool: Pool | None, resource: str, held: set[str]) -> VirtualFunction:
-    if not resource or not pod.requested(resource):
+def _free_vf(call: _Call, pool: Pool | None, resource: str, held: set[str]) -> VirtualFunction:
+    if not resource or not call.pod.requested(resource):
+        if text_at(call.main, "type") == "ib-sriov":
+            raise AttachError("deviceID is required")
         raise AttachError(
             "SRIOV-CNI failed to load netconf: LoadConf(): VF pci addr is required: the pod "
             f"requests no {resource or 'device resource'}"
@@ -298,72 +340,3 @@ def _free_vf(pod: Pod, pool: Pool | None, resource: str, held: set[str]) -> Virt
         if vf.pci not in held:
             return vf
     raise AttachError(f"no free device of {resource} on the node")
-
-
-def _searched(node: NodeState) -> str:
-    """Multus looks into its own default folder first (seen on real nodes)."""
-    return f"[{' '.join(dict.fromkeys((UPSTREAM.bin, node.cni.bin)))}]"
-
-
-def _ipam(ipam: Doc, node: NodeState, taken: _Taken) -> list[Json]:
-    kind = text_at(ipam, "type")
-    if not kind:
-        return []
-    if kind in _OF_K3S:
-        raise AttachError(f"the lab plays no IPAM plugin {kind!r}: use whereabouts")
-    if kind != "whereabouts" or not node.installed("whereabouts"):
-        raise AttachError(f'failed to find plugin "{kind}" in path {_searched(node)}')
-    configuration = text_at(ipam, "configuration_path") or UPSTREAM.whereabouts_config
-    if configuration != node.cni.whereabouts_config:
-        # It looks into /etc alone by itself, and K3s' folder is another one.
-        raise AttachError("config file not found")
-    if not taken.address_pools:
-        raise AttachError(
-            "error at storage engine: the server could not find the requested resource"
-            " (get ippools.whereabouts.cni.cncf.io)"
-        )
-    return [allocate(ipam, taken.addresses)]
-
-
-def allocate(ipam: Doc, used: set[str]) -> str:
-    """Give the lowest free address of a whereabouts range.
-
-    Raises:
-        AttachError: the range is no network, or it is full.
-    """
-    text = text_at(ipam, "range") or next(
-        (text_at(item, "range") for item in docs_at(ipam, "ipRanges")), ""
-    )
-    try:
-        if "/" not in text:
-            raise AttachError(f"invalid CIDR {text}: invalid CIDR address: {text}")
-        network = ipaddress.IPv4Network(text, strict=False)
-        start = _address(ipam, "range_start", network[1])
-        end = _address(ipam, "range_end", network[-2])
-        excluded = [ipaddress.IPv4Network(item) for item in texts_at(ipam, "exclude")]
-    except (ValueError, IndexError) as error:
-        raise AttachError(f"invalid range {text!r} of whereabouts: {error}") from error
-    for address in _candidates(start, end, excluded):
-        if str(address) not in used and str(address) != text_at(ipam, "gateway"):
-            return str(address)
-    left_out = " ".join(texts_at(ipam, "exclude"))
-    raise AttachError(
-        f"error at storage engine: Could not allocate IP in range: ip: {start} / - {end} / range:"
-        f" {network} / excludeRanges: [{left_out}]"
-    )
-
-
-def _address(ipam: Doc, key: str, default: ipaddress.IPv4Address) -> ipaddress.IPv4Address:
-    text = text_at(ipam, key)
-    return ipaddress.IPv4Address(text) if text else default
-
-
-def _candidates(
-    start: ipaddress.IPv4Address,
-    end: ipaddress.IPv4Address,
-    excluded: Sequence[ipaddress.IPv4Network],
-) -> Iterable[ipaddress.IPv4Address]:
-    for number in range(int(start), int(end) + 1):
-        address = ipaddress.IPv4Address(number)
-        if not any(address in network for network in excluded):
-            yield address

@@ -84,7 +84,7 @@ def plan_pools(
         config_text: the plugin's config.json.
         vfs: the node's VFs, and its cards without VFs.
         prefix: the resource prefix where a resource names none.
-        whole: pods get the devices by count alone.
+        whole: pods get the devices by count alone, as they get cards that are no VFs.
 
     Raises:
         DeviceError: the plugin would not start with this configuration.
@@ -108,5 +108,6 @@ def plan_pools(
         taken |= {vf.pci for vf in devices}
         rdma = any(at(selector, "isRdma") is True for selector in selectors)
         owner = text_at(resource, "resourcePrefix") or prefix
-        pools.append(Pool(f"{owner}/{name}", devices, rdma, whole))
+        cards = bool(devices) and not any(device.pf_pci for device in devices)
+        pools.append(Pool(f"{owner}/{name}", devices, rdma, whole or cards))
     return tuple(pools)

@@ -75,8 +75,8 @@ class Card:
             netdev=self.netdev,
             rdma=self.rdma,
             mtu_bytes=self.mtu_bytes,
-            pf_pci=self.pci,
-            pf_netdev=self.netdev,
+            pf_pci="",  # the plugin finds a root only for a VF (its GetPfAddr and GetPfName)
+            pf_netdev="",
             link_type="infiniband" if self.link_layer == "InfiniBand" else "ether",
         )
 
@@ -101,6 +101,13 @@ class NodeDevices:
     """`default-runtime` of the docker daemon; empty where it names none."""
     files: tuple[str, ...] = ()
     """NCCL topology files of the image."""
+    exclusive: bool = False
+    """An RDMA device is in one network namespace alone (ib_core's `netns_mode`)."""
+
+    @property
+    def functions(self) -> tuple[VirtualFunction, ...]:
+        """What the SR-IOV device plugin looks at: VFs, and cards that have none."""
+        return (*self.vfs, *(card.as_function() for card in self.cards if not card.vfs))
 
     @property
     def runs_gpu_containers(self) -> bool:
@@ -146,7 +153,13 @@ def _vfs_of(pf: Path) -> Iterable[VirtualFunction]:
             mtu_bytes=int(_read(device / "net" / netdev / "mtu") or 0) if netdev else 0,
             pf_pci=pf.name,
             pf_netdev=_first(pf / "net"),
+            link_type=_link_type(device) or _link_type(pf) or "ether",
         )
+
+
+def _link_type(device: Path) -> str:
+    layer = _read(device / "infiniband" / _first(device / "infiniband") / "ports/1/link_layer")
+    return {"InfiniBand": "infiniband", "Ethernet": "ether"}.get(layer, "")
 
 
 def _card(device: Path) -> Card:
@@ -222,6 +235,8 @@ def scan_devices(
         nvidia_runtime=nvidia_runtime,
         docker_runtime=_docker_runtime(sys_root.parent),
         files=_files(sys_root.parent),
+        # Y, the default, is shared: the file shows what `rdma system set netns` sets as well.
+        exclusive=_read(sys_root / "module/ib_core/parameters/netns_mode") == "N",
     )
 
 
@@ -249,6 +264,7 @@ def parse_devices(value: Json) -> NodeDevices:
         cards=tuple(_parse_card(item) for item in docs_at(value, "cards")),
         docker_runtime=text_at(value, "docker_runtime"),
         files=texts_at(value, "files"),
+        exclusive=isinstance(value, dict) and value.get("exclusive") is True,
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
 from components.core.errors import DeviceError
 from lab.cluster.document import Doc, Json, as_doc, text_at
+from lab.cluster.ipam import Asked
 
 _DEADLINE_S = 120.0
 
@@ -39,6 +40,13 @@ class LabLink:
         if not reply or text_at(reply, "error"):
             raise DeviceError(text_at(reply, "error") or "the lab daemon gave no answer")
         return reply
+
+    def ask_dhcp(self, asked: Asked) -> str:
+        """What a DHCP server in a VLAN of the fabric answers; empty where none does."""
+        try:
+            return text_at(self.ask({"op": "dhcp", **cast("Doc", asdict(asked))}), "address")
+        except DeviceError:
+            return ""  # a lab without such a server is a network without one
 
     @staticmethod
     def _exchange(control: Path, line: bytes) -> str:

@@ -54,9 +54,7 @@ class NicPolicy:
         """
         if not self.config or not self.serves(devices, labels):
             return ()
-        # A PF with VFs is no device of its own (the plugin's README).
-        whole = [card.as_function() for card in devices.cards if not card.vfs]
-        pools = plan_pools(self.config, [*devices.vfs, *whole], _PREFIX, whole=True)
+        pools = plan_pools(self.config, devices.functions, _PREFIX, whole=True)
         functions = {function.pci for function in devices.vfs}
         # A VF goes to a pod by its attachment; only what is no VF is had by count alone.
         return tuple(

@@ -219,7 +219,7 @@ class NodeAgent:
         if plugin is None:
             return ()
         try:
-            return plan_pools(self._started_with(plugin), node.devices.vfs, _prefix(plugin))
+            return plan_pools(self._started_with(plugin), node.devices.functions, _prefix(plugin))
         except RailyardError as error:
             print(f"device plugin on {node.name}: {error}", file=sys.stderr, flush=True)
             return ()
@@ -336,7 +336,8 @@ class NodeAgent:
             used = {
                 address for other in snapshot.pods if other.live for address in other.addresses()
             }
-            site = Site(snapshot.definitions, frozenset(used), snapshot.address_pools)
+            pools, dhcp = snapshot.address_pools, self._link.ask_dhcp
+            site = Site(snapshot.definitions, frozenset(used), pools, dhcp)
             try:
                 attached = attach(pod, states[pod.node], site)
             except AttachError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lab.cluster.attach import plugins_of
 from lab.cluster.devices import Card
-from lab.cluster.document import Doc, Json, number_at, text_at, texts_at
+from lab.cluster.document import Doc, Json, at, number_at, text_at, texts_at
 from lab.cluster.images import Image, find_image
 from lab.cluster.pod_shell import Container, Gid, ShownDevice
 from lab.cluster.pod_view import NodeState, Pod
@@ -64,8 +64,13 @@ def networks_of(pod: Pod, node: NodeState, world: World) -> list[Doc]:
     found: list[Doc] = []
     for status in pod.network_status():
         definition = world.definitions.get(text_at(status, "name"), {})
-        main = plugins_of(definition)[0] if definition else {}
-        if text_at(main, "type") == "macvlan":
+        bare: list[Doc] = [{}]
+        chain = plugins_of(definition) if definition else bare
+        main, kinds = chain[0], {text_at(each, "type") for each in chain}
+        moved = "rdma" in kinds or at(main, "rdmaIsolation") is True
+        if node.devices.exclusive and not moved:
+            continue  # its RDMA device stayed in the host's namespace
+        if kinds & {"macvlan", "ipoib"}:
             found += _on_card(pod, node, status, main)
         else:
             found += _on_function(pod, node, status, main)
@@ -94,7 +99,12 @@ def _on_card(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]:
     if card is None or card not in node.shared_cards(pod):
         return []
     head: Doc = {"name": text_at(status, "name"), "interface": text_at(status, "interface")}
-    end: Doc = {"pf": card.pci, "rdma": card.rdma, "kind": "pf"}
+    fabric = card.link_layer == "InfiniBand"
+    end: Doc = {
+        "pf": card.rdma if fabric else card.pci,
+        "rdma": card.rdma,
+        "kind": "hca" if fabric else "pf",
+    }
     return [{**head, "ip": _ip(status), **_flat(pod.mtu_of(text_at(status, "interface"))), **end}]
 
 
@@ -121,6 +131,7 @@ def _on_function(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]
             "mtu_bytes": pod.mtu_of(text_at(status, "interface")),
             "pf": vf.pf_pci,
             "rdma": vf.rdma,
+            **({"kind": "hca"} if vf.link_type == "infiniband" else {}),
         }
     ]
 

@@ -321,7 +321,7 @@ def test_a_partition_of_others_is_on_no_port() -> None:
     (first, *_) = (each for each in LIMITS.partitions if each.exclusive)
     alone = first.model_copy(update={"members": {}, "ports": {}})
     limits = LIMITS.model_copy(update={"partitions": (alone,)})
-    bare = IbPort(**(look().ports[0].model_dump() | {"pkeys": (0x7FFF,)}))
+    bare = look().ports[0].model_copy(update={"pkeys": (0x7FFF,)})
     found = judge_ib({"gpu01": IbFacts(ports=(bare,))}, limits)
     row = next(each for each in found if each.check == f"partition {first.name}")
     assert (row.verdict, row.actual) == ("passed", "none has it")

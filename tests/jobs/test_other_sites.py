@@ -82,7 +82,11 @@ def search(folder: Path, ports: dict[str, Port]) -> subprocess.CompletedProcess[
     command = find_hcas(("/bin/sh", "-c", 'echo "$NCCL_IB_HCA $UCX_NET_DEVICES $1"', "x", "last"))
     return subprocess.run(
         command,
-        env={"PATH": "/usr/bin:/bin", "RAILYARD_INFINIBAND": str(folder / "ib")},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "RAILYARD_INFINIBAND": str(folder / "ib"),
+            "RAILYARD_DEVICES": str(folder / "dev"),
+        },
         capture_output=True,
         text=True,
         timeout=10,
@@ -106,6 +110,17 @@ def test_the_search_keeps_active_adapters_of_the_highest_rate(tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "=mlx5_1:1,mlx5_5:1 mlx5_1:1,mlx5_5:1 last\n"
+
+
+def test_a_pod_with_vfs_leaves_their_pfs_alone(tmp_path: Path) -> None:
+    """In shared mode a pod sees all devices; it has the character devices of its own alone."""
+    for number in range(3):
+        (tmp_path / f"ib/mlx5_{number}/device/infiniband_verbs/uverbs{number}").mkdir(parents=True)
+    own = tmp_path / "dev"
+    own.mkdir()
+    (own / "uverbs1").touch()
+    done = search(tmp_path, {f"mlx5_{number}": (IB, ACTIVE, NDR) for number in range(3)})
+    assert done.stdout == "=mlx5_1:1 mlx5_1:1 last\n", done.stderr
 
 
 @pytest.mark.parametrize("ports", [{}, {"mlx5_4": ("Ethernet", ACTIVE, NDR)}])

@@ -19,7 +19,7 @@ import pytest
 
 from lab.cluster.api import Api
 from lab.cluster.build import ensure_binaries
-from lab.cluster.document import Doc
+from lab.cluster.document import Doc, number_at, text_at
 from lab.cluster.pki import KeyPair
 from lab.cluster.process import wait_until
 
@@ -61,10 +61,27 @@ def make_nic(devices: Path, pci: str, netdev: str, vfs: int) -> None:
 
 @dataclass
 class FakeLab:
-    """Answers `run_probe` as the lab daemon does, and keeps what was asked."""
+    """Answers as the lab daemon does, and keeps what was asked.
+
+    `run_probe` is always played well; `dhcp` has a server with state.
+    """
 
     socket_path: Path
     asked: list[Doc] = field(default_factory=list[Doc])
+    pools: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    """VLAN to the addresses that its DHCP server gives out; no entry: nobody answers there."""
+    leases: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
+
+    def answer(self, request: Doc) -> Doc:
+        if request.get("op") != "dhcp":
+            self.asked.append(request)
+            return {"ok": True, "log": "played\n", "exit_code": 0}
+        vlan, client = number_at(request, "vlan"), text_at(request, "client")
+        held = {address for (number, _), address in self.leases.items() if number == vlan}
+        free = [address for address in self.pools.get(vlan, []) if address not in held]
+        if (vlan, client) not in self.leases and free:
+            self.leases[vlan, client] = free[0]
+        return {"ok": True, "address": self.leases.get((vlan, client), "")}
 
     def serve(self, listener: socket.socket) -> None:
         while True:
@@ -73,8 +90,8 @@ class FakeLab:
             except OSError:
                 return
             with link, link.makefile("rw") as lines:
-                self.asked.append(cast("Doc", json.loads(lines.readline())))
-                lines.write(json.dumps({"ok": True, "log": "played\n", "exit_code": 0}) + "\n")
+                request = cast("Doc", json.loads(lines.readline()))
+                lines.write(json.dumps(self.answer(request)) + "\n")
 
 
 @dataclass

@@ -63,3 +63,29 @@ def _make_port(card: Path, rdma: str, kind: tuple[str, str, str]) -> Path:
     for name, text in zip(("link_layer", "state", "rate"), kind, strict=True):
         (port / name).write_text(f"{text}\n")
     return port
+
+
+SLOTS = ("18", "2a", "3a", "5d", "9a", "ab", "ba", "db")
+"""Buses of the eight HCAs of an H100 host."""
+
+
+def make_fabric_node(root: Path, vfs: int) -> None:
+    """Eight HCAs of our own fabric with IPoIB devices; each with so many VFs."""
+    devices = make_gpus(root)
+    kind = ("InfiniBand", "4: ACTIVE", "400 Gb/sec (4X NDR)")
+    for number, bus in enumerate(SLOTS):
+        pf = devices / f"0000:{bus}:00.0"
+        _ipoib(pf, f"ibs{number}f0", "1021", f"mlx5_{number}", kind)
+        (pf / "sriov_numvfs").write_text(f"{vfs}\n")
+        for index in range(vfs):
+            vf = devices / f"0000:{bus}:00.{index + 1}"
+            _ipoib(vf, f"ibs{number}f0v{index}", "101e", f"mlx5_{number}v{index}", kind)
+            (vf / "physfn").symlink_to(f"../{pf.name}")
+            (pf / f"virtfn{index}").symlink_to(f"../{vf.name}")
+
+
+def _ipoib(function: Path, netdev: str, device: str, rdma: str, kind: tuple[str, str, str]) -> None:
+    (function / "net" / netdev).mkdir(parents=True)
+    (function / "net" / netdev / "mtu").write_text("4092\n")
+    _write_ids(function, device)
+    _make_port(function, rdma, kind)

@@ -108,15 +108,18 @@ def shared_pool(state: State, _folder: Path) -> Outcome:
 
 def attached(state: State, _folder: Path) -> Outcome:
     script = "; ".join(f"cp /src/{name} /host/bin" for name in state.get("plugins", ["macvlan"]))
+    script += "; exec /src/dhcp daemon" if state.get("daemon") else ""
     pods = [
         daemon("k8snetworkplumbingwg/multus-cni:v4.3.0", state.get("multus", CNI_BIN_DIR)),
         daemon("k8snetworkplumbingwg/whereabouts:v0.9.4", state.get("whereabouts", CNI_BIN_DIR)),
         daemon("k8snetworkplumbingwg/plugins:v1.6.2", CNI_BIN_DIR, script),
+        daemon("k8snetworkplumbingwg/rdma-cni:v1.6.0", CNI_BIN_DIR),
     ]
     main = {
         "type": "macvlan",
         "master": state.get("master", "enp88s0"),
         "mtu": state.get("mtu", 9000),
+        "capabilities": {"ips": True},
         "ipam": {
             "type": state.get("ipam", "whereabouts"),
             "range": state.get("range", "10.10.1.0/30"),
@@ -136,8 +139,10 @@ def attached(state: State, _folder: Path) -> Outcome:
         {"default/rail": cast("Doc", definition)},
         frozenset(state.get("used", ())),
         state.get("kinds", True),
+        lambda _: state.get("answer", ""),
     )
-    node = NodeState("gpu01", NodeDevices(cards=(CARD,)), (), pods)
+    devices = NodeDevices(cards=(CARD,), exclusive=state.get("exclusive", False))
+    node = NodeState("gpu01", devices, (), pods)
     given = attach(pod, node, site)
     return bool(given), "" if given else "nothing attached"
 

@@ -8,10 +8,11 @@ import pytest
 
 from components.core.errors import DeviceError
 from lab.cluster.artefact import LabPlaces, checksums, publish
-from lab.cluster.attach import AttachError, allocate, parse_networks
+from lab.cluster.attach import AttachError, parse_networks
 from lab.cluster.device_plugin import plan_pools
 from lab.cluster.devices import VirtualFunction, dump_devices, parse_devices, scan_devices
 from lab.cluster.document import Doc
+from lab.cluster.ipam import allocate
 from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags
 from lab.cluster.k3s_token import check_ca, format_token, parse_token
 from lab.cluster.pod_shell import Container, Gid, ShownDevice, run_script

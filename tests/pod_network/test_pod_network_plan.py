@@ -139,12 +139,6 @@ def test_one_pf_name_on_two_rails_is_refused(spec: ClusterSpec) -> None:
         plan_pod_network(changed_spec(spec, hosts=(*spec.hosts[:2], swapped)))
 
 
-def test_dhcp_is_refused_with_the_way_out(spec: ClusterSpec) -> None:
-    dhcp = spec.pod_network.model_copy(update={"ipam": "dhcp"})
-    with pytest.raises(SpecError, match="Write ipam: whereabouts"):
-        plan_pod_network(changed_spec(spec, pod_network=dhcp))
-
-
 @pytest.mark.parametrize("example", ["dgx-roce", "shared-rdma"])
 def test_no_pod_gets_the_address_of_a_card(example: str) -> None:
     spec = load_example(example)

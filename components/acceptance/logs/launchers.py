@@ -3,9 +3,9 @@
 The words of our own jobs come first: those of the scripts in `components/jobs/scripts/` and
 `components/containers/scripts/`, which end a rank before its program starts.
 
-Sources: the texts of Open MPI 4 and 5 (PRRTE), MPICH's hydra, Slurm's srun and slurmstepd, PBS, LSF,
-OpenSSH, kubectl, the kubelet and runc, Docker compose, systemd, torchrun, and Linux; collected in
-docs/explanation/sources.md#logs.
+Sources: the texts of Open MPI 4 and 5 (PRRTE), MPICH's hydra, Slurm's srun and slurmstepd, PBS,
+LSF, OpenSSH, kubectl, the kubelet and runc, Docker compose, systemd, torchrun, and Linux; collected
+in docs/explanation/sources.md#logs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ LAUNCHERS: tuple[Cause, ...] = (
     ),
     cause(
         r"DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)|DeadlineExceeded|active deadline"
-        r"|PBS: job killed|TERM_RUNLIMIT|timeout: sending signal|context deadline exceeded|timed out waiting for",
+        r"|PBS: job killed|TERM_RUNLIMIT|timeout: sending signal|context deadline exceeded"
+        r"|timed out waiting for",
         "deadline",
         "the run was ended from outside, by its deadline",
     ),

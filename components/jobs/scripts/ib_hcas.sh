@@ -1,7 +1,9 @@
 # shellcheck shell=sh
 # In each rank: finds the node's InfiniBand adapters that are up, keeps those of the highest rate, and
 # runs the program with NCCL and UCX bound to exactly them. Ports of a lower rate are storage or
-# management; with them in the list NCCL hangs at its start, and UCX at its end. POSIX sh.
+# management; with them in the list NCCL hangs at its start, and UCX at its end. A pod sees all devices
+# of its node, and the PF beside a VF of its own; those that it has no character device of are left out.
+# POSIX sh.
 set -eu
 top=0
 list=''
@@ -9,6 +11,11 @@ for device in "${RAILYARD_INFINIBAND:-/sys/class/infiniband}"/*; do
   port=$device/ports/1
   [ -r "$port/link_layer" ] || continue
   [ "$(cat "$port/link_layer")" = InfiniBand ] || continue
+  mine=yes
+  for verbs in "$device"/device/infiniband_verbs/*; do
+    [ ! -d "$verbs" ] || [ -e "${RAILYARD_DEVICES:-/dev/infiniband}/${verbs##*/}" ] || mine=no
+  done
+  [ "$mine" = yes ] || continue
   case $(cat "$port/state") in
     4:*) ;;
     *) continue ;;

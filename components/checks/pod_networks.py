@@ -1,0 +1,219 @@
+"""Rules on how pods get onto the rails: what goes with which transport, addresses, routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
+from components.model.cluster import ClusterSpec
+from components.model.cni import way_of
+from components.model.pod_network import PodRoute
+from components.pod_network.ib_rails import ib_rails, rail_ports
+from components.pod_network.matrix import WAYS, Refused, cell_of
+
+_BLOCK: SpecPath = ("pod_network",)
+_RAILS: SpecPath = ("infiniband", "rails")
+_NEEDS_RAILS: Final = ("sriov", "ipoib")
+_ATTACHED: Final = ("sriov", "macvlan", "ipoib")
+"""The pod networks with an interface on a rail."""
+_NO_INTERFACE: Final = ("pods have no interface on a rail to send by", "remove routes")
+
+
+def check_pod_network(spec: ClusterSpec) -> Iterator[Finding]:
+    """The pod network is one that the transport can carry.
+
+    docs/reference/pod-networks.md has all of them, with the reason of each that is refused.
+    """
+    if spec.kubernetes is None:
+        return
+    network, cell = spec.pod_network, cell_of(spec)
+    transport = at(("rdma", "transport"), spec.rdma.transport)
+    if isinstance(cell, Refused):
+        yield Finding(
+            f"{WAYS[way_of(spec)]} is not for {spec.rdma.transport}: {cell.why}.",
+            (at((*_BLOCK, "mode"), network.mode), transport),
+            f"{cell.instead}.",
+        )
+    if network.interface is not None and (network.mode != "rdma_shared" or network.host_network):
+        other = ("host_network", True) if network.host_network else ("mode", network.mode)
+        yield Finding(
+            f"interface belongs to shared cards, and {other[0]} is {str(other[1]).lower()}.",
+            (at((*_BLOCK, "interface"), network.interface), at((*_BLOCK, other[0]), other[1])),
+            "remove interface.",
+        )
+    if network.rdma_isolation and network.mode != "sriov":
+        yield Finding(
+            f"rdma_isolation moves the device of a VF into its pod, and the mode is "
+            f"{network.mode}.",
+            (at((*_BLOCK, "rdma_isolation"), value=True), at((*_BLOCK, "mode"), network.mode)),
+            "remove rdma_isolation, or choose sriov.",
+        )
+
+
+def check_ib_rail(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each rail of an InfiniBand fabric is one HCA of every worker, with names of its own.
+
+    With `sriov` that HCA has VFs. With `host_device` it has none: a whole HCA has one pod. With
+    IPoIB on shared HCAs the rail names the host's device. A worker without a rail's HCA would never
+    get a pod that asks for it.
+    """
+    way = way_of(spec)
+    if spec.kubernetes is None or spec.rdma.transport != "infiniband":
+        return
+    if way in _NEEDS_RAILS and not ib_rails(spec):
+        yield Finding(
+            f"{WAYS[way]} makes a network for each rail, and infiniband.rails is empty.",
+            (at((*_BLOCK, "mode"), spec.pod_network.mode), at(_RAILS)),
+            "list the HCAs as rails, for example {name: rail-0, resource: ib_0, network: ib0}, or "
+            "choose host_device, which counts HCAs.",
+        )
+    yield from _same_names(spec)
+    for r, rail in enumerate(ib_rails(spec)):
+        if way == "ipoib" and rail.interface is None:
+            yield Finding(
+                f"{rail.name} names no IPoIB device on which the pods' interfaces are made.",
+                (at((*_RAILS, r, "name"), rail.name),),
+                "add interface with the name that `ip link` shows, for example ibs1f0.",
+            )
+    if way in {"sriov", "host_device"}:
+        yield from _ports(spec)
+    yield from _unknown_rails(spec)
+
+
+def _same_names(spec: ClusterSpec) -> Iterator[Finding]:
+    for key in ("name", "resource", "network"):
+        seen: dict[str, int] = {}
+        for r, rail in enumerate(ib_rails(spec)):
+            value = str(getattr(rail, key))
+            if seen.setdefault(value, r) != r:
+                yield Finding(
+                    f"two rails of the fabric have the {key} {value}.",
+                    (at((*_RAILS, r, key), value), at((*_RAILS, seen[value], key), value)),
+                    f"give each rail a {key} of its own.",
+                )
+
+
+def _ports(spec: ClusterSpec) -> Iterator[Finding]:
+    whole = spec.pod_network.mode == "host_device"
+    for h, host in enumerate(spec.hosts):
+        if host.role != "worker" or not host.hcas:
+            continue
+        for r, rail in enumerate(ib_rails(spec)):
+            ports, where = rail_ports(host, rail), at((*_RAILS, r, "name"), rail.name)
+            if len(ports) != 1:
+                yield Finding(
+                    f"{host.name} has {len(ports) or 'no'} HCA{'s' if ports else ''} on "
+                    f"{rail.name}, and pods ask every worker for one.",
+                    (at(("hosts", h, "hca_sriov")), where),
+                    f"write rail: {rail.name} at one port of hca_sriov.",
+                )
+            elif not ports[0].vfs and not whole:
+                place = ("hosts", h, "hca_sriov", host.hca_sriov.index(ports[0]), "vfs")
+                yield Finding(
+                    f"{host.name} {ports[0].pci} has no VFs for pods on {rail.name}.",
+                    (at(place, 0), where),
+                    "set vfs, or choose host_device: then a pod has the whole HCA.",
+                )
+
+
+def _unknown_rails(spec: ClusterSpec) -> Iterator[Finding]:
+    known = [rail.name for rail in ib_rails(spec)]
+    owners: dict[str, str] = {}
+    for h, host in enumerate(spec.hosts):
+        for p, port in enumerate(host.hca_sriov):
+            place = at(("hosts", h, "hca_sriov", p, "rail"), port.rail)
+            if port.rail is not None and port.rail not in known:
+                yield Finding(
+                    f"{host.name} {port.pci} is on {port.rail}, and the fabric has no such rail.",
+                    (place, at(_RAILS)),
+                    f"use one of: {', '.join(known)}." if known else "add it to infiniband.rails.",
+                )
+            elif port.rail is not None and owners.setdefault(port.pci, port.rail) != port.rail:
+                yield Finding(
+                    f"{port.pci} is {owners[port.pci]} on one host and {port.rail} on {host.name}: "
+                    "the device plugin selects by PCI address, on all nodes alike.",
+                    (place,),
+                    "number the rails by slot, so that an address is one rail everywhere.",
+                )
+
+
+def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
+    """Pods get addresses in a way that their interfaces and their jobs can use.
+
+    IPoIB has no DHCP: both of its CNI plugins refuse it. With DHCP each rail has a server, and the
+    last address of its subnet stays out of the server's pool: the bandwidth test's server has it.
+    With static addresses each pod says its own, and the workers of an MPIJob are of one template.
+    """
+    network, way = spec.pod_network, way_of(spec)
+    ipam = at((*_BLOCK, "ipam"), network.ipam)
+    if spec.kubernetes is None or way not in _ATTACHED:
+        return
+    if network.ipam == "dhcp" and spec.rdma.transport == "infiniband":
+        yield Finding(
+            "ipam is dhcp, and the CNI plugins of InfiniBand refuse it: IPoIB has no DHCP there.",
+            (ipam, at(("rdma", "transport"), spec.rdma.transport)),
+            "set ipam to whereabouts.",
+        )
+        return
+    for r, rail in enumerate(spec.rails):
+        if network.ipam == "dhcp" and rail.dhcp_server is None:
+            yield Finding(
+                f"ipam is dhcp, and {rail.name} names no DHCP server: who serves VLAN {rail.vlan}?",
+                (ipam, at(("rails", r, "name"), rail.name)),
+                f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts, "
+                "which needs no server.",
+            )
+    if network.ipam == "static" and spec.jobs.mpi_operator:
+        yield Finding(
+            "ipam is static, and the workers of an MPIJob are made of one template: all would "
+            "have the same address.",
+            (ipam, at(("jobs", "mpi_operator"), value=True)),
+            "set ipam to whereabouts, or mpi_operator to false: pods that say their own addresses "
+            "need no MPIJob.",
+        )
+
+
+def check_pod_route(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each route of pods is over a rail that has addresses, by a next hop on it, to elsewhere.
+
+    A DHCP server gives routes itself: the CNI plugin takes no others. `source_routing` sends by the
+    rail whose address a packet has.
+    """
+    network = spec.pod_network
+    attached = spec.kubernetes is not None and way_of(spec) in _ATTACHED
+    if network.source_routing and not attached:
+        yield Finding(
+            "source_routing is for interfaces on rails, and these pods have none.",
+            (at((*_BLOCK, "source_routing"), value=True), at((*_BLOCK, "mode"), network.mode)),
+            "remove source_routing.",
+        )
+    for n, route in enumerate(network.routes):
+        path: SpecPath = (*_BLOCK, "routes", n)
+        wrong = _wrong_route(spec, route) if attached else _NO_INTERFACE
+        if wrong is not None:
+            yield Finding(
+                f"the route to {route.to} over {route.rail}: {wrong[0]}.",
+                (at((*path, "to"), route.to), at((*path, "rail"), route.rail)),
+                f"{wrong[1]}.",
+            )
+
+
+def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
+    """What is wrong with a route, and what mends it; None: nothing."""
+    subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}
+    gateways = {rail.name: rail.gateway for rail in spec.rails}
+    subnet, via = subnets.get(route.rail), route.via or gateways.get(route.rail)
+    if subnet is None:
+        known = ", ".join(subnets) or "none: give a rail a subnet"
+        return f"{route.rail} is no rail with addresses", f"rails with addresses are {known}"
+    if spec.pod_network.ipam == "dhcp":
+        return "with ipam: dhcp the server gives routes", "remove it, and set it there"
+    if via is None:
+        return f"{route.rail} has no gateway", f"write via with an address of {subnet}"
+    if via not in subnet:
+        return f"its next hop {via} is not in {subnet}", "correct via"
+    if route.to.overlaps(subnet):
+        return f"it leads into {subnet}, the rail itself", "correct to, or remove it"
+    return None
