@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: mutants bench bench-hosts bench-sites bench-engine lab-pods lab-vm stories help setup up down clean test check fast format goldens
+.PHONY: mutants bench bench-hosts bench-sites bench-engine lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -35,9 +35,14 @@ lab-pods: ## the plan's manifests and jobs on two real nodes in namespaces: kube
 	@bash lab/bootstrap.sh
 	@$(PY) -m lab.pods.story
 
-lab-vm: ## the hosts' scripts on two real kernels in QEMU: VFs, reboot, ib_write_bw, undo (8 minutes; as root)
+lab-vm: ## two real kernels in QEMU: hosts' scripts, reboot, undo; then lab-vm-pods (as root)
 	@bash lab/bootstrap.sh
 	@$(PY) -m lab.vm.story
+	@$(PY) -m lab.vm.pods_story
+
+lab-vm-pods: ## the second part of lab-vm: Docker and MPI, pods with real VFs, ib_write_bw between pods (as root)
+	@bash lab/bootstrap.sh
+	@$(PY) -m lab.vm.pods_story
 
 bench: setup ## what several switches cost, beside a plain netmiko loop; wants an idle machine
 	@$(PY) -m bench.switches

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import IO, Final
 
 from lab.pods.ready import why_not as why_no_pods
-from lab.vm.tools import why_not as why_no_vm
+from lab.vm.ready import why_not as why_no_vm
 
 PROJECT: Final = Path(__file__).parents[1]
 BIN: Final = Path(sys.executable).parent

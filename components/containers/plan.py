@@ -33,6 +33,10 @@ BUILD_DEADLINE_S: Final = 7200.0
 """Seconds: a base image of 10 GB, a driver archive, three compilations, a push."""
 CONTAINER_DEADLINE_S: Final = 3600.0
 """Seconds: the pull of an image of 15 GB over 1 Gbit/s takes four minutes; links are slower."""
+OPEN_FILES: Final = 1048576
+"""Open files of a container, as K3s' unit allows. Where systemd's limit is the kernel's own, a
+container has 1,073,741,816 (Docker 26 on Debian 13), and Open MPI 4 closes so many before each SSH:
+`mpirun` then burns a processor for minutes and starts nothing."""
 PARAMETERS: Final = frozenset({"registry", "registry_user", "peers"})
 """`peers` names the list of what each worker must know of all: their settings are its digests."""
 
@@ -201,7 +205,7 @@ def container_flags(containers: Containers) -> str:
     """
     return (
         "--gpus=all --net=host --uts=host --ipc=host"
-        f" --ulimit stack={containers.stack_bytes} --ulimit memlock=-1"
+        f" --ulimit stack={containers.stack_bytes} --ulimit memlock=-1 --ulimit nofile={OPEN_FILES}"
         f" --shm-size={containers.shm_size_gib}g --name={containers.name}"
         " --device=/dev/infiniband -v ~/.ssh/ssh_container:/root/.ssh --restart=unless-stopped"
     )

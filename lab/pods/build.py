@@ -1,10 +1,11 @@
 """Build the programs of real nodes: `python -m lab.pods.build`.
 
 kubelet and kube-proxy come from the module of the lab's API server, the others from one joint
-module (`tools/`), and the device plugin from one of its own (`shared/`), for it needs other
-releases of the libraries. runc is Debian's: it is linked with libseccomp, without which containers
-with a seccomp profile do not start. They go into the cache folder, under a key of modules and
-flags, so that a second clone reuses them.
+module (`tools/`), and the device plugins and the SR-IOV plugin from one of their own each
+(`shared/`, `sriov_plugin/`, `sriov_cni/`), for they need other releases of the libraries. runc is
+Debian's: it is linked with libseccomp, without which containers with a seccomp profile do not
+start. They go into the cache folder, under a key of modules and flags, so that a second clone
+reuses them.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ from lab.engine.progress import locked
 HERE: Final = Path(__file__).parent
 TOOLS: Final = HERE / "tools"
 SHARED: Final = HERE / "shared"
+SRIOV_CNI: Final = HERE / "sriov_cni"
+SRIOV_PLUGIN: Final = HERE / "sriov_plugin"
 KUBERNETES: Final = cluster.PROGRAMS[0].module
 _CONTAINERD: Final = "github.com/containerd/containerd/v2/cmd"
 _CNI: Final = "github.com/containernetworking/plugins/plugins"
 _MULTUS: Final = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd"
 _WHEREABOUTS: Final = "github.com/k8snetworkplumbingwg/whereabouts/cmd"
+_SRIOV_CNI: Final = "github.com/intel/sriov-cni"
+_SRIOV_PLUGIN: Final = "github.com/k8snetworkplumbingwg/sriov-network-device-plugin"
 _STAMP: Final = cluster.PROGRAMS[0].stamp
 
 
@@ -68,6 +73,8 @@ PROGRAMS: Final = (
         "publishes shared cards",
         module=SHARED,
     ),
+    Program("sriov", f"{_SRIOV_CNI}/cmd/sriov", "gives VFs to pods", module=SRIOV_CNI),
+    Program("sriovdp", f"{_SRIOV_PLUGIN}/cmd/sriovdp", "publishes VFs", module=SRIOV_PLUGIN),
 )
 
 
@@ -78,20 +85,26 @@ class ModuleFile:
     name: str
     module: str
     path: str
+    pinned: Path = TOOLS
+    """The folder of the module that says which release."""
 
 
-FILES: Final = tuple(
-    ModuleFile(
-        f"whereabouts-{name}", "github.com/k8snetworkplumbingwg/whereabouts", f"script/{name}"
-    )
-    for name in ("install-cni.sh", "lib.sh", "token-watcher.sh")
+FILES: Final = (
+    *(
+        ModuleFile(
+            f"whereabouts-{name}", "github.com/k8snetworkplumbingwg/whereabouts", f"script/{name}"
+        )
+        for name in ("install-cni.sh", "lib.sh", "token-watcher.sh")
+    ),
+    ModuleFile("sriov-cni-entrypoint.sh", _SRIOV_CNI, "images/entrypoint.sh", SRIOV_CNI),
+    ModuleFile("sriovdp-entrypoint.sh", _SRIOV_PLUGIN, "images/entrypoint.sh", SRIOV_PLUGIN),
 )
 
 
 def build_key() -> str:
     """Hash what decides the programs: all module files, our own sources, packages and stamps."""
     digest = hashlib.sha256()
-    for folder in (KUBERNETES, TOOLS, SHARED):
+    for folder in (KUBERNETES, TOOLS, SHARED, SRIOV_CNI, SRIOV_PLUGIN):
         for source in (folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*/*.go"))):
             digest.update(source.read_bytes())
     for program in PROGRAMS:
@@ -135,10 +148,10 @@ def ensure_programs(cache: Path | None = None) -> Path:
 
 
 def _copy_file(go: Path, file: ModuleFile, folder: Path) -> None:
-    """From the module as the joint module pins it."""
+    """From the module in the release that is pinned."""
     words = [str(go), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", file.module]
     done = subprocess.run(
-        words, cwd=TOOLS, capture_output=True, text=True, timeout=300, check=False
+        words, cwd=file.pinned, capture_output=True, text=True, timeout=300, check=False
     )
     source = Path(done.stdout.strip()) / file.path
     if done.returncode or not source.is_file():

@@ -34,13 +34,13 @@ class RailCable:
 
 def lay_site(rails: Sequence[RailCable]) -> None:
     """Make the bridges in the namespace that this process is in."""
-    _ip("link", "set", "lo", "up")
-    _ip("link", "add", MANAGEMENT_BRIDGE, "type", "bridge")
-    _ip("address", "add", f"{CONTROL_PLANE}/24", "dev", MANAGEMENT_BRIDGE)
-    _ip("link", "set", MANAGEMENT_BRIDGE, "up")
+    ip("link", "set", "lo", "up")
+    ip("link", "add", MANAGEMENT_BRIDGE, "type", "bridge")
+    ip("address", "add", f"{CONTROL_PLANE}/24", "dev", MANAGEMENT_BRIDGE)
+    ip("link", "set", MANAGEMENT_BRIDGE, "up")
     for rail in rails:
-        _ip("link", "add", rail.bridge, "mtu", str(rail.leaf_mtu_bytes), "type", "bridge")
-        _ip("link", "set", rail.bridge, "up")
+        ip("link", "add", rail.bridge, "mtu", str(rail.leaf_mtu_bytes), "type", "bridge")
+        ip("link", "set", rail.bridge, "up")
 
 
 def plug_in(node: Node, others: Sequence[Node], rails: Sequence[RailCable]) -> None:
@@ -61,7 +61,7 @@ def plug_in(node: Node, others: Sequence[Node], rails: Sequence[RailCable]) -> N
     for other in others:
         if other.number != node.number:
             node.run("ip", "route", "add", other.addresses.pods, "via", other.addresses.management)
-    _ip("route", "replace", node.addresses.pods, "via", address)
+    ip("route", "replace", node.addresses.pods, "via", address)
     for rail in rails:
         _cable(node, rail.bridge, rail.netdev, (rail.leaf_mtu_bytes, rail.mtu_bytes))
 
@@ -76,12 +76,17 @@ def _cable(
 ) -> None:
     port, (far, near) = port_name or f"{bridge[:10]}-{node.number}", mtus
     peer = ("peer", "name", netdev, "netns", str(node.pid), "mtu", str(near))
-    _ip("link", "add", port, "mtu", str(far), "type", "veth", *peer)
-    _ip("link", "set", port, "master", bridge, "up")
+    ip("link", "add", port, "mtu", str(far), "type", "veth", *peer)
+    ip("link", "set", port, "master", bridge, "up")
     node.run("ip", "link", "set", netdev, "up")
 
 
-def _ip(*words: str) -> None:
+def ip(*words: str) -> None:
+    """Run `ip` in the network that this process is in.
+
+    Raises:
+        DeviceError: It refused.
+    """
     done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False, timeout=30)
     if done.returncode:
         raise DeviceError(f"`ip {' '.join(words)}` failed: {done.stderr.strip()}")

@@ -107,17 +107,8 @@ class Node:
         Args:
             plane: The control plane that the node joins; it signs the node's certificate.
         """
-        addresses = self.addresses
-        files = KeyPair(self.folder / "kubelet.crt", self.folder / "kubelet.key")
-        names = (addresses.management, self.name)
-        plane.ca.issue(files, f"system:node:{self.name}", "system:nodes", names)
-        ca = plane.ca.files.cert
-        shutil.copyfile(ca, self.folder / "ca.crt")
-        (self.folder / "kubelet.kubeconfig").write_text(render_kubeconfig(plane.server, ca, files))
-        plane.write_kubeconfig(self.folder / "proxy.kubeconfig", "system:kube-proxy")
-        config = kubelet_config(addresses, SHARED, unified=is_unified())
-        (self.folder / "kubelet.json").write_text(json.dumps(config, indent=1))
-        for name, text in render_files(addresses).items():
+        issue_files(plane, self.addresses, self.folder, unified=is_unified())
+        for name, text in render_files(self.addresses).items():
             self.write(name, text)
         self.run("mkdir", "-p", K3S.bin)
         for plugin in K3S_PLUGINS:
@@ -136,13 +127,7 @@ class Node:
         """
         self._launch("containerd", "--config", "/etc/containerd/config.toml")
         wait_until(f"containerd of {self.name}", self._runtime_answers, SOCKET_DEADLINE_S)
-        self._launch(
-            "kubelet",
-            f"--config={SHARED}/kubelet.json",
-            f"--kubeconfig={SHARED}/kubelet.kubeconfig",
-            f"--hostname-override={self.name}",
-            f"--node-ip={self.addresses.management}",
-        )
+        self._launch("kubelet", *kubelet_flags(self.addresses))
         self._launch("kube-proxy", "--config=/etc/kube-proxy.yaml")
 
     def _runtime_answers(self) -> bool:
@@ -169,6 +154,41 @@ class Node:
             child.stop()
         self.children.clear()
         self.holder = None
+
+
+def issue_files(
+    plane: ControlPlane, addresses: NodeAddresses, folder: Path, *, unified: bool, groups: str = ""
+) -> None:
+    """Make what a node needs to join: its certificate, and the files that name it.
+
+    Args:
+        plane: Signs the certificate.
+        addresses: Of the node.
+        folder: Gets the files; the node sees them as `SHARED`.
+        unified: The node has control groups of version 2.
+        groups: Where its pods have theirs; default the place that the lab makes for it.
+    """
+    files = KeyPair(folder / "kubelet.crt", folder / "kubelet.key")
+    names = (addresses.management, addresses.name)
+    plane.ca.issue(files, f"system:node:{addresses.name}", "system:nodes", names)
+    ca = plane.ca.files.cert
+    shutil.copyfile(ca, folder / "ca.crt")
+    (folder / "kubelet.kubeconfig").write_text(render_kubeconfig(plane.server, ca, files))
+    plane.write_kubeconfig(folder / "proxy.kubeconfig", "system:kube-proxy")
+    config = kubelet_config(addresses, SHARED, unified=unified)
+    if groups:
+        config["cgroupRoot"] = groups
+    (folder / "kubelet.json").write_text(json.dumps(config, indent=1))
+
+
+def kubelet_flags(addresses: NodeAddresses) -> tuple[str, ...]:
+    """What kubelet is started with."""
+    return (
+        f"--config={SHARED}/kubelet.json",
+        f"--kubeconfig={SHARED}/kubelet.kubeconfig",
+        f"--hostname-override={addresses.name}",
+        f"--node-ip={addresses.management}",
+    )
 
 
 def _environment() -> Sequence[str]:

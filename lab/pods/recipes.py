@@ -13,6 +13,7 @@ from lab.pods.images import Recipe
 
 COREDNS: Final = "docker.io/rancher/mirrored-coredns-coredns:1.15.0"
 _MULTUS_BIN: Final = "/usr/src/multus-cni/bin"
+_ENTRY: Final = "/entrypoint.sh"
 _SCRIPTS: Final = ("install-cni.sh", "lib.sh", "token-watcher.sh")
 
 
@@ -55,6 +56,28 @@ def recipes_of(spec: ClusterSpec, programs: Path, tree: Path) -> tuple[Recipe, .
             ("/opt/mpi-operator",),
         ),
         Recipe(spec.jobs.image, tree=tree),
+    )
+
+
+def sriov_recipes(programs: Path, tree: Path) -> tuple[Recipe, ...]:
+    """The images of a pod network of VFs, of which `make lab-pods` has none."""
+    return (
+        Recipe(
+            upstream.SRIOV_CNI,
+            {"/usr/bin/sriov": programs / "sriov", _ENTRY: programs / "sriov-cni-entrypoint.sh"},
+            (_ENTRY,),
+            busybox=True,
+        ),
+        Recipe(
+            upstream.SRIOV_DEVICE_PLUGIN,
+            {
+                "/usr/bin/sriovdp": programs / "sriovdp",
+                _ENTRY: programs / "sriovdp-entrypoint.sh",
+                "/usr/share/hwdata/pci.ids": tree / "usr/share/misc/pci.ids",
+            },
+            (_ENTRY,),
+            busybox=True,
+        ),
     )
 
 

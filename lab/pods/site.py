@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 from components.checks.site import load_checked_site
 from components.core.errors import DeviceError
@@ -43,20 +44,40 @@ http: {addr: "ADDRESS"}
 """
 
 
-def load_plan() -> tuple[ClusterSpec, ClusterPlan]:
-    """The product's spec and plan of the tier's site.
+def load_plan(site: Path = SITE) -> tuple[ClusterSpec, ClusterPlan]:
+    """The product's spec and plan of a site.
 
     Raises:
         DeviceError: Its own checks refuse the site.
     """
-    checked = load_checked_site(SITE)
-    if checked.spec is None or checked.problems:
-        raise DeviceError(f"{SITE.name} is refused: {[str(each) for each in checked.problems]}")
+    checked = load_checked_site(site)
+    if checked.spec is None:
+        raise DeviceError(f"{site.name} is refused: {[str(each) for each in checked.problems]}")
     return checked.spec, make_plan(checked.spec, "pods")
 
 
+class Member(Protocol):
+    """A node of a site, whatever it runs on."""
+
+    @property
+    def name(self) -> str:
+        """What the API calls it."""
+        ...
+
+    def check_running(self) -> None:
+        """Raise `DeviceError` where a process of the node has ended."""
+        ...
+
+    def kill(self) -> None:
+        """Cut its power."""
+        ...
+
+
+AnyNode = TypeVar("AnyNode", bound=Member)
+
+
 @dataclass(slots=True)
-class PodSite:
+class ClusterSite(Generic[AnyNode]):
     """What runs, and where its files are."""
 
     folder: Path
@@ -67,11 +88,11 @@ class PodSite:
     tree: Path
     spec: ClusterSpec
     plan: ClusterPlan
+    patience: float = 1.0
+    """Times each deadline: emulated processors need a multiple."""
     plane: ControlPlane = field(init=False)
-    nodes: list[Node] = field(default_factory=list[Node])
+    nodes: list[AnyNode] = field(default_factory=list[AnyNode])
     registry: Child | None = None
-    cards: list[CardPlugin] = field(default_factory=list[CardPlugin])
-    """Stand-ins of device plugins, of all nodes."""
 
     def __post_init__(self) -> None:
         """Describe the control plane; nothing is started."""
@@ -93,20 +114,6 @@ class PodSite:
         return self.plane.admin
 
     @property
-    def rails(self) -> tuple[RailCable, ...]:
-        """The cables of the site's rails; all nodes name their cards alike, as macvlan demands."""
-        rdma = self.spec.rdma
-        return tuple(
-            RailCable(rail.name, self._card(rail.name), rdma.mtu_bytes, rdma.port_mtu_bytes or 9216)
-            for rail in self.spec.rails
-        )
-
-    def _card(self, rail: str) -> str:
-        return next(
-            nic.netdev for host in self.spec.workers for nic in host.nics if nic.rail == rail
-        )
-
-    @property
     def job_image(self) -> str:
         """The image of the jobs, where the site's registry has it."""
         return f"{MIRROR}/{self.spec.jobs.image}"
@@ -122,27 +129,6 @@ class PodSite:
         self.registry.start()
         wait_until("the registry", _serves, READY_DEADLINE_S)
 
-    def start_nodes(self) -> None:
-        """Boot all nodes, plug them in, and start what K3s starts on them."""
-        self.nodes = [
-            Node(host.node, number, self.folder / host.node, self.tree, self.node_programs)
-            for number, host in enumerate(self.spec.workers, 1)
-        ]
-        for node in self.nodes:
-            self.start_node(node)
-
-    def start_node(self, node: Node) -> None:
-        """Boot one node and let it join; again after a reboot."""
-        node.boot()
-        plug_in(node, self.nodes, self.rails)
-        node.configure(self.plane)
-        node.start()
-
-    def power_cut(self, node: Node) -> None:
-        """End all of a node at once, and boot it with what is on its disk."""
-        node.kill()
-        self.start_node(node)
-
     def node_ready(self, name: str) -> bool:
         """Whether the API calls a node Ready."""
         node = self.api.find(f"/api/v1/nodes/{name}") or {}
@@ -154,6 +140,11 @@ class PodSite:
     def wait(self, what: str, ready: Callable[[], bool], deadline_s: float) -> None:
         """Wait, and end at once where a process of the site has ended.
 
+        Args:
+            what: For the error.
+            ready: Asked again and again.
+            deadline_s: On a machine with idle cores; `patience` is a factor.
+
         Raises:
             DeviceError: It took too long, or a process ended.
         """
@@ -164,7 +155,7 @@ class PodSite:
                 node.check_running()
             return ready()
 
-        wait_until(what, check, deadline_s)
+        wait_until(what, check, deadline_s * self.patience)
 
     def wait_for_nodes(self) -> None:
         """Wait until all nodes are Ready.
@@ -227,6 +218,57 @@ class PodSite:
         newest = seen == number_at(found, "metadata", "generation")
         return newest and counts == [len(self.nodes)] * len(counts)
 
+    def stop(self) -> None:
+        """End everything that was started, nodes first."""
+        for node in self.nodes:
+            node.kill()
+        self.plane.stop()
+        if self.registry:
+            self.registry.stop()
+
+
+@dataclass(slots=True)
+class PodSite(ClusterSite[Node]):
+    """A site whose nodes are namespaces of this machine."""
+
+    cards: list[CardPlugin] = field(default_factory=list[CardPlugin])
+    """Stand-ins of device plugins, of all nodes."""
+
+    @property
+    def rails(self) -> tuple[RailCable, ...]:
+        """The cables of the site's rails; all nodes name their cards alike, as macvlan demands."""
+        rdma = self.spec.rdma
+        return tuple(
+            RailCable(rail.name, self._card(rail.name), rdma.mtu_bytes, rdma.port_mtu_bytes or 9216)
+            for rail in self.spec.rails
+        )
+
+    def _card(self, rail: str) -> str:
+        return next(
+            nic.netdev for host in self.spec.workers for nic in host.nics if nic.rail == rail
+        )
+
+    def start_nodes(self) -> None:
+        """Boot all nodes, plug them in, and start what K3s starts on them."""
+        self.nodes = [
+            Node(host.node, number, self.folder / host.node, self.tree, self.node_programs)
+            for number, host in enumerate(self.spec.workers, 1)
+        ]
+        for node in self.nodes:
+            self.start_node(node)
+
+    def start_node(self, node: Node) -> None:
+        """Boot one node and let it join; again after a reboot."""
+        node.boot()
+        plug_in(node, self.nodes, self.rails)
+        node.configure(self.plane)
+        node.start()
+
+    def power_cut(self, node: Node) -> None:
+        """End all of a node at once, and boot it with what is on its disk."""
+        node.kill()
+        self.start_node(node)
+
     def lay_cables(self) -> None:
         """Make the bridges and an empty folder; once, before anything takes an address."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -234,14 +276,14 @@ class PodSite:
         lay_site(self.rails)
 
     def stop(self) -> None:
-        """End everything that was started, nodes first."""
+        """End everything that was started, device plugins first."""
         for plugin in self.cards:
             plugin.stop()
-        for node in self.nodes:
-            node.kill()
-        self.plane.stop()
-        if self.registry:
-            self.registry.stop()
+        ClusterSite[Node].stop(self)
+
+
+AnySite = ClusterSite[Any]
+"""A site of nodes of any kind."""
 
 
 def _serves() -> bool:

@@ -44,17 +44,20 @@ class Carried:
     """Setting to the reason."""
 
 
-def plan_guests(ports: Mapping[str, int], folder: Path) -> tuple[ClusterSpec, tuple[Carried, ...]]:
+def plan_guests(
+    ports: Mapping[str, int], folder: Path, site: Path = SITE
+) -> tuple[ClusterSpec, tuple[Carried, ...]]:
     """Check and plan the site of the guests.
 
     Args:
-        ports: Guest to the loopback port of its SSH.
+        ports: Guest to the loopback port of its SSH; empty where the file has them.
         folder: Where the site's file with these ports is written.
+        site: The site's file.
 
     Raises:
         DeviceError: The product's own checks refuse the site.
     """
-    text = SITE.read_text()
+    text = site.read_text()
     for name, port in ports.items():
         text = text.replace(f"PORT_{name.upper()}", str(port))
     file = folder / "site.yaml"
@@ -65,7 +68,11 @@ def plan_guests(ports: Mapping[str, int], folder: Path) -> tuple[ClusterSpec, tu
     spec = checked.spec
     pairs = zip(spec.hosts, plan_hosts(spec), strict=True)
     names = host_names(spec)
-    return spec, tuple(carry(plan, host_settings(spec, host, names)) for host, plan in pairs)
+    return spec, tuple(
+        carry(plan, host_settings(spec, host, names))
+        for host, plan in pairs
+        if host.role == "worker"
+    )
 
 
 def carry(plan: HostPlan, settings: Mapping[str, str]) -> Carried:

@@ -12,7 +12,7 @@ from components.core.errors import DeviceError, UnreachableError
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint
 from lab.keys import client_secrets, host_key
-from lab.vm.image import FIRST_NAME, USER, Image, copy_for
+from lab.vm.image import FIRST_NAME, NETWORK_FILE, USER, Image, copy_for
 
 BOOT_DEADLINE_S: Final = 1200.0
 """Seconds until SSH answers: 30 to 110 were measured where every instruction is emulated, and ten
@@ -22,8 +22,14 @@ COMMAND_DEADLINE_S: Final = 900.0
 POLL_S: Final = 1.0
 
 
-def make_disk(name: str, image: Image, folder: Path) -> None:
+def make_disk(name: str, image: Image, folder: Path, network: str = "") -> None:
     """Copy the image, and give the copy the SSH host key that the site's file pins.
+
+    Args:
+        name: Of the guest.
+        image: What is copied.
+        folder: Where the copy goes.
+        network: Settings of its management network; default the image's.
 
     The MAC addresses of VFs come from the machine's id (systemd's MACAddressPolicy): two machines
     with one id have the same on one cable.
@@ -33,6 +39,8 @@ def make_disk(name: str, image: Image, folder: Path) -> None:
         "/etc/hostname": ("644", f"{FIRST_NAME}\n"),
         "/etc/ssh/ssh_host_ed25519_key": ("600", host_key(f"vm/{name}").private_openssh),
     }
+    if network:
+        files[NETWORK_FILE] = ("644", network)
     copy_for(image, folder / f"{name}.img", files)
 
 

@@ -1,4 +1,4 @@
-"""The disk of the guests: Debian, made once by debootstrap and kept outside the project.
+"""The disks of the guests: Debian, made once by debootstrap and kept outside the project.
 
 A guest gets a copy of its own, with its name and its SSH host key in it.
 """
@@ -22,28 +22,55 @@ from lab.vm.tools import SYSTEM_PATH
 
 SUITE: Final = "bookworm"
 """Debian 12: its kernel 6.1 has igb, igbvf, mlx5 and rdma_rxe (tried)."""
+NODE_SUITE: Final = "trixie"
+"""Debian 13, for the kernel of its backports: the first of Debian in which software RoCE works in a
+network namespace other than the machine's own (tried with 7.3). That of Debian 12 and 13 sends and
+listens in the machine's own alone, and so never from a pod."""
 PACKAGES: Final = (
     *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "procps", "netbase", "sudo"),
     *("openssh-server", "iproute2", "iputils-ping", "ethtool", "pciutils"),
-    *("linux-image-amd64", "rdma-core", "ibverbs-utils", "perftest"),
+    *("rdma-core", "ibverbs-utils", "perftest"),
 )
+_FOR_CONTAINERS: Final = (
+    *("initramfs-tools", "iptables", "nftables", "apparmor"),
+    *("runc", "docker.io", "docker-cli"),
+)
+"""In Debian 13 the client of Docker is a package of its own."""
+_ADD_BACKPORTS: Final = (
+    f"sed 's/ {NODE_SUITE} / {NODE_SUITE}-backports /' /etc/apt/sources.list"
+    " >/etc/apt/sources.list.d/backports.list"
+)
+_NEWER_KERNEL: Final = (
+    ("sh", "-c", _ADD_BACKPORTS),
+    ("apt-get", "update"),
+    (
+        *("apt-get", "install", "-y", "--no-install-recommends"),
+        *("-t", f"{NODE_SUITE}-backports", "linux-image-amd64"),
+    ),
+)
+PROGRAMS_LABEL: Final = "programs"
+"""Of the disk with what the lab built."""
 FIRST_NAME: Final = "debian"
 """What a guest is called until Railyard names it."""
 USER: Final = "ops"
 """Who logs in: no root, so that `sudo -n` is proven too."""
-MANAGEMENT_MAC: Final = "52:54:00:00:00:01"
-"""The same in both guests: each has a management network of its own (QEMU's user network)."""
-DISK_BYTES: Final = 2 * 2**30
-"""The tree takes about 900 MB."""
 BUILD_DEADLINE_S: Final = 1200.0
 """debootstrap alone took 91 s on two idle cores."""
-_NETWORK: Final = f"""[Match]
-MACAddress={MANAGEMENT_MAC}
+NETWORK_FILE: Final = "/etc/systemd/network/10-management.network"
+
+
+def network_file(address: str, gateway: str = "") -> str:
+    """Settings of a guest's management network, whose card is the only one of virtio."""
+    text = f"""[Match]
+Driver=virtio_net
 [Network]
-Address=10.0.2.15/24
+Address={address}/24
 LinkLocalAddressing=no
 IPv6AcceptRA=no
 """
+    return f"{text}Gateway={gateway}\n" if gateway else text
+
+
 _FLOW_CONTROL: Final = """[Match]
 Driver=igb
 [Link]
@@ -54,7 +81,7 @@ AutoNegotiationFlowControl=no
 negotiate them either."""
 _FILES: Final = {
     "etc/systemd/network/20-fabric.link": _FLOW_CONTROL,
-    "etc/systemd/network/10-management.network": _NETWORK,
+    NETWORK_FILE.lstrip("/"): network_file("10.0.2.15"),
     "etc/fstab": "/dev/vda / ext4 defaults 0 1\n",
     "etc/hosts": f"127.0.0.1 localhost\n127.0.1.1 {FIRST_NAME}\n",
     # `driver.kind: inbox` is the kernel's mlx5; no card asks for it here.
@@ -65,6 +92,20 @@ _FILES: Final = {
     "etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",
     f"home/{USER}/.ssh/authorized_keys": client_key("vm").public_openssh + "\n",
 }
+_CONTAINER_FILES: Final = {
+    # The image of the payload comes from the lab's registry, which speaks no TLS.
+    "etc/docker/daemon.json": '{"insecure-registries": ["10.29.0.1:5000"]}\n',
+    # Docker takes `--gpus` where NVIDIA's hook is: this one does nothing, and there is no GPU.
+    "usr/local/bin/nvidia-container-runtime-hook": "#!/bin/sh\nexit 0\n",
+    "etc/modules-load.d/rdma.conf": "rdma_rxe\nrdma_ucm\noverlay\nbr_netfilter\n",
+    "etc/sysctl.d/90-lab.conf": "net.ipv4.ip_forward = 1\n",
+    "etc/fstab": _FILES["etc/fstab"] + f"LABEL={PROGRAMS_LABEL} /opt/lab/bin ext4 ro,nofail 0 0\n",
+}
+_CONTAINER_COMMANDS: Final = (
+    ("mkdir", "-p", "/opt/lab/bin", "/opt/lab/node"),
+    ("chmod", "755", "/usr/local/bin/nvidia-container-runtime-hook"),
+    ("systemctl", "disable", "docker.service", "docker.socket", "containerd.service"),
+)
 _COMMANDS: Final = (
     ("useradd", "-m", "-s", "/bin/bash", "-u", "990", USER),
     ("chown", "-R", f"{USER}:{USER}", f"/home/{USER}"),
@@ -76,6 +117,44 @@ _COMMANDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a disk is made of."""
+
+    name: str
+    suite: str
+    packages: tuple[str, ...]
+    files: Mapping[str, str]
+    commands: tuple[tuple[str, ...], ...]
+    disk_bytes: int
+
+    @property
+    def key(self) -> str:
+        """Changes with whatever changes the image."""
+        parts = (self.suite, self.packages, sorted(self.files.items()), self.commands)
+        return hashlib.sha256(repr((*parts, self.disk_bytes)).encode()).hexdigest()[:16]
+
+    @property
+    def folder(self) -> Path:
+        """Where its image is, or will be."""
+        return cache_root() / "vm" / self.name / self.key
+
+
+HOSTS: Final = Recipe(
+    "hosts", SUITE, (*PACKAGES, "linux-image-amd64"), _FILES, _COMMANDS, disk_bytes=2 * 2**30
+)
+"""Two hosts as Railyard finds them; the tree takes about 900 MB."""
+NODES: Final = Recipe(
+    "nodes",
+    NODE_SUITE,
+    (*PACKAGES, *_FOR_CONTAINERS),
+    _FILES | _CONTAINER_FILES,
+    (*_NEWER_KERNEL, *_CONTAINER_COMMANDS, *_COMMANDS),
+    disk_bytes=4 * 2**30,
+)
+"""Two hosts with what containers need; the tree takes about 1.2 GB, images the rest."""
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """What a guest starts from."""
 
@@ -84,53 +163,47 @@ class Image:
     initrd: Path
 
 
-def ensure_image() -> Image:
-    """The image of this recipe, made where it is not there yet.
+def ensure_image(recipe: Recipe = HOSTS) -> Image:
+    """The image of a recipe, made where it is not there yet.
 
     Raises:
         DeviceError: A tool failed, and what it said.
     """
-    images = cache_root() / "vm"
-    folder = images / _recipe_key()
+    folder = recipe.folder
     image = Image(folder / "disk.img", folder / "vmlinuz", folder / "initrd")
-    with locked(images / "lock"):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.parent / "lock"):
         if not folder.exists():
-            for old in images.glob("*/"):
+            for old in folder.parent.glob("*/"):
                 shutil.rmtree(old)
-            building = images / "building"
+            building = folder.parent / "building"
             building.mkdir()
-            _build(building)
+            _build(recipe, building)
             building.rename(folder)
     return image
 
 
-def _recipe_key() -> str:
-    """Changes with whatever changes the image."""
-    return hashlib.sha256(
-        repr((SUITE, PACKAGES, DISK_BYTES, sorted(_FILES.items()), _COMMANDS)).encode()
-    ).hexdigest()[:16]
-
-
-def _build(folder: Path) -> None:
+def _build(recipe: Recipe, folder: Path) -> None:
     tree = folder / "tree"
-    include = f"--include={','.join(PACKAGES)}"
-    _run("debootstrap", "--variant=minbase", include, SUITE, str(tree))
-    for name, text in _FILES.items():
+    include = f"--include={','.join(recipe.packages)}"
+    run_tool("debootstrap", "--variant=minbase", include, recipe.suite, str(tree))
+    for name, text in recipe.files.items():
         path = tree / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for command in _COMMANDS:
-        _run("chroot", str(tree), *command)
+    for command in recipe.commands:
+        run_tool("chroot", str(tree), *command)
     for key in (tree / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
-    shutil.rmtree(tree / "var/cache/apt/archives")
+    for name in ("var/cache/apt/archives", "var/lib/apt/lists"):
+        shutil.rmtree(tree / name)
     for name in ("vmlinuz", "initrd"):
         source = next((tree / "boot").glob(f"{name}*"))
         shutil.copyfile(source, folder / name)
     disk = folder / "disk.img"
     with disk.open("wb") as file:
-        file.truncate(DISK_BYTES)
-    _run("mkfs.ext4", "-q", "-d", str(tree), str(disk))
+        file.truncate(recipe.disk_bytes)
+    run_tool("mkfs.ext4", "-q", "-d", str(tree), str(disk))
     shutil.rmtree(tree)
 
 
@@ -143,16 +216,21 @@ def copy_for(image: Image, disk: Path, files: Mapping[str, tuple[str, str]]) -> 
         files: Path in the guest to mode (octal digits) and content: its name, its host key.
     """
     disk.parent.mkdir(parents=True, exist_ok=True)
-    _run("cp", "--sparse=always", str(image.disk), str(disk))
+    run_tool("cp", "--sparse=always", str(image.disk), str(disk))
     for name, (mode, text) in files.items():
         source = disk.with_suffix(".file")
         source.write_text(text)
         orders = f"rm {name}\nwrite {source} {name}\nsif {name} mode 0100{mode}\n"
-        _run("debugfs", "-w", "-f", "-", str(disk), stdin=orders)
+        run_tool("debugfs", "-w", "-f", "-", str(disk), stdin=orders)
         source.unlink()
 
 
-def _run(*command: str, stdin: str = "") -> None:
+def run_tool(*command: str, stdin: str = "") -> None:
+    """Run a program that makes a disk.
+
+    Raises:
+        DeviceError: It failed, and what it said.
+    """
     done = subprocess.run(
         command,
         input=stdin,

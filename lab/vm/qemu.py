@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from lab.cluster.process import Child
-from lab.vm.image import MANAGEMENT_MAC, Image
+from lab.vm.image import Image
 from lab.vm.tools import QEMU
 
 MEMORY_MIB: Final = 1024
@@ -70,6 +70,29 @@ def free_port(kind: socket.SocketKind) -> int:
         return int(asked.getsockname()[1])
 
 
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a guest is started on."""
+
+    accelerator: Accelerator
+    cable: int
+    """UDP port of the cable that the cards of all guests share."""
+    tap: str = ""
+    """Prefix of the network interfaces to which the management cards are plugged; without it each
+    guest has QEMU's user network, of which SSH alone leads in and nothing out."""
+    memory_mib: int = MEMORY_MIB
+    programs: Path | None = None
+    """A second disk, which guests only read."""
+    options: str = ""
+    """More options of the kernel."""
+
+    def management(self, number: int, port: int) -> str:
+        """The network in which one guest is managed."""
+        if self.tap:
+            return f"tap,id=n0,ifname={self.tap}{number},script=no,downscript=no"
+        return f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"
+
+
 @dataclass(slots=True)
 class Guest:
     """One virtual machine."""
@@ -81,7 +104,7 @@ class Guest:
     console: Path
     """What its kernel says."""
     port: int
-    """Of 127.0.0.1, for SSH."""
+    """Of 127.0.0.1, for SSH; without use where it is plugged to an interface."""
     child: Child
 
     def stop(self) -> None:
@@ -89,9 +112,7 @@ class Guest:
         self.child.stop()
 
 
-def start_guest(
-    name: str, number: int, image: Image, folder: Path, wiring: tuple[Accelerator, int]
-) -> Guest:
+def start_guest(name: str, number: int, image: Image, folder: Path, wiring: Wiring) -> Guest:
     """Start one machine; its disk must be there.
 
     Args:
@@ -99,23 +120,25 @@ def start_guest(
         number: From 1.
         image: Kernel and initial RAM disk.
         folder: Its disk is `<name>.img` there.
-        wiring: The accelerator, and the UDP port of the cable.
+        wiring: The accelerator, and its networks.
     """
-    accelerator, cable = wiring
     port = free_port(socket.SOCK_STREAM)
     disk, console = folder / f"{name}.img", folder / f"{name}.console"
-    management = f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"
-    fabric = f"socket,id=n1,mcast={MULTICAST_GROUP}:{cable},localaddr=127.0.0.1"
+    fabric = f"socket,id=n1,mcast={MULTICAST_GROUP}:{wiring.cable},localaddr=127.0.0.1"
+    mac = f"52:54:00:00:00:{number:02x}"
     # In a session of its own: Ctrl-C ends the story, which then ends the guests; and the kernel
     # shares the processor out by session (sched_autogroup).
-    command = ["setsid", "nice", "-n", "10", QEMU, "-machine", "q35", *_OPTIONS[accelerator]]
-    command += ["-m", str(MEMORY_MIB), "-smp", "1", "-nodefaults", "-nographic"]
-    command += ["-serial", f"file:{console}", "-monitor", "none", "-device", "virtio-rng-pci"]
+    command = ["setsid", "nice", "-n", "10", QEMU, "-machine", "q35"]
+    command += [*_OPTIONS[wiring.accelerator], "-m", str(wiring.memory_mib), "-smp", "1"]
+    command += ["-nodefaults", "-nographic", "-serial", f"file:{console}", "-monitor", "none"]
+    command += ["-device", "virtio-rng-pci"]
     command += ["-kernel", str(image.kernel), "-initrd", str(image.initrd)]
-    command += ["-append", f"root=/dev/vda rw console=ttyS0 {_BUSY_MACHINE}"]
+    command += ["-append", f"root=/dev/vda rw console=ttyS0 {_BUSY_MACHINE} {wiring.options}"]
     command += ["-drive", f"file={disk},format=raw,if=virtio,cache=unsafe"]
-    command += ["-netdev", management]
-    command += ["-device", f"virtio-net-pci,netdev=n0,mac={MANAGEMENT_MAC},addr=0x2,romfile="]
+    if wiring.programs:
+        command += ["-drive", f"file={wiring.programs},format=raw,if=virtio,readonly=on"]
+    command += ["-netdev", wiring.management(number, port)]
+    command += ["-device", f"virtio-net-pci,netdev=n0,mac={mac},addr=0x2,romfile="]
     command += ["-device", "pcie-root-port,id=rp1,bus=pcie.0,chassis=1,slot=1"]
     command += ["-netdev", fabric]
     command += ["-device", f"igb,netdev=n1,mac=52:54:00:00:{number:02x}:01,bus=rp1,romfile="]

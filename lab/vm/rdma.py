@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -34,6 +35,21 @@ _MORE_RUNS: Final = 4
 """Where no clock was found: emulated processors stand still while the machine is busy."""
 
 
+FIND_GID: Final = f"""cd /sys/class/infiniband/{DEVICE}/ports/1
+for tried in 1 2 3 4 5 6 7 8 9 10; do
+  for index in 0 1 2 3 4 5 6 7; do
+    case $(cat gids/$index) in 0000:0000:0000:0000:0000:ffff:*)
+      [ "$(cat gid_attrs/types/$index)" != 'RoCE v2' ] || {{ echo $index; exit 0; }}
+    esac
+  done
+  sleep 1
+done
+echo no RoCE v2 GID with an IPv4 address >&2
+exit 1
+"""
+"""Prints the index of the RoCE v2 GID that carries an IPv4 address."""
+
+
 def vf_address(number: int) -> str:
     """The address of a guest's VF; a subnet of its own, since the PF has the rail's."""
     return f"10.20.111.{number}"
@@ -53,17 +69,7 @@ def add_device(endpoint: Endpoint, number: int) -> str:
         modprobe rdma_rxe
         rdma link add {DEVICE} type rxe netdev {VF}
         udevadm settle
-        cd /sys/class/infiniband/{DEVICE}/ports/1
-        for tried in 1 2 3 4 5 6 7 8 9 10; do
-          for index in 0 1 2 3 4 5 6 7; do
-            case $(cat gids/$index) in 0000:0000:0000:0000:0000:ffff:*)
-              [ "$(cat gid_attrs/types/$index)" != 'RoCE v2' ] || {{ echo $index; exit 0; }}
-            esac
-          done
-          sleep 1
-        done
-        echo no RoCE v2 GID with an IPv4 address >&2
-        exit 1
+        {FIND_GID}
         """,
     ).strip()
 
@@ -93,23 +99,25 @@ class End:
 
 
 def run_perftest(spec: ClusterSpec, client: End, server: End) -> str:
-    """The client's log of `ib_write_bw`, with the command that the site's own jobs run.
+    """The client's log of `ib_write_bw`, with the command that the site's own jobs run."""
+    return until_clock(lambda: _run_once(spec, client, server))
 
-    It is run again where the emulated processor's clock could not be measured.
-    """
-    log = _run_once(spec, client, server)
+
+def until_clock(run: Callable[[], str]) -> str:
+    """The log of a test, run again where the emulated processor's clock could not be measured."""
+    log = run()
     for _ in range(_MORE_RUNS):
         found = parse_perftest_log(log)
         if not isinstance(found, PerftestLog) or not found.clock_unknown:
             break
-        log = _run_once(spec, client, server)
+        log = run()
     return log
 
 
 def _run_once(spec: ClusterSpec, client: End, server: End) -> str:
     to = vf_address(server.number)
-    waiting = _script("perftest_server", perftest_command(spec), server.gid)
-    sending = _script("perftest_client", perftest_command(spec, to), client.gid)
+    waiting = perftest_script("perftest_server", perftest_command(spec), server.gid)
+    sending = perftest_script("perftest_client", perftest_command(spec, to), client.gid)
     with ThreadPoolExecutor(max_workers=1) as pool:
         served = pool.submit(run_as_root, server.endpoint, waiting)
         sent = run_as_root(client.endpoint, sending)
@@ -121,7 +129,14 @@ def _run_once(spec: ClusterSpec, client: End, server: End) -> str:
     return sent.stdout
 
 
-def _script(name: str, command: tuple[str, ...], gid: str) -> str:
+def perftest_script(name: str, command: tuple[str, ...], gid: str) -> str:
+    """One end of the test, as the site's jobs run it, on the device that the story made.
+
+    Args:
+        name: Of the job's script: `perftest_server` or `perftest_client`.
+        command: Of the site.
+        gid: Index of the device's GID.
+    """
     call = f"timeout {_DEADLINE_S} {' '.join(command)}"
     text = job_script(name).replace("exec ib_write_bw_call", call).replace("ib_write_bw_call", call)
     return f"hca={DEVICE}\ngid={gid}\nulimit -l unlimited\n{text}"

@@ -29,7 +29,7 @@ from lab.vm.judging import (
     require_named,
     require_nothing,
 )
-from lab.vm.qemu import Guest, choose_accelerator, free_port, start_guest
+from lab.vm.qemu import Guest, Wiring, choose_accelerator, free_port, start_guest
 from lab.vm.scripts import converge, observe, undo
 from lab.vm.snapshot import LOOK, RESIDUE, Noise, Snapshot, parse_snapshot
 from lab.vm.tools import ensure_tools
@@ -111,9 +111,9 @@ class Story:
         """Start both guests side by side; the ports of their SSH go into the site's file."""
         image = self.image or ensure_image()
         accelerator = choose_accelerator(image)
-        cable = free_port(socket.SOCK_DGRAM)
+        wiring = Wiring(accelerator, free_port(socket.SOCK_DGRAM))
         self.guests += [
-            start_guest(name, number, image, self.folder, (accelerator, cable))
+            start_guest(name, number, image, self.folder, wiring)
             for number, name in enumerate(NAMES, 1)
         ]
         ports = {guest.name: guest.port for guest in self.guests}

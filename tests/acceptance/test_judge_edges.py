@@ -18,7 +18,7 @@ from components.acceptance.judge.path import judge_path
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.judge.workloads import judge_mpi, judge_scan, judge_training
-from components.acceptance.logs.ib_facts import IbFacts, IbPort, SubnetManager, parse_ib_look
+from components.acceptance.logs.ib_facts import IbFacts, SubnetManager, parse_ib_look
 from components.acceptance.logs.ibdiagnet import parse_ibdiagnet
 from components.acceptance.logs.image import parse_image_log
 from components.acceptance.logs.json_text import first_text, is_json, whole_text

@@ -67,6 +67,7 @@ PERFTEST = {
     "superbench_loopback_8m": ("ib", 201.7, 201.9),
     "superbench_loopback_all": ("ib", 194.9, 195.0),
     "deepops_dgx1_roce_flattened": ("roce", 92.3, 92.5),
+    "rxe_between_pods": ("roce", 0.07, 0.08),
     "rxe_on_igb_vf": ("roce", 0.07, 0.08),
 }
 

@@ -81,6 +81,7 @@ def test_flags_are_the_guides_and_it_comes_back_after_a_reboot() -> None:
     containers = Containers(image="registry.example.com/a:1", shm_size_gib=8, name="train")
     assert container_flags(containers) == (
         "--gpus=all --net=host --uts=host --ipc=host --ulimit stack=67108864 --ulimit memlock=-1"
+        " --ulimit nofile=1048576"
         " --shm-size=8g --name=train --device=/dev/infiniband -v ~/.ssh/ssh_container:/root/.ssh"
         " --restart=unless-stopped"
     )

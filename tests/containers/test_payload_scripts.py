@@ -53,7 +53,8 @@ def test_the_container_runs_with_the_guides_flags(machine: Machine) -> None:
     args = " ".join(machine.docker["containers"]["mpicont"]["args"])
     assert args.startswith(
         "run --detach --gpus=all --net=host --uts=host --ipc=host --ulimit stack=67108864 "
-        "--ulimit memlock=-1 --shm-size=1g --name=mpicont --device=/dev/infiniband "
+        "--ulimit memlock=-1 --ulimit nofile=1048576 --shm-size=1g --name=mpicont "
+        "--device=/dev/infiniband "
         f"-v {machine.home}/.ssh/ssh_container:/root/.ssh "
     )
     assert args.endswith(f"{IMAGE} sleep infinity")
