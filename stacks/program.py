@@ -45,6 +45,7 @@ from components.update.own_state import read_own_state
 from components.update.refusals import disruptions_refused, host_departures, switch_changes
 from components.update.secret_names import secret_names
 from components.update.seen import Seen
+from components.update.upgrades import describe_upgrades, node_versions, upgrades_refused
 from stacks import cloud_ib, esxi, onprem
 from stacks.order import trust_order
 
@@ -83,7 +84,7 @@ def _run(config: pulumi.Config) -> None:
     outside = outside_secrets(spec, os.environ)
     secrets = {name: config.require(name) for name in secret_names(spec)} | outside
     _fetch_ahead(spec, lock, secrets)
-    intentions = _look(config, spec, plan, secrets)
+    intentions = _look(config, checked, plan, secrets)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
     remote = Remote(WithMade(config, made), intentions.notes, "lab" if lab else "real")
     with _short_traces():
@@ -130,8 +131,9 @@ def _load(config: pulumi.Config) -> CheckedSite:
 
 
 def _look(
-    config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan, secrets: Mapping[str, str]
+    config: pulumi.Config, checked: CheckedSite, plan: ClusterPlan, secrets: Mapping[str, str]
 ) -> Intentions:
+    spec = checked.spec_or_raise()
     observe = cast("Observe", _setting(config, "observe"))
     applied = read_own_state()
     seen = _observe(plan, secrets, applied) if observe == "always" else Seen()
@@ -142,6 +144,7 @@ def _look(
     refused = refusals(plan, applied, intentions.drifts)
     refused += guards_refused(spec.guards, plan, applied, intentions.drifts)
     refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
+    refused += upgrades_refused(spec, plan, applied, seen, checked.lines)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
     refused += refuse_settings(plan.hosts, seen.devices)
     if refused:
@@ -154,6 +157,8 @@ def _look(
     for text in (*changes, *host_changes(plan.hosts, seen.devices)):
         _inform(text)
     for text in host_departures(plan, seen.devices, applied):
+        _inform(text)
+    for text in describe_upgrades(intentions.plan, node_versions(plan, applied, seen)):
         _inform(text)
     return intentions
 

@@ -26,6 +26,7 @@ _VERBS: Final = {
     "remove-files": ("components.remote.files", "run_remove_files"),
     "reboot": ("components.hypervisor.reboot", "run_reboot"),
     "restore-release": ("components.operators.restore", "run_restore_release"),
+    "upgrade-node": ("components.disruption.upgrade", "run_upgrade_node"),
     "reboot-host": ("components.disruption.reboot", "run_reboot_host"),
 }
 """Verb to where its function is: a site has one process a device, and none needs all of them."""
