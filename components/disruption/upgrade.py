@@ -34,7 +34,7 @@ from components.remote.tool_runs import run_call
 LOCK_DEADLINE_S: Final = 60.0
 """Seconds to wait for another run that holds the node; a killed engine may leave one."""
 START_DEADLINE_S: Final = 60.0
-"""Seconds for an API to answer before its only server is started anew: a run that was killed may
+"""Seconds for an API to answer before its only server is started again: a run that was killed may
 have left it stopped."""
 
 

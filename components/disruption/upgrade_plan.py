@@ -131,7 +131,7 @@ def chosen(
         groups: All nodes.
         applied: What the state recorded.
         versions: Node to the release that it runs.
-        new: Nodes whose machine is made anew in this update: they are installed, not upgraded.
+        new: Nodes whose machine is another one in this update: they are installed, not upgraded.
     """
     found: list[UpgradeGroup] = []
     for group in groups:

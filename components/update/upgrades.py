@@ -1,4 +1,4 @@
-"""The upgrades of K3s in an update: what each node runs, what is refused, what people are told."""
+"""The upgrades of K3s in an update: what each node runs, what is refused, what a preview says."""
 
 from __future__ import annotations
 
