@@ -11,7 +11,7 @@ from typing import Final
 
 from components.catalogue.operator_versions import parse_k3s
 
-RESTORE_PAGE: Final = "docs/howto/restore-k3s.md"
+UPGRADE_PAGE: Final = "docs/howto/upgrade-k3s.md"
 _SHOWN: Final = 8
 """Nodes that a refusal names."""
 
@@ -41,8 +41,7 @@ def judge_versions(found: Mapping[str, str], wanted: str) -> VersionProblem | No
         return VersionProblem(
             f"{_runs(newer, found)}, and kubernetes.version is {wanted}: neither K3s nor etcd goes"
             " back to an earlier release.",
-            f"write version: {latest}; the way back is a snapshot from before the upgrade"
-            f" ({RESTORE_PAGE})",
+            f"write version: {latest}; there is no way back to an earlier one ({UPGRADE_PAGE})",
         )
     major, minor = target[:2]
     far = [node for node, each in known.items() if (each[0], each[1] + 1) < (major, minor)]

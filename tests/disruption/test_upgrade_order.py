@@ -54,8 +54,8 @@ def test_the_same_release_a_newer_patch_and_the_next_minor_are_taken(
                 " K3s nor etcd goes back to an earlier release."
             ),
             (
-                "write version: v1.36.3+k3s1; the way back is a snapshot from before the upgrade"
-                " (docs/howto/restore-k3s.md)"
+                "write version: v1.36.3+k3s1; there is no way back to an earlier one"
+                " (docs/howto/upgrade-k3s.md)"
             ),
         ),
         (
@@ -66,8 +66,8 @@ def test_the_same_release_a_newer_patch_and_the_next_minor_are_taken(
                 " K3s nor etcd goes back to an earlier release."
             ),
             (
-                "write version: v1.36.3+k3s2; the way back is a snapshot from before the upgrade"
-                " (docs/howto/restore-k3s.md)"
+                "write version: v1.36.3+k3s2; there is no way back to an earlier one"
+                " (docs/howto/upgrade-k3s.md)"
             ),
         ),
         # The edit is taken back in the middle of the upgrade.
@@ -79,8 +79,8 @@ def test_the_same_release_a_newer_patch_and_the_next_minor_are_taken(
                 " K3s nor etcd goes back to an earlier release."
             ),
             (
-                "write version: v1.37.1+k3s1; the way back is a snapshot from before the upgrade"
-                " (docs/howto/restore-k3s.md)"
+                "write version: v1.37.1+k3s1; there is no way back to an earlier one"
+                " (docs/howto/upgrade-k3s.md)"
             ),
         ),
         (
