@@ -38,6 +38,7 @@ from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
 from components.update.decide import Intentions, intend, refusals, strangers_to_undo
+from components.update.encryption import encryption_refused
 from components.update.guards import guards_refused
 from components.update.observe import observe_site
 from components.update.outside_secrets import outside_secrets
@@ -144,6 +145,7 @@ def _look(
     refused = refusals(plan, applied, intentions.drifts)
     refused += guards_refused(spec.guards, plan, applied, intentions.drifts)
     refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
+    refused += encryption_refused(plan, applied, checked.lines)
     refused += upgrades_refused(spec, plan, applied, seen, checked.lines)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
     refused += refuse_settings(plan.hosts, seen.devices)

@@ -64,7 +64,7 @@ def upgrades_refused(
     versions = node_versions(plan, applied, seen)
     problem = judge_versions(versions, plan.kubernetes.version)
     if problem is not None:
-        where = _place(lines, _VERSION, plan.kubernetes.version)
+        where = place_of(lines, _VERSION, plan.kubernetes.version)
         refused = f"kubernetes-version: {problem.what}\n  where  {where}\n  fix    {problem.fix}."
         return (f"{refused} Nothing was changed on any device.",)
     groups = due(chosen(plan.upgrades, applied, versions))
@@ -75,14 +75,15 @@ def upgrades_refused(
     words = (
         f"disruption: {names} would be upgraded to K3s {plan.kubernetes.version}, each of them out"
         " of service meanwhile\n"
-        f"  where  {_place(lines, path, spec.disruption.reboots)}\n"
+        f"  where  {place_of(lines, path, spec.disruption.reboots)}\n"
         "  fix    plan a window and set disruption.reboots to allow, or take the edit of"
-        f" kubernetes.version back ({_place(lines, _VERSION, plan.kubernetes.version)})"
+        f" kubernetes.version back ({place_of(lines, _VERSION, plan.kubernetes.version)})"
     )
     return (words,)
 
 
-def _place(lines: Lines, path: tuple[str, ...], value: str) -> str:
+def place_of(lines: Lines, path: tuple[str, ...], value: str) -> str:
+    """File, line, path and value, as far as they are known."""
     found = lines.locate(Place(path, value))
     at = f"{found.file}:{found.line}  " if found.file and found.line else ""
     return f"{at}{render_path(path)} = {value}"
