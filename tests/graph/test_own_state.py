@@ -314,6 +314,6 @@ def test_an_edit_of_the_version_upgrades_in_order_and_the_next_run_is_quiet(
 def test_a_way_back_is_refused_before_anything(dev_graph: Graph) -> None:
     older = copy.deepcopy(dev_cluster())
     cast("dict[str, Json]", older["kubernetes"])["version"] = "v1.36.2+k3s1"
-    report = record_refusal(next_run(dev_graph, older, observe="never"))
+    report, _ = record_refusal(next_run(dev_graph, older, observe="never"))
     assert "mgmt01, gpu01, gpu02 run K3s v1.36.3+k3s1" in report
     assert "neither K3s nor etcd goes back to an earlier release" in report
