@@ -152,8 +152,8 @@ def _chosen(step: UpgradeStep, applied: Applied, versions: Mapping[str, str]) ->
     last = parse_lines(recorded.stdin) if recorded and recorded.stdin else {}
     if recorded is not None and last.get("version") == wanted:
         return replace(step, kept=recorded.stdin)
-    if not installed or wanted in {runs, installed}:
-        return None  # never installed; or there already, and the install step has the rest to do
+    if installed in {"", wanted}:
+        return None  # never installed; or its install step ran with the release
     return replace(step, request=step.request.from_release(runs))
 
 

@@ -100,12 +100,12 @@ def test_a_new_worker_is_installed_and_not_upgraded() -> None:
     assert chosen_names(plan) == [("mgmt01-upgrade",), ("gpu01-upgrade",)]
 
 
-def test_the_kubelets_own_words_win_over_the_record() -> None:
+def test_a_node_that_a_killed_run_left_cordoned_is_due_though_it_runs_the_release() -> None:
     plan, applied = plan_of(NEW), as_applied(plan_of(OLD))
     seen = live(mgmt01=OLD, gpu01=NEW)
     assert node_versions(plan, applied, seen) == {"mgmt01": OLD, "gpu01": NEW, "gpu02": OLD}
     found = choose_upgrades(plan, applied, seen, ())
-    assert chosen_names(found) == [("mgmt01-upgrade",), ("gpu02-upgrade",)]
+    assert chosen_names(found) == [("mgmt01-upgrade",), ("gpu01-upgrade", "gpu02-upgrade")]
 
 
 def refused(version: str, seen: Seen | None = None, reboots: str = "allow") -> tuple[str, ...]:
