@@ -40,6 +40,7 @@ from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
 from components.update.decide import Intentions, intend, refusals, strangers_to_undo
+from components.update.encryption import encryption_refused
 from components.update.guards import guards_refused
 from components.update.observe import observe_site
 from components.update.outside_secrets import outside_secrets
@@ -47,6 +48,7 @@ from components.update.own_state import read_own_state
 from components.update.refusals import disruptions_refused, host_departures, switch_changes
 from components.update.secret_names import secret_names
 from components.update.seen import Seen
+from components.update.upgrades import describe_upgrades, node_versions, upgrades_refused
 from stacks import cloud_ib, esxi, onprem
 from stacks.order import trust_order
 
@@ -85,7 +87,7 @@ def _run(config: pulumi.Config) -> None:
     outside = outside_secrets(spec, os.environ)
     secrets = {name: config.require(name) for name in secret_names(spec)} | outside
     _fetch_ahead(spec, lock, secrets)
-    intentions = _look(config, spec, plan, secrets)
+    intentions = _look(config, checked, plan, secrets)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
     remote = Remote(WithMade(config, made), intentions.notes, "lab" if lab else "real")
     with _short_traces():
@@ -132,8 +134,9 @@ def _load(config: pulumi.Config) -> CheckedSite:
 
 
 def _look(
-    config: pulumi.Config, spec: ClusterSpec, plan: ClusterPlan, secrets: Mapping[str, str]
+    config: pulumi.Config, checked: CheckedSite, plan: ClusterPlan, secrets: Mapping[str, str]
 ) -> Intentions:
+    spec = checked.spec_or_raise()
     observe = cast("Observe", _setting(config, "observe"))
     applied = read_own_state()
     seen = _observe(plan, secrets, applied) if observe == "always" else Seen()
@@ -144,6 +147,8 @@ def _look(
     refused = refusals(plan, applied, intentions.drifts)
     refused += guards_refused(spec.guards, plan, applied, intentions.drifts)
     refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
+    refused += encryption_refused(plan, applied, checked.lines)
+    refused += upgrades_refused(spec, plan, applied, seen, checked.lines)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
     refused += refuse_settings(plan.hosts, seen.devices)
     played = applied.step(KUBESPRAY)
@@ -159,6 +164,8 @@ def _look(
     for text in (*changes, *host_changes(plan.hosts, seen.devices), *playbooks):
         _inform(text)
     for text in host_departures(plan, seen.devices, applied):
+        _inform(text)
+    for text in describe_upgrades(intentions.plan, node_versions(plan, applied, seen)):
         _inform(text)
     return intentions
 

@@ -6,6 +6,7 @@ from components.acceptance.component import Acceptance
 from components.acceptance.request import AcceptRequest
 from components.containers.component import Payload
 from components.core.errors import Bug
+from components.disruption.component import Upgrades
 from components.jobs.component import Jobs
 from components.kubernetes.component import Cluster
 from components.kubernetes.handoffs import JobsReady
@@ -45,6 +46,8 @@ def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> Acc
 def _cluster(
     plan: ClusterPlan, kubernetes: KubernetesPlan, remote: Remote, hosts: HostsReady
 ) -> JobsReady:
+    if plan.upgrades:
+        hosts = Upgrades("upgrades", plan.upgrades, remote, hosts).ready
     cluster = Cluster("kubernetes", kubernetes, remote, hosts).access
     access = plan.acceptance.access
     repairs = Repairs(access, remote) if access else None

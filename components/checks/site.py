@@ -23,7 +23,7 @@ from components.checks.render import render_text
 from components.checks.stack_keys import check_stack_key
 from components.checks.waivers import Waived, check_waiver, waive
 from components.core.errors import SpecError
-from components.core.problem import Json, Place, Problem, SpecPath
+from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.collector import without_collector
 from components.model.instances import written_at
@@ -45,6 +45,8 @@ class CheckedSite:
     """The waivers of the file, with what they hide."""
     lock: Lock = field(default_factory=Lock)
     """What its lock says; a plan is made with it."""
+    lines: Lines = field(default_factory=Lines)
+    """Where its values stand; an update names them where it refuses an edit."""
     unpinned: Unpinned = field(default_factory=lambda: Unpinned((), ""))
     """What no checksum holds yet: a note here, and refused by an update outside of the lab."""
 
@@ -141,7 +143,8 @@ def check_loaded(loaded: Loaded, file: str, lock: Lock | None = None) -> Checked
     problems = group_problems(located, spec)
     wrong = any(problem.severity == "error" for problem in problems)
     unpinned = find_unpinned(spec, pins) if spec else Unpinned((), "")
-    return CheckedSite(file, None if wrong else loaded.spec, problems, waived, pins, unpinned)
+    read = None if wrong else loaded.spec
+    return CheckedSite(file, read, problems, waived, pins, loaded.places, unpinned)
 
 
 def _check_waivers(spec: ClusterSpec, waived: tuple[Waived, ...] | None) -> Iterator[Problem]:

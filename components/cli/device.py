@@ -28,6 +28,7 @@ _VERBS: Final = {
     "restore-release": ("components.operators.restore", "run_restore_release"),
     "kubespray": ("components.kubernetes.kubespray.perform", "run_kubespray"),
     "kubespray-reset": ("components.kubernetes.kubespray.perform", "run_kubespray_reset"),
+    "upgrade-node": ("components.disruption.upgrade", "run_upgrade_node"),
     "reboot-host": ("components.disruption.reboot", "run_reboot_host"),
 }
 """Verb to where its function is: a site has one process a device, and none needs all of them."""

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from components.core.errors import DeviceError
 from components.disruption.health import Nodes, is_ready, read_nodes
 from components.disruption.node import is_cordoned, is_ours
-from components.disruption.request import HostReboot
 from components.kubernetes.calls import Calls
 from components.model.name_lists import unfold_names
 
 
-def check_allowance(calls: Calls, request: HostReboot) -> None:
+class Leaving(Protocol):
+    """A host that asks to go."""
+
+    @property
+    def node_name(self) -> str:
+        """Name of its node."""
+        ...
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """The nodes that may be out of service together with it."""
+        ...
+
+    @property
+    def workers(self) -> str:
+        """The nodes that count, as a list of names with ranges."""
+        ...
+
+    @property
+    def max_unavailable(self) -> int:
+        """Most of them that may be out of service."""
+        ...
+
+
+def check_allowance(calls: Calls, request: Leaving) -> None:
     """Refuse where this worker and those that are out are more than the file allows.
 
     The hosts of a group ask at the same time. So each asks before its cordon, to leave all as it

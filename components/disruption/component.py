@@ -1,4 +1,4 @@
-"""The reboots as Pulumi resources: groups one after the other, the hosts of one group together."""
+"""Reboots and upgrades as Pulumi resources: groups in order, the hosts of one group together."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pulumi
 
 from components.disruption.plan import VERB, HostRebootStep, RebootGroup
+from components.disruption.upgrade_plan import VERB as UPGRADE
+from components.disruption.upgrade_plan import UpgradeGroup, UpgradeStep
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, gate
 from components.remote.step import env_name
@@ -63,4 +65,48 @@ class Reboots(pulumi.ComponentResource):
         stdin = remote.filled(request.render("; ".join(notes)))
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
         call = LocalCall(step.name, VERB, stdin, environment)
+        return local_call(call, remote.on_machine(request.endpoint, opts))
+
+
+class Upgrades(pulumi.ComponentResource):
+    """Bring K3s nodes to another release: servers one at a time, then workers in groups.
+
+    Args:
+        name: Name of the component; steps are named after their node.
+        groups: From `chosen`, in the order of the work.
+        remote: Secrets of this run.
+        hosts: The handoff of the stage before.
+        opts: Resource options of the component.
+    """
+
+    ready: HostsReady
+
+    def __init__(
+        self,
+        name: str,
+        groups: Sequence[UpgradeGroup],
+        remote: Remote,
+        hosts: HostsReady,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("railyard:upgrades:Upgrades", name, {"groups": len(groups)}, opts)
+        previous = hosts.gate
+        for number, group in enumerate(groups, 1):
+            done = [self._step(remote, step, previous) for step in group.steps]
+            previous = gate(f"{name}-{number}", self, done) if len(done) > 1 else done[0]
+        self.ready = HostsReady(gate(name, self, [previous]))
+        self.register_outputs({})
+
+    def _step(self, remote: Remote, step: UpgradeStep, after: pulumi.Resource) -> pulumi.Resource:
+        """One `railyard device upgrade-node`; one that is done stays as it was recorded."""
+        request = step.request
+        if not (step.kept or pulumi.runtime.is_dry_run()):
+            for text in request.texts:
+                keep_text(text)
+        environment: dict[str, pulumi.Input[str]] = {}
+        for endpoint in request.endpoints:
+            environment |= remote.environment(endpoint)
+        stdin = step.kept or remote.filled(request.render())
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
+        call = LocalCall(step.name, UPGRADE, stdin, environment)
         return local_call(call, remote.on_machine(request.endpoint, opts))

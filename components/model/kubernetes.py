@@ -32,6 +32,8 @@ from components.model.units import (
 )
 
 KUBERNETES_VERSION: Final = r"^v?[0-9]+\.[0-9]+(\.[0-9]+)?([+-][0-9A-Za-z.+-]+)?$"
+CRON: Final = r"^[0-9*/,-]+( [0-9*/,-]+){4}$"
+"""Five fields of numbers, ranges, lists and steps."""
 _MAX_SERVICE_BITS: Final = 12
 """kube-apiserver refuses a service range of more than 20 host bits: at least /12."""
 _MIN_SERVICE_BITS: Final = 28
@@ -142,6 +144,18 @@ class Plane(Frozen):
     with it, and no image gets another name. `sources.registry` has TLS, a login and all images."""
 
 
+class Snapshots(Frozen):
+    """Snapshots of etcd that every server takes of itself, by K3s' own schedule."""
+
+    schedule: Annotated[str, StringConstraints(pattern=CRON)] = "0 */12 * * *"
+    """When, as five fields of cron in the server's time zone; K3s' default is twice a day."""
+    keep: Annotated[int, Field(ge=1, le=1000)] = 5
+    """How many of them each server keeps; K3s' default."""
+    folder: FolderPath | None = None
+    """Folder of the servers; default K3s' own, `/var/lib/rancher/k3s/server/db/snapshots`, which
+    goes with the server's data: name one on another disk or a share."""
+
+
 class K3sPlane(Plane):
     """K3s on the hosts of the site."""
 
@@ -155,6 +169,10 @@ class K3sPlane(Plane):
     """Binary and install script; default K3s' own release of `version`."""
     token: SecretRef = SecretRef(secret="k3s_token")  # noqa: S106 - the name of a secret, not one
     """Join token of the cluster."""
+    snapshots: Snapshots | None = None
+    """Snapshots of etcd; default K3s' own schedule, number and folder."""
+    secrets_encryption: bool = False
+    """Encrypt Secrets in etcd; to be chosen before the first install, and refused later."""
     container_runtime: Literal["containerd", "docker"] = "containerd"
     """K3s' own containerd, or the hosts' docker; either gets `nvidia` as its default runtime."""
 

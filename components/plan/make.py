@@ -16,6 +16,7 @@ from components.containers.plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
 from components.disruption.plan import RebootGroup, plan_reboots
+from components.disruption.upgrade_plan import UpgradeGroup, plan_upgrades
 from components.drift.watched import Watched
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.hosts.leftovers import Leftovers
@@ -66,6 +67,8 @@ class ClusterPlan:
     """Hosts that may have to leave service, in the groups in which they do."""
     left_alone: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """What is neither set nor read, in words. Nothing is proven again for its sake."""
+    upgrades: tuple[UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
+    """Every K3s node by the group in which it is upgraded; an update keeps those that are due."""
     asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
     """The part of acceptance that this run asks for; None for all of it."""
 
@@ -105,6 +108,10 @@ class ClusterPlan:
             hosts={name: left for name, left in hosts.items() if left != Leftovers((), ())},
             steps={step.name: step.why_no_undo for step in self.steps if step.why_no_undo},
         )
+
+    def with_upgrades(self, groups: tuple[UpgradeGroup, ...]) -> ClusterPlan:
+        """The same with other upgrades."""
+        return replace(self, upgrades=groups)
 
     @property
     def digest(self) -> str:
@@ -164,5 +171,6 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
         jobs=plan_jobs(spec),
         acceptance=plan_acceptance(spec, kubernetes),
         reboots=plan_reboots(spec, hosts, kubernetes),
+        upgrades=plan_upgrades(spec, kubernetes),
         left_alone=left_alone(spec),
     )

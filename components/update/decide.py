@@ -32,6 +32,7 @@ from components.update.cluster import cluster_notes, judge_cluster
 from components.update.exec_runs import changed_client, exec_notes, left_by_exec
 from components.update.proof import is_asked, last_run, passed
 from components.update.seen import Facts, Seen
+from components.update.upgrades import choose_upgrades
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,7 @@ def intend(
         objects = cloud_drift(plan.cloud, applied, seen.cloud)
         plan = replace(plan, cloud=with_generations(plan.cloud, objects))
     drifts = judge_drift(plan, applied, seen)
+    plan = choose_upgrades(plan, applied, seen, drifts)
     notes = {drift.step: drift.note for drift in drifts if drift.note}
     notes |= exec_notes(plan.switches, applied, drifts)
     hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}

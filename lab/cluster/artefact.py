@@ -16,6 +16,10 @@ from pathlib import Path
 FILES = ("k3s", "install.sh")
 MIRROR = "/opt/railyard-mirror"
 """Where a lab host finds the mirror; the launcher looks for lab.env there."""
+LATER = ("v1.36.4+k3s1", "v1.37.1+k3s1")
+"""Releases to upgrade to, each in a folder of the mirror: the same program, which says that it is
+of that release. Its API server keeps the release that the lab is built from."""
+RELEASE_VARIABLE = "RAILYARD_K3S_RELEASE"
 _SOURCE = Path(__file__).parent / "mirror"
 
 
@@ -32,6 +36,17 @@ class LabPlaces:
 def read_artefact(name: str) -> bytes:
     """One of the artefact's files: `k3s` or `install.sh`."""
     return (_SOURCE / name).read_bytes()
+
+
+def later_artefact(release: str) -> bytes:
+    """`k3s` of a later release."""
+    line = f"export {RELEASE_VARIABLE}={release}\n".encode()
+    return read_artefact("k3s").replace(b"set -eu\n", b"set -eu\n" + line, 1)
+
+
+def later_checksum(release: str) -> str:
+    """Give the sha256 of `k3s` of a later release."""
+    return hashlib.sha256(later_artefact(release)).hexdigest()
 
 
 def checksums() -> dict[str, str]:
@@ -54,6 +69,9 @@ def publish(host_root: Path, places: LabPlaces) -> Path:
     for name in FILES:
         shutil.copyfile(_SOURCE / name, mirror / name)
         (mirror / name).chmod(0o755)
+    for release in LATER:
+        (mirror / release).mkdir(exist_ok=True)
+        (mirror / release / "k3s").write_bytes(later_artefact(release))
     values = {
         "RAILYARD_CACHE": places.cache,
         "RAILYARD_LAB_CONTROL": places.control,

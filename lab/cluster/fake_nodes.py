@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.cluster.api import Api
+from lab.cluster.build import K3S_VERSION
 from lab.cluster.document import Doc, Json, doc_at
 from lab.cluster.process import Child
 
@@ -15,6 +16,7 @@ PLAYED_BY_KWOK = "kwok.x-k8s.io/node"
 INTERNAL_IP = "k3s.io/internal-ip"
 BOOT_ID = "lab.railyard.dev/boot-id"
 KERNEL = "lab.railyard.dev/kernel"
+RELEASE = "lab.railyard.dev/release"
 POD_RANGE = "198.18.0.0/16"
 """Of the benchmark range: pod addresses cannot be loopback (sources.md#kubernetes-in-the-lab)."""
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -28,6 +30,8 @@ class NodeFacts:
     address: str
     boot_id: str = "unknown"
     kernel: str = "5.15.0-113-generic"
+    release: str = K3S_VERSION
+    """Of K3s: its kubelet reports it."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     taints: Sequence[Doc] = ()
@@ -48,6 +52,7 @@ def render_node(facts: NodeFacts) -> Doc:
         INTERNAL_IP: facts.address,
         BOOT_ID: facts.boot_id,
         KERNEL: facts.kernel,
+        RELEASE: facts.release,
         **facts.annotations,
     }
     labels: dict[str, Json] = {
@@ -77,7 +82,8 @@ def register_node(api: Api, facts: NodeFacts) -> None:
         return
     annotations = doc_at(node, "metadata", "annotations")
     api.merge(path, {"metadata": {"annotations": annotations}})
-    api.merge(f"{path}/status", {"status": {"nodeInfo": {"bootID": facts.boot_id}}})
+    info: Doc = {"bootID": facts.boot_id, "kubeletVersion": facts.release}
+    api.merge(f"{path}/status", {"status": {"nodeInfo": info}})
 
 
 def start_kwok(

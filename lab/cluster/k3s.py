@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Literal
 
 from components.core.errors import DeviceError, RailyardError
-from lab.cluster.build import K3S_VERSION, PROGRAMS, built
+from lab.cluster.build import PROGRAMS, built
 from lab.cluster.k3s_agent import run_agent
 from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags
-from lab.cluster.k3s_node import read_hostname, refuse_machine
+from lab.cluster.k3s_node import own_release, read_hostname, refuse_machine
 from lab.cluster.k3s_server import Tools, run_server
 from lab.cluster.lab_link import LabLink
 
-_VERSION = f"k3s version {K3S_VERSION} (railyard-lab)\ngo version go1.26"
 _USAGE = "usage: k3s server|agent|kubectl|crictl|token|--version"
 
 
@@ -114,7 +113,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _dispatch(command: str, args: Sequence[str], paths: HostPaths) -> int:
     if command in {"--version", "-v"}:
-        print(_VERSION)
+        print(f"k3s version {own_release()} (railyard-lab)\ngo version go1.26")
         return 0
     if command in {"server", "agent"}:
         return _run("server" if command == "server" else "agent", args, paths)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import secrets
 import shutil
@@ -14,6 +15,8 @@ from pathlib import Path
 import yaml
 
 from components.core.errors import DeviceError
+from lab.cluster.artefact import RELEASE_VARIABLE
+from lab.cluster.build import K3S_VERSION
 from lab.cluster.devices import NodeDevices, scan_devices
 from lab.cluster.document import Doc
 from lab.cluster.etcd_members import MEMBER_ADDRESS, MEMBER_NAME
@@ -25,6 +28,11 @@ from lab.cluster.plane import render_kubeconfig
 _SYSTEMCTL_S = 10
 _RUNTIMES = {"nvidia": "nvidia-container-runtime"}
 """Runtime to the program that K3s looks for (its pkg/agent/containerd)."""
+
+
+def own_release() -> str:
+    """The release that this program plays; a later artefact of the mirror names its own."""
+    return os.environ.get(RELEASE_VARIABLE, K3S_VERSION)
 
 
 def read_hostname(paths: HostPaths) -> str:
@@ -116,6 +124,7 @@ def read_facts(paths: HostPaths, config: K3sConfig, member: str = "") -> NodeFac
         name=config.node_name,
         address=config.node_ip,
         boot_id=_read(paths.at("/proc/sys/kernel/random/boot_id"), "unknown"),
+        release=own_release(),
         kernel=_read(paths.at("/proc/sys/kernel/osrelease"), "5.15.0-113-generic"),
         labels=labels,
         annotations={

@@ -7,7 +7,8 @@ from typing import cast
 import pulumi
 import yaml
 
-from components.disruption import Reboots
+from components.disruption import Reboots, Upgrades
+from components.disruption.upgrade_plan import plan_upgrades
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import ExistingPlane
 from components.remote.component import Remote
@@ -17,6 +18,7 @@ from components.testing import Graph, Run, record_program
 from tests.disruption.played import groups_of
 from tests.golden.site import EXAMPLES, changed_spec, load_example, spread_document
 from tests.graph.vault import Vault
+from tests.kubernetes.plans import planned
 
 NOTES = {"gpu02-host": "1: vfs is 0, want 8"}
 
@@ -105,3 +107,20 @@ def _servers_alone(spec: ClusterSpec) -> ClusterSpec:
 def test_a_site_where_nothing_can_wait_still_has_its_gate() -> None:
     graph = record(_servers_alone(load_example("dgx-roce")))
     assert graph.named("reboots-ready").dependencies == ("before",)
+
+
+def test_upgrades_go_servers_first_and_then_in_groups() -> None:
+    spec = changed_spec(
+        load_example("dgx-roce"), disruption=Disruption(reboots="allow", max_unavailable=2)
+    )
+
+    def program() -> None:
+        before = HostsReady(pulumi.Stash("before", input="before"))
+        Upgrades("upgrades", plan_upgrades(spec, planned(spec)), Remote(Vault(), {}), before)
+
+    graph = record_program(Run(config={}), program)
+    assert graph.named("mgmt01-upgrade").dependencies == ("before",)
+    for name in ("gpu01", "gpu02"):
+        assert graph.named(f"{name}-upgrade").dependencies == ("mgmt01-upgrade",)
+        assert graph.named(f"{name}-upgrade").text("create").endswith("device upgrade-node")
+    assert graph.named("upgrades-ready").dependencies == ("upgrades-2-ready",)

@@ -295,3 +295,25 @@ def test_a_missing_secret_is_named() -> None:
     with pytest.raises(Exception, match="railyard:k3s_token") as refused:
         record_main(replace(run, config=config))
     assert "Missing required configuration" in str(refused.value)
+
+
+def test_an_edit_of_the_version_upgrades_in_order_and_the_next_run_is_quiet(
+    dev_graph: Graph,
+) -> None:
+    newer = copy.deepcopy(dev_cluster())
+    cast("dict[str, Json]", newer["kubernetes"])["version"] = "v1.36.4+k3s1"
+    up = record_main(next_run(dev_graph, newer, observe="never"))
+    assert up.named("gpu01-upgrade").dependencies == ("mgmt01-upgrade",)
+    assert up.named("gpu02-upgrade").dependencies == ("gpu01-upgrade",)
+    assert any("(group 1 of 3): mgmt01: K3s v1.36.3+k3s1 -> v1.36.4" in m for m in up.messages)
+    again = record_main(next_run(up, newer, observe="never"))
+    assert changed_inputs(up, again) == set()
+    assert not any("WILL BE UPGRADED" in message for message in again.messages)
+
+
+def test_a_way_back_is_refused_before_anything(dev_graph: Graph) -> None:
+    older = copy.deepcopy(dev_cluster())
+    cast("dict[str, Json]", older["kubernetes"])["version"] = "v1.36.2+k3s1"
+    report, _ = record_refusal(next_run(dev_graph, older, observe="never"))
+    assert "mgmt01, gpu01, gpu02 run K3s v1.36.3+k3s1" in report
+    assert "neither K3s nor etcd goes back to an earlier release" in report

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from components.core.errors import Bug
 from components.kubernetes.planes.k3s import render_config
 from components.kubernetes.planes.registries import render_registries
 from components.model.cluster import ClusterSpec
+from components.model.kubernetes import Snapshots
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
 
@@ -122,3 +124,28 @@ def test_the_mirror_is_served_over_plain_http(spec: ClusterSpec) -> None:
     assert spec.k3s is not None
     bare = spec.k3s.model_copy(update={"registry_mirror": None})
     assert render_registries(changed_spec(spec, kubernetes=bare)) == ""
+
+
+def test_snapshots_and_encryption_are_flags_of_every_server_and_of_no_agent() -> None:
+    spec = load_example("dgx-roce")
+    assert spec.k3s is not None
+    asked = Snapshots(schedule="0 */6 * * *", keep=12, folder="/srv/snapshots")
+    plane = spec.k3s.model_copy(update={"snapshots": asked, "secrets_encryption": True})
+    changed = changed_spec(spec, kubernetes=plane)
+    server = yaml.safe_load(render_config(changed, changed.servers[0]))
+    assert server["etcd-snapshot-schedule-cron"] == "0 */6 * * *"
+    assert server["etcd-snapshot-retention"] == 12
+    assert server["etcd-snapshot-dir"] == "/srv/snapshots"
+    assert server["secrets-encryption"] is True
+    assert render_config(changed, changed.workers[0]) == render_config(spec, spec.workers[0])
+
+
+def test_without_these_keys_k3s_keeps_its_own_defaults(spec: ClusterSpec) -> None:
+    server = yaml.safe_load(render_config(spec, spec.servers[0]))
+    assert not [key for key in server if "snapshot" in key or "encryption" in key]
+
+
+@pytest.mark.parametrize("schedule", ["hourly", "* * * *", "0 0 * * * *", "0 */6 * * x;y"])
+def test_a_schedule_that_is_none_is_refused(schedule: str) -> None:
+    with pytest.raises(ValidationError):
+        Snapshots(schedule=schedule)

@@ -121,7 +121,8 @@ class Playground:
     def pulumi(self, *arguments: str, **variables: str) -> Done:
         """One `pulumi` command about the stack."""
         flags = ["--stack", self.stack, "--non-interactive"]
-        if self.config and "--config-file" not in arguments and arguments[0] != "stack":
+        takes_none = arguments[0] in {"cancel", "stack"}
+        if self.config and "--config-file" not in arguments and not takes_none:
             flags += ["--config-file", str(self.config)]
         return run(["pulumi", *arguments, *flags], self.environment() | variables)
 

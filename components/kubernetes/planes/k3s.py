@@ -237,6 +237,13 @@ def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
     }
     if spec.servers[0] == host:
         lines["cluster-init"] = "true"  # etcd from the start: servers can join later
+    if (snapshots := kubernetes.snapshots) is not None:
+        lines["etcd-snapshot-schedule-cron"] = f'"{snapshots.schedule}"'
+        lines["etcd-snapshot-retention"] = str(snapshots.keep)
+        if snapshots.folder is not None:
+            lines["etcd-snapshot-dir"] = f'"{snapshots.folder}"'
+    if kubernetes.secrets_encryption:
+        lines["secrets-encryption"] = "true"
     if kubernetes.api_port != DEFAULT_API_PORT:
         lines["https-listen-port"] = str(kubernetes.api_port)
     return lines

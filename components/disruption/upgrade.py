@@ -1,0 +1,223 @@
+"""`railyard device upgrade-node`: one K3s node to another release, out of service meanwhile.
+
+Which release a node runs is asked of its cluster, never taken from what a step believes to have
+done. Our mark on the node (`node.ANNOTATION`) lets the next run finish what a killed one began: a
+node that runs the release and still has the mark is only put back into service.
+
+A worker is drained first. A server is closed to new pods and not drained: K3s leaves containers
+running while it starts again (`KillMode=process`), and jobs run on workers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Final
+
+from components.core.errors import DeviceError, HostKeyError
+from components.disruption.access import open_cluster
+from components.disruption.allowance import check_allowance
+from components.disruption.health import check_quorum, is_ready, part_of, read_nodes
+from components.disruption.node import POLL_S, Node, open_node
+from components.disruption.request import READY_DEADLINE_S
+from components.disruption.upgrade_request import NodeUpgrade, parse_upgrade
+from components.kubernetes.calls import Body, Calls
+from components.kubernetes.planes.scripts import kubernetes_call
+from components.remote.host_runs import Run, run_on_hosts
+from components.remote.lock import hold_lock
+from components.remote.tool_runs import run_call
+
+LOCK_DEADLINE_S: Final = 60.0
+"""Seconds to wait for another run that holds the node; a killed engine may leave one."""
+START_DEADLINE_S: Final = 60.0
+"""Seconds for an API to answer before its only server is started again: a run that was killed may
+have left it stopped."""
+
+
+@dataclass(slots=True)
+class UpgradeRun:
+    """One run: what was asked, how node and cluster are reached, and what was done so far."""
+
+    request: NodeUpgrade
+    run: Run
+    cluster: Callable[[], Calls | None]
+    now: Callable[[], float] = time.monotonic
+    pause: Callable[[float], object] = Event().wait
+    done: list[str] = field(default_factory=list[str])
+    phase: str = "asking the cluster"
+    found: str = ""
+    """The release that the node ran when it was first seen."""
+    node: Node | None = None
+
+    def perform(self) -> dict[str, object]:
+        """Upgrade the node, or finish what was begun; nothing where it runs the release already.
+
+        Returns:
+            The evidence.
+
+        Raises:
+            DeviceError: What was done, what was not, and the next command.
+        """
+        try:
+            self._upgrade()
+        except DeviceError as error:
+            raise type(error)(self._stuck(str(error))) from error
+        return {"before": self.found, "changed": self.done, "version": self.request.version}
+
+    def _upgrade(self) -> None:
+        calls = self._first_look()
+        if calls is not None:
+            self.node = open_node(self.request.name, calls, self.now, self.pause)
+            if self.node is None:
+                return  # it is no node yet: its install step makes it one
+            self.node.done = self.done
+            self.found = release_of(self.node.read() or {})
+            if self.found == self.request.version:
+                if self.node.held:
+                    self._return_to_service(self.node)
+                return
+            self._refuse_denied()
+            self._leave_service(calls, self.node)
+        self._install()
+        node = self._awaited()
+        self._return_to_service(node)
+
+    def _first_look(self) -> Calls | None:
+        """The cluster; None where its only server does not answer, and has to be started."""
+        only = self.request.role == "control_plane" and len(self.request.cluster.servers) == 1
+        try:
+            calls = self._patient_cluster(START_DEADLINE_S if only else READY_DEADLINE_S)
+        except HostKeyError:
+            raise
+        except DeviceError:
+            if not only:
+                raise
+            self.done.append("its API did not answer")
+            return None
+        if calls is None:
+            raise DeviceError(
+                "no server of the cluster has a kubeconfig, so K3s was removed there by hand. Run"
+                " `pulumi refresh`, then `pulumi up`"
+            )
+        return calls
+
+    def _patient_cluster(self, deadline_s: float) -> Calls | None:
+        ends_at_s = self.now() + deadline_s
+        while True:
+            try:
+                calls = self.cluster()
+                if calls is not None:
+                    read_nodes(calls)
+            except HostKeyError:
+                raise
+            except DeviceError:  # an API that starts refuses before it answers
+                if self.now() >= ends_at_s:
+                    raise
+                self.pause(POLL_S)
+            else:
+                return calls
+
+    def _refuse_denied(self) -> None:
+        if self.request.reboots == "deny":
+            raise DeviceError(
+                f"it runs K3s {self.found}, and an upgrade to {self.request.version} takes it out"
+                " of service: disruption.reboots is deny. Set it to allow in a window"
+            )
+
+    def _leave_service(self, calls: Calls, node: Node) -> None:
+        """Closed to new pods, and a worker drained; a refusal puts all back as it was."""
+        self.phase, begun = "draining", node.held
+        self._ask_to_go(calls)
+        try:
+            node.cordon(ends_vfs=False)
+            self._ask_to_go(calls)  # others of its group may have asked at the same time
+            if self.request.role == "worker":
+                node.drain(self.request.drain_deadline_s)
+        except DeviceError:
+            if not begun:  # nothing was changed yet: do not leave a node idle for nothing
+                with suppress(DeviceError):
+                    node.uncordon()
+            raise
+
+    def _ask_to_go(self, calls: Calls) -> None:
+        if self.request.role == "worker":
+            check_allowance(calls, self.request)
+            return
+        planned = tuple(each.endpoint.device for each in self.request.cluster.servers)
+        if check_quorum(calls, self.request.name, planned):
+            said = f"the API is away while K3s starts again on {self.request.name}"
+            self.done += [said] if said not in self.done else []
+
+    def _install(self) -> None:
+        self.phase = f"installing K3s {self.request.version}"
+        call = replace(kubernetes_call("k3s_install"), arguments=self.request.arguments)
+        deadline_s = self.request.install_deadline_s
+        answer = run_call(self.run, self.request.endpoint, call, self.request.install, deadline_s)
+        if answer.exit_status:
+            words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
+            raise DeviceError(words)
+        report: dict[str, list[str]] = json.loads(answer.stdout.splitlines()[-1])
+        self.done += [f"set {', '.join(report['changed'])}"] if report["changed"] else []
+
+    def _awaited(self) -> Node:
+        """The node, once the cluster says that it is Ready with the new release."""
+        self.phase = "waiting for the node"
+        ends_at_s = self.now() + READY_DEADLINE_S
+        while True:
+            calls = self._patient_cluster(READY_DEADLINE_S)
+            node = open_node(self.request.name, calls, self.now, self.pause) if calls else None
+            body = node.read() or {} if node else {}
+            if node is not None and is_ready(body) and release_of(body) == self.request.version:
+                node.done = self.done
+                return node
+            if self.now() >= ends_at_s:
+                state = "Ready" if is_ready(body) else "not Ready"
+                raise DeviceError(
+                    f"the cluster says that the node runs {release_of(body) or 'no release'} and is"
+                    f" {state} after {READY_DEADLINE_S:g} s"
+                )
+            self.pause(POLL_S)
+
+    def _return_to_service(self, node: Node) -> None:
+        self.phase, self.node = "putting it back into service", node
+        node.await_service((), READY_DEADLINE_S)
+        node.uncordon()
+
+    def _stuck(self, what: str) -> str:
+        held = self.node is not None and self.node.held
+        service = "its node is cordoned by us" if held else "its node is not cordoned by us"
+        return (
+            f"{self.request.endpoint.where}, {self.phase}: {what}\n"
+            f"  last   K3s {self.found or 'of a release that is not known'}; {service}\n"
+            f"  done   {', '.join(self.done) or 'nothing'}\n"
+            "  next   the groups after this one are not touched. Mend what is said above, then run"
+            " `pulumi up` again: it goes on where this ended"
+        )
+
+
+def release_of(node: Body) -> str:
+    """The release that its kubelet reports; empty where it reports none."""
+    return str(part_of(part_of(node, "status"), "nodeInfo").get("kubeletVersion", ""))
+
+
+def run_upgrade_node(text: str, environ: Mapping[str, str]) -> str:
+    """Do what the request on stdin asks; the evidence is indented JSON.
+
+    Raises:
+        UsageError: It is no request, or a key is not in the environment.
+        DeviceError: See `UpgradeRun.perform`.
+    """
+    request = parse_upgrade(text)
+    run = run_on_hosts(request.endpoints, environ)
+
+    def cluster() -> Calls | None:
+        return open_cluster(request.cluster, request.name, run, environ)
+
+    busy = f"another run has been upgrading {request.name}"
+    with hold_lock(f"upgrade-{request.stack}-{request.name}", busy, LOCK_DEADLINE_S):
+        evidence = UpgradeRun(request, run, cluster).perform()
+    return json.dumps(evidence, indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,163 @@
+"""One step for each K3s node that brings it to another release, in the groups in which they go.
+
+A step is there only from a node's first upgrade on: the state of a site that was never upgraded
+holds none, and its first install waits for no group (`chosen`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from components.core.key_values import HostState, parse_state
+from components.disruption.upgrade_order import upgrade_groups
+from components.disruption.upgrade_request import NodeUpgrade
+from components.drift.applied import Applied
+from components.kubernetes.planes.base import KubernetesPlan
+from components.kubernetes.reference import refer_to
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.name_lists import fold_names
+from components.remote.lines import parse_lines
+from components.remote.step import RemoteStep
+from components.remote.tools import ToolCall
+
+VERB: Final = "device upgrade-node"
+UPGRADE_SUFFIX: Final = "-upgrade"
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeStep:
+    """The way of one node to another release."""
+
+    request: NodeUpgrade
+    install: str
+    """Name of the step that installed K3s there."""
+    kept: str = ""
+    """The stdin of an upgrade that is done: it stays as it was recorded, and does not run again."""
+
+    @property
+    def name(self) -> str:
+        """`<node>-upgrade`."""
+        return f"{self.request.name}{UPGRADE_SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeGroup:
+    """Nodes that may be out of service together; the next group waits for all of them."""
+
+    steps: tuple[UpgradeStep, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names, in the order of the file."""
+        return tuple(step.request.name for step in self.steps)
+
+
+def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple[UpgradeGroup, ...]:
+    """Plan the groups of all nodes; empty where Railyard does not install K3s.
+
+    Args:
+        spec: The checked site.
+        kubernetes: Its control plane.
+    """
+    if spec.k3s is None or kubernetes is None:
+        return ()
+    installs = {step.endpoint.device: step for step in (*kubernetes.servers, *kubernetes.agents)}
+    hosts = {host.name: host for host in (*spec.servers, *spec.workers)}
+    workers = fold_names(host.name for host in spec.workers)
+    cluster = refer_to(spec, kubernetes)
+    if cluster is None:
+        return ()
+    order = upgrade_groups(
+        [host.name for host in spec.servers],
+        [host.name for host in spec.workers],
+        spec.disruption.max_unavailable,
+    )
+    groups: list[UpgradeGroup] = []
+    for names in order:
+        shared = NodeUpgrade(
+            endpoint=installs[names[0]].endpoint,
+            role="worker",
+            stack="",
+            version=kubernetes.version,
+            group=names,
+            cluster=cluster,
+            reboots=spec.disruption.reboots,
+            max_unavailable=spec.disruption.max_unavailable,
+            drain_deadline_s=spec.disruption.drain_deadline_s,
+            install_deadline_s=0,
+            workers=workers,
+        )
+        steps = (_step(shared, hosts[name], installs[name]) for name in names)
+        groups.append(UpgradeGroup(tuple(steps)))
+    return tuple(groups)
+
+
+def _step(shared: NodeUpgrade, host: Host, install: RemoteStep) -> UpgradeStep:
+    lines = dict(parse_state(install.desired).values)
+    if "cluster" in lines:
+        lines["cluster"] = "running"  # a cluster that is upgraded is there
+    request = replace(
+        shared,
+        endpoint=install.endpoint,
+        role="control_plane" if host.role == "control_plane" else "worker",
+        stack=lines["stack"],
+        install=HostState(lines).render(),
+        install_deadline_s=install.deadline_s,
+        arguments=install.apply.arguments if isinstance(install.apply, ToolCall) else (),
+    )
+    return UpgradeStep(request, install.name)
+
+
+def recorded_release(applied: Applied, install: str) -> str:
+    """The release that an install step last brought to its node; empty where it never ran."""
+    recorded = applied.step(install)
+    if recorded is None or not recorded.stdin:
+        return ""
+    return parse_state(recorded.stdin).values.get("version", "")
+
+
+def chosen(
+    groups: tuple[UpgradeGroup, ...],
+    applied: Applied,
+    versions: Mapping[str, str],
+    new: Collection[str] = (),
+) -> tuple[UpgradeGroup, ...]:
+    """The steps of this update: nodes that run another release, and upgrades that are done.
+
+    Args:
+        groups: All nodes.
+        applied: What the state recorded.
+        versions: Node to the release that it runs.
+        new: Nodes whose machine is another one in this update: they are installed, not upgraded.
+    """
+    found: list[UpgradeGroup] = []
+    for group in groups:
+        steps = [
+            each
+            for step in group.steps
+            if step.request.name not in new and (each := _chosen(step, applied, versions))
+        ]
+        if steps:
+            found.append(UpgradeGroup(tuple(steps)))
+    return tuple(found)
+
+
+def _chosen(step: UpgradeStep, applied: Applied, versions: Mapping[str, str]) -> UpgradeStep | None:
+    wanted, installed = step.request.version, recorded_release(applied, step.install)
+    runs = versions.get(step.request.name, installed)
+    recorded = applied.step(step.name)
+    last = parse_lines(recorded.stdin) if recorded and recorded.stdin else {}
+    if recorded is not None and last.get("version") == wanted:
+        return replace(step, kept=recorded.stdin)
+    if installed in {"", wanted}:
+        return None  # never installed; or its install step ran with the release
+    return replace(step, request=step.request.from_release(runs))
+
+
+def due(groups: tuple[UpgradeGroup, ...]) -> tuple[UpgradeGroup, ...]:
+    """The groups of which something is to be done in this update, with those nodes alone."""
+    left = (UpgradeGroup(tuple(s for s in group.steps if not s.kept)) for group in groups)
+    return tuple(group for group in left if group.steps)

@@ -1,0 +1,112 @@
+"""What `railyard device upgrade-node` is asked: one node, the release it shall run, its cluster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, cast
+
+from pydantic import JsonValue, TypeAdapter
+
+from components.core.key_values import HostState, parse_state
+from components.core.placeholder import has_placeholder
+from components.core.to_json import HIDDEN, to_json
+from components.kubernetes.reference import ClusterRef
+from components.remote.lines import parse_lines, render_lines
+from components.remote.request import read_request
+from components.remote.step import Endpoint
+from components.remote.tool_files import digest_of, load_text
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUpgrade:
+    """What is on stdin."""
+
+    endpoint: Endpoint
+    role: Literal["control_plane", "worker"]
+    stack: str
+    version: str
+    """The release that it shall run."""
+    group: tuple[str, ...]
+    """The nodes that may be out of service together with this one, this one among them."""
+    cluster: ClusterRef
+    reboots: Literal["allow", "deny"]
+    max_unavailable: int
+    drain_deadline_s: float
+    install_deadline_s: float
+    arguments: tuple[str, ...] = ()
+    """Of the verb that installs: the proxy that it downloads through."""
+    install: str = field(default="", metadata=HIDDEN)
+    """The stdin of the node's install step. That step has it in the state; on stdin here it is
+    named by its digest."""
+    workers: str = field(default="", metadata=HIDDEN)
+    """The nodes that count against `max_unavailable`, as a list of names with ranges."""
+    before: str = ""
+    """The release that it ran when the step was asked for; for reports alone."""
+
+    def render(self) -> str:
+        """The request, a line a value: a preview shows the changed ones."""
+        install, workers = self.texts
+        parts = {
+            "install": digest_of(install),
+            "of_instance": self._of_instance,
+            "workers": digest_of(workers),
+        }
+        return render_lines({**to_json(self), **parts})
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """What the request names by digest: install, workers."""
+        known = parse_state(self.install).values
+        plain = {key: known[key] for key in known.keys() - self._of_instance.keys()}
+        return HostState(plain).render(), self.workers
+
+    @property
+    def _of_instance(self) -> dict[str, str]:
+        """Lines that wait for a created instance: they are on stdin, where holes are filled."""
+        lines = parse_state(self.install).values
+        return {key: value for key, value in lines.items() if has_placeholder(value)}
+
+    @property
+    def node_name(self) -> str:
+        """Name of its node in the cluster."""
+        return self.name
+
+    @property
+    def name(self) -> str:
+        """Name of the node, which is that of its host."""
+        return self.endpoint.device
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Everything that the step connects to by SSH."""
+        return (self.endpoint, *(each.endpoint for each in self.cluster.servers))
+
+    def from_release(self, before: str) -> NodeUpgrade:
+        """The same for a node that runs a release now."""
+        return replace(self, before=before)
+
+
+_REQUEST: Final = TypeAdapter(NodeUpgrade)
+
+
+def parse_upgrade(text: str) -> NodeUpgrade:
+    """Read a request, and what it names by digest.
+
+    Raises:
+        UsageError: It is no request, and the text names the first fault; or what it names is not
+            on this machine.
+    """
+    try:
+        document = parse_lines(text)
+    except ValueError:
+        document = {}
+    install, workers = (document.pop(key, None) for key in ("install", "workers"))
+    if isinstance(install, str) and isinstance(workers, str):
+        own = cast("dict[str, str]", document.pop("of_instance", {}))
+        kept = parse_state(load_text("install", install)).values
+        document["install"] = HostState({**kept, **own}).render()
+        document["workers"] = load_text("workers", workers)
+    return read_request(
+        _REQUEST, json.dumps(cast("JsonValue", document)), "request to upgrade a node"
+    )

@@ -1,0 +1,109 @@
+"""The upgrades of K3s in an update: what each node runs, what is refused, what a preview says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from components.core.problem import Lines, Place, render_path
+from components.disruption.upgrade import release_of
+from components.disruption.upgrade_order import judge_versions
+from components.disruption.upgrade_plan import chosen, due, recorded_release
+from components.drift.applied import Applied
+from components.drift.device_drift import DeviceDrift
+from components.kubernetes.calls import Body
+from components.kubernetes.live.judge import ClusterLook
+from components.model.cluster import ClusterSpec
+from components.plan.make import ClusterPlan
+from components.update.seen import Seen
+
+_VERSION: Final = ("kubernetes", "version")
+
+
+def node_versions(plan: ClusterPlan, applied: Applied, seen: Seen) -> dict[str, str]:
+    """Node to its release: as its kubelet reports it, else as it was last installed."""
+    live: Mapping[str, Body] = seen.cluster.nodes if isinstance(seen.cluster, ClusterLook) else {}
+    found: dict[str, str] = {}
+    for step in (step for group in plan.upgrades for step in group.steps):
+        name = step.request.name
+        installed = recorded_release(applied, step.install)
+        release = release_of(live.get(name, {})) if installed else ""
+        if release or installed:
+            found[name] = release or installed
+    return found
+
+
+def choose_upgrades(
+    plan: ClusterPlan, applied: Applied, seen: Seen, drifts: Collection[DeviceDrift]
+) -> ClusterPlan:
+    """The plan with the upgrades of this update alone."""
+    recreated = {drift.step for drift in drifts if drift.differences}
+    new = {
+        each.name
+        for each in (plan.cloud.instances if plan.cloud else ())
+        if recreated & {each.create, each.step}
+    }
+    groups = chosen(plan.upgrades, applied, node_versions(plan, applied, seen), new)
+    return plan.with_upgrades(groups)
+
+
+def upgrades_refused(
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen, lines: Lines
+) -> tuple[str, ...]:
+    """Refuse a release that the nodes cannot reach, and an upgrade that the file denies.
+
+    Args:
+        spec: What the file says.
+        plan: All that is wanted, with the upgrades of all nodes.
+        applied: What was last applied.
+        seen: What was observed.
+        lines: Where the values of the file stand.
+    """
+    if plan.kubernetes is None or not plan.upgrades:
+        return ()
+    versions = node_versions(plan, applied, seen)
+    problem = judge_versions(versions, plan.kubernetes.version)
+    if problem is not None:
+        where = place_of(lines, _VERSION, plan.kubernetes.version)
+        refused = f"kubernetes-version: {problem.what}\n  where  {where}\n  fix    {problem.fix}."
+        return (f"{refused} Nothing was changed on any device.",)
+    groups = due(chosen(plan.upgrades, applied, versions))
+    if not groups or spec.disruption.reboots == "allow":
+        return ()
+    names = ", ".join(name for group in groups for name in group.nodes)
+    path = ("disruption", "reboots")
+    words = (
+        f"disruption: {names} would be upgraded to K3s {plan.kubernetes.version}, each of them out"
+        " of service meanwhile\n"
+        f"  where  {place_of(lines, path, spec.disruption.reboots)}\n"
+        "  fix    plan a window and set disruption.reboots to allow, or take the edit of"
+        f" kubernetes.version back ({place_of(lines, _VERSION, plan.kubernetes.version)})"
+    )
+    return (words,)
+
+
+def place_of(lines: Lines, path: tuple[str, ...], value: str) -> str:
+    """File, line, path and value, as far as they are known."""
+    found = lines.locate(Place(path, value))
+    at = f"{found.file}:{found.line}  " if found.file and found.line else ""
+    return f"{at}{render_path(path)} = {value}"
+
+
+def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[str, ...]:
+    """What the upgrades of this update interrupt, in the order in which the nodes go."""
+    groups, said = due(plan.upgrades), list[str]()
+    only = plan.kubernetes is not None and len(plan.kubernetes.servers) == 1
+    for number, group in enumerate(groups, 1):
+        for step in group.steps:
+            name, request = step.request.name, step.request
+            way = f"K3s {versions.get(name, 'of an unknown release')} -> {request.version}"
+            if request.role == "worker":
+                what = "it is drained first, and its jobs end or move"
+            elif only:
+                what = "it is the only server: the API is away while K3s starts again; jobs go on"
+            else:
+                what = "the other servers answer while K3s starts again on it; jobs go on"
+            said.append(
+                f"WILL BE UPGRADED (group {number} of {len(groups)}): {name}: {way}; {what}"
+            )
+    return tuple(said)
