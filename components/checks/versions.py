@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from components.catalogue.version_pairs import (
     DRIVER_TAGS,
     TITLES,
+    Component,
     conflicts_of,
     driver_tag,
 )
@@ -28,7 +29,7 @@ def check_version_conflict(spec: ClusterSpec) -> Iterator[Finding]:
     container = network is not None and network.driver == "operator"
     for conflict in conflicts_of(versions, container=container):
         parts = (conflict.one, conflict.other) if conflict.other else (conflict.one,)
-        pair = [each.component for each in parts]
+        pair: list[Component] = [each.component for each in parts]
         names = " and ".join(f"{TITLES[each]} {versions[each]}" for each in pair)
         yield Finding(
             f"{names} {conflict.reason}.",
