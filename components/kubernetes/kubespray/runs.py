@@ -1,6 +1,6 @@
 """Which of kubespray's playbooks run: from the cluster that is there to the one that is wanted.
 
-Pure. Sources: kubespray's docs/operations/nodes.md and upgrades.md (sources.md#kubespray).
+Pure. Sources: kubespray's pages on nodes and on upgrades (sources.md#kubespray).
 """
 
 from __future__ import annotations
