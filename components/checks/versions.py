@@ -43,7 +43,7 @@ def check_driver_tag(spec: ClusterSpec) -> Iterator[Finding]:
     """The network operator's driver container has a tag that its own release names, or the file.
 
     NVIDIA makes a container for each release of the operator and for no other. A tag that does not
-    exist leaves each node without its RDMA driver until somebody looks at the image pull.
+    exist leaves each node without its RDMA driver until its image pull is looked at.
     """
     operator = spec.operators.network
     if operator is None:

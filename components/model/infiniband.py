@@ -22,6 +22,8 @@ IbRateGbitS = Literal[
     5, 10, 14, 20, 25, 28, 30, 40, 50, 56, 60, 80, 100, 112, 120, 168, 200, 300, 400, 600, 800, 1200
 ]
 """The rates that a path record can have, in Gbit/s: `enum ibv_rate` of rdma-core, without 2.5."""
+IPOIB_DEVICE: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$"
+"""Linux takes at most 15 characters (IFNAMSIZ)."""
 PARTITION_NAME: Final = r"^[A-Za-z][A-Za-z0-9_-]{0,31}$"
 DEFAULT_PARTITION: Final = "Default"
 """The subnet manager's own partition, as MLNX-OS names it."""
@@ -133,9 +135,7 @@ class IbRail(Frozen):
     """Name of the NetworkAttachmentDefinition, for example `ib0`."""
     subnet: Ipv4Net | None = None
     """Addresses of the pods' IPoIB interfaces; default none: RDMA needs none."""
-    interface: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$")] | (
-        None
-    ) = None
+    interface: Annotated[str, StringConstraints(pattern=IPOIB_DEVICE)] | (None) = None
     """With `interface: ipoib`: the IPoIB device of this HCA, with one name on all workers, for
     example `ibs1f0`. It decides the partition of the pods' interfaces: `ibs1f0.8101`."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Final, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from components.model.refusal import refuse
 from components.model.units import Frozen, PinnedSource, Sha256
@@ -25,9 +24,8 @@ ClusterMtu = Annotated[int, Field(ge=1280, le=9216)]
 NodePrefix = Annotated[int, Field(ge=20, le=28)]
 """From /28 with 14 pods of a node to /20 with 4,094."""
 Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
-PlainValue = bool | int | float | str
-ExtraVars = Mapping[Variable, PlainValue | tuple[PlainValue, ...] | Mapping[str, PlainValue]]
-"""Plain values, lists of them and flat mappings: nothing that Ansible would have to guess."""
+ExtraVars = dict[Variable, JsonValue]
+"""Plain values, lists and mappings, as JSON has them: nothing that Ansible would have to guess."""
 
 
 class KubespraySource(Frozen):
@@ -65,7 +63,7 @@ class KubespraySource(Frozen):
         place, value, pin, pinned = named[0]
         if value is None or pinned is None:
             raise refuse(
-                f"{place if pinned is None else pin} of kubespray stands alone",
+                f"{place if pinned is None else pin} of kubespray is there without the other",
                 f"give {place} and {pin} together.",
             )
         return self

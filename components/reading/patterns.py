@@ -12,9 +12,10 @@ from components.model.drivers import GPU_DRIVER, PACKAGE_NAME, TOOLKIT_VERSION
 from components.model.fabric import RAIL_RESOURCE
 from components.model.firmware import FIRMWARE_VERSION
 from components.model.hypervisors import ESXI_RELEASE
-from components.model.infiniband import PARTITION_NAME
+from components.model.infiniband import IPOIB_DEVICE, PARTITION_NAME
 from components.model.jump_hosts import NO_PROXY, PROXY_URL
-from components.model.kubernetes import KUBERNETES_VERSION
+from components.model.kubernetes import CRON, KUBERNETES_VERSION
+from components.model.kubespray import COMMIT, KUBERNETES_RELEASE, KUBESPRAY_TAG
 from components.model.nic_models import PCI_ID
 from components.model.sources import HTTPS_ADDRESS, PEM_CERTIFICATES, REGISTRY_ADDRESS
 from components.model.sriov import CARD_SERIAL
@@ -126,6 +127,17 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "a tag of the driver container such as doca3.4.1-26.04-1.1.0.0-1",
         _no_idea,
     ),
+    CRON: ("five fields of cron, such as 0 */12 * * *", _no_idea),
+    KUBERNETES_RELEASE: (
+        "an exact release of Kubernetes such as v1.35.4",
+        lambda text: f"v{text.removeprefix('v').partition('+')[0]}",
+    ),
+    KUBESPRAY_TAG: (
+        "an exact release of kubespray such as v2.31.0",
+        lambda text: f"v{text.removeprefix('v')}",
+    ),
+    COMMIT: ("a whole commit of 40 hexadecimal digits in small letters", str.lower),
+    IPOIB_DEVICE: ("a name of a network device, at most 15 letters, digits and ._-", _no_idea),
     EXACT_RELEASE: ("one exact release of a chart such as v26.3.3", _no_idea),
     REGISTRY: (
         "a registry of the form host:port such as 192.168.100.10:5000, without a scheme or a path",

@@ -159,6 +159,10 @@ def sites() -> Iterator[ClusterSpec]:
             }
     yield read(value)
     value = written("quantum-ib", {"firmware": {"manage": True}})
+    hca: dict[str, Json] = {"resource": "hca", "hca_max": 63}
+    hca |= {"vendors": ["15b3"], "link_types": ["infiniband"]}
+    shared: dict[str, Json] = {"mode": "rdma_shared", "interface": "none", "shared_devices": [hca]}
+    value["pod_network"] = {"resource_prefix": "nvidia.com", **shared}
     for host in cast("list[dict[str, Json]]", value["hosts"]):
         if "hcas" in host:
             host["hca_sriov"] = [{"pci": "0000:18:00.1", "vfs": 1}]

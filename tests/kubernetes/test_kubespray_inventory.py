@@ -137,7 +137,7 @@ def test_a_hand_in_the_inventory_stops_the_next_run(spec: ClusterSpec, tmp_path:
     state = State(inventory=digest)
     assert edited_inventory(keeper, state) == ""
     (keeper.inventory / VARIABLES).write_text("kube_version: 1.33.0\n")
-    assert "a hand changed hosts.yaml or group_vars/all.yaml" in edited_inventory(keeper, state)
+    assert "hosts.yaml or group_vars/all.yaml was changed" in edited_inventory(keeper, state)
     for name in FILES:
         (keeper.inventory / name).unlink()
     assert edited_inventory(keeper, state) == "", "the files are written again"

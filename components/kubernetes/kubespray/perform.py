@@ -74,7 +74,7 @@ def edited_inventory(keeper: Keeper, state: State) -> str:
     if not state.inventory or keeper.inventory_digest(FILES) in {state.inventory, ""}:
         return ""
     return (
-        f"{keeper.inventory}: a hand changed {HOSTS} or {VARIABLES} since the last run, and"
+        f"{keeper.inventory}: {HOSTS} or {VARIABLES} was changed since the last run, and"
         " Railyard would write over it.\n"
         "  fix    put what shall stay into kubernetes.extra_vars, then delete the two files"
     )

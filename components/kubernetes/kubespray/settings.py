@@ -5,7 +5,6 @@ Names: kubespray v2.31.0, roles/*/defaults and docs/ (sources.md#kubespray).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from pydantic import JsonValue
@@ -16,7 +15,6 @@ from components.hosts.proxy import proxy_settings
 from components.kubernetes.planes.registries import upstream_registries
 from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import toolkit_owner
-from components.model.kubespray import PlainValue
 from components.remote.step import bracketed
 
 TOOLKIT_DROP_INS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]'
@@ -42,7 +40,7 @@ def cluster_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
     plane = spec.kubespray
     if plane is None:
         raise Bug("the variables of kubespray are asked for on a site without it")
-    extra = {name: _plain(value) for name, value in plane.extra_vars.items()}
+    extra = plane.extra_vars
     return {**extra, **owned_settings(spec)}
 
 
@@ -81,12 +79,6 @@ def fights_ours(spec: ClusterSpec, variable: str) -> bool:
     """Whether a variable of `extra_vars` is one that Railyard sets."""
     own = {*owned_settings(spec), *OF_CONNECTION, "calico_mtu", "containerd_registries_mirrors"}
     return variable in own or variable.startswith(OWNED_PREFIXES)
-
-
-def _plain(value: PlainValue | tuple[PlainValue, ...] | Mapping[str, PlainValue]) -> JsonValue:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _proxy(spec: ClusterSpec) -> dict[str, JsonValue]:

@@ -44,16 +44,6 @@ class Kubespray:
             deadline_s=DEADLINE_S,
         )
         url = server_url(spec)
-        access = RemoteStep(
-            name=f"{first.name}-cluster-access",
-            endpoint=host_endpoint(first),
-            dialect="sh",
-            desired=HostState({"cluster": spec.name, "server": url}).render(),
-            apply=kubernetes_call("kubespray_access"),
-            why_no_undo="it only reads",
-            secret_stdout=True,
-            deadline_s=ACCESS_DEADLINE_S,
-        )
         return KubernetesPlan(
             plane="kubespray",
             cluster=spec.name,
@@ -62,10 +52,24 @@ class Kubespray:
             tokens=(),
             servers=(),
             agents=(),
-            access=access,
+            access=_access(spec, url),
             registry=registry_account(spec),
             playbooks=Playbooks(step, tuple(request.endpoints.values())),
         )
+
+
+def _access(spec: ClusterSpec, url: str) -> RemoteStep:
+    first = spec.servers[0]
+    return RemoteStep(
+        name=f"{first.name}-cluster-access",
+        endpoint=host_endpoint(first),
+        dialect="sh",
+        desired=HostState({"cluster": spec.name, "server": url}).render(),
+        apply=kubernetes_call("kubespray_access"),
+        why_no_undo="it only reads",
+        secret_stdout=True,
+        deadline_s=ACCESS_DEADLINE_S,
+    )
 
 
 def plan_request(spec: ClusterSpec, stack: str) -> Request:
