@@ -44,6 +44,16 @@ NCCL = {
     "h100_scatter": ("socket", 1.9, 2.0),
     "h100_sendrecv": ("socket", 1.1, 1.2),
     "h100_step_of_3m": ("socket", 0.9, 1.0),
+    "h100x2_all_reduce": ("nvlink", 310.7, 310.8),
+    "h100x2_alltoall": ("nvlink", 277.5, 277.6),
+    "h100x2_broadcast": ("nvlink", 362.6, 362.7),
+    "h100x2_fp8_average": ("nvlink", 299.6, 299.7),
+    "h100x2_hypercube": ("nvlink", 249.7, 249.8),
+    "h100x2_no_p2p": (None, 26.7, 26.8),
+    "h100x2_one_channel": (None, 20.9, 21.1),
+    "h100x2_sendrecv": ("nvlink", 355.3, 355.4),
+    "h100x2_tree": ("nvlink", 340.9, 341.0),
+    "h100x2_two_threads": ("nvlink", 282.4, 282.5),
     "h100_tree_mixed_tagged": ("socket", 2.0, 2.1),
     "h100_values_unchecked": (None, 1.8, 1.9),
 }
@@ -58,6 +68,10 @@ FAILED = {
     "h100_one_gpu_25g": (4, "a single rank"),
     "h100_rank_killed": (1, "closed by remote peer"),
     "h100_rank_stopped": (1, "Test timeout"),
+    "h100x2_few_files": (1, "busy or unavailable"),
+    "h100x2_killed": (4, "no result row"),
+    "h100x2_no_gpu_memory": (1, "`nvidia-smi` names who has it"),
+    "h100x2_three_gpus": (1, "3 requested but only 2"),
     "h200x4_no_interface": (1, "no socket interface"),
 }
 PERFTEST = {
@@ -78,8 +92,8 @@ def test_every_file_is_judged_here() -> None:
     there = {path.stem for path in RECORDED.glob("perftest/*.txt")}
     assert there == {*PERFTEST, "aks_read_lat", "rxe_clock_unknown"}
     readme = (RECORDED / "README.md").read_text()
-    shown = [name for name in (*NCCL, *PERFTEST) if not name.startswith("h100_")]
-    assert all(name in readme for name in (*shown, "h100_*.txt"))
+    shown = [name for name in (*NCCL, *PERFTEST) if not name.startswith(("h100_", "h100x2_"))]
+    assert all(name in readme for name in (*shown, "h100_*.txt", "h100x2_*.txt"))
 
 
 @pytest.mark.parametrize(("name", "said"), NCCL.items())
@@ -117,10 +131,26 @@ def test_latency_and_a_clock_that_is_not_known() -> None:
 
 
 def test_no_public_log_proves_a_transport_that_it_does_not_show() -> None:
-    silent = [name for name, (transport, *_) in NCCL.items() if transport is None]
+    within = {"h100x2_no_p2p", "h100x2_one_channel"}  # these show one: the memory of the host
+    silent = [name for name, (way, *_) in NCCL.items() if way is None and name not in within]
     for name in silent:
         text = load_nccl(name)
         assert {judge_nccl_text(text, way).exit_code for way in ("ib", "roce", "socket")} == {4}
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "exit_code"),
+    [
+        ("h100x2_no_p2p", "nvlink", 1),
+        ("h100x2_no_p2p", "socket", 1),
+        ("h100x2_one_channel", "nvlink", 4),
+        ("h100x2_one_channel", "roce", 1),
+    ],
+)
+def test_two_gpus_without_nvlink_to_be_seen(name: str, way: Expectation, exit_code: int) -> None:
+    verdict = judge_nccl_text(load_nccl(name), way)
+    said = "\n".join(verdict.lines)
+    assert (verdict.exit_code, "nvidia-smi topo -m" in said) == (exit_code, way == "nvlink")
 
 
 QUOTES = [

@@ -75,9 +75,9 @@ that, then run `make goldens`. Tests hold that each claim has a row, that each t
 the stage that its kind of proof needs, and that each recording says where it comes from.
 
 **In short:** Railyard has configured no real switch, no real RDMA card and no real ESXi, and has
-seen no cluster with one. Of real hardware there is what NCCL printed on one H100 and on machines of
-two and four H200, and what others published. Real kernels have run the hosts' scripts and the pods'
-plan, without such cards.
+seen no cluster with one. Of real hardware there is what NCCL printed on one and on two H100 and on
+machines of two and four H200, and what others published. Real kernels have run the hosts' scripts
+and the pods' plan, without such cards.
 """
 
 

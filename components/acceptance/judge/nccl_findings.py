@@ -61,7 +61,7 @@ def judge_transport(log: NcclLog, subject: str, expect: Expectation | None) -> F
         expected=expect,
         actual=", ".join(seen) or "not shown",
         detail="; ".join(dict.fromkeys(part for part in (why, proof if seen else "") if part)),
-        next_step=_transport_step(log, verdict),
+        next_step=_transport_step(log, verdict, expect),
     )
 
 
@@ -170,9 +170,11 @@ def _layers_text(log: NcclLog) -> str:
     return f"; devices: {', '.join(layers)}" if layers else ""
 
 
-def _transport_step(log: NcclLog, verdict: Verdict) -> str:
+def _transport_step(log: NcclLog, verdict: Verdict, expect: Expectation) -> str:
     if verdict == "passed":
         return ""
+    if expect == "nvlink":
+        return "look at `nvidia-smi topo -m` (NV is NVLink), NCCL_P2P_DISABLE and NCCL_P2P_LEVEL"
     if "Socket" in log.channels.net or "Socket" in log.networks:
         return "NCCL found no RDMA device it may use: look at the VF, NCCL_IB_HCA, NCCL_IB_DISABLE"
     return "run with NCCL_DEBUG=INFO and look at the lines 'NET/IB : Using' and 'via NET/'"

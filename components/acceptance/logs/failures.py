@@ -82,6 +82,12 @@ _NCCL = _compile(
         ),
         (r"^#\s*error: \S", "nccl_tests", "nccl-tests saw an error of NCCL", False),
         (
+            r"NCCL WARN .{0,200}[Cc]uda failure.{0,20}out of memory|CUDA out of memory",
+            "memory",
+            "no memory was left on the GPU or for the process: `nvidia-smi` names who has it",
+            False,
+        ),
+        (
             r"NCCL WARN .{0,200}(?:[Cc]uda failure|CUDA failure|Cuda error)",
             "cuda",
             "the GPU or its driver failed",
@@ -103,7 +109,7 @@ _NCCL = _compile(
             "the framework's NCCL call failed",
             True,
         ),
-        (r"CUDA error:|CUDA out of memory", "cuda", "the GPU or its driver failed", False),
+        (r"CUDA error:", "cuda", "the GPU or its driver failed", False),
     )
 )
 HARMLESS = tuple(

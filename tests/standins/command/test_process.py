@@ -71,7 +71,7 @@ def test_a_running_child_ends_with_the_plugin(own_plugin: PluginProcess, tmp_pat
     grandchild = psutil.Process(int(flag.read_text()))
     own_plugin.client.cancel()
     own_plugin.process.terminate()
-    own_plugin.process.wait(timeout=10)
+    own_plugin.process.wait(timeout=60)
     if "RAILYARD_COMMAND_PLUGIN" in os.environ:
         grandchild.kill()  # exec.CommandContext ends the direct child only
     grandchild.wait(timeout=10)
