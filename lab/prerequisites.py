@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from components.core.errors import UsageError
+from components.core.errors import DeviceError, UsageError
 from lab import debian
+from lab.kubespray.source import ensure_ansible
 
 APT_DEADLINE_S: Final = 600
 
@@ -36,7 +37,9 @@ def missing_packages() -> list[str]:
 
 
 def main() -> int:
-    """Install what is missing where that is allowed; else say the line to run.
+    """Get what is missing where that is allowed; else say the line to run.
+
+    Labs of tests have networks of their own, from which nothing can be had: it is all here before.
 
     Returns:
         0 when everything is there, 2 when a person has to install something.
@@ -46,31 +49,54 @@ def main() -> int:
         return 2
     try:
         debian.unpacked()
-    except UsageError as error:
+        ensure_ansible()
+    except (UsageError, DeviceError) as error:
         print(f"railyard: {error}", file=sys.stderr)
         return 2
     missing = missing_packages()
-    if not missing:
-        return 0
+    if missing and not _install(missing):
+        return 2
+    _get_subnet_programs()
+    return 0
+
+
+def _install(missing: list[str]) -> bool:
     line = f"apt-get update && apt-get install -y {' '.join(missing)}"
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         print(f"railyard: the lab needs {', '.join(missing)}. Run: {line}", file=sys.stderr)
-        return 2
+        return False
     print(f"railyard: installing {', '.join(missing)} (isolation, /sys and balancers of the lab)")
     for command in (["apt-get", "update"], ["apt-get", "install", "-y", *missing]):
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=APT_DEADLINE_S,
-            check=False,
-            env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
-        )
+        done = _apt(command)
         if done.returncode != 0:
             print(done.stdout[-2000:] + done.stderr[-2000:], file=sys.stderr)
             print(f"railyard: it failed; run it yourself: {line}", file=sys.stderr)
-            return 2
-    return 0 if not missing_packages() else 2
+            return False
+    return not missing_packages()
+
+
+def _get_subnet_programs() -> None:
+    """Ibsim and opensm; a machine that cannot have them plays all sites but those of InfiniBand."""
+    if debian.subnet_folder().is_dir():
+        return
+    print("railyard: unpacking ibsim and opensm for the lab's InfiniBand (a minute, once)")
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        _apt(["apt-get", "update"])  # it knows the mirrors only then
+    try:
+        debian.unpacked_subnet()
+    except UsageError as error:
+        print(f"railyard: no InfiniBand in the lab: {error}", file=sys.stderr)
+
+
+def _apt(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=APT_DEADLINE_S,
+        check=False,
+        env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+    )
 
 
 if __name__ == "__main__":
