@@ -121,6 +121,17 @@ def test_the_mtu_of_vfs_in_pods_waits_and_what_they_had_is_put_back(host: Folder
     assert mtu.read_text() == "4200\n"
 
 
+def test_a_vf_that_udev_renames_under_the_look_gets_its_mtu_too(host: FolderHost) -> None:
+    """Two real kernels had VFs of '1500,9000': one moved between the look and its write."""
+    (host.devices / PCI / "infiniband/mlx5_0/ports/1/link_layer").write_text("Ethernet\n")
+    mtu = host.devices / "0000:18:00.1/net/ib0v0/mtu"
+    mtu.unlink()
+    host.tool("sleep", f"echo 1500 >{mtu}")
+    report = host.report("converge", f"{CARD}.vfs=1", f"{CARD}.vf_mtu_bytes=9000")
+    assert report["changed"] == [f"{CARD}.vf_mtu_bytes"]
+    assert mtu.read_text() == "9000\n"
+
+
 def test_vfs_of_a_virtual_machine_are_told_from_those_of_pods(host: FolderHost) -> None:
     (host.devices / PCI / "infiniband/mlx5_0/ports/1/link_layer").write_text("Ethernet\n")
     vf = host.devices / "0000:18:00.1"

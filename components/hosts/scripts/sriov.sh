@@ -249,10 +249,18 @@ write_vf_mtu() { # PCI BYTES
     fail "no VF of $1 has a network device here that could take an MTU of $2: pods have them, or another" \
       'driver (ls -l /sys/bus/pci/devices/'"$1"'/virtfn*/driver); drain this node or give them back, then run again'
   fi
-  for vf_net in "/sys/bus/pci/devices/$1"/virtfn*/net/*; do
-    [ ! -e "$vf_net/mtu" ] || put "$2" "$vf_net/mtu"
+  waited_s=0
+  while put_vf_mtus "$1" "$2" && find_vf_mtu "$1" && [ "$value" != "$2" ] && [ "$waited_s" -lt 5 ]; do
+    sleep 1 # udev renames new VFs for a while, and one that moved under the look kept its MTU
+    waited_s=$((waited_s + 1))
   done
   mark_vf_mtu "$1" "$2"
+}
+
+put_vf_mtus() { # PCI BYTES
+  for vf_net in "/sys/bus/pci/devices/$1"/virtfn*/net/*; do # what has moved away is no failure
+    { printf '%s\n' "$2" >"$vf_net/mtu"; } 2>/dev/null || [ ! -e "$vf_net/mtu" ] || put "$2" "$vf_net/mtu"
+  done
 }
 
 mark_vf_mtu() { # PCI BYTES
