@@ -54,7 +54,7 @@ PROGRAMS: Final = (
         _of_tools(path.rpartition("/")[2], f"{_CNI}/{path}", "a CNI plugin")
         for path in (
             *("main/bridge", "main/loopback", "main/host-device", "main/macvlan"),
-            *("ipam/host-local", "meta/portmap"),
+            *("ipam/host-local", "ipam/static", "ipam/dhcp", "meta/portmap"),
         )
     ),
     _of_tools("multus", f"{_MULTUS}/multus", "more networks for pods"),

@@ -12,6 +12,8 @@ from lab.pods.configs import PAUSE
 from lab.pods.images import Recipe
 
 COREDNS: Final = "docker.io/rancher/mirrored-coredns-coredns:1.15.0"
+_REFERENCE: Final = ("macvlan", "static", "dhcp")
+"""Of the image's many programs those that the site's plans copy to nodes."""
 _MULTUS_BIN: Final = "/usr/src/multus-cni/bin"
 _ENTRY: Final = "/entrypoint.sh"
 _SCRIPTS: Final = ("install-cni.sh", "lib.sh", "token-watcher.sh")
@@ -37,7 +39,7 @@ def recipes_of(spec: ClusterSpec, programs: Path, tree: Path) -> tuple[Recipe, .
         Recipe(upstream.WHEREABOUTS, whereabouts, ("/install-cni.sh",), busybox=True),
         Recipe(
             upstream.CNI_PLUGINS,
-            {"/usr/src/cni/bin/macvlan": programs / "macvlan"},
+            {f"/usr/src/cni/bin/{name}": programs / name for name in _REFERENCE},
             ("/bin/sh",),
             busybox=True,
         ),

@@ -20,6 +20,7 @@ from lab.pods.enter import run_inside, why_not
 from lab.pods.images import push_image
 from lab.pods.recipes import recipes_key, recipes_of
 from lab.pods.site import MIRROR, PodSite, load_plan
+from lab.pods.steps_dhcp import Leases
 from lab.pods.steps_jobs import Jobs
 from lab.pods.steps_life import Life
 from lab.pods.steps_network import Network
@@ -57,6 +58,7 @@ class Story:
             ("two pods on the rail: ping, full frames", network.reach),
             ("a whole card in a pod, and back", network.hand_over),
             ("what real parts say where something is wrong", network.refusals),
+            ("addresses by DHCP, from a real server", Leases(site).by_dhcp),
             ("DNS and the MPI operator of the plan", jobs.install),
             ("the look at the image, locked memory", jobs.look),
             ("an MPIJob over real sshd", jobs.run_job),
