@@ -1,26 +1,36 @@
 """Stands in a lab host under the name of each emulated tool and asks the lab daemon.
 
-Runs with `python -I -S`, so it uses the standard library alone and starts in some 10 ms. It passes
-its own standard streams along, so that `sudo` can run a command on them.
+Runs with `python -I -S` and takes only what the interpreter has built in: it starts in 12 ms of
+processor time, and in 28 ms with `json`, `signal` and `socket`, and a run calls it thousands of
+times. It passes its own standard streams along, so that `sudo` can run a command on them.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import socket
-import struct
+import _socket
+import posix
 import sys
+from _json import encode_basestring_ascii as quote
+
+TYPE_CHECKING = False  # `typing` would cost more than all of it
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal
 
 SOCKET = "/run/lab/daemon/tool.sock"
-HEADER = struct.Struct("!I")
+SIZE_BYTES = 4
 KEPT_VARIABLES = ("TERM", "LANG", "LC_ALL", "PATH", "HOME", "USER", "LOGNAME", "INVOCATION_ID",
                   "DOCKER_CONFIG", "RAILYARD_LAB_CONTAINER")  # fmt: skip
 KEPT_PREFIXES = ("NCCL_", "UCX_", "OMPI_")
 
 
-def read_exactly(connection: socket.socket, size: int) -> bytes:
+def read_part(connection: _socket.socket) -> bytes:
+    """Read the next part of the answer, which its size precedes."""
+    return read_exactly(connection, int.from_bytes(read_exactly(connection, SIZE_BYTES), "big"))
+
+
+def read_exactly(connection: _socket.socket, size: int) -> bytes:
     """Read a whole message part; the daemon ended when there is less."""
     data = b""
     while len(data) < size:
@@ -35,7 +45,7 @@ def read_exactly(connection: socket.socket, size: int) -> bytes:
 def current_folder() -> str:
     """The working directory, or / when it is gone."""
     try:
-        return os.getcwd()  # noqa: PTH109 - pathlib costs 10 ms of start
+        return posix.getcwd()
     except OSError:
         return "/"
 
@@ -45,45 +55,60 @@ def open_streams() -> list[int]:
     streams: list[int] = []
     for number in (0, 1, 2):
         try:
-            os.fstat(number)
+            posix.fstat(number)
             streams.append(number)
         except OSError:
-            streams.append(os.open("/dev/null", os.O_RDWR))
+            streams.append(posix.open("/dev/null", posix.O_RDWR))
     return streams
+
+
+def kept_environment() -> str:
+    """The variables that tools look at, as JSON."""
+    pairs: list[str] = []
+    for raw, value in posix.environ.items():
+        key = raw.decode("utf-8", "surrogateescape")
+        if key in KEPT_VARIABLES or key.startswith(KEPT_PREFIXES):
+            pairs.append(f"{quote(key)}:{quote(value.decode('utf-8', 'surrogateescape'))}")
+    return ",".join(pairs)
+
+
+def write_whole(descriptor: int, data: bytes) -> None:
+    """Write all of it."""
+    while data:
+        data = data[posix.write(descriptor, data) :]
 
 
 def main() -> int:
     """Send the call, print the answer, end as the tool ends."""
-    request = {
-        "tool": sys.argv[0].rpartition("/")[2],
-        "argv": sys.argv[1:],
-        "cwd": current_folder(),
-        "env": {
-            key: value
-            for key, value in os.environ.items()
-            if key in KEPT_VARIABLES or key.startswith(KEPT_PREFIXES)
-        },
-        "umask": os.umask(0o022),
-    }
-    body = json.dumps(request).encode("utf-8", "surrogateescape")
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    argv = ",".join(map(quote, sys.argv[1:]))
+    request = (
+        f'{{"tool":{quote(sys.argv[0].rpartition("/")[2])},"argv":[{argv}],'
+        f'"cwd":{quote(current_folder())},"env":{{{kept_environment()}}},'
+        f'"umask":{posix.umask(0o022)}}}'
+    ).encode()
+    streams = b"".join(number.to_bytes(4, sys.byteorder) for number in open_streams())
+    rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.connect(SOCKET)
-        socket.send_fds(connection, [HEADER.pack(len(body)) + body], open_streams())
+        message = len(request).to_bytes(SIZE_BYTES, "big") + request
+        sent = connection.sendmsg([message], [rights])
+        if sent < len(message):
+            connection.sendall(message[sent:])
     except OSError as error:
         sys.stderr.write(f"the lab daemon does not answer: {error}\n")
         return 255
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _frame: connection.sendall(bytes([received])))
-    (size,) = HEADER.unpack(read_exactly(connection, HEADER.size))
-    answer = json.loads(read_exactly(connection, size))
-    for path, text in answer.get("files", {}).items():
-        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - as above
-            file.write(text)
-    for stream, text in ((sys.stdout, answer["out"]), (sys.stderr, answer["err"])):
-        stream.write(text)
-        stream.flush()
-    return int(answer["rc"])
+    status = int(read_part(connection))
+    out, err = read_part(connection), read_part(connection)
+    while path := read_part(connection):
+        file = posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC, 0o666)
+        write_whole(file, read_part(connection))
+        posix.close(file)
+    write_whole(1, out)
+    write_whole(2, err)
+    return status
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import struct
@@ -176,11 +175,7 @@ class ToolServer:
             )
             _, uid, gid = PEER_CREDENTIALS.unpack(raw)
             result = await self._answer(request, (uid, gid), streams)
-            answer = {
-                "rc": result.rc, "out": result.out, "err": result.err, "files": result.files
-            }  # fmt: skip
-            body = json.dumps(answer).encode()
-            await loop.sock_sendall(connection, HEADER.pack(len(body)) + body)
+            await loop.sock_sendall(connection, render_answer(result))
         except (OSError, EOFError, ValueError):
             # The client went away, as a killed process does; nobody waits for the answer.
             return
@@ -211,6 +206,14 @@ class ToolServer:
             return ToolResult(127, err=f"{request.tool}: command not found\n")
         with self._model.lock:
             return tool(call)
+
+
+def render_answer(result: ToolResult) -> bytes:
+    """What the client reads: status, output, errors, path and text of each file, and an end."""
+    files = (part for pair in result.files.items() for part in pair)
+    parts = (str(result.rc), result.out, result.err, *files, "")
+    raw = (part.encode("utf-8", "surrogateescape") for part in parts)
+    return b"".join(HEADER.pack(len(part)) + part for part in raw)
 
 
 def _receive(connection: socket.socket, streams: Streams) -> Request:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from lab.hosts.tool_server import HEADER, REQUEST, SOCKET_NAME, Request
+from lab.hosts.tool_server import HEADER, REQUEST, SOCKET_NAME, Request, render_answer
 from lab.hosts.tools.call import ToolResult
 
 Answer = Callable[[Request], Awaitable[ToolResult]]
@@ -56,9 +55,7 @@ class ToolSocket:
             result = _ended_by(gone.result()) if gone.done() else work.result()
             gone.cancel()
             if result is not None:
-                answer = {"rc": result.rc, "out": result.out, "err": result.err}
-                body = json.dumps(answer).encode()
-                writer.write(HEADER.pack(len(body)) + body)
+                writer.write(render_answer(result))
                 await writer.drain()
         except (OSError, EOFError, ValueError):
             # The client went away, as a killed process does; nobody waits for the answer.
