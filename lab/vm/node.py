@@ -74,7 +74,9 @@ class GuestNode:
         kubelet = shlex.join(kubelet_flags(self.addresses))
         demand(
             self.endpoint,
+            # A guest that boots on a busy machine gives up its disk of programs after 90 s.
             f"""set -e
+            mountpoint -q {PROGRAMS} || mount {PROGRAMS}
             echo {_packed(files)} | base64 -d | tar -xz -C / --no-same-owner
             mkdir -p {K3S.bin}
             {links}
