@@ -11,47 +11,30 @@ running while it starts again (`KillMode=process`), and jobs run on workers.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from threading import Event
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from components.core.errors import DeviceError, HostKeyError
-from components.disruption.access import open_cluster
-from components.disruption.allowance import check_allowance
-from components.disruption.health import check_quorum, is_ready, part_of, read_nodes
+from components.disruption.health import is_ready, part_of
 from components.disruption.node import POLL_S, Node, open_node
 from components.disruption.request import READY_DEADLINE_S
+from components.disruption.turn import Turn, run_alone
 from components.disruption.upgrade_request import NodeUpgrade, parse_upgrade
 from components.kubernetes.calls import Body, Calls
 from components.kubernetes.planes.scripts import kubernetes_call
-from components.remote.host_runs import Run, run_on_hosts
-from components.remote.lock import hold_lock
-from components.remote.tool_runs import run_call
 
-LOCK_DEADLINE_S: Final = 60.0
-"""Seconds to wait for another run that holds the node; a killed engine may leave one."""
 START_DEADLINE_S: Final = 60.0
 """Seconds for an API to answer before its only server is started again: a run that was killed may
 have left it stopped."""
 
 
 @dataclass(slots=True)
-class UpgradeRun:
-    """One run: what was asked, how node and cluster are reached, and what was done so far."""
+class UpgradeRun(Turn[NodeUpgrade]):
+    """One run, with the release that the node ran when it was first seen."""
 
-    request: NodeUpgrade
-    run: Run
-    cluster: Callable[[], Calls | None]
-    now: Callable[[], float] = time.monotonic
-    pause: Callable[[float], object] = Event().wait
-    done: list[str] = field(default_factory=list[str])
     phase: str = "asking the cluster"
     found: str = ""
-    """The release that the node ran when it was first seen."""
-    node: Node | None = None
 
     def perform(self) -> dict[str, object]:
         """Upgrade the node, or finish what was begun; nothing where it runs the release already.
@@ -105,22 +88,6 @@ class UpgradeRun:
             )
         return calls
 
-    def _patient_cluster(self, deadline_s: float) -> Calls | None:
-        ends_at_s = self.now() + deadline_s
-        while True:
-            try:
-                calls = self.cluster()
-                if calls is not None:
-                    read_nodes(calls)
-            except HostKeyError:
-                raise
-            except DeviceError:  # an API that starts refuses before it answers
-                if self.now() >= ends_at_s:
-                    raise
-                self.pause(POLL_S)
-            else:
-                return calls
-
     def _refuse_denied(self) -> None:
         if self.request.reboots == "deny":
             raise DeviceError(
@@ -129,38 +96,21 @@ class UpgradeRun:
             )
 
     def _leave_service(self, calls: Calls, node: Node) -> None:
-        """Closed to new pods, and a worker drained; a refusal puts all back as it was."""
         self.phase, begun = "draining", node.held
         self._ask_to_go(calls)
-        try:
-            node.cordon(ends_vfs=False)
-            self._ask_to_go(calls)  # others of its group may have asked at the same time
-            if self.request.role == "worker":
-                node.drain(self.request.drain_deadline_s)
-        except DeviceError:
-            if not begun:  # nothing was changed yet: do not leave a node idle for nothing
-                with suppress(DeviceError):
-                    node.uncordon()
-            raise
+        drains = self.request.role == "worker"
+        self._take_out(node, ends_vfs=False, drains=drains, begun=begun)
 
-    def _ask_to_go(self, calls: Calls) -> None:
-        if self.request.role == "worker":
-            check_allowance(calls, self.request)
-            return
-        planned = tuple(each.endpoint.device for each in self.request.cluster.servers)
-        if check_quorum(calls, self.request.name, planned):
-            said = f"the API is away while K3s starts again on {self.request.name}"
-            self.done += [said] if said not in self.done else []
+    def _what_is_lost(self, lost: str) -> str:
+        """K3s alone starts again, whatever else is away."""
+        del lost
+        return f"the API is away while K3s starts again on {self.request.name}"
 
     def _install(self) -> None:
         self.phase = f"installing K3s {self.request.version}"
         call = replace(kubernetes_call("k3s_install"), arguments=self.request.arguments)
-        deadline_s = self.request.install_deadline_s
-        answer = run_call(self.run, self.request.endpoint, call, self.request.install, deadline_s)
-        if answer.exit_status:
-            words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
-            raise DeviceError(words)
-        report: dict[str, list[str]] = json.loads(answer.stdout.splitlines()[-1])
+        answer = self._on_host(call, self.request.install, self.request.install_deadline_s)
+        report: dict[str, list[str]] = json.loads(answer.splitlines()[-1])
         self.done += [f"set {', '.join(report['changed'])}"] if report["changed"] else []
 
     def _awaited(self) -> Node:
@@ -190,13 +140,8 @@ class UpgradeRun:
     def _stuck(self, what: str) -> str:
         held = self.node is not None and self.node.held
         service = "its node is cordoned by us" if held else "its node is not cordoned by us"
-        return (
-            f"{self.request.endpoint.where}, {self.phase}: {what}\n"
-            f"  last   K3s {self.found or 'of a release that is not known'}; {service}\n"
-            f"  done   {', '.join(self.done) or 'nothing'}\n"
-            "  next   the groups after this one are not touched. Mend what is said above, then run"
-            " `pulumi up` again: it goes on where this ended"
-        )
+        last = f"K3s {self.found or 'of a release that is not known'}; {service}"
+        return self._say_stuck(what, last, "Mend what is said above")
 
 
 def release_of(node: Body) -> str:
@@ -212,12 +157,6 @@ def run_upgrade_node(text: str, environ: Mapping[str, str]) -> str:
         DeviceError: See `UpgradeRun.perform`.
     """
     request = parse_upgrade(text)
-    run = run_on_hosts(request.endpoints, environ)
-
-    def cluster() -> Calls | None:
-        return open_cluster(request.cluster, request.name, run, environ)
-
+    lock = f"upgrade-{request.stack}-{request.name}"
     busy = f"another run has been upgrading {request.name}"
-    with hold_lock(f"upgrade-{request.stack}-{request.name}", busy, LOCK_DEADLINE_S):
-        evidence = UpgradeRun(request, run, cluster).perform()
-    return json.dumps(evidence, indent=2, sort_keys=True) + "\n"
+    return run_alone(UpgradeRun, request, environ, lock, busy)
