@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
+from components.core.key_values import split_key
 from components.core.problem import Lines, Place, render_path
 from components.disruption.upgrade import release_of
 from components.disruption.upgrade_order import judge_versions
@@ -47,6 +49,40 @@ def choose_upgrades(
     return plan.with_upgrades(groups)
 
 
+def with_ahead(
+    plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], applied: Applied
+) -> tuple[DeviceDrift, ...]:
+    """Tell nodes that an upgrade reached which did not end: what it set there is no drift."""
+    if plan.kubernetes is None:
+        return drifts
+    now = plan.kubernetes.version
+    watched = {each.step.name: each for each in plan.kubernetes.watched_nodes}
+    upgraded = {
+        step.install
+        for group in chosen(plan.upgrades, applied, {})
+        for step in group.steps
+        if recorded_release(applied, step.install) != step.request.version
+    }
+
+    def told(drift: DeviceDrift) -> DeviceDrift:
+        if drift.step not in upgraded:
+            return drift
+        settings = watched[drift.step].desired.values
+        wanted = {split_key(key): value for key, value in settings.items()}
+        left = tuple(
+            each
+            for each in drift.differences
+            if each.actual != wanted.get((each.where, each.setting))
+        )
+        if len(left) == len(drift.differences):
+            return drift
+        was = recorded_release(applied, drift.step)
+        words = f"it has K3s {now}, and {was} was last recorded: `pulumi up` ends the upgrade"
+        return replace(drift, differences=left, ahead=words)
+
+    return tuple(map(told, drifts))
+
+
 def upgrades_refused(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen, lines: Lines
 ) -> tuple[str, ...]:
@@ -62,22 +98,23 @@ def upgrades_refused(
     if plan.kubernetes is None or not plan.upgrades:
         return ()
     versions = node_versions(plan, applied, seen)
-    problem = judge_versions(versions, plan.kubernetes.version)
+    groups = due(chosen(plan.upgrades, applied, versions))
+    wanted = plan.kubernetes.version
+    problem = judge_versions(versions, wanted)
     if problem is not None:
-        where = place_of(lines, _VERSION, plan.kubernetes.version)
+        where = place_of(lines, _VERSION, wanted)
         refused = f"kubernetes-version: {problem.what}\n  where  {where}\n  fix    {problem.fix}."
         return (f"{refused} Nothing was changed on any device.",)
-    groups = due(chosen(plan.upgrades, applied, versions))
     if not groups or spec.disruption.reboots == "allow":
         return ()
     names = ", ".join(name for group in groups for name in group.nodes)
     path = ("disruption", "reboots")
     words = (
-        f"disruption: {names} would be upgraded to K3s {plan.kubernetes.version}, each of them out"
+        f"disruption: {names} would be upgraded to K3s {wanted}, each of them out"
         " of service meanwhile\n"
         f"  where  {place_of(lines, path, spec.disruption.reboots)}\n"
         "  fix    plan a window and set disruption.reboots to allow, or take the edit of"
-        f" kubernetes.version back ({place_of(lines, _VERSION, plan.kubernetes.version)})"
+        f" kubernetes.version back ({place_of(lines, _VERSION, wanted)})"
     )
     return (words,)
 
