@@ -37,6 +37,7 @@ OFFERED: dict[str, JsonValue] = {
 }
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CNI = "lab.railyard.dev/cni"
+NOW: Any = {"propagationPolicy": "Background"}
 STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
@@ -73,7 +74,8 @@ def _offer(plane: ControlPlane, name: str) -> None:
 
 
 def _job(call: Call, name: str, *more: str) -> Any:  # noqa: ANN401 - what the fixture gives
-    words = ("--nodes", "node03,node04", "--image", "reg/train:1", "--name", name, "--run")
+    words = ("--nodes", "node03,node04", "--name", name, "--run")
+    more = more if "--image" in more else ("--image", "reg/train:1", *more)
     return call("job", "pytorch", SITE, *words, *more, "--", "train.py")
 
 
@@ -133,6 +135,23 @@ def test_a_node_that_is_closed_and_an_operator_that_lacks_are_refused_at_once(
     assert done.code == 1
     assert "node node04 is cordoned" in done.err
     assert "the cluster has no MPIJob (kubeflow.org/v2beta1)" in done.err
+
+
+def test_an_image_that_is_not_there_and_gpus_that_others_have_are_told(
+    plane: ControlPlane, railyard: Call
+) -> None:
+    image = "lab.railyard.dev/absent:1"
+    done = _job(railyard, "train-b", "--image", image, "--start-deadline-s", "5")
+    assert done.code == 4
+    words = f'failed to resolve reference "{image}": {image}: not found'
+    assert words in done.err
+    assert "ImagePullBackOff: Back-off pulling image" in done.out
+    assert "  next   kubectl -n default describe pod train-b-0-" in done.out
+    done = _job(railyard, "train-c", "--start-deadline-s", "3")  # train-b holds all GPUs
+    assert done.code == 4
+    assert "2 Insufficient nvidia.com/gpu" in done.err
+    for name in ("train-b", "train-c"):
+        plane.admin.request("DELETE", f"/apis/batch/v1/namespaces/default/jobs/{name}", NOW)
 
 
 @pytest.fixture(scope="module")
