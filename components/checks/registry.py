@@ -239,6 +239,7 @@ RULES: Final = tuple(
         work.check_mpi_operator,
         jobs.check_job_environment,
         jobs.check_ssh_port,
+        jobs.check_own_pods,
         acceptance.check_perftest_case,
         acceptance.check_deepspeed_scan,
         acceptance.check_deepspeed_workers,

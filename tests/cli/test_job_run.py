@@ -141,7 +141,8 @@ WAITS: dict[str, tuple[Fate, str]] = {
         "unschedulable",
         (
             f"pod nccl-launcher-0 is not scheduled: {NO_VF}\n"
-            "  fix    it starts when they are free; `railyard drift` says whether nodes offer too few"
+            "  fix    it starts when they are free; `railyard drift` says whether nodes offer too"
+            " few"
         ),
     ),
     "a network that cannot be made": (
