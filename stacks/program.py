@@ -40,6 +40,7 @@ from components.reading.run_settings import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
+from components.update.alignment import alignment_refused
 from components.update.decide import Intentions, intend, refusals, strangers_to_undo
 from components.update.encryption import encryption_refused
 from components.update.guards import guards_refused
@@ -149,6 +150,7 @@ def _look(
     refused += guards_refused(spec.guards, plan, applied, intentions.drifts)
     refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
     refused += encryption_refused(plan, applied, checked.lines)
+    refused += alignment_refused(plan, applied, checked.lines)
     refused += upgrades_refused(spec, plan, applied, seen, checked.lines)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
     refused += refuse_settings(plan.hosts, seen.devices)

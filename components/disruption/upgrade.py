@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from itertools import pairwise
+from typing import Final, cast
 
 from components.core.errors import DeviceError, HostKeyError
 from components.disruption.health import is_ready, part_of
@@ -22,8 +23,11 @@ from components.disruption.request import READY_DEADLINE_S
 from components.disruption.turn import Turn, run_alone
 from components.disruption.upgrade_request import NodeUpgrade, parse_upgrade
 from components.kubernetes.calls import Body, Calls
+from components.kubernetes.planes.alignment import ours_among
 from components.kubernetes.planes.scripts import kubernetes_call
 
+NODE_ARGUMENTS: Final = "k3s.io/node-args"
+"""The annotation in which K3s lists what it was started with (its pkg/nodeconfig)."""
 START_DEADLINE_S: Final = 60.0
 """Seconds for an API to answer before its only server is started again: a run that was killed may
 have left it stopped."""
@@ -59,7 +63,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
                 return  # it is no node yet: its install step makes it one
             self.node.done = self.done
             self.found = release_of(self.node.read() or {})
-            if self.found == self.request.version:
+            if self._is_as_asked(self.node.read() or {}):
                 if self.node.held:
                     self._return_to_service(self.node)
                 return
@@ -68,6 +72,15 @@ class UpgradeRun(Turn[NodeUpgrade]):
         self._install()
         node = self._awaited()
         self._return_to_service(node)
+
+    def _is_as_asked(self, node: Body) -> bool:
+        """It runs the release, with the arguments of the kubelet; K3s writes them on its node."""
+        if release_of(node) != self.request.version:
+            return False
+        kubelet = ours_among(kubelet_arguments_of(node))
+        if self.request.kubelet:
+            return kubelet == self.request.kubelet
+        return not self.request.leaves or kubelet != self.request.leaves
 
     def _first_look(self) -> Calls | None:
         """The cluster; None where its only server does not answer, and has to be started."""
@@ -90,9 +103,11 @@ class UpgradeRun(Turn[NodeUpgrade]):
 
     def _refuse_denied(self) -> None:
         if self.request.reboots == "deny":
+            other = self.found != self.request.version
+            what = f"an upgrade to {self.request.version}" if other else "its kubelet's alignment"
             raise DeviceError(
-                f"it runs K3s {self.found}, and an upgrade to {self.request.version} takes it out"
-                " of service: disruption.reboots is deny. Set it to allow in a window"
+                f"it runs K3s {self.found}, and {what} takes it out of service:"
+                " disruption.reboots is deny. Set it to allow in a window"
             )
 
     def _leave_service(self, calls: Calls, node: Node) -> None:
@@ -121,16 +136,22 @@ class UpgradeRun(Turn[NodeUpgrade]):
             calls = self._patient_cluster(READY_DEADLINE_S)
             node = open_node(self.request.name, calls, self.now, self.pause) if calls else None
             body = node.read() or {} if node else {}
-            if node is not None and is_ready(body) and release_of(body) == self.request.version:
+            if node is not None and is_ready(body) and self._is_as_asked(body):
                 node.done = self.done
                 return node
             if self.now() >= ends_at_s:
-                state = "Ready" if is_ready(body) else "not Ready"
-                raise DeviceError(
-                    f"the cluster says that the node runs {release_of(body) or 'no release'} and is"
-                    f" {state} after {READY_DEADLINE_S:g} s"
-                )
+                raise DeviceError(self._not_yet(body))
             self.pause(POLL_S)
+
+    def _not_yet(self, node: Body) -> str:
+        """What the node is after the deadline."""
+        state = "Ready" if is_ready(node) else "not Ready"
+        kubelet = ours_among(kubelet_arguments_of(node)) or "no arguments of ours"
+        told = f", its kubelet with {kubelet}," if self.request.kubelet else ""
+        return (
+            f"the cluster says that the node runs {release_of(node) or 'no release'}{told} and is"
+            f" {state} after {READY_DEADLINE_S:g} s"
+        )
 
     def _return_to_service(self, node: Node) -> None:
         self.phase, self.node = "putting it back into service", node
@@ -147,6 +168,16 @@ class UpgradeRun(Turn[NodeUpgrade]):
 def release_of(node: Body) -> str:
     """The release that its kubelet reports; empty where it reports none."""
     return str(part_of(part_of(node, "status"), "nodeInfo").get("kubeletVersion", ""))
+
+
+def kubelet_arguments_of(node: Body) -> tuple[str, ...]:
+    """The arguments of its kubelet, as K3s writes those that it was started with on its node."""
+    notes = cast("Mapping[str, str]", part_of(part_of(node, "metadata"), "annotations"))
+    try:
+        words = cast("list[str]", json.loads(notes.get(NODE_ARGUMENTS, "[]")))
+    except ValueError:
+        return ()
+    return tuple(value for key, value in pairwise(words) if key == "--kubelet-arg")
 
 
 def run_upgrade_node(text: str, environ: Mapping[str, str]) -> str:

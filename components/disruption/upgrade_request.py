@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pydantic import TypeAdapter
 
 from components.core.key_values import HostState, parse_state
-from components.core.to_json import HIDDEN
+from components.core.to_json import HIDDEN, OMIT_EMPTY
 from components.disruption.named import load_named, render_named, split_lines
 from components.kubernetes.reference import ClusterRef
 from components.remote.request import read_request
@@ -39,6 +39,10 @@ class NodeUpgrade:
     named by its digest."""
     workers: str = field(default="", metadata=HIDDEN)
     """The nodes that count against `max_unavailable`, as a list of names with ranges."""
+    kubelet: str = field(default="", metadata=OMIT_EMPTY)
+    """The arguments of its kubelet that the file sets, in words."""
+    leaves: str = field(default="", metadata=OMIT_EMPTY)
+    """Those that an earlier file set, where this one sets none."""
     before: str = ""
     """The release that it ran when the step was asked for; for reports alone."""
 

@@ -109,12 +109,14 @@ def upgrades_refused(
         return ()
     names = ", ".join(name for group in groups for name in group.nodes)
     path = ("disruption", "reboots")
+    upgraded = any(versions.get(name) != wanted for group in groups for name in group.nodes)
+    what = f"upgraded to K3s {wanted}" if upgraded else "restarted with another alignment"
+    key = "kubernetes.version" if upgraded else "kubernetes.alignment"
     words = (
-        f"disruption: {names} would be upgraded to K3s {wanted}, each of them out"
-        " of service meanwhile\n"
+        f"disruption: {names} would be {what}, each of them out of service meanwhile\n"
         f"  where  {place_of(lines, path, spec.disruption.reboots)}\n"
         "  fix    plan a window and set disruption.reboots to allow, or take the edit of"
-        f" kubernetes.version back ({place_of(lines, _VERSION, wanted)})"
+        f" {key} back ({place_of(lines, _VERSION, wanted)})"
     )
     return (words,)
 
@@ -133,14 +135,16 @@ def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[s
     for number, group in enumerate(groups, 1):
         for step in group.steps:
             name, request = step.request.name, step.request
-            way = f"K3s {versions.get(name, 'of an unknown release')} -> {request.version}"
+            was = versions.get(name, "of an unknown release")
+            way = f"K3s {was} -> {request.version}"
+            if was == request.version:
+                way = f"K3s starts again with its kubelet's {request.kubelet or 'own alignment'}"
             if request.role == "worker":
                 what = "it is drained first, and its jobs end or move"
             elif only:
                 what = "it is the only server: the API is away while K3s starts again; jobs go on"
             else:
                 what = "the other servers answer while K3s starts again on it; jobs go on"
-            said.append(
-                f"WILL BE UPGRADED (group {number} of {len(groups)}): {name}: {way}; {what}"
-            )
+            verb = "RESTARTED" if was == request.version else "UPGRADED"
+            said.append(f"WILL BE {verb} (group {number} of {len(groups)}): {name}: {way}; {what}")
     return tuple(said)

@@ -13,6 +13,7 @@ from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import drift_exit_code, render_drift
 from components.kubernetes.live.judge import Asked, ClusterLook
 from components.kubernetes.live.read import Live
+from components.model.alignment import Alignment
 from components.model.cluster import ClusterSpec, Disruption
 from components.plan.make import ClusterPlan, make_plan
 from components.update.decide import judge_drift
@@ -217,3 +218,37 @@ def test_without_an_edit_of_the_release_another_binary_is_drift() -> None:
     seen = Seen({"gpu01 k3s": facts_of(plan_with("2" * 64, NEW), "gpu01")})
     (drift,) = (e for e in judge_drift(old, as_applied(old), seen) if e.device == "gpu01 k3s")
     assert (drift.ahead, len(drift.differences)) == ("", 1)
+
+
+def aligned(reboots: str = "allow") -> ClusterSpec:
+    spec = spec_of(OLD, reboots)
+    assert spec.k3s is not None
+    own = Alignment(reserved_cpus="0-1", job_cpus=32, job_memory_gib=256)
+    return changed_spec(spec, kubernetes=spec.k3s.model_copy(update={"alignment": own}))
+
+
+def test_another_alignment_restarts_the_workers_alone_and_drains_them() -> None:
+    plan, applied = make_plan(aligned(), "dev"), as_applied(plan_of(OLD))
+    chosen = choose_upgrades(plan, applied, Seen(), ())
+    assert chosen_names(chosen) == [("gpu01-upgrade", "gpu02-upgrade")]
+    first = describe_upgrades(chosen, node_versions(plan, applied, Seen()))[0]
+    assert first == (
+        "WILL BE RESTARTED (group 1 of 1): gpu01: K3s starts again with its kubelet's"
+        " cpu-manager-policy=static reserved-cpus=0-1 topology-manager-policy=best-effort"
+        " topology-manager-scope=container; it is drained first, and its jobs end or move"
+    )
+    done = as_applied(plan)
+    assert chosen_names(choose_upgrades(plan, done, Seen(), ())) == []
+    back = choose_upgrades(plan_of(OLD), done, Seen(), ())
+    (request, _) = (step.request for group in back.upgrades for step in group.steps)
+    assert (request.kubelet, request.leaves[:26]) == ("", "cpu-manager-policy=static ")
+
+
+def test_another_alignment_is_refused_where_the_file_denies_it() -> None:
+    spec = aligned("deny")
+    plan, applied = make_plan(spec, "dev"), as_applied(plan_of(OLD))
+    (words,) = upgrades_refused(spec, plan, applied, Seen(), LINES)
+    assert words.startswith(
+        "disruption: gpu01, gpu02 would be restarted with another alignment, each of them out of"
+    )
+    assert "take the edit of kubernetes.alignment back" in words
