@@ -165,7 +165,7 @@ def test_a_users_nccl_job_is_followed_to_its_verdict(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`railyard job nccl --run`: the real controller, and what the lab's physics prints."""
+    """RoCE against TCP in one job: the real controller, and what the lab's physics prints."""
     install_jobs(site)
     document = yaml.safe_load((EXAMPLES / "dgx-roce/site.yaml").read_text())
     document["hosts"] = [each for each in document["hosts"] if each["role"] == "worker"]
@@ -175,13 +175,14 @@ def test_a_users_nccl_job_is_followed_to_its_verdict(
     config = site.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
     monkeypatch.setenv("RAILYARD_SECRET_KUBECONFIG", config.read_text())
     monkeypatch.setattr(fake_lab, "physics", healthy)
-    done = railyard("job", "nccl", str(file), "--nodes", "gpu01,gpu02", "--run", "--name", "mine")
+    words = ("--nodes", "gpu01,gpu02", "--run", "--name", "mine", "--compare", "tcp")
+    done = railyard("job", "nccl", str(file), *words)
     assert done.code == 0, done.out + done.err
     lines = done.out.splitlines()
     assert lines[0] == "mine: created in namespace default"
     assert any("NET/IB/0/GDRDMA" in line for line in lines)
-    verdict = next(line for line in lines if line.startswith("passed: all_reduce_perf, "))
-    assert "GB/s busbw" in verdict
+    assert sum(line.startswith("passed: all_reduce_perf, ") for line in lines) == 2
+    assert any(" over RDMA, " in line and line.startswith("passed: ") for line in lines)
     assert "  PASSED  ranks: expected 16 ranks on 2 hosts, actual 16 ranks on 2 hosts" in done.out
     assert lines[-1] == "take it away: kubectl -n default delete mpijob/mine"
     site.kubectl("delete", "mpijob/mine", "--wait=true", "--timeout=30s")
