@@ -1,4 +1,4 @@
-"""Rules on what the kubelets of workers are told about NUMA nodes and CPUs."""
+"""Rules on what the kubelets of workers get about NUMA nodes and CPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kubelets of workers are told about NUMA nodes, as arguments and as fields of their file.
+"""What kubelets of workers get about NUMA nodes, as arguments and as fields of their file.
 
 Sources: Kubernetes' documentation, "Control CPU Management Policies on the Node" and "Control
 Topology Management Policies on a node"; the state that kubelet refuses to start with, in its
