@@ -26,6 +26,7 @@ from components.core.errors import RailyardError
 from components.core.plain_text import plain_text
 from components.core.problem import Json
 from components.drift.applied import Applied
+from components.drift.device_drift import DeviceDrift
 from components.hosts.preview import host_changes, hosts_refused
 from components.kubernetes.kubespray.changes import kubespray_changes
 from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
@@ -39,6 +40,7 @@ from components.reading.run_settings import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
+from components.update.alignment import alignment_refused
 from components.update.decide import Intentions, intend, refusals, strangers_to_undo
 from components.update.encryption import encryption_refused
 from components.update.guards import guards_refused
@@ -148,6 +150,7 @@ def _look(
     refused += guards_refused(spec.guards, plan, applied, intentions.drifts)
     refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
     refused += encryption_refused(plan, applied, checked.lines)
+    refused += alignment_refused(plan, applied, checked.lines)
     refused += upgrades_refused(spec, plan, applied, seen, checked.lines)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
     refused += refuse_settings(plan.hosts, seen.devices)
@@ -195,17 +198,23 @@ def _tell(observe: Observe, intentions: Intentions) -> None:
     if observe == "never":
         _inform("not observed: railyard:observe is `never`, so drift is not detected")
     for drift in intentions.drifts:
-        if drift.unreachable is not None:
-            _warn(f"{drift.device}: not observed: {drift.unreachable}")
-        for difference in drift.differences:
-            _inform(f"{drift.device}: drift: {difference}")
-        for found in drift.cabling:
-            _warn(f"{drift.device}: cabling: {found}")
-        for misplaced in drift.placement:
-            _warn(f"{drift.device}: placement: {misplaced.text}")
-        for beside in drift.beside:
-            _warn(f"{drift.device}: beside: {beside}")
+        _tell_device(drift)
     _tell_cluster(intentions.cluster)
+
+
+def _tell_device(drift: DeviceDrift) -> None:
+    if drift.unreachable is not None:
+        _warn(f"{drift.device}: not observed: {drift.unreachable}")
+    for difference in drift.differences:
+        _inform(f"{drift.device}: drift: {difference}")
+    if drift.ahead:
+        _inform(f"{drift.device}: upgrade: {drift.ahead}")
+    for found in drift.cabling:
+        _warn(f"{drift.device}: cabling: {found}")
+    for misplaced in drift.placement:
+        _warn(f"{drift.device}: placement: {misplaced.text}")
+    for beside in drift.beside:
+        _warn(f"{drift.device}: beside: {beside}")
 
 
 def _tell_cluster(drift: ClusterDrift) -> None:

@@ -9,6 +9,7 @@ from components.checks.rule import Finding, at
 from components.jobs.environment import nccl_environment
 from components.jobs.ssh import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
+from components.pod_network.attachment import pod_attachment
 
 _KEYS: Final[Mapping[str, str]] = {
     "NCCL_ALGO": "acceptance.nccl_algo",
@@ -19,6 +20,8 @@ _KEYS: Final[Mapping[str, str]] = {
     "NCCL_TOPO_FILE": "jobs.topology_file",
 }
 """Variables that another key of the file decides."""
+POLICY_SINCE: Final = (1, 36)
+"""The release from which on MutatingAdmissionPolicy is served by default (KEP-3962)."""
 _FOUND: Final = "the adapters that each pod finds on its node"
 _DECIDED: Final[Mapping[str, str]] = {
     "NCCL_IB_HCA": _FOUND,
@@ -47,6 +50,41 @@ def check_job_environment(spec: ClusterSpec) -> Iterator[Finding]:
             f"jobs.env sets {name} to {value}, and {decided}.",
             (at(("jobs", "env", name), value),),
             f"remove it; set {key} if the plan's value is wrong." if key else "remove it.",
+        )
+
+
+def check_own_pods(spec: ClusterSpec) -> Iterator[Finding]:
+    """The API server knows the policy that `jobs.own_pods.admission` asks for, and its resource.
+
+    MutatingAdmissionPolicy is served by default from Kubernetes 1.36 on: an older API server
+    refuses the object in the middle of an update. It acts on containers that ask for a resource of
+    the rails: where no pod has one to ask for, it would act on none.
+    """
+    own, plane = spec.jobs.own_pods, spec.kubernetes
+    if own is None:
+        return
+    place = at(("jobs", "own_pods"))
+    if plane is None:
+        fix = "remove own_pods, or give the site Kubernetes."
+        yield Finding("jobs.own_pods is for pods, and the site has no Kubernetes.", (place,), fix)
+        return
+    if not own.admission:
+        return
+    where = at(("jobs", "own_pods", "admission"), value=True)
+    major, minor = (int(part) for part in plane.version.lstrip("v").split("+")[0].split(".")[:2])
+    if (major, minor) < POLICY_SINCE:
+        yield Finding(
+            f"jobs.own_pods.admission is true, and Kubernetes {plane.version} does not serve "
+            "MutatingAdmissionPolicy: 1.36 does.",
+            (where, at(("kubernetes", "version"), plane.version)),
+            "remove admission, and let pods take the environment by envFrom.",
+        )
+    if not pod_attachment(spec).resources:
+        yield Finding(
+            "jobs.own_pods.admission is true, and the pod network has no resource by which a "
+            "container says that it is on the rails.",
+            (where, at(("pod_network", "mode"), spec.pod_network.mode)),
+            "remove admission, and let pods take the environment by envFrom.",
         )
 
 

@@ -9,7 +9,8 @@ from typing import Annotated, Final
 
 import typer
 
-from components.acceptance.collect.cluster_jobs import Absent, Api
+from components.acceptance.collect.cluster_jobs import Absent
+from components.acceptance.collect.cluster_objects import Api
 from components.acceptance.collect.run import open_cluster
 from components.checks.site import load_checked_site
 from components.cli.app import command_app, say, stack_names
@@ -24,7 +25,7 @@ from components.plan.make import make_plan
 from components.remote.step import secrets_from
 from components.submit.admit import create, delete_line, has_trainer, node_troubles, object_troubles
 from components.submit.choose import Asked, Chosen, JobKind, Trouble, choose, chosen_hosts
-from components.submit.follow import how_to_go_on, read_job
+from components.submit.follow import START_DEADLINE_S, how_to_go_on, read_job
 from components.submit.make import UserJob, make_job, render_objects
 from components.submit.verdict import judge_end
 from components.update.outside_secrets import outside_secrets
@@ -72,6 +73,9 @@ def job(  # noqa: PLR0913 - one parameter for each option
         TorchForm | None,
         typer.Option(help="pytorch: Indexed Job, or TrainJob; with --run default what is there"),
     ] = None,
+    start_deadline_s: Annotated[
+        int, typer.Option(help="--run: seconds for its pods to start; 0 waits without end", min=0)
+    ] = START_DEADLINE_S,
 ) -> None:
     """Print a job on some nodes as YAML, or submit it and follow it to its verdict.
 
@@ -94,7 +98,8 @@ def job(  # noqa: PLR0913 - one parameter for each option
     if not run:
         say(render_objects(make_job(_good(chosen, troubles)).objects), nl=False)
         return
-    _submit(found, asked, chosen, troubles)
+    api, ready = _ready(found, asked, chosen, troubles)
+    _follow(api, ready, asked, start_deadline_s)
 
 
 def _of_stack(name: str) -> _Site:
@@ -122,20 +127,24 @@ def _good(chosen: Chosen | None, troubles: tuple[Trouble, ...]) -> Chosen:
     return chosen
 
 
-def _submit(
+def _ready(
     site: _Site, asked: Asked, chosen: Chosen | None, troubles: tuple[Trouble, ...]
-) -> None:
+) -> tuple[Api, UserJob]:
+    """The cluster, and the job as it can be created there now."""
     try:
         api = _open(site)
-        ready = _look(api, site, asked, chosen, troubles)
+        return api, _look(api, site, asked, chosen, troubles)
     except DeviceError as error:
         if troubles:  # what is wrong with the command is so without the cluster too
             _good(None, (*troubles, Trouble(str(error), "the cluster could not be asked.")))
         raise
+
+
+def _follow(api: Api, ready: UserJob, asked: Asked, start_deadline_s: int) -> None:
     create(api, ready)
     say(f"{ready.name}: created in namespace {ready.namespace}")
     try:
-        ends = read_job(api, ready, say)
+        ends = read_job(api, ready, say, start_deadline_s)
     except KeyboardInterrupt:
         say(f"\n{how_to_go_on(ready)}")
         raise typer.Exit(INTERRUPTED) from None

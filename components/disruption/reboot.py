@@ -9,30 +9,20 @@ began. What happens on the host is in `components/hosts/scripts/maintain.sh`.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from threading import Event
 from typing import Final
 
 from components.core.errors import Bug, DeviceError, HostKeyError
 from components.core.key_values import HostState, parse_state
-from components.disruption.access import open_cluster
-from components.disruption.allowance import check_allowance
-from components.disruption.health import check_quorum, read_nodes
 from components.disruption.node import POLL_S, Node, open_node, refuse_other_name
 from components.disruption.pending import Waiting, read_waiting
 from components.disruption.request import READY_DEADLINE_S, HostReboot, parse_request
+from components.disruption.turn import Turn, run_alone
 from components.hosts.keys.ask import parameter_of
-from components.hosts.scripts import Verb, host_call
+from components.hosts.scripts import host_call
 from components.kubernetes.calls import Calls
-from components.remote.host_runs import Run, run_on_hosts
-from components.remote.lock import hold_lock
-from components.remote.tool_runs import run_call
 
-LOCK_DEADLINE_S: Final = 60.0
-"""Seconds to wait for another run that holds the host; a killed engine may leave one."""
 MAINTAIN_DEADLINE_S: Final = 120.0
 """Seconds for one part on the host: `take_lock` alone waits that long for a script before it."""
 LOOPBACK_DEADLINE_S: Final = 600.0
@@ -42,19 +32,11 @@ SPARE: Final = "spare."
 
 
 @dataclass(slots=True)
-class HostRun:
-    """One run: what was asked, how host and cluster are reached, and what was done so far."""
+class HostRun(Turn[HostReboot]):
+    """One run, with what was seen of the host."""
 
-    request: HostReboot
-    run: Run
-    cluster: Callable[[], Calls | None]
-    now: Callable[[], float] = time.monotonic
-    pause: Callable[[float], object] = Event().wait
-    done: list[str] = field(default_factory=list[str])
-    phase: str = "the first look"
     last: str = ""
     """What was last seen of the host, or why nothing was."""
-    node: Node | None = None
     service: str = "whether its node is cordoned is not known"
     """What is known of the cordon while there is no `node`."""
     drained: bool = False
@@ -128,7 +110,7 @@ class HostRun:
     def _leave_service(self, seen: Waiting) -> None:
         """Cordon and drain; a refusal puts all back as it was."""
         self.phase = "asking the cluster"
-        calls = self.cluster() if seen.begun is None else self._patient_cluster()
+        calls = self.cluster() if seen.begun is None else self._patient_cluster(READY_DEADLINE_S)
         self.node = self._node(calls)
         if calls is not None:
             if self.node is None:
@@ -137,21 +119,14 @@ class HostRun:
                 self._ask_to_go(calls)
         self._maintain("begin")
         if self.node is not None:
-            self._drain(self.node, seen)
+            begun = seen.begun is not None
+            self._take_out(self.node, ends_vfs=seen.ends_vfs, drains=True, begun=begun)
         self.drained = True
 
-    def _drain(self, node: Node, seen: Waiting) -> None:
-        self.phase = "draining"
-        try:
-            node.cordon(ends_vfs=seen.ends_vfs)
-            self._ask_to_go(node.calls)  # others of its group may have asked at the same time
-            node.drain(self.request.drain_deadline_s)
-        except DeviceError:
-            if seen.begun is None:  # nothing was changed yet: do not leave a node idle for nothing
-                with suppress(DeviceError):
-                    node.uncordon()
-                    self._maintain("forget-mark")
-            raise
+    def _stay(self, node: Node) -> None:
+        """The host is marked, too."""
+        node.uncordon()
+        self._maintain("forget-mark")
 
     def _node(self, calls: Calls | None) -> Node | None:
         name, node = self.request.node_name, None
@@ -162,21 +137,6 @@ class HostRun:
         else:
             node.done = self.done
         return node
-
-    def _ask_to_go(self, calls: Calls) -> None:
-        """Refuse where the cluster cannot spare one more.
-
-        Raises:
-            DeviceError: Which nodes are out of service already.
-        """
-        if self.request.role == "control_plane":
-            planned = self.request.cluster.servers if self.request.cluster else ()
-            names = tuple(each.endpoint.device for each in planned)
-            lost = check_quorum(calls, self.request.endpoint.device, names)
-            if lost and lost not in self.done:
-                self.done.append(lost)
-        else:
-            check_allowance(calls, self.request)
 
     def _change(self, seen: Waiting) -> Waiting:
         """What had to wait for the drain, then the boot if one is still due."""
@@ -225,7 +185,7 @@ class HostRun:
         self._prove()
         if self.node is None:
             self.phase = "asking the cluster"
-            self.node = self._node(self._patient_cluster())
+            self.node = self._node(self._patient_cluster(READY_DEADLINE_S))
         if self.node is not None:
             self.phase = "waiting for the node"
             if now == counted:
@@ -252,23 +212,6 @@ class HostRun:
             self._boot(boot_id)
             self.phase = "checking the settings"
         raise Bug("the second round returns")
-
-    def _patient_cluster(self) -> Calls | None:
-        """The cluster of a run that goes on after a boot: its only server may be starting."""
-        ends_at_s = self.now() + READY_DEADLINE_S
-        while True:
-            try:
-                calls = self.cluster()
-                if calls is not None:
-                    read_nodes(calls)
-            except HostKeyError:
-                raise
-            except DeviceError:  # an API that starts refuses before it answers
-                if self.now() >= ends_at_s:
-                    raise
-                self.pause(POLL_S)
-            else:
-                return calls
 
     def _await_ready(self, *, booted: bool) -> None:
         """The boot unit has ended, and jobs could use every card.
@@ -329,7 +272,7 @@ class HostRun:
         """Everything as the plan says, now that nothing is in the way; it verifies itself."""
         deadline_s = self.request.converge_deadline_s
         stdin = HostState({**self.request.settings, "disrupt": "now"}).render()
-        answer = self._on_host("converge", stdin, deadline_s)
+        answer = self._on_host(host_call("converge"), stdin, deadline_s)
         report: dict[str, list[str]] = json.loads(answer.splitlines()[-1])
         self.left = tuple(report.get("waiting", ()))
         if report["changed"]:
@@ -343,14 +286,7 @@ class HostRun:
     ) -> str:
         lines = {"action": action, "stack": self.request.stack, "hcas": str(self.request.hcas)}
         stdin = HostState({**(settings or {}), **lines}).render()
-        return self._on_host("maintain", stdin, deadline_s)
-
-    def _on_host(self, verb: Verb, stdin: str, deadline_s: float) -> str:
-        answer = run_call(self.run, self.request.endpoint, host_call(verb), stdin, deadline_s)
-        if answer.exit_status:
-            words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
-            raise DeviceError(words)
-        return answer.stdout
+        return self._on_host(host_call("maintain"), stdin, deadline_s)
 
     def _denied(self, seen: Waiting) -> str:
         what = "; ".join(seen.words) or "an earlier run took it out of service and did not finish"
@@ -365,13 +301,8 @@ class HostRun:
         if self.node is not None:
             held = self.node.held
             service = "its node is cordoned" if held else "its node is not cordoned by us"
-        return (
-            f"{self.request.endpoint.where}, {self.phase}: {what}\n"
-            f"  last   {self.last or 'nothing was seen'}; {service}\n"
-            f"  done   {', '.join(self.done) or 'nothing'}\n"
-            "  next   the groups after this one are not touched. Look at its console, then run"
-            " `pulumi up` again: it goes on where this ended"
-        )
+        last = f"{self.last or 'nothing was seen'}; {service}"
+        return self._say_stuck(what, last, "Look at its console")
 
 
 def run_reboot_host(text: str, environ: Mapping[str, str]) -> str:
@@ -382,15 +313,6 @@ def run_reboot_host(text: str, environ: Mapping[str, str]) -> str:
         DeviceError: See `HostRun.perform`.
     """
     request = parse_request(text)
-    run = run_on_hosts(request.endpoints, environ)
-
-    def cluster() -> Calls | None:
-        if request.cluster is None:
-            return None
-        return open_cluster(request.cluster, request.endpoint.device, run, environ)
-
     name = request.endpoint.device
     busy = f"another run has been taking {name} out of service"
-    with hold_lock(f"reboot-{request.stack}-{name}", busy, LOCK_DEADLINE_S):
-        evidence = HostRun(request, run, cluster).perform()
-    return json.dumps(evidence, indent=2, sort_keys=True) + "\n"
+    return run_alone(HostRun, request, environ, f"reboot-{request.stack}-{name}", busy)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import TypeAdapter
 
-from components.core.key_values import HostState, parse_state
-from components.core.placeholder import has_placeholder
-from components.core.to_json import HIDDEN, to_json
+from components.core.key_values import HostState
+from components.core.to_json import HIDDEN
+from components.disruption.named import load_named, render_named, split_lines
 from components.kubernetes.reference import ClusterRef
 from components.model.hosts import HostRole
-from components.remote.lines import parse_lines, render_lines
 from components.remote.request import read_request
 from components.remote.step import Endpoint
-from components.remote.tool_files import digest_of, load_text
 
 READY_DEADLINE_S: Final = 600.0
 """Seconds from the boot until the cards, the node and its device plugins are back: the boot unit
@@ -57,23 +55,13 @@ class HostReboot:
     def render(self, repair: str = "") -> str:
         """The request, a line a value: a preview shows the changed ones."""
         settings, workers = self.texts
-        parts = {
-            "settings": digest_of(settings),
-            "of_instance": self._of_instance,
-            "workers": digest_of(workers),
-        }
-        return render_lines({**to_json(replace(self, repair=repair)), **parts})
+        named = {"settings": settings, "workers": workers}
+        return render_named(replace(self, repair=repair), named, split_lines(self.settings)[1])
 
     @property
     def texts(self) -> tuple[str, str]:
         """What the request names by digest: settings, workers."""
-        known = {key: self.settings[key] for key in self.settings.keys() - self._of_instance.keys()}
-        return HostState(known).render_short(), self.workers
-
-    @property
-    def _of_instance(self) -> dict[str, str]:
-        """Settings that wait for a created instance: they are on stdin, where holes are filled."""
-        return {key: value for key, value in self.settings.items() if has_placeholder(value)}
+        return HostState(split_lines(self.settings)[0]).render_short(), self.workers
 
     @property
     def node_name(self) -> str:
@@ -97,14 +85,5 @@ def parse_request(text: str) -> HostReboot:
         UsageError: It is no request, and the text names the first fault; or what it names is not
             on this machine.
     """
-    try:
-        document = parse_lines(text)
-    except ValueError:
-        document = {}
-    settings, workers = (document.pop(key, None) for key in ("settings", "workers"))
-    if isinstance(settings, str) and isinstance(workers, str):
-        own = cast("dict[str, JsonValue]", document.pop("of_instance", {}))
-        kept = parse_state(load_text("settings", settings)).values
-        document["settings"] = {**kept, **own}
-        document["workers"] = load_text("workers", workers)
+    document = load_named(text, "settings")
     return read_request(_REQUEST, json.dumps(document), "request to reboot a host")

@@ -11,47 +11,34 @@ running while it starts again (`KillMode=process`), and jobs run on workers.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from threading import Event
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, cast
 
 from components.core.errors import DeviceError, HostKeyError
-from components.disruption.access import open_cluster
-from components.disruption.allowance import check_allowance
-from components.disruption.health import check_quorum, is_ready, part_of, read_nodes
+from components.disruption.health import is_ready, part_of
 from components.disruption.node import POLL_S, Node, open_node
 from components.disruption.request import READY_DEADLINE_S
+from components.disruption.turn import Turn, run_alone
 from components.disruption.upgrade_request import NodeUpgrade, parse_upgrade
 from components.kubernetes.calls import Body, Calls
+from components.kubernetes.planes.alignment import ours_among
 from components.kubernetes.planes.scripts import kubernetes_call
-from components.remote.host_runs import Run, run_on_hosts
-from components.remote.lock import hold_lock
-from components.remote.tool_runs import run_call
 
-LOCK_DEADLINE_S: Final = 60.0
-"""Seconds to wait for another run that holds the node; a killed engine may leave one."""
+NODE_ARGUMENTS: Final = "k3s.io/node-args"
+"""The annotation in which K3s lists what it was started with (its pkg/nodeconfig)."""
 START_DEADLINE_S: Final = 60.0
 """Seconds for an API to answer before its only server is started again: a run that was killed may
 have left it stopped."""
 
 
 @dataclass(slots=True)
-class UpgradeRun:
-    """One run: what was asked, how node and cluster are reached, and what was done so far."""
+class UpgradeRun(Turn[NodeUpgrade]):
+    """One run, with the release that the node ran when it was first seen."""
 
-    request: NodeUpgrade
-    run: Run
-    cluster: Callable[[], Calls | None]
-    now: Callable[[], float] = time.monotonic
-    pause: Callable[[float], object] = Event().wait
-    done: list[str] = field(default_factory=list[str])
     phase: str = "asking the cluster"
     found: str = ""
-    """The release that the node ran when it was first seen."""
-    node: Node | None = None
 
     def perform(self) -> dict[str, object]:
         """Upgrade the node, or finish what was begun; nothing where it runs the release already.
@@ -76,7 +63,7 @@ class UpgradeRun:
                 return  # it is no node yet: its install step makes it one
             self.node.done = self.done
             self.found = release_of(self.node.read() or {})
-            if self.found == self.request.version:
+            if self._is_as_asked(self.node.read() or {}):
                 if self.node.held:
                     self._return_to_service(self.node)
                 return
@@ -85,6 +72,15 @@ class UpgradeRun:
         self._install()
         node = self._awaited()
         self._return_to_service(node)
+
+    def _is_as_asked(self, node: Body) -> bool:
+        """It runs the release, with the arguments of the kubelet; K3s writes them on its node."""
+        if release_of(node) != self.request.version:
+            return False
+        kubelet = ours_among(kubelet_arguments_of(node))
+        if self.request.kubelet:
+            return kubelet == self.request.kubelet
+        return not self.request.leaves or kubelet != self.request.leaves
 
     def _first_look(self) -> Calls | None:
         """The cluster; None where its only server does not answer, and has to be started."""
@@ -105,62 +101,31 @@ class UpgradeRun:
             )
         return calls
 
-    def _patient_cluster(self, deadline_s: float) -> Calls | None:
-        ends_at_s = self.now() + deadline_s
-        while True:
-            try:
-                calls = self.cluster()
-                if calls is not None:
-                    read_nodes(calls)
-            except HostKeyError:
-                raise
-            except DeviceError:  # an API that starts refuses before it answers
-                if self.now() >= ends_at_s:
-                    raise
-                self.pause(POLL_S)
-            else:
-                return calls
-
     def _refuse_denied(self) -> None:
         if self.request.reboots == "deny":
+            other = self.found != self.request.version
+            what = f"an upgrade to {self.request.version}" if other else "its kubelet's alignment"
             raise DeviceError(
-                f"it runs K3s {self.found}, and an upgrade to {self.request.version} takes it out"
-                " of service: disruption.reboots is deny. Set it to allow in a window"
+                f"it runs K3s {self.found}, and {what} takes it out of service:"
+                " disruption.reboots is deny. Set it to allow in a window"
             )
 
     def _leave_service(self, calls: Calls, node: Node) -> None:
-        """Closed to new pods, and a worker drained; a refusal puts all back as it was."""
         self.phase, begun = "draining", node.held
         self._ask_to_go(calls)
-        try:
-            node.cordon(ends_vfs=False)
-            self._ask_to_go(calls)  # others of its group may have asked at the same time
-            if self.request.role == "worker":
-                node.drain(self.request.drain_deadline_s)
-        except DeviceError:
-            if not begun:  # nothing was changed yet: do not leave a node idle for nothing
-                with suppress(DeviceError):
-                    node.uncordon()
-            raise
+        drains = self.request.role == "worker"
+        self._take_out(node, ends_vfs=False, drains=drains, begun=begun)
 
-    def _ask_to_go(self, calls: Calls) -> None:
-        if self.request.role == "worker":
-            check_allowance(calls, self.request)
-            return
-        planned = tuple(each.endpoint.device for each in self.request.cluster.servers)
-        if check_quorum(calls, self.request.name, planned):
-            said = f"the API is away while K3s starts again on {self.request.name}"
-            self.done += [said] if said not in self.done else []
+    def _what_is_lost(self, lost: str) -> str:
+        """K3s alone starts again, whatever else is away."""
+        del lost
+        return f"the API is away while K3s starts again on {self.request.name}"
 
     def _install(self) -> None:
         self.phase = f"installing K3s {self.request.version}"
         call = replace(kubernetes_call("k3s_install"), arguments=self.request.arguments)
-        deadline_s = self.request.install_deadline_s
-        answer = run_call(self.run, self.request.endpoint, call, self.request.install, deadline_s)
-        if answer.exit_status:
-            words = answer.stderr.strip() or f"status {answer.exit_status} and no words"
-            raise DeviceError(words)
-        report: dict[str, list[str]] = json.loads(answer.stdout.splitlines()[-1])
+        answer = self._on_host(call, self.request.install, self.request.install_deadline_s)
+        report: dict[str, list[str]] = json.loads(answer.splitlines()[-1])
         self.done += [f"set {', '.join(report['changed'])}"] if report["changed"] else []
 
     def _awaited(self) -> Node:
@@ -171,16 +136,22 @@ class UpgradeRun:
             calls = self._patient_cluster(READY_DEADLINE_S)
             node = open_node(self.request.name, calls, self.now, self.pause) if calls else None
             body = node.read() or {} if node else {}
-            if node is not None and is_ready(body) and release_of(body) == self.request.version:
+            if node is not None and is_ready(body) and self._is_as_asked(body):
                 node.done = self.done
                 return node
             if self.now() >= ends_at_s:
-                state = "Ready" if is_ready(body) else "not Ready"
-                raise DeviceError(
-                    f"the cluster says that the node runs {release_of(body) or 'no release'} and is"
-                    f" {state} after {READY_DEADLINE_S:g} s"
-                )
+                raise DeviceError(self._not_yet(body))
             self.pause(POLL_S)
+
+    def _not_yet(self, node: Body) -> str:
+        """What the node is after the deadline."""
+        state = "Ready" if is_ready(node) else "not Ready"
+        kubelet = ours_among(kubelet_arguments_of(node)) or "no arguments of ours"
+        told = f", its kubelet with {kubelet}," if self.request.kubelet else ""
+        return (
+            f"the cluster says that the node runs {release_of(node) or 'no release'}{told} and is"
+            f" {state} after {READY_DEADLINE_S:g} s"
+        )
 
     def _return_to_service(self, node: Node) -> None:
         self.phase, self.node = "putting it back into service", node
@@ -190,18 +161,23 @@ class UpgradeRun:
     def _stuck(self, what: str) -> str:
         held = self.node is not None and self.node.held
         service = "its node is cordoned by us" if held else "its node is not cordoned by us"
-        return (
-            f"{self.request.endpoint.where}, {self.phase}: {what}\n"
-            f"  last   K3s {self.found or 'of a release that is not known'}; {service}\n"
-            f"  done   {', '.join(self.done) or 'nothing'}\n"
-            "  next   the groups after this one are not touched. Mend what is said above, then run"
-            " `pulumi up` again: it goes on where this ended"
-        )
+        last = f"K3s {self.found or 'of a release that is not known'}; {service}"
+        return self._say_stuck(what, last, "Mend what is said above")
 
 
 def release_of(node: Body) -> str:
     """The release that its kubelet reports; empty where it reports none."""
     return str(part_of(part_of(node, "status"), "nodeInfo").get("kubeletVersion", ""))
+
+
+def kubelet_arguments_of(node: Body) -> tuple[str, ...]:
+    """The arguments of its kubelet, as K3s writes those that it was started with on its node."""
+    notes = cast("Mapping[str, str]", part_of(part_of(node, "metadata"), "annotations"))
+    try:
+        words = cast("list[str]", json.loads(notes.get(NODE_ARGUMENTS, "[]")))
+    except ValueError:
+        return ()
+    return tuple(value for key, value in pairwise(words) if key == "--kubelet-arg")
 
 
 def run_upgrade_node(text: str, environ: Mapping[str, str]) -> str:
@@ -212,12 +188,6 @@ def run_upgrade_node(text: str, environ: Mapping[str, str]) -> str:
         DeviceError: See `UpgradeRun.perform`.
     """
     request = parse_upgrade(text)
-    run = run_on_hosts(request.endpoints, environ)
-
-    def cluster() -> Calls | None:
-        return open_cluster(request.cluster, request.name, run, environ)
-
+    lock = f"upgrade-{request.stack}-{request.name}"
     busy = f"another run has been upgrading {request.name}"
-    with hold_lock(f"upgrade-{request.stack}-{request.name}", busy, LOCK_DEADLINE_S):
-        evidence = UpgradeRun(request, run, cluster).perform()
-    return json.dumps(evidence, indent=2, sort_keys=True) + "\n"
+    return run_alone(UpgradeRun, request, environ, lock, busy)

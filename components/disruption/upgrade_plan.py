@@ -14,6 +14,7 @@ from components.core.key_values import HostState, parse_state
 from components.disruption.upgrade_order import upgrade_groups
 from components.disruption.upgrade_request import NodeUpgrade
 from components.drift.applied import Applied
+from components.kubernetes.planes.alignment import arguments_in
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.reference import refer_to
 from components.model.cluster import ClusterSpec
@@ -107,6 +108,7 @@ def _step(shared: NodeUpgrade, host: Host, install: RemoteStep) -> UpgradeStep:
         install=HostState(lines).render(),
         install_deadline_s=install.deadline_s,
         arguments=install.apply.arguments if isinstance(install.apply, ToolCall) else (),
+        kubelet=arguments_in(lines),
     )
     return UpgradeStep(request, install.name)
 
@@ -117,6 +119,12 @@ def recorded_release(applied: Applied, install: str) -> str:
     if recorded is None or not recorded.stdin:
         return ""
     return parse_state(recorded.stdin).values.get("version", "")
+
+
+def _recorded_kubelet(applied: Applied, install: str) -> str:
+    """The arguments of the kubelet that an install step last brought to its node."""
+    recorded = applied.step(install)
+    return arguments_in(parse_state(recorded.stdin).values) if recorded else ""
 
 
 def chosen(
@@ -150,11 +158,17 @@ def _chosen(step: UpgradeStep, applied: Applied, versions: Mapping[str, str]) ->
     runs = versions.get(step.request.name, installed)
     recorded = applied.step(step.name)
     last = parse_lines(recorded.stdin) if recorded and recorded.stdin else {}
-    if recorded is not None and last.get("version") == wanted:
+    kubelet = step.request.kubelet
+    asked = last.get("version"), last.get("kubelet", "")
+    if recorded is not None and asked == (wanted, kubelet):
         return replace(step, kept=recorded.stdin)
-    if installed in {"", wanted}:
-        return None  # never installed; or its install step ran with the release
-    return replace(step, request=step.request.from_release(runs))
+    if not installed:
+        return None
+    had = _recorded_kubelet(applied, step.install)
+    if (installed, had) == (wanted, kubelet):
+        return None  # its install step ran with the release
+    request = replace(step.request.from_release(runs), leaves="" if kubelet else had)
+    return replace(step, request=request)
 
 
 def due(groups: tuple[UpgradeGroup, ...]) -> tuple[UpgradeGroup, ...]:

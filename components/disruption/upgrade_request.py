@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import TypeAdapter
 
 from components.core.key_values import HostState, parse_state
-from components.core.placeholder import has_placeholder
-from components.core.to_json import HIDDEN, to_json
+from components.core.to_json import HIDDEN, OMIT_EMPTY
+from components.disruption.named import load_named, render_named, split_lines
 from components.kubernetes.reference import ClusterRef
-from components.remote.lines import parse_lines, render_lines
 from components.remote.request import read_request
 from components.remote.step import Endpoint
-from components.remote.tool_files import digest_of, load_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +39,24 @@ class NodeUpgrade:
     named by its digest."""
     workers: str = field(default="", metadata=HIDDEN)
     """The nodes that count against `max_unavailable`, as a list of names with ranges."""
+    kubelet: str = field(default="", metadata=OMIT_EMPTY)
+    """The arguments of its kubelet that the file sets, in words."""
+    leaves: str = field(default="", metadata=OMIT_EMPTY)
+    """Those that an earlier file set, where this one sets none."""
     before: str = ""
     """The release that it ran when the step was asked for; for reports alone."""
 
     def render(self) -> str:
         """The request, a line a value: a preview shows the changed ones."""
         install, workers = self.texts
-        parts = {
-            "install": digest_of(install),
-            "of_instance": self._of_instance,
-            "workers": digest_of(workers),
-        }
-        return render_lines({**to_json(self), **parts})
+        named = {"install": install, "workers": workers}
+        return render_named(self, named, split_lines(parse_state(self.install).values)[1])
 
     @property
     def texts(self) -> tuple[str, str]:
         """What the request names by digest: install, workers."""
-        known = parse_state(self.install).values
-        plain = {key: known[key] for key in known.keys() - self._of_instance.keys()}
-        return HostState(plain).render(), self.workers
-
-    @property
-    def _of_instance(self) -> dict[str, str]:
-        """Lines that wait for a created instance: they are on stdin, where holes are filled."""
-        lines = parse_state(self.install).values
-        return {key: value for key, value in lines.items() if has_placeholder(value)}
+        known, _ = split_lines(parse_state(self.install).values)
+        return HostState(known).render(), self.workers
 
     @property
     def node_name(self) -> str:
@@ -97,16 +88,7 @@ def parse_upgrade(text: str) -> NodeUpgrade:
         UsageError: It is no request, and the text names the first fault; or what it names is not
             on this machine.
     """
-    try:
-        document = parse_lines(text)
-    except ValueError:
-        document = {}
-    install, workers = (document.pop(key, None) for key in ("install", "workers"))
-    if isinstance(install, str) and isinstance(workers, str):
-        own = cast("dict[str, str]", document.pop("of_instance", {}))
-        kept = parse_state(load_text("install", install)).values
-        document["install"] = HostState({**kept, **own}).render()
-        document["workers"] = load_text("workers", workers)
-    return read_request(
-        _REQUEST, json.dumps(cast("JsonValue", document)), "request to upgrade a node"
-    )
+    document = load_named(text, "install")
+    if isinstance(lines := document.get("install"), dict):
+        document["install"] = HostState({key: str(lines[key]) for key in lines}).render()
+    return read_request(_REQUEST, json.dumps(document), "request to upgrade a node")

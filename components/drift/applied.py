@@ -113,6 +113,9 @@ def _object(outputs: Mapping[str, object]) -> dict[str, JsonValue]:
 
 
 def _is_sealed(value: object) -> bool:
+    """A secret, or a list that holds one: without it, its other items would be compared wrongly."""
+    if isinstance(value, list):
+        return any(_is_sealed(item) for item in cast("list[object]", value))
     return isinstance(value, Mapping) and _SEALED in cast("Mapping[str, object]", value)
 
 

@@ -65,6 +65,8 @@ class DeviceDrift:
     beside: tuple[Beside, ...] = ()
     """Settings that are not ours and break our traffic. No update mends them unless the file says
     `repair`, and then they are ours: so they are no difference."""
+    ahead: str = ""
+    """How far an update that did not end has brought it; what that update set is no difference."""
 
     @property
     def note(self) -> str:
@@ -149,6 +151,7 @@ def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
         lines += [f"{'':<12}   {found.text}" for found in drift.placement]
         lines += [f"{'':<12}   tool {name}: {_LACKING}" for name in drift.tools]
         lines += [f"{'':<12}   {found}" for found in drift.beside]
+        lines += [f"{'':<12}   {drift.ahead}"] if drift.ahead else []
     return "\n".join(lines) + "\n"
 
 
@@ -167,6 +170,8 @@ def _verdict(drift: DeviceDrift) -> str:
 
 
 def _plugged(drift: DeviceDrift) -> str:
+    if drift.ahead:
+        return "in the middle of an upgrade"
     if drift.cabling:
         return f"cabling: {len(drift.cabling)} port(s) are not plugged as the file says"
     if drift.placement:
@@ -185,4 +190,4 @@ def drift_exit_code(drifts: tuple[DeviceDrift, ...]) -> int:
 
 def _is_wrong(drift: DeviceDrift) -> bool:
     plugged = drift.cabling or drift.placement
-    return bool(drift.differences or drift.tools or drift.beside or plugged)
+    return bool(drift.differences or drift.tools or drift.beside or drift.ahead or plugged)

@@ -150,7 +150,7 @@ def _on_nodes(workers: MpiWorkers) -> JsonObject:
 
 def rail_container(spec: ClusterSpec, workers: MpiWorkers, name: str) -> JsonObject:
     """A container with GPUs on the rails, and the environment of jobs."""
-    limits = make_limits(workers.attachment.resources, workers.gpus)
+    limits = make_limits(workers.attachment.resources, workers.gpus) | _own_cpus(spec)
     mounts: list[JsonValue] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a container's own
         *_topology_mount(spec),
@@ -158,6 +158,14 @@ def rail_container(spec: ClusterSpec, workers: MpiWorkers, name: str) -> JsonObj
     ]
     more: JsonObject = {"env": env_list(job_environment(spec)), "volumeMounts": mounts}
     return make_container(workers.image, name, limits) | more
+
+
+def _own_cpus(spec: ClusterSpec) -> JsonObject:
+    """Whole CPUs and memory: kubelet's static policy gives CPUs to pods with both alone."""
+    alignment = spec.kubernetes.alignment if spec.kubernetes else None
+    if alignment is None:
+        return {}
+    return {"cpu": str(alignment.job_cpus), "memory": f"{alignment.job_memory_gib}Gi"}
 
 
 def _topology_mount(spec: ClusterSpec) -> list[JsonValue]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.jobs.deepspeed import plan_deepspeed
+from components.jobs.own_pods import plan_own_pods
 from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import Body, Manifest, make_manifest
 from components.kubernetes.pods import pods_in, pulling, with_image
@@ -32,7 +33,8 @@ def plan_jobs(spec: ClusterSpec) -> JobsPlan:
         return JobsPlan(manifests=())
     operator = _mpi_operator(spec) if spec.jobs.mpi_operator else ()
     login = login_manifests(spec, "jobs", spec.pod_network.namespace, 0)
-    return JobsPlan(manifests=login + operator + plan_deepspeed(spec))
+    own = plan_own_pods(spec, 0)
+    return JobsPlan(manifests=login + own + operator + plan_deepspeed(spec))
 
 
 def _mpi_operator(spec: ClusterSpec) -> tuple[Manifest, ...]:

@@ -75,6 +75,21 @@ class Programs(Frozen):
     """Folder of `ib_write_bw` and its siblings."""
 
 
+class OwnPods(Frozen):
+    """What pods that users write themselves find in the cluster.
+
+    A ConfigMap `railyard-rdma` with the environment of jobs for `envFrom`, and where a pod sees
+    more RDMA devices than its own, `railyard-rdma-scripts` with the script that finds the right
+    ones.
+    """
+
+    namespaces: tuple[DnsLabel, ...] = ()
+    """Namespaces of the users, which have to be there; default `pod_network.namespace`."""
+    admission: bool = False
+    """Let the API server put the environment, and the topology file, into every container in these
+    namespaces that asks for a resource of the rails. It takes Kubernetes 1.36."""
+
+
 class Jobs(Frozen):
     """What runs on the cluster."""
 
@@ -101,3 +116,5 @@ class Jobs(Frozen):
     """NCCL_TOPO_FILE of the nodes."""
     deepspeed: DeepSpeed | None = None
     """The DeepSpeed sample; None: none."""
+    own_pods: OwnPods | None = None
+    """The environment for pods that users write themselves; None: none."""

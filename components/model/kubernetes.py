@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from components.catalogue.cni_folders import Distribution
+from components.model.alignment import Alignment
 from components.model.kubespray import (
     ClusterMtu,
     ExtraVars,
@@ -142,6 +143,8 @@ class Plane(Frozen):
     registry_mirror: RegistryName | None = None
     """Registry of the site's own images, for example `192.168.100.10:5000`: nodes speak plain HTTP
     with it, and no image gets another name. `sources.registry` has TLS, a login and all images."""
+    alignment: Alignment | None = None
+    """GPUs, cards and CPUs of a pod from one NUMA node; default kubelet's own: none."""
 
 
 class Snapshots(Frozen):

@@ -92,6 +92,7 @@ def _is_note(message: str) -> bool:
         ": not repaired: ",
         ": cabling: ",
         ": placement: ",
+        ": upgrade: ",
         ": firmware of its cards",
     )
     return any(kind in message for kind in kinds)

@@ -6,15 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from components.cloud.calls import list_calls
 from components.core.key_values import HostState
+from components.core.problem import Lines
 from components.disruption.pending import IN_SERVICE
-from components.drift.applied import Applied
+from components.drift.applied import Applied, AppliedStep
 from components.fabric.drift import applied_switch
 from components.fabric.preview import preview_switch
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.update.refusals import host_departures
-from components.update.seen import Facts
+from components.update.seen import Facts, Seen
+from components.update.upgrades import (
+    choose_upgrades,
+    describe_upgrades,
+    node_versions,
+    upgrades_refused,
+)
 
 _MARKS = ("INTERRUPTS", "will be refused")
 """How the lines of a switch's preview begin that tell what stops."""
@@ -54,6 +61,26 @@ def foretell(spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts]) -
         facts: Device to what is taken to be there.
     """
     return (*host_departures(plan, facts, Applied()), *_interruptions(spec, plan, facts))
+
+
+def foretell_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
+    """What an update of nodes that run what they were last brought to refuses and upgrades.
+
+    Args:
+        spec: What the file says, for what it allows.
+        plan: What is wanted.
+        applied: The state that recorded the nodes.
+    """
+    seen = Seen()
+    chosen = choose_upgrades(plan, applied, seen, ())
+    refused = upgrades_refused(spec, plan, applied, seen, Lines())
+    return refused or describe_upgrades(chosen, node_versions(plan, applied, seen))
+
+
+def as_recorded(plan: ClusterPlan) -> Applied:
+    """What a state records of the nodes when a plan is applied."""
+    nodes = plan.kubernetes.watched_nodes if plan.kubernetes else ()
+    return Applied({each.step.name: AppliedStep(each.step.desired) for each in nodes})
 
 
 def _interruptions(

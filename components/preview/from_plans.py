@@ -9,7 +9,14 @@ from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preview.compare import Change, compare_items
-from components.preview.forecast import facts_of_plan, facts_of_state, foretell, replaced
+from components.preview.forecast import (
+    as_recorded,
+    facts_of_plan,
+    facts_of_state,
+    foretell,
+    foretell_upgrades,
+    replaced,
+)
 from components.preview.items import Item
 from components.preview.plan_items import items_of_plan
 from components.preview.report import Preview
@@ -34,7 +41,8 @@ def preview_plans(
         items_of_plan(before, with_limits=True), items_of_plan(after, with_limits=True)
     )
     facts = facts_of_plan(before)
-    alarms = (*replaced(before, after), *foretell(spec, after, facts))
+    upgrades = foretell_upgrades(spec, after, as_recorded(before))
+    alarms = (*replaced(before, after), *foretell(spec, after, facts), *upgrades)
     return Preview(
         stack=after.stack,
         basis=f"the file against that of {reference}; no device and no state was read",
@@ -62,7 +70,7 @@ def preview_state(
     return Preview(
         stack=plan.stack,
         basis="the file against the recorded state; no device was read",
-        alarms=foretell(spec, plan, facts),
+        alarms=(*foretell(spec, plan, facts), *foretell_upgrades(spec, plan, applied)),
         edits=edits,
         repairs=(),
         notes=_notes(plan, facts, is_changed=bool(edits)),

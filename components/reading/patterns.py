@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from components.model.acceptance import CASE_NAME
+from components.model.alignment import CPU_LIST
 from components.model.cloud import INSTANCE_IMAGE, LOCATION
 from components.model.drivers import GPU_DRIVER, PACKAGE_NAME, TOOLKIT_VERSION
 from components.model.fabric import RAIL_RESOURCE
@@ -127,6 +128,7 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "a tag of the driver container such as doca3.4.1-26.04-1.1.0.0-1",
         _no_idea,
     ),
+    CPU_LIST: ("a list of CPUs as Linux writes it, such as 0-1,64-65", _no_idea),
     CRON: ("five fields of cron, such as 0 */12 * * *", _no_idea),
     KUBERNETES_RELEASE: (
         "an exact release of Kubernetes such as v1.35.4",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
-from components.acceptance.collect.cluster_jobs import Api, Body, path_of
+from components.acceptance.collect.cluster_jobs import path_of
+from components.acceptance.collect.cluster_objects import Api, Body
 from components.core.errors import DeviceError
 from components.kubernetes.live.nodes import NodeTrouble, troubles_of
 from components.model.hosts import Host

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from components.acceptance.collect.cluster_jobs import (
+from components.acceptance.collect.cluster_jobs import path_of
+from components.acceptance.collect.cluster_objects import (
     POD_LABELS,
     Api,
     Body,
     end_of,
-    find_waits,
     is_launcher,
-    path_of,
     pods_of,
 )
-from components.core.errors import DeviceError
+from components.acceptance.collect.waits import all_pods, find_waits
+from components.core.errors import DeviceError, UnreachableError
 from components.submit.admit import delete_line, name_of
 from components.submit.make import UserJob
 from components.submit.verdict import Ended
@@ -28,6 +28,8 @@ LOOK_S: Final = 2.0
 """Seconds between two looks: a person reads along."""
 _LOOKS_A_WAIT: Final = 5
 """Looks between two questions why nothing runs: each asks for all pods and their events."""
+START_DEADLINE_S: Final = 600
+"""Seconds in which the pods of a job have to start: a large image takes minutes."""
 _STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ?")
 """What the kubelet puts before a line that is asked for with its time (RFC 3339)."""
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -97,23 +99,28 @@ def _speaks(pod: Body) -> bool:
     return is_launcher(pod) and index == "0"
 
 
-def follow(api: Api, job: UserJob, tell: Callable[[str], None]) -> list[Ended]:
+def follow(
+    api: Api, job: UserJob, tell: Callable[[str], None], start_deadline_s: float
+) -> list[Ended]:
     """Print the logs of a job until all that is watched has ended.
 
     Args:
         api: The cluster.
         job: What was created.
         tell: Prints one line.
+        start_deadline_s: Seconds in which its pods have to start; 0 for no end. What the looks
+            themselves take is not counted.
 
     Raises:
         DeviceError: The cluster does not answer any more.
+        UnreachableError: The pods did not start, and why; the job stays as it is.
     """
     several = len(job.watched) > 1
     parts = [
         _Part(job.objects[each.index], f"{each.probe.name}: " if several and each.probe else "")
         for each in job.watched
     ]
-    looks, said = 0, ""
+    waiting = _Waiting(api, job, tell, start_deadline_s)
     while True:
         for part in parts:
             if part.ended is None:
@@ -121,13 +128,40 @@ def follow(api: Api, job: UserJob, tell: Callable[[str], None]) -> list[Ended]:
         ends = [part.ended for part in parts if part.ended is not None]
         if len(ends) == len(parts):
             return ends
-        if looks % _LOOKS_A_WAIT == 0 and not any(part.text for part in parts):
-            waits = "; ".join(find_waits(api, job.objects)[:1])
-            if waits and waits != said:
-                tell(f"waiting: {waits}")
-                said = waits
-        looks += 1
+        if not any(part.text for part in parts):
+            waiting.look()
         pause()
+
+
+@dataclass
+class _Waiting:
+    """A job that has not printed anything yet."""
+
+    api: Api
+    job: UserJob
+    tell: Callable[[str], None]
+    deadline_s: float
+    _looks: int = 0
+    _said: str = ""
+
+    def look(self) -> None:
+        """Say what it waits for, once each; give up where its pods do not start in time.
+
+        Raises:
+            UnreachableError: They did not.
+        """
+        waited_s = self._looks * LOOK_S
+        over = self.deadline_s and waited_s >= self.deadline_s
+        asks, self._looks = self._looks % _LOOKS_A_WAIT == 0, self._looks + 1
+        if not (asks or over):
+            return
+        wait = next(iter(find_waits(self.api, self.job.objects)), None)
+        if wait is not None and wait.words != self._said:
+            self.tell(f"waiting: {wait.words}\n  fix    {wait.hint}\n  next   {wait.look}")
+            self._said = wait.words
+        if over and (wait or not all_pods(self.api, self.job.objects)):
+            words = wait.words if wait else "the cluster made no pod: does its controller run?"
+            raise UnreachableError(f"{self.job.name} did not start in {waited_s:g} s: {words}")
 
 
 def pause() -> None:
@@ -146,13 +180,15 @@ def how_to_go_on(job: UserJob) -> str:
     return "\n".join([*lines, f"  end it      {delete_line(job)}"])
 
 
-def read_job(api: Api, job: UserJob, tell: Callable[[str], None]) -> list[Ended]:
-    """Follow a job, and name it where the cluster stops answering.
+def read_job(
+    api: Api, job: UserJob, tell: Callable[[str], None], start_deadline_s: float
+) -> list[Ended]:
+    """Follow a job, and name it where it does not start or the cluster stops answering.
 
     Raises:
-        DeviceError: The cluster does not answer any more; the text says how to go on.
+        DeviceError: See `follow`; the text says how to go on.
     """
     try:
-        return follow(api, job, tell)
+        return follow(api, job, tell, start_deadline_s)
     except DeviceError as error:
         raise type(error)(f"{error}\n{how_to_go_on(job)}") from error

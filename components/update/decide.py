@@ -32,7 +32,7 @@ from components.update.cluster import cluster_notes, judge_cluster
 from components.update.exec_runs import changed_client, exec_notes, left_by_exec
 from components.update.proof import is_asked, last_run, passed
 from components.update.seen import Facts, Seen
-from components.update.upgrades import choose_upgrades
+from components.update.upgrades import choose_upgrades, with_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[Device
     )
     steps = with_placement(plan, steps, seen.devices)
     steps = with_beside(plan, steps, seen.devices)
+    steps = with_ahead(plan, steps, applied)
     steps = _with_tools(plan, steps, applied, seen.devices)
     return (*(each.drift for each in objects), *switches, *steps)
 

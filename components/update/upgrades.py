@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
+from components.core.key_values import split_key
 from components.core.problem import Lines, Place, render_path
 from components.disruption.upgrade import release_of
 from components.disruption.upgrade_order import judge_versions
@@ -47,6 +49,40 @@ def choose_upgrades(
     return plan.with_upgrades(groups)
 
 
+def with_ahead(
+    plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], applied: Applied
+) -> tuple[DeviceDrift, ...]:
+    """Tell nodes that an upgrade reached which did not end: what it set there is no drift."""
+    if plan.kubernetes is None:
+        return drifts
+    now = plan.kubernetes.version
+    watched = {each.step.name: each for each in plan.kubernetes.watched_nodes}
+    upgraded = {
+        step.install
+        for group in chosen(plan.upgrades, applied, {})
+        for step in group.steps
+        if recorded_release(applied, step.install) != step.request.version
+    }
+
+    def told(drift: DeviceDrift) -> DeviceDrift:
+        if drift.step not in upgraded:
+            return drift
+        settings = watched[drift.step].desired.values
+        wanted = {split_key(key): value for key, value in settings.items()}
+        left = tuple(
+            each
+            for each in drift.differences
+            if each.actual != wanted.get((each.where, each.setting))
+        )
+        if len(left) == len(drift.differences):
+            return drift
+        was = recorded_release(applied, drift.step)
+        words = f"it has K3s {now}, and {was} was last recorded: `pulumi up` ends the upgrade"
+        return replace(drift, differences=left, ahead=words)
+
+    return tuple(map(told, drifts))
+
+
 def upgrades_refused(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen, lines: Lines
 ) -> tuple[str, ...]:
@@ -62,22 +98,25 @@ def upgrades_refused(
     if plan.kubernetes is None or not plan.upgrades:
         return ()
     versions = node_versions(plan, applied, seen)
-    problem = judge_versions(versions, plan.kubernetes.version)
+    groups = due(chosen(plan.upgrades, applied, versions))
+    wanted = plan.kubernetes.version
+    problem = judge_versions(versions, wanted)
     if problem is not None:
-        where = place_of(lines, _VERSION, plan.kubernetes.version)
+        where = place_of(lines, _VERSION, wanted)
         refused = f"kubernetes-version: {problem.what}\n  where  {where}\n  fix    {problem.fix}."
         return (f"{refused} Nothing was changed on any device.",)
-    groups = due(chosen(plan.upgrades, applied, versions))
     if not groups or spec.disruption.reboots == "allow":
         return ()
     names = ", ".join(name for group in groups for name in group.nodes)
     path = ("disruption", "reboots")
+    upgraded = any(versions.get(name) != wanted for group in groups for name in group.nodes)
+    what = f"upgraded to K3s {wanted}" if upgraded else "restarted with another alignment"
+    key = "kubernetes.version" if upgraded else "kubernetes.alignment"
     words = (
-        f"disruption: {names} would be upgraded to K3s {plan.kubernetes.version}, each of them out"
-        " of service meanwhile\n"
+        f"disruption: {names} would be {what}, each of them out of service meanwhile\n"
         f"  where  {place_of(lines, path, spec.disruption.reboots)}\n"
         "  fix    plan a window and set disruption.reboots to allow, or take the edit of"
-        f" kubernetes.version back ({place_of(lines, _VERSION, plan.kubernetes.version)})"
+        f" {key} back ({place_of(lines, _VERSION, wanted)})"
     )
     return (words,)
 
@@ -96,14 +135,16 @@ def describe_upgrades(plan: ClusterPlan, versions: Mapping[str, str]) -> tuple[s
     for number, group in enumerate(groups, 1):
         for step in group.steps:
             name, request = step.request.name, step.request
-            way = f"K3s {versions.get(name, 'of an unknown release')} -> {request.version}"
+            was = versions.get(name, "of an unknown release")
+            way = f"K3s {was} -> {request.version}"
+            if was == request.version:
+                way = f"K3s starts again with its kubelet's {request.kubelet or 'own alignment'}"
             if request.role == "worker":
                 what = "it is drained first, and its jobs end or move"
             elif only:
                 what = "it is the only server: the API is away while K3s starts again; jobs go on"
             else:
                 what = "the other servers answer while K3s starts again on it; jobs go on"
-            said.append(
-                f"WILL BE UPGRADED (group {number} of {len(groups)}): {name}: {way}; {what}"
-            )
+            verb = "RESTARTED" if was == request.version else "UPGRADED"
+            said.append(f"WILL BE {verb} (group {number} of {len(groups)}): {name}: {way}; {what}")
     return tuple(said)

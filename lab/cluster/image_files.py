@@ -20,6 +20,8 @@ _SMALL_TOOLS: Final = (
 )  # fmt: skip
 _RECORDER: Final = """#!/bin/sh
 [ "$1 $2" != '--allow-run-as-root --version' ] || { echo '@MPI@'; exit 0; }
+[ ! -e "$RAILYARD_LAB_CALL" ] || cp "$RAILYARD_LAB_CALL" "$RAILYARD_LAB_CALL.first"
+[ -e "$RAILYARD_LAB_CALL" ] || wc -c <"$RAILYARD_LAB_OUT" >"$RAILYARD_LAB_CALL.at"
 for word in "${0##*/}" "$@"; do printf '%s\\0' "$word"; done >"$RAILYARD_LAB_CALL"
 env | grep -E '^(NCCL|UCX)_' >"$RAILYARD_LAB_CALL.env"
 exit 0

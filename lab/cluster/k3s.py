@@ -19,6 +19,7 @@ from typing import Literal
 
 from components.core.errors import DeviceError, RailyardError
 from lab.cluster.build import PROGRAMS, built
+from lab.cluster.cpu_manager import start_cpu_manager
 from lab.cluster.k3s_agent import run_agent
 from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags
 from lab.cluster.k3s_node import own_release, read_hostname, refuse_machine
@@ -59,6 +60,7 @@ def _run(role: Literal["server", "agent"], args: Sequence[str], paths: HostPaths
     config = make_config(role, flags, dict(os.environ), paths, read_hostname(paths))
     if paths.root == Path("/"):  # a trial outside of a lab host has no /sys
         refuse_machine(paths, flags, os.environ.get("PATH", ""))
+        start_cpu_manager(paths, flags)
     # Taken out of the environment, as K3s does: etcd would say READY=1 long before the API is up.
     notify = functools.partial(_notify_ready, os.environ.pop("NOTIFY_SOCKET", ""))
     stop = threading.Event()

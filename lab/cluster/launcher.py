@@ -36,6 +36,18 @@ def run_launcher(launcher: Pod, world: World, link: LabLink) -> Ended:
     mine = run_script(launcher.command, container_of(launcher, world, files=files, names=names))
     if not mine.call:
         return Ended(launcher, mine.output, mine.exit_code)
+    ended = _launch(launcher, workers, mine, world, link)
+    if not mine.first_call:
+        return ended
+    before = replace(mine, call=mine.first_call, output=mine.first_output)
+    first = _launch(launcher, workers, before, world, link)
+    return replace(ended, log=first.log + ended.log, exit_code=ended.exit_code or first.exit_code)
+
+
+def _launch(
+    launcher: Pod, workers: list[Pod], mine: ScriptRun, world: World, link: LabLink
+) -> Ended:
+    """One call of a launcher's script: mpirun, or what else starts the ranks."""
     ends = (why_unreached(mine.call, launcher, pod) for pod in workers)
     unreached = next((end for end in ends if end is not None), None)
     if unreached is not None:

@@ -86,6 +86,10 @@ class ScriptRun:
     exit_code: int = 0
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     """NCCL's and UCX' variables at the call."""
+    first_call: tuple[str, ...] = ()
+    """The call before this one, where a script makes two; both begin with the same variables."""
+    first_output: str = ""
+    """What the script printed before that."""
 
 
 def script_of(command: Sequence[str]) -> str:
@@ -144,28 +148,38 @@ def _run(words: Sequence[str], container: Container, root: Path) -> ScriptRun:
     ours = {
         "PATH": path_of(container.image, root),
         "RAILYARD_LAB_CALL": str(call),
+        "RAILYARD_LAB_OUT": str(root / "out"),
         "RAILYARD_LAB_NAMES": str(root / "names"),
     }
     try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", *words],
-            env={**container.env, **ours},
-            cwd=root,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+        with (root / "out").open("ab") as out:
+            done = subprocess.run(
+                ["/bin/sh", "-c", *words],
+                env={**container.env, **ours},
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         return ScriptRun((), f"the script called no tool within {_TIMEOUT_S} s\n", 124)
-    output = done.stdout.replace(str(root), "")
+    printed = (root / "out").read_text()
     if not call.exists():
-        return ScriptRun((), output, done.returncode)
-    words = call.read_text().replace(str(root), "").split("\0")[:-1]
+        return ScriptRun((), printed.replace(str(root), ""), done.returncode)
+    first = Path(f"{call}.first")
+    before = _words(first, root) if first.exists() else ()
+    at = int(Path(f"{call}.at").read_text()) if before else 0
     pairs = (line.partition("=") for line in Path(f"{call}.env").read_text().splitlines())
-    return ScriptRun(tuple(words), output, 0, {name: value for name, _, value in pairs})
+    env = {name: value for name, _, value in pairs}
+    first_output, output = (part.replace(str(root), "") for part in (printed[:at], printed[at:]))
+    return ScriptRun(_words(call, root), output, 0, env, before, first_output)
+
+
+def _words(call: Path, root: Path) -> tuple[str, ...]:
+    """A call as it was written down."""
+    return tuple(call.read_text().replace(str(root), "").split("\0")[:-1])
 
 
 def _show_device(root: Path, device: ShownDevice) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from components.acceptance.collect.cluster_jobs import Body
+from components.acceptance.collect.cluster_objects import Body
 from components.core.errors import DeviceError
 
-Fate = Literal["succeeds", "fails", "runs", "unschedulable"]
+Fate = Literal["succeeds", "fails", "runs", "unschedulable", "no_network", "no_image"]
 CONDITIONS: Mapping[tuple[str, Fate], str] = {
     ("Job", "succeeds"): "Complete",
     ("MPIJob", "succeeds"): "Succeeded",
@@ -22,7 +22,11 @@ PHASES: Mapping[Fate, str] = {
     "fails": "Failed",
     "runs": "Running",
     "unschedulable": "Pending",
+    "no_network": "Pending",
+    "no_image": "Pending",
 }
+NO_NETWORK = 'Failed to create pod sandbox: plugin type="multus" failed (add): no VF is left'
+NO_IMAGE = 'Back-off pulling image "reg/a:1": ErrImagePull: reg/a:1: not found'
 NO_VF = "0/3 nodes are available: 1 node(s) had taint, 2 Insufficient intel.com/sriov_111."
 
 
@@ -73,7 +77,7 @@ class FakeCluster:
 
     def _listed(self, path: str) -> list[Body]:
         if "/events?" in path:
-            return list(self.events)
+            return [*self.events, *self._sandbox_events()]
         return [] if self.events else self._pods(path.rpartition("%3D")[2])
 
     def text(self, path: str) -> str:
@@ -112,6 +116,24 @@ class FakeCluster:
         )
         return [{"type": end, "status": "True", **words}]
 
+    def _sandbox_events(self) -> list[Body]:
+        """What a kubelet warns of a pod whose network it cannot make, and of one before it."""
+        pods = [pod for path in self.objects for pod in self._pods(path.rpartition("/")[2])]
+        return [
+            {
+                "reason": "FailedCreatePodSandBox",
+                "message": words,
+                "involvedObject": {"name": pod["metadata"]["name"], "uid": uid},
+                "lastTimestamp": stamp,
+            }
+            for pod in pods
+            if self._fate(pod["metadata"]["name"]) == "no_network"
+            for uid, words, stamp in (
+                ("of a pod that is gone", "another reason", "2026-11-25T23:00:09Z"),
+                ("own", NO_NETWORK, "2026-11-25T23:00:00Z"),
+            )
+        ]
+
     def _pods(self, job: str) -> list[Body]:
         if not any(path.endswith(f"/{job}") for path in self.objects):
             return []
@@ -127,8 +149,15 @@ class FakeCluster:
             if fate == "unschedulable"
             else [{"type": "PodScheduled", "status": "True"}]
         )
+        waits: Body = {"reason": "ContainerCreating"}
+        if fate == "no_image":
+            waits = {"reason": "ImagePullBackOff", "message": NO_IMAGE}
         name = re.sub(r"-+", "-", f"{job}-{role or 'pod'}-{number}")
         return {
-            "metadata": {"name": name, "namespace": "default", "labels": labels},
-            "status": {"phase": PHASES[fate], "conditions": conditions},
+            "metadata": {"name": name, "namespace": "default", "labels": labels, "uid": "own"},
+            "status": {
+                "phase": PHASES[fate],
+                "conditions": conditions,
+                "containerStatuses": [{"name": "c", "state": {"waiting": waits}}],
+            },
         }

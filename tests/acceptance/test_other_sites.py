@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from components.acceptance.collect import counters, probe_runs, run
-from components.acceptance.collect.cluster_jobs import Body, ProbeRun
+from components.acceptance.collect.cluster_jobs import ProbeRun
+from components.acceptance.collect.cluster_objects import Body
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
 from components.acceptance.collect.run import collect_evidence
 from components.acceptance.judge.site import judge_evidence

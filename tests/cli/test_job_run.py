@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.collect.cluster_jobs import Body
+from components.acceptance.collect.cluster_objects import Body
 from components.submit import follow as following
 from components.submit.follow import LogReader
-from tests.acceptance.fake_cluster import NO_VF, FakeCluster
+from tests.acceptance.fake_cluster import NO_IMAGE, NO_NETWORK, NO_VF, FakeCluster, Fate
 from tests.cli.conftest import Call, Ended
 from tests.golden.site import EXAMPLES
 
@@ -134,6 +134,70 @@ def test_what_it_waits_for_is_said_once(
     monkeypatch.setattr(following, "pause", pause)
     done = run("nccl", "--nodes", "gpu01,gpu02", "--run")
     assert done.out.count(f"waiting: pod nccl-launcher-0 is not scheduled: {NO_VF}\n") == 1
+
+
+WAITS: dict[str, tuple[Fate, str]] = {
+    "resources that others have": (
+        "unschedulable",
+        (
+            f"pod nccl-launcher-0 is not scheduled: {NO_VF}\n"
+            "  fix    it starts when they are free; `railyard drift` says whether nodes offer too"
+            " few"
+        ),
+    ),
+    "a network that cannot be made": (
+        "no_network",
+        (
+            f"pod nccl-launcher-0 waits: FailedCreatePodSandBox: {NO_NETWORK}\n"
+            "  fix    `railyard drift` compares attachments, plugins and VFs with the file"
+        ),
+    ),
+    "an image that is not there": (
+        "no_image",
+        (
+            f"pod nccl-launcher-0 waits: ImagePullBackOff: {NO_IMAGE}\n"
+            "  fix    is the image's name right, and is the registry's login in sources.registry?"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_pods_that_do_not_start_are_given_up_with_the_reason(
+    case: str, run: Call, cluster: Cluster
+) -> None:
+    fate, words = WAITS[case]
+    cluster.fates = {"nccl": fate}
+    done = run("nccl", "--nodes", "gpu01,gpu02", "--run", "--start-deadline-s", "20")
+    assert done.code == 4
+    look = "kubectl -n default describe pod nccl-launcher-0"
+    assert done.out == (f"nccl: created in namespace default\nwaiting: {words}\n  next   {look}\n")
+    assert f"nccl did not start in 20 s: {words.partition(chr(10))[0]}\n" in done.err
+    assert "end it      kubectl -n default delete mpijob/nccl" in done.err
+    assert len(cluster.objects) == 1, "it stays: what held it may come free"
+
+
+def test_a_job_of_which_no_pod_is_made_is_given_up(run: Call, cluster: Cluster) -> None:
+    cluster.fates = {"nccl": "runs"}
+    cluster.events = ({"involvedObject": {"name": "of another"}, "message": "no"},)
+    done = run("nccl", "--nodes", "gpu01,gpu02", "--run", "--start-deadline-s", "4")
+    assert done.code == 4
+    assert "nccl did not start in 4 s: the cluster made no pod: does its controller" in done.err
+
+
+def test_pods_that_run_and_print_nothing_are_not_given_up(
+    run: Call, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.fates, cluster.log = {"nccl": "runs"}, ""
+    looks = iter(range(12))
+
+    def pause() -> None:
+        if next(looks, None) is None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(following, "pause", pause)
+    done = run("nccl", "--nodes", "gpu01,gpu02", "--run", "--start-deadline-s", "4")
+    assert done.code == 130
 
 
 REFUSED: dict[str, tuple[dict[str, Body], str]] = {

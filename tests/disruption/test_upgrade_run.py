@@ -14,6 +14,7 @@ from components.disruption.upgrade import UpgradeRun
 from components.disruption.upgrade_plan import plan_upgrades
 from components.disruption.upgrade_request import NodeUpgrade, parse_upgrade
 from components.kubernetes.calls import Calls
+from components.model.alignment import Alignment
 from components.model.cluster import ClusterSpec, Disruption
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
@@ -54,6 +55,8 @@ class PlayedUpgrade:
     kill_at: str = ""
     """`install`, or `wait`: the part in which this run is killed."""
     reports_at_s: float | None = None
+    arguments: str = ""
+    """Of its kubelet, from the next start on."""
 
     def __post_init__(self) -> None:
         """All nodes run the release before."""
@@ -70,7 +73,14 @@ class PlayedUpgrade:
             raise KeyboardInterrupt
         if self.reports_at_s is not None and self.now_s >= self.reports_at_s:
             self.info["kubeletVersion"] = self.request.version
+            self.started_with(self.arguments)
             self.cluster.silent = False
+
+    def started_with(self, arguments: str) -> None:
+        """K3s writes on its node what it was started with."""
+        words = [part for each in arguments.split() for part in ("--kubelet-arg", each)]
+        notes = self.cluster.nodes[self.request.name]["metadata"].setdefault("annotations", {})
+        notes["k3s.io/node-args"] = json.dumps(["agent", "--docker", "true", *words])
 
     def ask(self, endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
         del command, deadline_s
@@ -225,3 +235,57 @@ def test_a_request_comes_back_as_it_was_sent(
         keep_text(text)
     assert parse_upgrade(request.render()) == request
     assert "config.yaml.01" not in request.render()
+
+
+ALIGNED = (
+    "cpu-manager-policy=static reserved-cpus=0-1"
+    " topology-manager-policy=best-effort topology-manager-scope=container"
+)
+
+
+def aligned_request(node: str) -> NodeUpgrade:
+    spec = newer_spec()
+    assert spec.k3s is not None
+    own = Alignment(reserved_cpus="0-1", job_cpus=32, job_memory_gib=256)
+    return request_of(
+        node, changed_spec(spec, kubernetes=spec.k3s.model_copy(update={"alignment": own}))
+    )
+
+
+def test_another_alignment_drains_a_worker_that_runs_the_release() -> None:
+    played = PlayedUpgrade(aligned_request("gpu01"), arguments=ALIGNED)
+    assert played.request.kubelet == ALIGNED
+    played.info["kubeletVersion"] = NEW
+    played.started_with("")
+    played.run()
+    assert played.cluster.asked == [
+        "cordon gpu01", "evict train-gpu01", "install gpu01", "uncordon gpu01",
+    ]  # fmt: skip
+    again = PlayedUpgrade(played.request, played.cluster)
+    played.cluster.asked.clear()
+    assert again.run()["changed"] == []
+    assert (played.cluster.asked, again.installs) == ([], 0)
+
+
+def test_a_kubelet_that_did_not_take_its_arguments_is_not_put_back() -> None:
+    played = PlayedUpgrade(aligned_request("gpu01"), arguments="")
+    words = r"(?s)its kubelet with no arguments of ours, and is Ready.*node is cordoned by us"
+    with pytest.raises(DeviceError, match=words):
+        played.run()
+    assert "uncordon gpu01" not in played.cluster.asked
+
+
+def test_an_alignment_that_the_file_leaves_is_taken_away_and_anothers_stays() -> None:
+    request = replace(request_of("gpu01"), leaves=ALIGNED)
+    played = PlayedUpgrade(request)
+    played.info["kubeletVersion"] = NEW
+    played.started_with(ALIGNED)
+    assert "cordoned" in str(played.run()["changed"])
+    other = PlayedUpgrade(request_of("gpu01"))
+    other.info["kubeletVersion"] = NEW
+    other.started_with("cpu-manager-policy=static reserved-cpus=0")
+    assert other.run()["changed"] == [], "another's arguments are no work of ours"
+
+
+def test_only_workers_are_aligned() -> None:
+    assert aligned_request("mgmt01").kubelet == ""

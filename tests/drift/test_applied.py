@@ -241,3 +241,19 @@ def test_an_object_keeps_its_plain_values_of_each_kind() -> None:
             "args": ["a_b", {"x-kubernetes-int-or-string": True}, {}],
         }
     }
+
+
+def test_a_list_that_holds_a_secret_is_left_out_whole() -> None:
+    """One item less would compare the others with the wrong ones, and show the envelope."""
+    sealed = SECRET | {"plaintext": '"s3cret"'}
+    body: dict[str, Json] = {
+        "spec": {
+            "args": ["--token", sealed],
+            "rows": [["a"], [sealed]],
+            "env": [{"name": "A", "value": "b"}, {"name": "TOKEN", "value": sealed}],
+        }
+    }
+    answer = {f"{URN}kubernetes:apps/v1:Deployment::d": {"outputs": {"__inputs": body}}}
+    assert applied_from_outputs(answer).objects["d"] == {
+        "spec": {"env": [{"name": "A", "value": "b"}, {"name": "TOKEN"}]}
+    }

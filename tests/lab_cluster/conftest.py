@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -71,10 +71,14 @@ class FakeLab:
     pools: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
     """VLAN to the addresses that its DHCP server gives out; no entry: nobody answers there."""
     leases: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
+    physics: Callable[[Doc], Doc] | None = None
+    """Plays probes as the lab daemon does, on devices of the test's choice."""
 
     def answer(self, request: Doc) -> Doc:
         if request.get("op") != "dhcp":
             self.asked.append(request)
+            if self.physics is not None:
+                return self.physics(request)
             return {"ok": True, "log": "played\n", "exit_code": 0}
         vlan, client = number_at(request, "vlan"), text_at(request, "client")
         held = {address for (number, _), address in self.leases.items() if number == vlan}

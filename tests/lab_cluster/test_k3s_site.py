@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from components.core.errors import DeviceError
 from components.jobs.plan import MPI_OPERATOR_FILE
@@ -16,10 +17,16 @@ from lab.cluster.k3s_token import hash_ca
 from lab.cluster.pki import KeyPair
 from lab.cluster.pod_view import Pod
 from lab.cluster.process import wait_until
+from lab.physics.request import parse_request
+from tests.cli import conftest as cli
+from tests.cli.conftest import Call
+from tests.golden.site import EXAMPLES
 from tests.lab_cluster.conftest import FakeLab, Site
+from tests.lab_physics.examples import Played, example
 
 NO_FOLDER = "Missing privilege separation directory: /run/sshd\n"
 pytestmark = pytest.mark.cluster
+railyard = cli.railyard
 HERE = Path(__file__).parent
 
 
@@ -116,23 +123,30 @@ def test_the_log_endpoint_refuses_who_is_not_the_api_server(site: Site) -> None:
         anonymous.raw("GET", "/containerLogs/default/x/y", None, "text/plain")
 
 
-def test_a_real_mpijob_runs_on_the_attached_vfs(site: Site, fake_lab: FakeLab) -> None:
+def install_jobs(site: Site) -> None:
+    """Pod network, MPI operator and GPU operator, until both nodes offer VFs and GPUs."""
     install_pod_network(site)
     binaries = ensure_binaries()
     install_mpi_operator(site)
     chart = HERE.parents[1] / "lab/cluster/charts/gpu-operator"
     config = site.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
-    helm = [str(binaries["helm"]), "install", "gpu-operator", str(chart)]
+    helm = [str(binaries["helm"]), "upgrade", "--install", "gpu-operator", str(chart)]
     helm += ["-n", "gpu-operator", "--create-namespace", "--set", "driver.enabled=false"]
     homes = {f"HELM_{kind}_HOME": str(site.folder / "helm") for kind in ("CACHE", "CONFIG", "DATA")}
     own = {"HOME": str(site.folder), "KUBECONFIG": str(config)}
     subprocess.run(helm, check=True, timeout=60, env={**homes, **own})
     wanted = {"intel.com/sriov_111": "4", "intel.com/sriov_112": "4", "nvidia.com/gpu": "8"}
-    wait_until("VFs and GPUs", lambda: wanted.items() <= allocatable(site, "gpu01").items(), 30)
+    for node in ("gpu01", "gpu02"):
+        offers = lambda n=node: wanted.items() <= allocatable(site, n).items()  # noqa: E731 - one
+        wait_until("VFs and GPUs", offers, 30)
     policy = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
     wait_until(
         "the policy", lambda: text_at(site.api.find(policy), "status", "state") == "ready", 20
     )
+
+
+def test_a_real_mpijob_runs_on_the_attached_vfs(site: Site, fake_lab: FakeLab) -> None:
+    install_jobs(site)
     site.kubectl("apply", "-f", str(HERE / "mpijob.yaml"))
     site.kubectl("wait", "--for=condition=Succeeded", "mpijob/allreduce", "--timeout=60s")
     assert site.kubectl("logs", "job/allreduce-launcher") == "played\n"
@@ -142,6 +156,42 @@ def test_a_real_mpijob_runs_on_the_attached_vfs(site: Site, fake_lab: FakeLab) -
     assert [[n["vlan"] for n in pod] for pod in networks] == [[111, 112], [111, 112]]
     addresses = {text_at(n, "ip") for pod in networks for n in pod}
     assert len(addresses) == 4
+
+
+def test_a_users_nccl_job_is_followed_to_its_verdict(
+    site: Site,
+    fake_lab: FakeLab,
+    railyard: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """RoCE against TCP in one job: the real controller, and what the lab's physics prints."""
+    install_jobs(site)
+    document = yaml.safe_load((EXAMPLES / "dgx-roce/site.yaml").read_text())
+    document["hosts"] = [each for each in document["hosts"] if each["role"] == "worker"]
+    document["kubernetes"] = {"plane": "existing", "version": "v1.36.3+k3s1"}
+    file = tmp_path / "site.yaml"
+    file.write_text(yaml.safe_dump(document))
+    config = site.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
+    monkeypatch.setenv("RAILYARD_SECRET_KUBECONFIG", config.read_text())
+    monkeypatch.setattr(fake_lab, "physics", healthy)
+    words = ("--nodes", "gpu01,gpu02", "--run", "--name", "mine", "--compare", "tcp")
+    done = railyard("job", "nccl", str(file), *words)
+    assert done.code == 0, done.out + done.err
+    lines = done.out.splitlines()
+    assert lines[0] == "mine: created in namespace default"
+    assert any("NET/IB/0/GDRDMA" in line for line in lines)
+    assert sum(line.startswith("passed: all_reduce_perf, ") for line in lines) == 2
+    assert any(" over RDMA, " in line and line.startswith("passed: ") for line in lines)
+    assert "  PASSED  ranks: expected 16 ranks on 2 hosts, actual 16 ranks on 2 hosts" in done.out
+    assert lines[-1] == "take it away: kubectl -n default delete mpijob/mine"
+    site.kubectl("delete", "mpijob/mine", "--wait=true", "--timeout=30s")
+
+
+def healthy(request: Doc) -> Doc:
+    """What the lab daemon answers where all devices are as the example's file wants them."""
+    result = Played(example("dgx-roce")).run(parse_request(request))
+    return {"ok": True, "log": result.log, "exit_code": result.exit_code}
 
 
 def test_a_lost_vf_lowers_the_allocatable_count(site: Site) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import DeviceError
+from lab.cluster.cpu_manager import start_cpu_manager
 from lab.cluster.k3s_config import HostPaths
 from lab.cluster.k3s_node import refuse_machine
 
@@ -42,3 +43,36 @@ def test_control_groups_v1_end_it(tmp_path: Path) -> None:
     search = machine(tmp_path, cgroup_v2=False)
     with pytest.raises(DeviceError, match="configured to not run on a host using cgroup v1"):
         refuse_machine(HostPaths(tmp_path), {}, search)
+
+
+STATIC = {"kubelet-arg": ["cpu-manager-policy=static", "reserved-cpus=0-1"]}
+
+
+def test_a_kubelet_keeps_its_policy_and_refuses_another_one(tmp_path: Path) -> None:
+    paths, state = HostPaths(tmp_path), tmp_path / "var/lib/kubelet/cpu_manager_state"
+    start_cpu_manager(paths, {})
+    start_cpu_manager(paths, {})
+    words = 'policy "static" differs from state checkpoint policy "none", please drain this node'
+    with pytest.raises(DeviceError, match=words):
+        start_cpu_manager(paths, STATIC)
+    state.unlink()
+    start_cpu_manager(paths, STATIC)
+    with pytest.raises(DeviceError, match='policy "none" differs from state checkpoint'):
+        start_cpu_manager(paths, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["cpu-manager-policy=static"], "static policy requires systemreserved.cpu"),
+        (["cpu-manager-policy=dynamic"], 'unknown policy: "dynamic"'),
+        (["topology-manager-policy=near"], 'unknown policy: "near"'),
+        (["topology-manager-scope=node"], 'unknown scope: "node"'),
+    ],
+)
+def test_a_kubelet_refuses_what_it_does_not_know(
+    arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DeviceError, match=words):
+        start_cpu_manager(HostPaths(tmp_path), {"kubelet-arg": arguments})
+    assert not (tmp_path / "var/lib/kubelet/cpu_manager_state").exists()

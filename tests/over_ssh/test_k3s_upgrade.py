@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from components.core.errors import DeviceError
 from components.disruption.access import open_cluster
 from components.disruption.node import ANNOTATION
-from components.disruption.upgrade import UpgradeRun, release_of, run_upgrade_node
+from components.disruption.upgrade import (
+    UpgradeRun,
+    kubelet_arguments_of,
+    release_of,
+    run_upgrade_node,
+)
 from components.disruption.upgrade_plan import plan_upgrades
 from components.disruption.upgrade_request import NodeUpgrade
 from components.kubernetes.calls import Body, Calls
+from components.model.alignment import Alignment
 from components.model.cluster import ClusterSpec, Disruption
 from components.remote.host_runs import Run, run_on_hosts
 from components.remote.host_session import HostAnswer
@@ -56,8 +62,14 @@ class Site:
 
     @property
     def requests(self) -> list[NodeUpgrade]:
-        groups = plan_upgrades(self.newer, planned(self.newer, self.lab.stack))
+        return self.requests_of(self.newer)
+
+    def requests_of(self, spec: ClusterSpec) -> list[NodeUpgrade]:
+        groups = plan_upgrades(spec, planned(spec, self.lab.stack))
         return [step.request for group in groups for step in group.steps]
+
+    def request_of(self, spec: ClusterSpec, node: str) -> NodeUpgrade:
+        return next(each for each in self.requests_of(spec) if each.name == node)
 
     @property
     def environ(self) -> dict[str, str]:
@@ -175,6 +187,25 @@ def test_all_nodes_come_to_the_next_release_over_a_kill(site: Site) -> None:
     for step in (*plan.servers, *plan.agents):
         done = site.lab.run(step, step.apply, step.desired)
         assert json.loads(done.stdout)["changed"] == [], done.stderr
+
+
+def test_another_alignment_of_a_worker_starts_its_kubelet_with_a_new_state(site: Site) -> None:
+    """The lab's kubelet refuses the state of another policy, as the real one does."""
+    release = site.releases()["gpu02"]
+    spec = site.newer if release == NEW else site.spec(OLD)
+    own = Alignment(reserved_cpus="0-1", job_cpus=8, job_memory_gib=64)
+    assert spec.k3s is not None
+    aligned = spec.model_copy(update={"kubernetes": spec.k3s.model_copy(update={"alignment": own})})
+    there, back = (site.request_of(each, "gpu02") for each in (aligned, spec))
+    assert "set config.yaml, kubelet, service" in str(site.upgrade(there)["changed"])
+    node = site.get("/api/v1/nodes/gpu02")
+    assert "cpu-manager-policy=static" in kubelet_arguments_of(node)
+    assert "unschedulable" not in node["spec"]
+    assert site.upgrade(there)["changed"] == []
+    done = site.upgrade(replace(back, leaves=there.kubelet))
+    assert "set config.yaml, kubelet, service" in str(done["changed"])
+    assert kubelet_arguments_of(site.get("/api/v1/nodes/gpu02")) == ()
+    assert site.releases()["gpu02"] == release
 
 
 def _await_pod(site: Site, node: str) -> None:

@@ -147,3 +147,21 @@ def test_nobody_is_mentioned_and_no_html_is_opened() -> None:
 def test_all_edits_are_previewed() -> None:
     for name in EDITS:
         assert preview_of(name).edits, name
+
+
+def test_an_upgrade_of_k3s_says_what_it_interrupts_in_the_order_of_the_nodes() -> None:
+    """`pulumi preview` says the same of nodes that run what they were last brought to."""
+    way = "K3s v1.36.3+k3s1 -> v1.36.4+k3s1"
+    only = "it is the only server: the API is away while K3s starts again; jobs go on"
+    drained = "it is drained first, and its jobs end or move"
+    assert preview_of("another K3s").alarms == (
+        f"WILL BE UPGRADED (group 1 of 3): mgmt01: {way}; {only}",
+        f"WILL BE UPGRADED (group 2 of 3): gpu01: {way}; {drained}",
+        f"WILL BE UPGRADED (group 3 of 3): gpu02: {way}; {drained}",
+    )
+
+
+def test_a_way_back_of_k3s_is_an_alarm_of_the_preview() -> None:
+    newer, older = (make_plan(spec, "prod") for spec in (edited("another K3s"), before()))
+    (alarm,) = preview_plans(before(), newer, older, "main").alarms
+    assert alarm.startswith("kubernetes-version: mgmt01, gpu01, gpu02 run K3s v1.36.4+k3s1, and")

@@ -32,6 +32,7 @@ KINDS: Final = frozenset(
     }
     | {"Deployment", "Job", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
     | {"CustomResourceDefinition", "RuntimeClass", "PriorityClass"}
+    | {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
 )
 """The kinds of Kubernetes itself that are kept: what Railyard renders, and its neighbours."""
 

@@ -9,10 +9,11 @@ import pytest
 from pydantic import JsonValue
 
 from components.acceptance.collect.cluster_jobs import collection_of
+from components.jobs.own_pods import plan_own_pods
 from components.jobs.plan import MPI_OPERATOR_FILE
 from components.kubernetes.vendored import load_vendored
 from components.submit import follow
-from lab.cluster.document import text_at
+from lab.cluster.document import pairs_at, text_at
 from lab.cluster.fake_nodes import NodeFacts, register_node
 from lab.cluster.https import serve_tls
 from lab.cluster.kubelet import PORT, make_kubelet
@@ -23,7 +24,8 @@ from lab.cluster.testing import node_is_ready, running_plane
 from tests.cli import conftest
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES
-from tests.submit.jobs import job_of
+from tests.submit import own_pods
+from tests.submit.jobs import asked_for, job_of
 from tests.submit.test_make import CASES
 
 pytestmark = pytest.mark.cluster
@@ -37,6 +39,17 @@ OFFERED: dict[str, JsonValue] = {
 }
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CNI = "lab.railyard.dev/cni"
+NOW: Any = {"propagationPolicy": "Background"}
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+POLICY = "MutatingAdmissionPolicy"
+COLLECTIONS = {
+    ("v1", "ConfigMap"): "/api/v1/namespaces/default/configmaps",
+    (ADMISSION[6:], "MutatingAdmissionPolicy"): f"{ADMISSION}/mutatingadmissionpolicies",
+    (
+        ADMISSION[6:],
+        "MutatingAdmissionPolicyBinding",
+    ): f"{ADMISSION}/mutatingadmissionpolicybindings",
+}
 STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
@@ -73,7 +86,8 @@ def _offer(plane: ControlPlane, name: str) -> None:
 
 
 def _job(call: Call, name: str, *more: str) -> Any:  # noqa: ANN401 - what the fixture gives
-    words = ("--nodes", "node03,node04", "--image", "reg/train:1", "--name", name, "--run")
+    words = ("--nodes", "node03,node04", "--name", name, "--run")
+    more = more if "--image" in more else ("--image", "reg/train:1", *more)
     return call("job", "pytorch", SITE, *words, *more, "--", "train.py")
 
 
@@ -135,6 +149,23 @@ def test_a_node_that_is_closed_and_an_operator_that_lacks_are_refused_at_once(
     assert "the cluster has no MPIJob (kubeflow.org/v2beta1)" in done.err
 
 
+def test_an_image_that_is_not_there_and_gpus_that_others_have_are_told(
+    plane: ControlPlane, railyard: Call
+) -> None:
+    image = "lab.railyard.dev/absent:1"
+    done = _job(railyard, "train-b", "--image", image, "--start-deadline-s", "5")
+    assert done.code == 4
+    words = f'failed to resolve reference "{image}": {image}: not found'
+    assert words in done.err
+    assert "ImagePullBackOff: Back-off pulling image" in done.out
+    assert "  next   kubectl -n default describe pod train-b-0-" in done.out
+    done = _job(railyard, "train-c", "--start-deadline-s", "3")  # train-b holds all GPUs
+    assert done.code == 4
+    assert "2 Insufficient nvidia.com/gpu" in done.err
+    for name in ("train-b", "train-c"):
+        plane.admin.request("DELETE", f"/apis/batch/v1/namespaces/default/jobs/{name}", NOW)
+
+
 @pytest.fixture(scope="module")
 def kinds(plane: ControlPlane) -> None:
     """The definitions of the MPI operator and of Kubeflow Trainer v2.3.0."""
@@ -157,3 +188,90 @@ def test_every_manifest_is_valid(case: str, plane: ControlPlane) -> None:
     asked, site = CASES[case]
     for body in job_of(asked, site).objects:
         plane.admin.request("POST", collection_of(body), cast("Any", body), query=STRICT)
+
+
+PODS = "/api/v1/namespaces/{}/pods"
+DRY: Any = {"dryRun": "All"}
+
+
+def completed(plane: ControlPlane, body: Any, namespace: str = "default") -> Any:  # noqa: ANN401 - a pod
+    """The pod as the API server would store it."""
+    body = {**body, "metadata": {**body["metadata"], "namespace": namespace}}
+    answer: Any = plane.admin.request("POST", PODS.format(namespace), body, query=DRY)
+    return answer["spec"]
+
+
+@pytest.fixture(scope="module")
+def admitting(plane: ControlPlane) -> None:
+    """A cluster with the ConfigMaps and the policy of a cloud's site, as an update makes them."""
+    for manifest in plan_own_pods(own_pods.site(), 0):
+        name = manifest.api_version, manifest.kind
+        plane.admin.request("POST", COLLECTIONS[name], cast("Any", manifest.body))
+
+    def acts() -> bool:
+        return "envFrom" in completed(plane, own_pods.pod(own_pods.container()))["containers"][0]
+
+    wait_until("the policy to act", acts, 30)
+
+
+@pytest.mark.usefixtures("admitting")
+def test_a_users_pod_gets_environment_and_topology_where_it_asks_for_rails(
+    plane: ControlPlane,
+) -> None:
+    found = completed(plane, own_pods.pod(own_pods.container(), own_pods.container("side", hcas=0)))
+    ours, side = found["containers"]
+    assert ours["envFrom"] == [own_pods.OURS]
+    assert ours["volumeMounts"] == [own_pods.MOUNT]
+    assert found["volumes"] == [own_pods.VOLUME]
+    assert side.keys().isdisjoint({"envFrom", "volumeMounts"})
+    path = "/api/v1/namespaces/default/configmaps/railyard-rdma"
+    stored = pairs_at(plane.admin.find(path), "data")
+    assert (stored["NCCL_SOCKET_IFNAME"], stored["NCCL_TOPO_FILE"]) == ("eth0", own_pods.FOLDER)
+
+
+@pytest.mark.usefixtures("admitting")
+def test_what_a_users_pod_says_itself_stays_and_counts_more(plane: ControlPlane) -> None:
+    theirs = {"secretRef": {"name": "theirs"}}
+    data = {"name": "data", "mountPath": "/data"}
+    volume: Any = {"name": "data", "emptyDir": {}}
+    container = own_pods.container(
+        envFrom=[theirs], env=[{"name": "NCCL_ALGO", "value": "TREE"}], volumeMounts=[data]
+    )
+    found = completed(plane, own_pods.pod(container, volumes=[volume]))
+    (mine,) = found["containers"]
+    assert mine["envFrom"] == [own_pods.OURS, theirs], "of two sources the later one counts"
+    assert mine["env"] == [{"name": "NCCL_ALGO", "value": "TREE"}]
+    assert mine["volumeMounts"] == [data, own_pods.MOUNT]
+    assert found["volumes"] == [volume, own_pods.VOLUME]
+
+
+@pytest.mark.usefixtures("admitting")
+def test_pods_beside_the_rails_other_namespaces_and_own_mounts_are_left(
+    plane: ControlPlane,
+) -> None:
+    plain = completed(plane, own_pods.pod(own_pods.container(hcas=0)))
+    elsewhere = completed(plane, own_pods.pod(own_pods.container()), "kube-public")
+    for found in (plain, elsewhere):
+        assert found["containers"][0].keys().isdisjoint({"envFrom", "volumeMounts"})
+        assert "volumes" not in found
+    mount = {"name": "topo", "mountPath": own_pods.FOLDER}
+    volume = {"name": "topo", "hostPath": {"path": "/mine.xml", "type": ""}}
+    body = own_pods.pod(
+        own_pods.container(envFrom=[own_pods.OURS], volumeMounts=[mount]), volumes=[volume]
+    )
+    found = completed(plane, body)
+    assert found["containers"][0]["envFrom"] == [own_pods.OURS]
+    assert found["containers"][0]["volumeMounts"] == [mount]
+    assert found["volumes"] == [volume]
+
+
+@pytest.mark.usefixtures("admitting")
+def test_the_policy_takes_our_own_jobs_as_they_are(plane: ControlPlane) -> None:
+    body: Any = job_of(
+        asked_for("pytorch", "crusoe-k3s-worker-0,crusoe-k3s-worker-1"), "crusoe-k3s"
+    ).objects[1]
+    template = body["spec"]["template"]["spec"]
+    found = completed(plane, own_pods.pod(*template["containers"], volumes=template["volumes"]))
+    assert found["containers"][0]["env"][:3] == template["containers"][0]["env"][:3]
+    assert found["containers"][0]["volumeMounts"] == template["containers"][0]["volumeMounts"]
+    assert found["volumes"] == template["volumes"]

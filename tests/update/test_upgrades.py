@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
-from components.core.key_values import parse_state
+from components.core.key_values import HostState, parse_state
 from components.core.problem import Lines, Spot
 from components.disruption.upgrade_plan import due
 from components.drift.applied import Applied, AppliedStep
+from components.drift.device_drift import drift_exit_code, render_drift
 from components.kubernetes.live.judge import Asked, ClusterLook
 from components.kubernetes.live.read import Live
+from components.model.alignment import Alignment
 from components.model.cluster import ClusterSpec, Disruption
 from components.plan.make import ClusterPlan, make_plan
+from components.update.decide import judge_drift
 from components.update.seen import Seen
 from components.update.upgrades import (
     choose_upgrades,
@@ -42,6 +45,22 @@ def spec_of(version: str, reboots: str = "allow") -> ClusterSpec:
 
 def plan_of(version: str, reboots: str = "allow") -> ClusterPlan:
     return make_plan(spec_of(version, reboots), "dev")
+
+
+def plan_with(binary: str, version: str) -> ClusterPlan:
+    spec = spec_of(version)
+    assert spec.k3s is not None
+    own = spec.k3s.source.model_copy(update={"binary_sha256": binary})
+    return make_plan(
+        changed_spec(spec, kubernetes=spec.k3s.model_copy(update={"source": own})), "dev"
+    )
+
+
+def facts_of(plan: ClusterPlan, node: str) -> HostState:
+    """What observe reads of a node that is as a plan wants it."""
+    assert plan.kubernetes is not None
+    (watched,) = (e for e in plan.kubernetes.watched_nodes if e.device == f"{node} k3s")
+    return watched.desired
 
 
 def live(**versions: str) -> Seen:
@@ -167,3 +186,69 @@ def test_people_are_told_what_is_interrupted_and_when() -> None:
         f"{begins} 2 of 2): gpu01: {way}; {drained}",
         f"{begins} 2 of 2): gpu02: {way}; {drained}",
     )
+
+
+def test_a_node_that_a_killed_upgrade_reached_is_told_so_and_is_no_drift() -> None:
+    """Its install step recorded the release before, and the host has the binary of the file."""
+    old, new = plan_with("1" * 64, OLD), plan_with("2" * 64, NEW)
+    seen = Seen({"gpu01 k3s": facts_of(new, "gpu01"), "gpu02 k3s": facts_of(old, "gpu02")})
+    found = {each.device: each for each in judge_drift(new, as_applied(old), seen)}
+    words = (
+        "it has K3s v1.36.4+k3s1, and v1.36.3+k3s1 was last recorded: `pulumi up` ends the upgrade"
+    )
+    assert (found["gpu01 k3s"].ahead, found["gpu01 k3s"].differences) == (words, ())
+    assert (found["gpu02 k3s"].ahead, found["gpu02 k3s"].differences) == ("", ())
+    assert render_drift((found["gpu01 k3s"],)).splitlines() == [
+        "gpu01 k3s    in the middle of an upgrade",
+        f"               {words}",
+    ]
+    assert drift_exit_code((found["gpu01 k3s"],)) == 3
+
+
+def test_a_binary_of_neither_release_is_drift_in_the_middle_of_an_upgrade_too() -> None:
+    old, new = plan_with("1" * 64, OLD), plan_with("2" * 64, NEW)
+    seen = Seen({"gpu01 k3s": facts_of(plan_with("3" * 64, NEW), "gpu01")})
+    (drift,) = (e for e in judge_drift(new, as_applied(old), seen) if e.device == "gpu01 k3s")
+    assert drift.ahead == ""
+    assert [each.setting for each in drift.differences] == ["binary_sha256"]
+
+
+def test_without_an_edit_of_the_release_another_binary_is_drift() -> None:
+    old = plan_with("1" * 64, OLD)
+    seen = Seen({"gpu01 k3s": facts_of(plan_with("2" * 64, NEW), "gpu01")})
+    (drift,) = (e for e in judge_drift(old, as_applied(old), seen) if e.device == "gpu01 k3s")
+    assert (drift.ahead, len(drift.differences)) == ("", 1)
+
+
+def aligned(reboots: str = "allow") -> ClusterSpec:
+    spec = spec_of(OLD, reboots)
+    assert spec.k3s is not None
+    own = Alignment(reserved_cpus="0-1", job_cpus=32, job_memory_gib=256)
+    return changed_spec(spec, kubernetes=spec.k3s.model_copy(update={"alignment": own}))
+
+
+def test_another_alignment_restarts_the_workers_alone_and_drains_them() -> None:
+    plan, applied = make_plan(aligned(), "dev"), as_applied(plan_of(OLD))
+    chosen = choose_upgrades(plan, applied, Seen(), ())
+    assert chosen_names(chosen) == [("gpu01-upgrade", "gpu02-upgrade")]
+    first = describe_upgrades(chosen, node_versions(plan, applied, Seen()))[0]
+    assert first == (
+        "WILL BE RESTARTED (group 1 of 1): gpu01: K3s starts again with its kubelet's"
+        " cpu-manager-policy=static reserved-cpus=0-1 topology-manager-policy=best-effort"
+        " topology-manager-scope=container; it is drained first, and its jobs end or move"
+    )
+    done = as_applied(plan)
+    assert chosen_names(choose_upgrades(plan, done, Seen(), ())) == []
+    back = choose_upgrades(plan_of(OLD), done, Seen(), ())
+    (request, _) = (step.request for group in back.upgrades for step in group.steps)
+    assert (request.kubelet, request.leaves[:26]) == ("", "cpu-manager-policy=static ")
+
+
+def test_another_alignment_is_refused_where_the_file_denies_it() -> None:
+    spec = aligned("deny")
+    plan, applied = make_plan(spec, "dev"), as_applied(plan_of(OLD))
+    (words,) = upgrades_refused(spec, plan, applied, Seen(), LINES)
+    assert words.startswith(
+        "disruption: gpu01, gpu02 would be restarted with another alignment, each of them out of"
+    )
+    assert "take the edit of kubernetes.alignment back" in words

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import yaml
 from kubernetes import config as kube_config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from components.acceptance.collect.cluster_objects import Api, Body, end_of, is_launcher, pods_of
+from components.acceptance.collect.waits import why_waiting
 from components.core.errors import Bug, DeviceError, UnreachableError
-
-Body = Mapping[str, Any]
 
 POLL_S: Final = 0.5
 """Seconds between two looks at a running job: a run lasts seconds to minutes."""
@@ -38,32 +38,6 @@ _PATHS: Final = {
         "TrainJob",
     ): "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{ns}/trainjobs",
 }
-POD_LABELS: Final = {
-    "Job": "job-name",
-    "MPIJob": "training.kubeflow.org/job-name",
-    "TrainJob": "jobset.sigs.k8s.io/jobset-name",
-}
-"""What runs pods to the label by which they are found; Trainer names its JobSet as the TrainJob."""
-
-
-class Api(Protocol):
-    """The three verbs that a probe needs."""
-
-    def get(self, path: str) -> Body | None:
-        """The object, or None when there is none."""
-        ...
-
-    def text(self, path: str) -> str:
-        """A log, as text."""
-        ...
-
-    def post(self, path: str, body: Body) -> None:
-        """Create an object."""
-        ...
-
-    def delete(self, path: str) -> None:
-        """Delete an object and what it owns; no error when there is none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +178,7 @@ def run_probe(
             api.post(collection_of(body), body)
         ran = _await_end(api, watched, deadline=clock() + deadline_s, clock=clock)
         if not ran.ended:
-            ran = replace(ran, reason=_why_waiting(api, objects))
+            ran = replace(ran, reason=why_waiting(api, objects))
     except DeviceError as error:
         ran = ProbeRun("", ended=False, succeeded=False, reason=str(error))
     left = _clean(api, objects, clock)
@@ -247,37 +221,6 @@ def _await_end(api: Api, body: Body, *, deadline: float, clock: Callable[[], flo
         pause()
 
 
-def _conditions(current: Body) -> list[Body]:
-    return list(current.get("status", {}).get("conditions") or [])
-
-
-def end_of(current: Body) -> str | None:
-    """How a job ended: None while it runs; an empty text when it ended well; else the reason."""
-    for condition in _conditions(current):
-        if condition.get("status") != "True":
-            continue
-        if condition["type"] in {"Succeeded", "Complete"}:
-            return ""
-        if condition["type"] == "Failed":
-            return f"{condition.get('reason', '')} {condition.get('message', '')}".strip()
-    return None
-
-
-def pods_of(api: Api, body: Body) -> list[Body]:
-    """The pods of a job."""
-    namespace = body["metadata"]["namespace"]
-    name = body["metadata"]["name"]
-    label = POD_LABELS[body["kind"]]
-    answer = api.get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={label}%3D{name}")
-    return list((answer or {}).get("items") or [])
-
-
-def is_launcher(pod: Body) -> bool:
-    """Whether the pod speaks for its job: an MPIJob's launcher, and every pod of another job."""
-    role = pod["metadata"].get("labels", {}).get("training.kubeflow.org/job-role", "launcher")
-    return role == "launcher"
-
-
 def _log_of(api: Api, body: Body) -> str:
     logs: list[str] = []
     for pod in pods_of(api, body):
@@ -286,66 +229,3 @@ def _log_of(api: Api, body: Body) -> str:
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log"
             logs.append(api.text(path))
     return "".join(logs)
-
-
-def _why_waiting(api: Api, objects: Sequence[Body]) -> str:
-    waits = find_waits(api, objects)
-    if waits:
-        return waits[0]
-    pods = [pod for body in objects if body["kind"] in POD_LABELS for pod in pods_of(api, body)]
-    phases = ", ".join(
-        f"{pod['metadata']['name']} {pod.get('status', {}).get('phase')}" for pod in pods
-    )
-    return f"no end within the deadline; pods: {phases or 'none'}"
-
-
-def find_waits(api: Api, objects: Sequence[Body]) -> list[str]:
-    """Why the pods of some jobs do not run, in the cluster's words; empty where they do."""
-    pods = [pod for body in objects if body["kind"] in POD_LABELS for pod in pods_of(api, body)]
-    waits: list[str] = []
-    for pod in pods:
-        for condition in _conditions(pod):
-            if condition["type"] == "PodScheduled" and condition.get("status") == "False":
-                name = pod["metadata"]["name"]
-                waits.append(f"pod {name} is not scheduled: {condition.get('message', '')}")
-    waits += [why for pod in pods if (why := _why_not_started(pod) or _why_ended(api, pod))]
-    if not waits:
-        jobs = [body for body in objects if body["kind"] in POD_LABELS]
-        waits = [why for body in jobs for why in _refused_pods(api, body)]
-    return waits
-
-
-def _why_ended(api: Api, pod: Body) -> str:
-    """A pod that failed while its job goes on: workers fail before their launcher is made."""
-    meta: Body = pod["metadata"]
-    states: list[Body] = list(pod.get("status", {}).get("containerStatuses") or [])
-    for container in states:
-        ended: Body = container.get("state", {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            log = api.text(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log")
-            said = ended.get("message") or next(reversed(log.strip().splitlines()), "")
-            words = f"{ended.get('reason', '')}, exit code {ended['exitCode']}: {said}"
-            return f"pod {meta['name']} failed: {words}".rstrip(": ")
-    return ""
-
-
-def _refused_pods(api: Api, body: Body) -> list[str]:
-    """Why the cluster lets no pod of a job in: a quota, a policy; the last of its own warnings."""
-    meta = body["metadata"]
-    own = {meta["name"], f"{meta['name']}-launcher"}
-    path = f"/api/v1/namespaces/{meta['namespace']}/events?fieldSelector=type%3DWarning"
-    events: list[Body] = list((api.get(path) or {}).get("items") or [])
-    of_ours = [each for each in events if each["involvedObject"].get("name") in own]
-    of_ours.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
-    return [f"{body['kind']} {meta['name']}: {each.get('message', '')}" for each in of_ours[-1:]]
-
-
-def _why_not_started(pod: Body) -> str:
-    """What the kubelet says of a container that it cannot start: an image it cannot pull."""
-    states: list[Body] = list(pod.get("status", {}).get("containerStatuses") or [])
-    for container in states:
-        waiting: Body = container.get("state", {}).get("waiting") or {}
-        if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
-            words = f"{waiting['reason']}: {waiting.get('message', '')}"
-            return f"pod {pod['metadata']['name']} waits: {words}".rstrip(": ")
-    return ""

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from components.acceptance.collect.cluster_jobs import Absent, Api, ProbeRun, run_probe
+from components.acceptance.collect.cluster_jobs import Absent, ProbeRun, run_probe
+from components.acceptance.collect.cluster_objects import Api
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
 from components.acceptance.collect.host_jobs import run_host_probe
 from components.acceptance.collect.turn import Turn

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from components.acceptance.collect.cluster_jobs import Absent, Api, KubernetesApi
+from components.acceptance.collect.cluster_jobs import Absent, KubernetesApi
+from components.acceptance.collect.cluster_objects import Api
 from components.acceptance.collect.ib_look import look_at_fabric
 from components.acceptance.collect.probe_runs import Round, run_all, try_probe
 from components.acceptance.collect.turn import Turn

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.acceptance.collect.cluster_jobs import Api, pause
+from components.acceptance.collect.cluster_jobs import pause
+from components.acceptance.collect.cluster_objects import Api
 from components.acceptance.collect.cluster_use import (
     Body,
     Hindrance,

@@ -14,7 +14,7 @@ from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import launched_finder
-from components.acceptance.logs.lines import read_lines
+from components.acceptance.logs.launched import feed_all
 from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, ParseProblem
 from components.acceptance.logs.nccl_factor import bus_factor
 
@@ -71,6 +71,11 @@ class _Reader:
         elif self.devices and _COUNT.search(line):
             self._feed_row(line)
 
+    @property
+    def is_known(self) -> bool:
+        """The head of a table, or a name that our launcher looked up, was read."""
+        return bool(self.devices or self.resolved)
+
     def end_table(self) -> None:
         """A table without a row was cut, though another one may have some."""
         count = len(self.rows) + len(self.bad)
@@ -114,19 +119,10 @@ def parse_deepspeed_log(source: str | Iterable[str]) -> DeepSpeedLog | ParseProb
         source: The launcher's whole output, or its pieces in order.
     """
     reader = _Reader()
-    is_empty = True
-    for _, line in read_lines(source):
-        is_empty = False
-        reader.feed(line)
-    if is_empty:
-        return ParseProblem(kind="empty", what="the log is empty")
+    failures = feed_all(reader, source, "no table of DeepSpeed's benchmarks")
+    if isinstance(failures, ParseProblem):
+        return failures
     reader.end_table()
-    failures = tuple(reader.finder.failures)
-    if not (reader.devices or reader.resolved or failures):
-        return ParseProblem(
-            kind="unrecognised",
-            what="no table of DeepSpeed's benchmarks is in it; is it the log of another program?",
-        )
     return DeepSpeedLog(
         collective=reader.collective,
         devices=reader.devices,

@@ -14,7 +14,7 @@ from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import launched_finder
-from components.acceptance.logs.lines import read_lines
+from components.acceptance.logs.launched import feed_all
 from components.acceptance.logs.log_model import ParseProblem, TrainingLog
 
 _TOTAL = re.compile(r"total images/sec:\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)(?![\d.,])")
@@ -56,9 +56,10 @@ class _Reader:
                 self.gpus = int(total["gpus"])
 
     @property
-    def has_number(self) -> bool:
-        """A line of a benchmark's result was read."""
-        return bool(self.totals or self.steps or self.horovod_totals or self.horovod_steps)
+    def is_known(self) -> bool:
+        """A line of a benchmark's start or result was read."""
+        numbers = self.totals, self.steps, self.horovod_totals, self.horovod_steps
+        return self.started or any(numbers)
 
 
 def parse_training_log(source: str | Iterable[str]) -> TrainingLog | ParseProblem:
@@ -68,18 +69,9 @@ def parse_training_log(source: str | Iterable[str]) -> TrainingLog | ParseProble
         source: The launcher's whole output, or its pieces in order.
     """
     reader = _Reader()
-    is_empty = True
-    for _, line in read_lines(source):
-        is_empty = False
-        reader.feed(line)
-    if is_empty:
-        return ParseProblem(kind="empty", what="the log is empty")
-    failures = tuple(reader.finder.failures)
-    if not (reader.has_number or reader.started or failures):
-        return ParseProblem(
-            kind="unrecognised",
-            what="no line of a training benchmark is in it; is it the log of another program?",
-        )
+    failures = feed_all(reader, source, "no line of a training benchmark")
+    if isinstance(failures, ParseProblem):
+        return failures
     if (reader.horovod_totals or reader.horovod_steps) and not reader.totals:
         return TrainingLog(
             program="horovod",

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from components.artefacts.naming import registry_host, registry_path
 from components.core.errors import Bug
 from components.hosts.proxy import proxy_settings
+from components.kubernetes.planes.alignment import kubelet_fields
 from components.kubernetes.planes.registries import upstream_registries
 from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import toolkit_owner
@@ -20,6 +21,8 @@ from components.remote.step import bracketed
 TOOLKIT_DROP_INS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]'
 """Where the GPU operator's toolkit says what its runtime is. kubespray writes containerd's file
 whole at every run, and without this line the runtime would be lost (kubespray issue 12277)."""
+KUBELET: Final = "kubelet_node_config_extra_args"
+"""Fields of the kubelets' file on nodes that are not of the control plane."""
 _PULLS: Final = ["pull", "resolve"]
 OF_CONNECTION: Final = frozenset(
     {"ip", "access_ip", "etcd_member_name", "kube_version", "node", "serial", "drain_timeout"}
@@ -68,6 +71,8 @@ def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
         settings["calico_ip_auto_method"] = "kubernetes-internal-ip"
         if plane.mtu_bytes is not None:
             settings["calico_mtu"] = plane.mtu_bytes
+    if plane.alignment is not None:  # of workers alone: the others run no jobs
+        settings[KUBELET] = {**kubelet_fields(plane.alignment)}
     if spec.operators.gpu is not None and toolkit_owner(spec) == "operator":
         settings["containerd_extra_args"] = TOOLKIT_DROP_INS
     if mirrors := _mirrors(spec):

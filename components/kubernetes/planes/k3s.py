@@ -15,6 +15,7 @@ from components.core.key_values import HostState
 from components.drift.watched import Watched
 from components.hosts.proxy import proxy_file, through_proxy
 from components.kubernetes.login import registry_account
+from components.kubernetes.planes.alignment import kubelet_arguments
 from components.kubernetes.planes.base import LOGIN_SUFFIX, KubernetesPlan
 from components.kubernetes.planes.haproxy import ca_step, plan_balancer
 from components.kubernetes.planes.membership import (
@@ -219,6 +220,8 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
         lines["docker"] = "true"  # the hosts' docker has its own default runtime
     elif host.gpus and _runtime_is_on_host(spec):
         lines["default-runtime"] = "nvidia"  # else pods get runc, which shows them no GPU
+    if arguments := kubelet_arguments(spec, host):
+        lines["kubelet-arg"] = "[" + ", ".join(f'"{each}"' for each in arguments) + "]"
     if spec.servers[0] != host:
         lines["server"] = f'"{join_url(spec, host)}"'
     return "".join(f"{key}: {value}\n" for key, value in sorted(lines.items()))

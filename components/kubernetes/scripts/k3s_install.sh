@@ -147,6 +147,25 @@ choose_cluster() { # a server without data joins the cluster that is there; it n
   changed="$changed join"
 }
 
+kubelet_arguments() { # of this node, as K3s' file has them
+  sed -n 's/^kubelet-arg: //p' /etc/rancher/k3s/config.yaml
+}
+
+forget_kubelet_state() { # a kubelet refuses to start with the state of another policy or other CPUs
+  [ "$(cat "$owned-kubelet" 2>/dev/null)" != "$(kubelet_arguments)" ] || return 0
+  systemctl stop "$unit.service" 9>&- 2>/dev/null
+  rm -f /var/lib/kubelet/cpu_manager_state /var/lib/kubelet/memory_manager_state
+  changed="$changed kubelet"
+}
+
+record_kubelet() {
+  if [ -n "$(kubelet_arguments)" ]; then
+    kubelet_arguments >"$owned-kubelet"
+  else
+    rm -f "$owned-kubelet"
+  fi
+}
+
 forget_join() { # from the next start on the data on disk says where this server belongs
   rm -f "$JOIN_FILE"
   rmdir "${JOIN_FILE%/*}" 2>/dev/null
@@ -222,6 +241,7 @@ running=$(cat /etc/rancher/k3s/config.yaml "$work/registries.yaml" "$work/proxy.
 if [ "$(cat "$owned")" != "$running" ] || ! systemctl is-active --quiet "$unit.service" || node_is_gone; then
   run systemctl daemon-reload
   choose_cluster
+  forget_kubelet_state
   # fd 9 must not reach the services: they would hold the lock for ever
   systemctl restart "$unit.service" 9>&- >"$work/restart.log" 2>&1 ||
     fail "$unit.service does not start: $(cat "$work/restart.log") $(journalctl -u "$unit" -n 20 --no-pager 2>&1)"
@@ -229,6 +249,7 @@ if [ "$(cat "$owned")" != "$running" ] || ! systemctl is-active --quiet "$unit.s
 fi
 wait_ready
 forget_join
+record_kubelet
 echo "$running" >"$owned"
 list=''
 for key in $changed; do list="$list${list:+,}\"$key\""; done

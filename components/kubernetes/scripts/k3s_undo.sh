@@ -35,6 +35,6 @@ rm -f /etc/rancher/k3s/config.yaml.d/railyard-join.yaml
 rmdir /etc/rancher/k3s/config.yaml.d 2>/dev/null
 rm -f /etc/rancher/node/password # K3s' own uninstall leaves it
 rmdir /etc/rancher/node /etc/rancher/k3s /etc/rancher /var/lib/rancher 2>/dev/null
-rm -f "$owned"
+rm -f "$owned" "$owned-kubelet"
 rmdir "${owned%/*}" /var/lib/railyard 2>/dev/null
 printf '{"changed":["k3s"]}\n'

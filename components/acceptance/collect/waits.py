@@ -1,0 +1,176 @@
+"""Why the pods of some jobs do not run, in the cluster's words, and where to look next.
+
+Sources: the conditions and reasons of Kubernetes' scheduler and kubelet, and what a real kubelet
+writes of a network, an image and a device that it cannot give (docs/explanation/real-pods.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from components.acceptance.collect.cluster_objects import (
+    POD_LABELS,
+    Api,
+    Body,
+    conditions_of,
+    pods_of,
+)
+
+WaitKind = Literal["place", "node", "network", "mount", "image", "start", "ended", "refused"]
+_OF_EVENT: Final[Mapping[str, WaitKind]] = {
+    "FailedCreatePodSandBox": "network",
+    "FailedMount": "mount",
+    "FailedAttachVolume": "mount",
+    "Failed": "start",
+}
+"""What a kubelet warns of while a pod waits, by the event's reason."""
+_OF_STATE: Final[Mapping[str, WaitKind]] = {
+    "ErrImagePull": "image",
+    "ImagePullBackOff": "image",
+    "InvalidImageName": "image",
+    "ErrImageNeverPull": "image",
+}
+_QUIET: Final = frozenset({None, "ContainerCreating", "PodInitializing"})
+_HINTS: Final[Mapping[WaitKind, str]] = {
+    "place": "it starts when they are free; `railyard drift` says whether nodes offer too few",
+    "node": "its node has no such devices or CPUs left together: `railyard drift`, or other nodes",
+    "network": "`railyard drift` compares attachments, plugins and VFs with the file",
+    "mount": "what it mounts has to be on its node",
+    "image": "is the image's name right, and is the registry's login in sources.registry?",
+    "start": "the image, or what the pod asks of its node, is not as the job needs it",
+    "ended": "its own log says why",
+    "refused": "a quota or a policy of the namespace says so",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One reason why something does not run."""
+
+    kind: WaitKind
+    words: str
+    """What waits and why, in the cluster's words."""
+    look: str
+    """The command that shows more."""
+
+    @property
+    def hint(self) -> str:
+        """What mends it, or where to look for that."""
+        return _HINTS[self.kind]
+
+
+def why_waiting(api: Api, objects: Sequence[Body]) -> str:
+    """Why a probe did not end, in one line."""
+    waits = find_waits(api, objects)
+    if waits:
+        return waits[0].words
+    pods = all_pods(api, objects)
+    phases = ", ".join(
+        f"{pod['metadata']['name']} {pod.get('status', {}).get('phase')}" for pod in pods
+    )
+    return f"no end within the deadline; pods: {phases or 'none'}"
+
+
+def all_pods(api: Api, objects: Sequence[Body]) -> list[Body]:
+    """The pods of some jobs, in the order of the jobs."""
+    return [pod for body in objects if body["kind"] in POD_LABELS for pod in pods_of(api, body)]
+
+
+def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
+    """Why the pods of some jobs do not run, most telling first; empty where they do."""
+    pods = all_pods(api, objects)
+    waits = [each for pod in pods for each in _not_placed(pod)]
+    waits += [why for pod in pods if (why := _not_started(pod) or _ended(api, pod))]
+    if waits:
+        return waits
+    jobs = [body for body in objects if body["kind"] in POD_LABELS]
+    warned = {space: _warnings(api, space) for space in {_space(body) for body in jobs}}
+    waits = [each for pod in pods for each in _warned(pod, warned[_space(pod)])]
+    return waits or [each for body in jobs for each in _refused(body, warned[_space(body)])]
+
+
+def _space(body: Body) -> str:
+    return str(body["metadata"]["namespace"])
+
+
+def _wait(kind: WaitKind, pod: Body, words: str) -> Wait:
+    name = pod["metadata"]["name"]
+    look = f"kubectl -n {_space(pod)} describe pod {name}"
+    if kind == "ended":
+        look = f"kubectl -n {_space(pod)} logs {name}"
+    return Wait(kind, f"pod {name} {words}".rstrip(": "), look)
+
+
+def _not_placed(pod: Body) -> Iterator[Wait]:
+    for condition in conditions_of(pod):
+        if condition["type"] == "PodScheduled" and condition.get("status") == "False":
+            yield _wait("place", pod, f"is not scheduled: {condition.get('message', '')}")
+
+
+def _not_started(pod: Body) -> Wait | None:
+    """What the kubelet says of a pod or a container that it cannot start."""
+    status: Body = pod.get("status", {})
+    if status.get("phase") == "Failed" and status.get("reason"):
+        words = f"was refused by its node: {status['reason']}: {status.get('message', '')}"
+        return _wait("node", pod, words)
+    for container in _containers(pod):
+        waiting: Body = container.get("state", {}).get("waiting") or {}
+        reason = waiting.get("reason")
+        if reason not in _QUIET:
+            kind: WaitKind = _OF_STATE.get(str(reason), "start")
+            return _wait(kind, pod, f"waits: {reason}: {waiting.get('message', '')}")
+    return None
+
+
+def _ended(api: Api, pod: Body) -> Wait | None:
+    """A pod that failed while its job goes on: workers fail before their launcher is made."""
+    for container in _containers(pod):
+        ended: Body = container.get("state", {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            path = f"/api/v1/namespaces/{_space(pod)}/pods/{pod['metadata']['name']}/log"
+            log = api.text(path)
+            said = ended.get("message") or next(reversed(log.strip().splitlines()), "")
+            words = f"{ended.get('reason', '')}, exit code {ended['exitCode']}: {said}"
+            return _wait("ended", pod, f"failed: {words}")
+    return None
+
+
+def _containers(pod: Body) -> list[Body]:
+    status: Body = pod.get("status", {})
+    found: list[Body] = []
+    for key in ("initContainerStatuses", "containerStatuses"):
+        found += status.get(key) or []
+    return found
+
+
+def _warnings(api: Api, namespace: str) -> list[Body]:
+    """The cluster's own warnings, the last one at the end."""
+    path = f"/api/v1/namespaces/{namespace}/events?fieldSelector=type%3DWarning"
+    events: list[Body] = list((api.get(path) or {}).get("items") or [])
+    events.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+    return events
+
+
+def _warned(pod: Body, events: Sequence[Body]) -> Iterator[Wait]:
+    """A pod that has its node and does not start there: no network, no volume."""
+    name, status = pod["metadata"]["name"], pod.get("status", {})
+    if status.get("phase") not in {None, "Pending"}:
+        return
+    uid = pod["metadata"].get("uid")
+    own = [each for each in events if each["involvedObject"].get("name") == name]
+    own = [each for each in own if each["involvedObject"].get("uid", uid) == uid]
+    for event in own[-1:]:
+        kind: WaitKind = _OF_EVENT.get(str(event.get("reason")), "start")
+        yield _wait(kind, pod, f"waits: {event.get('reason', '')}: {event.get('message', '')}")
+
+
+def _refused(body: Body, events: Sequence[Body]) -> Iterator[Wait]:
+    """Why the cluster lets no pod of a job in: a quota, a policy; the last of its warnings."""
+    name, kind = body["metadata"]["name"], str(body["kind"])
+    own = {name, f"{name}-launcher"}
+    of_ours = [each for each in events if each["involvedObject"].get("name") in own]
+    for event in of_ours[-1:]:
+        look = f"kubectl -n {_space(body)} describe {kind.lower()} {name}"
+        yield Wait("refused", f"{kind} {name}: {event.get('message', '')}", look)
