@@ -120,9 +120,12 @@ def put(api: Api, name: str) -> None:
     api.request("POST", CONFIG_MAPS, body)
 
 
-def stop(site: Site, name: str) -> None:
-    site.last[name].terminate()
-    site.last[name].wait(30)
+def stop(site: Site, *names: str) -> None:
+    """At once: the last of several waits for answers that do not come any more."""
+    for name in names:
+        site.last[name].terminate()
+    for name in names:
+        site.last[name].wait(90)
 
 
 def start_again(site: Site, name: str) -> None:
@@ -242,9 +245,7 @@ def test_each_server_is_lost_in_turn_and_a_snapshot_is_restored(ha: Site) -> Non
     reset = ("server", "--cluster-reset", "--cluster-reset-restore-path=/srv/snapshot")
     assert "address already in use" in command(ha, "cp-0", *reset).stderr
     _quorum_is_lost_and_comes_back(ha, through)
-    for name in SERVERS:
-        stop(ha, name)
-
+    stop(ha, *SERVERS)
     missing = command(ha, "cp-0", *reset[:2], "--cluster-reset-restore-path=/srv/none")
     assert "etcd: snapshot path does not exist" in missing.stderr
     assert "cluster-reset required" in command(ha, "cp-0", reset[0], reset[2]).stderr
@@ -264,8 +265,7 @@ def test_each_server_is_lost_in_turn_and_a_snapshot_is_restored(ha: Site) -> Non
 
 
 def _quorum_is_lost_and_comes_back(site: Site, through: Api) -> None:
-    for name in ("cp-1", "cp-2"):
-        stop(site, name)
+    stop(site, "cp-1", "cp-2")
     wait_until("the API to be away", lambda: not through.answers("/readyz"), 30)
     start_again(site, "cp-1")
     wait_until("the API to be back", lambda: through.answers("/readyz"), 30)

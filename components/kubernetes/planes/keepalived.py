@@ -20,9 +20,19 @@ from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 CHECK: Final = f"/usr/bin/curl -sf --max-time 1 --unix-socket {HEALTH_SOCKET} http://localhost/"
+HEALTH_CHECK: Final = (
+    "vrrp_script haproxy {",
+    f'    script "{CHECK}"',
+    "    interval 1",
+    "    timeout 2",
+    "    fall 2",
+    "    rise 2",
+    "}",
+)
+"""Two failed checks, a second apart, take the address away; two good ones let it come back."""
 PRIORITY: Final = 150
-"""Of the first balancer, out of 1 to 254, and ten less of the next: who begins with the address. The
-one that has it keeps it when the other comes back: each move ends all connections."""
+"""Of the first balancer, out of 1 to 254, and ten less of the next: who begins with the address.
+The one that has it keeps it when the other comes back: each move ends all connections."""
 _PARAMETERS: Final = frozenset({"address", "virtual_address"})
 
 
@@ -78,13 +88,7 @@ def render_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress) -> 
         "    enable_script_security",
         "    script_user root",
         "}",
-        "vrrp_script haproxy {",
-        f'    script "{CHECK}"',
-        "    interval 1",
-        "    timeout 2",
-        "    fall 2",
-        "    rise 2",
-        "}",
+        *HEALTH_CHECK,
         "vrrp_instance api {",
         "    state BACKUP",
         "    nopreempt",
