@@ -21,7 +21,9 @@ from lab.engine.install import cache_root
 
 PACKAGES: Final = ("libwrap0", "openssh-server", "sudo")
 SUBNET_PACKAGES: Final = ("ibsim-utils", "opensm", "infiniband-diags")
-SUBNET_RELEASE: Final = "trixie"
+BALANCER_PACKAGES: Final = ("haproxy", "keepalived", "curl", "dash")
+"""keepalived asks `ip` for its release through a shell, and falls over without one."""
+WHOLE_RELEASE: Final = "trixie"
 """Debian 13. The ibsim 0.10 of Debian 12 knows no link faster than HDR; 0.12 knows NDR."""
 DOWNLOAD_DEADLINE_S: Final = 300.0
 _KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -32,9 +34,9 @@ def folder_of(cache: Path | None = None, packages: Sequence[str] = PACKAGES) -> 
     return (cache or cache_root()) / "debian" / "-".join(packages)
 
 
-def subnet_folder(cache: Path | None = None) -> Path:
-    """Where ibsim and opensm are unpacked, whether they are there or not."""
-    return (cache or cache_root()) / "debian" / "-".join((SUBNET_RELEASE, *SUBNET_PACKAGES))
+def whole_folder(cache: Path | None = None, packages: Sequence[str] = SUBNET_PACKAGES) -> Path:
+    """Where packages are unpacked with all that they need, whether they are there or not."""
+    return (cache or cache_root()) / "debian" / "-".join((WHOLE_RELEASE, *packages))
 
 
 def unpacked(cache: Path | None = None, packages: Sequence[str] = PACKAGES) -> Path:
@@ -60,32 +62,36 @@ def unpacked(cache: Path | None = None, packages: Sequence[str] = PACKAGES) -> P
     return folder
 
 
-def unpacked_subnet(cache: Path | None = None) -> Path:
-    """The folder with ibsim, opensm and the tools that ask them, made first where it is missing.
+def unpacked_whole(cache: Path | None = None, packages: Sequence[str] = SUBNET_PACKAGES) -> Path:
+    """The folder with packages and all that they need, made first where it is missing.
 
-    They are those of one release, with all that they need, its C library too: so they run on an
-    older machine as well. apt keeps its lists of that release in a folder of their own.
+    They are those of one release, its C library too: so they run on an older machine as well. apt
+    keeps its lists of that release in a folder of their own.
+
+    Args:
+        cache: The folder of cached builds.
+        packages: Their names; default what plays an InfiniBand fabric and asks it.
 
     Raises:
         UsageError: This machine has no apt, no Debian mirror, or the packages cannot be had.
     """
-    folder = subnet_folder(cache)
+    folder = whole_folder(cache, packages)
     if folder.is_dir():
         return folder
-    _require_apt("ibsim and opensm")
-    mirror = _mirror()
-    fix = f"let this machine reach {mirror} {SUBNET_RELEASE}, and run the same command again"
+    _require_apt(" and ".join(packages))
+    mirror = _mirror(packages)
+    fix = f"let this machine reach {mirror} {WHOLE_RELEASE}, and run the same command again"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         scratch = Path(name)
         (scratch / "lists/partial").mkdir(parents=True)
         (scratch / "archives/partial").mkdir(parents=True)
-        source = f"deb [signed-by={_KEYRING}] {mirror} {SUBNET_RELEASE} main\n"
+        source = f"deb [signed-by={_KEYRING}] {mirror} {WHOLE_RELEASE} main\n"
         (scratch / "sources.list").write_text(source)
         apt = ["apt-get", *_own_state(scratch)]
         _run([*apt, "update"], scratch, fix)
         words = ["install", "--download-only", "--no-install-recommends", "--yes"]
-        _run([*apt, *words, *SUBNET_PACKAGES], scratch, fix)
+        _run([*apt, *words, *packages], scratch, fix)
         _unpack(scratch / "archives", folder)
     return folder
 
@@ -104,7 +110,7 @@ def _own_state(scratch: Path) -> list[str]:
     return [f"--option={key}={value}" for key, value in values.items()]
 
 
-def _mirror() -> str:
+def _mirror(packages: Sequence[str]) -> str:
     """The address that this machine takes Debian's packages from.
 
     Raises:
@@ -115,8 +121,8 @@ def _mirror() -> str:
     own = [uri for uri in found if not uri.rstrip("/").endswith("-security")]
     if not own or not _KEYRING.exists():
         raise UsageError(
-            f"the lab plays InfiniBand with {', '.join(SUBNET_PACKAGES)} of Debian"
-            f" {SUBNET_RELEASE}, and this machine knows no mirror of Debian, or not its keys.\n"
+            f"the lab runs {', '.join(packages)} of Debian"
+            f" {WHOLE_RELEASE}, and this machine knows no mirror of Debian, or not its keys.\n"
             "  fix    run `apt-get update` on a Debian machine with debian-archive-keyring"
         )
     return own[0]

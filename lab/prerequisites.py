@@ -15,6 +15,10 @@ from lab import debian
 from lab.kubespray.source import ensure_ansible
 
 APT_DEADLINE_S: Final = 600
+_WHOLE: Final = {
+    debian.SUBNET_PACKAGES: "InfiniBand",
+    debian.BALANCER_PACKAGES: "address that moves between two balancers",
+}
 
 
 def find_haproxy() -> str | None:
@@ -56,7 +60,8 @@ def main() -> int:
     missing = missing_packages()
     if missing and not _install(missing):
         return 2
-    _get_subnet_programs()
+    for packages, what in _WHOLE.items():
+        _get_programs(packages, what)
     return 0
 
 
@@ -75,17 +80,17 @@ def _install(missing: list[str]) -> bool:
     return not missing_packages()
 
 
-def _get_subnet_programs() -> None:
-    """Ibsim and opensm; a machine that cannot have them plays all sites but those of InfiniBand."""
-    if debian.subnet_folder().is_dir():
+def _get_programs(packages: tuple[str, ...], what: str) -> None:
+    """Real programs beside the system; a machine that cannot have them plays all other sites."""
+    if debian.whole_folder(packages=packages).is_dir():
         return
-    print("railyard: unpacking ibsim and opensm for the lab's InfiniBand (a minute, once)")
+    print(f"railyard: unpacking {', '.join(packages)} for the lab's {what} (a minute, once)")
     if os.geteuid() == 0 and shutil.which("apt-get"):
         _apt(["apt-get", "update"])  # it knows the mirrors only then
     try:
-        debian.unpacked_subnet()
+        debian.unpacked_whole(packages=packages)
     except UsageError as error:
-        print(f"railyard: no InfiniBand in the lab: {error}", file=sys.stderr)
+        print(f"railyard: no {what} in the lab: {error}", file=sys.stderr)
 
 
 def _apt(command: list[str]) -> subprocess.CompletedProcess[str]:

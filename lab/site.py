@@ -146,6 +146,9 @@ def relocate(document: Document, stack: str) -> Document:
     for number, hypervisor in enumerate(_items(environment, "hypervisors")):
         _relocate(hypervisor, f"{block}.{30 + number}", stack, "ecdsa")
     _relocate_cloud(environment, block, stack)
+    kubernetes = cast("Document", site.get("kubernetes", {}))
+    if "virtual_address" in kubernetes:
+        cast("Document", kubernetes["virtual_address"])["address"] = f"{block}.4"
     return site
 
 
@@ -268,6 +271,7 @@ def _hosts(spec: ClusterSpec, stack: str) -> tuple[HostConfig, ...]:
             guest=host.name in guests,
             driver=_driver(spec, host),
             packages=_packages(spec, host),
+            node_address=host.node_ip or "",
         )
         for host in spec.hosts
         if not has_placeholder(host.ssh.address)

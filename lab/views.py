@@ -119,6 +119,8 @@ class HostConfig:
     """Packages that its image brings: those of Ubuntu Server, which has these two."""
     gpu_driver: str = "580.126.20"
     """Version of the GPU driver that its image brings, where it has GPUs; empty for none."""
+    node_address: str = ""
+    """A second address of its management port, where the cluster reaches it at another one."""
     cgroup_v1: bool = False
     """Its system boots with the old hierarchy of control groups, as Ubuntu did until 21.10."""
 

@@ -50,6 +50,7 @@ from components.update.own_state import read_own_state
 from components.update.refusals import disruptions_refused, host_departures, switch_changes
 from components.update.secret_names import secret_names
 from components.update.seen import Seen
+from components.update.servers import quorum_refused
 from components.update.upgrades import describe_upgrades, node_versions, upgrades_refused
 from stacks import cloud_ib, esxi, onprem
 from stacks.order import trust_order
@@ -149,6 +150,7 @@ def _look(
     refused = refusals(plan, applied, intentions.drifts)
     refused += guards_refused(spec.guards, plan, applied, intentions.drifts)
     refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
+    refused += quorum_refused(plan, applied, seen)
     refused += encryption_refused(plan, applied, checked.lines)
     refused += alignment_refused(plan, applied, checked.lines)
     refused += upgrades_refused(spec, plan, applied, seen, checked.lines)
@@ -218,6 +220,8 @@ def _tell_device(drift: DeviceDrift) -> None:
 
 
 def _tell_cluster(drift: ClusterDrift) -> None:
+    for line in drift.lost:
+        _warn(f"{CLUSTER}: {line}")
     if drift.unreachable is not None:
         _warn(f"{CLUSTER}: not observed: {drift.unreachable}")
     for line in drift.repaired:

@@ -132,6 +132,9 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]
         address = _as_ipv4(text)
         if address is not None:
             yield name, address, path
+    if spec.k3s is not None and (shared := spec.k3s.virtual_address) is not None:
+        path = ("kubernetes", "virtual_address", "address")
+        yield "the balancers", shared.address, path
 
 
 def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:

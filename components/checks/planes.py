@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.checks.rule import Finding, at
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane
+from components.model.ways import each_ssh
 
 _PAIR: Final = 2
 """What a balancer is for begins here; two servers are refused by etcd-members."""
@@ -19,20 +21,22 @@ def _with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
 
 
 def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
-    """Several servers have exactly one balancer before them, and one server has none.
+    """Several servers have a balancer before them, or two with one address; one server has none.
 
     Without it agents and users hold the address of one server, whose loss cuts them off from the
-    two that live. A second one would need an address that moves between them. Of a cloud's
+    two that live. Two balancers need `kubernetes.virtual_address`, which moves between them, and a
+    third one would add only a machine. Of a cloud's
     instances cloud-balancer says the same; kubespray-balancer has what holds there.
     """
     balancers = _with_role(spec, "balancer")
     servers = _with_role(spec, "control_plane")
     places = tuple(at(("hosts", number, "role"), host.role) for number, host in balancers)
-    if len(balancers) > 1 and spec.cloud is None:
+    shared = spec.k3s.virtual_address if spec.k3s is not None else None
+    if len(balancers) > (_PAIR if shared else 1) and spec.cloud is None:
         yield Finding(
             f"{len(balancers)} hosts are balancers; agents and users know one address.",
             places,
-            "give one host the role balancer.",
+            "set kubernetes.virtual_address and keep two of them, or give one host that role.",
         )
     if balancers and len(servers) < _PAIR and spec.k3s is not None:
         yield Finding(
@@ -48,6 +52,46 @@ def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
             f"would hold the address of {servers[0][1].name} alone.",
             tuple(at(("hosts", number, "role"), host.role) for number, host in servers),
             "give one more host the role balancer, or use one control-plane host.",
+        )
+
+
+def check_virtual_address(spec: ClusterSpec) -> Iterator[Finding]:
+    """The virtual address moves between two balancers, and nothing else has it.
+
+    It lies in the network of both, which the hosts themselves are asked for at the first update.
+    That it lies in no network of rails, pods or services is the rule `subnet-overlap`. In a cloud
+    no address moves: `cloud-balancer`.
+    """
+    shared = spec.k3s.virtual_address if spec.k3s is not None else None
+    if shared is None:
+        return
+    path: SpecPath = ("kubernetes", "virtual_address", "address")
+    balancers = _with_role(spec, "balancer")
+    if spec.cloud is not None:
+        yield Finding(
+            f"the address {shared.address} would have to move between instances, and a cloud does "
+            "not let it.",
+            (at(path, shared.address),),
+            "remove virtual_address, and keep one balancer.",
+        )
+    elif len(balancers) < _PAIR:
+        yield Finding(
+            f"the virtual address {shared.address} has {len(balancers) or 'no'} balancer to be at, "
+            "and is for two.",
+            (
+                at(path, shared.address),
+                *(at(("hosts", h, "role"), "balancer") for h, _ in balancers),
+            ),
+            "give two hosts the role balancer, or remove virtual_address.",
+        )
+    taken = [(name, ssh.address, (*place, "address")) for name, ssh, place in each_ssh(spec)]
+    taken += [(host.name, host.address, ("hosts", h)) for h, host in enumerate(spec.hosts)]
+    owner = next((each for each in taken if each[1] == str(shared.address)), None)
+    if owner is not None:
+        yield Finding(
+            f"the virtual address {shared.address} is the address of {owner[0]}.",
+            (at(path, shared.address), at(owner[2], owner[1])),
+            "choose a free address of the network that both balancers are in.",
         )
 
 

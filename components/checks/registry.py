@@ -192,6 +192,7 @@ RULES: Final = tuple(
         software.check_worker_count,
         software.check_etcd_members,
         planes.check_balancer,
+        planes.check_virtual_address,
         planes.check_existing_plane,
         planes.check_present_multus,
         planes.check_node_name,

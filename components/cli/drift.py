@@ -32,7 +32,7 @@ def drift(
     loaded = load_stack(stack)
     plan, applied, secrets = loaded.plan, loaded.applied, loaded.reach_secrets
     seen = observe_site(plan, secrets, applied)
-    drifts, cluster = judge_drift(plan, applied, seen), judge_cluster(seen.cluster)
+    drifts, cluster = judge_drift(plan, applied, seen), judge_cluster(plan, applied, seen)
     running = loaded.under_way if loaded.under_way.is_any else under_way(stack)
     code = UNSURE if running.is_any else max(drift_exit_code(drifts), cluster.exit_code)
     words = f"{running.render(stack)}\n" if running.is_any else ""

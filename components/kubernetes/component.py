@@ -108,14 +108,17 @@ class Cluster(pulumi.ComponentResource):
     def _balanced(
         self, plan: KubernetesPlan, remote: Remote, after: list[pulumi.Resource]
     ) -> list[pulumi.Resource]:
-        """The balancer before the first server, with that cluster's CA; what came before else."""
-        if plan.balancer is None or plan.ca is None:
+        """The balancers before the first server, with that cluster's CA; what came before else."""
+        if plan.ca is None:
             return after
         opts = pulumi.ResourceOptions(parent=self, depends_on=after)
         ca = host_step(remote, plan.ca, opts)
         knowing = _knowing(remote, CLUSTER_CA, join_text(ca.stdout, ca_facts))
-        opts = pulumi.ResourceOptions(parent=self, depends_on=[ca])
-        return [host_step(knowing, plan.balancer.step, opts)]
+        last = ca
+        for each in plan.balancers:
+            opts = pulumi.ResourceOptions(parent=self, depends_on=[last])
+            last = host_step(knowing, each.step, opts)
+        return [last]
 
     def _kubeconfig(
         self, plan: KubernetesPlan, remote: Remote, after: list[pulumi.Resource]

@@ -153,9 +153,9 @@ class ClusterSpec(Frozen):
         return _hosts_by_role(self)["control_plane"]
 
     @property
-    def balancer(self) -> Host | None:
-        """The host before the API of several servers, or None."""
-        return next(iter(_hosts_by_role(self)["balancer"]), None)
+    def balancers(self) -> tuple[Host, ...]:
+        """The hosts before the API of several servers: none, one, or two with one address."""
+        return _hosts_by_role(self)["balancer"]
 
     @property
     def k3s(self) -> K3sPlane | None:

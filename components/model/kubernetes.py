@@ -24,6 +24,7 @@ from components.model.units import (
     DnsLabel,
     FolderPath,
     Frozen,
+    Ipv4,
     Ipv4Net,
     PinnedSource,
     RegistryName,
@@ -159,6 +160,16 @@ class Snapshots(Frozen):
     goes with the server's data: name one on another disk or a share."""
 
 
+class VirtualAddress(Frozen):
+    """The address of the API that one of two balancers has, and the other takes when it is lost."""
+
+    address: Ipv4
+    """A free address of the network that both balancers are in."""
+    router_id: Annotated[int, Field(ge=1, le=255)] = 51
+    """Number of the virtual router (VRRP): another one than those of others in that network. 51 is
+    that of keepalived's own example."""
+
+
 class K3sPlane(Plane):
     """K3s on the hosts of the site."""
 
@@ -174,6 +185,8 @@ class K3sPlane(Plane):
     """Join token of the cluster."""
     snapshots: Snapshots | None = None
     """Snapshots of etcd; default K3s' own schedule, number and folder."""
+    virtual_address: VirtualAddress | None = None
+    """The one address of two balancers; default none, with one balancer at its own address."""
     secrets_encryption: bool = False
     """Encrypt Secrets in etcd; to be chosen before the first install, and refused later."""
     container_runtime: Literal["containerd", "docker"] = "containerd"

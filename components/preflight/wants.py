@@ -153,11 +153,18 @@ def _tools(
     if any(each.address.startswith("https:") for each in own) or joins_servers(spec, host):
         yield Tool(("curl",), "download, and look for the other servers", "install curl")
     if host.role == "balancer":
-        yield Tool(("haproxy", "apt-get"), "forward to the servers", "install HAProxy 2.2 or later")
+        yield from _tools_of_balancer(spec)
     elif _runs_on_runtime(spec, host) and toolkit_owner(spec) == "present":
         yield _RUNTIME  # one that Railyard installs is there before K3s
     elif "toolkit.runtime" in settings:
         yield replace(_RUNTIME, why="show GPUs to the containers that Docker runs")
+
+
+def _tools_of_balancer(spec: ClusterSpec) -> Iterator[Tool]:
+    yield Tool(("haproxy", "apt-get"), "forward to the servers", "install HAProxy 2.2 or later")
+    if spec.k3s is not None and spec.k3s.virtual_address is not None:
+        yield Tool(("keepalived", "apt-get"), "move the address", "install keepalived 2.2 or later")
+        yield Tool(("curl",), "ask HAProxy whether it answers", "install curl")
 
 
 def _runs_on_runtime(spec: ClusterSpec, host: Host) -> bool:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from components.core.placeholder import has_placeholder
-from components.kubernetes.planes.k3s import join_url
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 
@@ -49,9 +47,8 @@ def peers_of(spec: ClusterSpec, host: Host) -> tuple[Peer, ...]:
 def _servers(spec: ClusterSpec, host: Host) -> Iterator[Peer]:
     if spec.k3s is None or host.role == "balancer" or not spec.servers:
         return
-    if host != spec.servers[0]:
-        url = urlsplit(join_url(spec, host))
-        yield url.hostname or "", url.port or 0
+    if host.role == "worker":  # an address that two share has no one before their first update
+        yield from ((each.address, spec.k3s.api_port) for each in spec.balancers)
     for server in spec.servers:
         if server != host:
             yield server.address, spec.k3s.api_port

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from components.drift.applied import Applied
@@ -10,7 +11,6 @@ from components.drift.device_drift import Unreachable, next_note
 from components.kubernetes.live.judge import (
     Asked,
     ClusterDrift,
-    ClusterLook,
     ObjectDrift,
     judge_look,
 )
@@ -23,6 +23,8 @@ from components.operators.restore import restore_step_name
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.update.proof import is_edited
+from components.update.seen import Seen
+from components.update.servers import lost_servers
 
 _OF_DISTRIBUTION: Final = "kube-system"
 """Its quotas and policies come with the distribution, and pods of probes do not run there."""
@@ -109,11 +111,13 @@ def _tolerations(plan: ClusterPlan) -> Iterator[Body]:
             yield from cast("list[Body]", pod.get("tolerations") or [])
 
 
-def judge_cluster(seen: ClusterLook | Unreachable | None) -> ClusterDrift:
-    """The cluster against what was applied; nothing where it was not read."""
-    if isinstance(seen, Unreachable):
-        return ClusterDrift(unreachable=seen.reason)
-    return judge_look(seen) if seen is not None else ClusterDrift()
+def judge_cluster(plan: ClusterPlan, applied: Applied, seen: Seen) -> ClusterDrift:
+    """The cluster against what was applied, and who of its servers and balancers is lost."""
+    if isinstance(seen.cluster, Unreachable):
+        found = ClusterDrift(unreachable=seen.cluster.reason)
+    else:
+        found = judge_look(seen.cluster) if seen.cluster is not None else ClusterDrift()
+    return replace(found, lost=lost_servers(plan, applied, seen))
 
 
 def cluster_notes(

@@ -160,7 +160,7 @@ def intend(
     access = plan.kubernetes.access if plan.kubernetes else None
     if access is not None and (note := _access_note(applied.step(access.name))):
         notes[access.name] = note
-    cluster = judge_cluster(seen.cluster)
+    cluster = judge_cluster(plan, applied, seen)
     notes |= cluster_notes(plan, applied, cluster, notes)
     touched = cluster.touched or any(drift.differences or drift.edited for drift in drifts)
     touched = touched or bool(forecast_departures(plan.reboots, hosts))

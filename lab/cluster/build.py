@@ -1,6 +1,6 @@
 """Build the lab's Kubernetes from one joint Go module: `python -m lab.cluster.build`.
 
-Eight programs, all from pinned modules (`tools/go.mod`, `tools/go.sum`). They go into the cache
+Nine programs, all from pinned modules (`tools/go.mod`, `tools/go.sum`). They go into the cache
 folder, under a key made of the module files, the flags and our own source, so that a second clone
 reuses them. A lock lets two builders wait for each other, every program is put in place in one
 step, and one that is already there is not built again. The manifests that the modules carry (the
@@ -60,6 +60,7 @@ PROGRAMS = (
     ),
     Program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", "places pods", _KUBE_FLAGS),
     Program("etcd", "go.etcd.io/etcd/server/v3", "the API's store"),
+    Program("etcdutl", "go.etcd.io/etcd/etcdutl/v3", "restores snapshots of it"),
     Program(
         "kwok",
         "sigs.k8s.io/kwok/cmd/kwok",

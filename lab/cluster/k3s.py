@@ -1,4 +1,4 @@
-"""The lab's `k3s` program: `python -m lab.cluster.k3s server|agent|token|kubectl|crictl …`.
+"""The lab's `k3s` program: `python -m lab.cluster.k3s server|agent|etcd-snapshot|kubectl|…`.
 
 It plays the pinned K3s release on a lab host: configuration, files, tokens, units and names are
 those of the real one; the containers are not. All files lie under RAILYARD_HOST_ROOT (default /).
@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -21,12 +21,13 @@ from components.core.errors import DeviceError, RailyardError
 from lab.cluster.build import PROGRAMS, built
 from lab.cluster.cpu_manager import start_cpu_manager
 from lab.cluster.k3s_agent import run_agent
-from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags
+from lab.cluster.k3s_config import Flags, HostPaths, load_flags, make_config, parse_flags
 from lab.cluster.k3s_node import own_release, read_hostname, refuse_machine
-from lab.cluster.k3s_server import Tools, run_server
+from lab.cluster.k3s_server import Tools, make_plane, run_server
+from lab.cluster.k3s_snapshot import reset_cluster, run_snapshot, snapshot_folder
 from lab.cluster.lab_link import LabLink
 
-_USAGE = "usage: k3s server|agent|kubectl|crictl|token|--version"
+_USAGE = "usage: k3s server|agent|kubectl|crictl|token|etcd-snapshot|--version"
 
 
 def _fatal(text: str) -> int:
@@ -63,6 +64,15 @@ def _run(role: Literal["server", "agent"], args: Sequence[str], paths: HostPaths
         start_cpu_manager(paths, flags)
     # Taken out of the environment, as K3s does: etcd would say READY=1 long before the API is up.
     notify = functools.partial(_notify_ready, os.environ.pop("NOTIFY_SOCKET", ""))
+    if flags.get("cluster-reset-restore-path") and not _is_reset(flags):
+        text = "--cluster-reset required with --cluster-reset-restore-path"
+        raise DeviceError(f"invalid flag use; {text}")
+    if role == "server" and _is_reset(flags):
+        binaries = _tools().binaries
+        plane = make_plane(config, paths, binaries)
+        told = reset_cluster(config, paths, flags, plane, binaries["etcdutl"])
+        print(f'level=info msg="{told}"', flush=True)
+        return 0
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
@@ -70,6 +80,18 @@ def _run(role: Literal["server", "agent"], args: Sequence[str], paths: HostPaths
         run_server(config, paths, _tools(), stop, notify)
     else:
         run_agent(config, paths, stop, notify)
+    return 0
+
+
+def _is_reset(flags: Flags) -> bool:
+    return flags.get("cluster-reset", ["false"])[-1] == "true"
+
+
+def _snapshot(args: Sequence[str], paths: HostPaths) -> int:
+    flags = load_flags(paths)
+    config = make_config("server", flags, dict(os.environ), paths, read_hostname(paths))
+    plane = make_plane(config, paths, _tools().binaries)
+    print(run_snapshot(args, config, snapshot_folder(paths, flags), plane), end="")
     return 0
 
 
@@ -117,12 +139,15 @@ def _dispatch(command: str, args: Sequence[str], paths: HostPaths) -> int:
     if command in {"--version", "-v"}:
         print(f"k3s version {own_release()} (railyard-lab)\ngo version go1.26")
         return 0
-    if command in {"server", "agent"}:
-        return _run("server" if command == "server" else "agent", args, paths)
-    if command == "kubectl":
-        return _kubectl(args, paths)
-    if command == "token":
-        return _token(paths)
+    commands: dict[str, Callable[[], int]] = {
+        "server": lambda: _run("server", args, paths),
+        "agent": lambda: _run("agent", args, paths),
+        "kubectl": lambda: _kubectl(args, paths),
+        "token": lambda: _token(paths),
+        "etcd-snapshot": lambda: _snapshot(args, paths),
+    }
+    if command in commands:
+        return commands[command]()
     if command == "crictl":
         return _fatal("the lab has no container runtime: nothing answers on containerd.sock")
     print(_USAGE, file=sys.stderr)

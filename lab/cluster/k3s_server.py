@@ -70,8 +70,8 @@ def run_server(
     name, joined = ensure_member_name(config, paths), ""
     if config.server and not has_data(paths):
         joined = join(config, paths, name, stop.wait)
-    options = PlaneOptions(config.tls_sans, config.api_args, name, joined)
-    plane = ControlPlane(paths.server, config.node_ip, API_PORT, tools.binaries, options)
+    plane = make_plane(config, paths, tools.binaries, joined)
+    (paths.server / "db" / "reset-flag").unlink(missing_ok=True)  # as K3s does at a plain start
     password = _settle_token(config, paths, plane)
     try:
         plane.start_etcd()
@@ -81,6 +81,15 @@ def run_server(
         _Server(config, paths, tools, plane, password).serve(stop, on_ready)
     finally:
         plane.stop()
+
+
+def make_plane(
+    config: K3sConfig, paths: HostPaths, binaries: Mapping[str, Path], joined: str = ""
+) -> ControlPlane:
+    """The control plane of a server, which runs nothing yet."""
+    name = ensure_member_name(config, paths)
+    options = PlaneOptions(config.tls_sans, config.api_args, name, joined)
+    return ControlPlane(paths.server, config.node_ip, API_PORT, binaries, options)
 
 
 class _Server:

@@ -107,17 +107,21 @@ class ControlPlane:
             self.stop()
             raise
 
-    def start_etcd(self) -> None:
+    def start_etcd(self, *, alone: bool = False) -> None:
         """Start etcd and wait until it says something of itself; a learner does too.
+
+        Args:
+            alone: Forget all other members: its data goes on as a cluster of one.
 
         Raises:
             DeviceError: it ended, or did not answer within a minute.
         """
         self._issue_certificates()
-        self._launch("etcd", self._etcd())
-        self._wait("etcd", self._etcd_answers)
+        self._launch("etcd", [*self._etcd(), *([("force-new-cluster", None)] if alone else [])])
+        self._wait("etcd", self.etcd_answers)
 
-    def _etcd_answers(self) -> bool:
+    def etcd_answers(self) -> bool:
+        """Whether a member is there at this plane's address."""
         try:
             self.members.status()
         except DeviceError:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from components.core.errors import UsageError
 from lab.cloud.machines import Machines, Yard
-from lab.debian import unpacked_subnet
+from lab.debian import unpacked_whole
 from lab.hosts import fuse_server
 from lab.hosts.faults import cause_fault
 from lab.hosts.host import LabHost
@@ -233,7 +233,7 @@ class Lab:
             return views, tuple(port for each in ports for port in each)
 
         folder = self.file.root / FOLDER
-        fabric = Fabric(unpacked_subnet(), folder, look, self.file.sm_polling_ms)
+        fabric = Fabric(unpacked_whole(), folder, look, self.file.sm_polling_ms)
         for switch in self._subnet:
             switch.on_commit = fabric.sync
         for model in self.models.values():

@@ -181,7 +181,7 @@ class Supervisor:
 
     async def _run_start(self, state: UnitState) -> bool:
         unit = state.unit
-        for line in unit.settings.get("ExecStartPre", ()):
+        for line in unit.before_start:
             if not await self._run_to_end(state, line):
                 return self._fail(state, "exit-code", state.status)
         if unit.type in ("oneshot", "forking"):

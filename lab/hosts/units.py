@@ -76,6 +76,12 @@ class Unit:
         return parse_span(value) if value else default
 
     @property
+    def before_start(self) -> tuple[str, ...]:
+        """What is run before the service itself; its folders of /run are made first."""
+        folders = (f"/bin/mkdir -p /run/{name}" for name in self.names("RuntimeDirectory"))
+        return (*folders, *self.settings.get("ExecStartPre", ()))
+
+    @property
     def memlock(self) -> str:
         """LimitMEMLOCK as `systemctl show` prints it: bytes or `infinity`."""
         return normal_limit(self.last("LimitMEMLOCK", str(DEFAULT_MEMLOCK_BYTES)))

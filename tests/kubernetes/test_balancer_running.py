@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from components.kubernetes.planes.haproxy import CA_FILE, CHECK, render_haproxy
+from components.kubernetes.planes.k3s import k3s_plane
 from tests.golden.site import load_example
 
 DEADLINE_S = 30
@@ -43,7 +44,7 @@ def frontend() -> Iterator[tuple[socket.socket, socket.socket]]:
             for n in range(SERVERS)
         )
         balancer = hosts[0].model_copy(update={"role": "balancer", "node_ip": "127.0.0.99"})
-        text = render_haproxy(spec.model_copy(update={"hosts": hosts}), balancer, 6443)
+        text = render_haproxy(spec.model_copy(update={"hosts": hosts}), balancer, k3s_plane(spec))
         text = text.replace(f"{CHECK} ca-file {CA_FILE}", "verify none")
         text = text.replace(" check\n", "\n")  # as in the seconds before a check finds them
         text = text.replace("bind 127.0.0.99:6443", f"bind fd@{front.fileno()}")

@@ -36,8 +36,7 @@ class Secrets:
 
 def run(plan: KubernetesPlan) -> Graph:
     names = {step.endpoint.device for step in plan.steps}
-    if plan.balancer:
-        names.add(plan.balancer.step.endpoint.device)
+    names |= {each.step.endpoint.device for each in plan.balancers}
 
     def program() -> None:
         facts = {

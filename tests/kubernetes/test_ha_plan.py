@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from components.core.key_values import HostState, parse_state
 from components.core.placeholder import fill_known
 from components.kubernetes.planes.haproxy import CA_FILE, render_haproxy
-from components.kubernetes.planes.k3s import render_config
+from components.kubernetes.planes.k3s import k3s_plane, render_config
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Ssh
 from components.model.instances import with_instances
@@ -80,12 +80,11 @@ def test_more_workers_change_no_other_node(spec: ClusterSpec) -> None:
 
 def test_one_server_has_none_of_it() -> None:
     plan = planned(load_example("dgx-roce"))
-    assert (plan.removals, plan.nodes, plan.balancer, plan.ca) == ((), (), None, None)
+    assert (plan.removals, plan.nodes, plan.balancers, plan.ca) == ((), (), (), None)
 
 
 def test_all_that_the_balancer_watches_is_in_its_stdin(spec: ClusterSpec) -> None:
-    watched = planned(spec).balancer
-    assert watched is not None
+    (watched,) = planned(spec).balancers
     assert dict(watched.settings_in(watched.step.desired).values) == dict(watched.desired.values)
     assert "ca_base64" not in watched.desired.values
     assert watched.desired.values["also_listen"] == f"@{{{LB}.public_ip}}:6443"
@@ -105,7 +104,8 @@ def test_haproxy_takes_the_configuration(count: int, port: int) -> None:
         for n in range(count)
     )
     balancer = hosts[0].model_copy(update={"role": "balancer", "node_ip": "127.0.1.99"})
-    text = render_haproxy(changed_spec(spec, hosts=hosts), balancer, port)
+    plane = k3s_plane(spec).model_copy(update={"api_port": port})
+    text = render_haproxy(changed_spec(spec, hosts=hosts), balancer, plane)
     assert text.count(" check\n") == count
     trial = text.replace(f"verify required ca-file {CA_FILE}", "verify none")
     done = subprocess.run(
@@ -120,9 +120,7 @@ def test_haproxy_takes_the_configuration(count: int, port: int) -> None:
 
 
 def test_only_certified_servers_pass_the_check(spec: ClusterSpec) -> None:
-    balancer = spec.balancer
-    assert balancer is not None
-    text = render_haproxy(spec, balancer, 6443)
+    text = render_haproxy(spec, spec.balancers[0], k3s_plane(spec))
     assert "verify required" in text
     assert f"ca-file {CA_FILE}" in text
     assert re.search(r"http-check expect rstatus \^\(200\|401\)\$", text)

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from components.kubernetes.planes.scripts import script_text
+from components.kubernetes.planes.scripts import PARTS, script_text
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
-TOGETHER = (
-    *(("member", name) for name in ("k3s_removal", "k3s_node", "k3s_node_undo")),
-    *(("haproxy_reading", name) for name in ("haproxy", "haproxy_observe", "haproxy_undo")),
-)
+TOGETHER = tuple(parts for parts in PARTS.values() if parts[0] in {"member", "service"})
 
 
 def shellcheck(text: str) -> str:
@@ -30,5 +27,5 @@ def shellcheck(text: str) -> str:
 
 
 @pytest.mark.parametrize("names", TOGETHER, ids="-".join)
-def test_what_is_sent_as_one_is_clean(names: tuple[str, str]) -> None:
+def test_what_is_sent_as_one_is_clean(names: tuple[str, ...]) -> None:
     assert shellcheck("".join(script_text(name) for name in names)) == ""

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from components.model.cluster import ClusterSpec
-from lab.debian import unpacked_subnet
+from lab.debian import unpacked_whole
 from lab.infiniband.fabric import Fabric
 from lab.infiniband.manager import POLLING_MS
 from tests.fabric.ib_lab import SITE
@@ -63,7 +63,7 @@ def test_the_higher_of_two_is_the_master_and_knows_the_other(
     subnet: Subnet, tmp_path: Path, first: int, priority: int
 ) -> None:
     """Whichever comes first: the second is found, or is given the subnet."""
-    fabric = Fabric(unpacked_subnet(), tmp_path / "fabric", subnet.look, POLLING_MS)
+    fabric = Fabric(unpacked_whole(), tmp_path / "fabric", subnet.look, POLLING_MS)
     guid = subnet.plugged[0].guid
 
     def found() -> list[tuple[int, int]]:
@@ -88,7 +88,7 @@ def test_a_partition_that_comes_while_its_manager_starts_is_there(
     subnet: Subnet, tmp_path: Path
 ) -> None:
     """SIGHUP, by which opensm reads its partitions, would end one that has just begun."""
-    fabric = Fabric(unpacked_subnet(), tmp_path / "fabric", subnet.look, POLLING_MS)
+    fabric = Fabric(unpacked_whole(), tmp_path / "fabric", subnet.look, POLLING_MS)
     guid = subnet.plugged[0].guid
 
     async def play() -> None:

@@ -121,18 +121,18 @@ def test_a_machine_without_apt_hears_what_is_missing(
 
     monkeypatch.setattr(shutil, "which", which)
     with pytest.raises(
-        UsageError, match="needs ibsim and opensm of Debian, and apt-get is missing"
+        UsageError, match="ibsim-utils and opensm and infiniband-diags of Debian, and apt-get is"
     ):
-        debian.unpacked_subnet(tmp_path)
+        debian.unpacked_whole(tmp_path)
 
 
 def test_a_mirror_that_does_not_answer_is_named_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never an emulation in its place: without the packages there is no fabric."""
-    monkeypatch.setattr(debian, "_mirror", lambda: f"file:{tmp_path}/nowhere")
+    monkeypatch.setattr(debian, "_mirror", lambda _: f"file:{tmp_path}/nowhere")
     with pytest.raises(UsageError) as caught:
-        debian.unpacked_subnet(tmp_path)
+        debian.unpacked_whole(tmp_path)
     text = str(caught.value)
     assert "apt-get" in text
     assert f"fix    let this machine reach file:{tmp_path}/nowhere trixie" in text

@@ -14,7 +14,7 @@ import yaml
 
 from components.checks.ib_links import check_ib_one_subnet, check_ib_routing_engine
 from components.model.cluster import ClusterSpec
-from lab.debian import unpacked_subnet
+from lab.debian import unpacked_whole
 from lab.infiniband.fabric import Fabric
 from lab.infiniband.manager import LOG_FILE
 from lab.infiniband.ports import STATES
@@ -76,7 +76,7 @@ def engine_used(spec: ClusterSpec, engine: str, folder: Path) -> str:
     type_lines(subnet.switches[0], *lines)
 
     async def play() -> str:
-        fabric = Fabric(unpacked_subnet(), folder / "fabric", subnet.look, 200)
+        fabric = Fabric(unpacked_whole(), folder / "fabric", subnet.look, 200)
         log = folder / "fabric" / LEAVES[0] / LOG_FILE
         deadline = time.monotonic() + ROUTED_S
         try:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from components.kubernetes.planes.haproxy import CA_FILE, render_haproxy
+from components.kubernetes.planes.k3s import k3s_plane
 from components.model.cluster import ClusterSpec
 from lab.cluster.api import Api
 from lab.cluster.build import ensure_binaries
-from lab.cluster.document import docs_at, text_at
+from lab.cluster.document import Doc, docs_at, text_at
 from lab.cluster.etcd_members import MEMBER_NAME, REMOVE, REMOVED
 from lab.cluster.k3s_token import format_token
 from lab.cluster.pki import KeyPair
 from lab.cluster.process import wait_until
 from tests.golden.site import load_example
-from tests.lab_cluster.conftest import TOKEN, FakeLab, Site, make_gpu_node
+from tests.lab_cluster.conftest import PROJECT, TOKEN, FakeLab, Site, make_gpu_node
 
 pytestmark = pytest.mark.cluster
 SERVERS = ("cp-0", "cp-1", "cp-2")
@@ -62,7 +66,7 @@ def balancer_config(site: Site, spec: ClusterSpec) -> str:
         for number, host in enumerate(spec.hosts)
     )  # fmt: skip
     lb = hosts[0].model_copy(update={"role": "balancer", "node_ip": site.address(BALANCER)})
-    text = render_haproxy(spec.model_copy(update={"hosts": hosts}), lb, 6443)
+    text = render_haproxy(spec.model_copy(update={"hosts": hosts}), lb, k3s_plane(spec))
     ca = site.root("cp-0") / "var/lib/rancher/k3s/server/tls/server-ca.crt"
     return text.replace(CA_FILE, str(ca))
 
@@ -106,6 +110,36 @@ def ha(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterator[
                 process.send_signal(signal.SIGTERM)
                 process.wait(60)
         shutil.rmtree(site.folder, ignore_errors=True)
+
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def put(api: Api, name: str) -> None:
+    body: Doc = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    api.request("POST", CONFIG_MAPS, body)
+
+
+def stop(site: Site, *names: str) -> None:
+    """At once: the last of several waits for answers that do not come any more."""
+    for name in names:
+        site.last[name].terminate()
+    for name in names:
+        site.last[name].wait(90)
+
+
+def start_again(site: Site, name: str) -> None:
+    before = site.log(name).count("up and running")
+    site.start(name, "server")
+    ready = f"{name} up and running"
+    wait_until(ready, lambda: site.log(name).count("up and running") > before, JOINS_S)
+
+
+def command(site: Site, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """One command of the lab's K3s on a server."""
+    argv = [sys.executable, "-m", "lab.cluster.k3s", *words]
+    env = {**os.environ, "PYTHONPATH": str(PROJECT), "RAILYARD_HOST_ROOT": str(site.root(name))}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, check=False)
 
 
 def members(api: Api) -> set[str]:
@@ -189,3 +223,51 @@ def test_a_server_keeps_its_data_over_a_restart(ha: Site) -> None:
     wait_until("k3s", lambda: ha.log("cp-2").count("up and running") == 2, 60)
     assert name.read_text() == kept
     assert members(through) == before
+
+
+def test_each_server_is_lost_in_turn_and_a_snapshot_is_restored(ha: Site) -> None:
+    through = api_of(ha, "cp-0", BALANCER)
+    for name in ("cp-1", "cp-2"):  # cp-0 was lost above
+        stop(ha, name)
+        wait_until("the API at the balancer", lambda: through.answers("/readyz"), 30)
+        start_again(ha, name)
+    put(through, "before")
+    saved = command(ha, "cp-1", "etcd-snapshot", "save")
+    assert re.fullmatch(r'level=info msg="Snapshot on-demand-cp-1-[0-9]+ saved."\n', saved.stdout)
+    folder = ha.root("cp-1") / "var/lib/rancher/k3s/server/db/snapshots"
+    (snapshot,) = folder.iterdir()
+    assert snapshot.name in command(ha, "cp-1", "etcd-snapshot", "ls").stdout
+    put(through, "after")
+    kept = ha.root("cp-0") / "srv/snapshot"
+    kept.parent.mkdir()
+    shutil.copy(snapshot, kept)
+    ha.configure("cp-0", server_text(ha, FIRST, join=None))  # as the first server always has it
+    reset = ("server", "--cluster-reset", "--cluster-reset-restore-path=/srv/snapshot")
+    assert "address already in use" in command(ha, "cp-0", *reset).stderr
+    _quorum_is_lost_and_comes_back(ha, through)
+    stop(ha, *SERVERS)
+    missing = command(ha, "cp-0", *reset[:2], "--cluster-reset-restore-path=/srv/none")
+    assert "etcd: snapshot path does not exist" in missing.stderr
+    assert "cluster-reset required" in command(ha, "cp-0", reset[0], reset[2]).stderr
+    assert "cannot perform cluster-reset while server URL" in command(ha, "cp-1", *reset).stderr
+    done = command(ha, "cp-0", *reset)
+    assert "Managed etcd cluster membership has been reset" in done.stdout, done.stderr
+    assert "previously reset" in command(ha, "cp-0", *reset).stderr
+    start_again(ha, "cp-0")
+    for name in ("cp-1", "cp-2"):
+        shutil.move(ha.root(name) / "var/lib/rancher/k3s/server/db", ha.root(name) / "db-lost")
+        start_again(ha, name)
+    assert len(members(through)) == 3
+    found = {text_at(each, "metadata", "name") for each in through.items(CONFIG_MAPS, {})}
+    assert "before" in found
+    assert "after" not in found
+    wait_until("the agent to be Ready", lambda: ready(through, "gpu-0") == "True", 60)
+
+
+def _quorum_is_lost_and_comes_back(site: Site, through: Api) -> None:
+    stop(site, "cp-1", "cp-2")
+    wait_until("the API to be away", lambda: not through.answers("/readyz"), 30)
+    start_again(site, "cp-1")
+    wait_until("the API to be back", lambda: through.answers("/readyz"), 30)
+    assert through.find(f"{CONFIG_MAPS}/after")  # nothing was lost
+    start_again(site, "cp-2")

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from components.core.key_values import HostState, diff_states, parse_state
 from components.core.placeholder import fill, instances_in
+from components.drift.watched import Watched
 from components.kubernetes.plan import KubernetesPlan, plan_kubernetes, render_kubeconfig
 from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.membership import CLUSTER_FOUND
@@ -35,18 +36,18 @@ from tests.over_ssh.host_lab import EXAMPLE, PROJECT, HostLab
 pytestmark = [pytest.mark.lab, pytest.mark.cluster]
 STACK = "k3s-ha-over-ssh"
 TOKEN = "lab-token"
-HOSTS = ("cp-0", "cp-1", "cp-2", "lb-0", "gpu01")
+HOSTS = ("cp-0", "cp-1", "cp-2", "lb-0", "lb-1", "gpu01")
 
 
 def make_spec() -> ClusterSpec:
-    """The example's hosts as three servers, a balancer and a worker.
+    """The example's hosts as three servers, two balancers with one address, and a worker.
 
     As in a cloud, SSH and the cluster's network reach a host at different addresses.
     """
     document = load_document(EXAMPLE)
     mgmt, gpu = cast("list[Document]", document["hosts"])[:2]
     ssh = cast("Document", mgmt["ssh"])
-    roles = ["control_plane"] * 3 + ["balancer"]
+    roles = ["control_plane"] * 3 + ["balancer"] * 2
     hosts: list[Document] = [
         {"name": name, "role": role, "ssh": dict(ssh)}
         for name, role in zip(HOSTS, roles, strict=False)
@@ -55,6 +56,8 @@ def make_spec() -> ClusterSpec:
     for number, host in enumerate(hosts):
         host["node_ip"] = f"{block_of(STACK)}.{60 + number}"
     document["hosts"] = cast("object", hosts)
+    kubernetes = cast("Document", document["kubernetes"])
+    kubernetes["virtual_address"] = {"address": "192.168.1.20"}
     return ClusterSpec.model_validate(overlay(document, STACK, checksums()))
 
 
@@ -98,10 +101,9 @@ class Site:
         assert answer.exit_status == 0, answer.stderr
         return answer.stdout
 
-    def drift(self) -> str:
-        watched = self.plan.balancer
-        assert watched is not None
-        answer = self.lab.run(watched.step, watched.observe, watched.desired.render())
+    def drift(self, watched: Watched) -> str:
+        stdin = watched.desired.render() + watched.looks
+        answer = self.lab.run(watched.step, watched.observe, stdin)
         assert answer.exit_status == 0, answer.stderr
         found = diff_states(parse_state(answer.stdout), HostState(watched.desired.values))
         return "\n".join(str(each) for each in found)
@@ -182,13 +184,18 @@ def test_install_lose_replace_shrink_and_uninstall(site: Site, tmp_path: Path) -
         site.sh(step, "rm -rf /var/lib/railyard/tools; rmdir /var/lib/railyard 2>/dev/null; :")
     before = {host: site.lab.snapshot(host) for host in HOSTS}
     first = {step.name: site.changed(step) for step in plan.steps}
-    assert first["lb-0-haproxy"]
+    assert [name for name in first if name.startswith("lb-")] == [
+        *("lb-0-haproxy", "lb-0-keepalived", "lb-1-haproxy", "lb-1-keepalived"),
+    ]
+    assert "keepalived-package" in first["lb-1-keepalived"]
     again = {step.name: site.changed(step) for step in plan.steps}
     assert {name: keys for name, keys in again.items() if keys} == {}
 
     _the_api_is_reached_at_the_balancer(site, tmp_path)
     _a_token_of_another_cluster_is_refused(site)
     _drift_of_the_balancer_is_seen_and_repaired(site)
+    _drift_of_the_address_is_seen_and_repaired(site)
+    _lost_quorum_is_named_and_an_update_brings_it_back(site)
     _a_lost_first_server_joins_its_own_cluster(site, tmp_path)
     _a_worker_leaves_and_comes_back(site, tmp_path)
 
@@ -201,12 +208,12 @@ def test_install_lose_replace_shrink_and_uninstall(site: Site, tmp_path: Path) -
 
 
 def _the_api_is_reached_at_the_balancer(site: Site, tmp_path: Path) -> None:
-    balancer = site.lab.spec.balancer
-    assert balancer is not None
-    assert site.plan.server_url == f"https://{balancer.ssh.address}:6443"
+    assert site.plan.server_url == f"https://{block_of(STACK)}.4:6443"
+    joins = site.sh(site.plan.agents[0], "grep ^server: /etc/rancher/k3s/config.yaml")
+    assert joins == f'server: "https://{block_of(STACK)}.4:6443"\n'
     assert len(site.members(tmp_path)) == 3
     nodes = yaml.safe_load(site.kubectl(tmp_path, "get", "nodes", "-o", "yaml"))["items"]
-    assert {node["metadata"]["name"] for node in nodes} == set(HOSTS) - {"lb-0"}
+    assert {node["metadata"]["name"] for node in nodes} == set(HOSTS) - {"lb-0", "lb-1"}
 
 
 def _a_token_of_another_cluster_is_refused(site: Site) -> None:
@@ -218,23 +225,62 @@ def _a_token_of_another_cluster_is_refused(site: Site) -> None:
 
 
 def _drift_of_the_balancer_is_seen_and_repaired(site: Site) -> None:
-    watched = site.plan.balancer
-    assert watched is not None
-    assert site.drift() == ""
+    watched = site.plan.balancers[0]
+    assert site.drift(watched) == ""
     site.sh(
         watched.step,
         "systemctl stop railyard-haproxy; cd /etc/railyard/haproxy && echo x >>ca.crt &&"
         " sed -i s/roundrobin/leastconn/ haproxy.cfg && rm -f listen.cfg",
     )
-    seen = site.drift()
+    seen = site.drift(watched)
     for words in ("leastconn", "changed", "inactive", "also_listen"):
         assert words in seen
     assert site.changed(watched.step)
-    assert site.drift() == ""
+    assert site.drift(watched) == ""
     refused = site.run(watched.step, re.sub("tcplog", "tcplogg", site.stdin(watched.step)))
     assert refused.exit_status != 0
     assert "the one in place was left alone" in refused.stderr
-    assert site.drift() == ""
+    assert site.drift(watched) == ""
+
+
+def _drift_of_the_address_is_seen_and_repaired(site: Site) -> None:
+    watched = site.plan.balancers[1]
+    step = watched.step
+    assert site.drift(watched) == ""
+    site.sh(
+        step,
+        "systemctl stop railyard-keepalived; cd /etc/railyard/keepalived &&"
+        " sed -i s/140/250/ keepalived.conf && echo '$INTERFACE=lo' >interface.conf",
+    )
+    seen = site.drift(watched)
+    for words in ("priority 250", "interface of host is lo", "inactive"):
+        assert words in seen, seen
+    assert site.changed(step)
+    assert site.drift(watched) == ""
+    block, right = block_of(STACK), site.stdin(step)
+    for was, becomes, words in (
+        ("priority 140", "priority 999", "number '999' outside range [1, 255]"),
+        (f"virtual_address={block}.4", "virtual_address=10.9.9.9", "is not in the network of eno1"),
+        (f"\naddress={block}.64", "\naddress=10.9.9.9", "is on no interface of this host"),
+    ):
+        assert was in f"\n{right}"
+        answer = site.run(step, f"\n{right}".replace(was, becomes))
+        assert answer.exit_status != 0
+        assert words in answer.stderr
+    assert site.drift(watched) == ""
+
+
+def _lost_quorum_is_named_and_an_update_brings_it_back(site: Site) -> None:
+    first, *others = site.plan.watched_nodes[:3]
+    for each in others:
+        site.sh(each.step, "systemctl stop k3s")
+    answer = site.lab.run(first.step, first.observe, "")
+    assert answer.exit_status == 0, answer.stderr
+    assert parse_state(answer.stdout).values["k3s.api"] == "etcd failed"
+    site.sh(others[0].step, "systemctl start --no-block k3s")  # two that start need each other
+    assert site.changed(others[1].step) == ["service"]
+    assert site.changed(others[0].step) == []
+    assert "k3s.api=ok\n" in site.lab.run(first.step, first.observe, "").stdout
 
 
 def _a_lost_first_server_joins_its_own_cluster(site: Site, tmp_path: Path) -> None:

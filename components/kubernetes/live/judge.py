@@ -86,6 +86,8 @@ class ClusterDrift:
 
     observed: bool = False
     unreachable: str | None = None
+    lost: tuple[str, ...] = ()
+    """Servers and balancers that are lost, what that means, and the next command."""
     objects: tuple[ObjectDrift, ...] = ()
     undeployed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Helm release that is there and not deployed, to its status."""
@@ -120,15 +122,16 @@ class ClusterDrift:
         """0: no drift, 3: drift, 4: the cluster could not be read."""
         if self.unreachable is not None:
             return 4
-        return 3 if self.lines else 0
+        return 3 if self.lines or self.lost else 0
 
     def render(self) -> str:
         """The part of the report of `railyard drift`; nothing where nothing was to be read."""
+        said = list(self.lost)
         if self.unreachable is not None:
-            return f"{CLUSTER:<12} unreachable: {self.unreachable}\n"
-        if not self.observed:
-            return ""
-        return "".join(f"{CLUSTER:<12} {line}\n" for line in self.lines or ("no drift",))
+            said.append(f"unreachable: {self.unreachable}")
+        elif self.observed:
+            said += self.lines or (() if said else ("no drift",))
+        return "".join(f"{CLUSTER:<12} {line}\n" for line in said)
 
 
 def judge_look(look: ClusterLook) -> ClusterDrift:

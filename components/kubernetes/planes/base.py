@@ -40,7 +40,7 @@ class KubernetesPlan:
     """The steps of one control plane; none for an existing cluster.
 
     Order: before a node joins, the machine that had its name before is forgotten; a node's token
-    before its install; the first server, then the balancer, then the other servers one after
+    before its install; the first server, then the balancers, then the other servers one after
     another (two that join together are refused by etcd), then all agents at once, then access.
     """
 
@@ -64,7 +64,9 @@ class KubernetesPlan:
     """One per node of such a cluster: takes the node out of it before its machine goes."""
     ca: RemoteStep | None = None
     """Read-only; prints the cluster's CA, which the balancer checks the servers by."""
-    balancer: Watched | None = None
+    balancers: tuple[Watched, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """HAProxy of each balancer, and what moves the address of two: one after another, so that an
+    edit never takes both at once."""
     existing: ExistingAccess | None = None
     logins: tuple[RemoteStep, ...] = field(default=(), metadata=OMIT_EMPTY)
     """One per node where the site's registry wants a login."""
@@ -85,7 +87,7 @@ class KubernetesPlan:
     @property
     def watched(self) -> tuple[Watched, ...]:
         """The steps whose devices are looked at for drift."""
-        return (*((self.balancer,) if self.balancer else ()), *self.watched_nodes)
+        return (*self.balancers, *self.watched_nodes)
 
     @property
     def steps(self) -> tuple[RemoteStep, ...]:
@@ -95,7 +97,7 @@ class KubernetesPlan:
             found += self.chain_of(server)
             if number == 0:
                 found += [self.ca] if self.ca else []
-                found += [self.balancer.step] if self.balancer else []
+                found += [each.step for each in self.balancers]
         for agent in self.agents:
             found += self.chain_of(agent)
         found += [self.playbooks.step] if self.playbooks else []

@@ -18,6 +18,7 @@ from components.hosts.proxy import through_proxy
 from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.kubernetes import K3sPlane
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
@@ -28,6 +29,16 @@ CLUSTER_CA: Final = "cluster-ca"
 CA_FILE: Final = "/etc/railyard/haproxy/ca.crt"
 CHECK: Final = "inter 3s downinter 1s fall 2 rise 1 verify required"
 """Two failed checks, 3 s apart, take a server out; one good check brings it back."""
+RUN_FOLDER: Final = "railyard-haproxy"
+HEALTH_SOCKET: Final = f"/run/{RUN_FOLDER}/health.sock"
+HEALTH: Final = (
+    "frontend health",
+    "    mode http",
+    "    option httplog",
+    f"    bind unix@{HEALTH_SOCKET}",
+    "    monitor-uri /",
+)
+"""What keepalived asks: a HAProxy that hangs does not answer, though its socket takes questions."""
 _PARAMETERS: Final = frozenset({"ca_base64"})
 
 
@@ -45,8 +56,8 @@ def ca_step(spec: ClusterSpec) -> RemoteStep:
     )
 
 
-def plan_balancer(spec: ClusterSpec, host: Host, api_port: int, stack: str) -> Watched:
-    """Plan HAProxy on the balancer host.
+def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) -> Watched:
+    """Plan HAProxy on a balancer host.
 
     The API is served on the host's address in the cluster, and on the one that SSH uses where that
     is an address of the host itself (a cloud's public address is not: the cloud translates it).
@@ -54,14 +65,14 @@ def plan_balancer(spec: ClusterSpec, host: Host, api_port: int, stack: str) -> W
     Args:
         spec: The checked site.
         host: The balancer.
-        api_port: Port of the API, the same here and on the servers.
+        plane: The API's port, the same here and on the servers, and the address of two balancers.
         stack: Names the folder on the host with what was there before.
     """
     settings = {"ca": "as-installed", "service.active": "active", "service.enabled": "enabled"}
     if host.ssh.address != host.address:
-        settings["also_listen"] = f"{host.ssh.address}:{api_port}"
-    settings |= numbered_lines("haproxy.cfg", render_haproxy(spec, host, api_port))
-    settings |= numbered_lines("unit", _unit_text())
+        settings["also_listen"] = f"{host.ssh.address}:{plane.api_port}"
+    settings |= numbered_lines("haproxy.cfg", render_haproxy(spec, host, plane))
+    settings |= numbered_lines("unit", _unit_text(plane))
     lines = {**settings, "stack": stack, "ca_base64": placeholder(CLUSTER_CA, "pem_one_line")}
     step = RemoteStep(
         name=f"{host.name}-haproxy",
@@ -76,9 +87,17 @@ def plan_balancer(spec: ClusterSpec, host: Host, api_port: int, stack: str) -> W
     return Watched(f"{host.name} haproxy", step, HostState(settings), observe, _PARAMETERS)
 
 
-def _unit_text() -> str:
+def unit_file(name: str) -> str:
+    """One of our units, as it is written to a balancer."""
     folder = resources.files("components.kubernetes")
-    return folder.joinpath("scripts", "railyard-haproxy.service").read_text("utf-8")
+    return folder.joinpath("scripts", name).read_text("utf-8")
+
+
+def _unit_text(plane: K3sPlane) -> str:
+    text = unit_file("railyard-haproxy.service")
+    if plane.virtual_address is None:
+        return text
+    return text.replace("[Service]\n", f"[Service]\nRuntimeDirectory={RUN_FOLDER}\n")
 
 
 def ca_facts(pem: str) -> str:
@@ -86,13 +105,17 @@ def ca_facts(pem: str) -> str:
     return json.dumps({"pem_one_line": base64.b64encode(pem.encode()).decode()})
 
 
-def render_haproxy(spec: ClusterSpec, host: Host, api_port: int) -> str:
+def render_haproxy(spec: ClusterSpec, host: Host, plane: K3sPlane) -> str:
     """HAProxy's configuration: TCP through, and a server only while its API answers.
+
+    Of two balancers each listens at their common address too, whether it has it or not
+    (`transparent`), and answers keepalived at a socket of its own.
 
     200 or 401 is an API that answers (K3s asks for a certificate); 503 is one that is not ready,
     and a hung one gives nothing. All servers are listed from the start: the check keeps out those
     that have not joined yet. Before it finds a lost one, a connection is tried at another.
     """
+    shared = plane.virtual_address
     lines = [
         "global",
         "    log stdout format raw local0",
@@ -106,8 +129,10 @@ def render_haproxy(spec: ClusterSpec, host: Host, api_port: int) -> str:
         "    timeout server 3h",
         "    timeout check 3s",
         "frontend api",
-        f"    bind {host.address}:{api_port}",
+        f"    bind {host.address}:{plane.api_port}",
+        *([f"    bind {shared.address}:{plane.api_port} transparent"] if shared else []),
         "    default_backend servers",
+        *(HEALTH if shared else ()),
         "backend servers",
         "    balance roundrobin",
         "    option redispatch 1",
@@ -117,5 +142,7 @@ def render_haproxy(spec: ClusterSpec, host: Host, api_port: int) -> str:
         "    http-check expect rstatus ^(200|401)$",
         f"    default-server {CHECK} ca-file {CA_FILE} on-marked-down shutdown-sessions",
     ]
-    lines += [f"    server {each.name} {each.address}:{api_port} check" for each in spec.servers]
+    lines += [
+        f"    server {each.name} {each.address}:{plane.api_port} check" for each in spec.servers
+    ]
     return "".join(f"{line}\n" for line in lines)

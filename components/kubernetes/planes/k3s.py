@@ -18,6 +18,7 @@ from components.kubernetes.login import registry_account
 from components.kubernetes.planes.alignment import kubelet_arguments
 from components.kubernetes.planes.base import LOGIN_SUFFIX, KubernetesPlan
 from components.kubernetes.planes.haproxy import ca_step, plan_balancer
+from components.kubernetes.planes.keepalived import plan_keepalived
 from components.kubernetes.planes.membership import (
     FOUND_CLUSTER,
     has_several_servers,
@@ -62,7 +63,6 @@ class K3s:
         if not spec.servers:
             raise Bug("a K3s plan needs a control-plane host")
         first, plane = spec.servers[0], k3s_plane(spec)
-        balancer = spec.balancer
         servers = tuple(_install_step(spec, host, stack) for host in spec.servers)
         agents = tuple(_install_step(spec, host, stack) for host in spec.workers)
         return KubernetesPlan(
@@ -87,8 +87,8 @@ class K3s:
             registry=registry_account(spec),
             removals=removal_steps(spec, stack),
             nodes=node_steps(spec, stack),
-            ca=ca_step(spec) if balancer else None,
-            balancer=plan_balancer(spec, balancer, plane.api_port, stack) if balancer else None,
+            ca=ca_step(spec) if spec.balancers else None,
+            balancers=_balancers(spec, stack),
             watched_nodes=tuple(_watched(step) for step in (*servers, *agents)),
         )
 
@@ -105,18 +105,39 @@ def k3s_plane(spec: ClusterSpec) -> K3sPlane:
 
 
 def server_url(spec: ClusterSpec) -> str:
-    """Address of the API for its users: the balancer's as SSH reaches it, or the first server's."""
-    address = spec.balancer.ssh.address if spec.balancer else spec.servers[0].address
-    return f"https://{address}:{k3s_plane(spec).api_port}"
+    """Address of the API for its users: that of two balancers, or the one's as SSH reaches it.
+
+    Without a balancer it is the first server's.
+    """
+    plane = k3s_plane(spec)
+    if plane.virtual_address is not None:
+        address = str(plane.virtual_address.address)
+    else:
+        address = spec.balancers[0].ssh.address if spec.balancers else spec.servers[0].address
+    return f"https://{address}:{plane.api_port}"
 
 
 def join_url(spec: ClusterSpec, host: Host) -> str:
-    """Where a node joins: an agent at the balancer, a server at the first one.
+    """Where a node joins: an agent at the balancers' address, a server at the first one.
 
-    A server never joins through the balancer, which could send it back to itself.
+    A server never joins through a balancer, which could send it back to itself.
     """
-    through = spec.balancer if host.role == "worker" else None
-    return f"https://{(through or spec.servers[0]).address}:{k3s_plane(spec).api_port}"
+    plane = k3s_plane(spec)
+    through = spec.balancers if host.role == "worker" else ()
+    address = (*through, spec.servers[0])[0].address
+    if through and plane.virtual_address is not None:
+        address = str(plane.virtual_address.address)
+    return f"https://{address}:{plane.api_port}"
+
+
+def _balancers(spec: ClusterSpec, stack: str) -> tuple[Watched, ...]:
+    """All that runs on the balancers, one host after the other."""
+    plane, found = k3s_plane(spec), list[Watched]()
+    for host in spec.balancers:
+        found.append(plan_balancer(spec, host, plane, stack))
+        if plane.virtual_address is not None:
+            found.append(plan_keepalived(spec, host, plane.virtual_address, stack))
+    return tuple(found)
 
 
 def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
@@ -229,13 +250,14 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
 
 def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
     kubernetes = k3s_plane(spec)
-    ends = (*spec.servers, *([spec.balancer] if spec.balancer else []))
-    names = sorted({address for end in ends for address in _names(end)})
+    shared = kubernetes.virtual_address
+    names = {name for end in (*spec.servers, *spec.balancers) for name in _names(end)}
+    names |= {str(shared.address)} if shared else set()
     lines = {
         "cluster-cidr": f'"{kubernetes.pod_cidr}"',
         "disable": "[" + ", ".join(DISABLED) + "]",
         "service-cidr": f'"{kubernetes.service_cidr}"',
-        "tls-san": "[" + ", ".join(f'"{name}"' for name in names) + "]",
+        "tls-san": "[" + ", ".join(f'"{name}"' for name in sorted(names)) + "]",
         "write-kubeconfig-mode": '"0600"',
     }
     if spec.servers[0] == host:

@@ -25,7 +25,12 @@ Verb = Literal[
     "haproxy",
     "haproxy_observe",
     "haproxy_undo",
+    "keepalived",
+    "keepalived_observe",
+    "keepalived_undo",
 ]
+_BALANCER: Final = ("service", "haproxy_reading")
+_MOVER: Final = ("service", "keepalived_reading")
 PARTS: Final[dict[Verb, tuple[str, ...]]] = {
     "k3s_access": ("k3s_access",),
     "k3s_ca": ("k3s_ca",),
@@ -40,9 +45,12 @@ PARTS: Final[dict[Verb, tuple[str, ...]]] = {
     "k3s_token_undo": ("k3s_token_undo",),
     "k3s_undo": ("k3s_undo",),
     "kubespray_access": ("kubespray_access",),
-    "haproxy": ("haproxy_reading", "haproxy"),
-    "haproxy_observe": ("haproxy_reading", "haproxy_observe"),
-    "haproxy_undo": ("haproxy_reading", "haproxy_undo"),
+    "haproxy": (*_BALANCER, "service_change", "haproxy"),
+    "haproxy_observe": (*_BALANCER, "service_observe"),
+    "haproxy_undo": (*_BALANCER, "service_undo"),
+    "keepalived": (*_MOVER, "service_change", "keepalived"),
+    "keepalived_observe": (*_MOVER, "service_observe"),
+    "keepalived_undo": (*_MOVER, "service_undo"),
 }
 """Verb to the files of `scripts/` that it is, in order."""
 

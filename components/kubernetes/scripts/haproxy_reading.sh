@@ -1,18 +1,7 @@
 # shellcheck shell=sh
-# shellcheck disable=SC2154 # work is set by linux.sh
-# How the balancer's settings are read; haproxy.sh, haproxy_observe.sh and haproxy_undo.sh follow
-# this text. The unit and its folder are wholly ours, beside whatever HAProxy the host runs itself.
-# stdin: key=value lines; `haproxy.cfg.NN` and `unit.NN` are lines of those files. POSIX sh, as root.
-begin_work
-
-FOLDER=/etc/railyard/haproxy
-UNIT=railyard-haproxy.service
-UNIT_FILE=/etc/systemd/system/$UNIT
-
-numbered() { # NAME FILE : a file in the form that stdin has it in
-  [ ! -e "$2" ] ||
-    awk -v name="$1" '{ printf "%s.%02d=%s\n", name, NR, $0 } END { print name ".lines=" NR }' "$2"
-}
+# shellcheck disable=SC2154 # work, FOLDER, ... are set by service.sh, which this text follows
+# How HAProxy's settings are read on a balancer.
+use_service haproxy
 
 is_local() { # ADDRESS : all of 127.0.0.0/8 is, without being listed
   case $1 in
@@ -42,13 +31,9 @@ read_also_listen() { # WANTED : ADDRESS:PORT; an address that is not the host's 
 read_state() { # the present values of all settings, sorted
   {
     numbered haproxy.cfg "$FOLDER/haproxy.cfg"
-    numbered unit "$UNIT_FILE"
     echo "ca=$(read_ca)"
-    echo "service.active=$(systemctl is-active "$UNIT" 2>/dev/null | head -n 1)"
-    echo "service.enabled=$(systemctl is-enabled "$UNIT" 2>/dev/null | head -n 1)"
+    read_service
     read_wanted=$(wanted also_listen)
     [ -z "$read_wanted" ] || echo "also_listen=$(read_also_listen "$read_wanted")"
   } | sort
 }
-
-cat >"$work/input"

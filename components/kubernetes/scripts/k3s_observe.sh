@@ -17,11 +17,24 @@ service_state() { # UNIT : enabled/active, in systemd's own words
     "$(systemctl is-active "$1" 2>/dev/null | head -n 1)"
 }
 
+read_api() { # ok, or the first check that fails, or why there is no answer
+  api_says=$(timeout 20 k3s kubectl --kubeconfig /etc/rancher/k3s/k3s.yaml --request-timeout=15s \
+    get --raw /readyz 2>&1)
+  case $api_says in
+    ok) echo ok ;;
+    *'[-]'*) printf '%s\n' "$api_says" | sed -n 's/.*\[-\]\([a-z/-]* failed\).*/\1/p' | head -n 1 ;;
+    *) printf '%s\n' "${api_says:-no answer within 20 s}" | tail -n 1 ;;
+  esac
+}
+
 printf 'sudo=ok\n' # this runs as root, so sudo let us
 for unit in k3s k3s-agent; do
   [ -e "/etc/systemd/system/$unit.service" ] || continue
   case $unit in
-    k3s) echo role=server ;;
+    k3s)
+      echo role=server
+      if systemctl is-active --quiet k3s.service; then printf 'k3s.api=%s\n' "$(read_api)"; fi
+      ;;
     k3s-agent) echo role=agent ;;
   esac
   printf '%s.service=%s\n' "$unit" "$(service_state "$unit.service")"

@@ -36,11 +36,12 @@ class Link:
 
 def links(model: HostModel) -> list[Link]:
     """All interfaces of the host: lo, the management port, the PFs, the VFs."""
+    own = (model.config.address, model.config.node_address)
     found = [
         Link(1, "lo", 65536, up=True, carrier=True, mac="00:00:00:00:00:00",
              addresses=("127.0.0.1/8",)),
         Link(2, MANAGEMENT, 1500, up=True, carrier=True, mac="0c:42:a1:00:00:01",
-             addresses=(f"{model.config.address}/24",)),
+             addresses=tuple(f"{each}/24" for each in own if each)),
     ]  # fmt: skip
     for nic in model.nics:
         found.append(
@@ -118,7 +119,18 @@ def _show(
         )
     if {"-br", "-brief"} & options:
         return ToolResult(out="".join(_brief(link, with_addresses) for link in chosen))
+    if with_addresses and {"-o", "-oneline"} & options:
+        return ToolResult(out="".join(map(_one_line_each, chosen)))
     return ToolResult(out="".join(_as_text(link, with_addresses) for link in chosen))
+
+
+def _one_line_each(link: Link) -> str:
+    """One line for each address of an interface: iproute2's `-oneline`."""
+    tail = "\\       valid_lft forever preferred_lft forever"
+    return "".join(
+        f"{link.index}: {link.name}    inet {cidr} scope global {link.name}{tail}\n"
+        for cidr in link.addresses
+    )
 
 
 def _brief(link: Link, with_addresses: bool) -> str:  # noqa: FBT001 - private renderer

@@ -60,6 +60,10 @@ done
 """
 
 
+def _script(name: str) -> str:
+    return Path(__file__).with_name(name).read_text("utf-8")
+
+
 ARCHIVE: Final[Mapping[str, Package]] = {
     "docker.io": Package(
         "24.0.7-0ubuntu2~22.04.1",
@@ -80,6 +84,7 @@ ARCHIVE: Final[Mapping[str, Package]] = {
     "ibverbs-utils": Package("39.0-1", programs=("ibv_devinfo",)),
     "nvidia-utils": Package("580.126.20-0ubuntu0.22.04.1", programs=("nvidia-smi",)),
     "perftest": Package("4.4+0.37-1"),
+    "keepalived": Package("1:2.2.4-0.2build1", scripts={"keepalived": _script("keepalived.sh")}),
     "openssh-server": Package("1:8.9p1-3ubuntu0.10"),
 }
 """What the host's repositories offer: Ubuntu 22.04."""
