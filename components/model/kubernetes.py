@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from components.catalogue.cni_folders import Distribution
+from components.model.cluster_parts import ClusterParts
 from components.model.kubespray import (
     ClusterMtu,
     ExtraVars,
@@ -253,6 +254,11 @@ class ExistingPlane(Plane):
     """The CNI folders, where they are others than those of the distribution."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the workers that the pods of jobs, probes and operators tolerate."""
+    runtime_class: DnsLabel | None = None
+    """RuntimeClass of pods with GPUs, for example `nvidia`, where the nodes' default runtime shows
+    containers no GPU; default none."""
+    components: ClusterParts = ClusterParts()
+    """Who brings each part: `{multus: theirs, gpu_operator: theirs}`."""
 
 
 def _with_plane(value: object) -> object:
