@@ -36,7 +36,7 @@ def check_cluster_part(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"{title} is none, and the site needs it.",
                 (_place(part, owner), *_asking(spec, part)),
-                f"write theirs if it is there, or ours{_without(part)}.",
+                "write theirs if it is there, or ours.",
             )
         elif owner == "ours" and not needs(spec, part):
             yield Finding(
@@ -61,10 +61,6 @@ def _asking(spec: ClusterSpec, part: Part) -> tuple[Place, ...]:
     if part == "mpi_operator":
         return (at(("jobs", "mpi_operator"), spec.jobs.mpi_operator),)
     return (at(("pod_network", "mode"), spec.pod_network.mode),)
-
-
-def _without(part: Part) -> str:
-    return ", or set jobs.mpi_operator to false" if part == "mpi_operator" else ""
 
 
 def _fix_of_unasked(part: Part) -> str:

@@ -18,6 +18,7 @@ from components.model.owners import owners_of
 from components.operators.plan import OperatorsPlan
 from components.plan.make import ClusterPlan
 from components.update.cluster import manifests_of
+from components.update.parts import tried_pods
 
 READS: Final = ("get", "list", "watch")
 MAKES: Final = (*READS, "create", "patch", "delete")
@@ -110,6 +111,8 @@ def _rights(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
             yield Right("", group, resource, (), READS)
     for manifest in manifests_of(plan):
         yield from _of_object(manifest.body)
+    for namespace, _ in tried_pods(plan):
+        yield Right(namespace, "", "pods", (), ("create",))
     yield from _of_charts(plan.operators)
     yield from _of_jobs(spec, plan)
     yield from _of_nodes(spec, plan)

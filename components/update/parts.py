@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-from components.acceptance.plan import AcceptancePlan
 from components.catalogue.cluster_parts import Part
 from components.core.finding import Finding
 from components.drift.applied import Applied
@@ -32,6 +31,11 @@ _PREFIXES: Final[Mapping[str, Part]] = {
     "ib-sriov-cni-": "ib_sriov_cni",
     "ipoib-cni-": "ipoib_cni",
     "rdma-cni-": "rdma_cni",
+    "tuning-cni-": "cni_plugins",
+    "macvlan-cni-": "cni_plugins",
+    "sbr-cni-": "cni_plugins",
+    "static-cni-": "cni_plugins",
+    "dhcp-cni-": "cni_plugins",
     "sriov-device-plugin-": "sriov_device_plugin",
     "rdma-shared-dp-ds-": "shared_device_plugin",
     "mpi-operator-": "mpi_operator",
@@ -98,7 +102,7 @@ def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Pa
         tolerations=tuple(cast("list[Body]", tolerations(spec).get("tolerations") or [])),
         namespace=spec.pod_network.namespace,
         runtime_class=plane.runtime_class if isinstance(plane, ExistingPlane) else None,
-        pods=tuple(_pods(plan.acceptance, manifests_of(plan))),
+        pods=tried_pods(plan),
     )
 
 
@@ -142,20 +146,18 @@ def _resources(spec: ClusterSpec) -> dict[str, dict[str, int]]:
     }
 
 
-def _pods(
-    acceptance: AcceptancePlan, manifests: tuple[Manifest, ...]
-) -> Iterator[tuple[str, Body]]:
-    """One pod of each namespace that asks for most: a policy that lets it in lets in all."""
+def tried_pods(plan: ClusterPlan) -> tuple[tuple[str, Body], ...]:
+    """Of each namespace the pod that asks for most: a policy that lets it in lets in all."""
     found: dict[str, tuple[int, Body]] = {}
-    probes = (body for probe in acceptance.probes if probe.job for body in probe.job.objects)
-    for body in (*(each.body for each in manifests), *probes):
+    jobs = (probe.job for probe in plan.acceptance.probes if probe.job)
+    probes = (body for job in jobs for body in job.objects)
+    for body in (*(each.body for each in manifests_of(plan)), *probes):
         namespace = str(map_at(body, "metadata").get("namespace") or "default")
         for pod in pods_in(body):
             asks = _asks(pod)
             if asks > found.get(namespace, (0, {}))[0]:
                 found[namespace] = asks, _plain(pod)
-    for namespace, (_, pod) in sorted(found.items()):
-        yield namespace, pod
+    return tuple((namespace, pod) for namespace, (_, pod) in sorted(found.items()))
 
 
 def _asks(pod: Body) -> int:

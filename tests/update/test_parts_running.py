@@ -27,11 +27,13 @@ from components.preflight.cluster import look_at_cluster
 from components.update.cluster import manifests_of
 from components.update.parts import judge_existing
 from lab.cluster.build import ensure_binaries
+from lab.cluster.document import name_of
 from lab.cluster.fake_nodes import NodeFacts, register_node
 from lab.cluster.plane import ControlPlane
 from lab.cluster.process import wait_until
 from lab.cluster.testing import node_is_ready, running_plane
 from tests.golden.site import EXAMPLES
+from tests.preflight.played import PLAYED
 
 pytestmark = pytest.mark.cluster
 OFFERED: dict[str, JsonValue] = {
@@ -39,6 +41,7 @@ OFFERED: dict[str, JsonValue] = {
     "rdma/hca_shared_devices_b": "500",
     "rdma/hca": "500",
 }
+HERE = PLAYED["tests/update/test_parts_running.py"]
 NODES = ("node03", "node04", "node03.dc1.example.com", "node04.dc1.example.com")
 ACCOUNT = "system:serviceaccount:kube-system:railyard"
 DAEMON_SET = """
@@ -135,33 +138,36 @@ def test_the_printed_rights_are_enough_and_each_is_needed(cluster: Cluster) -> N
     cluster.kubectl("apply", "-f", "-", text=printed)
     manifests = [each for each in manifests_of(plan) if not each.kind.endswith("Patch")]
     first = [each for each in manifests if each.kind in {"Namespace", "CustomResourceDefinition"}]
-    cluster.apply(first, f"--as={ACCOUNT}")
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
-    cluster.apply([each for each in manifests if each not in first], f"--as={ACCOUNT}")
-    token = cluster.kubectl("create", "token", "railyard", "-n", "kube-system").strip()
-    kubeconfig = cluster.kubeconfig(token)
-    found = look_at_cluster(spec, plan, Applied(), kubeconfig)
-    assert "rights" not in causes(found)
+    try:
+        cluster.apply(first, f"--as={ACCOUNT}")
+        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        cluster.apply([each for each in manifests if each not in first], f"--as={ACCOUNT}")
+        token = cluster.kubectl("create", "token", "railyard", "-n", "kube-system").strip()
+        kubeconfig = cluster.kubeconfig(token)
+        found = look_at_cluster(spec, plan, Applied(), kubeconfig)
+        cluster.kubectl("delete", "role", "railyard", "-n", "kube-system")
+        (lack,) = look_at_cluster(spec, plan, Applied(), kubeconfig)
+    finally:
+        cluster.remove(manifests)
     # kubectl made them, and so they are not this stack's: an update would write over them.
     assert causes(found) == [
         "multus-foreign",
         "attachments-there",
         "whereabouts-foreign",
+        "cni_plugins-there",
         "shared_device_plugin-foreign",
         "mpi_operator-foreign",
         "object-there",
     ]
+    assert {found[0].cause, lack.cause} <= HERE
     assert found[0].actual.startswith("DaemonSet kube-system/multus (multus-cni:v4.3.0")
-    cluster.kubectl("delete", "role", "railyard", "-n", "kube-system")
-    (lack,) = look_at_cluster(spec, plan, Applied(), kubeconfig)
     assert lack.actual.startswith("may not ")
     assert "daemonsets in kube-system" in lack.actual
-    cluster.remove(manifests)
 
 
 def test_parts_of_others_are_missed_until_they_are_there_and_ready(cluster: Cluster) -> None:
     found = cluster.judge("theirs.yaml")
-    assert "multus-absent" in causes(found)
+    assert {"multus-absent", "runtime-class"} <= HERE & {*causes(found)}
     assert "shared_device_plugin-absent" in causes(found)
     assert "gpu_operator-policy" in causes(found)
     assert "namespace" not in causes(found)
@@ -191,6 +197,7 @@ def test_a_part_of_others_that_is_not_ready_says_why(cluster: Cluster) -> None:
     (found,) = [
         each for each in cluster.judge("theirs.yaml") if each.cause == "mpi_operator-not-ready"
     ]
+    assert found.cause in HERE
     assert found.actual.startswith(
         "Deployment kube-system/mpi-operator: 0 of 1 pods are ready (pod"
     )
@@ -206,7 +213,9 @@ def test_a_policy_that_forbids_our_pods_is_named_by_a_dry_run(cluster: Cluster) 
     cluster.kubectl("label", "namespace", "default", f"{label}=baseline")
     (found,) = [each for each in cluster.judge("theirs.yaml") if each.cause == "pod-policy"]
     cluster.kubectl("label", "namespace", "default", f"{label}-")
+    assert found.cause in HERE
     assert found.what == "a policy forbids pods of this site in default."
     assert 'violates PodSecurity "baseline:latest"' in found.actual
     assert "IPC_LOCK" in found.actual
-    assert cluster.plane.admin.items("/api/v1/namespaces/default/pods") == []
+    pods = cluster.plane.admin.items("/api/v1/namespaces/default/pods")
+    assert not [each for each in map(name_of, pods) if each.startswith("railyard-look")]

@@ -57,8 +57,10 @@ def test_a_workload_is_named_with_its_pods() -> None:
     api = PlayedApi()
     api.put(CONFIG, PLUGIN, POD)
     assert lines(api, asked(CONFIG, PLUGIN)) == [
-        ("DaemonSet kube-system/plugin: 1 of 2 pods are ready\n"
-        "  pod plugin-a on gpu01: c ErrImagePull: not found")
+        (
+            "DaemonSet kube-system/plugin: 1 of 2 pods are ready\n"
+            "  pod plugin-a on gpu01: c ErrImagePull: not found"
+        )
     ]
 
 
