@@ -54,8 +54,8 @@ def test_attachments_of_others_are_compared_with_what_ours_would_be() -> None:
     assert ours.attachments == ()
     (wanted,) = theirs.attachments
     assert cast("Any", wanted["metadata"])["name"] == "macvlan156"
-    made = {cast("Any", body["metadata"])["name"] for part, body in ours.objects}
-    kept = {cast("Any", body["metadata"])["name"] for part, body in theirs.objects}
+    made = {cast("Any", body["metadata"])["name"] for _, body in ours.objects}
+    kept = {cast("Any", body["metadata"])["name"] for _, body in theirs.objects}
     assert made - kept == {"macvlan156"}  # the probe's own stays ours
 
 

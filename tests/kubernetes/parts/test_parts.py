@@ -236,7 +236,8 @@ def test_gpus_are_published_by_the_operator_that_is_there() -> None:
     )
     want = asked({"gpu_operator": "theirs"}, nodes={"gpu01": {"nvidia.com/gpu": 8}})
     assert judge_parts(want, there) == ()
-    bare = {**READY, "status": {**READY["status"], "allocatable": {}}}
+    status: dict[str, Any] = {**READY["status"], "allocatable": {}}
+    bare: dict[str, Any] = {**READY, "status": status}
     (found,) = judge_parts(want, replace(there, nodes={"gpu01": bare}))
     assert found.actual == "none on gpu01; it has nothing"
 
