@@ -84,5 +84,5 @@ def _connect(loaded: Stack) -> Calls:
 
 
 def _summary(count: int, asked: Asked) -> str:
-    looked = f"{len(asked.objects)} objects and {len(asked.releases)} Helm releases looked at"
+    looked = f"objects looked at: {len(asked.objects)}, Helm releases: {len(asked.releases)}"
     return f"{f'{count} not ready' if count else 'all is ready'} ({looked})."
