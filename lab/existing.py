@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from components.core.errors import Bug, DeviceError
+from components.catalogue.cni_folders import distribution_of
+from components.core.errors import Bug, DeviceError, UsageError
 from components.kubernetes.kubeconfig import render_kubeconfig
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
@@ -43,9 +44,18 @@ def with_owner(
         spec: The site after `overlay`.
         stack: Names the owner's keys.
         source: The lab's K3s artefact, as `kubernetes.source` has it.
+
+    Raises:
+        UsageError: The cluster is not of K3s.
     """
     if not isinstance(spec.kubernetes, ExistingPlane) or not spec.workers:
         return None
+    if distribution_of(spec.kubernetes.version) != "k3s":
+        raise UsageError(
+            f"the owner of the lab's existing clusters installs K3s and nothing on it, and the site"
+            f" has Kubernetes {spec.kubernetes.version}.\n"
+            "  fix    play shared-rdma/existing.yaml; `railyard plan` prints this site"
+        )
     ssh = spec.workers[0].ssh
     block = ssh.address.rpartition(".")[0]
     key = host_key(f"{stack}/{OWNER}").public_openssh

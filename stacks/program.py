@@ -47,6 +47,7 @@ from components.update.guards import guards_refused
 from components.update.observe import observe_site
 from components.update.outside_secrets import outside_secrets
 from components.update.own_state import read_own_state
+from components.update.parts import look_at_existing, parts_refused
 from components.update.refusals import disruptions_refused, host_departures, switch_changes
 from components.update.secret_names import secret_names
 from components.update.seen import Seen
@@ -156,6 +157,7 @@ def _look(
     refused += upgrades_refused(spec, plan, applied, seen, checked.lines)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
     refused += refuse_settings(plan.hosts, seen.devices)
+    refused += _parts_refused(spec, plan, applied, secrets) if observe == "always" else ()
     played = applied.step(KUBESPRAY)
     playbooks, held = kubespray_changes(plan.kubernetes, played.stdout if played else "")
     refused += held
@@ -181,6 +183,19 @@ def _hand_beside(observe: Observe, intentions: Intentions) -> None:
         return
     found = [as_seen(drift.device, each) for drift in intentions.drifts for each in drift.beside]
     keep_beside(pulumi.get_stack(), intentions.run, found if observe == "always" else None)
+
+
+def _parts_refused(
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, secrets: Mapping[str, str]
+) -> tuple[str, ...]:
+    """What others have in an existing cluster, against what the site says of each part."""
+    if plan.kubernetes is None or (existing := plan.kubernetes.existing) is None:
+        return ()
+    found = look_at_existing(spec, plan, applied, secrets[existing.kubeconfig_secret])
+    for each in found:
+        if each.severity == "warning":
+            _warn(f"{CLUSTER}: {each.what[:-1]}: {each.actual}")
+    return parts_refused(found)
 
 
 def _observe(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> Seen:

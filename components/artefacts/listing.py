@@ -8,13 +8,15 @@ from typing import Final, Literal
 
 from components.artefacts.reference import parse_image
 from components.catalogue import upstream
+from components.catalogue.cluster_parts import Part
 from components.catalogue.upstream import Architecture
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.cni import IMAGES, cni_programs, gives_addresses, uses_multus, way_of
+from components.model.cni import cni_programs
 from components.model.drivers import DriverPackage
 from components.model.kubernetes import K3sPlane
 from components.model.operators import ByChart, ChartSource
+from components.model.owners import cni_check_image, installs, part_of_program
 
 Kind = Literal["file", "chart", "image", "repository"]
 Where = Literal["hosts", "cluster", "here"]
@@ -194,7 +196,7 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
     if (operator := spec.operators.network) is not None:
         place: SpecPath = ("operators", "network", "chart")
         yield network_device_plugin(operator.chart.version, network.mode), place
-    elif network.mode == "rdma_shared":
+    elif installs(spec, "shared_device_plugin"):
         yield network.shared_plugin, ("pod_network", "shared_plugin")
     yield spec.jobs.image, ("jobs", "image")
     if spec.jobs.deepspeed is not None:
@@ -210,15 +212,19 @@ def network_device_plugin(release: str, mode: str) -> str:
 
 
 def _used_images(spec: ClusterSpec) -> Iterator[str]:
-    if uses_multus(spec):
-        yield "multus"
-    if gives_addresses(spec):
-        yield "whereabouts"
-    yield from dict.fromkeys(IMAGES.get(name, "cni_plugins") for name in cni_programs(spec))
-    if way_of(spec) in {"sriov", "host_device"} and spec.operators.network is None:
-        yield "sriov_device_plugin"
-    if spec.jobs.mpi_operator:
-        yield "mpi_operator"
+    programs: tuple[Part, ...] = tuple(part_of_program(name) for name in cni_programs(spec))
+    parts: tuple[Part, ...] = (
+        "multus",
+        "whereabouts",
+        *programs,
+        "sriov_device_plugin",
+        "mpi_operator",
+    )
+    check = cni_check_image(spec)
+    found: list[str] = [part for part in parts if installs(spec, part)]
+    if check is not None:
+        found.append(check)
+    yield from dict.fromkeys(found)
 
 
 def _images(spec: ClusterSpec) -> Iterator[Artefact]:

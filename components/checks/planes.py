@@ -112,17 +112,6 @@ def check_existing_plane(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_present_multus(spec: ClusterSpec) -> Iterator[Finding]:
-    """Multus is there only on a cluster that is there: one that Railyard makes has none."""
-    network = spec.pod_network
-    if network.multus == "present" and not isinstance(spec.kubernetes, ExistingPlane):
-        yield Finding(
-            "Multus is said to be present, and the cluster is made by this file.",
-            (at(("pod_network", "multus"), network.multus), at(("kubernetes",))),
-            "remove multus, or use plane: existing.",
-        )
-
-
 def check_node_name(spec: ClusterSpec) -> Iterator[Finding]:
     """Only the nodes of an existing cluster have names of their own, and each has one.
 

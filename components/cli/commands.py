@@ -76,6 +76,11 @@ _ENTRIES: Final = (
         "components.cli.preflight",
     ),
     Entry(
+        "rbac",
+        "Print the roles that an existing cluster's owner gives to Railyard; nothing is contacted.",
+        "components.cli.rbac",
+    ),
+    Entry(
         "preview",
         "Show what an update would do: settings old and new, and what it interrupts.",
         "components.cli.preview",
@@ -84,6 +89,11 @@ _ENTRIES: Final = (
         "drift",
         "Compare every device and every object of Kubernetes with what was last applied to it.",
         "components.cli.drift",
+    ),
+    Entry(
+        "ready",
+        "Say what of a stack's cluster is not ready, and why: pods, images, events, finalizers.",
+        "components.cli.ready",
     ),
     Entry(
         "discover",

@@ -20,7 +20,7 @@ from components.jobs.templates import (
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.pod_network.attachment import PodAttachment
-from components.pod_network.tolerations import tolerations
+from components.pod_network.tolerations import gpu_runtime, tolerations
 
 SHM_SIZE: Final = "16Gi"
 """Shared memory of a worker: NCCL's intra-node buffers outgrow the 64 MiB default."""
@@ -129,7 +129,7 @@ def rail_pod(
         "containers": [container],
         "volumes": volumes,
     }
-    pod |= tolerations(spec)
+    pod |= tolerations(spec) | (gpu_runtime(spec) if workers.gpus else {})
     if workers.selector:
         pod["nodeSelector"] = {**workers.selector}
     if workers.attachment.host_network:

@@ -13,6 +13,7 @@ from components.kubernetes.manifest import Body, Manifest, make_manifest
 from components.kubernetes.pods import pods_in, pulling, with_image
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
+from components.model.owners import installs
 from components.pod_network.tolerations import tolerations
 
 MPI_OPERATOR_FILE: Final = "mpi-operator-v0.8.2.json.gz"
@@ -31,7 +32,7 @@ def plan_jobs(spec: ClusterSpec) -> JobsPlan:
     """Plan the operator and the samples; nothing of it on a site without Kubernetes."""
     if spec.kubernetes is None:
         return JobsPlan(manifests=())
-    operator = _mpi_operator(spec) if spec.jobs.mpi_operator else ()
+    operator = _mpi_operator(spec) if installs(spec, "mpi_operator") else ()
     login = login_manifests(spec, "jobs", spec.pod_network.namespace, 0)
     own = plan_own_pods(spec, 0)
     return JobsPlan(manifests=login + own + operator + plan_deepspeed(spec))

@@ -22,6 +22,7 @@ _SETTLED: Final = {
 role that is made of other roles has their rules. What is recorded before that differs from what the
 next refresh reads, and the engine prints the whole of it in a preview, although nothing of ours
 differs. `hide_diffs` is no way: with it the engine prints every object at every refresh."""
+_SHARED: Final = frozenset({"CustomResourceDefinition", "Namespace"})
 _FROM_OTHERS: Final = "aggregationRule"
 
 
@@ -43,6 +44,16 @@ class Manifest:
         """The object's name in the cluster."""
         metadata = self.body["metadata"]
         return str(metadata["name"]) if isinstance(metadata, Mapping) else ""
+
+
+def outlives(manifest: Manifest, *, foreign: bool) -> bool:
+    """Whether an object stays when its stack goes: others may have objects in it.
+
+    With a definition all of its objects go, also those of users; and where one of them has a
+    finalizer whose controller went before, the definition never goes at all. Definitions and
+    namespaces of a cluster of our own go with it.
+    """
+    return foreign and manifest.kind in _SHARED
 
 
 def make_manifest(owner: str, body: Body, group: int) -> Manifest:

@@ -9,7 +9,7 @@ import pulumi
 
 from components.kubernetes.handoffs import ClusterAccess
 from components.kubernetes.login import LOGIN_DATA
-from components.kubernetes.manifest import Manifest
+from components.kubernetes.manifest import Manifest, outlives
 from components.remote.handoffs import gate
 
 MANY: Final = 20
@@ -46,7 +46,12 @@ def apply_manifests(
             before = [gate(f"{name}-group-{group}", parent, current)] if wide else current
             current = []
         group = manifest.group
-        opts = pulumi.ResourceOptions(parent=parent, provider=access.provider, depends_on=before)
+        opts = pulumi.ResourceOptions(
+            parent=parent,
+            provider=access.provider,
+            depends_on=before,
+            retain_on_delete=outlives(manifest, foreign=access.plan.existing is not None) or None,
+        )
         current.append(_object(manifest, access.login, opts))
     return current
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
+from components.catalogue.cluster_parts import Part
 from components.catalogue.cni_folders import DISTRIBUTIONS, UPSTREAM, CniPaths, distribution_of
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
@@ -15,7 +16,7 @@ _ATTACHED: Final[frozenset[Way]] = frozenset(("sriov", "macvlan", "ipoib"))
 Program = Literal[
     "tuning", "sriov", "ib-sriov", "rdma", "macvlan", "ipoib", "sbr", "static", "dhcp"
 ]
-IMAGES: Final[dict[Program, str]] = {
+IMAGES: Final[dict[Program, Part]] = {
     "sriov": "sriov_cni",
     "ib-sriov": "ib_sriov_cni",
     "rdma": "rdma_cni",

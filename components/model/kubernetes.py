@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from components.catalogue.cni_folders import Distribution
 from components.model.alignment import Alignment
+from components.model.cluster_parts import ClusterParts
 from components.model.kubespray import (
     ClusterMtu,
     ExtraVars,
@@ -269,6 +270,11 @@ class ExistingPlane(Plane):
     """The CNI folders, where they are others than those of the distribution."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints of the workers that the pods of jobs, probes and operators tolerate."""
+    runtime_class: DnsLabel | None = None
+    """RuntimeClass of pods with GPUs, for example `nvidia`, where the nodes' default runtime shows
+    containers no GPU; default none."""
+    components: ClusterParts = ClusterParts()
+    """Who brings each part: `{multus: theirs, gpu_operator: theirs}`."""
 
 
 def _with_plane(value: object) -> object:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from components.catalogue.cluster_parts import TABLE
 from components.model.cluster import ClusterSpec
+from components.model.owners import owners_of
 
 
 def left_alone(spec: ClusterSpec) -> tuple[str, ...]:
@@ -11,4 +13,7 @@ def left_alone(spec: ClusterSpec) -> tuple[str, ...]:
     rest = ["network devices of hosts that are not under nics: bonds, management, storage"]
     if spec.switches:
         rest.append("switch ports that are not under ports, but for what holds for a whole switch")
+    theirs = [TABLE[part].title for part, owner in owners_of(spec).items() if owner == "theirs"]
+    if theirs:
+        rest.append(f"of others in the cluster, and looked at: {', '.join(theirs)}")
     return (*named, *rest)

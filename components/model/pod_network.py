@@ -134,8 +134,6 @@ class PodNetwork(Frozen):
     source_routing: bool = False
     """What has the address of a rail is sent by that rail (the CNI plugin `sbr`): its gateway and
     routes go into a table of its own. Default: the main table alone."""
-    multus: Literal["install", "present"] = "install"
-    """`present`: the existing cluster has Multus, which is left alone."""
     resource_prefix: ResourcePrefix = "intel.com"
     """Prefix of the extended resources: `intel.com`, `rdma` or `nvidia.com`."""
     mtu_bytes: MtuBytes | None = None

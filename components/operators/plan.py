@@ -17,6 +17,7 @@ from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body, Manifest, make_manifest
 from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import gpu_paths, has_own_rdma_driver, toolkit_owner
+from components.model.kubernetes import ExistingPlane
 from components.model.operators import ByChart, ChartSource, GpuOperator
 from components.operators.labels import label_patches
 from components.operators.network import (
@@ -24,7 +25,7 @@ from components.operators.network import (
     network_operator_values,
     nic_cluster_policy,
 )
-from components.pod_network.tolerations import GPU, discovery_values, tolerated
+from components.pod_network.tolerations import GPU, discovery_values, gpu_runtime, tolerated
 
 GPU_NAMESPACE: Final = "gpu-operator"
 PLUGIN_NAMESPACE: Final = "nvidia-device-plugin"
@@ -40,6 +41,8 @@ _DEFAULTS: Final[dict[str, Body]] = {
 """Values that a site may turn round: a ServiceMonitor needs Prometheus' definitions."""
 _CRITICAL: Final[dict[str, JsonValue]] = {"key": "CriticalAddonsOnly", "operator": "Exists"}
 """What the device plugin's own chart tolerates, beside GPU nodes."""
+PRIVILEGED: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
+"""The level of Kubernetes' own pod policy that lets pods use a node's devices and network."""
 POLICY: Final = "cluster-policy"
 """Name of the ClusterPolicy that the chart makes."""
 CHART_DEADLINE_S: Final = 900.0
@@ -100,15 +103,20 @@ def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
     if spec.operators.gpu is not None:
         policies.append(_policy_gate())
     gates = (replace(policy, group=group) for group, policy in enumerate(policies))
-    return OperatorsPlan(charts, (*label_patches(spec), *_logins(spec, charts), *gates))
+    return OperatorsPlan(charts, (*label_patches(spec), *_namespaces(spec, charts), *gates))
 
 
-def _logins(spec: ClusterSpec, charts: tuple[ChartPlan, ...]) -> Iterator[Manifest]:
-    """The namespace of each chart with the registry's login in it; nothing without a login."""
+def _namespaces(spec: ClusterSpec, charts: tuple[ChartPlan, ...]) -> Iterator[Manifest]:
+    """The namespace of each chart where more than Helm needs it, and the registry's login in it.
+
+    In a cluster of others it says that its pods use the nodes' devices: a policy that holds by
+    default would keep them out.
+    """
+    foreign = isinstance(spec.kubernetes, ExistingPlane)
     for name in dict.fromkeys(chart.namespace for chart in charts):
-        secrets = login_manifests(spec, "operators", name, 1)
-        if secrets:
-            body: Body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        if foreign or login_manifests(spec, "operators", name, 1):
+            metadata: Body = {"name": name, **({"labels": {**PRIVILEGED}} if foreign else {})}
+            body: Body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
             yield make_manifest("operators", body, 0)
     for name in dict.fromkeys(chart.namespace for chart in charts):
         yield from login_manifests(spec, "operators", name, 1)
@@ -136,7 +144,8 @@ def chart_values(spec: ClusterSpec, release: str) -> Body:
     if release == "network-operator":
         return network_operator_values(spec)
     taints = tolerated(spec, _CRITICAL, GPU)
-    return {"tolerations": taints} if taints else {}
+    values: Body = {"tolerations": taints} if taints else {}
+    return values | gpu_runtime(spec)
 
 
 def gpu_operator_values(spec: ClusterSpec, gpu: GpuOperator) -> Body:

@@ -23,6 +23,7 @@ from components.hosts.leftovers import Leftovers
 from components.hosts.plan import HostPlan, plan_hosts
 from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.jobs.plan import JobsPlan, plan_jobs
+from components.kubernetes.manifest import outlives
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
@@ -45,6 +46,8 @@ class LeftByDestroy:
     """By host; those of which nothing stays are not in it."""
     steps: Mapping[str, str]
     """Steps without an undo, and why they have none."""
+    cluster: tuple[str, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """Definitions and namespaces of ours in a cluster of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,15 @@ class ClusterPlan:
         return LeftByDestroy(
             hosts={name: left for name, left in hosts.items() if left != Leftovers((), ())},
             steps={step.name: step.why_no_undo for step in self.steps if step.why_no_undo},
+            cluster=self._shared_objects,
         )
+
+    @property
+    def _shared_objects(self) -> tuple[str, ...]:
+        rooms = (self.operators, self.pod_network, self.jobs)
+        manifests = [each for room in rooms for each in room.manifests]
+        foreign = self.kubernetes is not None and self.kubernetes.existing is not None
+        return tuple(f"{m.kind} {m.name}" for m in manifests if outlives(m, foreign=foreign))
 
     def with_upgrades(self, groups: tuple[UpgradeGroup, ...]) -> ClusterPlan:
         """The same with other upgrades."""

@@ -303,6 +303,8 @@ def _destroy(plan: ClusterPlan) -> Iterator[Section]:
             lines.append(
                 f"# put back on {name} for its next start, and in force until then: {waits}"
             )
+    if left.cluster:
+        lines.append(f"# stays in the cluster, where others may use it: {', '.join(left.cluster)}")
     lines += [f"# {step}: {reason}" for step, reason in left.steps.items()]
     yield Section("destroy", "What destroy leaves", tuple(lines))
 

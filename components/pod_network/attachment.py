@@ -15,6 +15,7 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
+from components.model.owners import owners_of
 from components.model.pod_network import SharedDevice
 from components.pod_network.ib_rails import ib_rails, rail_ports, rail_resources
 from components.pod_network.networks import client_address, probe_address, probe_network
@@ -139,8 +140,8 @@ def expected_allocatable(spec: ClusterSpec) -> dict[str, dict[str, int]]:
 
 
 def _gpus_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
-    operators = spec.operators
-    served = operators.gpu is not None or operators.gpu_device_plugin is not None
+    owners = owners_of(spec)
+    served = {owners["gpu_operator"], owners["gpu_device_plugin"]} != {"none"}
     return {GPU: host.gpus} if served and host.gpus else {}
 
 

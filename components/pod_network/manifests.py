@@ -183,43 +183,66 @@ def multus_daemon_set(image: str, paths: CniPaths) -> Body:
     return daemon_set("multus", pod)
 
 
-def cni_check(image: str, paths: CniPaths) -> JsonObject:
-    """A container that ends in an error on a node whose kubelet reads another folder.
+def cni_check(paths: CniPaths) -> str:
+    """A script that ends in an error on a node whose kubelet has its CNI elsewhere.
 
     Where the node's own network plugin has no configuration, ours would never be called: pods would
-    start without their rails.
+    start without their rails. Where the program that this configuration names is not in the other
+    folder, the runtime finds none of ours there either.
     """
-    script = (
+    fix = "write kubernetes.distribution, or kubernetes.cni with net_d and bin"
+    return (
         "for file in /host/etc/cni/net.d/*.conf /host/etc/cni/net.d/*.conflist; do\n"
         '  case "$file" in *multus*) continue ;; esac\n'
-        '  [ -f "$file" ] && exit 0\n'
+        '  [ -f "$file" ] || continue\n'
+        '  types=$(tr -d \' \\t\\n\' <"$file" | grep -o \'"type":"[^"]*"\' | cut -d\'"\' -f4)\n'
+        "  for type in $types; do\n"
+        '    [ -x "/host/opt/cni/bin/$type" ] && exit 0\n'
+        "  done\n"
+        f'  echo "none of the programs of ${{file##*/}} is in {paths.bin} of this node:"'
+        ' $types "(kubelet reads another folder:"'
+        f" '{fix})' >&2\n"
+        "  exit 1\n"
         "done\n"
         f"echo 'no CNI configuration in {paths.net_d} of this node, so kubelet reads another '\\\n"
-        "'folder: write kubernetes.distribution, or kubernetes.cni with net_d and bin' >&2\n"
+        f"'folder: {fix}' >&2\n"
         "exit 1\n"
     )
-    return {
-        "name": "check-cni-folder",
+
+
+def cni_check_daemon_set(image: str, paths: CniPaths) -> Body:
+    """A pod on every node that is ready only where the CNI folders are those of the site."""
+    look: JsonObject = {
+        "name": "check-cni-folders",
         "image": image,
-        "command": ["/bin/sh", "-c", script],
+        "command": ["/bin/sh", "-c", cni_check(paths)],
         "resources": resources("10m", "15Mi"),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [mount("cni", "/host/etc/cni/net.d", readOnly=True)],
+        "volumeMounts": [
+            mount("cni", "/host/etc/cni/net.d", readOnly=True),
+            mount("cnibin", "/host/opt/cni/bin", readOnly=True),
+        ],
     }
+    stay: JsonObject = {
+        "name": "stay",
+        "image": image,
+        "command": ["/bin/sh", "-c", "exec sleep infinity"],
+        "resources": resources("10m", "15Mi"),
+    }
+    pod: JsonObject = {
+        "initContainers": [look],
+        "containers": [stay],
+        "volumes": [host_path("cni", paths.net_d), host_path("cnibin", paths.bin)],
+    }
+    return daemon_set("cni-folders", pod)
 
 
 def _from_field(name: str, path: str) -> JsonObject:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def whereabouts_daemon_set(image: str, paths: CniPaths, *, check: bool = False) -> Body:
-    """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths.
-
-    Args:
-        image: Of whereabouts.
-        paths: The CNI folders of every node.
-        check: Look first whether the node's own network plugin is configured there.
-    """
+def whereabouts_daemon_set(image: str, paths: CniPaths) -> Body:
+    """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths."""
     main: JsonObject = {
         "name": "whereabouts",
         "image": image,
@@ -247,8 +270,6 @@ def whereabouts_daemon_set(image: str, paths: CniPaths, *, check: bool = False) 
         "containers": [main],
         "volumes": [host_path("cnibin", paths.bin), host_path("cni", paths.net_d)],
     }
-    if check:
-        pod["initContainers"] = [cni_check(image, paths)]
     return daemon_set("whereabouts", pod)
 
 

@@ -13,7 +13,8 @@ from components.kubernetes.manifest import Body, Manifest, make_manifest
 from components.kubernetes.pods import pulling
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths, cni_programs, gives_addresses, way_of
+from components.model.cni import cni_paths, cni_programs, way_of
+from components.model.owners import cni_check_image, installs, part_of_program
 from components.pod_network import manifests as parts
 from components.pod_network import programs
 from components.pod_network.attachment import (
@@ -79,11 +80,13 @@ def plan_pod_network(spec: ClusterSpec) -> PodNetworkPlan:
     if way_of(spec) == "host_device" and spec.operators.network is not None:
         return PodNetworkPlan(())
     groups = _shared(spec) if spec.pod_network.mode == "rdma_shared" else _functions(spec)
+    login = login_manifests(spec, "pod-network", parts.NAMESPACE, 0)
+    first = int(bool(login) and cni_check_image(spec) is not None)  # whose pods pull at once
     return PodNetworkPlan(
-        login_manifests(spec, "pod-network", parts.NAMESPACE, 0)
+        login
         + tuple(
             make_manifest(owner, pulling(spec, body), number)
-            for number, group in enumerate(groups)
+            for number, group in enumerate(groups, first)
             for owner, body in group
         )
     )
@@ -95,12 +98,13 @@ def _functions(spec: ClusterSpec) -> tuple[_Group, ...]:
     foundation, plugin = _function_plugin(spec)
     foundations = [*(_attaching(spec) if attached else []), *foundation]
     daemon_sets = [*(_attachers(spec) if attached else []), *plugin]
-    return foundations, daemon_sets, _attachments(spec) if attached else []
+    attachments = _attachments(spec) if attached else []
+    return *_cni_check(spec), foundations, daemon_sets, attachments
 
 
 def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
-    """The device plugin: what it needs, and itself; the network operator brings its own."""
-    if spec.operators.network is not None:
+    """The device plugin: what it needs, and itself; operators bring their own."""
+    if not installs(spec, "sriov_device_plugin"):
         return [], []
     config, prefix = function_plugin_config(spec), spec.pod_network.resource_prefix
     image = spec.sources.images.sriov_device_plugin
@@ -115,29 +119,35 @@ def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
 def _shared(spec: ClusterSpec) -> tuple[_Group, ...]:
     config: _Group = []
     plugin: _Group = []
-    if spec.operators.network is None:  # which brings its own
+    if installs(spec, "shared_device_plugin"):
         config = [(PLUGIN, parts.plugin_config_map(PLUGIN_CONFIG, shared_plugin_config(spec)))]
         plugin = [(PLUGIN, shared_plugin_daemon_set(spec))]
     if way_of(spec) in {"host", "none"}:
         return config, plugin
-    return [*_attaching(spec), *config], [*_attachers(spec), *plugin], _attachments(spec)
+    made = [*_attaching(spec), *config], [*_attachers(spec), *plugin], _attachments(spec)
+    return *_cni_check(spec), *made
 
 
-def _installs_multus(spec: ClusterSpec) -> bool:
-    return spec.pod_network.multus == "install"
+def _cni_check(spec: ClusterSpec) -> tuple[_Group, ...]:
+    """A look at every node of a cluster that is not our K3s, before anything is put there."""
+    key = cni_check_image(spec)
+    if key is None:
+        return ()
+    image = getattr(spec.sources.images, key)
+    return ([("cni-folders", parts.cni_check_daemon_set(image, cni_paths(spec)))],)
 
 
 def _attaching(spec: ClusterSpec) -> _Group:
-    """Multus, unless it is there, and whereabouts: definitions and permissions."""
+    """Multus and whereabouts, unless they are there: definitions and permissions."""
     found: _Group = []
-    if _installs_multus(spec):
+    if installs(spec, "multus"):
         found += [("multus", body) for body in load_vendored(_ROOM, "multus-crd-v4.3.0.json.gz")]
-    if gives_addresses(spec):
+    if installs(spec, "whereabouts"):
         crds = load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
         found += [("whereabouts", body) for body in crds]
-    if _installs_multus(spec):
+    if installs(spec, "multus"):
         found += _permissions("multus", parts.multus_rules())
-    if gives_addresses(spec):
+    if installs(spec, "whereabouts"):
         found += _permissions("whereabouts", parts.whereabouts_rules())
     return found
 
@@ -152,14 +162,14 @@ def _permissions(name: str, rules: list[JsonValue]) -> _Group:
 
 def _attachers(spec: ClusterSpec) -> _Group:
     """The programs that the attachments name, each brought by a DaemonSet."""
-    images, paths, foreign = spec.sources.images, cni_paths(spec), spec.k3s is None
+    images, paths = spec.sources.images, cni_paths(spec)
     attachers: _Group = []
-    if _installs_multus(spec):
+    if installs(spec, "multus"):
         attachers.append(("multus", parts.multus_daemon_set(images.multus, paths)))
-    if gives_addresses(spec):
-        whereabouts = parts.whereabouts_daemon_set(images.whereabouts, paths, check=foreign)
-        attachers.append(("whereabouts", whereabouts))
-    return attachers + [(f"{name}-cni", _program(spec, name)) for name in cni_programs(spec)]
+    if installs(spec, "whereabouts"):
+        attachers.append(("whereabouts", parts.whereabouts_daemon_set(images.whereabouts, paths)))
+    brought = (name for name in cni_programs(spec) if installs(spec, part_of_program(name)))
+    return attachers + [(f"{name}-cni", _program(spec, name)) for name in brought]
 
 
 def _program(spec: ClusterSpec, name: str) -> Body:
@@ -176,10 +186,13 @@ def _program(spec: ClusterSpec, name: str) -> Body:
 
 
 def _attachments(spec: ClusterSpec) -> _Group:
+    """Those of jobs, unless they are there; those of probes are ours in any case."""
+    ours = installs(spec, "attachments")
     if spec.rdma.transport == "infiniband":
         make = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
-        return [(rail.name, make(spec, rail)) for rail in ib_rails(spec)]
+        return [(rail.name, make(spec, rail)) for rail in ib_rails(spec) if ours]
     sriov = (attachment, probe_attachment)
     shared = (macvlan_attachment, macvlan_probe_attachment)
     makers = sriov if spec.pod_network.mode == "sriov" else shared
-    return [(rail.name, make(spec, rail)) for rail in spec.rails for make in makers]
+    kinds = makers if ours else makers[1:]
+    return [(rail.name, make(spec, rail)) for rail in spec.rails for make in kinds]

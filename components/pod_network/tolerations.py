@@ -1,4 +1,4 @@
-"""The taints of an existing cluster's workers that pods tolerate: ours, and those of operators."""
+"""What pods need on an existing cluster's workers: tolerations, and the runtime of GPUs."""
 
 from __future__ import annotations
 
@@ -39,6 +39,13 @@ def discovery_values(spec: ClusterSpec) -> dict[str, JsonValue]:
     """Node feature discovery as a part of a chart: its workers label the GPU nodes."""
     found = tolerated(spec, _CONTROL_PLANE, GPU)
     return {"node-feature-discovery": {"worker": {"tolerations": found}}} if found else {}
+
+
+def gpu_runtime(spec: ClusterSpec) -> dict[str, JsonValue]:
+    """The RuntimeClass of a pod with GPUs; nothing where the file names none."""
+    plane = spec.kubernetes
+    name = plane.runtime_class if isinstance(plane, ExistingPlane) else None
+    return {"runtimeClassName": name} if name is not None else {}
 
 
 def tolerations(spec: ClusterSpec) -> dict[str, JsonValue]:

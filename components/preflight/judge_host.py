@@ -126,6 +126,18 @@ def _kubelet(case: _Case) -> Iterator[Finding]:
         )
 
 
+def _cni(case: _Case) -> Iterator[Finding]:
+    found = case.fact("cni")
+    if case.wants.cni is not None and found not in {"", "good"}:
+        yield case.find(
+            "cni-folders",
+            "the node's own network plugin is elsewhere, so kubelet reads other CNI folders.",
+            found,
+            f"its configuration in {case.wants.cni.net_d}, its program in {case.wants.cni.bin}",
+            "write kubernetes.distribution, or kubernetes.cni with net_d and bin",
+        )
+
+
 def _mib(kib: str) -> str:
     return f"{int(kib) // 1024} MiB" if kib.isdigit() else f"{kib} KiB"
 
@@ -313,6 +325,7 @@ _JUDGES: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _tools,
     _modules,
     _kubelet,
+    _cni,
     _disk,
     _packages,
     _gpus,

@@ -124,7 +124,7 @@ def run_preflight(
         looks = Looks(asked.ask_host, asked.read_switch)
         seeing = pool.submit(observe_site, plan, secrets, applied, looks)
         looked = [pool.submit(look_here, reach, e, lock, project) for e in fetched_here(reach)]
-        cluster = pool.submit(_cluster, plan, secrets)
+        cluster = pool.submit(_cluster, spec, plan, secrets, applied)
         cloud = pool.submit(_cloud, plan, secrets, applied)
         seen = seeing.result()
         others = [found for each in (*looked, cluster, cloud) for found in each.result()]
@@ -144,11 +144,13 @@ def run_preflight(
     return Preflight(spec.name, looked, tuple(dict.fromkeys(findings)), unmade)
 
 
-def _cluster(plan: ClusterPlan, secrets: Mapping[str, str]) -> tuple[Finding, ...]:
+def _cluster(
+    spec: ClusterSpec, plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied
+) -> tuple[Finding, ...]:
     if plan.kubernetes is None or plan.kubernetes.existing is None:
         return ()
     kubeconfig = secrets.get(plan.kubernetes.existing.kubeconfig_secret)
-    return look_at_cluster(plan.kubernetes, kubeconfig) if kubeconfig else ()
+    return look_at_cluster(spec, plan, applied, kubeconfig) if kubeconfig else ()
 
 
 def _cloud(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> tuple[Finding, ...]:

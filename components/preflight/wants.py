@@ -10,13 +10,17 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from components.artefacts.lock import Lock
+from components.catalogue.cni_folders import CniPaths
 from components.core.placeholder import has_placeholder
 from components.hosts.plan import HostPlan
 from components.kubernetes.planes.k3s import render_config
 from components.kubernetes.server_version import minor_of
 from components.model.cluster import ClusterSpec
+from components.model.cni import cni_paths
 from components.model.gpu_direct import toolkit_owner
 from components.model.hosts import Host
+from components.model.kubernetes import ExistingPlane
+from components.model.owners import cni_check_image
 from components.model.sources import Registry
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import Artefact, access_lines, artefacts_of
@@ -69,6 +73,8 @@ class HostWants:
     packages: bool = False
     """A step installs packages here."""
     driver_room: bool = False
+    cni: CniPaths | None = None
+    """The CNI folders of a node of another's cluster, into which programs of ours go."""
 
     def render(self, secrets: Mapping[str, str]) -> str:
         """The questions for the script, a line each.
@@ -85,8 +91,14 @@ class HostWants:
         lines += [f"reach {each.name} {each.address}" for each in self.artefacts if not each.sha256]
         lines += access_lines(self.registry, secrets)
         lines += [f"{_asks(each)} {each.name} {each.manifest}" for each in self.images]
+        lines += [f"cni {self.cni.net_d} {self.cni.bin}"] if self.cni else []
         lines += ["packages of the system"] if self.kubelet or self.packages else []
         return "\n".join(lines) + "\n"
+
+
+def _cni(spec: ClusterSpec, host: Host) -> CniPaths | None:
+    foreign = isinstance(spec.kubernetes, ExistingPlane) and cni_check_image(spec) is not None
+    return cni_paths(spec) if foreign and host.role == "worker" else None
 
 
 def _asks(image: Artefact) -> str:
@@ -140,6 +152,7 @@ def _wants(
         gpu_driver=_gpu_owner(spec) if host.gpus else None,
         packages=installs or "docker.engine" in settings or host.role == "balancer",
         driver_room=installs,
+        cni=_cni(spec, host),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import pulumi
@@ -14,7 +15,7 @@ from components.hosts import Hosts
 from components.jobs import Jobs
 from components.kubernetes import Cluster
 from components.kubernetes.handoffs import ClusterAccess, GpuReady, JobsReady, PodNetworkReady
-from components.kubernetes.planes.base import KubernetesPlan
+from components.kubernetes.planes.base import ExistingAccess, KubernetesPlan
 from components.operators import Operators
 from components.operators.component import Repairs
 from components.pod_network import PodNetwork
@@ -110,6 +111,29 @@ def test_operators() -> None:
     assert release.type == "kubernetes:helm.sh/v3:Release"
     assert release.options["provider"] == "existing"
     assert waits_for_what_was_before(graph)
+
+
+def test_what_users_share_outlives_the_stack_in_a_cluster_of_others_alone() -> None:
+    theirs = replace(dev_kubernetes(), existing=ExistingAccess("kubeconfig", None))
+
+    def recorded(plan: KubernetesPlan) -> set[str]:
+        def program() -> None:
+            cluster = replace(access(), plan=plan)
+            PodNetwork("my-network", dev_plan().pod_network, GpuReady(cluster.gate, cluster))
+
+        kept = record_program(RUN, program).resources
+        return {item.name for item in kept if item.options.get("retainOnDelete")}
+
+    definitions = {
+        f"{owner}-customresourcedefinition-{name}"
+        for owner, name in (
+            ("multus", "network-attachment-definitions.k8s.cni.cncf.io"),
+            ("whereabouts", "ippools.whereabouts.cni.cncf.io"),
+            ("whereabouts", "overlappingrangeipreservations.whereabouts.cni.cncf.io"),
+        )
+    }
+    assert recorded(theirs) == definitions
+    assert recorded(dev_kubernetes()) == set()
 
 
 def test_a_release_that_was_repaired_once_has_its_step_before_it() -> None:

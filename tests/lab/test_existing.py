@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from components.core.errors import UsageError
 from components.model.cluster import ClusterSpec
 from lab.cluster.artefact import checksums
 from lab.existing import OWNER, with_owner
@@ -20,6 +23,11 @@ def relocated(file: str) -> ClusterSpec:
 
 def test_a_site_with_its_own_cluster_has_no_other_owner() -> None:
     assert with_owner(relocated("site.yaml"), STACK, SOURCE) is None
+
+
+def test_another_cluster_than_k3s_is_refused_by_its_version() -> None:
+    with pytest.raises(UsageError, match=r"installs K3s.*v1\.36\.3\."):
+        with_owner(relocated("theirs.yaml"), STACK, SOURCE)
 
 
 def test_the_owner_installs_on_the_workers_of_the_site() -> None:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from components.checks.site import load_checked_site
 from components.cli.main import app
+from components.model.left_alone import left_alone
 from components.plan.make import ClusterPlan, make_plan
 from components.plan.text import render_plan
 from tests.golden.site import EXAMPLES
@@ -44,3 +45,11 @@ def test_check_says_what_is_left_alone(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["check", str(path)])
     assert done.exit_code == 0
     assert "Left alone: mgmt-01 (management switch); nas-01 (storage switch); " in done.output
+
+
+def test_parts_of_others_in_the_cluster_are_said() -> None:
+    checked = load_checked_site(EXAMPLES / "shared-rdma/theirs.yaml")
+    assert left_alone(checked.spec_or_raise())[-1] == (
+        "of others in the cluster, and looked at: Multus, whereabouts, the reference CNI plugins, "
+        "RDMA shared device plugin, GPU operator, MPI operator"
+    )

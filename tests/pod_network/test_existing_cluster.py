@@ -14,6 +14,7 @@ from components.acceptance.probes.plan import plan_probes
 from components.catalogue.cni_folders import CniPaths
 from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
+from components.model.cluster_parts import ClusterParts
 from components.model.cni import cni_paths
 from components.model.kubernetes import CniFolders, ExistingPlane, Toleration
 from components.plan.make import make_plan
@@ -26,12 +27,15 @@ UPSTREAM = ("/etc/cni/net.d", "/opt/cni/bin")
 OWN = ("/srv/cni/conf", "/srv/cni/bin")
 
 
-def existing(version: str = "v1.36.3", multus: str = "install", **more: Any) -> ClusterSpec:  # noqa: ANN401 - keys of the plane
+def existing(version: str = "v1.36.3", **more: Any) -> ClusterSpec:  # noqa: ANN401 - keys of the plane
     spec = load_example("dgx-roce")
-    network = spec.pod_network.model_copy(update={"multus": multus})
     plane = ExistingPlane(plane="existing", version=version, **more)
     hosts = tuple(host for host in spec.hosts if host.role == "worker")
-    return spec.model_copy(update={"kubernetes": plane, "pod_network": network, "hosts": hosts})
+    return spec.model_copy(update={"kubernetes": plane, "hosts": hosts})
+
+
+def theirs(*parts: str) -> ClusterSpec:
+    return existing(components=ClusterParts.model_validate(dict.fromkeys(parts, "theirs")))
 
 
 def names_of(spec: ClusterSpec) -> list[str]:
@@ -75,38 +79,69 @@ def test_no_path_is_mounted_twice(version: str) -> None:
     """The API refuses a container whose mountPath is not unique."""
     bodies: list[Any] = [each.body for each in plan_pod_network(existing(version)).manifests]
     sets = [body["spec"]["template"]["spec"] for body in bodies if body["kind"] == "DaemonSet"]
-    assert len(sets) == 4
+    assert len(sets) == 5
     for pod in sets:
         for container in (*pod["containers"], *pod.get("initContainers", ())):
             paths = [each["mountPath"] for each in container.get("volumeMounts", ())]
             assert len(paths) == len(set(paths)), container["name"]
 
 
-def test_only_a_foreign_cluster_is_looked_at_first() -> None:
-    assert "check-cni-folder" not in json.dumps(to_json(plan_pod_network(load_example("dgx-roce"))))
-    assert "check-cni-folder" in json.dumps(to_json(plan_pod_network(existing())))
+def test_only_a_foreign_cluster_is_looked_at_and_that_before_anything_is_installed() -> None:
+    assert "cni-folders" not in json.dumps(to_json(plan_pod_network(load_example("dgx-roce"))))
+    first, *rest = plan_pod_network(existing()).manifests
+    assert (first.kind, first.name, first.group) == ("DaemonSet", "cni-folders", 0)
+    assert {each.group for each in rest} == {1, 2, 3}
 
 
-def _run(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = cni_check("image:1", CniPaths("/etc/cni/net.d", "/opt/cni/bin"))["command"]
-    assert isinstance(command, list)
-    script = str(command[2]).replace("/host/etc/cni/net.d", str(folder))
+def test_nothing_is_looked_at_where_nothing_of_ours_goes_into_the_folders() -> None:
+    names = names_of(theirs("multus", "whereabouts", "sriov_cni", "attachments"))
+    assert names == [
+        "ServiceAccount/sriov-device-plugin",
+        "ConfigMap/sriovdp-config-900e805227",
+        "DaemonSet/sriov-device-plugin",
+        "NetworkAttachmentDefinition/sriov111-probe",
+        "NetworkAttachmentDefinition/sriov112-probe",
+    ]
+
+
+CALICO = """{"name": "k8s-pod-network", "cniVersion": "0.3.1", "plugins": [
+  {"type": "calico", "ipam": {"type": "calico-ipam"}, "policy": {"type": "k8s"}},
+  {"type": "portmap", "capabilities": {"portMappings": true}}]}
+"""
+"""As Calico writes 10-calico.conflist, shortened (projectcalico/calico, cni-plugin)."""
+
+
+def _run(folders: Path) -> subprocess.CompletedProcess[str]:
+    script = cni_check(CniPaths("/etc/cni/net.d", "/opt/cni/bin"))
+    script = script.replace("/host/etc/cni/net.d", str(folders / "net.d"))
+    script = script.replace("/host/opt/cni/bin", str(folders / "bin"))
     return subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
 
 
 def test_the_look_at_a_node_in_a_real_shell(tmp_path: Path) -> None:
+    conf, programs = tmp_path / "net.d", tmp_path / "bin"
+    conf.mkdir()
+    programs.mkdir()
     empty = _run(tmp_path)
     assert empty.returncode == 1
     assert "no CNI configuration in /etc/cni/net.d of this node" in empty.stderr
     assert "kubernetes.distribution" in empty.stderr
-    (tmp_path / "00-multus.conf").touch()
+    (conf / "00-multus.conf").write_text(CALICO)
     assert _run(tmp_path).returncode == 1
-    (tmp_path / "10-calico.conflist").touch()
+    (conf / "10-calico.conflist").write_text(CALICO)
+    wrong = _run(tmp_path)
+    assert wrong.returncode == 1
+    assert wrong.stderr == (
+        "none of the programs of 10-calico.conflist is in /opt/cni/bin of this node: calico"
+        " calico-ipam k8s portmap (kubelet reads another folder: write kubernetes.distribution,"
+        " or kubernetes.cni with net_d and bin)\n"
+    )
+    (programs / "calico").touch(0o755)
     assert _run(tmp_path).returncode == 0
 
 
 def test_a_multus_that_is_there_is_left_alone() -> None:
-    with_ours, without = names_of(existing()), names_of(existing(multus="present"))
+    with_ours, without = names_of(existing()), names_of(theirs("multus"))
     assert "DaemonSet/multus" in with_ours
     assert sorted(set(with_ours) - set(without)) == [
         "ClusterRole/multus",
@@ -129,6 +164,17 @@ def test_jobs_and_probes_tolerate_what_the_file_says() -> None:
         assert text.count(json.dumps({"tolerations": [wanted]}).strip("{}")) == pods
     plain = plan_probes(existing())
     assert "tolerations" not in json.dumps([body for job in plain.jobs for body in job.objects])
+
+
+def test_pods_with_gpus_alone_have_the_runtime_class() -> None:
+    probes = plan_probes(existing(runtime_class="nvidia"))
+    by_kind: dict[str, list[str]] = {}
+    for job in probes.jobs:
+        for body in job.objects:
+            by_kind.setdefault(str(body["kind"]), []).append(json.dumps(body))
+    assert all(text.count('"runtimeClassName": "nvidia"') == 1 for text in by_kind["MPIJob"])
+    assert not any("runtimeClassName" in text for text in by_kind["Job"])
+    assert "runtimeClassName" not in json.dumps(to_json(plan_pod_network(existing())))
 
 
 def test_a_node_has_its_own_name_everywhere_in_the_cluster() -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from components.artefacts.listing import Artefact
 from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
+from components.catalogue.cni_folders import CniPaths
 from components.core.finding import Finding
 from components.core.key_values import HostState
 from components.drift.device_drift import Unreachable
@@ -25,7 +26,7 @@ from components.preflight.here import judge_pins, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
 from components.preflight.judge_others import judge_hypervisor, judge_session, judge_switch
 from components.preflight.judge_settings import judge_gpus, judge_settings
-from components.preflight.wants import wants_of
+from components.preflight.wants import HostWants, wants_of
 from components.project.engine import Engine, Plugin, judge_engine, judge_lab_parts
 from tests.golden.site import load_example
 from tests.graph.locked import lock_of
@@ -70,6 +71,12 @@ def host(changes: Mapping[str, str], device: str = "gpu01") -> tuple[Finding, ..
     """The example's worker with some facts otherwise; an empty one is no line."""
     facts = {key: value for key, value in {**GOOD, **changes}.items() if value}
     return judge_host(WANTS[device], HostAnswers(facts, NOW_S, NOW_S + 1))
+
+
+def foreign(cni: str) -> tuple[Finding, ...]:
+    """A node of a cluster that is there, as it answers where its network plugin is."""
+    wants = HostWants("gpu01", cni=CniPaths("/etc/cni/net.d", "/opt/cni/bin"))
+    return judge_host(wants, HostAnswers({**GOOD, "cni": cni}, NOW_S, NOW_S + 1))
 
 
 def settings(key: str, value: str, wanted: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
@@ -122,6 +129,7 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "tool-nvidia-container-runtime": lambda: host({"tool.nvidia-container-runtime": "no"}),
     "module-nvidia_peermem": lambda: host({"module.nvidia_peermem": "absent"}),
     "cgroup": lambda: host({"cgroup": "v1"}),
+    "cni-folders": lambda: foreign("no configuration in /etc/cni/net.d"),
     "swap": lambda: host({"swap": "2097152 /dev/sda2"}),
     "disk/var/lib": lambda: host({"disk./var/lib": "1048576"}),
     "half-installed": lambda: host({"half_installed": "linux-firmware"}),

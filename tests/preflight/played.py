@@ -70,6 +70,16 @@ PLAYED: Final[Mapping[str, frozenset[str]]] = {
             "cloud-type",
         )
     ),
+    "tests/update/test_parts_running.py": frozenset(
+        (
+            "mpi_operator-not-ready",
+            "multus-absent",
+            "multus-foreign",
+            "pod-policy",
+            "rights",
+            "runtime-class",
+        )
+    ),
     "tests/preflight/test_engine.py": frozenset(
         ("backend", "lab-passphrase", "language", "plugin-command", "pulumi")
     ),

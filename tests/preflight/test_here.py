@@ -16,12 +16,13 @@ from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
 from components.checks.pins import refused_unpinned
 from components.core.finding import Finding
+from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
 from components.model.sources import Mirror, Sources
 from components.plan.make import make_plan
 from components.preflight.artefacts import artefacts_of
-from components.preflight.cluster import RIGHTS, look_at_cluster
+from components.preflight.cluster import look_at_cluster
 from components.preflight.here import fetched_here, look_here
 from tests.golden.site import EXAMPLES, load_example
 from tests.graph.locked import lock_of
@@ -32,6 +33,8 @@ ARCHIVE = b"a chart"
 DIGEST = hashlib.sha256(ARCHIVE).hexdigest()
 ENTRY = {"version": "v26.3.3", "urls": ["gpu-operator.tgz"], "digest": DIGEST}
 INDEX = yaml.safe_dump({"entries": {"gpu-operator": [ENTRY]}}).encode()
+READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+ITEMS = {"/api/v1/nodes": ("node03", "node04"), "/api/v1/namespaces": ("default",)}
 FILES = {"/nvidia/index.yaml": Answer(body=INDEX), "/nvidia/gpu-operator.tgz": Answer(body=ARCHIVE)}
 
 
@@ -182,10 +185,15 @@ def test_without_a_lock_a_file_is_asked_for_without_its_checksum() -> None:
 
 
 class _Api(BaseHTTPRequestHandler):
-    """As much of an API server as preflight asks: /version and access reviews."""
+    """As much of an API server as preflight asks: /version, lists, reviews and a dry run."""
 
     def do_GET(self) -> None:
         version = cast("_ApiServer", self.server).version
+        path = self.path.partition("?")[0]
+        if path != "/version/":
+            items = [{"metadata": {"name": name}, **READY} for name in ITEMS.get(path, ())]
+            self._send(200, {"items": items, "resources": []})
+            return
         self._send(200, {"major": "1", "minor": "36", "gitVersion": version, "gitCommit": "",
                          "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "",
                          "platform": ""})  # fmt: skip
@@ -193,8 +201,11 @@ class _Api(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         server = cast("_ApiServer", self.server)
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body["kind"] == "Pod":
+            self._send(201, body)
+            return
         asked = body["spec"]["resourceAttributes"]
-        server.asked.append((asked["verb"], asked["group"], asked["resource"]))
+        server.asked.append((asked["verb"], asked["resource"], asked.get("namespace", "")))
         allowed = asked["resource"] not in server.denied
         self._send(201, {**body, "status": {"allowed": allowed}})
 
@@ -219,14 +230,14 @@ class _ApiServer(ThreadingHTTPServer):
 def ask_api(version: str, denied: frozenset[str]) -> tuple[tuple[Finding, ...], list[object]]:
     """Look at a cluster that plays these answers."""
     spec = existing()
-    plan = make_plan(spec, "x").kubernetes
-    assert plan is not None
+    plan = make_plan(spec, "x")
     server = _ApiServer(("127.0.0.1", 0), _Api)
     server.version, server.denied, server.asked = version, denied, []
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        found = look_at_cluster(plan, kubeconfig(f"http://127.0.0.1:{server.server_address[1]}"))
+        text = kubeconfig(f"http://127.0.0.1:{server.server_address[1]}")
+        found = look_at_cluster(spec, plan, Applied(), text)
     finally:
         server.shutdown()
         server.server_close()
@@ -255,13 +266,25 @@ def kubeconfig(server: str) -> str:
 def test_a_cluster_that_lets_us_is_good_and_is_asked_for_each_right() -> None:
     found, asked = ask_api("v1.36.3", frozenset())
     assert found == ()
-    assert asked == list(RIGHTS)
+    for right in (
+        ("create", "daemonsets", "kube-system"),
+        ("patch", "nodes", ""),
+        ("escalate", "clusterroles", ""),
+        ("bind", "clusterroles", ""),
+        ("create", "mpijobs", "default"),
+        ("create", "pods", ""),
+    ):
+        assert right in asked
 
 
 def test_rights_that_are_missing_are_named_together() -> None:
     found, _ = ask_api("v1.36.3", frozenset({"customresourcedefinitions", "clusterroles"}))
     (one,) = found
-    assert one.actual == "may not create customresourcedefinitions, create clusterroles"
+    assert one.actual.startswith(
+        "may not get, list, watch, create, patch, delete, update customresourcedefinitions; "
+    )
+    assert one.actual.endswith("update, escalate, bind clusterroles")
+    assert one.fix.startswith("railyard rbac SITE")
     assert one.severity == "problem"
 
 
@@ -273,9 +296,9 @@ def test_another_version_is_named_and_no_right_is_asked() -> None:
 
 
 def test_an_api_that_does_not_answer_is_unreachable() -> None:
-    plan = make_plan(existing(), "x").kubernetes
-    assert plan is not None
-    (found,) = look_at_cluster(plan, kubeconfig("http://127.0.0.1:1"))
+    spec = existing()
+    text = kubeconfig("http://127.0.0.1:1")
+    (found,) = look_at_cluster(spec, make_plan(spec, "x"), Applied(), text)
     assert (found.cause, found.severity) == ("api", "unreachable")
 
 

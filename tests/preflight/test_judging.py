@@ -22,6 +22,7 @@ from tests.preflight.lacks import (
     ROCE,
     WHOLE,
     esxi,
+    foreign,
     host,
     judge_engine,
     settings,
@@ -41,6 +42,7 @@ def test_one_thing_wrong_is_one_finding(cause: str) -> None:
 def test_what_is_as_it_should_be_lacks_nothing() -> None:
     assert host({}) == ()
     assert host({"port.10250": "used", "k3s": "k3s-agent"}) == ()  # K3s itself
+    assert foreign("good") == ()
     assert judge_engine(WHOLE) == ()
     assert switch() == ()
     assert settings("nic.0000:05:00.0.netdev", "enp5s0") == ()

@@ -71,6 +71,20 @@ look_uplink() { # the MTU of the way that packets to this session take
   [ -z "$device" ] || fact uplink "$device $(first_line "/sys/class/net/$device/mtu")"
 }
 
+look_cni() { # NET_D BIN : whether the node's own network plugin has its configuration and program there
+  for file in "$1"/*.conf "$1"/*.conflist; do
+    case $file in *multus*) continue ;; esac
+    [ -f "$file" ] || continue
+    types=$(tr -d ' \t\n' <"$file" | grep -o '"type":"[^"]*"' | cut -d '"' -f 4)
+    for type in $types; do
+      [ ! -x "$2/$type" ] || { echo good && return; }
+    done
+    echo "none of the programs of ${file##*/} in $2"
+    return
+  done
+  echo "no configuration in $1"
+}
+
 hex_port() { printf '%04X' "$1"; }
 
 look_port() { # PORT "ADDRESS..." : whether a program listens there, on all addresses or one of ours
@@ -152,6 +166,7 @@ while read -r ask name rest; do
     sum) fact "sum.$name" "$(look_sum "$rest")" ;;
     reach) fact "reach.$name" "$(curl_says -I -L "$rest")" ;;
     packages) look_packages ;;
+    cni) fact cni "$(look_cni "$name" "$rest")" ;;
     trust)
       printf '%s' "$rest" | base64 -d >"$work/ca"
       printf 'cacert = "%s"\n' "$work/ca" >"$work/trust" ;;

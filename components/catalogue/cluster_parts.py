@@ -1,0 +1,169 @@
+"""The parts that a cluster may have already: how each is recognised, and what of it we need.
+
+Names of images are those of the projects' own releases and of Rancher's hardened builds
+(docs/explanation/sources.md#parts-of-a-cluster).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from components.catalogue import upstream
+from components.catalogue.operator_versions import MPI_OPERATOR
+
+Part = Literal[
+    "multus",
+    "attachments",
+    "whereabouts",
+    "sriov_cni",
+    "ib_sriov_cni",
+    "ipoib_cni",
+    "rdma_cni",
+    "cni_plugins",
+    "sriov_device_plugin",
+    "shared_device_plugin",
+    "gpu_device_plugin",
+    "gpu_operator",
+    "network_operator",
+    "mpi_operator",
+    "trainer",
+]
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The definition of a part's own objects."""
+
+    name: str
+    version: str
+    """The version that our objects, or those of jobs, are written in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Objects in whose status an operator writes that its work is done."""
+
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPart:
+    """One part."""
+
+    title: str
+    images: tuple[str, ...] = ()
+    """Last names of the images that it runs from, in DaemonSets and Deployments."""
+    known: str = ""
+    """The release that Railyard brings, or was written with."""
+    definitions: tuple[Definition, ...] = ()
+    status: Status | None = None
+    publishes: bool = False
+    """It makes devices resources of nodes."""
+    shared: bool = False
+    """Ours beside another's takes nothing from it."""
+
+
+def _tag(image: str) -> str:
+    return image.rpartition(":")[2]
+
+
+TABLE: Final[Mapping[Part, ClusterPart]] = {
+    "multus": ClusterPart(
+        "Multus",
+        ("multus-cni", "hardened-multus-cni"),
+        _tag(upstream.MULTUS),
+        (Definition("network-attachment-definitions.k8s.cni.cncf.io", "v1"),),
+    ),
+    "attachments": ClusterPart("the attachment of a rail"),
+    "whereabouts": ClusterPart(
+        "whereabouts",
+        ("whereabouts", "hardened-whereabouts"),
+        _tag(upstream.WHEREABOUTS),
+        (
+            Definition("ippools.whereabouts.cni.cncf.io", "v1alpha1"),
+            Definition("overlappingrangeipreservations.whereabouts.cni.cncf.io", "v1alpha1"),
+        ),
+    ),
+    "sriov_cni": ClusterPart(
+        "SR-IOV CNI", ("sriov-cni", "hardened-sriov-cni"), _tag(upstream.SRIOV_CNI)
+    ),
+    "ib_sriov_cni": ClusterPart(
+        "InfiniBand SR-IOV CNI",
+        ("ib-sriov-cni", "hardened-ib-sriov-cni"),
+        _tag(upstream.IB_SRIOV_CNI),
+    ),
+    "ipoib_cni": ClusterPart("IPoIB CNI", ("ipoib-cni",), _tag(upstream.IPOIB_CNI)),
+    "rdma_cni": ClusterPart("RDMA CNI", ("rdma-cni",), _tag(upstream.RDMA_CNI)),
+    "cni_plugins": ClusterPart(
+        "the reference CNI plugins",
+        ("plugins", "hardened-cni-plugins"),
+        _tag(upstream.CNI_PLUGINS),
+        shared=True,
+    ),
+    "sriov_device_plugin": ClusterPart(
+        "SR-IOV device plugin",
+        ("sriov-network-device-plugin", "hardened-sriov-network-device-plugin"),
+        _tag(upstream.SRIOV_DEVICE_PLUGIN),
+        publishes=True,
+    ),
+    "shared_device_plugin": ClusterPart(
+        "RDMA shared device plugin",
+        ("k8s-rdma-shared-dev-plugin",),
+        _tag(upstream.SHARED_DEVICE_PLUGIN),
+        publishes=True,
+    ),
+    "gpu_device_plugin": ClusterPart(
+        "GPU device plugin",
+        ("k8s-device-plugin",),
+        upstream.GPU_DEVICE_PLUGIN_RELEASE,
+        publishes=True,
+    ),
+    "gpu_operator": ClusterPart(
+        "GPU operator",
+        ("gpu-operator",),
+        upstream.GPU_OPERATOR_RELEASE,
+        (Definition("clusterpolicies.nvidia.com", "v1"),),
+        Status("/apis/nvidia.com/v1/clusterpolicies", "ClusterPolicy"),
+        publishes=True,
+    ),
+    "network_operator": ClusterPart(
+        "network operator",
+        ("network-operator",),
+        upstream.NETWORK_OPERATOR_RELEASE,
+        (Definition("nicclusterpolicies.mellanox.com", "v1alpha1"),),
+        Status("/apis/mellanox.com/v1alpha1/nicclusterpolicies", "NicClusterPolicy"),
+    ),
+    "mpi_operator": ClusterPart(
+        "MPI operator",
+        ("mpi-operator",),
+        MPI_OPERATOR,
+        (Definition("mpijobs.kubeflow.org", "v2beta1"),),
+    ),
+    "trainer": ClusterPart(
+        "Kubeflow Trainer",
+        ("trainer-controller-manager",),
+        "",
+        (
+            Definition("trainjobs.trainer.kubeflow.org", "v1alpha1"),
+            Definition("trainingruntimes.trainer.kubeflow.org", "v1alpha1"),
+        ),
+    ),
+}
+
+
+def part_of_image(image: str) -> Part | None:
+    """The part that an image is of, by its last name; None for every other image.
+
+    `ghcr.io/k8snetworkplumbingwg/multus-cni:v4.3.0-thick` is of `multus`.
+    """
+    name = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+    return next((part for part, row in TABLE.items() if name in row.images), None)
+
+
+def version_in(image: str) -> str:
+    """The tag of an image; empty where a digest alone names it."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]

@@ -1,0 +1,183 @@
+"""What is not ready, and why: in the words of the object's status, its pods and their events. Pure.
+
+Sources: Kubernetes' API types (DaemonSetStatus, DeploymentStatus, PodStatus); the states of
+NicClusterPolicy (`status.appliedStates`) and the conditions of ClusterPolicy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from components.core.plain_text import plain_text
+from components.kubernetes.fields import list_at, map_at
+
+Body = Mapping[str, Any]
+_MOST: Final = 3
+"""Pods of a workload that are named; the rest is counted."""
+_LONGEST: Final = 200
+"""Characters of one message: kubelet repeats whole names of images."""
+_QUIET: Final = frozenset({"ContainerCreating", "PodInitializing"})
+"""Reasons of a pod that is on its way; its events say what it waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotReady:
+    """One object that is not ready."""
+
+    name: str
+    """`DaemonSet kube-system/multus`."""
+    state: str
+    why: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """One line, and a line below it for each reason."""
+        return plain_text("\n".join([f"{self.name}: {self.state}", *(f"  {w}" for w in self.why)]))
+
+
+def state_of(body: Body) -> str:
+    """Why an object is not ready, by its status alone; empty where it is."""
+    judge = _JUDGES.get(str(body.get("kind")), _nothing)
+    if str(body.get("kind")) in _WORKLOADS and _is_stale(body):
+        return "its controller has not seen the last change"
+    return judge(body)
+
+
+def selects_pods(body: Body) -> bool:
+    """Whether pods belong to an object, and say why it is not ready."""
+    return str(body.get("kind")) in _WORKLOADS
+
+
+def reasons_of(pods: Sequence[Body], events: Iterable[Body]) -> tuple[str, ...]:
+    """Why the pods of a workload are not ready, a line each, those with most to say first.
+
+    Args:
+        pods: All pods of the workload.
+        events: Warnings of its namespace.
+    """
+    last: dict[str, Body] = {}
+    for event in sorted(events, key=_when):
+        last[str(event.get("involvedObject", {}).get("name"))] = event
+    found = [words for pod in pods if (words := _pod(pod, last))]
+    more = [f"and {len(found) - _MOST} more pods"] if len(found) > _MOST else []
+    return (*found[:_MOST], *more)
+
+
+def _is_stale(body: Body) -> bool:
+    seen = map_at(body, "status").get("observedGeneration") or 0
+    generation = body["metadata"].get("generation")
+    return generation is not None and int(seen) < int(generation)
+
+
+def _daemon_set(body: Body) -> str:
+    status = map_at(body, "status")
+    wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
+    updated = status.get("updatedNumberScheduled", wanted)
+    if ready < wanted:
+        return f"{ready} of {wanted} pods are ready"
+    return f"{updated} of {wanted} pods are of the last change" if updated < wanted else ""
+
+
+def _deployment(body: Body) -> str:
+    wanted = body["spec"].get("replicas", 1)
+    ready = map_at(body, "status").get("readyReplicas", 0)
+    return f"{ready} of {wanted} pods are ready" if ready < wanted else ""
+
+
+def _definition(body: Body) -> str:
+    conditions = {each["type"]: each for each in list_at(body, "status", "conditions")}
+    for kind in ("NamesAccepted", "Established"):
+        found = conditions.get(kind, {})
+        if found.get("status") != "True":
+            return f"{kind} is not true: {found.get('message') or 'not judged yet'}"
+    return ""
+
+
+def _policy(body: Body) -> str:
+    """An operator's policy: its state, and what it says of the parts that are not ready."""
+    status = map_at(body, "status")
+    if (state := status.get("state", "not judged yet")) == "ready":
+        return ""
+    parts = [
+        f"{each.get('name')} {each.get('state')}{_colon(each.get('message'))}"
+        for each in list_at(status, "appliedStates")
+        if each.get("state") not in {"ready", "ignore"}
+    ]
+    conditions = [
+        f"{each['type']}: {each.get('message')}"
+        for each in list_at(status, "conditions")
+        if each.get("message") and each.get("type") == "Error" and each.get("status") == "True"
+    ]
+    reason = [str(status["reason"])] if status.get("reason") else []
+    return "; ".join([f"its state is {state}", *reason, *parts, *conditions])
+
+
+def _nothing(body: Body) -> str:
+    del body
+    return ""
+
+
+_WORKLOADS: Final = frozenset({"DaemonSet", "Deployment"})
+_JUDGES: Final = {
+    "DaemonSet": _daemon_set,
+    "Deployment": _deployment,
+    "CustomResourceDefinition": _definition,
+    "ClusterPolicy": _policy,
+    "NicClusterPolicy": _policy,
+}
+
+
+def _when(event: Body) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def _pod(pod: Body, events: Mapping[str, Body]) -> str:
+    name = pod["metadata"]["name"]
+    node = pod.get("spec", {}).get("nodeName")
+    reasons = [*_scheduling(pod), *_containers(pod)]
+    event = events.get(name)
+    if not reasons and (_is_ready(pod) or pod.get("status", {}).get("phase") == "Succeeded"):
+        return ""
+    if event is not None and (not reasons or all(each in _QUIET for each in reasons)):
+        reasons.append(f"{event.get('reason')}: {_short(event.get('message'))}")
+    return f"pod {name}{f' on {node}' if node else ''}: {'; '.join(reasons) or 'not ready yet'}"
+
+
+def _is_ready(pod: Body) -> bool:
+    conditions = list_at(pod, "status", "conditions")
+    return any(each["type"] == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def _scheduling(pod: Body) -> Iterator[str]:
+    for each in list_at(pod, "status", "conditions"):
+        if each["type"] == "PodScheduled" and each.get("status") == "False":
+            yield f"{each.get('reason')}: {_short(each.get('message'))}"
+
+
+def _containers(pod: Body) -> Iterator[str]:
+    """What waits or has ended, with what a container said at its last end."""
+    status = map_at(pod, "status")
+    for each in (
+        *list_at(status, "initContainerStatuses"),
+        *list_at(status, "containerStatuses"),
+    ):
+        waiting = map_at(each, "state", "waiting")
+        if not waiting:
+            continue
+        ended = map_at(each, "lastState", "terminated")
+        said = ended.get("message") or waiting.get("message")
+        reason = str(waiting.get("reason"))
+        if reason in _QUIET:
+            yield reason
+        else:
+            yield f"{each['name']} {reason}{_colon(said)}"
+
+
+def _colon(text: object) -> str:
+    return f": {_short(text)}" if text else ""
+
+
+def _short(text: object) -> str:
+    words = " ".join(str(text or "").split())
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"

@@ -1,0 +1,1 @@
+"""What others installed in a cluster that is there: looked at, and taken or refused."""

@@ -1,0 +1,92 @@
+"""Who brings each part of the cluster, as the whole file says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from components.catalogue.cluster_parts import PARTS, Part
+from components.model.cluster import ClusterSpec
+from components.model.cluster_parts import ClusterParts, Owner
+from components.model.cni import IMAGES, Program, cni_programs, gives_addresses, uses_multus
+from components.model.kubernetes import ExistingPlane
+from components.model.once import once
+
+
+def written_owner(spec: ClusterSpec, part: Part) -> Owner | None:
+    """What the file says of a part; None where it says nothing, or the cluster is our own."""
+    plane = spec.kubernetes
+    written = plane.components if isinstance(plane, ExistingPlane) else ClusterParts()
+    return getattr(written, part)
+
+
+def installs(spec: ClusterSpec, part: Part) -> bool:
+    """Whether Railyard installs a part."""
+    return owners_of(spec)[part] == "ours"
+
+
+def needs(spec: ClusterSpec, part: Part) -> bool:
+    """Whether the rest of the file needs a part, whoever brings it."""
+    return part in _needed(spec)
+
+
+@once
+def owners_of(spec: ClusterSpec) -> Mapping[Part, Owner]:
+    """Who brings each part; `none` for all on a site without Kubernetes."""
+    return {part: _owner(spec, part) for part in PARTS}
+
+
+def _owner(spec: ClusterSpec, part: Part) -> Owner:
+    written = written_owner(spec, part)
+    if written is not None:
+        return written
+    if part not in _needed(spec):
+        return "none"
+    beside = written_owner(spec, "network_operator") == "theirs"
+    return "theirs" if beside and part == plugin_of(spec) else "ours"
+
+
+def plugin_of(spec: ClusterSpec) -> Part:
+    """The device plugin that publishes the cards of the pod network's mode."""
+    shared = spec.pod_network.mode == "rdma_shared"
+    return "shared_device_plugin" if shared else "sriov_device_plugin"
+
+
+@once
+def _needed(spec: ClusterSpec) -> frozenset[Part]:
+    return frozenset(_needs(spec)) if spec.kubernetes is not None else frozenset()
+
+
+def _needs(spec: ClusterSpec) -> Iterator[Part]:
+    operators = spec.operators
+    if uses_multus(spec):
+        yield from ("multus", "attachments")
+    if gives_addresses(spec):
+        yield "whereabouts"
+    for name in cni_programs(spec):
+        yield part_of_program(name)
+    # The network operator brings the device plugin itself.
+    yield plugin_of(spec) if operators.network is None else "network_operator"
+    if operators.gpu is not None:
+        yield "gpu_operator"
+    if operators.gpu_device_plugin is not None:
+        yield "gpu_device_plugin"
+    if spec.jobs.mpi_operator:
+        yield "mpi_operator"
+
+
+def part_of_program(name: Program) -> Part:
+    """The part that brings a CNI program."""
+    return IMAGES.get(name, "cni_plugins")
+
+
+def cni_check_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"] | None:
+    """The key of `sources.images` whose image looks where nodes keep CNI; None: nothing looks.
+
+    K3s of our own has one place for it, and where nothing of ours is put there it does not matter.
+    """
+    programs = any(installs(spec, part_of_program(name)) for name in cni_programs(spec))
+    ours = programs or installs(spec, "multus") or installs(spec, "whereabouts")
+    if spec.k3s is not None or not ours:
+        return None
+    return "whereabouts" if installs(spec, "whereabouts") else "cni_plugins"

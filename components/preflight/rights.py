@@ -1,0 +1,195 @@
+"""What the account of an existing cluster's kubeconfig must be allowed to do, from the plan. Pure.
+
+Sources: Kubernetes' documentation of RBAC ("Privilege escalation prevention": `escalate` on roles,
+`bind` on roles that are bound), and the requests of each room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from components.catalogue.cluster_parts import TABLE
+from components.kubernetes.fields import map_at, name_of
+from components.kubernetes.manifest import Body
+from components.model.cluster import ClusterSpec
+from components.model.owners import owners_of
+from components.operators.plan import OperatorsPlan
+from components.plan.make import ClusterPlan
+from components.update.cluster import manifests_of
+from components.update.parts import tried_pods
+
+READS: Final = ("get", "list", "watch")
+MAKES: Final = (*READS, "create", "patch", "delete")
+_NAMED: Final = ("get", "patch", "delete")
+"""Verbs that may be held to names; to list or to make is of no name."""
+_RBAC: Final = "rbac.authorization.k8s.io"
+_PLURALS: Final = {"NetworkAttachmentDefinition": "network-attachment-definitions"}
+"""Kinds whose plural is not that of English."""
+_LOOKS: Final = (
+    ("", "nodes"),
+    ("", "namespaces"),
+    ("", "pods"),
+    ("", "events"),
+    ("", "configmaps"),
+    ("", "resourcequotas"),
+    ("apps", "daemonsets"),
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("networking.k8s.io", "networkpolicies"),
+    ("node.k8s.io", "runtimeclasses"),
+)
+"""What each look at the cluster reads, whatever the site makes."""
+_OF_CHARTS: Final = (
+    ("", "serviceaccounts"),
+    ("", "secrets"),
+    ("", "configmaps"),
+    ("", "services"),
+    ("", "pods"),
+    ("apps", "daemonsets"),
+    ("apps", "deployments"),
+    ("batch", "jobs"),
+    (_RBAC, "roles"),
+    (_RBAC, "rolebindings"),
+)
+"""What Helm makes of the operators' charts in their namespaces, and its own records."""
+_OF_CHARTS_EVERYWHERE: Final = (
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    (_RBAC, "clusterroles"),
+    (_RBAC, "clusterrolebindings"),
+    ("nfd.k8s-sigs.io", "nodefeaturerules"),
+    ("nvidia.com", "clusterpolicies"),
+    ("mellanox.com", "nicclusterpolicies"),
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Right:
+    """Verbs on one resource."""
+
+    namespace: str
+    """Empty: in the whole cluster."""
+    group: str
+    resource: str
+    names: tuple[str, ...]
+    """Only objects of these names; empty: all."""
+    verbs: tuple[str, ...]
+
+    def words(self) -> str:
+        """`create, patch daemonsets in kube-system`."""
+        named = f" {', '.join(self.names)}" if self.names else ""
+        place = f" in {self.namespace}" if self.namespace else ""
+        return f"{', '.join(self.verbs)} {self.resource}{named}{place}"
+
+
+def rights_of(spec: ClusterSpec, plan: ClusterPlan) -> tuple[Right, ...]:
+    """What an update, its looks and its proofs do, each right once."""
+    return tuple(sorted(_joined(_rights(spec, plan))))
+
+
+def _joined(rights: Iterable[Right]) -> Iterator[Right]:
+    """One right for the same resource and names, with the verbs of all."""
+    found: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
+    for each in rights:
+        key = (each.namespace, each.group, each.resource, each.names)
+        found.setdefault(key, {}).update(dict.fromkeys(each.verbs))
+    for (namespace, group, resource, names), verbs in found.items():
+        wide = [found.get((place, group, resource, ()), {}) for place in {"", namespace}]
+        granted = {verb for each in wide if each is not verbs for verb in each}
+        if left := tuple(verb for verb in verbs if verb not in granted):
+            yield Right(namespace, group, resource, names, left)
+
+
+def _rights(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
+    for group, resource in _LOOKS:
+        yield Right("", group, resource, (), READS)
+    for part, row in TABLE.items():
+        if row.status is not None and owners_of(spec)[part] != "none":
+            group, _, resource = row.status.path.removeprefix("/apis/").split("/")
+            yield Right("", group, resource, (), READS)
+    for manifest in manifests_of(plan):
+        yield from _of_object(manifest.body)
+    for namespace, _ in tried_pods(plan):
+        yield Right(namespace, "", "pods", (), ("create",))
+    yield from _of_charts(plan.operators)
+    yield from _of_jobs(spec, plan)
+    yield from _of_nodes(spec, plan)
+
+
+def _of_object(body: Body) -> Iterator[Right]:
+    """Make one object, change it and take it away; of what it grants, the right to grant."""
+    version, kind = str(body["apiVersion"]), str(body["kind"])
+    group = version.partition("/")[0] if "/" in version else ""
+    resource = _plural(kind)
+    namespace = str(map_at(body, "metadata").get("namespace") or "")
+    if kind == "Node":
+        return  # a patch of labels: see _of_nodes
+    if kind in {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace"}:
+        yield Right("", group, resource, (name_of(body),), _NAMED)
+        yield Right("", group, resource, (), ("list", "watch", "create"))
+    else:
+        yield Right(namespace, group, resource, (), MAKES)
+    if kind in {"ClusterRole", "Role"}:
+        yield Right(namespace, group, resource, (name_of(body),), ("escalate",))
+    if kind in {"ClusterRoleBinding", "RoleBinding"}:
+        role = map_at(body, "roleRef")
+        bound = f"{str(role['kind']).lower()}s"
+        yield Right(namespace, group, bound, (str(role["name"]),), ("bind",))
+
+
+def _plural(kind: str) -> str:
+    word = kind.lower()
+    regular = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return _PLURALS.get(kind, regular)
+
+
+def _of_charts(operators: OperatorsPlan) -> Iterator[Right]:
+    """Charts bring roles of their own: who installs them must be able to grant these."""
+    grants = {"roles": ("escalate", "bind"), "clusterroles": ("escalate", "bind")}
+    for chart in operators.charts:
+        for group, resource in _OF_CHARTS:
+            verbs = (*MAKES, "update", *grants.get(resource, ()))
+            yield Right(chart.namespace, group, resource, (), verbs)
+        yield Right("", "", "namespaces", (), ("create",))
+        yield Right("", "", "namespaces", (chart.namespace,), ("patch",))
+    for group, resource in _OF_CHARTS_EVERYWHERE if operators.charts else ():
+        yield Right("", group, resource, (), (*MAKES, "update", *grants.get(resource, ())))
+
+
+def _of_jobs(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
+    """Probes and jobs that a user submits: made, followed, read and taken away."""
+    probes = (*plan.acceptance.images, *plan.acceptance.probes)
+    bodies = (body for probe in probes if probe.job for body in probe.job.objects)
+    for body in (*plan.acceptance.memlock, *bodies):
+        yield from _of_object(body)
+    namespace = spec.pod_network.namespace
+    yield Right(namespace, "", "pods", (), MAKES)
+    yield Right(namespace, "", "pods/log", (), ("get",))
+    if owners_of(spec)["trainer"] != "none":
+        for definition in TABLE["trainer"].definitions:
+            resource, _, group = definition.name.partition(".")
+            yield Right(namespace, group, resource, (), MAKES)
+
+
+def _of_nodes(spec: ClusterSpec, plan: ClusterPlan) -> Iterator[Right]:
+    """Labels, and what a host does that leaves service: cordon, eviction, plugins that look again.
+
+    The pods that leave are everywhere, and so are the plugins.
+    """
+    yield Right("", "", "nodes", tuple(sorted(host.node for host in spec.workers)), ("patch",))
+    if plan.reboots:
+        yield Right("", "", "pods/eviction", (), ("create",))
+        yield Right("", "", "pods", (), ("delete",))
+
+
+def reviews_of(right: Right) -> Iterator[Mapping[str, str]]:
+    """The questions of a right, as a SelfSubjectAccessReview asks them: one a verb and name."""
+    resource, _, part = right.resource.partition("/")
+    for verb in right.verbs:
+        for name in right.names or ("",):
+            asked = {"verb": verb, "group": right.group, "resource": resource}
+            asked |= {"subresource": part} if part else {}
+            asked |= {"namespace": right.namespace} if right.namespace else {}
+            yield asked | ({"name": name} if name else {})

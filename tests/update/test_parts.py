@@ -1,0 +1,77 @@
+"""What an update asks an existing cluster for, and how it refuses what it finds."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from components.checks.site import load_checked_site
+from components.core.finding import Finding, Severity
+from components.drift.applied import Applied
+from components.kubernetes.parts.look import PartsAsked
+from components.plan.make import make_plan
+from components.update.parts import asked_of_parts, parts_refused, tried_pods
+from tests.golden.site import EXAMPLES
+
+NAD = {
+    "apiVersion": "k8s.cni.cncf.io/v1",
+    "kind": "NetworkAttachmentDefinition",
+    "metadata": {"name": "macvlan156", "namespace": "default"},
+}
+
+
+def asked(name: str, applied: Applied, **components: str) -> PartsAsked:
+    spec = load_checked_site(EXAMPLES / "shared-rdma" / name).spec_or_raise()
+    plane = cast("Any", spec.kubernetes)
+    owners = plane.components.model_copy(update=components)
+    plane = plane.model_copy(update={"components": owners})
+    spec = spec.model_copy(update={"kubernetes": plane})
+    return asked_of_parts(spec, make_plan(spec, "x"), applied)
+
+
+def test_what_this_stack_recorded_is_its_own() -> None:
+    release = {"name": "gpu-operator", "namespace": "gpu-operator", "description": ""}
+    applied = Applied(
+        objects={"rail-0": cast("Any", NAD), "secret": {}}, releases={"gpu": cast("Any", release)}
+    )
+    found = asked("theirs.yaml", applied)
+    assert found.applied == {"NetworkAttachmentDefinition default/macvlan156"}
+    assert found.releases == {("gpu-operator", "gpu-operator")}
+
+
+def test_resources_of_others_are_asked_of_each_node_by_its_own_name() -> None:
+    found = asked("theirs.yaml", Applied())
+    wanted = {"nvidia.com/gpu": 8, "rdma/hca_shared_devices_b": 500, "rdma/hca": 500}
+    assert found.nodes == {
+        "node03.dc1.example.com": wanted,
+        "node04.dc1.example.com": wanted,
+    }
+    assert asked("existing.yaml", Applied()).nodes == {"node03": {}, "node04": {}}
+    assert found.runtime_class == "nvidia"
+
+
+def test_attachments_of_others_are_compared_with_what_ours_would_be() -> None:
+    ours, theirs = (asked("theirs.yaml", Applied(), attachments=who) for who in ("ours", "theirs"))
+    assert ours.attachments == ()
+    (wanted,) = theirs.attachments
+    assert cast("Any", wanted["metadata"])["name"] == "macvlan156"
+    made = {cast("Any", body["metadata"])["name"] for _, body in ours.objects}
+    kept = {cast("Any", body["metadata"])["name"] for _, body in theirs.objects}
+    assert made - kept == {"macvlan156"}  # the probe's own stays ours
+
+
+def test_of_each_namespace_one_pod_is_tried_that_asks_for_most() -> None:
+    spec = load_checked_site(EXAMPLES / "shared-rdma/existing.yaml").spec_or_raise()
+    pods = dict(tried_pods(make_plan(spec, "x")))
+    assert {*pods} == {"default", "kube-system"}
+    assert pods["kube-system"]["hostNetwork"] is True
+    assert "serviceAccountName" not in pods["kube-system"]
+    assert "IPC_LOCK" in str(pods["default"])
+
+
+def test_problems_refuse_an_update_and_warnings_do_not() -> None:
+    def finding(severity: Severity) -> Finding:
+        return Finding("cluster", "multus-foreign", "Two.", "a", "none", "write theirs", severity)
+
+    assert parts_refused((finding("warning"), finding("problem"))) == (
+        "cluster: Two.\n  where  a; wanted: none. Nothing was changed.\n  fix    write theirs",
+    )

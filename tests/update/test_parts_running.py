@@ -1,0 +1,221 @@
+"""What others have in a cluster, and what we may do there, against a real API server."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+from pydantic import JsonValue
+from typer.testing import CliRunner
+
+from components.checks.site import load_checked_site
+from components.cli.rbac import app
+from components.core.finding import Finding
+from components.drift.applied import Applied
+from components.kubernetes.calls import KubernetesCalls
+from components.kubernetes.live.judge import Asked
+from components.kubernetes.live.ready import find_not_ready
+from components.kubernetes.manifest import Manifest
+from components.kubernetes.vendored import load_vendored
+from components.model.cluster import ClusterSpec
+from components.plan.make import ClusterPlan, make_plan
+from components.preflight.cluster import look_at_cluster
+from components.update.cluster import manifests_of
+from components.update.parts import judge_existing
+from lab.cluster.build import ensure_binaries
+from lab.cluster.document import name_of
+from lab.cluster.fake_nodes import NodeFacts, register_node
+from lab.cluster.plane import ControlPlane
+from lab.cluster.process import wait_until
+from lab.cluster.testing import node_is_ready, running_plane
+from tests.golden.site import EXAMPLES
+from tests.preflight.played import PLAYED
+
+pytestmark = pytest.mark.cluster
+OFFERED: dict[str, JsonValue] = {
+    "nvidia.com/gpu": "8",
+    "rdma/hca_shared_devices_b": "500",
+    "rdma/hca": "500",
+}
+HERE = PLAYED["tests/update/test_parts_running.py"]
+NODES = ("node03", "node04", "node03.dc1.example.com", "node04.dc1.example.com")
+ACCOUNT = "system:serviceaccount:kube-system:railyard"
+DAEMON_SET = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: {name}, namespace: kube-system}}
+spec:
+  selector: {{matchLabels: {{name: {name}}}}}
+  template:
+    metadata: {{labels: {{name: {name}}}}}
+    spec:
+      tolerations: [{{operator: Exists}}]
+      containers: [{{name: main, image: "{image}"}}]
+"""
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: mpi-operator, namespace: kube-system}
+spec:
+  selector: {matchLabels: {app: mpi}}
+  template:
+    metadata: {labels: {app: mpi}}
+    spec: {containers: [{name: main, image: "mpioperator/mpi-operator:0.7.0"}]}
+"""
+MULTUS = "ghcr.io/k8snetworkplumbingwg/multus-cni:v4.2.1-thick"
+PLUGIN = "ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5.3"
+
+
+class Cluster:
+    """A control plane, and the files that go to it."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane, self.folder = plane, folder
+
+    def kubectl(self, *words: str, text: str = "") -> str:
+        argv = [str(ensure_binaries()["kubectl"]), f"--kubeconfig={self.plane.kubeconfig}", *words]
+        done = subprocess.run(
+            argv, input=text, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def apply(self, manifests: list[Manifest], *words: str) -> None:
+        items = [each.body for each in manifests]
+        text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items})
+        self.kubectl("apply", "--server-side", "-f", "-", *words, text=text)
+
+    def remove(self, manifests: list[Manifest]) -> None:
+        """Take all of it away again: no test counts on another one before it."""
+        items = [each.body for each in manifests]
+        text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items})
+        self.kubectl("delete", "--ignore-not-found", "-f", "-", text=text)
+
+    def kubeconfig(self, token: str) -> str:
+        document = yaml.safe_load(self.plane.kubeconfig.read_text())
+        document["users"][0]["user"] = {"token": token}
+        return yaml.safe_dump(document)
+
+    def pods(self) -> str:
+        return self.kubectl("get", "pods", "-n", "kube-system", "-l", "app=mpi", "-o", "yaml")
+
+    def judge(self, name: str) -> tuple[Finding, ...]:
+        spec, plan = site(name)
+        calls = KubernetesCalls(self.plane.kubeconfig.read_text())
+        return judge_existing(spec, plan, Applied(), calls)
+
+
+def site(name: str) -> tuple[ClusterSpec, ClusterPlan]:
+    checked = load_checked_site(EXAMPLES / "shared-rdma" / name)
+    spec = checked.spec_or_raise()
+    return spec, make_plan(spec, "x", checked.lock)
+
+
+def causes(found: tuple[Finding, ...]) -> list[str]:
+    return [each.cause for each in found]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("theirs")
+    with running_plane(folder) as plane:
+        for name in NODES:
+            register_node(plane.admin, NodeFacts(name, plane.address))
+        for name in NODES:
+            wait_until(f"{name} to be Ready", lambda n=name: node_is_ready(plane, n), 30)
+            wanted = cast("Any", {"status": {"capacity": OFFERED, "allocatable": OFFERED}})
+            plane.admin.merge(f"/api/v1/nodes/{name}/status", wanted)
+        yield Cluster(plane, folder)
+
+
+def test_the_printed_rights_are_enough_and_each_is_needed(cluster: Cluster) -> None:
+    spec, plan = site("existing.yaml")
+    printed = CliRunner().invoke(app, [str(EXAMPLES / "shared-rdma/existing.yaml")]).output
+    cluster.kubectl("apply", "-f", "-", text=printed)
+    manifests = [each for each in manifests_of(plan) if not each.kind.endswith("Patch")]
+    first = [each for each in manifests if each.kind in {"Namespace", "CustomResourceDefinition"}]
+    try:
+        cluster.apply(first, f"--as={ACCOUNT}")
+        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        cluster.apply([each for each in manifests if each not in first], f"--as={ACCOUNT}")
+        token = cluster.kubectl("create", "token", "railyard", "-n", "kube-system").strip()
+        kubeconfig = cluster.kubeconfig(token)
+        found = look_at_cluster(spec, plan, Applied(), kubeconfig)
+        cluster.kubectl("delete", "role", "railyard", "-n", "kube-system")
+        (lack,) = look_at_cluster(spec, plan, Applied(), kubeconfig)
+    finally:
+        cluster.remove(manifests)
+    # kubectl made them, and so they are not this stack's: an update would write over them.
+    assert causes(found) == [
+        "multus-foreign",
+        "attachments-there",
+        "whereabouts-foreign",
+        "cni_plugins-there",
+        "shared_device_plugin-foreign",
+        "mpi_operator-foreign",
+        "object-there",
+    ]
+    assert {found[0].cause, lack.cause} <= HERE
+    assert found[0].actual.startswith("DaemonSet kube-system/multus (multus-cni:v4.3.0")
+    assert lack.actual.startswith("may not ")
+    assert "daemonsets in kube-system" in lack.actual
+
+
+def test_parts_of_others_are_missed_until_they_are_there_and_ready(cluster: Cluster) -> None:
+    found = cluster.judge("theirs.yaml")
+    assert {"multus-absent", "runtime-class"} <= HERE & {*causes(found)}
+    assert "shared_device_plugin-absent" in causes(found)
+    assert "gpu_operator-policy" in causes(found)
+    assert "namespace" not in causes(found)
+    (absent,) = [each for each in found if each.cause == "runtime-class"]
+    assert absent.actual == "no RuntimeClass nvidia; there are none"
+    definition = load_vendored("components.pod_network", "multus-crd-v4.3.0.json.gz")[0]
+    cluster.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump(definition))
+    for name, image in (("kube-multus-ds", MULTUS), ("rdma-shared-dp-ds-of-owner", PLUGIN)):
+        text = DAEMON_SET.format(name=name, image=image)
+        cluster.kubectl("apply", "-f", "-", text=text)
+        cluster.kubectl("rollout", "status", f"ds/{name}", "-n", "kube-system", "--timeout=50s")
+    found = cluster.judge("theirs.yaml")
+    assert not {"multus-absent", "multus-definition", "multus-not-ready"} & {*causes(found)}
+    assert not {each for each in causes(found) if each.startswith("shared_device_plugin")}
+    refused = cluster.judge("existing.yaml")
+    (multus,) = [each for each in refused if each.cause == "multus-foreign"]
+    assert multus.actual == "DaemonSet kube-system/kube-multus-ds (multus-cni:v4.2.1-thick)"
+
+
+def test_a_part_of_others_that_is_not_ready_says_why(cluster: Cluster) -> None:
+    """No node has that label: as a selector of the owner's that fits no node any more."""
+    pod = {"nodeSelector": {"kubernetes.io/os": "plan9"}}
+    text = yaml.safe_load(DEPLOYMENT)
+    text["spec"]["template"]["spec"] |= pod
+    cluster.kubectl("apply", "-f", "-", text=yaml.safe_dump(text))
+    wait_until("the scheduler's answer", lambda: "Unschedulable" in cluster.pods(), 30)
+    (found,) = [
+        each for each in cluster.judge("theirs.yaml") if each.cause == "mpi_operator-not-ready"
+    ]
+    assert found.cause in HERE
+    assert found.actual.startswith(
+        "Deployment kube-system/mpi-operator: 0 of 1 pods are ready (pod"
+    )
+    assert "Unschedulable: 0/5 nodes are available" in found.actual
+    calls = KubernetesCalls(cluster.plane.kubeconfig.read_text())
+    (same,) = find_not_ready(calls, Asked(objects=(text,)))
+    assert str(same).startswith("Deployment kube-system/mpi-operator: 0 of 1 pods are ready\n  pod")
+
+
+def test_a_policy_that_forbids_our_pods_is_named_by_a_dry_run(cluster: Cluster) -> None:
+    label = "pod-security.kubernetes.io/enforce"
+    assert "pod-policy" not in causes(cluster.judge("theirs.yaml"))
+    cluster.kubectl("label", "namespace", "default", f"{label}=baseline")
+    (found,) = [each for each in cluster.judge("theirs.yaml") if each.cause == "pod-policy"]
+    cluster.kubectl("label", "namespace", "default", f"{label}-")
+    assert found.cause in HERE
+    assert found.what == "a policy forbids pods of this site in default."
+    assert 'violates PodSecurity "baseline:latest"' in found.actual
+    assert "IPC_LOCK" in found.actual
+    pods = cluster.plane.admin.items("/api/v1/namespaces/default/pods")
+    assert not [each for each in map(name_of, pods) if each.startswith("railyard-look")]
