@@ -11,7 +11,15 @@ from components.catalogue import upstream
 from components.catalogue.upstream import Architecture
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.cni import IMAGES, cni_programs, gives_addresses, uses_multus, way_of
+from components.model.cni import (
+    IMAGES,
+    cni_programs,
+    draws_blocks,
+    gives_addresses,
+    policy_networks,
+    uses_multus,
+    way_of,
+)
 from components.model.drivers import DriverPackage
 from components.model.kubernetes import K3sPlane
 from components.model.operators import ByChart, ChartSource
@@ -194,6 +202,8 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
     if (operator := spec.operators.network) is not None:
         place: SpecPath = ("operators", "network", "chart")
         yield network_device_plugin(operator.chart.version, network.mode), place
+        for name in policy_operands(spec):
+            yield network_operand(operator.chart.version, name), place
     elif network.mode == "rdma_shared":
         yield network.shared_plugin, ("pod_network", "shared_plugin")
     yield spec.jobs.image, ("jobs", "image")
@@ -203,17 +213,31 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
 
 def network_device_plugin(release: str, mode: str) -> str:
     """The device plugin that the network operator starts, which is no image of its chart."""
-    version = upstream.network_operand_version(release)
     shared = mode == "rdma_shared"
     name = "k8s-rdma-shared-dev-plugin" if shared else "sriov-network-device-plugin"
-    return f"{upstream.NETWORK_OPERANDS}/{name}:{version}"
+    return network_operand(release, name)
+
+
+def network_operand(release: str, name: str) -> str:
+    """An image that the network operator starts for its policy, by its name there."""
+    return f"{upstream.NETWORK_OPERANDS}/{name}:{upstream.network_operand_version(release)}"
+
+
+def policy_operands(spec: ClusterSpec) -> tuple[str, ...]:
+    """The images of a policy beside its device plugin."""
+    networks = ("plugins", "multus-cni") if policy_networks(spec) else ()
+    ipoib = ("ipoib-cni",) if networks and way_of(spec) == "ipoib" else ()
+    addresses = ("nvidia-k8s-ipam",) if draws_blocks(spec) else ()
+    return (*networks, *ipoib, *addresses)
 
 
 def _used_images(spec: ClusterSpec) -> Iterator[str]:
-    if uses_multus(spec):
+    if uses_multus(spec) and not policy_networks(spec):
         yield "multus"
     if gives_addresses(spec):
         yield "whereabouts"
+    if draws_blocks(spec) and spec.operators.network is None:
+        yield "nv_ipam"
     yield from dict.fromkeys(IMAGES.get(name, "cni_plugins") for name in cni_programs(spec))
     if way_of(spec) in {"sriov", "host_device"} and spec.operators.network is None:
         yield "sriov_device_plugin"

@@ -210,10 +210,14 @@ def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
         return f"{route.rail} is no rail with addresses", f"rails with addresses are {known}"
     if spec.pod_network.ipam == "dhcp":
         return "with ipam: dhcp the server gives routes", "remove it, and set it there"
-    if via is None:
-        return f"{route.rail} has no gateway", f"write via with an address of {subnet}"
-    if via not in subnet:
-        return f"its next hop {via} is not in {subnet}", "correct via"
+    if spec.pod_network.ipam == "nv-ipam" and (via is None or via != gateways.get(route.rail)):
+        return (
+            f"a pool of nv-ipam sends by the rail's gateway alone, and this is {via or 'none'}",
+            "give the rail a gateway and remove via, or set ipam to whereabouts",
+        )
+    if via is None or via not in subnet:
+        wrong = f"its next hop {via} is not in {subnet}" if via else f"{route.rail} has no gateway"
+        return wrong, f"write via with an address of {subnet}"
     if route.to.overlaps(subnet):
         return f"it leads into {subnet}, the rail itself", "correct to, or remove it"
     return None

@@ -15,6 +15,8 @@ _ATTACHED: Final[frozenset[Way]] = frozenset(("sriov", "macvlan", "ipoib"))
 Program = Literal[
     "tuning", "sriov", "ib-sriov", "rdma", "macvlan", "ipoib", "sbr", "static", "dhcp"
 ]
+_OF_POLICY: Final[frozenset[Program]] = frozenset(("tuning", "macvlan", "sbr", "static", "ipoib"))
+"""What `secondaryNetwork` of a NicClusterPolicy brings (its `cniPlugins` and `ipoib`)."""
 IMAGES: Final[dict[Program, str]] = {
     "sriov": "sriov_cni",
     "ib-sriov": "ib_sriov_cni",
@@ -66,14 +68,31 @@ def uses_multus(spec: ClusterSpec) -> bool:
 
 def gives_addresses(spec: ClusterSpec) -> bool:
     """Whether whereabouts has anything to give: pods may have no interface, or no addresses."""
+    return spec.pod_network.ipam == "whereabouts" and _has_addresses(spec)
+
+
+def draws_blocks(spec: ClusterSpec) -> bool:
+    """Whether nv-ipam has anything to give."""
+    return spec.pod_network.ipam == "nv-ipam" and _has_addresses(spec)
+
+
+def _has_addresses(spec: ClusterSpec) -> bool:
     rails = (*spec.rails, *(spec.infiniband.rails if spec.infiniband else ()))
-    attached = way_of(spec) in _ATTACHED and spec.pod_network.ipam == "whereabouts"
-    return attached and any(rail.subnet for rail in rails)
+    return uses_multus(spec) and any(rail.subnet for rail in rails)
+
+
+def policy_networks(spec: ClusterSpec) -> bool:
+    """Whether the network operator's policy brings Multus and the reference plugins."""
+    return uses_multus(spec) and spec.pod_network.multus == "operator"
 
 
 def cni_programs(spec: ClusterSpec) -> tuple[Program, ...]:
-    """The programs, in the order in which they are installed."""
-    return tuple(_programs(spec))
+    """The programs that Railyard brings, in the order in which they are installed.
+
+    The policy's image with the reference plugins has all of them, but runs no daemon for DHCP.
+    """
+    brought = _OF_POLICY if policy_networks(spec) else frozenset[Program]()
+    return tuple(name for name in _programs(spec) if name not in brought)
 
 
 def _programs(spec: ClusterSpec) -> Iterator[Program]:
@@ -93,7 +112,7 @@ def _programs(spec: ClusterSpec) -> Iterator[Program]:
         yield "rdma"
     if network.source_routing:
         yield "sbr"
-    if network.ipam != "whereabouts":
+    if network.ipam != "whereabouts" and not (fabric and network.ipam == "nv-ipam"):
         yield "static"  # of the probe's server too, which clients must know beforehand
     if network.ipam == "dhcp":
         yield "dhcp"

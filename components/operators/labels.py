@@ -7,17 +7,19 @@ from pydantic import JsonValue
 from components.kubernetes.manifest import Body, Manifest
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.pod_network.pools import pool_labels
 
 
 def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """The labels of one node, sorted; none on those that run no jobs.
 
-    `nvidia.com/gpu.present` lets the GPU device plugin's chart onto a node where no node feature
-    discovery runs. `rdma` and `gpu-use-type` are those by which training jobs find their nodes.
+    A label of a pool gives the node a block of its addresses. `nvidia.com/gpu.present` lets the GPU
+    device plugin's chart onto a node where no node feature discovery runs. `rdma` and
+    `gpu-use-type` are those by which training jobs find their nodes.
     """
     if host.role != "worker":
         return {}
-    labels: dict[str, str] = {}
+    labels = pool_labels(spec, host)
     if spec.jobs.deepspeed is not None:
         labels["gpu-use-type"] = "exclusive"
     if spec.operators.gpu_device_plugin is not None and host.gpus:

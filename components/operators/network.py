@@ -12,15 +12,14 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.artefacts.listing import network_device_plugin
+from components.artefacts.listing import network_device_plugin, network_operand
 from components.artefacts.naming import in_registry
 from components.catalogue.cni_folders import UPSTREAM
-from components.catalogue.upstream import network_operand_version
 from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths
+from components.model.cni import cni_paths, draws_blocks, policy_networks, way_of
 from components.model.operators import NetworkOperator
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.ib_rails import ib_rails
@@ -28,7 +27,6 @@ from components.pod_network.infiniband import function_plugin_config
 from components.pod_network.shared import shared_plugin_config
 from components.pod_network.tolerations import discovery_values, tolerated
 
-NETWORK_NAMESPACE: Final = "nvidia-network-operator"
 NIC_POLICY: Final = "nic-cluster-policy"
 """The conventional name; the operator works on one policy only."""
 POLICY_API: Final = "mellanox.com/v1alpha1"
@@ -61,14 +59,15 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     """The policy, and the wait for its state: the chart makes none since 24.10.
 
     It has the one device plugin of the site's mode, with the configuration that ours would have:
-    one card must not be offered by two. Neither Multus nor addresses: with whole HCAs NCCL needs no
-    interface in the pod, and otherwise they are the pod network's.
+    one card must not be offered by two. Multus and the reference plugins are in it where the site
+    leaves them to the operator, and nv-ipam where pods get addresses of it; else they are the pod
+    network's, or not needed: with whole HCAs NCCL needs no interface in the pod.
 
     Raises:
         SpecError: The operator's driver container is wanted, and its tag is not known.
     """
     key, plugin = _device_plugin(spec, operator)
-    wanted: Body = {key: plugin}
+    wanted: Body = {key: plugin, **_networks(spec, operator)}
     if taints := tolerated(spec):
         wanted["tolerations"] = taints
     if operator.driver == "operator":
@@ -93,17 +92,35 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
 
 def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> tuple[str, Body]:
     """The part of the policy that publishes the rails' devices, and its key."""
-    mode, release = spec.pod_network.mode, operator.chart.version
-    name = in_registry(network_device_plugin(release, mode), spec.sources.registry)
-    repository, _, image = name.rpartition(":")[0].rpartition("/")
+    mode = spec.pod_network.mode
     key, config = _DEVICE_PLUGINS[mode]
-    plugin: Body = {
-        "image": image,
-        "repository": repository,
-        "version": network_operand_version(release),
-        "config": config(spec),
-    }
-    return key, plugin
+    name = network_device_plugin(operator.chart.version, mode)
+    return key, {**_image(spec, name), "config": config(spec)}
+
+
+def _networks(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """Multus, the reference plugins and nv-ipam, as far as they are the operator's."""
+
+    def operand(name: str) -> Body:
+        return _image(spec, network_operand(operator.chart.version, name))
+
+    networks: Body = {}
+    if policy_networks(spec):
+        parts: Body = {"cniPlugins": operand("plugins"), "multus": operand("multus-cni")}
+        if way_of(spec) == "ipoib":
+            parts["ipoib"] = operand("ipoib-cni")
+        networks["secondaryNetwork"] = parts
+    if draws_blocks(spec):
+        # Its webhook would need a manager of certificates; `railyard check` says the same before.
+        networks["nvIpam"] = {**operand("nvidia-k8s-ipam"), "enableWebhook": False}
+    return networks
+
+
+def _image(spec: ClusterSpec, name: str) -> Body:
+    """An image as a policy names it, in three parts."""
+    whole, _, version = in_registry(name, spec.sources.registry).rpartition(":")
+    repository, _, image = whole.rpartition("/")
+    return {"image": image, "repository": repository, "version": version}
 
 
 def host_device_config(spec: ClusterSpec) -> str:

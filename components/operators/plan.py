@@ -19,11 +19,8 @@ from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import gpu_paths, has_own_rdma_driver, toolkit_owner
 from components.model.operators import ByChart, ChartSource, GpuOperator
 from components.operators.labels import label_patches
-from components.operators.network import (
-    NETWORK_NAMESPACE,
-    network_operator_values,
-    nic_cluster_policy,
-)
+from components.operators.network import network_operator_values, nic_cluster_policy
+from components.pod_network.pools import NETWORK_NAMESPACE
 from components.pod_network.tolerations import GPU, discovery_values, tolerated
 
 GPU_NAMESPACE: Final = "gpu-operator"

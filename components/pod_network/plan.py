@@ -13,9 +13,15 @@ from components.kubernetes.manifest import Body, Manifest, make_manifest
 from components.kubernetes.pods import pulling
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths, cni_programs, gives_addresses, way_of
+from components.model.cni import (
+    cni_paths,
+    cni_programs,
+    draws_blocks,
+    gives_addresses,
+    way_of,
+)
 from components.pod_network import manifests as parts
-from components.pod_network import programs
+from components.pod_network import nv_ipam, programs
 from components.pod_network.attachment import (
     PodAttachment,
     expected_allocatable,
@@ -30,6 +36,7 @@ from components.pod_network.infiniband import (
     ipoib_attachment,
 )
 from components.pod_network.matrix import Refused, cell_of
+from components.pod_network.pools import plan_pools, pool_manifest
 from components.pod_network.shared import (
     PLUGIN,
     PLUGIN_CONFIG,
@@ -139,7 +146,16 @@ def _attaching(spec: ClusterSpec) -> _Group:
         found += _permissions("multus", parts.multus_rules())
     if gives_addresses(spec):
         found += _permissions("whereabouts", parts.whereabouts_rules())
+    if _installs_nv_ipam(spec):
+        found += [("nv-ipam", body) for body in load_vendored(_ROOM, nv_ipam.CRDS)]
+        found += _permissions(nv_ipam.CONTROLLER, nv_ipam.controller_rules())
+        found += _permissions(nv_ipam.NODE, nv_ipam.node_rules())
     return found
+
+
+def _installs_nv_ipam(spec: ClusterSpec) -> bool:
+    """The network operator's policy brings it where there is one."""
+    return draws_blocks(spec) and spec.operators.network is None
 
 
 def _permissions(name: str, rules: list[JsonValue]) -> _Group:
@@ -159,6 +175,10 @@ def _attachers(spec: ClusterSpec) -> _Group:
     if gives_addresses(spec):
         whereabouts = parts.whereabouts_daemon_set(images.whereabouts, paths, check=foreign)
         attachers.append(("whereabouts", whereabouts))
+    if _installs_nv_ipam(spec):
+        controller = nv_ipam.controller_deployment(images.nv_ipam)
+        node = nv_ipam.node_daemon_set(images.nv_ipam, paths)
+        attachers += [(nv_ipam.CONTROLLER, controller), (nv_ipam.NODE, node)]
     return attachers + [(f"{name}-cni", _program(spec, name)) for name in cni_programs(spec)]
 
 
@@ -176,6 +196,12 @@ def _program(spec: ClusterSpec, name: str) -> Body:
 
 
 def _attachments(spec: ClusterSpec) -> _Group:
+    """The pools and the attachments that draw from them."""
+    pools = [(pool.rail, pool_manifest(spec, pool)) for pool in plan_pools(spec)]
+    return [*pools, *_networks(spec)]
+
+
+def _networks(spec: ClusterSpec) -> _Group:
     if spec.rdma.transport == "infiniband":
         make = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
         return [(rail.name, make(spec, rail)) for rail in ib_rails(spec)]

@@ -21,18 +21,9 @@ from components.pod_network.networks import (
     job_addresses,
     make_attachment,
     make_chain,
-    probe_address,
     probe_network,
     server_addresses,
 )
-
-__all__ = [
-    "attachment",
-    "device_plugin_config",
-    "probe_address",
-    "probe_attachment",
-    "probe_network",
-]
 
 
 def device_plugin_config(spec: ClusterSpec) -> str:

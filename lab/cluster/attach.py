@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from lab.cluster.device_plugin import Pool
@@ -38,6 +38,7 @@ from lab.cluster.ipam import (
     give_addresses,
     searched,
 )
+from lab.cluster.nv_ipam import NodeStore
 from lab.cluster.pod_view import NETWORKS, NodeState, Pod
 
 RESOURCE_NAME = "k8s.v1.cni.cncf.io/resourceName"
@@ -112,6 +113,10 @@ class Site:
     """The API knows whereabouts' own kinds, in which it keeps what it gave out."""
     dhcp: Dhcp = lambda _: ""
     """Who answers DHCP; nobody unless the site has a server."""
+    ip_pools: Sequence[Doc] = ()
+    """The pools of nv-ipam."""
+    stores: NodeStore = field(default_factory=NodeStore)
+    """What nv-ipam's daemons wrote down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,8 @@ def attach(pod: Pod, node: NodeState, site: Site) -> Attached | None:
     mtus: dict[str, int] = {}
     held = {address for other in node.pods if other.live for address in other.devices_in_use()}
     used = set(site.used_addresses)
-    taken = _Taken(held, Addresses(used, site.address_pools, site.dhcp))
+    addresses = Addresses(used, site.address_pools, site.dhcp, site.ip_pools, site.stores)
+    taken = _Taken(held, addresses)
     # Multus reads all definitions before it calls the first plugin.
     for ref, definition in _load(pod, site):
         status, mtus[ref.interface] = _delegate(pod, node, ref, definition, taken)
