@@ -23,6 +23,7 @@ from components.model.cni import (
 from components.model.drivers import DriverPackage
 from components.model.kubernetes import K3sPlane
 from components.model.operators import ByChart, ChartSource
+from components.model.owners import firmware_by_operator, guids_by_pods, vfs_by_operator
 
 Kind = Literal["file", "chart", "image", "repository"]
 Where = Literal["hosts", "cluster", "here"]
@@ -163,6 +164,9 @@ def _driver(driver: DriverPackage, path: SpecPath) -> Iterator[Artefact]:
         )
 
 
+_FIRMWARE: Final = "nic-configuration-operator"
+
+
 def charts_by_release(spec: ClusterSpec) -> dict[str, tuple[ByChart, ChartSource, SpecPath]]:
     """The operators that a chart installs, by the name of their Helm release."""
     operators = spec.operators
@@ -201,7 +205,8 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
         yield getattr(images, key), ("sources", "images", key)
     if (operator := spec.operators.network) is not None:
         place: SpecPath = ("operators", "network", "chart")
-        yield network_device_plugin(operator.chart.version, network.mode), place
+        if not vfs_by_operator(spec):  # whose own come with the chart
+            yield network_device_plugin(operator.chart.version, network.mode), place
         for name in policy_operands(spec):
             yield network_operand(operator.chart.version, name), place
     elif network.mode == "rdma_shared":
@@ -228,7 +233,9 @@ def policy_operands(spec: ClusterSpec) -> tuple[str, ...]:
     networks = ("plugins", "multus-cni") if policy_networks(spec) else ()
     ipoib = ("ipoib-cni",) if networks and way_of(spec) == "ipoib" else ()
     addresses = ("nvidia-k8s-ipam",) if draws_blocks(spec) else ()
-    return (*networks, *ipoib, *addresses)
+    firmware = (_FIRMWARE, f"{_FIRMWARE}-daemon") if firmware_by_operator(spec) else ()
+    keys = ("ib-kubernetes",) if guids_by_pods(spec) else ()
+    return (*networks, *ipoib, *addresses, *firmware, *keys)
 
 
 def _used_images(spec: ClusterSpec) -> Iterator[str]:

@@ -11,7 +11,7 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
 from components.model.pod_network import PodRoute
 from components.pod_network.ib_rails import ib_rails, rail_ports
-from components.pod_network.matrix import WAYS, Refused, cell_of
+from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
 
 _BLOCK: SpecPath = ("pod_network",)
 _RAILS: SpecPath = ("infiniband", "rails")
@@ -150,11 +150,11 @@ def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
     ipam = at((*_BLOCK, "ipam"), network.ipam)
     if spec.kubernetes is None or way not in _ATTACHED:
         return
-    if network.ipam == "dhcp" and spec.rdma.transport == "infiniband":
+    if isinstance(wrong := address_of(spec), Refused):
         yield Finding(
-            "ipam is dhcp, and the CNI plugins of InfiniBand refuse it: IPoIB has no DHCP there.",
+            f"ipam is {network.ipam}, and {wrong.why}.",
             (ipam, at(("rdma", "transport"), spec.rdma.transport)),
-            "set ipam to whereabouts.",
+            f"{wrong.instead}.",
         )
         return
     for r, rail in enumerate(spec.rails):

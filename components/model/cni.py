@@ -8,6 +8,7 @@ from typing import Final, Literal
 from components.catalogue.cni_folders import DISTRIBUTIONS, UPSTREAM, CniPaths, distribution_of
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
+from components.model.owners import vfs_by_operator
 
 Way = Literal["sriov", "host_device", "macvlan", "ipoib", "none", "host"]
 """How pods get onto the rails: `mode`, and with shared cards the interface on them."""
@@ -17,6 +18,8 @@ Program = Literal[
 ]
 _OF_POLICY: Final[frozenset[Program]] = frozenset(("tuning", "macvlan", "sbr", "static", "ipoib"))
 """What `secondaryNetwork` of a NicClusterPolicy brings (its `cniPlugins` and `ipoib`)."""
+_OF_VFS: Final[frozenset[Program]] = frozenset(("sriov", "ib-sriov", "rdma"))
+"""What the daemon of the SR-IOV network operator copies onto each node."""
 IMAGES: Final[dict[Program, str]] = {
     "sriov": "sriov_cni",
     "ib-sriov": "ib_sriov_cni",
@@ -89,9 +92,12 @@ def policy_networks(spec: ClusterSpec) -> bool:
 def cni_programs(spec: ClusterSpec) -> tuple[Program, ...]:
     """The programs that Railyard brings, in the order in which they are installed.
 
-    The policy's image with the reference plugins has all of them, but runs no daemon for DHCP.
+    The policy's image with the reference plugins has all of them, but runs no daemon for DHCP. The
+    SR-IOV network operator brings those that take its VFs.
     """
     brought = _OF_POLICY if policy_networks(spec) else frozenset[Program]()
+    if vfs_by_operator(spec):
+        brought |= _OF_VFS
     return tuple(name for name in _programs(spec) if name not in brought)
 
 

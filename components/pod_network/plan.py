@@ -20,6 +20,7 @@ from components.model.cni import (
     gives_addresses,
     way_of,
 )
+from components.model.owners import vfs_by_operator
 from components.pod_network import manifests as parts
 from components.pod_network import nv_ipam, programs
 from components.pod_network.attachment import (
@@ -46,6 +47,7 @@ from components.pod_network.shared import (
     shared_plugin_daemon_set,
 )
 from components.pod_network.sriov import attachment, probe_attachment
+from components.pod_network.sriov_operator import node_policies, sriov_networks
 
 __all__ = [
     "PodAttachment",
@@ -102,7 +104,8 @@ def _functions(spec: ClusterSpec) -> tuple[_Group, ...]:
     foundation, plugin = _function_plugin(spec)
     foundations = [*(_attaching(spec) if attached else []), *foundation]
     daemon_sets = [*(_attachers(spec) if attached else []), *plugin]
-    return foundations, daemon_sets, _attachments(spec) if attached else []
+    policies = node_policies(spec) if vfs_by_operator(spec) else []
+    return foundations, [*daemon_sets, *policies], _attachments(spec) if attached else []
 
 
 def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
@@ -137,7 +140,8 @@ def _installs_multus(spec: ClusterSpec) -> bool:
 def _attaching(spec: ClusterSpec) -> _Group:
     """Multus, unless it is there, and whereabouts: definitions and permissions."""
     found: _Group = []
-    if _installs_multus(spec):
+    if _installs_multus(spec) and spec.operators.network is None:
+        # Whose chart brings the same definition, and keeps it new.
         found += [("multus", body) for body in load_vendored(_ROOM, "multus-crd-v4.3.0.json.gz")]
     if gives_addresses(spec):
         crds = load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
@@ -202,6 +206,8 @@ def _attachments(spec: ClusterSpec) -> _Group:
 
 
 def _networks(spec: ClusterSpec) -> _Group:
+    if vfs_by_operator(spec):
+        return sriov_networks(spec)
     if spec.rdma.transport == "infiniband":
         make = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
         return [(rail.name, make(spec, rail)) for rail in ib_rails(spec)]

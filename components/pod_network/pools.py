@@ -29,7 +29,7 @@ NETWORK_NAMESPACE: Final = "nvidia-network-operator"
 """Where the network operator works; its nv-ipam reads the pools of that namespace alone."""
 _LABELS: Final = "pool.railyard.dev"
 _SHARED: Final = 32
-"""Addresses of a node where pods share its cards: nobody says beforehand how many there will be."""
+"""Addresses of a node where pods share its cards: how many there will be is not known before."""
 _SPARE: Final = 2
 """A block is at least so many times as large as the VFs need: addresses that are kept fall into it,
 and pods that end give theirs back only after the next ones have started."""

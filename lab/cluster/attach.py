@@ -56,6 +56,12 @@ _SHARED_MODE = (
 )
 """Said by rdma-cni v1.6.0 and ib-sriov-cni v1.3.0."""
 
+_NO_UFM = (
+    'infiniBand SRIOV-CNI failed, InfiniBand status "mellanox.infiniband.app" is not "configured"'
+    " please check mellanox ib-kubernetes"
+)
+"""Said by ib-sriov-cni v1.3.0 as long as ib-kubernetes did not reach UFM; the lab plays no UFM."""
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkRef:
@@ -290,6 +296,8 @@ def _made(call: _Call, held: set[str]) -> tuple[int, Doc, str]:
         return _macvlan(call)
     if kind == "ipoib":
         return _ipoib(call)
+    if kind == "ib-sriov" and at(call.main, "ibKubernetesEnabled") is True:
+        raise AttachError(_NO_UFM)
     isolated = kind == "ib-sriov" and at(call.main, "rdmaIsolation") is True
     if isolated and not call.node.devices.exclusive:
         raise AttachError(_SHARED_MODE)

@@ -150,7 +150,9 @@ def test_with_the_operator_its_policy_brings_them(
     images = [image for image, _ in images_of(spec)]
     assert f"{NVIDIA}/nvidia-k8s-ipam:network-operator-v26.4.1" in images
     assert f"{NVIDIA}/multus-cni:network-operator-v26.4.1" in images
-    assert not [image for image in images if image.startswith("ghcr.io/k8snetworkplumbingwg/multus")]
+    assert not [
+        image for image in images if image.startswith("ghcr.io/k8snetworkplumbingwg/multus")
+    ]
 
 
 def test_dhcp_has_its_daemon_under_the_operator_too() -> None:
@@ -165,3 +167,12 @@ def test_dhcp_has_its_daemon_under_the_operator_too() -> None:
     sets = {name for kind, name in bodies(spec) if kind == "DaemonSet"}
     assert sets == {"sriov-cni", "dhcp-cni"}
     assert "nvIpam" not in policy(spec)["spec"]
+
+
+def test_the_definition_of_attachments_is_the_charts_where_there_is_one() -> None:
+    """The real plugin refuses to make an object that is there, and the chart comes first."""
+    name = ("CustomResourceDefinition", "network-attachment-definitions.k8s.cni.cncf.io")
+    assert name in bodies(make_site("sriov", "roce"))
+    spec = make_site("sriov", "roce", operators=OF_OPERATOR)
+    assert name not in bodies(spec)
+    assert ("DaemonSet", "multus") in bodies(spec)
