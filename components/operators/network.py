@@ -88,20 +88,11 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     Raises:
         SpecError: The operator's driver container is wanted, and its tag is not known.
     """
-    wanted: Body = {**_device_plugin(spec, operator), **_networks(spec, operator)}
-    if (keys := operator.ib_kubernetes) is not None:
-        wanted["ibKubernetes"] = {
-            **_operand(spec, operator, "ib-kubernetes"),
-            "pKeyGUIDPoolRangeStart": _with_colons(keys.first_guid),
-            "pKeyGUIDPoolRangeEnd": _with_colons(keys.last_guid),
-            "periodicUpdateSeconds": keys.period_s,
-            "ufmSecret": keys.ufm_secret,
-        }
-    if firmware_by_operator(spec):
-        wanted["nicConfigurationOperator"] = {
-            "operator": _operand(spec, operator, "nic-configuration-operator"),
-            "configurationDaemon": _operand(spec, operator, "nic-configuration-operator-daemon"),
-        }
+    wanted: Body = {
+        **_device_plugin(spec, operator),
+        **_networks(spec, operator),
+        **_cards(spec, operator),
+    }
     if taints := tolerated(spec):
         wanted["tolerations"] = taints
     if operator.driver == "operator":
@@ -152,6 +143,25 @@ def _networks(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         addresses = _operand(spec, operator, "nvidia-k8s-ipam")
         networks["nvIpam"] = {**addresses, "enableWebhook": False}
     return networks
+
+
+def _cards(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """What sets firmware and partitions, where they are the operator's."""
+    wanted: Body = {}
+    if (keys := operator.ib_kubernetes) is not None:
+        wanted["ibKubernetes"] = {
+            **_operand(spec, operator, "ib-kubernetes"),
+            "pKeyGUIDPoolRangeStart": _with_colons(keys.first_guid),
+            "pKeyGUIDPoolRangeEnd": _with_colons(keys.last_guid),
+            "periodicUpdateSeconds": keys.period_s,
+            "ufmSecret": keys.ufm_secret,
+        }
+    if firmware_by_operator(spec):
+        wanted["nicConfigurationOperator"] = {
+            "operator": _operand(spec, operator, "nic-configuration-operator"),
+            "configurationDaemon": _operand(spec, operator, "nic-configuration-operator-daemon"),
+        }
+    return wanted
 
 
 def _operand(spec: ClusterSpec, operator: NetworkOperator, name: str) -> Body:

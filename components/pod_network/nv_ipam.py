@@ -59,8 +59,31 @@ def node_rules() -> list[JsonValue]:
 
 def controller_deployment(image: str) -> Body:
     """The controller, which gives each node its block of each pool."""
+    pod: JsonObject = {
+        "priorityClassName": "system-cluster-critical",
+        "serviceAccountName": CONTROLLER,
+        "tolerations": [
+            {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in _SHUT_OUT
+        ],
+        "containers": [_controller(image)],
+    }
+    labels: JsonObject = {"app": CONTROLLER, "name": CONTROLLER}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(CONTROLLER),
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "RollingUpdate"},
+            "selector": {"matchLabels": {"name": CONTROLLER}},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _controller(image: str) -> JsonObject:
     probe: JsonObject = {"port": 8081}
-    main: JsonObject = {
+    return {
         "name": "controller",
         "image": image,
         "command": ["/ipam-controller"],
@@ -86,26 +109,6 @@ def controller_deployment(image: str) -> Body:
         },
         "resources": {"requests": {"cpu": "100m", "memory": "300Mi"}},
     }
-    pod: JsonObject = {
-        "priorityClassName": "system-cluster-critical",
-        "serviceAccountName": CONTROLLER,
-        "tolerations": [
-            {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in _SHUT_OUT
-        ],
-        "containers": [main],
-    }
-    labels: JsonObject = {"app": CONTROLLER, "name": CONTROLLER}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(CONTROLLER),
-        "spec": {
-            "replicas": 1,
-            "strategy": {"type": "RollingUpdate"},
-            "selector": {"matchLabels": {"name": CONTROLLER}},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
 
 
 def node_daemon_set(image: str, paths: CniPaths) -> Body:
@@ -114,7 +117,21 @@ def node_daemon_set(image: str, paths: CniPaths) -> Body:
     What it gave is in a file of the node, so that it knows it after a restart.
     """
     config = f"{paths.net_d}/nv-ipam.d"
-    main: JsonObject = {
+    pod: JsonObject = {
+        "hostNetwork": False,
+        "serviceAccountName": NODE,
+        "containers": [_node(image)],
+        "volumes": [
+            host_path("cnibin", paths.bin, "DirectoryOrCreate"),
+            host_path("cniconf", config, "DirectoryOrCreate"),
+            host_path("daemonstate", _STATE, "DirectoryOrCreate"),
+        ],
+    }
+    return daemon_set(NODE, pod)
+
+
+def _node(image: str) -> JsonObject:
+    return {
         "name": "node",
         "image": image,
         "command": ["/ipam-node"],
@@ -147,14 +164,3 @@ def node_daemon_set(image: str, paths: CniPaths) -> Body:
             mount("daemonstate", _STATE),
         ],
     }
-    pod: JsonObject = {
-        "hostNetwork": False,
-        "serviceAccountName": NODE,
-        "containers": [main],
-        "volumes": [
-            host_path("cnibin", paths.bin, "DirectoryOrCreate"),
-            host_path("cniconf", config, "DirectoryOrCreate"),
-            host_path("daemonstate", _STATE, "DirectoryOrCreate"),
-        ],
-    }
-    return daemon_set(NODE, pod)
