@@ -10,11 +10,13 @@ from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import uses_multus
 from components.pod_network.ib_rails import ib_rails
-from components.pod_network.pools import Pool, plan_pools
+from components.pod_network.pools import AnyRail, Pool, plan_pools, pooled_rails
 
 _BLOCK: SpecPath = ("pod_network",)
 _EXCLUDING = ("whereabouts", "nv-ipam")
 """The ways in which Railyard says which addresses are not given."""
+_LEAST = 4
+"""Addresses of a subnet that has one beside the network's, the broadcast's and the probe's."""
 
 
 def check_pod_pool(spec: ClusterSpec) -> Iterator[Finding]:
@@ -36,8 +38,19 @@ def check_pod_pool(spec: ClusterSpec) -> Iterator[Finding]:
     rails |= {
         rail.name: ("infiniband", "rails", r, "subnet") for r, rail in enumerate(ib_rails(spec))
     }
-    for pool in plan_pools(spec):
+    small = [rail for rail in pooled_rails(spec) if _size(rail) < _LEAST]
+    for rail in small:
+        yield Finding(
+            f"{rail.name} has {_size(rail)} addresses in {rail.subnet}: none is left for pods.",
+            (at(rails[rail.name], rail.subnet), at((*_BLOCK, "ipam"), network.ipam)),
+            "give the rail a larger subnet.",
+        )
+    for pool in () if small else plan_pools(spec):
         yield from _pool(spec, pool, rails[pool.rail])
+
+
+def _size(rail: AnyRail) -> int:
+    return rail.subnet.num_addresses if rail.subnet is not None else 0
 
 
 def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Iterator[Finding]:

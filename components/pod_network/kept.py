@@ -19,7 +19,8 @@ class Kept:
 
     def networks(self) -> tuple[str, ...]:
         """The same as networks, as whereabouts wants them."""
-        return tuple(str(each) for each in summarize_address_range(self.first, self.last))
+        ends = sorted((self.first, self.last))
+        return tuple(str(each) for each in summarize_address_range(*ends))
 
 
 def probe_address(rail: Rail) -> IPv4Address:

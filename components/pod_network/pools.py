@@ -67,7 +67,7 @@ class Pool:
         From the first address behind the network's own, without a gap; a block that is kept as a
         whole is left out, and so is one that would hold the broadcast address.
         """
-        first, last = int(self.subnet[1]), int(self.subnet[-2])
+        first, last = int(self.subnet[0]) + 1, int(self.subnet[-1]) - 1
         for start in range(first, last - self.block + 2, self.block):
             taken = {
                 number
