@@ -12,9 +12,10 @@ from components.catalogue.cluster_parts import Part
 from components.catalogue.upstream import Architecture
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_programs
+from components.model.cni import cni_programs, draws_blocks, policy_networks, way_of
 from components.model.drivers import DriverPackage
 from components.model.kubernetes import K3sPlane
+from components.model.operator_owned import firmware_by_operator, guids_by_pods, vfs_by_operator
 from components.model.operators import ByChart, ChartSource
 from components.model.owners import cni_check_image, installs, part_of_program
 
@@ -157,6 +158,9 @@ def _driver(driver: DriverPackage, path: SpecPath) -> Iterator[Artefact]:
         )
 
 
+_FIRMWARE: Final = "nic-configuration-operator"
+
+
 def charts_by_release(spec: ClusterSpec) -> dict[str, tuple[ByChart, ChartSource, SpecPath]]:
     """The operators that a chart installs, by the name of their Helm release."""
     operators = spec.operators
@@ -195,7 +199,10 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
         yield getattr(images, key), ("sources", "images", key)
     if (operator := spec.operators.network) is not None:
         place: SpecPath = ("operators", "network", "chart")
-        yield network_device_plugin(operator.chart.version, network.mode), place
+        if not vfs_by_operator(spec):  # whose own come with the chart
+            yield network_device_plugin(operator.chart.version, network.mode), place
+        for name in policy_operands(spec):
+            yield network_operand(operator.chart.version, name), place
     elif installs(spec, "shared_device_plugin"):
         yield network.shared_plugin, ("pod_network", "shared_plugin")
     yield spec.jobs.image, ("jobs", "image")
@@ -205,10 +212,24 @@ def _cluster_images(spec: ClusterSpec) -> Iterator[tuple[str, SpecPath]]:
 
 def network_device_plugin(release: str, mode: str) -> str:
     """The device plugin that the network operator starts, which is no image of its chart."""
-    version = upstream.network_operand_version(release)
     shared = mode == "rdma_shared"
     name = "k8s-rdma-shared-dev-plugin" if shared else "sriov-network-device-plugin"
-    return f"{upstream.NETWORK_OPERANDS}/{name}:{version}"
+    return network_operand(release, name)
+
+
+def network_operand(release: str, name: str) -> str:
+    """An image that the network operator starts for its policy, by its name there."""
+    return f"{upstream.NETWORK_OPERANDS}/{name}:{upstream.network_operand_version(release)}"
+
+
+def policy_operands(spec: ClusterSpec) -> tuple[str, ...]:
+    """The images of a policy beside its device plugin."""
+    networks = ("plugins", "multus-cni") if policy_networks(spec) else ()
+    ipoib = ("ipoib-cni",) if networks and way_of(spec) == "ipoib" else ()
+    addresses = ("nvidia-k8s-ipam",) if draws_blocks(spec) else ()
+    firmware = (_FIRMWARE, f"{_FIRMWARE}-daemon") if firmware_by_operator(spec) else ()
+    keys = ("ib-kubernetes",) if guids_by_pods(spec) else ()
+    return (*networks, *ipoib, *addresses, *firmware, *keys)
 
 
 def _used_images(spec: ClusterSpec) -> Iterator[str]:
@@ -216,6 +237,7 @@ def _used_images(spec: ClusterSpec) -> Iterator[str]:
     parts: tuple[Part, ...] = (
         "multus",
         "whereabouts",
+        "nv_ipam",
         *programs,
         "sriov_device_plugin",
         "mpi_operator",

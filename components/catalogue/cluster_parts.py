@@ -17,6 +17,7 @@ Part = Literal[
     "multus",
     "attachments",
     "whereabouts",
+    "nv_ipam",
     "sriov_cni",
     "ib_sriov_cni",
     "ipoib_cni",
@@ -86,6 +87,15 @@ TABLE: Final[Mapping[Part, ClusterPart]] = {
         (
             Definition("ippools.whereabouts.cni.cncf.io", "v1alpha1"),
             Definition("overlappingrangeipreservations.whereabouts.cni.cncf.io", "v1alpha1"),
+        ),
+    ),
+    "nv_ipam": ClusterPart(
+        "nv-ipam",
+        ("nvidia-k8s-ipam",),
+        _tag(upstream.NV_IPAM),
+        (
+            Definition("ippools.nv-ipam.nvidia.com", "v1alpha1"),
+            Definition("cidrpools.nv-ipam.nvidia.com", "v1alpha1"),
         ),
     ),
     "sriov_cni": ClusterPart(

@@ -11,7 +11,7 @@ from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
 from components.core.problem import SpecPath, render_path
 from components.model.cluster import ClusterSpec
-from components.pod_network.networks import probe_address
+from components.pod_network.kept import probe_address
 
 _NO_MACHINES: Final = 31
 """Bits of a subnet that is all network and broadcast address."""

@@ -11,7 +11,7 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
 from components.model.pod_network import PodRoute
 from components.pod_network.ib_rails import ib_rails, rail_ports
-from components.pod_network.matrix import WAYS, Refused, cell_of
+from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
 
 _BLOCK: SpecPath = ("pod_network",)
 _RAILS: SpecPath = ("infiniband", "rails")
@@ -150,11 +150,11 @@ def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
     ipam = at((*_BLOCK, "ipam"), network.ipam)
     if spec.kubernetes is None or way not in _ATTACHED:
         return
-    if network.ipam == "dhcp" and spec.rdma.transport == "infiniband":
+    if isinstance(wrong := address_of(spec), Refused):
         yield Finding(
-            "ipam is dhcp, and the CNI plugins of InfiniBand refuse it: IPoIB has no DHCP there.",
+            f"ipam is {network.ipam}, and {wrong.why}.",
             (ipam, at(("rdma", "transport"), spec.rdma.transport)),
-            "set ipam to whereabouts.",
+            f"{wrong.instead}.",
         )
         return
     for r, rail in enumerate(spec.rails):
@@ -210,10 +210,14 @@ def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
         return f"{route.rail} is no rail with addresses", f"rails with addresses are {known}"
     if spec.pod_network.ipam == "dhcp":
         return "with ipam: dhcp the server gives routes", "remove it, and set it there"
-    if via is None:
-        return f"{route.rail} has no gateway", f"write via with an address of {subnet}"
-    if via not in subnet:
-        return f"its next hop {via} is not in {subnet}", "correct via"
+    if spec.pod_network.ipam == "nv-ipam" and (via is None or via != gateways.get(route.rail)):
+        return (
+            f"a pool of nv-ipam sends by the rail's gateway alone, and this is {via or 'none'}",
+            "give the rail a gateway and remove via, or set ipam to whereabouts",
+        )
+    if via is None or via not in subnet:
+        wrong = f"its next hop {via} is not in {subnet}" if via else f"{route.rail} has no gateway"
+        return wrong, f"write via with an address of {subnet}"
     if route.to.overlaps(subnet):
         return f"it leads into {subnet}, the rail itself", "correct to, or remove it"
     return None

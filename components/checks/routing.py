@@ -10,7 +10,7 @@ from components.checks.topology import list_nics
 from components.fabric.links import LinkEnd, list_links, switches_of_rails
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
-from components.pod_network.networks import probe_address
+from components.pod_network.kept import probe_address
 
 
 def check_routing(spec: ClusterSpec) -> Iterator[Finding]:

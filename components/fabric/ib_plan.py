@@ -7,7 +7,10 @@ from components.fabric.ib_state import ALL_PORTS, IbState, MemberKind, Partition
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
+from components.model.hosts import Host
 from components.model.infiniband import IbPartition
+from components.model.operator_owned import guids_by_pods
+from components.model.vf_guids import vf_guids
 
 
 def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
@@ -59,5 +62,14 @@ def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, MemberKind]
                 "list them as hca_guids of the host"
             )
         kind = member.membership or partition.membership
-        found |= dict.fromkeys(host.hca_guids, kind)
+        found |= dict.fromkeys((*host.hca_guids, *_vf_guids(spec, partition, host)), kind)
     return found
+
+
+def _vf_guids(spec: ClusterSpec, partition: IbPartition, host: Host) -> tuple[str, ...]:
+    """The VFs of a member that pods get in this partition: a subnet manager knows each of them."""
+    if spec.infiniband is None or guids_by_pods(spec):
+        return ()
+    rails = {rail.name for rail in spec.infiniband.rails if rail.partition == partition.name}
+    ports = (port for port in host.hca_sriov if port.rail in rails)
+    return tuple(guid for port in ports for guid in vf_guids(spec.name, host, port))

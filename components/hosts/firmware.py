@@ -9,6 +9,7 @@ from components.catalogue.cards import IB_PORTS
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware
 from components.model.hosts import Host, Nic
+from components.model.operator_owned import firmware_by_operator
 from components.model.sriov import HcaPf
 
 MASKED_PORTS: Final = 2
@@ -21,7 +22,8 @@ def firmware_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """The model of each card, the oldest firmware that it may run, and its next-boot settings.
 
     All names below `nic.<pci>.` that begin with `fw_`, and `ats`, are values for the card's next
-    start; the same name with `_current` is what it runs with, and is only read.
+    start; the same name with `_current` is what it runs with, and is only read. They are not the
+    host's where the NIC configuration operator sets them.
     """
     asked = spec.settings_of(host).firmware
     kept: dict[str, str] = {}
@@ -29,21 +31,23 @@ def firmware_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
         settings = {"model": nic.model}
         if floor := asked.floor_of(nic.model):
             settings["fw_floor"] = floor
-        if asked.ats:
-            settings["ats"] = "on"
-        settings |= _asked(spec, host, nic) | _congestion_control(spec, host, nic)
         kept |= {f"nic.{nic.pci}.{key}": value for key, value in settings.items()}
-    for pf in host.hca_sriov:
-        kept |= {f"nic.{pf.pci}.{key}": value for key, value in _asked(spec, host, pf).items()}
+    if host.role == "worker" and firmware_by_operator(spec):
+        return kept
+    for port in (*host.nics, *host.hca_sriov):
+        written = asked_settings(spec, host, port)
+        kept |= {f"nic.{port.pci}.{key}": value for key, value in written.items()}
     return kept
 
 
-def _asked(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str, str]:
-    """What is set on a port of either kind."""
+def asked_settings(spec: ClusterSpec, host: Host, port: Nic | HcaPf) -> dict[str, str]:
+    """What the file asks of the firmware of a port, whoever sets it."""
     asked = spec.settings_of(host).firmware
     settings: dict[str, str] = {}
+    if isinstance(port, Nic):
+        settings = ({"ats": "on"} if asked.ats else {}) | _congestion_control(spec, host, port)
     if asked.relaxed_ordering:
-        settings = {"fw_advanced_pci_settings": "on", "fw_pci_wr_ordering": "force_relax"}
+        settings |= {"fw_advanced_pci_settings": "on", "fw_pci_wr_ordering": "force_relax"}
     if asked.manage:
         settings |= _sriov(asked, host, port) | _link_type(spec, port)
     return settings

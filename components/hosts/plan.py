@@ -37,6 +37,7 @@ from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import runs_docker
 from components.model.hosts import Host, HostDefaults, Nic
 from components.model.instances import crusoe_of
+from components.model.operator_owned import vfs_by_operator
 from components.remote.endpoint import host_endpoint
 from components.remote.file_plan import plan_files
 from components.remote.sending import plan_sending
@@ -279,12 +280,14 @@ def _ports(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """Name, MTU, link and address of each PF; the driver loses them at a reboot.
 
     mlx5 keeps the port down until its network device is set up, which netplan does only with those
-    that it names; VFs and macvlans on a PF that is down have no carrier.
+    that it names; VFs and macvlans on a PF that is down have no carrier. Who makes the VFs sets the
+    MTU of the PF before.
     """
     ports: dict[str, str] = {}
+    let_go = host.role == "worker" and vfs_by_operator(spec)
     for nic in host.nics:
-        mtu_bytes = str(nic.mtu_bytes or spec.rdma.mtu_bytes)
-        port = _names(spec, nic) | {"mtu_bytes": mtu_bytes, "link": "up"} | _address(spec, nic)
+        mtu = {} if let_go else {"mtu_bytes": str(nic.mtu_bytes or spec.rdma.mtu_bytes)}
+        port = _names(spec, nic) | mtu | {"link": "up"} | _address(spec, nic)
         ports |= {f"nic.{nic.pci}.{key}": value for key, value in port.items()}
     return ports
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.operator_owned import guids_by_pods, vfs_by_operator
 from components.model.sriov import HcaPf, Sriov
+from components.model.vf_guids import vf_guids
 
 
 def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """How many VFs a PF has, their MTU, and what the file writes of each of them.
 
     VLAN, rates, trust and spoof check stand in the file only where the host owns them: with
-    `pod_network.mode: sriov` the network attachment does (`vf-owner`).
+    `pod_network.mode: sriov` the network attachment does (`vf-owner`). None of it is the host's
+    where the SR-IOV network operator makes the VFs.
     """
     cards = (*host.nics, *host.hca_sriov)
     settings = {f"nic.{card.pci}.serial": card.serial for card in cards if card.serial}
+    if host.role == "worker" and vfs_by_operator(spec):
+        return settings
     for nic in host.nics:
         settings[f"nic.{nic.pci}.vfs"] = str(nic.vfs)
         settings |= {f"nic.{nic.pci}.{key}": value for key, value in _port(nic.sriov).items()}
@@ -60,24 +64,13 @@ def _on(*, value: bool) -> str:
 
 
 def _hca(spec: ClusterSpec, host: Host, pf: HcaPf) -> Mapping[str, str]:
-    """VFs of an InfiniBand port: one without a GUID, or that does not follow the PF, stays down."""
+    """VFs of an InfiniBand port: one without a GUID, or that does not follow the PF, stays down.
+
+    With ib-kubernetes a VF has the GUID of its pod, and none of the host's.
+    """
     settings = {f"nic.{pf.pci}.vfs": str(pf.vfs)}
     for number, guid in enumerate(vf_guids(spec.name, host, pf)):
-        settings[f"vf.{pf.pci}.{number}.guid"] = guid
+        if not guids_by_pods(spec):
+            settings[f"vf.{pf.pci}.{number}.guid"] = guid
         settings[f"vf.{pf.pci}.{number}.link_state"] = "auto"
     return settings
-
-
-def vf_guids(site: str, host: Host, pf: HcaPf) -> tuple[str, ...]:
-    """The GUIDs of a port's VFs: those of the file, or derived ones that are the same each time.
-
-    A derived GUID begins with 02, the sign of one that no vendor gave out (EUI-64's local bit);
-    seven bytes of a hash follow. Random ones would fall out of their partitions at each boot.
-    """
-    return pf.guids or tuple(_derived(site, host.name, pf))
-
-
-def _derived(site: str, host: str, pf: HcaPf) -> Iterator[str]:
-    for number in range(pf.vfs):
-        digest = hashlib.sha256(f"{site}/{host}/{pf.pci}/{number}".encode()).hexdigest()
-        yield f"02{digest[:14]}"

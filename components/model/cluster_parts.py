@@ -25,7 +25,9 @@ class ClusterParts(Frozen):
     """The attachments by which jobs get onto the rails, each named as its rail's `network`. Those
     of probes are ours in any case."""
     whereabouts: Owner | None = None
-    """The address management of pods."""
+    """The address management of pods, with `ipam: whereabouts`."""
+    nv_ipam: Owner | None = None
+    """The address management of pods, with `ipam: nv-ipam`."""
     sriov_cni: Owner | None = None
     """The CNI program that moves a VF into a pod."""
     ib_sriov_cni: Owner | None = None

@@ -9,6 +9,7 @@ from components.catalogue.cluster_parts import Part
 from components.catalogue.cni_folders import DISTRIBUTIONS, UPSTREAM, CniPaths, distribution_of
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
+from components.model.operator_owned import vfs_by_operator
 
 Way = Literal["sriov", "host_device", "macvlan", "ipoib", "none", "host"]
 """How pods get onto the rails: `mode`, and with shared cards the interface on them."""
@@ -16,6 +17,10 @@ _ATTACHED: Final[frozenset[Way]] = frozenset(("sriov", "macvlan", "ipoib"))
 Program = Literal[
     "tuning", "sriov", "ib-sriov", "rdma", "macvlan", "ipoib", "sbr", "static", "dhcp"
 ]
+_OF_POLICY: Final[frozenset[Program]] = frozenset(("tuning", "macvlan", "sbr", "static", "ipoib"))
+"""What `secondaryNetwork` of a NicClusterPolicy brings (its `cniPlugins` and `ipoib`)."""
+_OF_VFS: Final[frozenset[Program]] = frozenset(("sriov", "ib-sriov", "rdma"))
+"""What the daemon of the SR-IOV network operator copies onto each node."""
 IMAGES: Final[dict[Program, Part]] = {
     "sriov": "sriov_cni",
     "ib-sriov": "ib_sriov_cni",
@@ -67,14 +72,34 @@ def uses_multus(spec: ClusterSpec) -> bool:
 
 def gives_addresses(spec: ClusterSpec) -> bool:
     """Whether whereabouts has anything to give: pods may have no interface, or no addresses."""
+    return spec.pod_network.ipam == "whereabouts" and _has_addresses(spec)
+
+
+def draws_blocks(spec: ClusterSpec) -> bool:
+    """Whether nv-ipam has anything to give."""
+    return spec.pod_network.ipam == "nv-ipam" and _has_addresses(spec)
+
+
+def _has_addresses(spec: ClusterSpec) -> bool:
     rails = (*spec.rails, *(spec.infiniband.rails if spec.infiniband else ()))
-    attached = way_of(spec) in _ATTACHED and spec.pod_network.ipam == "whereabouts"
-    return attached and any(rail.subnet for rail in rails)
+    return uses_multus(spec) and any(rail.subnet for rail in rails)
+
+
+def policy_networks(spec: ClusterSpec) -> bool:
+    """Whether the network operator's policy brings Multus and the reference plugins."""
+    return uses_multus(spec) and spec.pod_network.multus == "operator"
 
 
 def cni_programs(spec: ClusterSpec) -> tuple[Program, ...]:
-    """The programs, in the order in which they are installed."""
-    return tuple(_programs(spec))
+    """The programs that Railyard brings, in the order in which they are installed.
+
+    The policy's image with the reference plugins has all of them, but runs no daemon for DHCP. The
+    SR-IOV network operator brings those that take its VFs.
+    """
+    brought = _OF_POLICY if policy_networks(spec) else frozenset[Program]()
+    if vfs_by_operator(spec):
+        brought |= _OF_VFS
+    return tuple(name for name in _programs(spec) if name not in brought)
 
 
 def _programs(spec: ClusterSpec) -> Iterator[Program]:
@@ -94,7 +119,7 @@ def _programs(spec: ClusterSpec) -> Iterator[Program]:
         yield "rdma"
     if network.source_routing:
         yield "sbr"
-    if network.ipam != "whereabouts":
+    if network.ipam != "whereabouts" and not (fabric and network.ipam == "nv-ipam"):
         yield "static"  # of the probe's server too, which clients must know beforehand
     if network.ipam == "dhcp":
         yield "dhcp"

@@ -138,6 +138,9 @@ class IbRail(Frozen):
     interface: Annotated[str, StringConstraints(pattern=IPOIB_DEVICE)] | (None) = None
     """With `interface: ipoib`: the IPoIB device of this HCA, with one name on all workers, for
     example `ibs1f0`. It decides the partition of the pods' interfaces: `ibs1f0.8101`."""
+    partition: PartitionName | None = None
+    """With `mode: sriov`: the partition whose members the rail's VFs become. Default Default's
+    alone."""
 
 
 class InfiniBand(InfiniBandFabric):

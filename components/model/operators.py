@@ -8,7 +8,14 @@ from typing import Annotated, Literal, TypeAlias, cast
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from components.catalogue import upstream
-from components.model.units import DRIVER_TAG, EXACT_RELEASE, Frozen, HttpsAddress
+from components.model.units import (
+    DRIVER_TAG,
+    EXACT_RELEASE,
+    DnsLabel,
+    Frozen,
+    HttpsAddress,
+    PortGuid,
+)
 
 ChartValues: TypeAlias = dict[str, JsonValue]
 """Values of a chart; only the chart knows their keys."""
@@ -90,6 +97,20 @@ class GpuOperator(ByChart):
     from GPU memory itself."""
 
 
+class IbKubernetes(Frozen):
+    """ib-kubernetes: gives each pod's VF a GUID, and puts it into a partition of UFM."""
+
+    ufm_secret: DnsLabel
+    """A Secret of the namespace nvidia-network-operator with UFM_USERNAME, UFM_PASSWORD and
+    UFM_ADDRESS; Railyard makes none."""
+    first_guid: PortGuid = "0200000000000000"
+    """The first GUID that a pod may get."""
+    last_guid: PortGuid = "02ffffffffffffff"
+    """The last one; UFM knows no others of these."""
+    period_s: Annotated[int, Field(ge=1, le=3600)] = 5
+    """Seconds between two looks for pods."""
+
+
 class NetworkOperator(ByChart):
     """The NVIDIA network operator, which brings the device plugin of `pod_network.mode`."""
 
@@ -99,6 +120,14 @@ class NetworkOperator(ByChart):
     """Who owns the RDMA driver: the host's image, or the operator's DOCA-OFED container."""
     driver_tag: DriverTag | None = None
     """Tag of that container; default the one that the operator's release was made with."""
+    vfs: Literal["host", "operator"] = "host"
+    """With `pod_network.mode: sriov`: who makes the workers' VFs and sets their MTU, the hosts'
+    own steps or the SR-IOV network operator, which drains a node when it does."""
+    firmware: Literal["host", "operator"] = "host"
+    """Who sets the firmware of the workers' cards (`firmware.manage`), the hosts' own steps or the
+    NIC configuration operator, which drains and reboots a node when it does."""
+    ib_kubernetes: IbKubernetes | None = None
+    """On InfiniBand with UFM: partitions of pods. Default none."""
 
 
 class GpuDevicePlugin(ByChart):

@@ -8,7 +8,15 @@ from typing import Literal
 from components.catalogue.cluster_parts import PARTS, Part
 from components.model.cluster import ClusterSpec
 from components.model.cluster_parts import ClusterParts, Owner
-from components.model.cni import IMAGES, Program, cni_programs, gives_addresses, uses_multus
+from components.model.cni import (
+    IMAGES,
+    Program,
+    cni_programs,
+    draws_blocks,
+    gives_addresses,
+    policy_networks,
+    uses_multus,
+)
 from components.model.kubernetes import ExistingPlane
 from components.model.once import once
 
@@ -59,12 +67,7 @@ def _needed(spec: ClusterSpec) -> frozenset[Part]:
 
 def _needs(spec: ClusterSpec) -> Iterator[Part]:
     operators = spec.operators
-    if uses_multus(spec):
-        yield from ("multus", "attachments")
-    if gives_addresses(spec):
-        yield "whereabouts"
-    for name in cni_programs(spec):
-        yield part_of_program(name)
+    yield from _of_networks(spec)
     # The network operator brings the device plugin itself.
     yield plugin_of(spec) if operators.network is None else "network_operator"
     if operators.gpu is not None:
@@ -73,6 +76,19 @@ def _needs(spec: ClusterSpec) -> Iterator[Part]:
         yield "gpu_device_plugin"
     if spec.jobs.mpi_operator:
         yield "mpi_operator"
+
+
+def _of_networks(spec: ClusterSpec) -> Iterator[Part]:
+    if uses_multus(spec):
+        yield "attachments"
+        if not policy_networks(spec):
+            yield "multus"
+    if gives_addresses(spec):
+        yield "whereabouts"
+    if draws_blocks(spec) and spec.operators.network is None:
+        yield "nv_ipam"
+    for name in cni_programs(spec):
+        yield part_of_program(name)
 
 
 def part_of_program(name: Program) -> Part:

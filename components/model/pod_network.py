@@ -77,9 +77,9 @@ SharedPlugin = Annotated[
 registries is years old and its source was never published, so it cannot be corrected."""
 
 
-Ipam = Literal["whereabouts", "static", "dhcp"]
+Ipam = Literal["whereabouts", "nv-ipam", "static", "dhcp"]
 """Who gives addresses to pods. The DeepOps RoCE guide uses DHCP and does not say who serves it;
-`whereabouts` needs no server."""
+`whereabouts` and `nv-ipam` need no server."""
 
 
 class PodRoute(Frozen):
@@ -91,6 +91,17 @@ class PodRoute(Frozen):
     """The network, for example `10.10.112.0/24`."""
     via: Ipv4 | None = None
     """The next hop; default the rail's `gateway`."""
+
+
+class Exclusion(Frozen):
+    """Addresses of a rail that something else has."""
+
+    rail: DnsLabel
+    """The rail whose subnet they are in."""
+    first: Ipv4
+    """The first address that no pod gets."""
+    last: Ipv4 | None = None
+    """The last one; default the first alone."""
 
 
 class SharedDevice(Frozen):
@@ -123,8 +134,16 @@ class PodNetwork(Frozen):
     InfiniBand, where RDMA needs no address."""
     ipam: Ipam = "whereabouts"
     """Who gives addresses to pods. `whereabouts`: the cluster itself, from the rail's subnet.
+    `nv-ipam`: the node, from a block of the rail's subnet that the cluster gave it.
     `dhcp`: the `dhcp_server` of each rail, asked by a daemon on every node. `static`: each pod
     says its own in its annotation, which workers of an MPIJob cannot."""
+    addresses_per_node: Annotated[int, Field(ge=1, le=65534)] | None = None
+    """With `nv-ipam`: addresses of each rail that one node has (`perNodeBlockSize`). Default with
+    VFs the power of two from twice their number on, with shared cards 32. Another number gives
+    every node another block: pods that run keep theirs, and may meet new ones."""
+    exclusions: tuple[Exclusion, ...] = ()
+    """With `whereabouts` or `nv-ipam`: addresses that no pod gets, beside those of the gateway, the
+    cards and the bandwidth test's server."""
     rdma_isolation: bool = False
     """With `sriov`: a pod sees its own RDMA devices alone. The hosts need
     `host_defaults.kernel.rdma_netns: exclusive`. Default: each pod sees all of its node, and opens
@@ -134,6 +153,9 @@ class PodNetwork(Frozen):
     source_routing: bool = False
     """What has the address of a rail is sent by that rail (the CNI plugin `sbr`): its gateway and
     routes go into a table of its own. Default: the main table alone."""
+    multus: Literal["install", "operator"] = "install"
+    """Who brings Multus and the reference CNI plugins. `install`: Railyard, or whoever
+    `kubernetes.components` names. `operator`: the network operator, by its policy."""
     resource_prefix: ResourcePrefix = "intel.com"
     """Prefix of the extended resources: `intel.com`, `rdma` or `nvidia.com`."""
     mtu_bytes: MtuBytes | None = None

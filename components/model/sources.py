@@ -66,6 +66,8 @@ class Images(Frozen):
     """Multus, thin."""
     whereabouts: PinnedImage = upstream.WHEREABOUTS
     """The address management of pods."""
+    nv_ipam: PinnedImage = upstream.NV_IPAM
+    """The same by blocks of nodes (`ipam: nv-ipam`), where no network operator brings it."""
     sriov_cni: PinnedImage = upstream.SRIOV_CNI
     """The CNI plugin that moves a VF into a pod."""
     ib_sriov_cni: PinnedImage = upstream.IB_SRIOV_CNI

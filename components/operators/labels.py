@@ -7,17 +7,26 @@ from pydantic import JsonValue
 from components.kubernetes.manifest import Body, Manifest
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.operators.firmware import firmware_labels
+from components.pod_network.pools import pool_labels
+from components.pod_network.sriov_operator import vf_labels
 
 
 def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """The labels of one node, sorted; none on those that run no jobs.
 
-    `nvidia.com/gpu.present` lets the GPU device plugin's chart onto a node where no node feature
-    discovery runs. `rdma` and `gpu-use-type` are those by which training jobs find their nodes.
+    Labels of pools, VFs and firmware say which objects of the network operator are for the node:
+    by the one of a pool it gets a block of addresses. `nvidia.com/gpu.present` lets the GPU
+    device plugin's chart onto a node where no node feature discovery runs. `rdma` and
+    `gpu-use-type` are those by which training jobs find their nodes.
     """
     if host.role != "worker":
         return {}
-    labels: dict[str, str] = {}
+    labels = {
+        **pool_labels(spec, host),
+        **vf_labels(spec, host),
+        **firmware_labels(spec, host),
+    }
     if spec.jobs.deepspeed is not None:
         labels["gpu-use-type"] = "exclusive"
     if spec.operators.gpu_device_plugin is not None and host.gpus:

@@ -12,15 +12,15 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.artefacts.listing import network_device_plugin
+from components.artefacts.listing import network_device_plugin, network_operand
 from components.artefacts.naming import in_registry
-from components.catalogue.cni_folders import UPSTREAM
-from components.catalogue.upstream import network_operand_version
+from components.catalogue.cni_folders import UPSTREAM, CniPaths
 from components.catalogue.version_pairs import driver_tag
 from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths
+from components.model.cni import cni_paths, draws_blocks, policy_networks, way_of
+from components.model.operator_owned import firmware_by_operator, vfs_by_operator
 from components.model.operators import NetworkOperator
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.ib_rails import ib_rails
@@ -28,7 +28,6 @@ from components.pod_network.infiniband import function_plugin_config
 from components.pod_network.shared import shared_plugin_config
 from components.pod_network.tolerations import discovery_values, tolerated
 
-NETWORK_NAMESPACE: Final = "nvidia-network-operator"
 NIC_POLICY: Final = "nic-cluster-policy"
 """The conventional name; the operator works on one policy only."""
 POLICY_API: Final = "mellanox.com/v1alpha1"
@@ -54,27 +53,51 @@ def network_operator_values(spec: ClusterSpec) -> Body:
             "cniBinDirectory": paths.bin,
             "cniNetworkDirectory": paths.net_d,
         }
+    if vfs_by_operator(spec):
+        values |= _sriov_operator_values(spec, paths)
+    if firmware_by_operator(spec):
+        # Which drains a node before its cards are set.
+        values["maintenanceOperator"] = {"enabled": True}
     return values
+
+
+def _sriov_operator_values(spec: ClusterSpec, paths: CniPaths) -> Body:
+    """The SR-IOV network operator: its part of the chart, without its hand on firmware.
+
+    Its plugin `mellanox` would set SRIOV_EN, NUM_OF_VFS and the link type, and reboot: they are the
+    hosts', or the NIC configuration operator's.
+    """
+    names: Body = {"resourcePrefix": spec.pod_network.resource_prefix, "cniBinPath": paths.bin}
+    return {
+        "sriovNetworkOperator": {"enabled": True},
+        "sriov-network-operator": {
+            "operator": names,
+            "sriovOperatorConfig": {"deploy": True, "disablePlugins": ["mellanox"]},
+        },
+    }
 
 
 def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     """The policy, and the wait for its state: the chart makes none since 24.10.
 
     It has the one device plugin of the site's mode, with the configuration that ours would have:
-    one card must not be offered by two. Neither Multus nor addresses: with whole HCAs NCCL needs no
-    interface in the pod, and otherwise they are the pod network's.
+    one card must not be offered by two. Multus and the reference plugins are in it where the site
+    leaves them to the operator, and nv-ipam where pods get addresses of it; else they are the pod
+    network's, or not needed: with whole HCAs NCCL needs no interface in the pod.
 
     Raises:
         SpecError: The operator's driver container is wanted, and its tag is not known.
     """
-    key, plugin = _device_plugin(spec, operator)
-    wanted: Body = {key: plugin}
+    wanted: Body = {
+        **_device_plugin(spec, operator),
+        **_networks(spec, operator),
+        **_cards(spec, operator),
+    }
     if taints := tolerated(spec):
         wanted["tolerations"] = taints
     if operator.driver == "operator":
         wanted["ofedDriver"] = {
-            "image": "doca-driver",
-            "repository": plugin["repository"],
+            **_operand(spec, operator, "doca-driver"),
             "version": _driver_tag(operator),
         }
     return {
@@ -91,19 +114,69 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
     }
 
 
-def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> tuple[str, Body]:
-    """The part of the policy that publishes the rails' devices, and its key."""
-    mode, release = spec.pod_network.mode, operator.chart.version
-    name = in_registry(network_device_plugin(release, mode), spec.sources.registry)
-    repository, _, image = name.rpartition(":")[0].rpartition("/")
+def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """The part of the policy that publishes the rails' devices.
+
+    Empty where the SR-IOV network operator makes the VFs: it publishes them itself.
+    """
+    if vfs_by_operator(spec):
+        return {}
+    mode = spec.pod_network.mode
     key, config = _DEVICE_PLUGINS[mode]
-    plugin: Body = {
-        "image": image,
-        "repository": repository,
-        "version": network_operand_version(release),
-        "config": config(spec),
-    }
-    return key, plugin
+    name = network_device_plugin(operator.chart.version, mode)
+    return {key: {**_image(spec, name), "config": config(spec)}}
+
+
+def _networks(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """Multus, the reference plugins and nv-ipam, as far as they are the operator's."""
+    networks: Body = {}
+    if policy_networks(spec):
+        parts: Body = {
+            "cniPlugins": _operand(spec, operator, "plugins"),
+            "multus": _operand(spec, operator, "multus-cni"),
+        }
+        if way_of(spec) == "ipoib":
+            parts["ipoib"] = _operand(spec, operator, "ipoib-cni")
+        networks["secondaryNetwork"] = parts
+    if draws_blocks(spec):
+        # Its webhook would need a manager of certificates; `railyard check` says the same before.
+        addresses = _operand(spec, operator, "nvidia-k8s-ipam")
+        networks["nvIpam"] = {**addresses, "enableWebhook": False}
+    return networks
+
+
+def _cards(spec: ClusterSpec, operator: NetworkOperator) -> Body:
+    """What sets firmware and partitions, where they are the operator's."""
+    wanted: Body = {}
+    if (keys := operator.ib_kubernetes) is not None:
+        wanted["ibKubernetes"] = {
+            **_operand(spec, operator, "ib-kubernetes"),
+            "pKeyGUIDPoolRangeStart": _with_colons(keys.first_guid),
+            "pKeyGUIDPoolRangeEnd": _with_colons(keys.last_guid),
+            "periodicUpdateSeconds": keys.period_s,
+            "ufmSecret": keys.ufm_secret,
+        }
+    if firmware_by_operator(spec):
+        wanted["nicConfigurationOperator"] = {
+            "operator": _operand(spec, operator, "nic-configuration-operator"),
+            "configurationDaemon": _operand(spec, operator, "nic-configuration-operator-daemon"),
+        }
+    return wanted
+
+
+def _operand(spec: ClusterSpec, operator: NetworkOperator, name: str) -> Body:
+    return _image(spec, network_operand(operator.chart.version, name))
+
+
+def _with_colons(guid: str) -> str:
+    return ":".join(guid[start : start + 2] for start in range(0, len(guid), 2))
+
+
+def _image(spec: ClusterSpec, name: str) -> Body:
+    """An image as a policy names it, in three parts."""
+    whole, _, version = in_registry(name, spec.sources.registry).rpartition(":")
+    repository, _, image = whole.rpartition("/")
+    return {"image": image, "repository": repository, "version": version}
 
 
 def host_device_config(spec: ClusterSpec) -> str:

@@ -19,12 +19,10 @@ from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import gpu_paths, has_own_rdma_driver, toolkit_owner
 from components.model.kubernetes import ExistingPlane
 from components.model.operators import ByChart, ChartSource, GpuOperator
+from components.operators.firmware import firmware_templates
 from components.operators.labels import label_patches
-from components.operators.network import (
-    NETWORK_NAMESPACE,
-    network_operator_values,
-    nic_cluster_policy,
-)
+from components.operators.network import network_operator_values, nic_cluster_policy
+from components.pod_network.pools import NETWORK_NAMESPACE
 from components.pod_network.tolerations import GPU, discovery_values, gpu_runtime, tolerated
 
 GPU_NAMESPACE: Final = "gpu-operator"
@@ -96,13 +94,19 @@ def plan_operators(spec: ClusterSpec) -> OperatorsPlan:
         _chart(spec, release, owner, source)
         for release, (owner, source, _) in charts_by_release(spec).items()
     )
-    policies: list[Manifest] = []
+    policies: list[list[Manifest]] = []
     if (network := spec.operators.network) is not None:
         # First: a GPU driver container waits for the RDMA driver before it becomes ready.
-        policies.append(make_manifest("network-operator", nic_cluster_policy(spec, network), 0))
+        policies.append([make_manifest("network-operator", nic_cluster_policy(spec, network), 0)])
+        # Their kind is known when the policy is ready.
+        policies.append([make_manifest("firmware", each, 0) for each in firmware_templates(spec)])
     if spec.operators.gpu is not None:
-        policies.append(_policy_gate())
-    gates = (replace(policy, group=group) for group, policy in enumerate(policies))
+        policies.append([_policy_gate()])
+    gates = (
+        replace(policy, group=group)
+        for group, together in enumerate(each for each in policies if each)
+        for policy in together
+    )
     return OperatorsPlan(charts, (*label_patches(spec), *_namespaces(spec, charts), *gates))
 
 

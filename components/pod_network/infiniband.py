@@ -14,6 +14,7 @@ from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbRail
+from components.model.operator_owned import guids_by_pods
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.networks import ipoib_addresses, make_attachment, make_chain
@@ -68,15 +69,26 @@ def function_plugin_config(spec: ClusterSpec) -> str:
     return device_plugin_config(spec)
 
 
-def ib_sriov_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
-    """The attachment that moves a VF into a pod.
+def ib_sriov_chain(spec: ClusterSpec, rail: IbRail) -> list[dict[str, JsonValue]]:
+    """The plugins that move a VF of a rail into a pod.
 
-    Its GUID is the one that the host gave it. The plugin sets no partition key by itself.
+    Its GUID is the one that it has on the host, and its partitions are those of its GUID. The
+    plugin sets no partition key by itself: `pkey` is read by ib-kubernetes, which gives the pod a
+    GUID and tells UFM of it before the plugin goes on.
     """
     main: dict[str, JsonValue] = {"type": "ib-sriov", "link_state": "enable"}
+    fabric = spec.infiniband
+    partitions = {each.name: each.pkey for each in fabric.partitions} if fabric else {}
+    if rail.partition is not None and guids_by_pods(spec):
+        main |= {"pkey": f"0x{partitions[rail.partition]:04x}", "ibKubernetesEnabled": True}
     if spec.pod_network.rdma_isolation:
         main["rdmaIsolation"] = True
-    plugins = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
+    return make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
+
+
+def ib_sriov_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
+    """The attachment that moves a VF into a pod."""
+    plugins = ib_sriov_chain(spec, rail)
     resource = f"{spec.pod_network.resource_prefix}/{rail.resource}"
     return make_attachment(spec.pod_network.namespace, rail.network, plugins, resource)
 

@@ -61,7 +61,8 @@ def cluster_role_binding(name: str) -> Body:
     }
 
 
-def _rule(groups: str, resources: str, verbs: str) -> JsonValue:
+def rule(groups: str, resources: str, verbs: str) -> JsonValue:
+    """One permission; `core` is the group without a name."""
     return {
         "apiGroups": ["" if group == "core" else group for group in groups.split()],
         "resources": [*resources.split()],
@@ -72,24 +73,24 @@ def _rule(groups: str, resources: str, verbs: str) -> JsonValue:
 def multus_rules() -> list[JsonValue]:
     """Multus reads attachments and writes network-status on pods."""
     return [
-        _rule("k8s.cni.cncf.io", "*", "*"),
-        _rule("core", "pods pods/status", "get list update watch"),
-        _rule("core events.k8s.io", "events", "create patch update"),
+        rule("k8s.cni.cncf.io", "*", "*"),
+        rule("core", "pods pods/status", "get list update watch"),
+        rule("core events.k8s.io", "events", "create patch update"),
     ]
 
 
 def whereabouts_rules() -> list[JsonValue]:
     """Whereabouts keeps its allocations in objects of the cluster."""
     return [
-        _rule(
+        rule(
             "whereabouts.cni.cncf.io",
             "ippools overlappingrangeipreservations",
             "get list watch create update patch delete",
         ),
-        _rule("coordination.k8s.io", "leases", "*"),
-        _rule("core", "pods nodes", "get list watch"),
-        _rule("k8s.cni.cncf.io", "network-attachment-definitions", "get list watch"),
-        _rule("core events.k8s.io", "events", "create patch update get"),
+        rule("coordination.k8s.io", "leases", "*"),
+        rule("core", "pods nodes", "get list watch"),
+        rule("k8s.cni.cncf.io", "network-attachment-definitions", "get list watch"),
+        rule("core events.k8s.io", "events", "create patch update get"),
     ]
 
 
@@ -237,7 +238,8 @@ def cni_check_daemon_set(image: str, paths: CniPaths) -> Body:
     return daemon_set("cni-folders", pod)
 
 
-def _from_field(name: str, path: str) -> JsonObject:
+def from_field(name: str, path: str) -> JsonObject:
+    """A variable of a container that Kubernetes fills in from the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
@@ -249,8 +251,8 @@ def whereabouts_daemon_set(image: str, paths: CniPaths) -> Body:
         "command": ["/bin/sh"],
         "args": ["-c", _WHEREABOUTS],
         "env": [
-            _from_field("NODENAME", "spec.nodeName"),
-            _from_field("WHEREABOUTS_NAMESPACE", "metadata.namespace"),
+            from_field("NODENAME", "spec.nodeName"),
+            from_field("WHEREABOUTS_NAMESPACE", "metadata.namespace"),
             # The install script takes /host off this path to name the kubeconfig on the host.
             {"name": "CNI_CONF_DIR", "value": f"/host{paths.net_d}"},
         ],

@@ -1,4 +1,4 @@
-"""Which pod network works on which transport, and why another does not: data.
+"""Which pod network and which addresses work on which transport, and why others do not: data.
 
 docs/reference/pod-networks.md is made of it, and the rule `pod-network` asks it. Sources:
 docs/explanation/sources.md#pod-network.
@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from components.model.cluster import ClusterSpec
 from components.model.cni import Way, way_of
+from components.model.pod_network import Ipam
 
 Transport = Literal["roce", "infiniband"]
 
@@ -88,6 +89,37 @@ MATRIX: Final[dict[tuple[Way, Transport], Works | Refused]] = {
     ),
     ("host", "infiniband"): Works("the host's network and its HCAs", "shared_devices"),
 }
+
+ADDRESSES: Final[dict[tuple[Ipam, Transport], Works | Refused]] = {
+    ("whereabouts", "roce"): Works("the cluster gives it from the rail's subnet", "nothing"),
+    ("whereabouts", "infiniband"): Works(
+        "the cluster gives it from the rail's subnet", "a subnet of the rail"
+    ),
+    ("nv-ipam", "roce"): Works(
+        "the node gives it from its block of the rail's pool",
+        "a block for each worker in the rail's subnet; nothing else: the network operator's policy "
+        "brings nv-ipam, or the objects of its own deployment do",
+    ),
+    ("nv-ipam", "infiniband"): Works(
+        "the node gives it from its block of the rail's pool",
+        "a subnet of the rail with a block for each worker",
+    ),
+    ("static", "roce"): Works("the pod's annotation says it", "jobs.mpi_operator: false"),
+    ("static", "infiniband"): Works("the pod's annotation says it", "jobs.mpi_operator: false"),
+    ("dhcp", "roce"): Works(
+        "a server of the rail's VLAN gives it, asked by a daemon on every node",
+        "dhcp_server of each rail, which keeps the last address of the subnet and the cards'",
+    ),
+    ("dhcp", "infiniband"): Refused(
+        "the CNI plugins of InfiniBand refuse it: IPoIB has no DHCP there",
+        "set ipam to whereabouts or nv-ipam",
+    ),
+}
+
+
+def address_of(spec: ClusterSpec) -> Works | Refused:
+    """Whether a site's pods can get their addresses as it says."""
+    return ADDRESSES[spec.pod_network.ipam, spec.rdma.transport]
 
 
 def cell_of(spec: ClusterSpec) -> Works | Refused:

@@ -13,6 +13,8 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths
 from components.model.fabric import Rail
 from components.model.infiniband import IbRail
+from components.pod_network.kept import kept_addresses, probe_address
+from components.pod_network.pools import AnyRail, pool_name
 
 CNI_VERSION: Final = "1.0.0"
 Addresses = dict[str, JsonValue]
@@ -25,31 +27,32 @@ def probe_network(rail: Rail) -> str:
     return f"{rail.network}-probe"
 
 
-def probe_address(rail: Rail) -> IPv4Address:
-    """The address kept for the perftest server: the last one of the rail's subnet."""
-    return rail.subnet[-2]
-
-
 def client_address(rail: Rail) -> IPv4Address:
     """With `ipam: static`, that of the perftest client: the last but one of the rail's subnet."""
     return rail.subnet[-3]
 
 
 def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
-    """Address management of the attachment that jobs use: all but probe, gateway and cards.
+    """Address management of the attachment that jobs use: all addresses that are not kept.
 
     A DHCP server gives routes itself. With `static` each pod says its own in its annotation.
     """
     kind = spec.pod_network.ipam
     if kind == "dhcp":
         return {"type": "dhcp"}
+    if kind == "nv-ipam":
+        return _from_pool(rail)
     if kind == "static":
         return {"type": "static"} | _routes(spec, rail.name, rail.gateway)
-    nics = (nic for host in spec.hosts for nic in host.nics if nic.rail == rail.name)
-    cards = [nic.address for nic in nics if nic.address is not None]
-    kept = [probe_address(rail), *([rail.gateway] if rail.gateway else []), *cards]
-    exclude: Addresses = {"exclude": [f"{address}/32" for address in kept]}
+    probe, *others = kept_addresses(spec, rail)
+    kept = [*probe.networks(), *([f"{rail.gateway}/32"] if rail.gateway else [])]
+    exclude: Addresses = {"exclude": [*kept, *(net for each in others for net in each.networks())]}
     return _whereabouts(spec, rail.subnet) | exclude | _way_out(spec, rail)
+
+
+def _from_pool(rail: AnyRail) -> Addresses:
+    """Routes and gateway are the pool's."""
+    return {"type": "nv-ipam", "poolName": pool_name(rail), "poolType": "ippool"}
 
 
 def server_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
@@ -73,9 +76,15 @@ def ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
     """Address management of an IPoIB interface; empty where its rail has no subnet."""
     if rail.subnet is None:
         return {}
+    if spec.pod_network.ipam == "nv-ipam":
+        return _from_pool(rail)
     if spec.pod_network.ipam == "static":
         return {"type": "static"} | _routes(spec, rail.name, None)
-    return _whereabouts(spec, rail.subnet) | _routes(spec, rail.name, None)
+    exclude: list[JsonValue] = [
+        net for each in kept_addresses(spec, rail) for net in each.networks()
+    ]
+    kept: Addresses = {"exclude": exclude} if exclude else {}
+    return _whereabouts(spec, rail.subnet) | kept | _routes(spec, rail.name, None)
 
 
 def _whereabouts(spec: ClusterSpec, subnet: IPv4Network) -> Addresses:

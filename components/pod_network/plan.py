@@ -14,9 +14,10 @@ from components.kubernetes.pods import pulling
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths, cni_programs, way_of
+from components.model.operator_owned import vfs_by_operator
 from components.model.owners import cni_check_image, installs, part_of_program
 from components.pod_network import manifests as parts
-from components.pod_network import programs
+from components.pod_network import nv_ipam, programs
 from components.pod_network.attachment import (
     PodAttachment,
     expected_allocatable,
@@ -31,6 +32,7 @@ from components.pod_network.infiniband import (
     ipoib_attachment,
 )
 from components.pod_network.matrix import Refused, cell_of
+from components.pod_network.pools import plan_pools, pool_manifest
 from components.pod_network.shared import (
     PLUGIN,
     PLUGIN_CONFIG,
@@ -40,6 +42,7 @@ from components.pod_network.shared import (
     shared_plugin_daemon_set,
 )
 from components.pod_network.sriov import attachment, probe_attachment
+from components.pod_network.sriov_operator import node_policies, sriov_networks
 
 __all__ = [
     "PodAttachment",
@@ -98,8 +101,9 @@ def _functions(spec: ClusterSpec) -> tuple[_Group, ...]:
     foundation, plugin = _function_plugin(spec)
     foundations = [*(_attaching(spec) if attached else []), *foundation]
     daemon_sets = [*(_attachers(spec) if attached else []), *plugin]
+    policies = node_policies(spec) if vfs_by_operator(spec) else []
     attachments = _attachments(spec) if attached else []
-    return *_cni_check(spec), foundations, daemon_sets, attachments
+    return *_cni_check(spec), foundations, [*daemon_sets, *policies], attachments
 
 
 def _function_plugin(spec: ClusterSpec) -> tuple[_Group, _Group]:
@@ -140,7 +144,8 @@ def _cni_check(spec: ClusterSpec) -> tuple[_Group, ...]:
 def _attaching(spec: ClusterSpec) -> _Group:
     """Multus and whereabouts, unless they are there: definitions and permissions."""
     found: _Group = []
-    if installs(spec, "multus"):
+    if installs(spec, "multus") and spec.operators.network is None:
+        # Whose chart brings the same definition, and keeps it new.
         found += [("multus", body) for body in load_vendored(_ROOM, "multus-crd-v4.3.0.json.gz")]
     if installs(spec, "whereabouts"):
         crds = load_vendored(_ROOM, "whereabouts-crds-v0.9.4.json.gz")
@@ -149,6 +154,10 @@ def _attaching(spec: ClusterSpec) -> _Group:
         found += _permissions("multus", parts.multus_rules())
     if installs(spec, "whereabouts"):
         found += _permissions("whereabouts", parts.whereabouts_rules())
+    if installs(spec, "nv_ipam"):
+        found += [("nv-ipam", body) for body in load_vendored(_ROOM, nv_ipam.CRDS)]
+        found += _permissions(nv_ipam.CONTROLLER, nv_ipam.controller_rules())
+        found += _permissions(nv_ipam.NODE, nv_ipam.node_rules())
     return found
 
 
@@ -168,6 +177,10 @@ def _attachers(spec: ClusterSpec) -> _Group:
         attachers.append(("multus", parts.multus_daemon_set(images.multus, paths)))
     if installs(spec, "whereabouts"):
         attachers.append(("whereabouts", parts.whereabouts_daemon_set(images.whereabouts, paths)))
+    if installs(spec, "nv_ipam"):
+        controller = nv_ipam.controller_deployment(images.nv_ipam)
+        node = nv_ipam.node_daemon_set(images.nv_ipam, paths)
+        attachers += [(nv_ipam.CONTROLLER, controller), (nv_ipam.NODE, node)]
     brought = (name for name in cni_programs(spec) if installs(spec, part_of_program(name)))
     return attachers + [(f"{name}-cni", _program(spec, name)) for name in brought]
 
@@ -186,8 +199,16 @@ def _program(spec: ClusterSpec, name: str) -> Body:
 
 
 def _attachments(spec: ClusterSpec) -> _Group:
+    """The pools and the attachments that draw from them."""
+    pools = [(pool.rail, pool_manifest(spec, pool)) for pool in plan_pools(spec)]
+    return [*pools, *_networks(spec)]
+
+
+def _networks(spec: ClusterSpec) -> _Group:
     """Those of jobs, unless they are there; those of probes are ours in any case."""
     ours = installs(spec, "attachments")
+    if vfs_by_operator(spec):
+        return sriov_networks(spec)
     if spec.rdma.transport == "infiniband":
         make = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
         return [(rail.name, make(spec, rail)) for rail in ib_rails(spec) if ours]

@@ -21,18 +21,9 @@ from components.pod_network.networks import (
     job_addresses,
     make_attachment,
     make_chain,
-    probe_address,
     probe_network,
     server_addresses,
 )
-
-__all__ = [
-    "attachment",
-    "device_plugin_config",
-    "probe_address",
-    "probe_attachment",
-    "probe_network",
-]
 
 
 def device_plugin_config(spec: ClusterSpec) -> str:
@@ -97,6 +88,15 @@ def probe_attachment(spec: ClusterSpec, rail: Rail) -> Body:
 
 
 def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:
+    plugins = sriov_chain(spec, rail, ipam)
+    resource = f"{spec.pod_network.resource_prefix}/{rail.resource}"
+    return make_attachment(spec.pod_network.namespace, name, plugins, resource)
+
+
+def sriov_chain(
+    spec: ClusterSpec, rail: Rail, ipam: dict[str, JsonValue]
+) -> list[dict[str, JsonValue]]:
+    """The plugins that give a pod a VF of a rail, with an address by `ipam`."""
     sriov: dict[str, JsonValue] = {
         "type": "sriov",
         # No vlanQoS: the DSCP alone decides the priority, at every hop, tagged or routed.
@@ -104,6 +104,4 @@ def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonVa
         "spoofchk": "off",
         "trust": "on",
     }
-    plugins = make_chain(spec, sriov, ipam, sets_mtu=False)
-    resource = f"{spec.pod_network.resource_prefix}/{rail.resource}"
-    return make_attachment(spec.pod_network.namespace, name, plugins, resource)
+    return make_chain(spec, sriov, ipam, sets_mtu=False)

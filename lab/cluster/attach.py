@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from lab.cluster.device_plugin import Pool
@@ -38,6 +38,7 @@ from lab.cluster.ipam import (
     give_addresses,
     searched,
 )
+from lab.cluster.nv_ipam import NodeStore
 from lab.cluster.pod_view import NETWORKS, NodeState, Pod
 
 RESOURCE_NAME = "k8s.v1.cni.cncf.io/resourceName"
@@ -54,6 +55,12 @@ _SHARED_MODE = (
     " exclusive, invalid system configurations"
 )
 """Said by rdma-cni v1.6.0 and ib-sriov-cni v1.3.0."""
+
+_NO_UFM = (
+    'infiniBand SRIOV-CNI failed, InfiniBand status "mellanox.infiniband.app" is not "configured"'
+    " please check mellanox ib-kubernetes"
+)
+"""Said by ib-sriov-cni v1.3.0 as long as ib-kubernetes did not reach UFM; the lab plays no UFM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,10 @@ class Site:
     """The API knows whereabouts' own kinds, in which it keeps what it gave out."""
     dhcp: Dhcp = lambda _: ""
     """Who answers DHCP; nobody unless the site has a server."""
+    ip_pools: Sequence[Doc] = ()
+    """The pools of nv-ipam."""
+    stores: NodeStore = field(default_factory=NodeStore)
+    """What nv-ipam's daemons wrote down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +149,8 @@ def attach(pod: Pod, node: NodeState, site: Site) -> Attached | None:
     mtus: dict[str, int] = {}
     held = {address for other in node.pods if other.live for address in other.devices_in_use()}
     used = set(site.used_addresses)
-    taken = _Taken(held, Addresses(used, site.address_pools, site.dhcp))
+    addresses = Addresses(used, site.address_pools, site.dhcp, site.ip_pools, site.stores)
+    taken = _Taken(held, addresses)
     # Multus reads all definitions before it calls the first plugin.
     for ref, definition in _load(pod, site):
         status, mtus[ref.interface] = _delegate(pod, node, ref, definition, taken)
@@ -284,6 +296,8 @@ def _made(call: _Call, held: set[str]) -> tuple[int, Doc, str]:
         return _macvlan(call)
     if kind == "ipoib":
         return _ipoib(call)
+    if kind == "ib-sriov" and at(call.main, "ibKubernetesEnabled") is True:
+        raise AttachError(_NO_UFM)
     isolated = kind == "ib-sriov" and at(call.main, "rdmaIsolation") is True
     if isolated and not call.node.devices.exclusive:
         raise AttachError(_SHARED_MODE)

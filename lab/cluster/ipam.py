@@ -1,22 +1,25 @@
-"""The addresses of a pod's interface: what whereabouts, static and DHCP do. Pure.
+"""The addresses of a pod's interface: what whereabouts, nv-ipam, static and DHCP do. Pure.
 
-The texts are those of the plugins: whereabouts v0.9.4, and static and dhcp of the reference plugins
-v1.6.2 (docs/explanation/sources.md#pod-network).
+The texts are those of the plugins: whereabouts v0.9.4, nvidia-k8s-ipam v0.4.0, and static and dhcp
+of the reference plugins v1.6.2 (docs/explanation/sources.md#pod-network).
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from components.catalogue.cni_folders import UPSTREAM
 from components.core.errors import DeviceError
 from lab.cluster.document import Doc, Json, at, docs_at, text_at, texts_at
+from lab.cluster.nv_ipam import IMAGE, NoAddressError, NodeStore, give_address
 from lab.cluster.pod_view import NodeState
 
 REFERENCE = "k8snetworkplumbingwg/plugins"
 """A part of the image with the reference plugins."""
+_OWN_IMAGES = {"whereabouts": "whereabouts", "nv-ipam": IMAGE}
+"""What comes in an image of its own, to a part of its name."""
 OF_K3S = frozenset(
     ("bandwidth", "bridge", "firewall", "flannel", "host-local", "loopback", "portmap")
 )
@@ -52,6 +55,9 @@ class Addresses:
     pools: bool
     """The API knows whereabouts' own kinds, in which it keeps what it gave out."""
     dhcp: Dhcp
+    ip_pools: Sequence[Doc] = ()
+    """The pools that nv-ipam looks at."""
+    stores: NodeStore = field(default_factory=NodeStore)
 
 
 def searched(node: NodeState) -> str:
@@ -80,15 +86,25 @@ def give_addresses(
         return []
     if kind in OF_K3S:
         raise AttachError(f"the lab plays no IPAM plugin {kind!r}: use whereabouts")
-    program = "" if kind == "whereabouts" else kind
-    image = "whereabouts" if kind == "whereabouts" else REFERENCE
-    if kind not in {"whereabouts", "static", "dhcp"} or not node.installed(image, program):
+    image = _OWN_IMAGES.get(kind, REFERENCE)
+    program = "" if kind in _OWN_IMAGES else kind
+    if kind not in {*_OWN_IMAGES, "static", "dhcp"} or not node.installed(image, program):
         raise AttachError(f'failed to find plugin "{kind}" in path {searched(node)}')
     if kind == "static":
         return _static(main, wishes)
     if kind == "dhcp":
         return [_dhcp(main, node, given.dhcp, asked)]
-    return [_whereabouts(ipam if isinstance(ipam, dict) else {}, node, given)]
+    config = ipam if isinstance(ipam, dict) else {}
+    if kind == "nv-ipam":
+        return [_nv_ipam(config, node, given)]
+    return [_whereabouts(config, node, given)]
+
+
+def _nv_ipam(ipam: Doc, node: NodeState, given: Addresses) -> str:
+    try:
+        return give_address(ipam, node.name, given.ip_pools, given.used, given.stores)
+    except NoAddressError as error:
+        raise AttachError(str(error)) from error
 
 
 def _static(main: Doc, wishes: Sequence[str]) -> list[Json]:

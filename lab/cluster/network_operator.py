@@ -13,14 +13,26 @@ from dataclasses import dataclass, replace
 from components.core.errors import DeviceError
 from lab.cluster.device_plugin import Pool, plan_pools
 from lab.cluster.devices import NodeDevices
-from lab.cluster.document import Doc, Json, doc_at, number_at, text_at
+from lab.cluster.document import Doc, Json, doc_at, name_of, number_at, text_at
 from lab.cluster.gpu_operator import NIC_LABEL
+from lab.cluster.ipam import REFERENCE
+from lab.cluster.nv_ipam import IMAGE
 from lab.cluster.shared_plugin import SharedPool, plan_shared
 
 POLICIES = "/apis/mellanox.com/v1alpha1/nicclusterpolicies"
 MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
 """Set to `false` on nodes whose RDMA driver is there; the device plugin waits for it."""
+NAMESPACE = "nvidia-network-operator"
+"""Where the operator works; nv-ipam reads the pools of that namespace."""
 _PREFIX = "nvidia.com"
+_CONVENTIONAL = "nic-cluster-policy"
+_PARTS = (
+    (("secondaryNetwork", "multus"), "state-multus-cni", "multus"),
+    (("secondaryNetwork", "cniPlugins"), "state-container-networking-plugins", REFERENCE),
+    (("secondaryNetwork", "ipoib"), "state-ipoib-cni", "/ipoib-cni"),
+    (("nvIpam",), "state-nv-ipam-cni", IMAGE),
+)
+"""Key of a policy, the state that the operator reports for it, and the image that it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,29 @@ class NicPolicy:
     def shared_config(self) -> str:
         """The configuration of the shared device plugin; empty where the policy wants none."""
         return text_at(self.document, "spec", "rdmaSharedDevicePlugin", "config")
+
+    @property
+    def valid(self) -> bool:
+        """The operator looks at the policy of one name alone (`handleUnsupportedInstance`)."""
+        return name_of(self.document) in {"", _CONVENTIONAL}
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """What runs on every node for it: the state that is reported, and the image."""
+        spec = doc_at(self.document, "spec")
+        return tuple((state, image) for path, state, image in _PARTS if doc_at(spec, *path))
+
+    @property
+    def brought(self) -> frozenset[str]:
+        """The images of its DaemonSets, which are on every node, with a card or without."""
+        if not self.operator_ready or not self.valid:
+            return frozenset()
+        return frozenset(image for _, image in self.parts)
+
+    @property
+    def gives_blocks(self) -> bool:
+        """nv-ipam's controller runs, and its kinds are known."""
+        return IMAGE in self.brought
 
     def serves(self, devices: NodeDevices, labels: Mapping[str, str]) -> bool:
         """Whether the operator's parts run on a node: the driver there, or brought by it."""
@@ -93,7 +128,10 @@ def nic_policy_status(
         "state-SRIOV-device-plugin": policy.config,
         "state-RDMA-device-plugin": policy.shared_config,
     }
-    applied: list[Json] = [{"name": name, "state": state} for name, on in wanted.items() if on]
+    everywhere = "ready" if policy.operator_ready and policy.valid else state
+    states = {name: state for name, on in wanted.items() if on}
+    states |= {name: everywhere for name, _ in policy.parts}
+    applied: list[Json] = [{"name": name, "state": each} for name, each in states.items()]
     status: Doc = {"state": state, "appliedStates": applied}
     return status | ({"reason": reason} if reason else {})
 
@@ -103,6 +141,8 @@ def _judge(
     devices: Mapping[str, NodeDevices],
     labels: Mapping[str, Mapping[str, str]],
 ) -> tuple[str, str]:
+    if not policy.valid:
+        return "ignore", f"Unsupported NicClusterPolicy instance {name_of(policy.document)}"
     if not policy.operator_ready:
         return "notReady", "the operator's Deployment is not ready"
     try:

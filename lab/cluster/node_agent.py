@@ -51,6 +51,13 @@ from lab.cluster.network_operator import (
     nic_policy_status,
 )
 from lab.cluster.network_operator import POLICIES as NIC_POLICIES
+from lab.cluster.nv_ipam import NodeStore
+from lab.cluster.operator_parts import (
+    policy_images,
+    policy_pools,
+    policy_shared,
+    settle_blocks,
+)
 from lab.cluster.pod_events import report_sandbox_failure
 from lab.cluster.pod_logs import PodLogs
 from lab.cluster.pod_probe import World
@@ -140,6 +147,7 @@ class NodeAgent:
         self._link = link
         self._mpi = mpi
         self._plugin_configs: dict[str, str] = {}
+        self._stores = NodeStore()
         self._started_s = time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
@@ -208,9 +216,17 @@ class NodeAgent:
         name = name_of(node)
         pods = [pod for pod in snapshot.pods if pod.node == name]
         labels = pairs_at(node, "metadata", "labels")
-        bare = NodeState(name, fresh.get(name, NodeDevices()), (), pods, cni=cni_of(labels))
-        pools = (*self._pools(bare), *_policy_pools(snapshot, bare, labels))
-        shared = (*self._shared(bare), *_policy_shared(snapshot, bare, labels))
+        policies = snapshot.nic_policies
+        bare = NodeState(
+            name,
+            fresh.get(name, NodeDevices()),
+            (),
+            pods,
+            cni=cni_of(labels),
+            brought=policy_images(policies),
+        )
+        pools = (*self._pools(bare), *policy_pools(policies, bare, labels))
+        shared = (*self._shared(bare), *policy_shared(policies, bare, labels))
         return replace(bare, pools=pools, shared=shared)
 
     def _pools(self, node: NodeState) -> tuple[Pool, ...]:
@@ -329,6 +345,7 @@ class NodeAgent:
                 return
 
     def _attach_pods(self, snapshot: Snapshot, states: Mapping[str, NodeState]) -> None:
+        blocks = settle_blocks(self._api, snapshot.nic_policies, snapshot.pods, snapshot.labels())
         for pod in snapshot.pods:
             waiting = pod.phase == "Pending" and pod.node in states and not pod.deleting
             if not waiting or NETWORKS not in pod.annotations or CNI_DONE in pod.annotations:
@@ -336,8 +353,14 @@ class NodeAgent:
             used = {
                 address for other in snapshot.pods if other.live for address in other.addresses()
             }
-            pools, dhcp = snapshot.address_pools, self._link.ask_dhcp
-            site = Site(snapshot.definitions, frozenset(used), pools, dhcp)
+            site = Site(
+                snapshot.definitions,
+                frozenset(used),
+                snapshot.address_pools,
+                self._link.ask_dhcp,
+                blocks,
+                self._stores,
+            )
             try:
                 attached = attach(pod, states[pod.node], site)
             except AttachError as error:
@@ -372,29 +395,3 @@ def _prefix(plugin: Pod) -> str:
         if name == "--resource-prefix":
             return value
     return DEFAULT_PREFIX
-
-
-def _policy_pools(
-    snapshot: Snapshot, node: NodeState, labels: Mapping[str, str]
-) -> tuple[Pool, ...]:
-    """What the network operator's device plugin publishes on a node."""
-    try:
-        return tuple(
-            pool for policy in snapshot.nic_policies for pool in policy.pools(node.devices, labels)
-        )
-    except RailyardError as error:
-        print(f"NicClusterPolicy on {node.name}: {error}", file=sys.stderr, flush=True)
-        return ()
-
-
-def _policy_shared(
-    snapshot: Snapshot, node: NodeState, labels: Mapping[str, str]
-) -> tuple[SharedPool, ...]:
-    """What the network operator's shared device plugin publishes on a node."""
-    try:
-        return tuple(
-            pool for policy in snapshot.nic_policies for pool in policy.shared(node.devices, labels)
-        )
-    except RailyardError as error:
-        print(f"NicClusterPolicy on {node.name}: {error}", file=sys.stderr, flush=True)
-        return ()

@@ -210,6 +210,8 @@ class NodeState:
     shared: tuple[SharedPool, ...] = ()
     cni: CniPaths = DISTRIBUTIONS["k3s"]
     """Where its containerd looks for networks."""
+    brought: frozenset[str] = frozenset()
+    """Parts of the names of images that the network operator's DaemonSets run here."""
 
     def card(self, key: str) -> Card | None:
         """The card with that PCI address or network device."""
@@ -236,7 +238,7 @@ class NodeState:
             program: Of an image that has many: the one that is meant. A pod with a script of its
                 own brings those that the script names; the image's own entrypoint brings all.
         """
-        return any(
+        return image in self.brought or any(
             pod.phase == "Running"
             and pod.runs_image(image)
             and pod.mounts_cni_folder(self.cni.bin)

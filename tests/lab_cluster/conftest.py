@@ -17,6 +17,7 @@ from typing import cast
 
 import pytest
 
+from components.operators.plan import ChartPlan
 from lab.cluster.api import Api
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import Doc, number_at, text_at
@@ -24,6 +25,7 @@ from lab.cluster.pki import KeyPair
 from lab.cluster.process import wait_until
 
 PROJECT = Path(__file__).parents[2]
+CHARTS = PROJECT / "lab/cluster/charts"
 TOKEN = "site-secret"
 
 
@@ -120,6 +122,16 @@ class Site:
 
     def address(self, number: int) -> str:
         return f"{self.block}.{number}"
+
+    def install(self, chart: ChartPlan) -> None:
+        values = self.folder / "values.json"
+        values.write_text(json.dumps(chart.values))
+        config = self.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
+        homes = {f"HELM_{kind}_HOME": str(self.folder / "helm") for kind in ("CACHE", "DATA")}
+        own = {"HOME": str(self.folder), "KUBECONFIG": str(config), **homes}
+        helm = [str(ensure_binaries()["helm"]), "upgrade", "--install", chart.release]
+        helm += [str(CHARTS / chart.release), "-n", chart.namespace, "--create-namespace"]
+        subprocess.run([*helm, "-f", str(values), "--wait"], check=True, timeout=90, env=own)
 
     def configure(self, name: str, text: str) -> Path:
         root = self.root(name)

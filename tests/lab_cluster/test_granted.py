@@ -114,7 +114,10 @@ def attached(state: State, _folder: Path) -> Outcome:
         daemon("k8snetworkplumbingwg/whereabouts:v0.9.4", state.get("whereabouts", CNI_BIN_DIR)),
         daemon("k8snetworkplumbingwg/plugins:v1.6.2", CNI_BIN_DIR, script),
         daemon("k8snetworkplumbingwg/rdma-cni:v1.6.0", CNI_BIN_DIR),
+        daemon("mellanox/nvidia-k8s-ipam:v0.4.0", state.get("nv_ipam", CNI_BIN_DIR)),
     ]
+    block = {"nodeName": state.get("node", "gpu01"), "startIP": "10.10.1.1", "endIP": "10.10.1.2"}
+    ip_pool = {"metadata": {"name": "rail"}, "status": {"allocations": [block]}}
     main = {
         "type": "macvlan",
         "master": state.get("master", "enp88s0"),
@@ -124,6 +127,7 @@ def attached(state: State, _folder: Path) -> Outcome:
             "type": state.get("ipam", "whereabouts"),
             "range": state.get("range", "10.10.1.0/30"),
             "configuration_path": state.get("path", DISTRIBUTIONS["k3s"].whereabouts_config),
+            "poolName": "rail",
         },
     }
     plugins = [main, *([{"type": state["chained"]}] if "chained" in state else [])]
@@ -140,6 +144,7 @@ def attached(state: State, _folder: Path) -> Outcome:
         frozenset(state.get("used", ())),
         state.get("kinds", True),
         lambda _: state.get("answer", ""),
+        [cast("Doc", ip_pool)],
     )
     devices = NodeDevices(cards=(CARD,), exclusive=state.get("exclusive", False))
     node = NodeState("gpu01", devices, (), pods)

@@ -20,6 +20,7 @@ import pytest
 from components.kubernetes.manifest import Body, Manifest
 from components.model.cluster import ClusterSpec
 from components.model.cni import Way
+from components.operators.plan import plan_operators
 from components.pod_network.attachment import (
     PodAttachment,
     expected_allocatable,
@@ -28,7 +29,7 @@ from components.pod_network.attachment import (
 )
 from components.pod_network.plan import plan_pod_network
 from lab.cluster.build import ensure_binaries
-from lab.cluster.document import Doc, docs_at, pairs_at, text_at
+from lab.cluster.document import Doc, docs_at, name_of, pairs_at, text_at
 from lab.cluster.pod_view import Pod
 from lab.cluster.process import wait_until
 from tests.lab_cluster.conftest import TOKEN, FakeLab, Site, make_gpu_node
@@ -126,6 +127,10 @@ def cells(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterat
         site.wait_log("mgmt01", "up and running")
         roots = {name: site.configure(name, site.agent_config(n)) for name, n in KINDS.items()}
         make_gpu_node(roots["vfs"], 8)
+        for number, pci in enumerate(("0000:05:00.0", "0000:84:00.0")):
+            (roots["vfs"] / f"sys/bus/pci/devices/{pci}/infiniband/mlx5_{number}").mkdir(
+                parents=True
+            )
         make_two_cards(roots["cards"])
         make_fabric_node(roots["ib-vfs"], 8)
         make_fabric_node(roots["ib-cards"], 0)
@@ -270,6 +275,81 @@ def test_static_addresses_are_those_of_the_pod(cells: CellSite) -> None:
         cells.start_pod("bare", "cards", bare)
         missing = "IPAM plugin returned missing IP config"
         wait_until("a refusal", lambda: any(missing in text for text in cells.events("bare")), 30)
+
+
+BLOCKS = {
+    "ipam": "nv-ipam",
+    "addresses_per_node": 3,
+    "exclusions": [{"rail": "rail-0", "first": "10.10.111.2"}],
+}
+
+
+def label_of_pools(cells: CellSite, node: str) -> None:
+    pools = [f"pool.railyard.dev/macvlan{vlan}=true" for vlan in (111, 112)]
+    cells.kubectl("label", "node", node, "--overwrite", *pools)
+
+
+def test_a_node_gives_addresses_of_its_block_until_there_is_none(cells: CellSite) -> None:
+    """nv-ipam by its own objects: the controller, the daemon, and a block of three addresses."""
+    spec = make_site("macvlan", "roce", network=BLOCKS)
+    label_of_pools(cells, "cards")
+    with cells.network(spec):
+        wait_until("cards", lambda: cells.allocatable("cards").get("nvidia.com/hca") == "63", 30)
+        path = "/apis/nv-ipam.nvidia.com/v1alpha1/namespaces/kube-system/ippools/macvlan111"
+        given = [{"nodeName": "cards", "startIP": "10.10.111.1", "endIP": "10.10.111.3"}]
+
+        def status() -> list[Doc]:
+            return docs_at(cells.api.find(path), "status", "allocations")
+
+        wait_until("the block", lambda: status() == given, 30)
+        wanted = rail_attachment(spec, spec.rails[0])
+        for name in ("first", "second"):
+            cells.start_pod(name, "cards", wanted)
+            cells.wait_running(name)
+        first, second = (cells.pod(name).addresses() for name in ("first", "second"))
+        assert first | second == {"10.10.111.1", "10.10.111.3"}
+        cells.start_pod("third", "cards", wanted)
+        full = 'no free addresses in the pool "macvlan111", poolType "ippool"'
+        wait_until("a refusal", lambda: any(full in text for text in cells.events("third")), 30)
+        cells.kubectl("delete", "pod", "first", "--grace-period=0", "--force")
+        cells.wait_running("third")
+        assert cells.pod("third").addresses() == first
+
+
+def test_the_operators_policy_brings_multus_plugins_and_blocks(cells: CellSite) -> None:
+    network = {**BLOCKS, "multus": "operator"}
+    operators = {"network": {"chart": {"version": "26.7.1"}}}
+    spec = make_site("macvlan", "roce", network=network, operators=operators)
+    label_of_pools(cells, "cards")
+    plan = plan_operators(spec)
+    path = "/apis/mellanox.com/v1alpha1/nicclusterpolicies/nic-cluster-policy"
+    cells.install(plan.charts[0])
+    cells.apply([manifest.body for manifest in plan.gates])
+    try:
+        wait_until(
+            "the policy", lambda: text_at(cells.api.find(path), "status", "state") == "ready", 40
+        )
+        applied = docs_at(cells.api.find(path), "status", "appliedStates")
+        assert {text_at(each, "name") for each in applied} == {
+            "state-RDMA-device-plugin",
+            "state-multus-cni",
+            "state-container-networking-plugins",
+            "state-nv-ipam-cni",
+        }
+        with cells.network(spec):
+            wait_until(
+                "cards", lambda: cells.allocatable("cards").get("nvidia.com/hca") == "63", 30
+            )
+            cells.start_pod("worker", "cards", pod_attachment(spec))
+            cells.wait_running("worker")
+            first, second = sorted(cells.pod("worker").addresses())
+            assert first in {"10.10.111.1", "10.10.111.3"}
+            assert second in {"10.10.112.1", "10.10.112.2", "10.10.112.3"}
+            # Nobody else brings them: without the policy a pod has the default network alone.
+            sets = cells.api.items("/apis/apps/v1/namespaces/kube-system/daemonsets")
+            assert not {"multus", "macvlan-cni"} & {name_of(each) for each in sets}
+    finally:
+        cells.kubectl("delete", "nicclusterpolicy", "--all", "--wait=true")
 
 
 def test_isolation_is_refused_by_a_node_in_shared_mode(cells: CellSite) -> None:

@@ -7,9 +7,7 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +20,7 @@ from components.kubernetes.manifest import Body, Manifest
 from components.model.cluster import ClusterSpec
 from components.model.operators import Operators
 from components.model.worker_kinds import RailPair
-from components.operators.plan import ChartPlan, plan_operators
+from components.operators.plan import plan_operators
 from components.pod_network.attachment import expected_allocatable
 from components.pod_network.plan import plan_pod_network
 from lab.cluster.build import ensure_binaries
@@ -35,7 +33,6 @@ from tests.lab_cluster.conftest import TOKEN, FakeLab, Site
 from tests.lab_cluster.nodes import make_hca_node, make_shared_node
 
 pytestmark = pytest.mark.cluster
-CHARTS = Path(__file__).parents[2] / "lab/cluster/charts"
 RUNTIME = "default-runtime: nvidia\n"
 
 
@@ -56,16 +53,6 @@ class ModeSite(Site):
         assert isinstance(metadata, dict)
         change = json.dumps({"metadata": {"labels": metadata["labels"]}})
         self.kubectl("patch", "node", manifest.name, "--type=merge", "-p", change)
-
-    def install(self, chart: ChartPlan) -> None:
-        values = self.folder / "values.json"
-        values.write_text(json.dumps(chart.values))
-        config = self.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
-        homes = {f"HELM_{kind}_HOME": str(self.folder / "helm") for kind in ("CACHE", "DATA")}
-        own = {"HOME": str(self.folder), "KUBECONFIG": str(config), **homes}
-        helm = [str(ensure_binaries()["helm"]), "upgrade", "--install", chart.release]
-        helm += [str(CHARTS / chart.release), "-n", chart.namespace, "--create-namespace"]
-        subprocess.run([*helm, "-f", str(values), "--wait"], check=True, timeout=90, env=own)
 
     def allocatable(self, node: str) -> dict[str, str]:
         return pairs_at(self.api.find(f"/api/v1/nodes/{node}"), "status", "allocatable")

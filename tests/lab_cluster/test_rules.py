@@ -15,6 +15,7 @@ from lab.cluster.document import Doc
 from lab.cluster.ipam import allocate
 from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags
 from lab.cluster.k3s_token import check_ca, format_token, parse_token
+from lab.cluster.nv_ipam import NoAddressError, NodeStore, give_address, give_blocks
 from lab.cluster.pod_shell import Container, Gid, ShownDevice, run_script
 from tests.lab_cluster.conftest import make_gpu_node
 
@@ -96,6 +97,59 @@ def test_whereabouts_gives_each_address_once_and_honours_its_bounds() -> None:
     fixed: Doc = {"range": "10.10.111.0/24", "range_start": "10.10.111.254"}
     fixed["range_end"] = "10.10.111.254"
     assert allocate(fixed, set()) == "10.10.111.254"
+
+
+def ip_pool(status: Doc, **spec: object) -> Doc:
+    text = json.dumps({"metadata": {"name": "sriov111"}, "spec": spec, "status": status})
+    pool: Doc = json.loads(text)
+    return pool
+
+
+def test_nv_ipam_gives_each_node_a_block_until_there_is_none() -> None:
+    labels = {name: {"rdma": "true"} for name in ("a", "b", "c")} | {"mgmt01": dict[str, str]()}
+    terms = [{"matchExpressions": [{"key": "rdma", "operator": "In", "values": ["true"]}]}]
+    wanted: dict[str, object] = {
+        "subnet": "10.10.111.0/28",
+        "perNodeBlockSize": 6,
+        "nodeSelector": {"nodeSelectorTerms": terms},
+    }
+    # 13 to 18 would hold the broadcast address 15.
+    two = [
+        {"nodeName": "a", "startIP": "10.10.111.1", "endIP": "10.10.111.6"},
+        {"nodeName": "b", "startIP": "10.10.111.7", "endIP": "10.10.111.12"},
+    ]
+    assert give_blocks(ip_pool({}, **wanted), labels) == two
+    left = {name: own for name, own in labels.items() if name != "a"}
+    given: Doc = json.loads(json.dumps({"allocations": two}))
+    pool = ip_pool(given, **wanted)
+    kept = give_blocks(pool, left)
+    assert kept == [two[1], {"nodeName": "c", "startIP": "10.10.111.1", "endIP": "10.10.111.6"}]
+    other = {**wanted, "perNodeBlockSize": 4}
+    assert give_blocks(ip_pool(given, **other), {"b": {"rdma": "true"}}) == [
+        {"nodeName": "b", "startIP": "10.10.111.1", "endIP": "10.10.111.4"}
+    ]
+
+
+def test_nv_ipam_goes_round_its_block_and_runs_out() -> None:
+    status: Doc = json.loads(
+        '{"allocations": [{"nodeName": "a", "startIP": "10.10.111.1", "endIP": "10.10.111.4"}]}'
+    )
+    exclusions = [{"startIP": "10.10.111.3", "endIP": "10.10.111.3"}]
+    pool = ip_pool(status, subnet="10.10.111.0/24", gateway="10.10.111.1", exclusions=exclusions)
+    ipam: Doc = {"poolName": "sriov111", "poolType": "ippool"}
+    store = NodeStore()
+    assert give_address(ipam, "a", [pool], set(), store) == "10.10.111.2"
+    # The next one is given although the first is free again.
+    assert give_address(ipam, "a", [pool], set(), store) == "10.10.111.4"
+    assert give_address(ipam, "a", [pool], {"10.10.111.4"}, store) == "10.10.111.2"
+    with pytest.raises(NoAddressError) as full:
+        give_address(ipam, "a", [pool], {"10.10.111.2", "10.10.111.4"}, store)
+    assert str(full.value) == (
+        "grpc call failed: rpc error: code = ResourceExhausted desc = "
+        'no free addresses in the pool "sriov111", poolType "ippool"'
+    )
+    with pytest.raises(NoAddressError, match="code = NotFound desc = configuration for pool"):
+        give_address(ipam, "b", [pool], set(), store)
 
 
 def test_tokens_are_taken_apart_as_k3s_does() -> None:

@@ -53,7 +53,7 @@ _CASES: tuple[tuple[type[BaseModel], str, tuple[Json, ...], tuple[Json, ...]], .
      ("ghcr.io/mellanox/k8s-rdma-shared-dev-plugin", "ghcr.io/mellanox/plugin:latest",
       "registry.cn-shanghai.aliyuncs.com/acs/rdma-device-plugin:v1.0.0",
       "registry-cn-hangzhou.ack.aliyuncs.com/acs/rdma-device-plugin:v1.0.0")),
-    (PodNetwork, "ipam", ("whereabouts", "dhcp", "static"), ("nv-ipam", "")),
+    (PodNetwork, "ipam", ("whereabouts", "dhcp", "static", "nv-ipam"), ("host-local", "")),
     (User, "name", ("nvidia", "a-b_1"), ("root", "www-data", "Nvidia", "1a", "", "a" * 33)),
     (Nic, "netdev", ("enp5s0", "ens1f0np0"), ("..", "a=b", "enp132s0f0np0v01", "")),
     (Nic, "address", ("10.10.111.11",), ("10.10.111.11/24", "enp5s0", "0.0.0.0", "224.0.0.1")),  # noqa: S104

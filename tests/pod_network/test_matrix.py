@@ -13,8 +13,9 @@ import pytest
 from components.checks.site import check_site
 from components.core.errors import SpecError
 from components.model.cni import Way
+from components.model.pod_network import Ipam
 from components.pod_network.attachment import expected_allocatable, pod_attachment
-from components.pod_network.matrix import MATRIX, WAYS, Refused, Works
+from components.pod_network.matrix import ADDRESSES, MATRIX, WAYS, Refused, Works
 from components.pod_network.plan import plan_pod_network
 from tests.pod_network.sites import PLANES, make_site
 
@@ -137,12 +138,75 @@ def test_a_cell_that_is_refused(key: tuple[Way, str], plane: str) -> None:
         plan_pod_network(spec)
 
 
+ADDRESSED: dict[tuple[Ipam, str], str] = {
+    ("whereabouts", "roce"): "whereabouts",
+    ("whereabouts", "infiniband"): "whereabouts",
+    ("nv-ipam", "roce"): "nv-ipam",
+    ("nv-ipam", "infiniband"): "nv-ipam",
+    ("static", "roce"): "static",
+    ("static", "infiniband"): "static",
+    ("dhcp", "roce"): "dhcp",
+}
+OPERATORS = {"network": {"chart": {"version": "26.4.1"}}}
+
+
+def test_every_way_to_an_address_has_a_cell() -> None:
+    ways = {(ipam, transport) for ipam in get_args(Ipam) for transport in ("roce", "infiniband")}
+    assert set(ADDRESSES) == ways
+    assert {key for key, cell in ADDRESSES.items() if isinstance(cell, Works)} == {*ADDRESSED}
+
+
+@pytest.mark.parametrize("owner", ["install", "operator"])
+@pytest.mark.parametrize("plane", PLANES)
+@pytest.mark.parametrize("key", ADDRESSED, ids="-".join)
+def test_addresses_on_each_plane_with_and_without_the_operator(
+    key: tuple[Ipam, str], plane: str, owner: str
+) -> None:
+    ipam, transport = key
+    network = {"ipam": ipam, "multus": owner, "source_routing": True, "rdma_isolation": True}
+    parts: dict[str, Any] = {"operators": OPERATORS} if owner == "operator" else {}
+    if ipam == "static":
+        parts["jobs"] = {"image": "registry.example.com/probe:1", "mpi_operator": False}
+    if ipam == "dhcp":
+        parts["rails"] = [
+            {"name": f"rail-{n}", "vlan": 111 + n, "subnet": f"10.10.{111 + n}.0/24",
+             "dhcp_server": f"10.10.{111 + n}.2", "resource": f"sriov_{111 + n}",
+             "network": f"sriov{111 + n}"}
+            for n in range(2)
+        ]  # fmt: skip
+    parts["host_defaults"] = {
+        "user": {"name": "nvidia", "uid": 1000},
+        "driver": {"kind": "present"},
+        "kernel": {"rdma_netns": "exclusive"},
+        "peermem": True,
+    }
+    spec = make_site("sriov", transport, plane, network=network, **parts)
+    wrong = {problem.rule for problem in check_site(spec) if problem.severity == "error"}
+    # Without MPIJobs there is no collective to accept.
+    assert wrong == ({"mpi-operator"} if ipam == "static" else set())
+    name = "sriov111" if transport == "roce" else "ib0"
+    bodies: dict[str, Any] = {
+        f"{m.kind}/{m.name}": m.body for m in plan_pod_network(spec).manifests
+    }
+    config = json.loads(bodies[f"NetworkAttachmentDefinition/{name}"]["spec"]["config"])
+    first, *others = config["plugins"]
+    assert first["ipam"]["type"] == ADDRESSED[key]
+    chain = ["sbr", "rdma"] if transport == "roce" else ["sbr"]
+    assert [each["type"] for each in others] == chain
+    if transport == "infiniband":
+        assert first["rdmaIsolation"] is True
+
+
 def _page() -> str:
     prose, _, _ = PAGE.read_text().partition("| Pod network |")
     lines = ["| Pod network | RoCE | InfiniBand |", "| --- | --- | --- |"]
     for way in get_args(Way):
         cells = [_cell(MATRIX[way, transport]) for transport in ("roce", "infiniband")]
         lines.append(f"| `{WAYS[way]}` | {cells[0]} | {cells[1]} |")
+    lines += ["", "| Address of a pod | RoCE | InfiniBand |", "| --- | --- | --- |"]
+    for ipam in get_args(Ipam):
+        cells = [_cell(ADDRESSES[ipam, transport]) for transport in ("roce", "infiniband")]
+        lines.append(f"| `ipam: {ipam}` | {cells[0]} | {cells[1]} |")
     return prose + "".join(f"{line}\n" for line in lines)
 
 

@@ -12,8 +12,8 @@ import yaml
 from components.core.errors import SpecError
 from components.kubernetes.manifest import Manifest
 from components.model.cluster import ClusterSpec
+from components.pod_network.kept import probe_address
 from components.pod_network.plan import plan_pod_network
-from components.pod_network.sriov import probe_address
 from tests.golden.site import changed_spec, load_example
 
 

@@ -157,6 +157,8 @@ def _texts(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         shared = "configList" in body["data"]["config.json"]
         schema = "shared_device_plugin" if shared else "sriov_device_plugin"
         yield "data.config.json", schema, body["data"]["config.json"]
+    if plugins := body.get("spec", {}).get("metaPlugins"):
+        yield "spec.metaPlugins", "plugins_list", f"[{plugins}]"
     if "ipam" in body.get("spec", {}) and isinstance(body["spec"]["ipam"], str):
         yield "spec.ipam", "ipam", body["spec"]["ipam"]
 
@@ -165,6 +167,7 @@ def _texts(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 def _text_validator(name: str) -> Draft202012Validator:
     known = yaml.safe_load((FOLDER / "texts.yaml").read_text("utf-8"))
     known["ipam_text"] = {"$ref": "#/$defs/ipam"}
+    known["plugins_list"] = {"type": "array", "items": {"$ref": "#/$defs/plugin"}}
     defs = {
         "texts": _TEXTS,
         "net_device": _object(known["net_device"]),

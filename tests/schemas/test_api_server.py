@@ -9,18 +9,26 @@ import pytest
 
 from components.checks.site import load_checked_site
 from components.plan.make import make_plan
+from components.pod_network.pools import NETWORK_NAMESPACE
 from lab.cluster.api import Api, ApiError
 from lab.cluster.process import wait_until
 from lab.cluster.testing import running_plane
 from tests.golden.site import EXAMPLES
 from tests.schemas.judge import raw_kinds
-from tests.schemas.test_manifests import rendered
+from tests.schemas.test_manifests import by_operators, ib_by_operator, rendered
 
 pytestmark = pytest.mark.cluster
 SITES = ("dgx-roce/site.yaml", "shared-rdma/site.yaml", "crusoe-k3s/site.yaml")
 STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-PLURALS = {"NicClusterPolicy": "nicclusterpolicies"}
+PLURALS = {
+    "NicClusterPolicy": "nicclusterpolicies",
+    "IPPool": "ippools",
+    "SriovNetworkNodePolicy": "sriovnetworknodepolicies",
+    "SriovNetwork": "sriovnetworks",
+    "SriovIBNetwork": "sriovibnetworks",
+    "NicConfigurationTemplate": "nicconfigurationtemplates",
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +40,11 @@ def objects() -> dict[tuple[str, str], Any]:
         for each in rendered(plan):
             if not each.patch:
                 found.setdefault((each.body["kind"], f"{site} {each.name}"), each.body)
+    for change, site in ((by_operators, "dgx-roce"), (ib_by_operator, "quantum-ib")):
+        spec = load_checked_site(EXAMPLES / site / "site.yaml").spec_or_raise()
+        for each in rendered(make_plan(change(spec), "dev")):
+            if each.body["kind"] in PLURALS:
+                found[each.body["kind"], f"{site} by operators {each.name}"] = each.body
     return found
 
 
@@ -44,6 +57,9 @@ def api(
         for (kind, _), body in objects.items():
             if kind == "Namespace":
                 plane.admin.apply(f"/api/v1/namespaces/{body['metadata']['name']}", body)
+        operators: Any = {"metadata": {"name": NETWORK_NAMESPACE}, "apiVersion": "v1"}
+        path = f"/api/v1/namespaces/{NETWORK_NAMESPACE}"
+        plane.admin.apply(path, {**operators, "kind": "Namespace"})
         yield plane.admin
 
 
@@ -75,7 +91,7 @@ def _definition(group: str, version: str, kind: str, schema: Any) -> Any:  # noq
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "scope": "Cluster",
+            "scope": "Cluster" if kind == "NicClusterPolicy" else "Namespaced",
             "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
             "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
         },
@@ -121,3 +137,21 @@ def test_the_server_refuses_what_the_schemas_refuse(
     wrong = {**policy, "spec": {**policy["spec"], "docaDriver": {"image": "doca-driver"}}}
     with pytest.raises(ApiError, match="docaDriver"):
         _try(api, wrong)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "said"),
+    [
+        ("SriovNetworkNodePolicy", "numVf", 8, "numVf"),
+        ("SriovNetworkNodePolicy", "linkType", "Ethernet", "Unsupported value"),
+        ("SriovNetwork", "spoofchk", "off", "spoofchk"),
+        ("IPPool", "perNodeBlockSize", "16", "expected numeric"),
+        ("NicConfigurationTemplate", "resetToDefaults", True, "resetToDefaults"),
+    ],
+)
+def test_a_wrong_field_of_an_operators_object_is_refused(
+    api: Api, objects: dict[tuple[str, str], Any], kind: str, field: str, value: object, said: str
+) -> None:  # fmt: skip
+    body = next(body for (each, _), body in objects.items() if each == kind)
+    with pytest.raises(ApiError, match=said):
+        _try(api, {**body, "spec": {**body["spec"], field: value}})

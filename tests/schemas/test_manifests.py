@@ -14,7 +14,11 @@ import pytest
 from components.checks.site import load_checked_site
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
+from components.model.firmware import Firmware
+from components.model.infiniband import IbRail
 from components.model.operators import NetworkOperator, NetworkOperatorChart
+from components.model.pod_network import PodNetwork
+from components.model.sriov import HcaPf
 from components.plan.make import ClusterPlan, make_plan
 from tests.golden.site import EXAMPLES, changed_spec
 from tests.schemas.judge import judge, unknown_values
@@ -102,12 +106,71 @@ def _host_network(spec: ClusterSpec) -> ClusterSpec:
     return changed_spec(spec, pod_network=network, hosts=tuple(hosts))
 
 
+def _owners(**owned: str) -> Callable[[ClusterSpec], ClusterSpec]:
+    def change(spec: ClusterSpec) -> ClusterSpec:
+        network = NetworkOperator.model_validate({"chart": {"version": "26.4.1"}, **owned})
+        defaults = spec.host_defaults.model_copy(
+            update={"firmware": Firmware(manage=True, ats=True)}
+        )
+        operators = spec.operators.model_copy(update={"network": network})
+        return changed_spec(spec, operators=operators, host_defaults=defaults)
+
+    return change
+
+
+def _on_infiniband(spec: ClusterSpec) -> ClusterSpec:
+    """VFs and partitions of pods by ib-kubernetes, addresses by nv-ipam."""
+    network = {"chart": {"version": "26.4.1"}, "ib_kubernetes": {"ufm_secret": "ufm"}}
+    fabric = spec.infiniband
+    assert fabric is not None
+    rail = {
+        "name": "rail-0",
+        "resource": "ib_0",
+        "network": "ib0",
+        "subnet": "10.20.0.0/24",
+        "partition": "training",
+    }
+    changed = fabric.model_copy(update={"rails": (IbRail.model_validate(rail),)})
+    pods = PodNetwork(mode="sriov", ipam="nv-ipam", multus="operator", rdma_isolation=True)
+    operators = spec.operators.model_copy(
+        update={"network": NetworkOperator.model_validate(network)}
+    )
+    return changed_spec(spec, operators=operators, infiniband=changed, pod_network=pods)
+
+
+def ib_by_operator(spec: ClusterSpec) -> ClusterSpec:
+    changed = _on_infiniband(spec)
+    network = NetworkOperator.model_validate({"chart": {"version": "26.4.1"}, "vfs": "operator"})
+    port = HcaPf.model_validate({"pci": "0000:18:00.0", "rail": "rail-0", "vfs": 8})
+    hosts = tuple(
+        host.model_copy(update={"hca_sriov": (port,)}) if host.role == "worker" else host
+        for host in changed.hosts
+    )
+    operators = changed.operators.model_copy(update={"network": network})
+    return changed_spec(changed, operators=operators, hosts=hosts)
+
+
+def _nv_ipam_alone(spec: ClusterSpec) -> ClusterSpec:
+    pods = spec.pod_network.model_copy(update={"ipam": "nv-ipam", "source_routing": True})
+    return changed_spec(spec, pod_network=pods)
+
+
+def by_operators(spec: ClusterSpec) -> ClusterSpec:
+    """VFs, firmware and addresses, all of them the network operator's."""
+    return _owners(vfs="operator", firmware="operator")(_nv_ipam_alone(spec))
+
+
 OTHERS: dict[str, tuple[str, Callable[[ClusterSpec], ClusterSpec]]] = {
     "driver of the network operator": ("quantum-ib", _network_driver),
     "driver of the GPU operator": ("dgx-roce", _gpu_driver),
     "shared cards in the host's network": ("shared-rdma", _host_network),
     "VFs by the network operator": ("dgx-roce", _network_operator),
     "shared cards by the network operator": ("shared-rdma", _network_operator),
+    "VFs made by the operator": ("dgx-roce", _owners(vfs="operator")),
+    "firmware by the operator": ("dgx-roce", _owners(firmware="operator")),
+    "partitions of pods": ("quantum-ib", _on_infiniband),
+    "VFs of InfiniBand made by the operator": ("quantum-ib", ib_by_operator),
+    "nv-ipam without an operator": ("dgx-roce", _nv_ipam_alone),
 }
 
 
@@ -123,6 +186,11 @@ def _objects() -> dict[str, Any]:
     for example in ("dgx-roce", "shared-rdma", "crusoe-k3s"):
         for each in rendered(make_plan(_site(f"{example}/site.yaml"), "dev")):
             found.setdefault(f"{example} {each.body['kind']}", each.body)
+    owned = _owners(vfs="operator", firmware="operator")(
+        _nv_ipam_alone(_site("dgx-roce/site.yaml"))
+    )
+    for each in rendered(make_plan(owned, "dev")):
+        found.setdefault(f"operators {each.body['kind']}", each.body)
     return found
 
 
@@ -193,6 +261,21 @@ MUTATIONS: dict[str, tuple[str, Callable[[Any], object], str]] = {
         "dgx-roce NetworkAttachmentDefinition",
         lambda body: body["spec"].update(config="{"),
         "no JSON",
+    ),
+    "a selector of the operator's old documentation, which would take every card": (
+        "operators SriovNetworkNodePolicy",
+        lambda body: body["spec"]["nicSelector"].update(pfName=["enp5s0"]),
+        "'pfName' was unexpected",
+    ),
+    "a block size that is a text": (
+        "operators IPPool",
+        lambda body: body["spec"].update(perNodeBlockSize="16"),
+        "'16' is not of type 'integer'",
+    ),
+    "a link type that a template does not have": (
+        "operators NicConfigurationTemplate",
+        lambda body: body["spec"]["template"].update(linkType="eth"),
+        "'eth' is not one of",
     ),
     "a policy that an MPI job does not have": (
         "dgx-roce MPIJob",

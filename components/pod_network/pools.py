@@ -1,0 +1,188 @@
+"""The pools of nv-ipam: one for each rail with addresses, of which each node gets a block.
+
+A pool has a name of its own and a label of the nodes that draw from it, so that two pools may serve
+one rail. Sources: README, `ippool_validate.go` and the allocator of nvidia-k8s-ipam v0.4.0
+(docs/explanation/sources.md#pod-network).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final, TypeAlias
+
+from pydantic import JsonValue
+
+from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
+from components.model.cluster import ClusterSpec
+from components.model.cni import draws_blocks
+from components.model.fabric import Rail
+from components.model.hosts import Host
+from components.model.infiniband import IbRail
+from components.pod_network.ib_rails import ib_rails, rail_ports
+from components.pod_network.kept import Kept, kept_addresses
+from components.pod_network.manifests import NAMESPACE
+
+AnyRail: TypeAlias = Rail | IbRail
+NETWORK_NAMESPACE: Final = "nvidia-network-operator"
+"""Where the network operator works; its nv-ipam reads the pools of that namespace alone."""
+_LABELS: Final = "pool.railyard.dev"
+_SHARED: Final = 32
+"""Addresses of a node where pods share its cards: how many there will be is not known before."""
+_SPARE: Final = 2
+"""A block is at least so many times as large as the VFs need: addresses that are kept fall into it,
+and pods that end give theirs back only after the next ones have started."""
+_DEADLINE_S: Final = 300
+"""Seconds until the controller gave the first block: its image comes from a mirror."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The addresses of one rail."""
+
+    name: str
+    """Of the object, and in attachments."""
+    rail: str
+    subnet: IPv4Network
+    gateway: IPv4Address | None
+    block: int
+    """Addresses of each node (`perNodeBlockSize`)."""
+    kept: tuple[Kept, ...]
+    """Addresses that no pod gets."""
+    routes: tuple[IPv4Network, ...]
+    nodes: tuple[str, ...]
+    """Hosts that draw from it."""
+    needs: int
+    """Addresses that a node must have free in its block: one for each of its VFs, at least one."""
+
+    @property
+    def label(self) -> str:
+        """The label of its nodes."""
+        return f"{_LABELS}/{self.name}"
+
+    def blocks(self) -> Iterator[tuple[IPv4Address, int]]:
+        """First address of each block that the controller would give, and how many pods get of it.
+
+        From the first address behind the network's own, without a gap; a block that is kept as a
+        whole is left out, and so is one that would hold the broadcast address.
+        """
+        first, last = int(self.subnet[0]) + 1, int(self.subnet[-1]) - 1
+        for start in range(first, last - self.block + 2, self.block):
+            taken = {
+                number
+                for kept in self.kept
+                for number in range(
+                    max(start, int(kept.first)), min(start + self.block - 1, int(kept.last)) + 1
+                )
+            }
+            if len(taken) == self.block:
+                continue
+            gateway = int(self.gateway) if self.gateway else 0
+            if start <= gateway < start + self.block:
+                taken.add(gateway)
+            if len(taken) < self.block or self.block > 1:
+                yield IPv4Address(start), self.block - len(taken)
+
+
+def pool_name(rail: AnyRail) -> str:
+    """The pool of a rail; that of its attachment, which is one of a kind too."""
+    return rail.network
+
+
+def pooled_rails(spec: ClusterSpec) -> tuple[AnyRail, ...]:
+    """The rails whose addresses come from pools; none unless the site has nv-ipam."""
+    if not draws_blocks(spec):
+        return ()
+    return tuple(rail for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet is not None)
+
+
+def pool_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """The labels by which a node gets blocks of the rails that it is on."""
+    return {
+        f"{_LABELS}/{pool_name(rail)}": "true"
+        for rail in pooled_rails(spec)
+        if _is_on(spec, host, rail)
+    }
+
+
+def plan_pools(spec: ClusterSpec) -> tuple[Pool, ...]:
+    """The pools of a site, in the order of its rails."""
+    return tuple(_pool(spec, rail) for rail in pooled_rails(spec))
+
+
+def _pool(spec: ClusterSpec, rail: AnyRail) -> Pool:
+    subnet = rail.subnet
+    assert subnet is not None  # noqa: S101 - `pooled_rails` leaves out the others
+    vfs = max((_vfs(host, rail) for host in spec.workers), default=0)
+    default = _power_of_two(_SPARE * vfs) if vfs else _SHARED
+    return Pool(
+        name=pool_name(rail),
+        rail=rail.name,
+        subnet=subnet,
+        gateway=rail.gateway if isinstance(rail, Rail) else None,
+        block=spec.pod_network.addresses_per_node or default,
+        kept=kept_addresses(spec, rail),
+        routes=tuple(each.to for each in spec.pod_network.routes if each.rail == rail.name),
+        nodes=tuple(host.name for host in spec.workers if _is_on(spec, host, rail)),
+        needs=max(vfs, 1),
+    )
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
+
+def _vfs(host: Host, rail: AnyRail) -> int:
+    if isinstance(rail, IbRail):
+        return sum(port.vfs for port in rail_ports(host, rail))
+    return sum(nic.vfs for nic in host.nics if nic.rail == rail.name)
+
+
+def _is_on(spec: ClusterSpec, host: Host, rail: AnyRail) -> bool:
+    if host.role != "worker":
+        return False
+    if isinstance(rail, Rail):
+        return any(nic.rail == rail.name for nic in host.nics)
+    # On shared HCAs a rail is a network device, which no port of the file need name.
+    return bool(rail_ports(host, rail) or (spec.pod_network.mode == "rdma_shared" and host.hcas))
+
+
+def pool_namespace(spec: ClusterSpec) -> str:
+    """Where nv-ipam looks for its pools: beside its controller."""
+    return NETWORK_NAMESPACE if spec.operators.network is not None else NAMESPACE
+
+
+def pool_manifest(spec: ClusterSpec, pool: Pool) -> Body:
+    """The IPPool of a rail, which is there when the first node has its block."""
+    selector: JsonValue = {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": pool.label, "operator": "In", "values": ["true"]}]}
+        ]
+    }
+    wanted: Body = {
+        "subnet": str(pool.subnet),
+        "perNodeBlockSize": pool.block,
+        "nodeSelector": selector,
+    }
+    if pool.kept:
+        wanted["exclusions"] = [
+            {"startIP": str(kept.first), "endIP": str(kept.last)} for kept in pool.kept
+        ]
+    if pool.gateway is not None:
+        wanted["gateway"] = str(pool.gateway)
+    if pool.routes:
+        wanted["routes"] = [{"dst": str(to)} for to in pool.routes]
+    return {
+        "apiVersion": "nv-ipam.nvidia.com/v1alpha1",
+        "kind": "IPPool",
+        "metadata": {
+            "name": pool.name,
+            "namespace": pool_namespace(spec),
+            "annotations": {
+                WAIT_FOR: "jsonpath={.status.allocations[0].startIP}",
+                TIMEOUT: str(_DEADLINE_S),
+            },
+        },
+        "spec": wanted,
+    }
