@@ -11,10 +11,10 @@ import pytest
 from components.core.errors import DeviceError, UnreachableError, UsageError
 from components.disruption.node import ANNOTATION
 from components.disruption.reboot import run_reboot_host
-from components.disruption.request import parse_request
+from components.disruption.request import groups_file, groups_text, parse_request
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
-from components.remote.tool_files import keep_text
+from components.remote.tool_files import keep_current, keep_text
 from tests.disruption.played import (
     BUDGET,
     PlayedCluster,
@@ -349,8 +349,8 @@ def test_no_reboot_is_made_where_only_a_power_cycle_helps(cluster: PlayedCluster
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a program whose update wrote what requests name by digest."""
     monkeypatch.chdir(tmp_path)
-    for text in REQUEST.texts:
-        keep_text(text)
+    keep_text(REQUEST.text)
+    keep_current(groups_file(REQUEST.stack), groups_text([REQUEST]))
     return tmp_path / ".railyard" / "tools"
 
 
@@ -363,7 +363,7 @@ def test_the_request_comes_back_as_it_was(kept: Path) -> None:
 def test_settings_that_wait_for_an_instance_are_in_the_request_itself(kept: Path) -> None:
     address = {"hosts.gpu01": "@{gpu01.private_ip}"}
     request = replace(REQUEST, settings={**REQUEST.settings, **address})
-    assert request.texts == REQUEST.texts
+    assert request.text == REQUEST.text
     filled = request.render().replace("@{gpu01.private_ip}", "10.0.0.7")
     assert kept.is_dir()
     assert parse_request(filled).settings == {**REQUEST.settings, "hosts.gpu01": "10.0.0.7"}
@@ -371,11 +371,24 @@ def test_settings_that_wait_for_an_instance_are_in_the_request_itself(kept: Path
 
 @pytest.mark.parametrize("text", [None, "hostname=gpu02\n"], ids=["missing", "altered"])
 def test_without_what_it_names_nothing_is_done(kept: Path, text: str | None) -> None:
-    settings = kept / hashlib.sha256(REQUEST.texts[0].encode()).hexdigest()
+    settings = kept / hashlib.sha256(REQUEST.text.encode()).hexdigest()
     settings.unlink()
     if text is not None:
         settings.write_text(text)
     with pytest.raises(UsageError, match=r"settings [0-9a-f]{64}, and .* is missing or altered"):
+        parse_request(REQUEST.render())
+
+
+def test_groups_are_those_of_the_last_update(kept: Path) -> None:
+    """One worker more in the file changes the groups behind it, and no request."""
+    (kept.parent / "groups-dev").write_text("gpu[00-02]\ngpu[00-01]\ngpu02\n")
+    request = parse_request(REQUEST.render())
+    assert (request.workers, request.group) == ("gpu[00-02]", ("gpu00", "gpu01"))
+
+
+def test_without_the_groups_nothing_is_done(kept: Path) -> None:
+    (kept.parent / "groups-dev").unlink()
+    with pytest.raises(UsageError, match=r"groups-dev, which has the groups of the hosts, is miss"):
         parse_request(REQUEST.render())
 
 

@@ -61,7 +61,7 @@ class KubernetesPlan:
     removals: tuple[RemoteStep, ...] = ()
     """One per node of a cluster with several servers: forgets the machine before this one."""
     nodes: tuple[RemoteStep, ...] = ()
-    """One per node of such a cluster: takes the node out of it before its machine goes."""
+    """One per node but an only server: takes the node out of the cluster before its machine goes."""
     ca: RemoteStep | None = None
     """Read-only; prints the cluster's CA, which the balancer checks the servers by."""
     balancer: Watched | None = None
