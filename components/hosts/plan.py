@@ -151,8 +151,8 @@ def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, .
 def host_names(spec: ClusterSpec) -> Mapping[str, Tool]:
     """By host, the names that its `/etc/hosts` shall have.
 
-    Where pods run the jobs, they find each other by the cluster's DNS: a host is told of those that
-    are no workers and of itself, so that one worker more or less touches no other host. Where
+    Where pods run the jobs, they find each other by the cluster's DNS: a host knows those that are
+    no workers and itself, so that one worker more or less touches no other host. Where
     containers run in the host's network, `mpirun` looks for every worker by name.
 
     Empty where the file does not ask for it, where we make the instances, or where an address is

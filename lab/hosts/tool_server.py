@@ -24,6 +24,7 @@ from lab.hosts.tools import (
     modules,
     mst,
     names,
+    nft,
     package_state,
     packages,
     pci,
@@ -58,6 +59,7 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "hostnamectl": names.hostnamectl,
     "uname": names.uname,
     "date": names.date,
+    "nft": nft.nft,
 }
 PACKAGE_TOOLS: Mapping[str, Tool] = {
     "ethtool": qos.ethtool,

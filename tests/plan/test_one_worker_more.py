@@ -85,7 +85,6 @@ def test_a_worker_less_in_the_middle_changes_nothing_of_those_behind_it() -> Non
         ("mixed-fabric", "gpu02"),
         ("mixed-nodes", "small02"),
         ("rail-optimised", "gpu02"),
-        ("shared-rdma", "node04"),
         ("spine-leaf", "gpu04"),
     ],
 )
