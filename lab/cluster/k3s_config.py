@@ -59,8 +59,6 @@ class K3sConfig:
     node_name: str
     node_ip: str
     token: str = ""
-    agent_token: str = ""
-    """What a server lets agents in with, beside its own token."""
     server: str = ""
     api_port: int = 6443
     cluster_init: bool = False
@@ -71,6 +69,8 @@ class K3sConfig:
     api_args: tuple[str, ...] = ()
     kubeconfig_mode: int = 0o600
     node_args: tuple[str, ...] = ()
+    agent_token: str = ""
+    """What a server lets agents in with, beside its own token."""
 
 
 def load_flags(paths: HostPaths) -> Flags:

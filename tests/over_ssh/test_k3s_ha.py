@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from components.core.key_values import HostState, diff_states, parse_state
 from components.core.placeholder import fill, instances_in
+from components.drift.watched import Watched
 from components.kubernetes.plan import KubernetesPlan, plan_kubernetes, render_kubeconfig
 from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.membership import CLUSTER_FOUND
@@ -35,6 +36,8 @@ from tests.over_ssh.host_lab import EXAMPLE, PROJECT, HostLab
 pytestmark = [pytest.mark.lab, pytest.mark.cluster]
 STACK = "k3s-ha-over-ssh"
 TOKEN = "lab-token"
+AGENT_TOKEN = "agents-token"
+SECRETS = {"k3s_token": TOKEN, "k3s_agent_token": AGENT_TOKEN}
 HOSTS = ("cp-0", "cp-1", "cp-2", "lb-0", "gpu01")
 
 
@@ -55,6 +58,9 @@ def make_spec() -> ClusterSpec:
     for number, host in enumerate(hosts):
         host["node_ip"] = f"{block_of(STACK)}.{60 + number}"
     document["hosts"] = cast("object", hosts)
+    kubernetes = cast("Document", document["kubernetes"])
+    kubernetes |= {"agent_token": {"secret": "k3s_agent_token"}}
+    kubernetes |= {"api_from": [f"{block_of(STACK)}.0/24", "10.7.0.12/32"]}
     return ClusterSpec.model_validate(overlay(document, STACK, checksums()))
 
 
@@ -69,7 +75,9 @@ class Site:
     def stdin(self, step: RemoteStep) -> str:
         known = {CLUSTER_FOUND: {"state": "none"}} | self.facts
         ready = all(name in known for name in instances_in(step.desired))
-        return TOKEN if step.secret_stdin else fill(step.desired, known) if ready else step.desired
+        if step.secret_stdin:
+            return SECRETS[step.secret_stdin]
+        return fill(step.desired, known) if ready else step.desired
 
     def run(self, step: RemoteStep, stdin: str | None = None) -> HostAnswer:
         return self.lab.run(step, step.apply, self.stdin(step) if stdin is None else stdin)
@@ -98,8 +106,8 @@ class Site:
         assert answer.exit_status == 0, answer.stderr
         return answer.stdout
 
-    def drift(self) -> str:
-        watched = self.plan.balancer
+    def drift(self, watched: Watched | None = None) -> str:
+        watched = watched or self.plan.balancer
         assert watched is not None
         answer = self.lab.run(watched.step, watched.observe, watched.desired.render())
         assert answer.exit_status == 0, answer.stderr
@@ -188,6 +196,8 @@ def test_install_lose_replace_shrink_and_uninstall(site: Site, tmp_path: Path) -
 
     _the_api_is_reached_at_the_balancer(site, tmp_path)
     _a_token_of_another_cluster_is_refused(site)
+    _workers_have_a_token_of_their_own(site)
+    _drift_of_the_filter_is_seen_and_repaired(site)
     _drift_of_the_balancer_is_seen_and_repaired(site)
     _a_lost_first_server_joins_its_own_cluster(site, tmp_path)
     _a_worker_leaves_and_comes_back(site, tmp_path)
@@ -215,6 +225,56 @@ def _a_token_of_another_cluster_is_refused(site: Site) -> None:
     assert answer.exit_status != 0
     assert f"of a cluster whose CA has the hash {'0' * 64}" in answer.stderr
     assert TOKEN not in answer.stderr
+
+
+def _workers_have_a_token_of_their_own(site: Site) -> None:
+    worker, server = site.plan.agents[0], site.plan.servers[1]
+    assert site.sh(worker, "cat /etc/rancher/k3s/token") == f"{AGENT_TOKEN}\n"
+    assert site.sh(worker, f"grep -rl '{TOKEN}' /etc/rancher /var/lib/rancher || :") == ""
+    assert AGENT_TOKEN in site.sh(server, "cat /var/lib/rancher/k3s/server/agent-token")
+    own = site.plan.token_of(worker)
+    of_agents = site.plan.agent_tokens[1]
+    assert own is not None
+    refusals = (
+        (own, f"K10{'0' * 64}::node:{AGENT_TOKEN}", "of a cluster whose CA has the hash 000"),
+        (of_agents, TOKEN, "kubernetes.agent_token is the servers' own token"),
+        (of_agents, f"K10{'1' * 64}::node:x", "of a cluster whose CA has the hash 111"),
+        (of_agents, "another", "this server runs with another agent token"),
+    )
+    for step, secret, words in refusals:
+        answer = site.run(step, secret)
+        assert answer.exit_status != 0
+        assert words in answer.stderr
+        assert secret not in answer.stderr
+
+
+def _drift_of_the_filter_is_seen_and_repaired(site: Site) -> None:
+    of_server, *_, of_balancer = site.plan.filters
+    assert [each.device for each in (of_server, of_balancer)] == [
+        "cp-0 api-filter",
+        "lb-0 api-filter",
+    ]
+    assert (site.drift(of_server), site.drift(of_balancer)) == ("", "")
+    by_hand = (
+        ("nft delete table inet railyard_api", "table of host is absent, want as-installed"),
+        (
+            "sed 's/10.7.0.12/10.7.0.13/' /etc/railyard/api-filter.nft | nft -f -",
+            "table of host is changed, want as-installed",
+        ),
+        ("systemctl disable --now railyard-api-filter", "service of enabled is disabled"),
+        ("sed -i s/drop/accept/ /etc/railyard/api-filter.nft", "rules"),
+    )
+    for command, words in by_hand:
+        site.sh(of_server.step, command)
+        assert words.split(",")[0] in site.drift(of_server), site.drift(of_server)
+        assert site.changed(of_server.step)
+        assert site.drift(of_server) == ""
+    wrong = site.stdin(of_server.step).replace("10.7.0.12/32", "10.7.0.12/32, 10.7.0.0/24")
+    refused = site.run(of_server.step, wrong)
+    assert refused.exit_status != 0
+    assert "nft refuses the rules, and those in place were left alone" in refused.stderr
+    assert "conflicting intervals specified" in refused.stderr
+    assert site.drift(of_server) == ""
 
 
 def _drift_of_the_balancer_is_seen_and_repaired(site: Site) -> None:
@@ -248,10 +308,11 @@ def _a_lost_first_server_joins_its_own_cluster(site: Site, tmp_path: Path) -> No
         " /usr/local/bin/* /etc/systemd/system/k3s* /var/lib/railyard; systemctl daemon-reload",
     )
     other = base64.b64encode(b"another machine").decode()
-    removal, token, install, node = plan.chain_of(first)
+    removal, *before, install, node = plan.chain_of(first)
     removed = site.apply(removal, re.sub("machine=.*", f"machine={other}", site.stdin(removal)))
     assert json.loads(removed) == {"changed": ["etcd-member", "node"], "state": "running"}
-    site.apply(token)
+    for step in before:
+        site.apply(step)
     assert "join" in json.loads(site.apply(install))["changed"]
     site.apply(node, re.sub("machine=.*", f"machine={other}", site.stdin(node)))
     assert plan.ca is not None

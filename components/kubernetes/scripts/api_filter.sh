@@ -53,7 +53,7 @@ if [ ! -e "$state_dir/api-filter" ]; then
   sync "$state_dir/api-filter"
 fi
 lines_of rules >"$work/rules"
-trial=$(nft -c -f "$work/rules" 2>&1) || fail "nft refuses the rules, and those in place were left alone: $trial"
+trial=$(nft -c -f - <"$work/rules" 2>&1) || fail "nft refuses the rules, and those in place were left alone: $trial"
 put_file rules "$RULES"
 put_file unit "$UNIT_FILE"
 case $changed in *"$UNIT"*) run systemctl daemon-reload ;; esac

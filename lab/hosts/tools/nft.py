@@ -54,11 +54,11 @@ def nft(call: ToolCall) -> ToolResult:
 def _load(call: ToolCall, path: str, *, trial: bool) -> ToolResult:
     """All statements of a file, or none of them."""
     file = call.host_path(path)
-    if not file.is_file():
+    if path != "-" and not file.is_file():
         text = f'internal:0:0-0: Error: Could not open file "{path}": No such file or directory\n'
         return ToolResult(1, err=f"{text}\n\n")
     tables = dict(call.model.platform.nft)
-    rest = " ".join(file.read_text().split())
+    rest = " ".join((call.stdin_text() if path == "-" else file.read_text()).split())
     while rest:
         whole, bare = _WHOLE.match(rest), re.match(rf"(delete )?{_TABLE}(?= \w|$)", rest)
         if whole is not None:
