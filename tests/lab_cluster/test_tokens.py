@@ -61,7 +61,7 @@ def test_an_agents_token_makes_no_server() -> None:
 
 
 def test_servers_must_agree_on_the_token_of_agents() -> None:
-    body = {"name": "cp-1-x", "peer": "https://127.0.0.2:2380", "disable": []}
+    body: dict[str, object] = {"name": "cp-1-x", "peer": "https://127.0.0.2:2380", "disable": []}
     other = {**body, "agent_token": hash_password("another")}
     same = {**body, "agent_token": hash_password("of-agents")}
     assert status(APART, "server:of-servers", "/v1-lab/etcd-member", other) == BAD_REQUEST

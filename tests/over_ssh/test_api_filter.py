@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import subprocess
@@ -12,8 +13,12 @@ from pathlib import Path
 import pytest
 
 from components.kubernetes.planes.api_filter import render_rules
+from components.kubernetes.planes.scripts import kubernetes_call
 from components.model.kubernetes import K3sPlane
+from components.remote.host_session import run_on_host
+from components.remote.script import render_sent_call
 from lab import debian
+from tests.over_ssh.real_sshd import Server, new_key, private, public, real_sshd
 
 pytestmark = pytest.mark.lab
 DEADLINE_S = 60
@@ -160,3 +165,22 @@ def test_the_kernel_lets_in_who_is_named_and_touches_no_other_port(tmp_path: Pat
         assert room.reach(ASKED) == OPEN
     finally:
         room.stop()
+
+
+def test_a_host_sees_where_its_session_comes_from(tmp_path: Path) -> None:
+    """By Debian's own sshd, and behind its sudo, which takes the variable away."""
+    key = new_key()
+    with real_sshd(tmp_path, Server("server", public(key))) as server:
+        for address, seen in (("127.0.0.1", "127.0.0.1"), ("::1", "::1")):
+            command = render_sent_call(kubernetes_call("api_filter_observe"), DEADLINE_S)
+            asking = run_on_host(
+                server.endpoint(address),
+                {"ssh_private_key": private(key)},
+                command,
+                stdin="stack=dev\n",
+                deadline_s=DEADLINE_S,
+            )
+            answer = asyncio.run(asking)
+            assert answer.exit_status == 0, answer.stderr
+            assert f"peer={seen}\n" in answer.stdout
+            assert "table=absent\n" in answer.stdout
