@@ -183,6 +183,47 @@ def test_data_of_another_cluster_is_named(site: Site) -> None:
     site.sh(agent, "rm -r /var/lib/rancher")
 
 
+def test_who_reaches_the_api_is_set_seen_and_taken_back(site: Site) -> None:
+    """The filter alone: it is there before K3s and before the balancer."""
+    of_server, *_, of_balancer = site.plan.filters
+    for watched in (of_server, of_balancer):  # what an earlier test sent and did not undo
+        site.sh(watched.step, "rm -rf /var/lib/railyard/tools; rmdir /var/lib/railyard || :")
+    before = [site.lab.snapshot(host) for host in ("cp-0", "lb-0")]
+    for watched in (of_server, of_balancer):
+        assert site.drift(watched) != ""
+        assert "table" in site.changed(watched.step)
+        assert site.changed(watched.step) == []
+    assert [each.device for each in (of_server, of_balancer)] == [
+        "cp-0 api-filter",
+        "lb-0 api-filter",
+    ]
+    assert (site.drift(of_server), site.drift(of_balancer)) == ("", "")
+    by_hand = (
+        ("nft delete table inet railyard_api", "table of host is absent, want as-installed"),
+        (
+            "sed 's/10.7.0.12/10.7.0.13/' /etc/railyard/api-filter.nft | nft -f -",
+            "table of host is changed, want as-installed",
+        ),
+        ("systemctl disable --now railyard-api-filter", "enabled of service is disabled"),
+        ("sed -i s/drop/accept/ /etc/railyard/api-filter.nft", "rules"),
+    )
+    for command, words in by_hand:
+        site.sh(of_server.step, command)
+        assert words.split(",")[0] in site.drift(of_server), site.drift(of_server)
+        assert site.changed(of_server.step)
+        assert site.drift(of_server) == ""
+    wrong = site.stdin(of_server.step).replace("10.7.0.12/32", "10.7.0.12/32, 10.7.0.0/24")
+    refused = site.run(of_server.step, wrong)
+    assert refused.exit_status != 0
+    assert "nft refuses the rules, and those in place were left alone" in refused.stderr
+    assert "conflicting intervals specified" in refused.stderr
+    assert site.drift(of_server) == ""
+    for watched in (of_server, of_balancer):
+        site.undo(watched.step)
+        site.undo(watched.step)
+    assert [site.lab.snapshot(host) for host in ("cp-0", "lb-0")] == before
+
+
 def test_install_lose_replace_shrink_and_uninstall(site: Site, tmp_path: Path) -> None:
     plan = site.plan
     for step in {step.endpoint.device: step for step in plan.steps}.values():
@@ -197,7 +238,6 @@ def test_install_lose_replace_shrink_and_uninstall(site: Site, tmp_path: Path) -
     _the_api_is_reached_at_the_balancer(site, tmp_path)
     _a_token_of_another_cluster_is_refused(site)
     _workers_have_a_token_of_their_own(site)
-    _drift_of_the_filter_is_seen_and_repaired(site)
     _drift_of_the_balancer_is_seen_and_repaired(site)
     _a_lost_first_server_joins_its_own_cluster(site, tmp_path)
     _a_worker_leaves_and_comes_back(site, tmp_path)
@@ -239,42 +279,13 @@ def _workers_have_a_token_of_their_own(site: Site) -> None:
         (own, f"K10{'0' * 64}::node:{AGENT_TOKEN}", "of a cluster whose CA has the hash 000"),
         (of_agents, TOKEN, "kubernetes.agent_token is the servers' own token"),
         (of_agents, f"K10{'1' * 64}::node:x", "of a cluster whose CA has the hash 111"),
-        (of_agents, "another", "this server runs with another agent token"),
+        (of_agents, "a-second-secret", "this server runs with another agent token"),
     )
     for step, secret, words in refusals:
         answer = site.run(step, secret)
         assert answer.exit_status != 0
         assert words in answer.stderr
         assert secret not in answer.stderr
-
-
-def _drift_of_the_filter_is_seen_and_repaired(site: Site) -> None:
-    of_server, *_, of_balancer = site.plan.filters
-    assert [each.device for each in (of_server, of_balancer)] == [
-        "cp-0 api-filter",
-        "lb-0 api-filter",
-    ]
-    assert (site.drift(of_server), site.drift(of_balancer)) == ("", "")
-    by_hand = (
-        ("nft delete table inet railyard_api", "table of host is absent, want as-installed"),
-        (
-            "sed 's/10.7.0.12/10.7.0.13/' /etc/railyard/api-filter.nft | nft -f -",
-            "table of host is changed, want as-installed",
-        ),
-        ("systemctl disable --now railyard-api-filter", "service of enabled is disabled"),
-        ("sed -i s/drop/accept/ /etc/railyard/api-filter.nft", "rules"),
-    )
-    for command, words in by_hand:
-        site.sh(of_server.step, command)
-        assert words.split(",")[0] in site.drift(of_server), site.drift(of_server)
-        assert site.changed(of_server.step)
-        assert site.drift(of_server) == ""
-    wrong = site.stdin(of_server.step).replace("10.7.0.12/32", "10.7.0.12/32, 10.7.0.0/24")
-    refused = site.run(of_server.step, wrong)
-    assert refused.exit_status != 0
-    assert "nft refuses the rules, and those in place were left alone" in refused.stderr
-    assert "conflicting intervals specified" in refused.stderr
-    assert site.drift(of_server) == ""
 
 
 def _drift_of_the_balancer_is_seen_and_repaired(site: Site) -> None:

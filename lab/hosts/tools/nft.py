@@ -55,10 +55,11 @@ def _load(call: ToolCall, path: str, *, trial: bool) -> ToolResult:
     """All statements of a file, or none of them."""
     file = call.host_path(path)
     if path != "-" and not file.is_file():
-        text = f'internal:0:0-0: Error: Could not open file "{path}": No such file or directory\n'
-        return ToolResult(1, err=f"{text}\n\n")
+        words = f'internal:0:0-0: Error: Could not open file "{path}": No such file or directory'
+        return ToolResult(1, err=f"{words}\n\n\n")
     tables = dict(call.model.platform.nft)
-    rest = " ".join((call.stdin_text() if path == "-" else file.read_text()).split())
+    text = "".join(iter(call.stdin_text, "")) if path == "-" else file.read_text()
+    rest = " ".join(text.split())
     while rest:
         whole, bare = _WHOLE.match(rest), re.match(rf"(delete )?{_TABLE}(?= \w|$)", rest)
         if whole is not None:
