@@ -86,9 +86,7 @@ def connections(lab: HostLab) -> dict[str, int]:
     return {name: each["connections"] for name, each in counted.items()}
 
 
-def test_install_twice_a_worker_more_and_less_and_uninstall(
-    lab: HostLab, plan: KubernetesPlan
-) -> None:
+def test_install_twice_access_and_uninstall(lab: HostLab, plan: KubernetesPlan) -> None:
     before = {host: lab.snapshot(host) for host in HOSTS}
     first = lab.spec.model_copy(update={"hosts": lab.spec.hosts[:-1]})
     fewer = planned(first, lab.stack)
