@@ -96,7 +96,7 @@ def _desired(room: HostRoom, folder: Path) -> dict[str, object]:
     rdma, values, user = spec.rdma, plan.desired.values, spec.host_defaults.user
     if user is None:
         raise Bug("the site of the benchmark has a common user")
-    names = names_of(room.plans)
+    names = names_of(room.plans[:1])
     modules = [key.removeprefix("module.") for key in values if key.startswith("module.")]
     (limit,) = (key for key in values if key.endswith(".limit_memlock"))
     return {

@@ -20,6 +20,11 @@ from components.core.errors import UsageError
 from lab.engine.install import cache_root
 
 PACKAGES: Final = ("libwrap0", "openssh-server", "sudo")
+FILTER_PACKAGES: Final = (
+    *("nftables", "libnftables1", "libnftnl11", "libxtables12"),
+    *("libjansson4", "libmnl0", "libedit2"),
+)
+"""nft with the libraries that a small system may lack."""
 SUBNET_PACKAGES: Final = ("ibsim-utils", "opensm", "infiniband-diags")
 BALANCER_PACKAGES: Final = ("haproxy", "keepalived", "curl", "dash")
 """keepalived asks `ip` for its release through a shell, and falls over without one."""

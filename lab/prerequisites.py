@@ -53,6 +53,7 @@ def main() -> int:
         return 2
     try:
         debian.unpacked()
+        debian.unpacked(packages=debian.FILTER_PACKAGES)
         ensure_ansible()
     except (UsageError, DeviceError) as error:
         print(f"railyard: {error}", file=sys.stderr)

@@ -41,8 +41,9 @@ from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
 from components.update.alignment import alignment_refused
+from components.update.api_reach import api_refused
 from components.update.decide import Intentions, intend, refusals, strangers_to_undo
-from components.update.encryption import encryption_refused
+from components.update.first_install import first_install_refused
 from components.update.guards import guards_refused
 from components.update.observe import observe_site
 from components.update.outside_secrets import outside_secrets
@@ -152,8 +153,9 @@ def _look(
     refused += guards_refused(spec.guards, plan, applied, intentions.drifts)
     refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
     refused += quorum_refused(plan, applied, seen)
-    refused += encryption_refused(plan, applied, checked.lines)
+    refused += first_install_refused(plan, applied, checked.lines)
     refused += alignment_refused(plan, applied, checked.lines)
+    refused += api_refused(plan, seen, checked.lines)
     refused += upgrades_refused(spec, plan, applied, seen, checked.lines)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
     refused += refuse_settings(plan.hosts, seen.devices)

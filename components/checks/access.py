@@ -107,6 +107,8 @@ def _references(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
         yield provision.secret_key, (*place, "secret_key")
     if spec.k3s is not None:
         yield spec.k3s.token, ("kubernetes", "token")
+        if spec.k3s.agent_token is not None:
+            yield spec.k3s.agent_token, ("kubernetes", "agent_token")
     if isinstance(spec.kubernetes, ExistingPlane):
         yield spec.kubernetes.kubeconfig, ("kubernetes", "kubeconfig")
     if spec.containers is not None:

@@ -14,11 +14,12 @@ _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
             "registry-login",
             "jump-host",
             "exec-reach",
+            "agent-token",
         }
         | {"external-partition"}
     ),
     "without it an update can cut off its own way to a device": frozenset(
-        {"management-port", "partition-key", "port-function"}
+        {"management-port", "partition-key", "port-function", "api-from"}
     ),
     "it holds what an update may interrupt": frozenset({"exec-disruptive", "max-unavailable"}),
     "its values become parts of commands and of file names": frozenset(

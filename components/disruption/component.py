@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import pulumi
 
 from components.disruption.plan import VERB, HostRebootStep, RebootGroup
+from components.disruption.request import groups_file, groups_text
 from components.disruption.upgrade_plan import VERB as UPGRADE
 from components.disruption.upgrade_plan import UpgradeGroup, UpgradeStep
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, gate
 from components.remote.step import env_name
-from components.remote.tool_files import keep_text
+from components.remote.tool_files import keep_current, keep_text
 
 
 class Reboots(pulumi.ComponentResource):
@@ -40,9 +41,11 @@ class Reboots(pulumi.ComponentResource):
     ) -> None:
         super().__init__("railyard:reboots:Reboots", name, {"groups": len(groups)}, opts)
         if not pulumi.runtime.is_dry_run():
-            steps = (step for group in groups for step in group.steps)
-            for text in {text for step in steps for text in step.request.texts}:
+            asked = [step.request for group in groups for step in group.steps]
+            for text in {request.text for request in asked}:
                 keep_text(text)
+            for stack in {request.stack for request in asked}:
+                keep_current(groups_file(stack), groups_text(asked))
         previous = hosts.gate
         for group in groups:
             done = [self._step(remote, step, previous) for step in group.steps]

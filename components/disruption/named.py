@@ -36,8 +36,8 @@ def render_named(request: object, texts: Mapping[str, str], waiting: Mapping[str
     return render_lines({**to_json(request), **digests, "of_instance": {**waiting}})
 
 
-def load_named(text: str, field: str) -> dict[str, JsonValue]:
-    """A request as a document, with `field` as its lines and `workers` as their text.
+def load_named(text: str, field: str, *others: str) -> dict[str, JsonValue]:
+    """A request as a document, with `field` as its lines and the others as their texts.
 
     Raises:
         UsageError: What it names is not on this machine.
@@ -46,9 +46,10 @@ def load_named(text: str, field: str) -> dict[str, JsonValue]:
         document = parse_lines(text)
     except ValueError:
         document = {}
-    lines, workers = (document.pop(key, None) for key in (field, "workers"))
-    if isinstance(lines, str) and isinstance(workers, str):
+    digests = {key: document.pop(key, None) for key in (field, *others)}
+    texts = {key: load_text(key, name) for key, name in digests.items() if isinstance(name, str)}
+    if len(texts) == len(digests):
         own = cast("dict[str, JsonValue]", document.pop("of_instance", {}))
-        document[field] = {**parse_state(load_text(field, lines)).values, **own}
-        document["workers"] = load_text("workers", workers)
+        lines = parse_state(texts.pop(field)).values
+        document |= {field: {**lines, **own}, **texts}
     return document

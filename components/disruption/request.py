@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 
 from components.core.key_values import HostState
 from components.core.to_json import HIDDEN
 from components.disruption.named import load_named, render_named, split_lines
 from components.kubernetes.reference import ClusterRef
 from components.model.hosts import HostRole
+from components.model.name_lists import fold_names, unfold_names
 from components.remote.request import read_request
 from components.remote.step import Endpoint
+from components.remote.tool_files import load_current
 
 READY_DEADLINE_S: Final = 600.0
 """Seconds from the boot until the cards, the node and its device plugins are back: the boot unit
@@ -34,8 +36,9 @@ class HostReboot:
     step has them in the state; on stdin here, their text is named by its digest."""
     loads_firmware: bool
     """A boot of this machine loads the firmware settings of its cards; not so of a guest."""
-    group: tuple[str, ...]
-    """The nodes that may be out of service together with this one, this one among them."""
+    group: tuple[str, ...] = field(metadata=HIDDEN)
+    """The nodes that may be out of service together with this one, this one among them. One worker
+    more changes the groups behind it: `groups_text` has them for all hosts, and not on stdin."""
     cluster: ClusterRef | None
     reboots: Literal["allow", "deny"]
     max_unavailable: int
@@ -45,8 +48,8 @@ class HostReboot:
     hcas: int = 0
     """InfiniBand adapters that must be usable before it is back in service."""
     workers: str = field(default="", metadata=HIDDEN)
-    """The nodes that count against `max_unavailable`, as a list of names with ranges. It may grow
-    with the hosts, so that on stdin it is named by its digest too."""
+    """The nodes that count against `max_unavailable`, as a list of names with ranges; kept as the
+    groups are."""
     node: str = ""
     """Name of its node, where it is another than the host's."""
     repair: str = ""
@@ -54,14 +57,13 @@ class HostReboot:
 
     def render(self, repair: str = "") -> str:
         """The request, a line a value: a preview shows the changed ones."""
-        settings, workers = self.texts
-        named = {"settings": settings, "workers": workers}
-        return render_named(replace(self, repair=repair), named, split_lines(self.settings)[1])
+        waiting = split_lines(self.settings)[1]
+        return render_named(replace(self, repair=repair), {"settings": self.text}, waiting)
 
     @property
-    def texts(self) -> tuple[str, str]:
-        """What the request names by digest: settings, workers."""
-        return HostState(split_lines(self.settings)[0]).render_short(), self.workers
+    def text(self) -> str:
+        """The settings, which the request names by their digest."""
+        return HostState(split_lines(self.settings)[0]).render_short()
 
     @property
     def node_name(self) -> str:
@@ -78,6 +80,18 @@ class HostReboot:
 _REQUEST: Final = TypeAdapter(HostReboot)
 
 
+def groups_file(stack: str) -> str:
+    """Name of the file that has what `groups_text` says of a stack."""
+    return f"groups-{stack}"
+
+
+def groups_text(requests: Iterable[HostReboot]) -> str:
+    """The workers that count, then each group: a line each, for all hosts of a stack at once."""
+    asked = tuple(requests)
+    groups = dict.fromkeys(fold_names(request.group) for request in asked)
+    return "".join(f"{line}\n" for line in (asked[0].workers if asked else "", *groups))
+
+
 def parse_request(text: str) -> HostReboot:
     """Read a request, and what it names by digest.
 
@@ -86,4 +100,15 @@ def parse_request(text: str) -> HostReboot:
             on this machine.
     """
     document = load_named(text, "settings")
+    if "settings" in document and isinstance(stack := document.get("stack"), str):
+        document |= _of_group(document, load_current("the groups of the hosts", groups_file(stack)))
     return read_request(_REQUEST, json.dumps(document), "request to reboot a host")
+
+
+def _of_group(document: Mapping[str, JsonValue], text: str) -> dict[str, JsonValue]:
+    """Group and workers of one host; alone, where the file of an earlier update lacks it."""
+    endpoint = cast("Mapping[str, JsonValue]", document.get("endpoint") or {})
+    name = str(document.get("node") or endpoint.get("device", ""))
+    workers, *groups = text.splitlines() or [""]
+    members = (unfold_names(line) for line in groups)
+    return {"workers": workers, "group": list(next((m for m in members if name in m), (name,)))}

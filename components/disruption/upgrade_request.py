@@ -88,7 +88,7 @@ def parse_upgrade(text: str) -> NodeUpgrade:
         UsageError: It is no request, and the text names the first fault; or what it names is not
             on this machine.
     """
-    document = load_named(text, "install")
+    document = load_named(text, "install", "workers")
     if isinstance(lines := document.get("install"), dict):
         document["install"] = HostState({key: str(lines[key]) for key in lines}).render()
     return read_request(_REQUEST, json.dumps(document), "request to upgrade a node")

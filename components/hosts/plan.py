@@ -130,7 +130,7 @@ class HostPlan:
 
 
 def names_of(plans: Iterable[HostPlan]) -> dict[str, str]:
-    """Host to address, as every `/etc/hosts` has them: shown once for the whole site."""
+    """Host to address, as the hosts' `/etc/hosts` have them: shown once for the whole site."""
     lists = {tool.text for plan in plans for tool in plan.converge.reads if tool.name == "names"}
     lines = [line.split() for text in lists for line in text.splitlines()]
     return {name: address for address, name in lines}
@@ -144,22 +144,37 @@ def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, .
         stack: Names the folder of the recorded previous values; default the cluster's name.
     """
     names = host_names(spec)
-    return tuple(_plan_host(spec, host, stack or spec.name, names) for host in spec.hosts)
+    return tuple(
+        _plan_host(spec, host, stack or spec.name, names.get(host.name)) for host in spec.hosts
+    )
 
 
-def host_names(spec: ClusterSpec) -> Tool | None:
-    """The names of all hosts, as their `/etc/hosts` shall have them: once for the whole site.
+def host_names(spec: ClusterSpec) -> Mapping[str, Tool]:
+    """By host, the names that its `/etc/hosts` shall have.
 
-    None where the file does not ask for it, where we make the instances, or where an address is not
-    known yet: they come and go, and their cloud's DNS knows them. Each has its own name alone, so
-    that one more or less touches no other.
+    Where pods run the jobs, they find each other by the cluster's DNS: a host knows those that are
+    no workers and itself, so that one worker more or less touches no other host. Where
+    containers run in the host's network, `mpirun` looks for every worker by name.
+
+    Empty where the file does not ask for it, where we make the instances, or where an address is
+    not known yet: they come and go, and their cloud's DNS knows them. Each has its own name alone.
     """
     if not spec.host_defaults.manage.etc_hosts:
-        return None
+        return {}
     if crusoe_of(spec) or any(has_placeholder(host.address) for host in spec.hosts):
-        return None
-    hosts = sorted(spec.hosts, key=lambda host: host.name)
-    return make_tool("names", "".join(f"{host.address} {host.name}\n" for host in hosts))
+        return {}
+    all_named = spec.containers is not None
+    named = [host for host in spec.hosts if all_named or host.role != "worker"]
+    shared = _names_tool(named)
+    return {
+        host.name: shared if all_named or host.role != "worker" else _names_tool([*named, host])
+        for host in spec.hosts
+    }
+
+
+def _names_tool(hosts: Iterable[Host]) -> Tool:
+    by_name = sorted(hosts, key=lambda host: host.name)
+    return make_tool("names", "".join(f"{host.address} {host.name}\n" for host in by_name))
 
 
 def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) -> HostPlan:
@@ -218,7 +233,7 @@ def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None
 
 def desired_state(spec: ClusterSpec, host: Host) -> HostState:
     """All settings that one host shall have."""
-    return with_boot_unit(host_settings(spec, host, host_names(spec)))
+    return with_boot_unit(host_settings(spec, host, host_names(spec).get(host.name)))
 
 
 def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[str, str]:
@@ -227,7 +242,7 @@ def host_settings(spec: ClusterSpec, host: Host, names: Tool | None) -> Mapping[
     Args:
         spec: The checked site.
         host: One of its hosts.
-        names: What `host_names` gives; here, since it is the same for every host.
+        names: What `host_names` gives for it; here, since it is worked out for all at once.
     """
     state = repaired_settings(spec, host) | _identity(spec.host_defaults, host, names)
     state |= _docker(spec, host)

@@ -114,11 +114,11 @@ class Cluster(pulumi.ComponentResource):
         opts = pulumi.ResourceOptions(parent=self, depends_on=after)
         ca = host_step(remote, plan.ca, opts)
         knowing = _knowing(remote, CLUSTER_CA, join_text(ca.stdout, ca_facts))
-        last = ca
-        for each in plan.balancers:
-            opts = pulumi.ResourceOptions(parent=self, depends_on=[last])
-            last = host_step(knowing, each.step, opts)
-        return [last]
+        done: list[pulumi.Resource] = [ca]
+        for each in plan.balancing:
+            opts = pulumi.ResourceOptions(parent=self, depends_on=done)
+            done = [host_step(knowing, each, opts)]
+        return done
 
     def _kubeconfig(
         self, plan: KubernetesPlan, remote: Remote, after: list[pulumi.Resource]

@@ -278,7 +278,8 @@ class Manage(Frozen):
     hostname: bool = False
     """Write `/etc/hostname`, and set the running name, to the host's `name`."""
     etc_hosts: bool = False
-    """Keep the names and addresses of all hosts in a marked block of `/etc/hosts`."""
+    """Keep names and addresses in a marked block of `/etc/hosts`: of the host itself and of all
+    that are no workers; with `containers`, where `mpirun` looks for workers by name, of all."""
 
 
 class HostDefaults(Frozen):

@@ -184,6 +184,12 @@ class K3sPlane(Plane):
     """Binary and install script; default K3s' own release of `version`."""
     token: SecretRef = SecretRef(secret="k3s_token")  # noqa: S106 - the name of a secret, not one
     """Join token of the cluster."""
+    agent_token: SecretRef | None = None
+    """Join token of workers alone, who then never get `token`; to be chosen before the first
+    install, and refused later. Default: workers join with `token`."""
+    api_from: tuple[Ipv4Net, ...] = ()
+    """Networks that reach the API, of every node and of who runs Railyard: a filter of nftables on
+    servers and balancer drops all else on that port. Default: whoever the site's network lets."""
     snapshots: Snapshots | None = None
     """Snapshots of etcd; default K3s' own schedule, number and folder."""
     virtual_address: VirtualAddress | None = None

@@ -165,6 +165,8 @@ def _tools(
             yield tool
     if any(each.address.startswith("https:") for each in own) or joins_servers(spec, host):
         yield Tool(("curl",), "download, and look for the other servers", "install curl")
+    if spec.k3s and spec.k3s.api_from and host.role in {"control_plane", "balancer"}:
+        yield Tool(("nft",), "say who reaches the API", "install nftables")
     if host.role == "balancer":
         yield from _tools_of_balancer(spec)
     elif _runs_on_runtime(spec, host) and toolkit_owner(spec) == "present":

@@ -23,6 +23,7 @@ UNUSED_DAYS: Final = 400
 """How long a text stays that no run named: every stack of the folder that is updated once a year
 keeps its own. A stack that is older gets its tools again from `pulumi up` (`load_tool`)."""
 _DAY_S: Final = 86_400
+_WRITTEN_BY_UP: Final = "  fix    run `pulumi up` in the folder of Pulumi.yaml, which writes it"
 
 
 def keep_tools(tools: Iterable[Tool]) -> None:
@@ -59,9 +60,42 @@ def keep_text(text: str) -> str:
         ):  # a folder that only another user writes holds the text all the same
             os.utime(path)
         return digest
-    draft = path.with_name(f"{digest}.{os.getpid()}")
+    _write(path, text)
+    return digest
+
+
+def keep_current(name: str, text: str) -> None:
+    """Write what the requests of a run share and what may change without any of them: by a name.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
+    _write(FOLDER.parent / name, text)
+
+
+def load_current(what: str, name: str) -> str:
+    """What `keep_current` last wrote.
+
+    Args:
+        what: As the error names it.
+        name: Of the file.
+
+    Raises:
+        UsageError: It is not there.
+    """
+    path = FOLDER.parent / name
     try:
-        FOLDER.mkdir(parents=True, exist_ok=True)
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{path}, which has {what}, is missing. Nothing was changed.\n{_WRITTEN_BY_UP}"
+        ) from error
+
+
+def _write(path: Path, text: str) -> None:
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(text, "utf-8")
         draft.replace(path)
     except OSError as error:
@@ -69,7 +103,6 @@ def keep_text(text: str) -> str:
             f"{path}: the tools for the hosts cannot be written: {error.strerror}.\n"
             "  fix    make the folder .railyard beside Pulumi.yaml writable"
         ) from error
-    return digest
 
 
 @lru_cache(maxsize=8)
@@ -109,8 +142,7 @@ def load_text(what: str, digest: str) -> str:
     if text is None:
         raise UsageError(
             f"the request names {what} {digest}, and {FOLDER / digest} is missing or altered."
-            " Nothing was changed.\n"
-            "  fix    run `pulumi up` in the folder of Pulumi.yaml, which writes it"
+            f" Nothing was changed.\n{_WRITTEN_BY_UP}"
         )
     return text.decode()
 

@@ -17,6 +17,7 @@ from components.core.errors import DeviceError
 from lab.cluster.document import Doc, Json, as_doc, pairs_at, text_at
 from lab.cluster.etcd_members import EtcdMembers
 from lab.cluster.k3s_config import HostPaths, K3sConfig
+from lab.cluster.k3s_token import hash_password, parse_token
 from lab.cluster.pki import Authority, ensure_token_keys, write_private
 from lab.cluster.plane import ETCD_PEER_PORT
 from lab.cluster.process import wait_until
@@ -98,7 +99,13 @@ def join(config: K3sConfig, paths: HostPaths, name: str, wait: Callable[[float],
     for file, text in files.items():
         write_private(tls / file, text.encode())
     peer = f"https://{config.node_ip}:{ETCD_PEER_PORT}"
-    body: Doc = {"name": name, "peer": peer, "disable": list[Json](config.disable)}
+    of_agents = parse_token(config.agent_token or config.token).password
+    body: Doc = {
+        "name": name,
+        "peer": peer,
+        "disable": list[Json](config.disable),
+        "agent_token": hash_password(of_agents),
+    }
     return text_at(_ask_in(upstream, body, wait), "initial_cluster")
 
 

@@ -69,6 +69,8 @@ class K3sConfig:
     api_args: tuple[str, ...] = ()
     kubeconfig_mode: int = 0o600
     node_args: tuple[str, ...] = ()
+    agent_token: str = ""
+    """What a server lets agents in with, beside its own token."""
 
 
 def load_flags(paths: HostPaths) -> Flags:
@@ -166,6 +168,7 @@ def make_config(
         node_name=(last("node-name") or hostname).lower(),
         node_ip=node_ip,
         token=_read_token(last("token"), last("token-file"), env, paths),
+        agent_token=_read_agent_token(last("agent-token"), last("agent-token-file"), env, paths),
         server=server,
         api_port=int(last("https-listen-port", "6443")),
         cluster_init=last("cluster-init") == "true",
@@ -191,8 +194,16 @@ def _split(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _read_token(token: str, file: str, env: Mapping[str, str], paths: HostPaths) -> str:
-    token = token or env.get("K3S_TOKEN", "")
-    file = file or env.get("K3S_TOKEN_FILE", "")
+    return _of_file(token or env.get("K3S_TOKEN", ""), file or env.get("K3S_TOKEN_FILE", ""), paths)
+
+
+def _read_agent_token(token: str, file: str, env: Mapping[str, str], paths: HostPaths) -> str:
+    return _of_file(
+        token or env.get("K3S_AGENT_TOKEN", ""), file or env.get("K3S_AGENT_TOKEN_FILE", ""), paths
+    )
+
+
+def _of_file(token: str, file: str, paths: HostPaths) -> str:
     if token or not file:
         return token
     try:

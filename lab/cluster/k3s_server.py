@@ -28,7 +28,7 @@ from lab.cluster.k3s_node import (
     read_facts,
     write_kubelet_config,
 )
-from lab.cluster.k3s_token import Token, check_ca, format_token, parse_token
+from lab.cluster.k3s_token import Passwords, Token, check_ca, format_token, parse_token
 from lab.cluster.kubelet import PORT as KUBELET_PORT
 from lab.cluster.kubelet import make_kubelet
 from lab.cluster.lab_link import LabLink
@@ -72,13 +72,13 @@ def run_server(
         joined = join(config, paths, name, stop.wait)
     plane = make_plane(config, paths, tools.binaries, joined)
     (paths.server / "db" / "reset-flag").unlink(missing_ok=True)  # as K3s does at a plain start
-    password = _settle_token(config, paths, plane)
+    passwords = _settle_token(config, paths, plane)
     try:
         plane.start_etcd()
         wait_promoted(config, paths, plane.members)
         plane.start_api()
         plane.children.append(start_mux(config.node_ip, config.api_port, paths.server))
-        _Server(config, paths, tools, plane, password).serve(stop, on_ready)
+        _Server(config, paths, tools, plane, passwords).serve(stop, on_ready)
     finally:
         plane.stop()
 
@@ -96,16 +96,21 @@ class _Server:
     """A server whose API answers."""
 
     def __init__(
-        self, config: K3sConfig, paths: HostPaths, tools: Tools, plane: ControlPlane, password: str
+        self,
+        config: K3sConfig,
+        paths: HostPaths,
+        tools: Tools,
+        plane: ControlPlane,
+        passwords: Passwords,
     ) -> None:
         self._config, self._paths, self._plane = config, paths, plane
         self._reports, self._logs = Reports(), PodLogs(paths.server / "pod-logs")
         side = ClusterSide(plane.members, paths.server / "tls", config.api_port, config.disable)
         self._supervisor = Supervisor(
-            *(plane.admin, plane.ca, password, self._reports, self._logs),
+            *(plane.admin, plane.ca, passwords, self._reports, self._logs),
             *(paths.server / "nodes", side),
         )
-        self._others = Upstream("", Token(password), "server", plane.ca.files.cert)
+        self._others = Upstream("", Token(passwords.server), "server", plane.ca.files.cert)
         self._started = look_around(paths, "k3s", os.environ.get("PATH", ""))
         mpi = MpiOperator(plane.admin, tools.binaries["mpi-controller"], paths.server)
         self._leader = Leader(
@@ -166,8 +171,8 @@ class _Server:
         return self._others.read_log(f"/v1-lab/log?{query}")
 
 
-def _settle_token(config: K3sConfig, paths: HostPaths, plane: ControlPlane) -> str:
-    """Take the configured token, or the recorded one, or make one; returns its password."""
+def _settle_token(config: K3sConfig, paths: HostPaths, plane: ControlPlane) -> Passwords:
+    """Take the configured tokens, or the recorded one, or make one."""
     ca_pem = plane.ca.files.cert.read_bytes()
     record = paths.server / "token"
     recorded = parse_token(record.read_text().strip()).password if record.exists() else ""
@@ -182,10 +187,12 @@ def _settle_token(config: K3sConfig, paths: HostPaths, plane: ControlPlane) -> s
             "with different token"
         )
     write_private(record, (format_token(ca_pem, "server", password) + "\n").encode())
-    node = (format_token(ca_pem, "node", password) + "\n").encode()
+    of_agents = parse_token(config.agent_token) if config.agent_token else Token(password)
+    check_ca(of_agents, ca_pem)
+    node = (format_token(ca_pem, "node", of_agents.password) + "\n").encode()
     for name in ("node-token", "agent-token"):
         write_private(paths.server / name, node)
-    return password
+    return Passwords(password, of_agents.password)
 
 
 def _write_kubeconfig(config: K3sConfig, paths: HostPaths, plane: ControlPlane) -> None:

@@ -24,9 +24,23 @@ class Token:
     ca_hash: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """What a server lets others in with, by the user of their token."""
+
+    server: str
+    node: str
+    """Of agents: that of servers, where none is given."""
+
+
 def hash_ca(pem: bytes) -> str:
     """Hash a cluster CA the way a token carries it."""
     return hashlib.sha256(pem).hexdigest()
+
+
+def hash_password(password: str) -> str:
+    """What one server tells another of a password, to compare it with its own."""
+    return hashlib.sha256(password.encode()).hexdigest()
 
 
 def format_token(ca_pem: bytes, user: str, password: str) -> str:

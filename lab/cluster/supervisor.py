@@ -22,6 +22,7 @@ from lab.cluster.etcd_members import EtcdMembers, admit
 from lab.cluster.fake_nodes import NodeFacts, register_node
 from lab.cluster.https import OK, Request, Response
 from lab.cluster.join import dump_shared
+from lab.cluster.k3s_token import Passwords, hash_password
 from lab.cluster.node_agent import Reports
 from lab.cluster.pki import Authority, KeyPair
 from lab.cluster.pod_logs import PodLogs
@@ -63,8 +64,8 @@ class Supervisor:
 
     api: Api
     ca: Authority
-    password: str
-    """The password part of the server's token."""
+    passwords: Passwords
+    """The password parts of its tokens."""
     reports: Reports
     logs: PodLogs
     folder: Path
@@ -98,8 +99,9 @@ class Supervisor:
         if scheme != "Basic":
             return ""
         user, _, password = base64.b64decode(encoded).decode(errors="replace").partition(":")
-        right = hmac.compare_digest(password.encode(), self.password.encode())
-        return user if right and user in {"node", "server"} else ""
+        known = {"node": self.passwords.node, "server": self.passwords.server}
+        right = hmac.compare_digest(password.encode(), known.get(user, "").encode())
+        return user if right and user in known else ""
 
     def _bootstrap(self, request: Request) -> Response:
         del request
@@ -110,6 +112,9 @@ class Supervisor:
         if sorted(texts_at(body, "disable")) != sorted(self.cluster.disable):
             text = b"failed to validate server configuration: critical configuration value mismatch"
             return Response(_BAD_REQUEST, text + b" between servers: disable\n")
+        if text_at(body, "agent_token") != hash_password(self.passwords.node):
+            text = b"failed to validate server configuration: critical configuration value mismatch"
+            return Response(_BAD_REQUEST, text + b" between servers: agent-token\n")
         try:
             name, peer = text_at(body, "name"), text_at(body, "peer")
             cluster = admit(self.cluster.members, name, peer)

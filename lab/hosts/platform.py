@@ -70,6 +70,8 @@ class Platform:
     rules: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """Priority and text of rules that somebody added."""
     routes: list[Route] = field(default_factory=list[Route])
+    nft: dict[str, str] = field(default_factory=dict[str, str])
+    """Tables of nftables by name, as they are listed; a fresh kernel has none."""
     held_modules: set[str] = field(default_factory=set[str])
     """Fault: modules that a service holds; they cannot be unloaded until it ends."""
 
@@ -92,6 +94,7 @@ class Platform:
         self.governors = [] if config.guest else ["schedutil"] * CPUS
         self.acs = dict.fromkeys(bridges, ACS_AT_BOOT)
         self.rules, self.routes = [], []
+        self.nft.clear()
         self.held_modules.clear()
         self.cmdline = boot_cmdline(root)
         (root / CMDLINE).write_text(f"{self.cmdline}\n")
@@ -149,6 +152,7 @@ class Platform:
             "netns": self.netns_mode,
             "cmdline": self.cmdline,
             "rules": list(self.rules),
+            "nft": dict(sorted(self.nft.items())),
             "routes": sorted((route.table, *route.words) for route in self.routes),
         }
 

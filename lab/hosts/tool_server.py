@@ -23,6 +23,7 @@ from lab.hosts.tools import (
     modules,
     mst,
     names,
+    nft,
     package_state,
     packages,
     pci,
@@ -57,6 +58,7 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "hostnamectl": names.hostnamectl,
     "uname": names.uname,
     "date": names.date,
+    "nft": nft.nft,
 }
 PACKAGE_TOOLS: Mapping[str, Tool] = {
     "ethtool": qos.ethtool,

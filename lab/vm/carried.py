@@ -69,7 +69,7 @@ def plan_guests(
     pairs = zip(spec.hosts, plan_hosts(spec), strict=True)
     names = host_names(spec)
     return spec, tuple(
-        carry(plan, host_settings(spec, host, names))
+        carry(plan, host_settings(spec, host, names.get(host.name)))
         for host, plan in pairs
         if host.role == "worker"
     )

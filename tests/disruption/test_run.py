@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from components.core.errors import DeviceError, UnreachableError, UsageError
+from components.core.errors import DeviceError, UnreachableError
 from components.disruption.node import ANNOTATION
-from components.disruption.reboot import run_reboot_host
-from components.disruption.request import parse_request
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
-from components.remote.tool_files import keep_text
 from tests.disruption.played import (
     BUDGET,
     PlayedCluster,
@@ -343,49 +338,3 @@ def test_no_reboot_is_made_where_only_a_power_cycle_helps(cluster: PlayedCluster
     host = PlayedHost(REQUEST, cluster, boots=dict(FIRMWARE), powers=dict(FIRMWARE))
     fails(host, "firmware waits that a reboot does not load: nic 0000:05:00.0 ats off -> on")
     assert (host.actions, cluster.asked) == (["look"], [])
-
-
-@pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a program whose update wrote what requests name by digest."""
-    monkeypatch.chdir(tmp_path)
-    for text in REQUEST.texts:
-        keep_text(text)
-    return tmp_path / ".railyard" / "tools"
-
-
-def test_the_request_comes_back_as_it_was(kept: Path) -> None:
-    assert kept.is_dir()
-    assert parse_request(REQUEST.render()) == REQUEST
-    assert parse_request(REQUEST.render("1: vfs is 0")) == replace(REQUEST, repair="1: vfs is 0")
-
-
-def test_settings_that_wait_for_an_instance_are_in_the_request_itself(kept: Path) -> None:
-    address = {"hosts.gpu01": "@{gpu01.private_ip}"}
-    request = replace(REQUEST, settings={**REQUEST.settings, **address})
-    assert request.texts == REQUEST.texts
-    filled = request.render().replace("@{gpu01.private_ip}", "10.0.0.7")
-    assert kept.is_dir()
-    assert parse_request(filled).settings == {**REQUEST.settings, "hosts.gpu01": "10.0.0.7"}
-
-
-@pytest.mark.parametrize("text", [None, "hostname=gpu02\n"], ids=["missing", "altered"])
-def test_without_what_it_names_nothing_is_done(kept: Path, text: str | None) -> None:
-    settings = kept / hashlib.sha256(REQUEST.texts[0].encode()).hexdigest()
-    settings.unlink()
-    if text is not None:
-        settings.write_text(text)
-    with pytest.raises(UsageError, match=r"settings [0-9a-f]{64}, and .* is missing or altered"):
-        parse_request(REQUEST.render())
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]"])
-def test_what_is_no_request_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="stdin is no request to reboot a host"):
-        parse_request(text)
-
-
-def test_a_missing_key_is_named(kept: Path) -> None:
-    assert kept.is_dir()
-    with pytest.raises(UsageError, match="set RAILYARD_SECRET_SSH_PRIVATE_KEY"):
-        run_reboot_host(REQUEST.render(), {})

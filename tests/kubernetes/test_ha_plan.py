@@ -78,9 +78,14 @@ def test_more_workers_change_no_other_node(spec: ClusterSpec) -> None:
     }
 
 
-def test_one_server_has_none_of_it() -> None:
+def test_one_server_takes_its_workers_out_and_has_nothing_else_of_it() -> None:
     plan = planned(load_example("dgx-roce"))
-    assert (plan.removals, plan.nodes, plan.balancers, plan.ca) == ((), (), (), None)
+    assert (plan.removals, plan.balancers, plan.ca) == ((), (), None)
+    assert [(step.name, step.endpoint.device) for step in plan.nodes] == [
+        ("gpu01-node", "mgmt01"),
+        ("gpu02-node", "mgmt01"),
+    ]
+    assert all(step.undo is not None for step in plan.nodes)
 
 
 def test_all_that_the_balancer_watches_is_in_its_stdin(spec: ClusterSpec) -> None:

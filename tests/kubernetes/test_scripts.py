@@ -11,7 +11,9 @@ import pytest
 from components.kubernetes.planes.scripts import PARTS, script_text
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
-TOGETHER = tuple(parts for parts in PARTS.values() if parts[0] in {"member", "service"})
+TOGETHER = tuple(
+    parts for parts in PARTS.values() if parts[0] in {"member", "service", "api_filter_reading"}
+)
 
 
 def shellcheck(text: str) -> str:
@@ -29,3 +31,46 @@ def shellcheck(text: str) -> str:
 @pytest.mark.parametrize("names", TOGETHER, ids="-".join)
 def test_what_is_sent_as_one_is_clean(names: tuple[str, ...]) -> None:
     assert shellcheck("".join(script_text(name) for name in names)) == ""
+
+
+def run_part(script: str, function: str, *words: str, before: str = "") -> str:
+    """One function of a script, by its text."""
+    text = script_text(script)
+    start = text.index(f"{function}() {{")
+    body = text[start : text.index("\n}\n", start) + 3]
+    done = subprocess.run(
+        ["sh", "-c", f'{before}\n{body}{function} "$@"', "sh", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout if done.returncode == 0 else f"status {done.returncode}"
+
+
+def test_a_node_that_is_not_let_in_learns_why() -> None:
+    before = "node=gpu03"
+    rejected = "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/passw"
+    words = run_part("k3s_install", "why_refused", rejected, before=before)
+    assert words.startswith("Another machine joined as gpu03 before: choose another name")
+    assert "delete secret gpu03.node-password.k3s" in words
+    other = "token CA hash does not match the Cluster CA certificate hash"
+    words = run_part("k3s_install", "why_refused", other, before=before)
+    assert words.startswith("Is it the token of this cluster")
+
+
+@pytest.mark.parametrize(
+    ("address", "inside"),
+    [
+        ("10.7.0.1", True),
+        ("10.7.0.2", False),
+        ("192.168.255.255", True),
+        ("192.169.0.0", False),
+        ("10.9.9.9", True),
+        ("10.9.9.8", False),
+    ],
+)
+def test_the_host_knows_who_is_allowed(address: str, *, inside: bool) -> None:
+    before = "wanted() { echo '10.7.0.0/31 192.168.0.0/16 10.9.9.9/32'; }"
+    found = run_part("api_filter", "is_allowed", address, before=before)
+    assert found == ("" if inside else "status 1")

@@ -86,7 +86,7 @@ def test_settings_of_the_cards_outlive_a_reboot(lab: HostLab, gpu01: HostPlan) -
         (f"echo LimitMEMLOCK=65536 >>{MEMLOCK}", "limit_memlock of unit.k3s-agent"),
         ("echo x >>/etc/railyard/nics.conf", "files of unit.railyard-nics"),
         ("systemctl disable railyard-nics", "enabled of unit.railyard-nics is disabled"),
-        ("sed -i 's/ gpu02$/ gpu03/' /etc/hosts", "hosts_block of host is 3 names "),
+        ("sed -i 's/ mgmt01$/ mgmt02/' /etc/hosts", "hosts_block of host is 2 names "),
     ],
 )
 def test_drift_is_seen_in_words_and_repaired(
@@ -125,7 +125,7 @@ def test_too_many_vfs_are_refused_with_the_way_out(lab: HostLab, gpu01: HostPlan
 def test_a_hosts_file_whose_end_mark_is_gone_is_not_cut_short(
     lab: HostLab, gpu01: HostPlan
 ) -> None:
-    lab.sh(gpu01, "sed -i '/^# railyard .*: end$/d; s/ gpu02$/ gpu03/' /etc/hosts")
+    lab.sh(gpu01, "sed -i '/^# railyard .*: end$/d; s/ mgmt01$/ mgmt02/' /etc/hosts")
     lab.sh(gpu01, "echo '192.0.2.7 precious' >>/etc/hosts")
     answer = lab.apply(gpu01)
     assert answer.exit_status != 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator
 from typing import cast
 
@@ -13,9 +14,11 @@ import yaml
 from components.core.key_values import diff_states, parse_state
 from components.drift.watched import Watched
 from components.kubernetes.plan import KubernetesPlan, render_kubeconfig
+from components.model.cluster import ClusterSpec
 from components.model.containers import RegistryLogin
 from components.model.sources import Registry, Sources
 from components.model.units import SecretRef
+from components.plan.make import make_plan
 from components.remote.host_session import HostAnswer
 from components.remote.step import RemoteStep
 from lab.cluster.build import ensure_binaries
@@ -77,9 +80,20 @@ def files_of(lab: HostLab, host: str) -> set[tuple[str, str]]:
     return {item for item in found["files"].items() if not item[0].startswith(tools)}
 
 
+def connections(lab: HostLab) -> dict[str, int]:
+    """How many SSH connections each host has let in."""
+    counted = cast("dict[str, dict[str, int]]", lab.ask(op="counted")["counted"])
+    return {name: each["connections"] for name, each in counted.items()}
+
+
 def test_install_twice_access_and_uninstall(lab: HostLab, plan: KubernetesPlan) -> None:
     before = {host: lab.snapshot(host) for host in HOSTS}
-    assert all(install_all(lab, plan))
+    first = lab.spec.model_copy(update={"hosts": lab.spec.hosts[:-1]})
+    fewer = planned(first, lab.stack)
+    assert all(install_all(lab, fewer))
+    assert all(json.loads(apply(lab, step).stdout)["changed"] for step in fewer.nodes)
+
+    _a_worker_more_is_no_work_for_the_others(lab, first)
     assert not any(install_all(lab, plan))
 
     assert plan.access is not None
@@ -87,7 +101,60 @@ def test_install_twice_access_and_uninstall(lab: HostLab, plan: KubernetesPlan) 
     config = yaml.safe_load(render_kubeconfig(access.stdout, plan.server_url, plan.cluster))
     address = lab.spec.servers[0].address
     assert config["clusters"][0]["cluster"]["server"] == f"https://{address}:6443"
+    _drift_of_a_node_is_seen_and_repaired(lab, plan)
 
+    _a_worker_less_is_drained_and_clean(lab, plan)
+    assert lab.snapshot("gpu02") == before["gpu02"]
+    for step in (*fewer.nodes, *reversed((*fewer.servers, *fewer.agents)), *fewer.tokens):
+        assert step.undo is not None
+        answer = lab.run(step, step.undo, stdin_of(step))
+        assert answer.exit_status == 0, f"{step.name}: {answer.stderr}"
+    assert {host: lab.snapshot(host) for host in HOSTS} == before
+
+
+def _a_worker_more_is_no_work_for_the_others(lab: HostLab, fewer: ClusterSpec) -> None:
+    was = {step.name: step for step in make_plan(fewer, lab.stack).steps}
+    steps = make_plan(lab.spec, lab.stack).steps
+    changed = [step for step in steps if was.get(step.name) != step]
+    assert {step.name for step in changed} == {
+        *("gpu02-tools", "gpu02-host", "gpu02-reboot"),
+        *("gpu02-k3s-token", "gpu02-k3s", "gpu02-node"),
+    }
+    count = connections(lab)
+    for step in changed:
+        if step.dialect == "sh":  # the reboot is one look at gpu02; each step sends its tools
+            apply(lab, step)
+    now = connections(lab)
+    assert now["gpu01"] == count["gpu01"]
+    # Of one step: that which waits for the node, and which has nothing to do a second time.
+    node = next(step for step in changed if step.name == "gpu02-node")
+    assert json.loads(apply(lab, node).stdout)["changed"] == []
+    assert now["mgmt01"] - count["mgmt01"] == connections(lab)["mgmt01"] - now["mgmt01"]
+    assert now["gpu02"] > count["gpu02"]
+    assert "mgmt01" in lab.sh(lab.plan("gpu02"), "cat /etc/hosts")
+
+
+def _a_worker_less_is_drained_and_clean(lab: HostLab, plan: KubernetesPlan) -> None:
+    """In the order in which the engine deletes: what came last goes first."""
+    server = lab.plan("mgmt01")
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: busy}\nspec: {nodeName: gpu02, containers: "
+    pod += "[{name: idle, image: 'registry.k8s.io/pause:3.10'}]}\n"
+    lab.sh(server, f"printf '%s' {shlex.quote(pod)} | k3s kubectl apply -f -")
+    count = connections(lab)
+    token, install, node = plan.chain_of(plan.agents[1])
+    host = lab.plan("gpu02").converge
+    for step in (node, install, token, host):
+        assert step.undo is not None
+        answer = lab.run(step, step.undo, stdin_of(step))
+        assert answer.exit_status == 0, f"{step.name}: {answer.stderr}"
+        if step == node:
+            assert json.loads(answer.stdout)["changed"] == ["drained", "node"]
+    assert connections(lab)["gpu01"] == count["gpu01"]
+    left = lab.sh(server, "k3s kubectl get nodes,pods -o name; rm -rf /root/.kube").split()
+    assert left == ["node/gpu01", "node/mgmt01"]
+
+
+def _drift_of_a_node_is_seen_and_repaired(lab: HostLab, plan: KubernetesPlan) -> None:
     watched = next(each for each in plan.watched_nodes if each.step == plan.agents[0])
     assert [drift_of(lab, each) for each in plan.watched_nodes] == [[], [], []]
     hand = "echo 'debug: true' >>/etc/rancher/k3s/config.yaml; systemctl disable --now k3s-agent"
@@ -103,12 +170,6 @@ def test_install_twice_access_and_uninstall(lab: HostLab, plan: KubernetesPlan) 
     edited = plan.agents[0].desired.replace("role=agent", "role=agent\nrepair=1: x")
     answer = lab.run(plan.agents[0], plan.agents[0].apply, edited)
     assert json.loads(answer.stdout)["changed"] == []
-
-    for step in (*reversed((*plan.servers, *plan.agents)), *plan.tokens):
-        assert step.undo is not None
-        answer = lab.run(step, step.undo, stdin_of(step))
-        assert answer.exit_status == 0, f"{step.name}: {answer.stderr}"
-    assert {host: lab.snapshot(host) for host in HOSTS} == before
 
 
 def test_a_wrong_checksum_is_refused_and_nothing_runs(lab: HostLab, plan: KubernetesPlan) -> None:

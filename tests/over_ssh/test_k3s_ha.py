@@ -36,6 +36,8 @@ from tests.over_ssh.host_lab import EXAMPLE, PROJECT, HostLab
 pytestmark = [pytest.mark.lab, pytest.mark.cluster]
 STACK = "k3s-ha-over-ssh"
 TOKEN = "lab-token"
+AGENT_TOKEN = "agents-token"
+SECRETS = {"k3s_token": TOKEN, "k3s_agent_token": AGENT_TOKEN}
 HOSTS = ("cp-0", "cp-1", "cp-2", "lb-0", "lb-1", "gpu01")
 
 
@@ -58,6 +60,8 @@ def make_spec() -> ClusterSpec:
     document["hosts"] = cast("object", hosts)
     kubernetes = cast("Document", document["kubernetes"])
     kubernetes["virtual_address"] = {"address": "192.168.1.20"}
+    kubernetes |= {"agent_token": {"secret": "k3s_agent_token"}}
+    kubernetes |= {"api_from": [f"{block_of(STACK)}.0/24", "10.7.0.12/32"]}
     return ClusterSpec.model_validate(overlay(document, STACK, checksums()))
 
 
@@ -72,7 +76,9 @@ class Site:
     def stdin(self, step: RemoteStep) -> str:
         known = {CLUSTER_FOUND: {"state": "none"}} | self.facts
         ready = all(name in known for name in instances_in(step.desired))
-        return TOKEN if step.secret_stdin else fill(step.desired, known) if ready else step.desired
+        if step.secret_stdin:
+            return SECRETS[step.secret_stdin]
+        return fill(step.desired, known) if ready else step.desired
 
     def run(self, step: RemoteStep, stdin: str | None = None) -> HostAnswer:
         return self.lab.run(step, step.apply, self.stdin(step) if stdin is None else stdin)
@@ -177,6 +183,47 @@ def test_data_of_another_cluster_is_named(site: Site) -> None:
     site.sh(agent, "rm -r /var/lib/rancher")
 
 
+def test_who_reaches_the_api_is_set_seen_and_taken_back(site: Site) -> None:
+    """The filter alone: it is there before K3s and before the balancer."""
+    of_server, *_, of_balancer = site.plan.filters
+    for watched in (of_server, of_balancer):  # what an earlier test sent and did not undo
+        site.sh(watched.step, "rm -rf /var/lib/railyard/tools; rmdir /var/lib/railyard || :")
+    before = [site.lab.snapshot(host) for host in ("cp-0", "lb-0")]
+    for watched in (of_server, of_balancer):
+        assert site.drift(watched) != ""
+        assert "table" in site.changed(watched.step)
+        assert site.changed(watched.step) == []
+    assert [each.device for each in (of_server, of_balancer)] == [
+        "cp-0 api-filter",
+        "lb-0 api-filter",
+    ]
+    assert (site.drift(of_server), site.drift(of_balancer)) == ("", "")
+    by_hand = (
+        ("nft delete table inet railyard_api", "table of host is absent, want as-installed"),
+        (
+            "sed 's/10.7.0.12/10.7.0.13/' /etc/railyard/api-filter.nft | nft -f -",
+            "table of host is changed, want as-installed",
+        ),
+        ("systemctl disable --now railyard-api-filter", "enabled of service is disabled"),
+        ("sed -i s/drop/accept/ /etc/railyard/api-filter.nft", "rules"),
+    )
+    for command, words in by_hand:
+        site.sh(of_server.step, command)
+        assert words.split(",")[0] in site.drift(of_server), site.drift(of_server)
+        assert site.changed(of_server.step)
+        assert site.drift(of_server) == ""
+    wrong = site.stdin(of_server.step).replace("10.7.0.12/32", "10.7.0.12/32, 10.7.0.0/24")
+    refused = site.run(of_server.step, wrong)
+    assert refused.exit_status != 0
+    assert "nft refuses the rules, and those in place were left alone" in refused.stderr
+    assert "conflicting intervals specified" in refused.stderr
+    assert site.drift(of_server) == ""
+    for watched in (of_server, of_balancer):
+        site.undo(watched.step)
+        site.undo(watched.step)
+    assert [site.lab.snapshot(host) for host in ("cp-0", "lb-0")] == before
+
+
 def test_install_lose_replace_shrink_and_uninstall(site: Site, tmp_path: Path) -> None:
     plan = site.plan
     for step in {step.endpoint.device: step for step in plan.steps}.values():
@@ -193,6 +240,7 @@ def test_install_lose_replace_shrink_and_uninstall(site: Site, tmp_path: Path) -
 
     _the_api_is_reached_at_the_balancer(site, tmp_path)
     _a_token_of_another_cluster_is_refused(site)
+    _workers_have_a_token_of_their_own(site)
     _drift_of_the_balancer_is_seen_and_repaired(site)
     _drift_of_the_address_is_seen_and_repaired(site)
     _lost_quorum_is_named_and_an_update_brings_it_back(site)
@@ -222,6 +270,27 @@ def _a_token_of_another_cluster_is_refused(site: Site) -> None:
     assert answer.exit_status != 0
     assert f"of a cluster whose CA has the hash {'0' * 64}" in answer.stderr
     assert TOKEN not in answer.stderr
+
+
+def _workers_have_a_token_of_their_own(site: Site) -> None:
+    worker, server = site.plan.agents[0], site.plan.servers[1]
+    assert site.sh(worker, "cat /etc/rancher/k3s/token") == f"{AGENT_TOKEN}\n"
+    assert site.sh(worker, f"grep -rl '{TOKEN}' /etc/rancher /var/lib/rancher || :") == ""
+    assert AGENT_TOKEN in site.sh(server, "cat /var/lib/rancher/k3s/server/agent-token")
+    own = site.plan.token_of(worker)
+    of_agents = site.plan.agent_tokens[1]
+    assert own is not None
+    refusals = (
+        (own, f"K10{'0' * 64}::node:{AGENT_TOKEN}", "of a cluster whose CA has the hash 000"),
+        (of_agents, TOKEN, "kubernetes.agent_token is the servers' own token"),
+        (of_agents, f"K10{'1' * 64}::node:x", "of a cluster whose CA has the hash 111"),
+        (of_agents, "a-second-secret", "this server runs with another agent token"),
+    )
+    for step, secret, words in refusals:
+        answer = site.run(step, secret)
+        assert answer.exit_status != 0
+        assert words in answer.stderr
+        assert secret not in answer.stderr
 
 
 def _drift_of_the_balancer_is_seen_and_repaired(site: Site) -> None:
@@ -294,10 +363,11 @@ def _a_lost_first_server_joins_its_own_cluster(site: Site, tmp_path: Path) -> No
         " /usr/local/bin/* /etc/systemd/system/k3s* /var/lib/railyard; systemctl daemon-reload",
     )
     other = base64.b64encode(b"another machine").decode()
-    removal, token, install, node = plan.chain_of(first)
+    removal, *before, install, node = plan.chain_of(first)
     removed = site.apply(removal, re.sub("machine=.*", f"machine={other}", site.stdin(removal)))
     assert json.loads(removed) == {"changed": ["etcd-member", "node"], "state": "running"}
-    site.apply(token)
+    for step in before:
+        site.apply(step)
     assert "join" in json.loads(site.apply(install))["changed"]
     site.apply(node, re.sub("machine=.*", f"machine={other}", site.stdin(node)))
     assert plan.ca is not None

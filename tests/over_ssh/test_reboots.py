@@ -15,13 +15,13 @@ from components.core.key_values import HostState, parse_state
 from components.disruption.forecast import render_departures
 from components.disruption.plan import RebootGroup, plan_reboots
 from components.disruption.reboot import HostRun, run_reboot_host
-from components.disruption.request import HostReboot
+from components.disruption.request import HostReboot, groups_file, groups_text
 from components.hosts.plan import HostPlan, plan_hosts
 from components.kubernetes.plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.step import Endpoint, env_name
-from components.remote.tool_files import keep_text
+from components.remote.tool_files import keep_current, keep_text
 from lab.keys import client_secrets
 from tests.disruption.played import PlayedCluster, small_cluster
 from tests.over_ssh.host_lab import HostLab, running_hosts
@@ -146,8 +146,8 @@ def test_nothing_waits_and_a_real_command_says_so(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     request = Departure(lab, lab.spec).request
-    for named in request.texts:
-        keep_text(named)
+    keep_text(request.text)
+    keep_current(groups_file(request.stack), groups_text([request]))
     names = {each.private_key_secret for each in request.endpoints}
     secrets = client_secrets(lab.stack)
     assert names == {*secrets}

@@ -35,7 +35,7 @@ def test_every_device_and_step_has_its_heading() -> None:
     steps = PLAN.steps
     for step in steps:
         assert f"## Step {step.name} on {step.endpoint.where}, deadline" in TEXT
-    assert len(steps) == 15
+    assert len(steps) == 17
 
 
 def test_the_page_has_every_decision_and_no_script() -> None:
@@ -53,6 +53,7 @@ def test_a_step_like_an_earlier_one_shows_what_differs() -> None:
     assert _section("Step gpu02-host").splitlines() == [
         "# As gpu01-host, but for:",
         "hostname=gpu02",
+        "hosts_block=2 names 0569cbefb431708f35252b1db3c5809d6921a426f5751c4a1825a6a17f1a11c6",
     ]
     assert "settings=as gpu02-host wants" in _section("Step gpu02-reboot")
     assert "# not set here: config.yaml.06" in _section("Step gpu01-k3s on")
@@ -94,8 +95,8 @@ def test_with_scripts_all_commands_scripts_and_objects_are_printed_once() -> Non
     text = render_plan(PLAN, Choice(scripts=True))
     for line in PLAN.switches[0].commands_from_factory:
         assert f"\n{line}\n" in text
-    for script in scripts_of(PLAN).values():
-        assert text.count(script.rstrip("\n")) == 1
+    for name, script in scripts_of(PLAN).items():
+        assert text.count(f"# {name}\n{script}") == 1
     for manifest in PLAN.pod_network.manifests:
         assert yaml_of(manifest.body) in text
 

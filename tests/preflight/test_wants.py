@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
+
 from components.artefacts.lock import Lock
 from components.model.cluster import ClusterSpec
 from components.model.drivers import ContainerToolkit
@@ -150,3 +152,14 @@ def test_docker_hosts_are_asked_for_the_runtime_that_they_have() -> None:
     tools = [each for each in wants["vm01"].tools if "nvidia-container-runtime" in each.names]
     (found,) = tools
     assert found.why == "show GPUs to the containers that Docker runs"
+
+
+def test_nft_is_asked_for_where_a_host_serves_the_api_to_some() -> None:
+    spec = load_example("dgx-roce")
+    assert spec.k3s is not None
+    plane = spec.k3s.model_copy(update={"api_from": (IPv4Network("192.168.0.0/16"),)})
+    asked = wants(spec.model_copy(update={"kubernetes": plane}))
+    having = {
+        host for host, each in asked.items() if any("nft" in tool.names for tool in each.tools)
+    }
+    assert having == {"mgmt01"}

@@ -14,6 +14,8 @@ from components.remote.step import Endpoint, RemoteStep
 LOGIN_SUFFIX: Final = "-registry-login"
 REMOVAL_SUFFIX: Final = "-member-removal"
 NODE_SUFFIX: Final = "-node"
+AGENT_TOKEN_SUFFIX: Final = "-k3s-agent-token"  # noqa: S105 - the end of a name, no secret
+FILTER_SUFFIX: Final = "-api-filter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class KubernetesPlan:
     removals: tuple[RemoteStep, ...] = ()
     """One per node of a cluster with several servers: forgets the machine before this one."""
     nodes: tuple[RemoteStep, ...] = ()
-    """One per node of such a cluster: takes the node out of it before its machine goes."""
+    """One per node but an only server: takes the node out before its machine goes."""
     ca: RemoteStep | None = None
     """Read-only; prints the cluster's CA, which the balancer checks the servers by."""
     balancers: tuple[Watched, ...] = field(default=(), metadata=OMIT_EMPTY)
@@ -72,6 +74,10 @@ class KubernetesPlan:
     """One per node where the site's registry wants a login."""
     registry: RegistryAccount | None = field(default=None, metadata=OMIT_EMPTY)
     """The account that nodes and pods pull with."""
+    agent_tokens: tuple[RemoteStep, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """One per server where agents have a token of their own."""
+    filters: tuple[Watched, ...] = field(default=(), metadata=OMIT_EMPTY)
+    """One per host that serves the API, where the file says who reaches it."""
     watched_nodes: tuple[Watched, ...] = ()
     """One per server and agent: its install step, and what that left on the host."""
     playbooks: Playbooks | None = field(default=None, metadata=OMIT_EMPTY)
@@ -87,7 +93,7 @@ class KubernetesPlan:
     @property
     def watched(self) -> tuple[Watched, ...]:
         """The steps whose devices are looked at for drift."""
-        return (*self.balancers, *self.watched_nodes)
+        return (*self.balancers, *self.filters, *self.watched_nodes)
 
     @property
     def steps(self) -> tuple[RemoteStep, ...]:
@@ -97,11 +103,20 @@ class KubernetesPlan:
             found += self.chain_of(server)
             if number == 0:
                 found += [self.ca] if self.ca else []
-                found += [each.step for each in self.balancers]
+                found += self.balancing
         for agent in self.agents:
             found += self.chain_of(agent)
         found += [self.playbooks.step] if self.playbooks else []
         return (*found, *([self.access] if self.access else []))
+
+    @property
+    def balancing(self) -> tuple[RemoteStep, ...]:
+        """The steps of the balancers in order: of each, who reaches it, then what it serves."""
+        found: dict[str, RemoteStep] = {}
+        for each in self.balancers:
+            before = self.filter_of(each.step)
+            found |= {step.name: step for step in (before, each.step) if step is not None}
+        return tuple(found.values())
 
     @property
     def access_name(self) -> str:
@@ -121,10 +136,23 @@ class KubernetesPlan:
         """The step that keeps the node of an install step in the cluster, and takes it out."""
         return _named(self.nodes, step.endpoint.device + NODE_SUFFIX)
 
+    def filter_of(self, step: RemoteStep) -> RemoteStep | None:
+        """The step that says who reaches the API on the host of a step."""
+        steps = tuple(each.step for each in self.filters)
+        return _named(steps, step.endpoint.device + FILTER_SUFFIX)
+
     def chain_of(self, step: RemoteStep) -> tuple[RemoteStep, ...]:
         """All steps of the node of an install step, in order."""
-        login = _named(self.logins, step.endpoint.device + LOGIN_SUFFIX)
-        chain = (self.removal_of(step), self.token_of(step), login, step, self.node_of(step))
+        host = step.endpoint.device
+        chain = (
+            self.removal_of(step),
+            self.token_of(step),
+            _named(self.agent_tokens, host + AGENT_TOKEN_SUFFIX),
+            _named(self.logins, host + LOGIN_SUFFIX),
+            self.filter_of(step),
+            step,
+            self.node_of(step),
+        )
         return tuple(each for each in chain if each is not None)
 
 

@@ -16,7 +16,8 @@ from components.drift.watched import Watched
 from components.hosts.proxy import proxy_file, through_proxy
 from components.kubernetes.login import registry_account
 from components.kubernetes.planes.alignment import kubelet_arguments
-from components.kubernetes.planes.base import LOGIN_SUFFIX, KubernetesPlan
+from components.kubernetes.planes.api_filter import plan_filters
+from components.kubernetes.planes.base import AGENT_TOKEN_SUFFIX, LOGIN_SUFFIX, KubernetesPlan
 from components.kubernetes.planes.haproxy import ca_step, plan_balancer
 from components.kubernetes.planes.keepalived import plan_keepalived
 from components.kubernetes.planes.membership import (
@@ -35,6 +36,7 @@ from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
 TOKEN_FILE: Final = "/etc/rancher/k3s/token"  # noqa: S105 - the place of a secret, not one
+AGENT_TOKEN_FILE: Final = "/etc/rancher/k3s/agent-token"  # noqa: S105 - the same
 DEFAULT_API_PORT: Final = 6443
 TOKEN_DEADLINE_S: Final = 60.0
 RESTART_DEADLINE_S: Final = 240.0
@@ -71,6 +73,8 @@ class K3s:
             server_url=server_url(spec),
             version=plane.version,
             tokens=tuple(_token_step(plane, host) for host in (*spec.servers, *spec.workers)),
+            agent_tokens=_agent_token_steps(spec, plane),
+            filters=plan_filters(spec, plane, stack),
             servers=servers,
             agents=agents,
             access=RemoteStep(
@@ -141,6 +145,8 @@ def _balancers(spec: ClusterSpec, stack: str) -> tuple[Watched, ...]:
 
 
 def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
+    """What a node joins with; the servers' own token reaches no worker where agents have one."""
+    of_agents = kubernetes.agent_token if host.role == "worker" else None
     return RemoteStep(
         name=f"{host.name}-k3s-token",
         endpoint=host_endpoint(host),
@@ -149,7 +155,26 @@ def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
         apply=kubernetes_call("k3s_token"),
         undo=kubernetes_call("k3s_token_undo"),
         deadline_s=TOKEN_DEADLINE_S,
-        secret_stdin=kubernetes.token.name,
+        secret_stdin=(of_agents or kubernetes.token).name,
+    )
+
+
+def _agent_token_steps(spec: ClusterSpec, kubernetes: K3sPlane) -> tuple[RemoteStep, ...]:
+    """What servers let agents in with, in a file beside their own token; none without one."""
+    if kubernetes.agent_token is None:
+        return ()
+    return tuple(
+        RemoteStep(
+            name=f"{host.name}{AGENT_TOKEN_SUFFIX}",
+            endpoint=host_endpoint(host),
+            dialect="sh",
+            desired="",
+            apply=kubernetes_call("k3s_token", "kind=agent"),
+            undo=kubernetes_call("k3s_token_undo", "kind=agent"),
+            deadline_s=TOKEN_DEADLINE_S,
+            secret_stdin=kubernetes.agent_token.name,
+        )
+        for host in spec.servers
     )
 
 
@@ -267,6 +292,8 @@ def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
         lines["etcd-snapshot-retention"] = str(snapshots.keep)
         if snapshots.folder is not None:
             lines["etcd-snapshot-dir"] = f'"{snapshots.folder}"'
+    if kubernetes.agent_token is not None:
+        lines["agent-token-file"] = f'"{AGENT_TOKEN_FILE}"'
     if kubernetes.secrets_encryption:
         lines["secrets-encryption"] = "true"
     if kubernetes.api_port != DEFAULT_API_PORT:

@@ -1,9 +1,9 @@
-"""Who belongs to a cluster of several servers: machines that were replaced, nodes that go.
+"""Who belongs to a cluster: machines that were replaced, nodes that go.
 
 K3s keeps a node's password and its etcd member when the machine is gone: a new machine of that
-name is refused, and the dead member counts for the quorum. So a server that is there forgets the
-old machine before the new one joins, and takes a node out before its machine goes
-(docs/explanation/sources.md#k3s).
+name is refused, and the dead member counts for the quorum. So, of several servers, one that is
+there forgets the old machine before the new one joins; and the first server takes each node out
+before its machine goes (docs/explanation/sources.md#k3s).
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ def removal_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
 
 
 def node_steps(spec: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
-    """For each node the step that waits for it, and whose undo takes it out of the cluster."""
-    if not has_several_servers(spec):
-        return ()
-    return tuple(_node(spec, host, stack) for host in (*spec.servers, *spec.workers))
+    """For each node the step that waits for it, and whose undo takes it out of the cluster.
+
+    An only server has none: it goes last, and the cluster with it.
+    """
+    servers = spec.servers if has_several_servers(spec) else ()
+    return tuple(_node(spec, host, stack) for host in (*servers, *spec.workers))
 
 
 def _removal(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:

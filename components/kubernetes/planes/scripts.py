@@ -9,6 +9,9 @@ from typing import Final, Literal
 from components.remote.tools import Tool, ToolCall, assemble, linux_text
 
 Verb = Literal[
+    "api_filter",
+    "api_filter_observe",
+    "api_filter_undo",
     "k3s_access",
     "k3s_ca",
     "k3s_install",
@@ -32,6 +35,9 @@ Verb = Literal[
 _BALANCER: Final = ("service", "haproxy_reading")
 _MOVER: Final = ("service", "keepalived_reading")
 PARTS: Final[dict[Verb, tuple[str, ...]]] = {
+    "api_filter": ("api_filter_reading", "api_filter"),
+    "api_filter_observe": ("api_filter_reading", "api_filter_observe"),
+    "api_filter_undo": ("api_filter_reading", "api_filter_undo"),
     "k3s_access": ("k3s_access",),
     "k3s_ca": ("k3s_ca",),
     "k3s_install": ("registry", "k3s_install"),
@@ -58,8 +64,17 @@ PARTS: Final[dict[Verb, tuple[str, ...]]] = {
 @cache
 def script_text(name: str) -> str:
     """One script of `scripts/`, by its name without `.sh`."""
+    return _file(f"{name}.sh")
+
+
+def unit_text(name: str) -> str:
+    """One unit of systemd of `scripts/`, by its name without `.service`."""
+    return _file(f"{name}.service")
+
+
+def _file(name: str) -> str:
     folder = resources.files("components.kubernetes")
-    return folder.joinpath("scripts", f"{name}.sh").read_text("utf-8")
+    return folder.joinpath("scripts", name).read_text("utf-8")
 
 
 @cache
@@ -69,9 +84,9 @@ def kubernetes_tool() -> Tool:
     return assemble("kubernetes", (linux_text(), script_text("input")), verbs)
 
 
-def kubernetes_call(verb: Verb) -> ToolCall:
-    """One verb of the tool of this room."""
-    return ToolCall(kubernetes_tool(), verb)
+def kubernetes_call(verb: Verb, *arguments: str) -> ToolCall:
+    """One verb of the tool of this room, with its `key=value` words."""
+    return ToolCall(kubernetes_tool(), verb, arguments)
 
 
 def numbered_lines(file: str, text: str) -> dict[str, str]:

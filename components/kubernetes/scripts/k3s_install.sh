@@ -177,14 +177,27 @@ refused_for_good() { # the words with which K3s refuses what another try does no
     tail -n 1
 }
 
+why_refused() { # WORDS : what helps
+  case $1 in
+    *'password rejected'*)
+      printf '%s' "Another machine joined as $node before: choose another name, or, where that machine is gone," \
+        " run on a server: k3s kubectl delete node $node;" \
+        " k3s kubectl -n kube-system delete secret $node.node-password.k3s"
+      ;;
+    *)
+      printf '%s' 'Is it the token of this cluster (kubernetes.token, of workers kubernetes.agent_token' \
+        ' where there is one), and is there data of another one in /var/lib/rancher/k3s?'
+      ;;
+  esac
+}
+
 wait_ready() {
   waited_s=0
   until ready; do
     if [ "$((waited_s % 15))" = 14 ]; then
       refusal=$(refused_for_good)
       [ -z "$refusal" ] ||
-        fail "$node is not let into the cluster: $refusal. Is it the token of this cluster" \
-          '(kubernetes.token), and is there data of another one in /var/lib/rancher/k3s?'
+        fail "$node is not let into the cluster: $refusal. $(why_refused "$refusal")"
     fi
     [ "$waited_s" -lt "$READY_DEADLINE_S" ] ||
       fail "$unit is not ready after $READY_DEADLINE_S s ($condition):" \

@@ -1,5 +1,8 @@
 # shellcheck shell=sh
-# Removes the token file. POSIX sh, as root.
-rm -f /etc/rancher/k3s/token /etc/rancher/k3s/token.new
+# Removes a token file: `token`, or with kind=agent `agent-token`. POSIX sh, as root.
+set -u
+kind=${kind:-}
+file=/etc/rancher/k3s/${kind:+$kind-}token
+rm -f "$file" "$file.new"
 rmdir /etc/rancher/k3s /etc/rancher 2>/dev/null
-printf '{"changed":["k3s.token"]}\n'
+printf '{"changed":["k3s.%s"]}\n' "${file##*/}"
