@@ -313,7 +313,7 @@ def _drift_of_the_balancer_is_seen_and_repaired(site: Site) -> None:
 
 
 def _drift_of_the_address_is_seen_and_repaired(site: Site) -> None:
-    watched = site.plan.balancers[1]
+    watched = site.plan.balancers[3]  # keepalived of lb-1
     step = watched.step
     assert site.drift(watched) == ""
     site.sh(
