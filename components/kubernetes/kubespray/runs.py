@@ -14,9 +14,17 @@ from pydantic import JsonValue
 from components.kubernetes.kubespray.wanted import Wanted
 
 Playbook = Literal[
-    "cluster.yml", "scale.yml", "upgrade-cluster.yml", "remove-node.yml", "reset.yml"
+    "cluster.yml",
+    "scale.yml",
+    "upgrade-cluster.yml",
+    "remove-node.yml",
+    "reset.yml",
+    "playbooks/facts.yml",
 ]
+UPGRADE: Final = "upgrade-cluster.yml"
 _SKIP_QUESTION: Final = {"skip_confirmation": True}
+_CONFIRM_RESET: Final = {"skip_confirmation": True, "reset_confirmation": True}
+"""`reset.yml` of v2.31.0 asks nothing with the first, and then fails without the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,17 @@ def decide(there: Wanted | None, wanted: Wanted) -> Decision:
 def reset_run() -> PlaybookRun:
     """What takes the whole cluster away."""
     why = "deletes the cluster and all that is stored in it"
-    return PlaybookRun("reset.yml", why, variables=_SKIP_QUESTION)
+    return PlaybookRun("reset.yml", why, variables=_CONFIRM_RESET)
+
+
+def facts_run(unknown: tuple[str, ...]) -> PlaybookRun:
+    """What comes before a limited run where this machine knows nothing of the other nodes.
+
+    Args:
+        unknown: The nodes without facts.
+    """
+    why = f"reads the facts of {_list(unknown)}, which are not here"
+    return PlaybookRun("playbooks/facts.yml", why)
 
 
 def limit_upgrade(run: PlaybookRun, max_unavailable: int, drain_s: int) -> PlaybookRun:
@@ -77,7 +95,7 @@ def limit_upgrade(run: PlaybookRun, max_unavailable: int, drain_s: int) -> Playb
     if not run.drains:
         return run
     own: dict[str, JsonValue] = {**run.variables, "drain_timeout": f"{drain_s}s"}
-    if run.playbook == "upgrade-cluster.yml":
+    if run.playbook == UPGRADE:
         own["serial"] = max_unavailable
     return PlaybookRun(run.playbook, run.why, run.limit, own, run.on, run.drains)
 
@@ -118,7 +136,7 @@ def _whole(servers: list[str], changed: list[str]) -> str:
 
 
 def _upgrade(why: str) -> PlaybookRun:
-    return PlaybookRun("upgrade-cluster.yml", f"{why}, a few nodes at a time", drains=True)
+    return PlaybookRun(UPGRADE, f"{why}, a few nodes at a time", drains=True)
 
 
 def _refuse_versions(there: Wanted, wanted: Wanted) -> Iterator[str]:
