@@ -205,7 +205,11 @@ def test_a_login_that_changed_is_used_for_nodes_that_stay() -> None:
 
 
 def test_a_reset_confirms_what_both_of_its_tasks_ask() -> None:
-    assert reset_run().variables == {"skip_confirmation": True, "reset_confirmation": True}
+    assert reset_run().variables == {
+        "skip_confirmation": True,
+        "reset_confirmation": True,
+        "reset_restart_network": False,
+    }
 
 
 def test_a_first_installation_keeps_its_nodes_until_it_is_through() -> None:

@@ -22,9 +22,11 @@ Playbook = Literal[
     "playbooks/facts.yml",
 ]
 UPGRADE: Final = "upgrade-cluster.yml"
-_SKIP_QUESTION: Final = {"skip_confirmation": True}
-_CONFIRM_RESET: Final = {"skip_confirmation": True, "reset_confirmation": True}
-"""`reset.yml` of v2.31.0 asks nothing with the first, and then fails without the second."""
+_CLEANING: Final = {"skip_confirmation": True, "reset_restart_network": False}
+"""Without a question; and the host's network is not kubespray's: a restart of it would take the
+settings of cards with it that Railyard made."""
+_CONFIRM_RESET: Final = {**_CLEANING, "reset_confirmation": True}
+"""`reset.yml` of v2.31.0 asks nothing with `skip_confirmation`, and then fails without this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def _runs(there: Wanted, wanted: Wanted) -> Iterator[PlaybookRun]:
         yield PlaybookRun(
             "remove-node.yml",
             f"drains {_list(gone)} and takes {'it' if len(gone) == 1 else 'them'} out",
-            variables={"node": ",".join(sorted(gone)), **_SKIP_QUESTION},
+            variables={"node": ",".join(sorted(gone)), **_CLEANING},
             on="there",
             drains=True,
         )
