@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from components.kubernetes.kubespray.perform import decide_on
-from components.kubernetes.kubespray.progress import Cluster, UnderWay, begin, end, over
-from components.kubernetes.kubespray.runs import UPGRADE, decide, reset_run
+from components.kubernetes.kubespray.progress import Cluster, UnderWay, after, begin, end, over
+from components.kubernetes.kubespray.runs import UPGRADE, decide, reset_run, split_removal
 from components.kubernetes.kubespray.state import State
 from components.kubernetes.kubespray.wanted import Node, Request, Source, Wanted
 from components.remote.step import Endpoint
@@ -195,6 +195,28 @@ def test_a_node_that_leaves_meanwhile_does_not_make_an_upgrade_forgotten() -> No
     state = State(ends(cluster()), left)
     assert "an upgrade to v1.35.4" in decide_on(state, request(cluster())).refused[0]
     assert end(upgrade, ends(target), left) is None
+
+
+def test_a_lost_machine_is_taken_out_before_the_others_and_not_cleaned() -> None:
+    there, wanted = cluster(workers="def"), cluster(workers="d")
+    (removal,) = decide_on(State(ends(there)), request(wanted)).runs
+    assert split_removal(removal, ()) == (removal,)
+    lost, other = split_removal(removal, ("f",))
+    assert lost.words == (
+        "remove-node.yml: takes f out and cleans nothing there, as no answer comes"
+    )
+    assert lost.variables == {
+        "node": "f",
+        "skip_confirmation": True,
+        "reset_restart_network": False,
+        "reset_nodes": False,
+        "allow_ungraceful_removal": True,
+        "drain_timeout": "900s",
+    }
+    assert other.words == "remove-node.yml: drains e and takes it out"
+    assert {*after(there, lost, wanted).nodes} == {"a", "d", "e"}
+    assert {*after(after(there, lost, wanted), other, wanted).nodes} == {"a", "d"}
+    assert len(split_removal(removal, ("e", "f"))) == 1
 
 
 def test_a_login_that_changed_is_used_for_nodes_that_stay() -> None:

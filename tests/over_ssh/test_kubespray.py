@@ -14,7 +14,9 @@ from typing import Any, Final, cast
 import psutil
 import pytest
 
+from components.artefacts.lock import Lock
 from components.core.errors import DeviceError
+from components.drift.applied import Applied
 from components.kubernetes.kubespray.perform import (
     PREVIOUS_OUTPUT,
     run_kubespray,
@@ -23,6 +25,8 @@ from components.kubernetes.kubespray.perform import (
 from components.kubernetes.kubespray.state import FOLDER
 from components.kubernetes.kubespray.wanted import Request
 from components.kubernetes.planes.kubespray import plan_request
+from components.plan.make import make_plan
+from components.preflight.run import run_preflight
 from components.remote.step import env_name
 from lab.cluster.build import ensure_binaries
 from lab.cluster.process import wait_until
@@ -30,6 +34,7 @@ from lab.engine.install import cache_root
 from lab.keys import client_secrets
 from lab.kubespray.source import ensure_ansible
 from tests.over_ssh.host_lab import PROJECT, HostLab, running_hosts
+from tests.over_ssh.test_preflight import UNPLAYED, listening
 
 pytestmark = [pytest.mark.lab, pytest.mark.cluster]
 EXAMPLE: Final = PROJECT / "examples" / "dgx-roce" / "kubespray.yaml"
@@ -177,6 +182,7 @@ def test_a_life(site: Site) -> None:
     assert site.nodes() == {"mgmt01": "v1.34.7", "gpu01": "v1.34.7"}
     assert "GSSAPI" not in site.log()
 
+    _a_lost_machine_leaves(site, two)
     count = site.connections()
     assert site.play(two)["changed"] == []
     assert site.connections() == count
@@ -207,6 +213,37 @@ def test_a_life(site: Site) -> None:
     assert gone["changed"] == ["reset.yml: deletes the cluster and all that is stored in it"]
     assert {host: settled(site.lab.snapshot(host)) for host in HOSTS} == before
     assert [path.name for path in sorted(site.state.iterdir())] == ["lock", "log"]
+
+
+def _a_lost_machine_leaves(site: Site, wanted: Request) -> None:
+    """A node of the last state whose machine answers nowhere, and that the file has no more."""
+    path = site.state / "state.json"
+    state = json.loads(path.read_text())
+    there = state["there"]
+    there["wanted"]["nodes"]["gpu09"] = {"role": "worker", "address": "192.168.2.19"}
+    address = wanted.endpoints["gpu01"].address.rpartition(".")[0] + ".99"
+    lost = {**there["endpoints"]["gpu01"], "device": "gpu09", "address": address}
+    there["endpoints"]["gpu09"] = lost
+    path.write_text(json.dumps(state))
+    assert site.play(wanted)["changed"] == [
+        "remove-node.yml: takes gpu09 out and cleans nothing there, as no answer comes"
+    ]
+    assert site.nodes() == {"mgmt01": "v1.34.7", "gpu01": "v1.34.7"}
+
+
+def test_preflight_asks_for_what_kubespray_needs(lab: HostLab) -> None:
+    """The port of a worker's proxy and one of etcd are taken; nothing else lacks."""
+    site = lab.spec.model_copy(update={"switches": ()})
+    address = {host.name: host.address for host in site.hosts}
+    before = {host: lab.snapshot(host) for host in HOSTS}
+    with listening(address["gpu01"], 6443), listening(address["mgmt01"], 2380):
+        plan, secrets = make_plan(site, STACK), client_secrets(STACK)
+        found = run_preflight(site, plan, secrets, Applied(), PROJECT, Lock()).findings
+    assert {host: lab.snapshot(host) for host in HOSTS} == before
+    assert {(each.device, each.cause) for each in found} - UNPLAYED == {
+        ("gpu01", "port-6443"),
+        ("mgmt01", "port-2380"),
+    }
 
 
 def _is_upgraded_over_a_kill(site: Site) -> None:

@@ -10,8 +10,9 @@ import fcntl
 import json
 import shutil
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
@@ -35,7 +36,9 @@ from components.kubernetes.kubespray.runs import (
     decide,
     facts_run,
     limit_upgrade,
+    removed_by,
     reset_run,
+    split_removal,
 )
 from components.kubernetes.kubespray.state import (
     Keeper,
@@ -123,15 +126,18 @@ class Performance:
             raise DeviceError("\n".join((*refused, "Nothing was changed.")))
         resumed = self.state.under_way.words if self.state.under_way else ""
         target = Cluster(self.request.wanted, self.request.endpoints)
+        played: list[str] = []
         if decision.runs:
             player = self._player()
             for run in decision.runs:
-                self._run(player, run, target)
+                for part in self._parts(player, run, target):
+                    self._run(player, part, target)
+                    played.append(part.words)
         self._write(target)
         self.state = replace(self.state, there=target, under_way=None)
         self.keeper.save(self.state)
         return {
-            "changed": [run.words for run in decision.runs],
+            "changed": played,
             "resumed": resumed,
             "log": str(self.keeper.log) if decision.runs else "",
             "state": to_json(replace(self.state, inventory=())),
@@ -152,6 +158,16 @@ class Performance:
             lock=self.lock,
         )
 
+    def _parts(self, player: Player, run: PlaybookRun, target: Cluster) -> tuple[PlaybookRun, ...]:
+        """A removal of nodes that do not all answer is two."""
+        there = self._reckoned(target.wanted)
+        if there is None or not removed_by(run):
+            return (run,)
+        cluster = over(there, target)
+        self._write(cluster)
+        with self._secrets(run, cluster) as secrets:
+            return split_removal(run, player.silent(removed_by(run), secrets))
+
     def _run(self, player: Player, run: PlaybookRun, target: Cluster) -> None:
         there, before = self._reckoned(target.wanted), self.state.under_way
         cluster = over(there, target) if run.on == "there" and there is not None else target
@@ -168,9 +184,12 @@ class Performance:
         self.keeper.save(self.state)
 
     def _play(self, player: Player, run: PlaybookRun, cluster: Cluster) -> None:
-        ends = [cluster.endpoints[name] for name in cluster.wanted.nodes]
-        with secrets_folder(run, ends, self.environ, self.keeper.secrets) as secrets:
+        with self._secrets(run, cluster) as secrets:
             player.play(run, secrets)
+
+    def _secrets(self, run: PlaybookRun, cluster: Cluster) -> AbstractContextManager[Path]:
+        ends = [cluster.endpoints[name] for name in cluster.wanted.nodes]
+        return secrets_folder(run, ends, self.environ, self.keeper.secrets)
 
     def _reckoned(self, wanted: Wanted) -> Cluster | None:
         """The cluster that is there, with the nodes that a killed run may have left in it."""

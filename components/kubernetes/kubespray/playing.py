@@ -73,9 +73,7 @@ class Player:
         Raises:
             DeviceError: It ended with an error; the text has its last words and the log's place.
         """
-        command = [str(self.environment / "bin" / "ansible-playbook")]
-        command += ["-i", str(self.inventory.absolute()), "--become"]
-        command += ["-e", f"@{secrets / 'variables.json'}"]
+        command = [*self._command("ansible-playbook", secrets), "--become"]
         command += ["--limit", ",".join(run.limit)] if run.limit else []
         command += ["--flush-cache"] if run.playbook in _WHOLE else []
         command.append(run.playbook)
@@ -100,6 +98,28 @@ class Player:
                 _close_connections(secrets / "cp")
         if done.returncode != 0:
             raise DeviceError(self._failed(run, done.returncode, begin))
+
+    def silent(self, nodes: tuple[str, ...], secrets: Path) -> tuple[str, ...]:
+        """Which of some nodes Ansible does not reach by their pinned keys."""
+        command = [*self._command("ansible", secrets), "-m", "ping", ",".join(nodes)]
+        try:
+            done = subprocess.run(
+                command,
+                check=False,
+                cwd=self.tree,
+                env=self._environ(secrets),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                pass_fds=(self.lock,),
+            )
+        finally:
+            _close_connections(secrets / "cp")
+        return tuple(name for name in nodes if f"{name} | UNREACHABLE!" in done.stdout)
+
+    def _command(self, program: str, secrets: Path) -> list[str]:
+        words = [str(self.environment / "bin" / program), "-i", str(self.inventory.absolute())]
+        return [*words, "-e", f"@{secrets / 'variables.json'}"]
 
     def _environ(self, secrets: Path) -> dict[str, str]:
         """Ours over the tree's ansible.cfg, which checks no host key and keeps facts in /tmp."""

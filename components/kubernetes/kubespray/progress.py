@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from components.kubernetes.kubespray.runs import UPGRADE, PlaybookRun
+from components.kubernetes.kubespray.runs import UPGRADE, PlaybookRun, removed_by
 from components.kubernetes.kubespray.wanted import Wanted
 from components.remote.step import Endpoint
 
@@ -71,9 +71,9 @@ def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
     """
     if there is None or run.playbook in {"cluster.yml", "scale.yml"}:
         return wanted
-    if run.playbook == "remove-node.yml":
+    if gone := removed_by(run):
         # The order stays: the other servers do not know yet.
-        return replace(there, nodes={n: v for n, v in there.nodes.items() if n in wanted.nodes})
+        return replace(there, nodes={n: v for n, v in there.nodes.items() if n not in gone})
     return replace(wanted, nodes=there.nodes, order=there.order)
 
 
