@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -31,7 +32,7 @@ UPGRADE: Final = "upgrade-cluster.yml: brings Kubernetes from v1.34.7 to v1.35.4
 WORKERS: Final = "PLAY [Finally handle worker upgrades, based on given batch size]"
 DEADLINE_S: Final = 900.0
 MOST_CONNECTIONS: Final = 9
-"""To a worker that stays, in the update that adds another: counted here, and 0 of kubespray's own."""
+"""To a worker that stays, in the update that adds another: as counted, 0 of them kubespray's."""
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +165,7 @@ def _is_killed_in_an_upgrade(site: Playground, newer: Path) -> None:
     os.killpg(engine.pid, signal.SIGKILL)
     engine.wait(30)
     for process in family:
-        if process.is_running():
+        with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(family, 30)
     assert nodes(site) == {"mgmt01": NEW, "gpu01": f"{OLD} cordoned", "gpu02": OLD}
