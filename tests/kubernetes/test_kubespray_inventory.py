@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,6 +72,18 @@ def test_nodes_groups_and_logins(spec: ClusterSpec) -> None:
         "etcd_member_name": "mgmt01",
         "ip": "192.168.1.10",
     }
+
+
+def test_the_control_plane_is_in_its_own_order(spec: ClusterSpec) -> None:
+    request = plan_request(spec, "dev")
+    order = ("mgmt01", "gpu02", "gpu01")
+    nodes = {
+        name: replace(node, role="control_plane") for name, node in request.wanted.nodes.items()
+    }
+    wanted = replace(request.wanted, nodes=nodes, order=order)
+    text = render_inventory(wanted, request.endpoints)[HOSTS]
+    for group in ("kube_control_plane", "etcd"):
+        assert list(yaml.safe_load(text)["all"]["children"][group]["hosts"]) == [*order]
 
 
 def test_variables_follow_from_the_file(spec: ClusterSpec) -> None:
