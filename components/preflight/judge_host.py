@@ -15,6 +15,9 @@ CLOCK_WRONG_S: Final = 60.0
 than a join takes refuses them. Kerberos and S3 allow 300 s, so this is the narrower limit."""
 CLOCK_OFF_S: Final = 1.0
 """etcd warns of its members' clocks from one second on (rafthttp, `the clock difference`)."""
+PYTHON_FROM: Final = (3, 8)
+"""The oldest Python of a managed node for ansible-core 2.18 and 2.19 (its support matrix); the
+modules of kubespray v2.31.0 are run by 2.18."""
 POD_ROOM: Final = 10 << 20
 """KiB in /var/lib, where K3s unpacks images: a guess, some GPU images have 10 GB each."""
 _LATER: Final = "then run `railyard preflight` again"
@@ -91,6 +94,22 @@ def _tools(case: _Case) -> Iterator[Finding]:
             names = " or ".join(tool.names)
             what = f"there is no {names}, which is needed to {tool.why}."
             yield case.find(f"tool-{tool.names[0]}", what, "not on PATH", names, tool.fix)
+
+
+def _python(case: _Case) -> Iterator[Finding]:
+    says = case.fact("python")
+    if case.wants.ansible and _minor(says) < PYTHON_FROM:
+        yield case.find(
+            "python",
+            "there is no Python that Ansible runs kubespray's modules with.",
+            says or "none",
+            f"Python {PYTHON_FROM[0]}.{PYTHON_FROM[1]} or later",
+            "apt-get install python3, or on RHEL 8: dnf install python3.12",
+        )
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def _modules(case: _Case) -> Iterator[Finding]:
@@ -237,8 +256,8 @@ def _names(case: _Case) -> Iterator[Finding]:
 
 
 def _ports(case: _Case) -> Iterator[Finding]:
-    if case.fact("k3s"):
-        return  # K3s itself has them
+    if case.fact(case.wants.unit):
+        return  # this Kubernetes itself has them
     for port in case.wants.ports:
         if case.fact(f"port.{port}") == "used":
             what = f"something listens on port {port}, which Kubernetes needs."
@@ -323,6 +342,7 @@ def _pull_words(image: Artefact, says: str) -> tuple[str, str]:
 _JUDGES: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _clock,
     _tools,
+    _python,
     _modules,
     _kubelet,
     _cni,

@@ -37,6 +37,7 @@ from components.preflight.judge_others import (
     read_refusals,
 )
 from components.preflight.judge_settings import judge_gpus, judge_settings
+from components.preflight.kubespray import look_at_kubespray
 from components.preflight.report import Preflight
 from components.preflight.wants import HostWants, wants_of
 from components.project.engine import HERE
@@ -125,9 +126,10 @@ def run_preflight(
         seeing = pool.submit(observe_site, plan, secrets, applied, looks)
         looked = [pool.submit(look_here, reach, e, lock, project) for e in fetched_here(reach)]
         cluster = pool.submit(_cluster, spec, plan, secrets, applied)
+        playbooks = pool.submit(look_at_kubespray, spec, project)
         cloud = pool.submit(_cloud, plan, secrets, applied)
         seen = seeing.result()
-        others = [found for each in (*looked, cluster, cloud) for found in each.result()]
+        others = [found for each in (*looked, cluster, playbooks, cloud) for found in each.result()]
     findings = (
         *_missing_secrets(spec, secrets),
         *(found for name in _devices(spec) for found in _judge(name, spec, plan, seen, asked)),

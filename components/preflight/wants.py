@@ -68,6 +68,10 @@ class HostWants:
     """The site's own, which some of the images are in."""
     cgroup_v2: bool = False
     kubelet: bool = False
+    unit: str = "k3s"
+    """The fact of a host that runs this Kubernetes already, whose ports are then its own."""
+    ansible: bool = False
+    """Ansible runs its modules here."""
     gpus: int = 0
     gpu_driver: Literal["host", "operator"] | None = None
     packages: bool = False
@@ -93,6 +97,7 @@ class HostWants:
         lines += [f"{_asks(each)} {each.name} {each.manifest}" for each in self.images]
         lines += [f"cni {self.cni.net_d} {self.cni.bin}"] if self.cni else []
         lines += ["packages of the system"] if self.kubelet or self.packages else []
+        lines += ["python of Ansible"] if self.ansible else []
         return "\n".join(lines) + "\n"
 
 
@@ -133,21 +138,24 @@ def _wants(
     images = tuple(each for each in artefacts if each.kind == "image") if pulls else ()
     driver = spec.settings_of(host).driver
     installs = driver.kind != "inbox" and (driver.source or driver.repository) is not None
-    runs_k3s = spec.k3s is not None and host.role != "balancer"
-    minor = minor_of(spec.k3s.version) if spec.k3s else None
+    plane = spec.k3s or spec.kubespray
+    kubelet = plane is not None and host.role in {"control_plane", "worker"}
+    minor = minor_of(plane.version) if plane else None
     return HostWants(
         device=host.name,
         tools=tuple(_tools(spec, host, settings, own)),
         modules=tuple(found[1] for key in settings if (found := _MODULE.fullmatch(key))),
-        names=tuple(_names(host, own, images, kubelet=runs_k3s)),
+        names=tuple(_names(host, own, images, kubelet=kubelet)),
         own_addresses=tuple(dict.fromkeys((host.address, host.ssh.address))),
         ports=tuple(ports_of(spec, host)),
         peers=peers_of(spec, host),
         artefacts=own,
         images=images,
         registry=spec.sources.registry,
-        cgroup_v2=runs_k3s and minor is not None and minor >= CGROUP_V2_FROM,
-        kubelet=runs_k3s,
+        cgroup_v2=kubelet and minor is not None and minor >= CGROUP_V2_FROM,
+        kubelet=kubelet,
+        unit="kubelet" if spec.kubespray else "k3s",
+        ansible=kubelet and spec.kubespray is not None,
         gpus=host.gpus,
         gpu_driver=_gpu_owner(spec) if host.gpus else None,
         packages=installs or "docker.engine" in settings or host.role == "balancer",

@@ -16,21 +16,35 @@ from components.model.hosts import Host
 
 ETCD_PORTS: Final = (2379, 2380)
 KUBELET_PORT: Final = 10250
-"""Ports of the parts that K3s starts (K3s' page "Requirements", networking)."""
+"""Ports of the parts that K3s starts (K3s' page "Requirements", networking), and kubeadm's."""
+CONTROLLER_PORTS: Final = (10257, 10259)
+"""The controller manager and the scheduler, which kubeadm runs as pods of their own."""
 Peer = tuple[str, int]
 """Address and port."""
 
 
 def ports_of(spec: ClusterSpec, host: Host) -> Iterator[int]:
-    """Ports of the host that nothing may listen on before K3s does."""
-    if spec.k3s is None:
+    """Ports of the host that nothing may listen on before Kubernetes does."""
+    plane = spec.k3s or spec.kubespray
+    if plane is None:
         return
     if host.role in {"control_plane", "balancer"}:
-        yield spec.k3s.api_port
+        yield plane.api_port
+    elif host.role == "worker" and spec.kubespray is not None:
+        yield plane.api_port  # its own proxy to the servers
     if host.role != "balancer":
         yield KUBELET_PORT
-    if joins_servers(spec, host):
+    if _has_etcd(spec, host):
         yield from ETCD_PORTS
+    if spec.kubespray is not None and host.role == "control_plane":
+        yield from CONTROLLER_PORTS
+
+
+def _has_etcd(spec: ClusterSpec, host: Host) -> bool:
+    """Whether etcd listens to others here: K3s' does among several servers, kubespray's always."""
+    return joins_servers(spec, host) or (
+        spec.kubespray is not None and host.role == "control_plane"
+    )
 
 
 def joins_servers(spec: ClusterSpec, host: Host) -> bool:
@@ -45,14 +59,15 @@ def peers_of(spec: ClusterSpec, host: Host) -> tuple[Peer, ...]:
 
 
 def _servers(spec: ClusterSpec, host: Host) -> Iterator[Peer]:
-    if spec.k3s is None or host.role == "balancer" or not spec.servers:
+    plane = spec.k3s or spec.kubespray
+    if plane is None or host.role not in {"control_plane", "worker"} or not spec.servers:
         return
     if host.role == "worker":  # an address that two share has no one before their first update
-        yield from ((each.address, spec.k3s.api_port) for each in spec.balancers)
+        yield from ((each.address, plane.api_port) for each in spec.balancers)
     for server in spec.servers:
         if server != host:
-            yield server.address, spec.k3s.api_port
-            if joins_servers(spec, host):
+            yield server.address, plane.api_port
+            if _has_etcd(spec, host):
                 yield from ((server.address, port) for port in ETCD_PORTS)
 
 

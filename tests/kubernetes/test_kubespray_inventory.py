@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +18,10 @@ from components.kubernetes.kubespray.inventory import (
     render_inventory,
     render_ssh_config,
 )
-from components.kubernetes.kubespray.perform import FILES, edited_inventory
+from components.kubernetes.kubespray.perform import edited_inventory
+from components.kubernetes.kubespray.progress import Cluster, UnderWay
 from components.kubernetes.kubespray.settings import owned_settings
-from components.kubernetes.kubespray.state import Keeper, State
+from components.kubernetes.kubespray.state import Keeper, State, inventory_digest
 from components.kubernetes.kubespray.tree import bring_tree, tree_digest
 from components.kubernetes.kubespray.wanted import Source, parse_request
 from components.kubernetes.plan import plan_kubernetes
@@ -70,6 +72,18 @@ def test_nodes_groups_and_logins(spec: ClusterSpec) -> None:
         "etcd_member_name": "mgmt01",
         "ip": "192.168.1.10",
     }
+
+
+def test_the_control_plane_is_in_its_own_order(spec: ClusterSpec) -> None:
+    request = plan_request(spec, "dev")
+    order = ("mgmt01", "gpu02", "gpu01")
+    nodes = {
+        name: replace(node, role="control_plane") for name, node in request.wanted.nodes.items()
+    }
+    wanted = replace(request.wanted, nodes=nodes, order=order)
+    text = render_inventory(wanted, request.endpoints)[HOSTS]
+    for group in ("kube_control_plane", "etcd"):
+        assert list(yaml.safe_load(text)["all"]["children"][group]["hosts"]) == [*order]
 
 
 def test_variables_follow_from_the_file(spec: ClusterSpec) -> None:
@@ -133,14 +147,38 @@ def test_one_step_and_access_from_where_kubeadm_leaves_it(spec: ClusterSpec) -> 
 
 def test_a_hand_in_the_inventory_stops_the_next_run(spec: ClusterSpec, tmp_path: Path) -> None:
     keeper, request = Keeper(tmp_path), plan_request(spec, "dev")
-    digest = keeper.write_inventory(render_inventory(request.wanted, request.endpoints))
-    state = State(inventory=digest)
+    files = render_inventory(request.wanted, request.endpoints)
+    keeper.write_inventory(files)
+    there = Cluster(request.wanted, request.endpoints)
+    ours = tuple(inventory_digest(name, text.encode()) for name, text in files.items())
+    state = State(there, UnderWay(there, "scale.yml", "scale.yml: adds gpu03"), inventory=ours)
     assert edited_inventory(keeper, state) == ""
-    (keeper.inventory / VARIABLES).write_text("kube_version: 1.33.0\n")
-    assert "hosts.yaml or group_vars/all.yaml was changed" in edited_inventory(keeper, state)
-    for name in FILES:
-        (keeper.inventory / name).unlink()
-    assert edited_inventory(keeper, state) == "", "the files are written again"
+    edited = keeper.inventory / VARIABLES
+    edited.write_text("kube_version: 1.33.0\n")
+    assert edited_inventory(keeper, state).splitlines() == [
+        f"{edited}: not as Railyard wrote it, and a run would use it or write over it.",
+        (
+            "  state  Kubernetes v1.34.7 by v2.31.0 on gpu01, gpu02, mgmt01; in the middle:"
+            " scale.yml: adds gpu03"
+        ),
+        "  fix    put what shall stay into kubernetes.extra_vars",
+        f"  next   rm {edited}; then `pulumi up`, which writes the inventory again",
+    ]
+    assert edited_inventory(keeper, State()) == "", "a state that was lost knows only the names"
+    edited.unlink()
+    assert edited_inventory(keeper, state) == "", "the file is written again"
+
+
+def test_a_file_that_is_not_ours_is_a_hand_too(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path)
+    for name in ("credentials/kubeadm_certificate_key.creds", "artifacts/admin.conf"):
+        (keeper.inventory / name).parent.mkdir(parents=True)
+        (keeper.inventory / name).write_text("of kubespray")
+    assert edited_inventory(keeper, State()) == ""
+    beside = keeper.inventory / "host_vars" / "gpu01.yaml"
+    beside.parent.mkdir()
+    beside.write_text("kubelet_max_pods: 400\n")
+    assert f"{beside}: not as Railyard wrote it" in edited_inventory(keeper, State())
 
 
 def make_tree(folder: Path, version: str) -> str:

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from components.kubernetes.kubespray.perform import decide_on
-from components.kubernetes.kubespray.progress import Cluster, UnderWay
-from components.kubernetes.kubespray.runs import decide
+from components.kubernetes.kubespray.progress import Cluster, UnderWay, after, begin, end, over
+from components.kubernetes.kubespray.runs import UPGRADE, decide, reset_run, split_removal
 from components.kubernetes.kubespray.state import State
 from components.kubernetes.kubespray.wanted import Node, Request, Source, Wanted
 from components.remote.step import Endpoint
@@ -134,7 +134,8 @@ def request(wanted: Wanted, disruption: str = "allow") -> Request:
 
 
 def after_a_kill(there: Wanted | None, target: Wanted, playbook: str, wanted: Wanted) -> list[str]:
-    state = State(ends(there) if there else None, UnderWay(ends(target), playbook, "that"))
+    under_way = UnderWay(ends(target), playbook, "that", upgrading=playbook == UPGRADE)
+    state = State(ends(there) if there else None, under_way)
     decision = decide_on(state, request(wanted))
     return [*(run.words for run in decision.runs), *decision.refused]
 
@@ -172,6 +173,65 @@ def test_an_upgrade_that_was_killed_is_finished_first() -> None:
     assert after_a_kill(cluster(), higher, "upgrade-cluster.yml", higher) == [
         "upgrade-cluster.yml: brings Kubernetes from v1.34.7 to v1.35.4, a few nodes at a time"
     ]
+
+
+def test_an_upgrade_that_goes_on_uncordons_what_the_killed_one_had_drained() -> None:
+    higher = cluster(version="v1.35.4")
+    killed = UnderWay(ends(higher), "upgrade-cluster.yml", "that", upgrading=True)
+    (run,) = decide_on(State(ends(cluster()), killed), request(higher)).runs
+    assert run.variables["upgrade_node_always_cordon"] is True
+
+
+def test_a_node_that_leaves_meanwhile_does_not_make_an_upgrade_forgotten() -> None:
+    there, target = cluster(workers="de"), cluster(version="v1.35.4")
+    killed = UnderWay(
+        ends(cluster(workers="de", version="v1.35.4")), UPGRADE, "that", upgrading=True
+    )
+    removal, upgrade = decide_on(State(ends(there), killed), request(target)).runs
+    assert (removal.playbook, upgrade.playbook) == ("remove-node.yml", UPGRADE)
+    under_way = begin(removal, ends(target), killed)
+    assert (under_way.playbook, under_way.upgrading) == ("remove-node.yml", True)
+    left = end(removal, ends(target), under_way)
+    state = State(ends(cluster()), left)
+    assert "an upgrade to v1.35.4" in decide_on(state, request(cluster())).refused[0]
+    assert end(upgrade, ends(target), left) is None
+
+
+def test_a_lost_machine_is_taken_out_before_the_others_and_not_cleaned() -> None:
+    there, wanted = cluster(workers="def"), cluster(workers="d")
+    (removal,) = decide_on(State(ends(there)), request(wanted)).runs
+    assert split_removal(removal, ()) == (removal,)
+    lost, other = split_removal(removal, ("f",))
+    assert lost.words == (
+        "remove-node.yml: takes f out and cleans nothing there, as no answer comes"
+    )
+    assert lost.variables == {
+        "node": "f",
+        "skip_confirmation": True,
+        "reset_restart_network": False,
+        "reset_nodes": False,
+        "allow_ungraceful_removal": True,
+        "drain_timeout": "900s",
+    }
+    assert other.words == "remove-node.yml: drains e and takes it out"
+    assert {*after(there, lost, wanted).nodes} == {"a", "d", "e"}
+    assert {*after(after(there, lost, wanted), other, wanted).nodes} == {"a", "d"}
+    assert len(split_removal(removal, ("e", "f"))) == 1
+
+
+def test_a_login_that_changed_is_used_for_nodes_that_stay() -> None:
+    there, target = ends(cluster(workers="de")), ends(cluster())
+    moved = replace(target, endpoints={**target.endpoints, "d": replace(endpoint("d"), port=2200)})
+    ways = over(there, moved).endpoints
+    assert (ways["d"].port, ways["e"].port) == (2200, 22)
+
+
+def test_a_reset_confirms_what_both_of_its_tasks_ask() -> None:
+    assert reset_run().variables == {
+        "skip_confirmation": True,
+        "reset_confirmation": True,
+        "reset_restart_network": False,
+    }
 
 
 def test_a_first_installation_keeps_its_nodes_until_it_is_through() -> None:

@@ -15,6 +15,7 @@ from components.artefacts.listing import Artefact
 from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
 from components.catalogue.cni_folders import CniPaths
+from components.checks.site import load_checked_site
 from components.core.finding import Finding
 from components.core.key_values import HostState
 from components.drift.device_drift import Unreachable
@@ -28,13 +29,15 @@ from components.preflight.judge_others import judge_hypervisor, judge_session, j
 from components.preflight.judge_settings import judge_gpus, judge_settings
 from components.preflight.wants import HostWants, wants_of
 from components.project.engine import Engine, Plugin, judge_engine, judge_lab_parts
-from tests.golden.site import load_example
+from tests.golden.site import EXAMPLES, load_example
 from tests.graph.locked import lock_of
 
 ROCE: Final = load_example("dgx-roce")
 ESXI: Final = load_example("esxi-roce")
 LOCK: Final = lock_of(ROCE)
 WANTS: Final = wants_of(ROCE, make_plan(ROCE, "site", LOCK), LOCK)
+SPRAY: Final = load_checked_site(EXAMPLES / "dgx-roce" / "kubespray.yaml").spec_or_raise()
+SPRAYED: Final = wants_of(SPRAY, make_plan(SPRAY, "site", LOCK), LOCK)
 LOCAL_CHART: Final = Artefact(
     "gpu-operator", "chart", "charts/none", "v1.0.0", "here", ("operators", "gpu", "chart", "chart")
 )
@@ -43,6 +46,7 @@ GOOD: Final = {
     "time": "1790000000",
     "kernel": "5.15.0-113-generic",
     "cgroup": "v2",
+    "python": "3.10",
     "disk./": "419430400",
     "disk./var/lib": "419430400",
     "gpu_driver": "580.126.20",
@@ -67,10 +71,14 @@ GOOD: Final = {
 """A worker of the example as it should be."""
 
 
-def host(changes: Mapping[str, str], device: str = "gpu01") -> tuple[Finding, ...]:
+def host(
+    changes: Mapping[str, str],
+    device: str = "gpu01",
+    wants: Mapping[str, HostWants] = WANTS,
+) -> tuple[Finding, ...]:
     """The example's worker with some facts otherwise; an empty one is no line."""
     facts = {key: value for key, value in {**GOOD, **changes}.items() if value}
-    return judge_host(WANTS[device], HostAnswers(facts, NOW_S, NOW_S + 1))
+    return judge_host(wants[device], HostAnswers(facts, NOW_S, NOW_S + 1))
 
 
 def foreign(cni: str) -> tuple[Finding, ...]:
@@ -133,6 +141,7 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "swap": lambda: host({"swap": "2097152 /dev/sda2"}),
     "disk/var/lib": lambda: host({"disk./var/lib": "1048576"}),
     "half-installed": lambda: host({"half_installed": "linux-firmware"}),
+    "python": lambda: host({"python": "3.6"}, wants=SPRAYED),
     "package-db": lambda: host({"packages": "dnf", "package_db": "error: h#12 BAD"}),
     "package-lock": lambda: host({"lock": "process 4242 (unattended-upgr)"}),
     "gpu-driver": lambda: host({"gpu_driver": ""}),

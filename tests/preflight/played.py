@@ -84,5 +84,8 @@ PLAYED: Final[Mapping[str, frozenset[str]]] = {
         ("backend", "lab-passphrase", "language", "plugin-command", "pulumi")
     ),
     "tests/preflight/test_here.py": frozenset(("chart-gpu",)),
+    "tests/preflight/test_kubespray.py": frozenset(
+        ("kubespray-environment", "kubespray-ssh", "kubespray-tree")
+    ),
     "tests/preflight/test_sources.py": frozenset(("image-jobs",)),
 }

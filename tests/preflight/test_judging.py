@@ -20,6 +20,7 @@ from tests.golden.site import load_example
 from tests.preflight.lacks import (
     LACKS,
     ROCE,
+    SPRAYED,
     WHOLE,
     esxi,
     foreign,
@@ -43,6 +44,9 @@ def test_what_is_as_it_should_be_lacks_nothing() -> None:
     assert host({}) == ()
     assert host({"port.10250": "used", "k3s": "k3s-agent"}) == ()  # K3s itself
     assert foreign("good") == ()
+    assert host({"port.10250": "used", "kubelet": "kubelet"}, wants=SPRAYED) == ()
+    (strange,) = host({"port.10250": "used", "k3s": "k3s-agent"}, wants=SPRAYED)
+    assert strange.cause == "port-10250"
     assert judge_engine(WHOLE) == ()
     assert switch() == ()
     assert settings("nic.0000:05:00.0.netdev", "enp5s0") == ()

@@ -136,13 +136,15 @@ def site(mark: str) -> Generator[Playground]:
 
 
 @contextmanager
-def play_example(mark: str, name: str) -> Generator[Playground]:
-    """The lab of an example, before anything was ever applied to it; stopped at the end."""
-    spec = load_spec(choose_site([f"examples/{name}"]))
+def play_example(mark: str, example: str) -> Generator[Playground]:
+    """The lab of an example or of one of its files, before anything was ever applied to it."""
+    argument = f"examples/{example}"
+    chosen = choose_site([argument])
+    name, spec = chosen.stack, load_spec(chosen)
     _refuse_a_running_lab(spec, name)
     start_lab(spec, name)
     try:
-        yield Playground(mark, take_snapshot(name), name)
+        yield Playground(mark, take_snapshot(name), name, argument)
     finally:
         stop_and_check(mark, name)
 

@@ -80,6 +80,8 @@ class Playground:
     before: str
     """The snapshot of all devices before the first update."""
     stack: str = STACK
+    argument: str = ""
+    """What `SITE=` names, where that is a file and not the folder of the stack's name."""
 
     @property
     def lab(self) -> Path:
@@ -94,7 +96,7 @@ class Playground:
     @property
     def command(self) -> tuple[str, ...]:
         """What `make up` runs after its setup."""
-        return UP if self.stack == STACK else (*UP, f"examples/{self.stack}")
+        return UP if self.stack == STACK else (*UP, self.argument or f"examples/{self.stack}")
 
     @property
     def config(self) -> Path | None:

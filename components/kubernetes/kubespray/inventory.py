@@ -45,7 +45,7 @@ def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[
     }
     inventory: dict[str, JsonValue] = {"all": {"hosts": hosts, "children": children}}
     variables = {**wanted.settings, "kube_version": wanted.version.removeprefix("v")}
-    return {HOSTS: _render(inventory), VARIABLES: _render(variables)}
+    return {HOSTS: _render(inventory), VARIABLES: _render(dict(sorted(variables.items())))}
 
 
 def _variables(wanted: Wanted, name: str, endpoint: Endpoint) -> dict[str, JsonValue]:
@@ -113,4 +113,5 @@ def render_known_hosts(ends: Iterable[Endpoint]) -> str:
 
 
 def _render(value: Mapping[str, JsonValue]) -> str:
-    return _HEAD + yaml.safe_dump(dict(value), sort_keys=True, width=1000)
+    # Not sorted: the first of a group began the cluster, and new ones are behind it.
+    return _HEAD + yaml.safe_dump(dict(value), sort_keys=False, width=1000)

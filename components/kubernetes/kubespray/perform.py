@@ -10,19 +10,23 @@ import fcntl
 import json
 import shutil
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
 from components.core.to_json import to_json
 from components.kubernetes.kubespray.environment import make_environment
-from components.kubernetes.kubespray.inventory import HOSTS, VARIABLES, render_inventory
-from components.kubernetes.kubespray.playing import Player, secrets_folder
+from components.kubernetes.kubespray.inventory import render_inventory
+from components.kubernetes.kubespray.playing import Player, forget_secrets, secrets_folder
 from components.kubernetes.kubespray.progress import (
     Cluster,
-    UnderWay,
     after,
+    begin,
+    end,
+    go_on,
+    over,
     presumed,
     refuse_turn,
 )
@@ -30,17 +34,24 @@ from components.kubernetes.kubespray.runs import (
     Decision,
     PlaybookRun,
     decide,
+    facts_run,
     limit_upgrade,
+    removed_by,
     reset_run,
+    split_removal,
 )
-from components.kubernetes.kubespray.state import Keeper, State, keeper_of
+from components.kubernetes.kubespray.state import (
+    Keeper,
+    State,
+    inventory_digest,
+    keeper_of,
+)
 from components.kubernetes.kubespray.tree import bring_tree
 from components.kubernetes.kubespray.wanted import Request, Wanted, parse_request
 
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 FORKS: Final = 20
 """Nodes at once: Ansible's five make a long run of many nodes four times as long."""
-FILES: Final = (HOSTS, VARIABLES)
 
 
 def decide_on(state: State, request: Request) -> Decision:
@@ -55,9 +66,8 @@ def decide_on(state: State, request: Request) -> Decision:
     if turn := refuse_turn(there, state.under_way, wanted):
         return Decision(refused=(turn,))
     found = decide(presumed(there, state.under_way, wanted), wanted)
-    runs = tuple(
-        limit_upgrade(run, request.max_unavailable, request.drain_deadline_s) for run in found.runs
-    )
+    limits = (request.max_unavailable, request.drain_deadline_s)
+    runs = tuple(limit_upgrade(go_on(run, state.under_way), *limits) for run in found.runs)
     draining = [run for run in runs if run.drains]
     if draining and request.disruption == "deny":
         refused = tuple(
@@ -71,13 +81,25 @@ def decide_on(state: State, request: Request) -> Decision:
 
 def edited_inventory(keeper: Keeper, state: State) -> str:
     """Why the inventory of the last run cannot be written over; empty: it can."""
-    if not state.inventory or keeper.inventory_digest(FILES) in {state.inventory, ""}:
+    edited = " ".join(str(path) for path in keeper.edited(state.inventory))
+    if not edited:
         return ""
     return (
-        f"{keeper.inventory}: {HOSTS} or {VARIABLES} was changed since the last run, and"
-        " Railyard would write over it.\n"
-        "  fix    put what shall stay into kubernetes.extra_vars, then delete the two files"
+        f"{edited}: not as Railyard wrote it, and a run would use it or write over it.\n"
+        f"  state  {how_far(state)}\n"
+        f"  fix    put what shall stay into kubernetes.extra_vars\n"
+        f"  next   rm {edited}; then `pulumi up`, which writes the inventory again"
     )
+
+
+def how_far(state: State) -> str:
+    """The cluster as the last playbook left it, and what was not through, in words."""
+    there, begun = state.there, state.under_way
+    words = "no playbook ended well yet"
+    if there is not None:
+        nodes = ", ".join(sorted(there.wanted.nodes))
+        words = f"Kubernetes {there.wanted.version} by {there.wanted.release} on {nodes}"
+    return f"{words}; in the middle: {begun.words}" if begun else words
 
 
 @dataclass(slots=True)
@@ -104,18 +126,21 @@ class Performance:
             raise DeviceError("\n".join((*refused, "Nothing was changed.")))
         resumed = self.state.under_way.words if self.state.under_way else ""
         target = Cluster(self.request.wanted, self.request.endpoints)
+        played: list[str] = []
         if decision.runs:
             player = self._player()
             for run in decision.runs:
-                self._run(player, run, target)
-        digest = self._write(target)
-        self.state = replace(self.state, there=target, under_way=None, inventory=digest)
+                for part in self._parts(player, run, target):
+                    self._run(player, part, target)
+                    played.append(part.words)
+        self._write(target)
+        self.state = replace(self.state, there=target, under_way=None)
         self.keeper.save(self.state)
         return {
-            "changed": [run.words for run in decision.runs],
+            "changed": played,
             "resumed": resumed,
             "log": str(self.keeper.log) if decision.runs else "",
-            "state": to_json(replace(self.state, inventory="")),
+            "state": to_json(replace(self.state, inventory=())),
         }
 
     def _player(self) -> Player:
@@ -133,21 +158,38 @@ class Performance:
             lock=self.lock,
         )
 
-    def _run(self, player: Player, run: PlaybookRun, target: Cluster) -> None:
+    def _parts(self, player: Player, run: PlaybookRun, target: Cluster) -> tuple[PlaybookRun, ...]:
+        """A removal of nodes that do not all answer is two."""
         there = self._reckoned(target.wanted)
-        cluster = there if run.on == "there" and there is not None else target
-        under_way = UnderWay(target, run.playbook, run.words)
-        digest = self._write(cluster)
+        if there is None or not removed_by(run):
+            return (run,)
+        cluster = over(there, target)
+        self._write(cluster)
+        with self._secrets(run, cluster) as secrets:
+            return split_removal(run, player.silent(removed_by(run), secrets))
+
+    def _run(self, player: Player, run: PlaybookRun, target: Cluster) -> None:
+        there, before = self._reckoned(target.wanted), self.state.under_way
+        cluster = over(there, target) if run.on == "there" and there is not None else target
         # What a killed run may have left is kept: this one may be killed as well.
-        self.state = replace(self.state, there=there, under_way=under_way, inventory=digest)
-        self.keeper.save(self.state)
-        ends = [cluster.endpoints[name] for name in cluster.wanted.nodes]
-        with secrets_folder(run, ends, self.environ) as secrets:
-            player.play(run, secrets)
+        self.state = replace(self.state, there=there, under_way=begin(run, target, before))
+        self._write(cluster)
+        if unknown := player.unknown(run, cluster.wanted.nodes):
+            self._play(player, facts_run(unknown), cluster)
+        self._play(player, run, cluster)
         ended = after(there.wanted if there else None, run, target.wanted)
-        reached = {**(there.endpoints if there else {}), **target.endpoints}
-        self.state = replace(self.state, there=Cluster(ended, reached), under_way=None)
+        ways = over(there, target).endpoints if there else target.endpoints
+        left = end(run, target, before)
+        self.state = replace(self.state, there=Cluster(ended, ways), under_way=left)
         self.keeper.save(self.state)
+
+    def _play(self, player: Player, run: PlaybookRun, cluster: Cluster) -> None:
+        with self._secrets(run, cluster) as secrets:
+            player.play(run, secrets)
+
+    def _secrets(self, run: PlaybookRun, cluster: Cluster) -> AbstractContextManager[Path]:
+        ends = [cluster.endpoints[name] for name in cluster.wanted.nodes]
+        return secrets_folder(run, ends, self.environ, self.keeper.secrets)
 
     def _reckoned(self, wanted: Wanted) -> Cluster | None:
         """The cluster that is there, with the nodes that a killed run may have left in it."""
@@ -155,8 +197,7 @@ class Performance:
         if there is None or under_way is None:
             return there
         found = presumed(there.wanted, under_way, wanted)
-        ends = {**under_way.cluster.endpoints, **there.endpoints}
-        return Cluster(found or there.wanted, ends)
+        return Cluster(found or there.wanted, over(under_way.cluster, there).endpoints)
 
     def _all_nodes(self) -> Cluster | None:
         """Every node that has anything of the cluster, also of a run that was killed."""
@@ -165,11 +206,16 @@ class Performance:
         if there is None or begun is None:
             return there
         nodes = {**begun.wanted.nodes, **there.wanted.nodes}
-        ends = {**begun.endpoints, **there.endpoints}
-        return Cluster(replace(there.wanted, nodes=nodes), ends)
+        return Cluster(replace(there.wanted, nodes=nodes), over(begun, there).endpoints)
 
-    def _write(self, cluster: Cluster) -> str:
-        return self.keeper.write_inventory(render_inventory(cluster.wanted, cluster.endpoints))
+    def _write(self, cluster: Cluster) -> None:
+        """Write the inventory; the state knows its files before they are there, and after."""
+        files = render_inventory(cluster.wanted, cluster.endpoints)
+        ours = tuple(inventory_digest(name, text.encode()) for name, text in files.items())
+        self.keeper.save(replace(self.state, inventory=(*self.state.inventory, *ours)))
+        self.keeper.write_inventory(files)
+        self.state = replace(self.state, inventory=ours)
+        self.keeper.save(self.state)
 
     def reset(self) -> dict[str, object]:
         """Delete the cluster.
@@ -180,6 +226,7 @@ class Performance:
         known = self._all_nodes()
         if known is None:
             return {"changed": [], "state": {}}
+        known = over(known, Cluster(self.request.wanted, self.request.endpoints))
         if self.request.reset == "deny":
             raise DeviceError(
                 "destroy would delete the cluster with all that is stored in it, and"
@@ -187,10 +234,11 @@ class Performance:
                 "  fix    set kubernetes.reset to allow and run `pulumi up`, then destroy; or"
                 " `pulumi state delete` the step kubespray, which leaves the cluster running"
             )
+        if edited := edited_inventory(self.keeper, self.state):
+            raise DeviceError(f"{edited}\nNothing was changed.")
         run, player = reset_run(), self._player()
         self._write(known)
-        with secrets_folder(run, known.endpoints.values(), self.environ) as secrets:
-            player.play(run, secrets)
+        self._play(player, run, known)
         for folder in (self.keeper.inventory, self.keeper.folder / "facts"):
             shutil.rmtree(folder, ignore_errors=True)
         self.keeper.forget()
@@ -211,6 +259,7 @@ def _performance(text: str, environ: Mapping[str, str]) -> Generator[Performance
                 " update that began it. Nothing was changed.\n"
                 f"  next   follow it with `tail -f {keeper.log}`, and run `pulumi up` when it ended"
             ) from error
+        forget_secrets(keeper.secrets)
         state = keeper.load(environ.get(PREVIOUS_OUTPUT, ""))
         yield Performance(request, keeper, environ, state, lock.fileno())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -35,6 +36,8 @@ _SAID_LINES: Final = 3
 _SAID_CHARACTERS: Final = 600
 _WORST: Final = ("fatal:", "failed:", "ERROR!", "[ERROR]")
 """How lines of Ansible begin that say why it ended."""
+_OF_SCHEMA: Final = re.compile(r"^s[0-9]+_")
+"""What Ansible 2.19 and later put before a node's name in the cache of facts."""
 _WHOLE: Final = ("cluster.yml", "upgrade-cluster.yml")
 """They gather every node's facts again; the others use those that are kept."""
 _KEPT: Final = ("PATH", "HOME", "TMPDIR", "TERM", "XDG_CACHE_HOME", "SSL_CERT_FILE", AGENT)
@@ -53,15 +56,24 @@ class Player:
     lock: int
     """Descriptor of the lock: whoever runs a playbook holds it, also when we are killed."""
 
+    def unknown(self, run: PlaybookRun, nodes: Iterable[str]) -> tuple[str, ...]:
+        """The nodes that a limited run does not go to, and of which no facts are here.
+
+        Roles read their addresses there; kubespray's page on nodes asks for `facts.yml` then.
+        """
+        if not run.limit:
+            return ()
+        files = self.facts.iterdir() if self.facts.is_dir() else ()
+        known = {_OF_SCHEMA.sub("", path.name) for path in files}
+        return tuple(sorted({*nodes} - {*run.limit} - known))
+
     def play(self, run: PlaybookRun, secrets: Path) -> None:
         """Run one playbook to its end.
 
         Raises:
             DeviceError: It ended with an error; the text has its last words and the log's place.
         """
-        command = [str(self.environment / "bin" / "ansible-playbook")]
-        command += ["-i", str(self.inventory.absolute()), "--become"]
-        command += ["-e", f"@{secrets / 'variables.json'}"]
+        command = [*self._command("ansible-playbook", secrets), "--become"]
         command += ["--limit", ",".join(run.limit)] if run.limit else []
         command += ["--flush-cache"] if run.playbook in _WHOLE else []
         command.append(run.playbook)
@@ -86,6 +98,28 @@ class Player:
                 _close_connections(secrets / "cp")
         if done.returncode != 0:
             raise DeviceError(self._failed(run, done.returncode, begin))
+
+    def silent(self, nodes: tuple[str, ...], secrets: Path) -> tuple[str, ...]:
+        """Which of some nodes Ansible does not reach by their pinned keys."""
+        command = [*self._command("ansible", secrets), "-m", "ping", ",".join(nodes)]
+        try:
+            done = subprocess.run(
+                command,
+                check=False,
+                cwd=self.tree,
+                env=self._environ(secrets),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                pass_fds=(self.lock,),
+            )
+        finally:
+            _close_connections(secrets / "cp")
+        return tuple(name for name in nodes if f"{name} | UNREACHABLE!" in done.stdout)
+
+    def _command(self, program: str, secrets: Path) -> list[str]:
+        words = [str(self.environment / "bin" / program), "-i", str(self.inventory.absolute())]
+        return [*words, "-e", f"@{secrets / 'variables.json'}"]
 
     def _environ(self, secrets: Path) -> dict[str, str]:
         """Ours over the tree's ansible.cfg, which checks no host key and keeps facts in /tmp."""
@@ -142,9 +176,15 @@ def _close_connections(sockets: Path) -> None:
 
 @contextmanager
 def secrets_folder(
-    run: PlaybookRun, endpoints: Iterable[Endpoint], environ: Mapping[str, str]
+    run: PlaybookRun, endpoints: Iterable[Endpoint], environ: Mapping[str, str], note: Path
 ) -> Generator[Path]:
     """The private keys and passwords of one playbook, in a folder that goes with it.
+
+    Args:
+        run: The playbook.
+        endpoints: The nodes that it reaches.
+        environ: Where their secrets are.
+        note: File that says where the folder is while it is there: `forget_secrets` reads it.
 
     Raises:
         UsageError: A secret is not in the environment.
@@ -153,6 +193,7 @@ def secrets_folder(
     ends = tuple(endpoints)
     with tempfile.TemporaryDirectory(prefix="ry") as name:  # 0700; short for control sockets
         folder = Path(name)
+        note.write_text(name, "utf-8")
         become: dict[str, JsonValue] = {}
         known_ends = {each.device: each for node in ends for each in (*node.jump, node)}
         for end in known_ends.values():
@@ -165,7 +206,21 @@ def secrets_folder(
         _write(folder / SSH_CONFIG, render_ssh_config(ends, str(folder)).encode())
         variables = {**run.variables, SECRETS: str(folder), BECOME: become}
         _write(folder / "variables.json", json.dumps(variables).encode())
-        yield folder
+        try:
+            yield folder
+        finally:
+            note.unlink(missing_ok=True)
+
+
+def forget_secrets(note: Path) -> None:
+    """Take away what a run that was killed left: its keys, and its open connections.
+
+    Only for whom holds the lock: no playbook uses them then.
+    """
+    if note.is_file() and (folder := Path(note.read_text("utf-8"))).is_dir():
+        _close_connections(folder / "cp")
+        shutil.rmtree(folder)
+    note.unlink(missing_ok=True)
 
 
 def _write(path: Path, content: bytes) -> None:

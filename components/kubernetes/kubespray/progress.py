@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from components.kubernetes.kubespray.runs import PlaybookRun
+from components.kubernetes.kubespray.runs import UPGRADE, PlaybookRun, removed_by
 from components.kubernetes.kubespray.wanted import Wanted
 from components.remote.step import Endpoint
 
@@ -20,6 +20,11 @@ class Cluster:
     endpoints: Mapping[str, Endpoint]
 
 
+def over(cluster: Cluster, newer: Cluster) -> Cluster:
+    """The same cluster, its nodes reached as a newer one says: a key or a port may have changed."""
+    return Cluster(cluster.wanted, {**cluster.endpoints, **newer.endpoints})
+
+
 @dataclass(frozen=True, slots=True)
 class UnderWay:
     """What had begun and is not known to have ended."""
@@ -28,6 +33,32 @@ class UnderWay:
     """What it was to lead to."""
     playbook: str
     words: str
+    upgrading: bool = False
+    """An upgrade to the release of `cluster` began and is not through: some nodes may have it."""
+
+
+def begin(run: PlaybookRun, target: Cluster, before: UnderWay | None) -> UnderWay:
+    """What is under way when a playbook begins."""
+    upgrading = run.playbook == UPGRADE or (before is not None and before.upgrading)
+    return UnderWay(target, run.playbook, run.words, upgrading)
+
+
+def end(run: PlaybookRun, target: Cluster, before: UnderWay | None) -> UnderWay | None:
+    """What is still under way when a playbook ended well: an upgrade that it came before."""
+    if before is None or not before.upgrading or run.playbook == UPGRADE:
+        return None
+    return replace(before, cluster=target)
+
+
+def go_on(run: PlaybookRun, under_way: UnderWay | None) -> PlaybookRun:
+    """The same run after one that was killed.
+
+    kubespray uncordons no node that it finds cordoned (`upgrade/pre-upgrade`), and so would leave
+    the ones that the killed upgrade had drained out of service for good.
+    """
+    if run.playbook != UPGRADE or under_way is None or not under_way.upgrading:
+        return run
+    return replace(run, variables={**run.variables, "upgrade_node_always_cordon": True})
 
 
 def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
@@ -40,9 +71,9 @@ def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
     """
     if there is None or run.playbook in {"cluster.yml", "scale.yml"}:
         return wanted
-    if run.playbook == "remove-node.yml":
+    if gone := removed_by(run):
         # The order stays: the other servers do not know yet.
-        return replace(there, nodes={n: v for n, v in there.nodes.items() if n in wanted.nodes})
+        return replace(there, nodes={n: v for n, v in there.nodes.items() if n not in gone})
     return replace(wanted, nodes=there.nodes, order=there.order)
 
 
@@ -63,7 +94,7 @@ def presumed(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted) -
     }
     nodes |= {name: node for name, node in target.nodes.items() if name not in wanted.nodes}
     begun: dict[str, JsonValue] = {}
-    if under_way.playbook in {"cluster.yml", "upgrade-cluster.yml"}:
+    if under_way.playbook in {"cluster.yml", UPGRADE}:
         asked, had = wanted.settings, target.settings
         begun = {key: value for key, value in had.items() if asked.get(key) != value}
     return replace(there, nodes=nodes, settings={**there.settings, **begun})
@@ -84,7 +115,7 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
                 f"  fix    put back what the file had ({target.version},"
                 f" {', '.join(sorted(target.nodes))}), or run `pulumi destroy` first"
             )
-    elif under_way.playbook == "upgrade-cluster.yml" and not same_release:
+    elif under_way.upgrading and not same_release:
         return (
             f"an upgrade to {target.version} with kubespray {target.release} ended in the middle,"
             " and some nodes have it.\n"

@@ -6,7 +6,7 @@ Pure. Sources: kubespray's pages on nodes and on upgrades (sources.md#kubespray)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from pydantic import JsonValue
@@ -14,9 +14,20 @@ from pydantic import JsonValue
 from components.kubernetes.kubespray.wanted import Wanted
 
 Playbook = Literal[
-    "cluster.yml", "scale.yml", "upgrade-cluster.yml", "remove-node.yml", "reset.yml"
+    "cluster.yml",
+    "scale.yml",
+    "upgrade-cluster.yml",
+    "remove-node.yml",
+    "reset.yml",
+    "playbooks/facts.yml",
 ]
-_SKIP_QUESTION: Final = {"skip_confirmation": True}
+UPGRADE: Final = "upgrade-cluster.yml"
+REMOVAL: Final = "remove-node.yml"
+_CLEANING: Final = {"skip_confirmation": True, "reset_restart_network": False}
+"""Without a question; and the host's network is not kubespray's: a restart of it would take the
+settings of cards with it that Railyard made."""
+_CONFIRM_RESET: Final = {**_CLEANING, "reset_confirmation": True}
+"""`reset.yml` of v2.31.0 asks nothing with `skip_confirmation`, and then fails without this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +80,53 @@ def decide(there: Wanted | None, wanted: Wanted) -> Decision:
 def reset_run() -> PlaybookRun:
     """What takes the whole cluster away."""
     why = "deletes the cluster and all that is stored in it"
-    return PlaybookRun("reset.yml", why, variables=_SKIP_QUESTION)
+    return PlaybookRun("reset.yml", why, variables=_CONFIRM_RESET)
+
+
+def removed_by(run: PlaybookRun) -> tuple[str, ...]:
+    """The nodes that a removal takes out; none of another playbook."""
+    return tuple(str(run.variables["node"]).split(",")) if run.playbook == REMOVAL else ()
+
+
+def split_removal(run: PlaybookRun, silent: tuple[str, ...]) -> tuple[PlaybookRun, ...]:
+    """The same removal: first of the nodes that do not answer, then of the others.
+
+    `remove-node.yml` ends at the first node that it does not reach, unless it is to clean none
+    (its page on nodes): a machine that is lost could never leave the cluster.
+
+    Args:
+        run: The removal, or another run, which stays as it is.
+        silent: The nodes that Ansible does not reach.
+    """
+    lost = [name for name in removed_by(run) if name in silent]
+    if not lost:
+        return (run,)
+    clean = {"node": ",".join(lost), "reset_nodes": False, "allow_ungraceful_removal": True}
+    why = f"takes {_list(lost)} out and cleans nothing there, as no answer comes"
+    parts = [replace(run, why=why, variables={**run.variables, **clean})]
+    if others := [name for name in removed_by(run) if name not in silent]:
+        parts.append(_removal(others, run.variables))
+    return tuple(parts)
+
+
+def _removal(gone: list[str], more: Mapping[str, JsonValue]) -> PlaybookRun:
+    return PlaybookRun(
+        REMOVAL,
+        f"drains {_list(gone)} and takes {'it' if len(gone) == 1 else 'them'} out",
+        variables={**more, "node": ",".join(sorted(gone))},
+        on="there",
+        drains=True,
+    )
+
+
+def facts_run(unknown: tuple[str, ...]) -> PlaybookRun:
+    """What comes before a limited run where this machine knows nothing of the other nodes.
+
+    Args:
+        unknown: The nodes without facts.
+    """
+    why = f"reads the facts of {_list(unknown)}, which are not here"
+    return PlaybookRun("playbooks/facts.yml", why)
 
 
 def limit_upgrade(run: PlaybookRun, max_unavailable: int, drain_s: int) -> PlaybookRun:
@@ -77,22 +134,16 @@ def limit_upgrade(run: PlaybookRun, max_unavailable: int, drain_s: int) -> Playb
     if not run.drains:
         return run
     own: dict[str, JsonValue] = {**run.variables, "drain_timeout": f"{drain_s}s"}
-    if run.playbook == "upgrade-cluster.yml":
+    if run.playbook == UPGRADE:
         own["serial"] = max_unavailable
-    return PlaybookRun(run.playbook, run.why, run.limit, own, run.on, run.drains)
+    return replace(run, variables=own)
 
 
 def _runs(there: Wanted, wanted: Wanted) -> Iterator[PlaybookRun]:
     gone = [name for name in there.nodes if name not in wanted.nodes]
     new = [name for name in wanted.nodes if name not in there.nodes]
     if gone:
-        yield PlaybookRun(
-            "remove-node.yml",
-            f"drains {_list(gone)} and takes {'it' if len(gone) == 1 else 'them'} out",
-            variables={"node": ",".join(sorted(gone)), **_SKIP_QUESTION},
-            on="there",
-            drains=True,
-        )
+        yield _removal(gone, _CLEANING)
     servers = [name for name in new if wanted.nodes[name].role == "control_plane"]
     changed = [
         key
@@ -118,7 +169,7 @@ def _whole(servers: list[str], changed: list[str]) -> str:
 
 
 def _upgrade(why: str) -> PlaybookRun:
-    return PlaybookRun("upgrade-cluster.yml", f"{why}, a few nodes at a time", drains=True)
+    return PlaybookRun(UPGRADE, f"{why}, a few nodes at a time", drains=True)
 
 
 def _refuse_versions(there: Wanted, wanted: Wanted) -> Iterator[str]:

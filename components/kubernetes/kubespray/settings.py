@@ -26,7 +26,14 @@ KUBELET: Final = "kubelet_node_config_extra_args"
 _PULLS: Final = ["pull", "resolve"]
 OF_CONNECTION: Final = frozenset(
     {"ip", "access_ip", "etcd_member_name", "kube_version", "node", "serial", "drain_timeout"}
-    | {"skip_confirmation", "reset_nodes", "drain_nodes", "ansible_host", "ansible_user"}
+    | {
+        "skip_confirmation",
+        "reset_confirmation",
+        "reset_restart_network",
+        "reset_nodes",
+        "drain_nodes",
+    }
+    | {"upgrade_node_always_cordon", "ansible_host", "ansible_user"}
     | {"credentials_dir", "http_proxy", "https_proxy", "no_proxy", "additional_no_proxy"}
     | {"kube_override_hostname", "etcd_deployment_type", "ignore_assert_errors"}
 )

@@ -16,11 +16,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import DeviceError
 from components.core.to_json import to_json
+from components.kubernetes.kubespray.inventory import HOSTS, VARIABLES
 from components.kubernetes.kubespray.progress import Cluster, UnderWay
 
 FOLDER: Final = Path(".railyard") / "kubespray"
 """Relative to the program's directory, as all that inner commands read."""
 _STATE: Final = "state.json"
+_OF_KUBESPRAY: Final = ("artifacts/", "credentials/")
+"""Folders of the inventory that its playbooks write, and its ansible.cfg does not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,8 @@ class State:
     under_way: UnderWay | None = None
     tree: str = ""
     """Checksum over the files of the tree that ran."""
-    inventory: str = ""
-    """Checksum of the inventory as it was written."""
+    inventory: tuple[str, ...] = ()
+    """Checksums of its files as they were written; while they are, those of before as well."""
 
 
 _STATES: Final = TypeAdapter(State)
@@ -54,6 +57,11 @@ class Keeper:
     def log(self) -> Path:
         """Where a playbook writes while it runs."""
         return self.folder / "log"
+
+    @property
+    def secrets(self) -> Path:
+        """Says where a playbook has its keys while it runs."""
+        return self.folder / "secrets"
 
     def load(self, evidence: str = "") -> State:
         """What is known: from this folder, else from what the step printed when it last ran.
@@ -86,23 +94,34 @@ class Keeper:
         """The cluster is gone."""
         (self.folder / _STATE).unlink(missing_ok=True)
 
-    def write_inventory(self, files: Mapping[str, str]) -> str:
-        """Write the inventory and give its checksum."""
+    def write_inventory(self, files: Mapping[str, str]) -> None:
+        """Write each file of the inventory whole or not at all."""
         for name, text in files.items():
             path = self.inventory / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
-        return self.inventory_digest(files)
+            draft = self.folder / ".inventory"
+            draft.write_text(text, "utf-8")
+            draft.replace(path)
 
-    def inventory_digest(self, names: Mapping[str, str] | tuple[str, ...]) -> str:
-        """The checksum of the files as they are now; empty where one is missing."""
-        found = hashlib.sha256()
-        for name in sorted(names):
-            path = self.inventory / name
-            if not path.is_file():
-                return ""
-            found.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
-        return found.hexdigest()
+    def edited(self, known: tuple[str, ...]) -> tuple[Path, ...]:
+        """The files of the inventory that Railyard did not write so.
+
+        Args:
+            known: Checksums of what it wrote; with none of them, what has its names is its own.
+        """
+        found: list[Path] = []
+        for path in sorted(each for each in self.inventory.rglob("*") if each.is_file()):
+            name = str(path.relative_to(self.inventory))
+            ours = inventory_digest(name, path.read_bytes()) in known
+            unknown = not known and name in {HOSTS, VARIABLES}
+            if not (ours or unknown or name.startswith(_OF_KUBESPRAY)):
+                found.append(path)
+        return tuple(found)
+
+
+def inventory_digest(name: str, content: bytes) -> str:
+    """The checksum of one file of the inventory, by its path below it."""
+    return hashlib.sha256(f"{name}\0".encode() + content).hexdigest()
 
 
 def keeper_of(stack: str) -> Keeper:

@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Final
 
 import yaml
 
 from components.artefacts.digests import digest_of
-from components.artefacts.web import Access, download
+from components.artefacts.web import Access, FetchError, download
 from components.core.errors import DeviceError
 from components.kubernetes.kubespray.wanted import Source
 
@@ -123,7 +124,10 @@ def _git(*words: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DeviceError(f"git {words[0]}: {error}. Nothing was run.") from error
     if done.returncode != 0:
-        raise DeviceError(f"git {' '.join(words)}: {done.stderr.strip()}\nNothing was run.")
+        raise DeviceError(
+            f"git {' '.join(words)}: {done.stderr.strip()}\nNothing was run.\n"
+            "  fix    correct kubernetes.source.git and release, or the way to that server"
+        )
     return done.stdout
 
 
@@ -131,7 +135,10 @@ def _unpack(place: str, sha256: str, folder: Path, draft: Path) -> None:
     archive = Path(place)
     if place.startswith("https://"):
         archive = folder / "archive"
-        download(place, Access(), archive, sha256)
+        try:
+            download(place, Access(), archive, sha256)
+        except (FetchError, OSError) as error:
+            raise DeviceError(f"{error}\nNothing was run.") from error
     elif not archive.is_file() or digest_of(archive) != sha256:
         found = f"has the checksum {digest_of(archive)}" if archive.is_file() else "is not there"
         raise DeviceError(
@@ -142,8 +149,11 @@ def _unpack(place: str, sha256: str, folder: Path, draft: Path) -> None:
     try:
         with tarfile.open(archive) as tar:
             tar.extractall(unpacked, filter="data")
-    except (OSError, tarfile.TarError) as error:
-        raise DeviceError(f"{place}: cannot be unpacked: {error}. Nothing was run.") from error
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise DeviceError(
+            f"{place}: cannot be unpacked: {error}. Nothing was run.\n"
+            "  fix    take another copy; then write its checksum as archive_sha256"
+        ) from error
     inside = [path for path in unpacked.iterdir() if path.is_dir()]
     (unpacked if (unpacked / "cluster.yml").exists() or not inside else inside[0]).rename(draft)
 

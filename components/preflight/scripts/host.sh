@@ -40,6 +40,15 @@ look_system() {
   for unit in k3s k3s-agent; do
     [ ! -e "/etc/systemd/system/$unit.service" ] || fact k3s "$unit"
   done
+  [ ! -e /etc/systemd/system/kubelet.service ] || fact kubelet kubelet
+}
+
+look_python() { # the newest one, which Ansible takes first
+  for name in python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 python3; do
+    command -v "$name" >/dev/null || continue
+    fact python "$("$name" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"
+    return
+  done
 }
 
 look_packages() { # whose tools are there, what they left undone, and who holds their lock
@@ -167,6 +176,7 @@ while read -r ask name rest; do
     reach) fact "reach.$name" "$(curl_says -I -L "$rest")" ;;
     packages) look_packages ;;
     cni) fact cni "$(look_cni "$name" "$rest")" ;;
+    python) look_python ;;
     trust)
       printf '%s' "$rest" | base64 -d >"$work/ca"
       printf 'cacert = "%s"\n' "$work/ca" >"$work/trust" ;;
