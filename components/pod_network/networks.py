@@ -13,6 +13,7 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths
 from components.model.fabric import Rail
 from components.model.infiniband import IbRail
+from components.pod_network.pools import Pool, pools_of
 
 CNI_VERSION: Final = "1.0.0"
 Addresses = dict[str, JsonValue]
@@ -20,14 +21,19 @@ Addresses = dict[str, JsonValue]
 _RESOURCE_NAME: Final = "k8s.v1.cni.cncf.io/resourceName"
 
 
-def probe_network(rail: Rail) -> str:
-    """Name of the attachment whose one address the perftest server of a rail gets."""
-    return f"{rail.network}-probe"
+def probe_network(rail: Rail, leaf: str = "") -> str:
+    """Name of the attachment whose one address the perftest server of a rail gets.
+
+    Args:
+        rail: The rail.
+        leaf: Where the rail has several: on which the server is.
+    """
+    return "-".join((rail.network, *([leaf] if leaf else []), "probe"))
 
 
-def probe_address(rail: Rail) -> IPv4Address:
-    """The address kept for the perftest server: the last one of the rail's subnet."""
-    return rail.subnet[-2]
+def probe_address(subnet: IPv4Network) -> IPv4Address:
+    """The address kept for the perftest server: the last one of the subnet."""
+    return subnet[-2]
 
 
 def client_address(rail: Rail) -> IPv4Address:
@@ -38,34 +44,48 @@ def client_address(rail: Rail) -> IPv4Address:
 def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
     """Address management of the attachment that jobs use: all but probe, gateway and cards.
 
-    A DHCP server gives routes itself. With `static` each pod says its own in its annotation.
+    A DHCP server gives routes itself. With `static` each pod says its own in its annotation. Of a
+    rail on several leaves the attachment names a file, which says on each node what its leaf has.
     """
     kind = spec.pod_network.ipam
     if kind == "dhcp":
         return {"type": "dhcp"}
     if kind == "static":
         return {"type": "static"} | _routes(spec, rail.name, rail.gateway)
-    nics = (nic for host in spec.hosts for nic in host.nics if nic.rail == rail.name)
-    cards = [nic.address for nic in nics if nic.address is not None]
-    kept = [probe_address(rail), *([rail.gateway] if rail.gateway else []), *cards]
-    exclude: Addresses = {"exclude": [f"{address}/32" for address in kept]}
-    return _whereabouts(spec, rail.subnet) | exclude | _way_out(spec, rail)
+    if rail.leaves:
+        path = cni_paths(spec).pool_config(rail.name)
+        return {"type": "whereabouts", "configuration_path": path}
+    (pool,) = pools_of(spec)[rail.name]
+    return _whereabouts(spec, pool.network) | _job_range(pool) | _way_out(spec, pool)
 
 
-def server_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
+def pool_file(spec: ClusterSpec, pool: Pool) -> str:
+    """What whereabouts reads on the nodes of one leaf: it fills in what the attachment leaves out.
+
+    It is the only file that is read then, so it names the cluster as well.
+    """
+    kubeconfig: Addresses = {"kubeconfig": cni_paths(spec).whereabouts_kubeconfig}
+    file: Addresses = {"kubernetes": kubeconfig, "range": str(pool.network)}
+    return json.dumps(file | _job_range(pool) | _way_out(spec, pool), indent=1, sort_keys=True)
+
+
+def _job_range(pool: Pool) -> Addresses:
+    return {"exclude": [f"{address}/32" for address in pool.kept]}
+
+
+def server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
     """Address management with one fixed address, so that a client knows its server."""
-    address = str(probe_address(rail))
+    address = str(probe_address(pool.network))
     if spec.pod_network.ipam != "whereabouts":
-        fixed: Addresses = {"address": f"{address}/{rail.subnet.prefixlen}"}
-        if spec.pod_network.source_routing and rail.gateway:
-            fixed["gateway"] = str(rail.gateway)
-        routes = _routes(spec, rail.name, rail.gateway)
+        fixed: Addresses = {"address": f"{address}/{pool.network.prefixlen}"}
+        if spec.pod_network.source_routing and pool.gateway:
+            fixed["gateway"] = str(pool.gateway)
         static: Addresses = {"type": "static", "addresses": [fixed]}
-        return static | routes
+        return static | _routes(spec, pool.rail, pool.gateway)
     return (
-        _whereabouts(spec, rail.subnet)
+        _whereabouts(spec, pool.network)
         | {"range_start": address, "range_end": address}
-        | _way_out(spec, rail)
+        | _way_out(spec, pool)
     )
 
 
@@ -86,18 +106,25 @@ def _whereabouts(spec: ClusterSpec, subnet: IPv4Network) -> Addresses:
     }
 
 
-def _way_out(spec: ClusterSpec, rail: Rail) -> Addresses:
-    """The routes of a rail; its gateway is there for `sbr` alone, and makes no route by itself."""
-    own = spec.pod_network.source_routing and rail.gateway
-    gateway: Addresses = {"gateway": str(rail.gateway)} if own else {}
-    return gateway | _routes(spec, rail.name, rail.gateway)
+def _way_out(spec: ClusterSpec, pool: Pool) -> Addresses:
+    """The routes of a pool; its gateway is there for `sbr` alone, and makes no route by itself."""
+    own = spec.pod_network.source_routing and pool.gateway
+    gateway: Addresses = {"gateway": str(pool.gateway)} if own else {}
+    return gateway | _routes(spec, pool.rail, pool.gateway, pool.whole)
 
 
-def _routes(spec: ClusterSpec, rail: str, gateway: IPv4Address | None) -> Addresses:
+def _routes(
+    spec: ClusterSpec, rail: str, gateway: IPv4Address | None, whole: IPv4Network | None = None
+) -> Addresses:
+    """Those of the file, and before them the rail's other leaves: the whole rail by the gateway."""
+    others: list[JsonValue] = [{"dst": str(whole), "gw": str(gateway)}] if whole else []
     routes: list[JsonValue] = [
-        {"dst": str(route.to), "gw": str(route.via or gateway)}
-        for route in spec.pod_network.routes
-        if route.rail == rail
+        *others,
+        *(
+            {"dst": str(route.to), "gw": str(route.via or gateway)}
+            for route in spec.pod_network.routes
+            if route.rail == rail
+        ),
     ]
     return {"routes": routes} if routes else {}
 

@@ -30,6 +30,12 @@ from components.pod_network.infiniband import (
     ipoib_attachment,
 )
 from components.pod_network.matrix import Refused, cell_of
+from components.pod_network.pool_files import (
+    has_pool_files,
+    pool_files_daemon_set,
+    pool_files_map,
+)
+from components.pod_network.pools import pools_of
 from components.pod_network.shared import (
     PLUGIN,
     PLUGIN_CONFIG,
@@ -139,6 +145,8 @@ def _attaching(spec: ClusterSpec) -> _Group:
         found += _permissions("multus", parts.multus_rules())
     if gives_addresses(spec):
         found += _permissions("whereabouts", parts.whereabouts_rules())
+    if has_pool_files(spec):
+        found.append(("whereabouts", pool_files_map(spec)))
     return found
 
 
@@ -157,8 +165,12 @@ def _attachers(spec: ClusterSpec) -> _Group:
     if _installs_multus(spec):
         attachers.append(("multus", parts.multus_daemon_set(images.multus, paths)))
     if gives_addresses(spec):
-        whereabouts = parts.whereabouts_daemon_set(images.whereabouts, paths, check=foreign)
+        by_leaf = has_pool_files(spec)
+        whereabouts = parts.whereabouts_daemon_set(
+            images.whereabouts, paths, check=foreign, own_path=by_leaf
+        )
         attachers.append(("whereabouts", whereabouts))
+        attachers += [("whereabouts", pool_files_daemon_set(spec))] if by_leaf else []
     return attachers + [(f"{name}-cni", _program(spec, name)) for name in cni_programs(spec)]
 
 
@@ -179,7 +191,14 @@ def _attachments(spec: ClusterSpec) -> _Group:
     if spec.rdma.transport == "infiniband":
         make = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
         return [(rail.name, make(spec, rail)) for rail in ib_rails(spec)]
-    sriov = (attachment, probe_attachment)
-    shared = (macvlan_attachment, macvlan_probe_attachment)
-    makers = sriov if spec.pod_network.mode == "sriov" else shared
-    return [(rail.name, make(spec, rail)) for rail in spec.rails for make in makers]
+    on_functions = spec.pod_network.mode == "sriov"
+    of_jobs = attachment if on_functions else macvlan_attachment
+    of_probes = probe_attachment if on_functions else macvlan_probe_attachment
+    return [
+        (rail.name, body)
+        for rail in spec.rails
+        for body in (
+            of_jobs(spec, rail),
+            *(of_probes(spec, rail, pool) for pool in pools_of(spec)[rail.name]),
+        )
+    ]

@@ -23,6 +23,7 @@ from components.pod_network.networks import (
     probe_network,
     server_addresses,
 )
+from components.pod_network.pools import Pool
 from components.pod_network.tolerations import tolerations
 
 PLUGIN: Final = "rdma-shared-dp-ds"
@@ -104,9 +105,10 @@ def macvlan_attachment(spec: ClusterSpec, rail: Rail) -> Body:
     return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
 
 
-def macvlan_probe_attachment(spec: ClusterSpec, rail: Rail) -> Body:
+def macvlan_probe_attachment(spec: ClusterSpec, rail: Rail, pool: Pool) -> Body:
     """The same rail with one fixed address, so that a perftest client knows its server."""
-    return _attachment(spec, rail, probe_network(rail), server_addresses(spec, rail))
+    name = probe_network(rail, pool.leaf)
+    return _attachment(spec, rail, name, server_addresses(spec, pool))
 
 
 def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:

@@ -70,6 +70,7 @@ from lab.cluster.pod_view import (
     cni_of,
 )
 from lab.cluster.pod_view import dump_status as dump_network_status
+from lab.cluster.pool_files import written_files
 from lab.cluster.probe_end import Ended
 from lab.cluster.shared_plugin import SharedPool, plan_shared
 
@@ -194,8 +195,8 @@ class NodeAgent:
         hostfiles: dict[str, str] = {}
         for pod in launchers:
             job = pod.labels.get(JOB_NAME, "")
-            path = f"/api/v1/namespaces/{pod.namespace}/configmaps/{job}-config"
-            hostfiles[f"{pod.namespace}/{job}"] = text_at(self._api.find(path), "data", "hostfile")
+            data = self._api.config_map(pod.namespace, f"{job}-config")
+            hostfiles[f"{pod.namespace}/{job}"] = data.get("hostfile", "")
         services = self._api.items("/api/v1/services")
         headless = {
             f"{namespace_of(item)}/{name_of(item)}"
@@ -208,7 +209,8 @@ class NodeAgent:
         name = name_of(node)
         pods = [pod for pod in snapshot.pods if pod.node == name]
         labels = pairs_at(node, "metadata", "labels")
-        bare = NodeState(name, fresh.get(name, NodeDevices()), (), pods, cni=cni_of(labels))
+        own = NodeState(name, fresh.get(name, NodeDevices()), (), pods, cni=cni_of(labels))
+        bare = replace(own, pool_files=written_files(own, self._api.config_map))
         pools = (*self._pools(bare), *_policy_pools(snapshot, bare, labels))
         shared = (*self._shared(bare), *_policy_shared(snapshot, bare, labels))
         return replace(bare, pools=pools, shared=shared)
@@ -248,8 +250,7 @@ class NodeAgent:
                 continue
             items = docs_at(volume, "configMap", "items")
             keys = [text_at(i, "key") for i in items if text_at(i, "path") == "config.json"]
-            path = f"/api/v1/namespaces/{plugin.namespace}/configmaps/{name}"
-            data = pairs_at(self._api.find(path), "data")
+            data = self._api.config_map(plugin.namespace, name)
             text = data.get((keys or ["config.json"])[0], "")
             if text:
                 return text
@@ -333,9 +334,7 @@ class NodeAgent:
             waiting = pod.phase == "Pending" and pod.node in states and not pod.deleting
             if not waiting or NETWORKS not in pod.annotations or CNI_DONE in pod.annotations:
                 continue
-            used = {
-                address for other in snapshot.pods if other.live for address in other.addresses()
-            }
+            used = {each for other in snapshot.pods if other.live for each in other.addresses()}
             pools, dhcp = snapshot.address_pools, self._link.ask_dhcp
             site = Site(snapshot.definitions, frozenset(used), pools, dhcp)
             try:
