@@ -149,6 +149,20 @@ class PortView:
 
 
 @dataclass(frozen=True, slots=True)
+class RouterView:
+    """What one switch routes by."""
+
+    switch: str
+    addresses: dict[str, tuple[str, ...]]
+    """Its own interfaces to their addresses with prefix length: `vlan111` to `10.10.111.1/24`."""
+    asn: int | None
+    neighbors: dict[str, str]
+    """Port to what its BGP neighbour is to be: `external`, `internal`, or its number."""
+    networks: tuple[str, ...]
+    """The networks that it tells its neighbours of, if it has them."""
+
+
+@dataclass(frozen=True, slots=True)
 class NicView:
     """The state of one physical function that decides what RDMA through its VFs does."""
 

@@ -40,7 +40,18 @@ _TAIL_LINES = 25
 _TAIL_COLUMNS = 300
 """Enough of a log's end to read in a report without the file."""
 
-HopRole = Literal["sender_nic", "switch_ingress", "switch_egress", "receiver_nic"]
+HopRole = Literal[
+    "sender_nic",
+    "switch_ingress",
+    "uplink_egress",
+    "spine_ingress",
+    "spine_egress",
+    "downlink_ingress",
+    "switch_egress",
+    "receiver_nic",
+]
+"""In the order of the way. Those between the two leaves are several ports each, and which of them
+the bytes take is the switches' choice."""
 HopStatus = Literal["observed", "not_observed", "uncounted", "unreachable"]
 """`uncounted`: the switch system does not count received bytes by priority (EOS, SONiC); the class
 is proven where they leave."""

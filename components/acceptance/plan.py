@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal, TypedDict, get_args
 
+from components.acceptance.between_leaves import ports_between
 from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
 from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
@@ -286,6 +287,7 @@ def _ports(spec: ClusterSpec) -> Mapping[str, tuple[str, str]]:
     return found
 
 
+_ORDER: Final = get_args(HopRole)
 Ends = tuple[tuple[HopRole, Host], tuple[HopRole, Host]]
 
 
@@ -302,8 +304,11 @@ def _hops(spec: ClusterSpec, rail: str, sender: Host, receiver: Host) -> list[Ho
         port = _ports(spec).get(f"{host.name}/{rail}")
         if port is not None:
             places.append((role, *port))
-    order: tuple[HopRole, ...] = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
-    places.sort(key=lambda place: order.index(place[0]))
+    found = spec.rail(rail)
+    leaves = [device for role, device, _ in places if role.startswith("switch_")]
+    if found is not None and found.leaves and len({*leaves}) > 1:
+        places += ports_between(spec, *leaves)
+    places.sort(key=lambda place: _ORDER.index(place[0]))
     return [HopPlan(rail, direction, role, device, name) for role, device, name in places]
 
 

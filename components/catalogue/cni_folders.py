@@ -29,6 +29,15 @@ class CniPaths:
         """What whereabouts writes for its own program."""
         return f"{self.net_d}/whereabouts.d/whereabouts.conf"
 
+    @property
+    def whereabouts_kubeconfig(self) -> str:
+        """By which its program reaches the cluster."""
+        return f"{self.net_d}/whereabouts.d/whereabouts.kubeconfig"
+
+    def pool_config(self, rail: str) -> str:
+        """What of a rail the node's own leaf has; each node has another text there."""
+        return f"{self.net_d}/whereabouts.d/{rail}.conf"
+
 
 UPSTREAM: Final = CniPaths("/etc/cni/net.d", "/opt/cni/bin")
 """The defaults of containerd and CRI-O, which most distributions keep."""

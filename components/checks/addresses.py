@@ -13,6 +13,8 @@ from components.checks.topology import list_nics
 from components.core.placeholder import has_placeholder
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.hosts import Nic
+from components.model.rail_subnets import RailSubnet, subnet_of, subnets_of
 from components.model.reach import is_machine_ipv4
 from components.model.ways import default_way, each_ssh
 
@@ -144,27 +146,42 @@ def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
     test; the gateway; and the cards that have an address themselves.
     """
     shared = spec.pod_network.mode == "rdma_shared" and not spec.pod_network.host_network
+    cards: dict[RailSubnet, list[Nic]] = {}
+    for placed in list_nics(spec):
+        rail = spec.rail(placed.nic.rail)
+        subnet = subnet_of(spec, rail, placed.host) if rail is not None else None
+        if subnet is not None:
+            cards.setdefault(subnet, []).append(placed.nic)
     for r, rail in enumerate(spec.rails):
-        cards = [nic.nic for nic in list_nics(spec) if nic.nic.rail == rail.name]
-        own = sum(card.address is not None for card in cards)
-        pods, probe = sum(card.vfs for card in cards), 0
-        if shared and cards and spec.kubernetes is not None:
-            pods, probe = len(spec.workers), 1
-        needed = {
-            f"{pods} pods" if probe else f"{pods} VFs": pods,
-            "the bandwidth test": probe,
-            f"{own} card{'s' * (own > 1)}": own,
-            "the gateway": int(rail.gateway is not None),
-        }
-        # The network's own address and its broadcast address belong to no host.
-        free = max(rail.subnet.num_addresses - 2, 0)
-        if free < sum(needed.values()):
-            wanted = ", ".join(words for words, count in needed.items() if count)
-            yield Finding(
-                f"the subnet of {rail.name}, {rail.subnet}, has {free} addresses for {wanted}.",
-                (at(("rails", r, "subnet"), rail.subnet),),
-                "choose a larger subnet, or fewer VFs.",
-            )
+        for subnet in subnets_of(rail):
+            found = cards.get(subnet, [])
+            workers = len(found) if subnet.leaf else len(spec.workers)
+            pods = workers if shared and found and spec.kubernetes is not None else None
+            yield from _too_small(r, subnet, found, pods)
+
+
+def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -> Iterator[Finding]:
+    """A subnet without room; `pods` are those of shared cards, None where each has a VF."""
+    own = sum(card.address is not None for card in cards)
+    vfs = sum(card.vfs for card in cards)
+    needed = {
+        f"{vfs} VFs" if pods is None else f"{pods} pods": vfs if pods is None else pods,
+        "the bandwidth test": int(pods is not None),
+        f"{own} card{'s' * (own > 1)}": own,
+        "the gateway": int(subnet.gateway is not None),
+    }
+    # The network's own address and its broadcast address belong to no host.
+    free = max(subnet.network.num_addresses - 2, 0)
+    if free < sum(needed.values()):
+        wanted = ", ".join(words for words, count in needed.items() if count)
+        place: SpecPath = ("leaves", subnet.leaf, "subnet") if subnet.leaf else ("subnet",)
+        on_leaf = f" on {subnet.leaf}" if subnet.leaf else ""
+        yield Finding(
+            f"the subnet of {subnet.rail}{on_leaf}, {subnet.network}, has {free} addresses for "
+            f"{wanted}.",
+            (at(("rails", r, *place), subnet.network),),
+            "choose a larger subnet, or fewer VFs.",
+        )
 
 
 def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:

@@ -166,6 +166,9 @@ def check_rail_switch(spec: ClusterSpec) -> Iterator[Finding]:
         other, key = first.setdefault(port.rail, port), (port.rail, port.switch.name)
         if key in seen or port.switch.name in reachable(spec, port.rail, other.switch.name):
             continue
+        rail = spec.rail(port.rail)
+        if (port.switch.routing and other.switch.routing) or (rail is not None and rail.leaves):
+            continue  # `rail-gateway` and `rail-leaf` ask for the subnets and the way between them
         seen.add(key)
         yield Finding(
             f"{port.rail} has ports on {other.switch.name} and on {port.switch.name}, and no link "

@@ -11,6 +11,7 @@ from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
 from components.core.problem import SpecPath, render_path
 from components.model.cluster import ClusterSpec
+from components.model.rail_subnets import subnet_of
 from components.pod_network.kept import probe_address
 
 _NO_MACHINES: Final = 31
@@ -40,31 +41,30 @@ def check_pf_address(spec: ClusterSpec) -> Iterator[Finding]:
 
 def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Iterator[Finding]:
     rail = spec.rail(nic.nic.rail)
-    if rail is None or nic.nic.address is None:
-        return  # a rail that does not exist is `nic-rail`'s problem
-    address = IPv4Address(nic.nic.address)
-    ends = (rail.subnet.network_address, rail.subnet.broadcast_address)
-    if rail.subnet.prefixlen >= _NO_MACHINES:
+    place = subnet_of(spec, rail, nic.host) if rail is not None else None
+    if rail is None or place is None or nic.nic.address is None:
+        return  # `nic-rail` tells of a rail that is not there, `rail-leaf` of a leaf without it
+    address, subnet = IPv4Address(nic.nic.address), place.network
+    ends = (subnet.network_address, subnet.broadcast_address)
+    if subnet.prefixlen >= _NO_MACHINES:
+        key: SpecPath = ("leaves", place.leaf, "subnet") if place.leaf else ("subnet",)
         yield Finding(
-            f"{rail.name}'s subnet {rail.subnet} has no address for {nic.host.name} "
-            f"{nic.nic.netdev}.",
-            (
-                at(path, nic.nic.address),
-                at(("rails", spec.rails.index(rail), "subnet"), rail.subnet),
-            ),
+            f"{rail.name}'s subnet {subnet} has no address for {nic.host.name} {nic.nic.netdev}.",
+            (at(path, nic.nic.address), at(("rails", spec.rails.index(rail), *key), subnet)),
             "choose a larger subnet; /24 is usual.",
         )
-    elif spec.kubernetes and not spec.pod_network.host_network and address == probe_address(rail):
+    elif spec.kubernetes and not spec.pod_network.host_network and address == probe_address(subnet):
         yield Finding(
             f"{address} of {nic.host.name} {nic.nic.netdev} is the last address of {rail.name}, "
             "kept for the server of the bandwidth test.",
             (at(path, nic.nic.address),),
             "give the card another address.",
         )
-    elif address not in rail.subnet or address in ends:
+    elif address not in subnet or address in ends:
+        on_leaf = f" on {place.leaf}" if place.leaf else ""
         yield Finding(
             f"{nic.nic.address} of {nic.host.name} {nic.nic.netdev} is no address of a machine in "
-            f"{rail.name}'s subnet {rail.subnet}.",
+            f"{rail.name}'s subnet {subnet}{on_leaf}.",
             (at(path, nic.nic.address),),
             f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length.",
         )

@@ -10,6 +10,7 @@ from components.core.problem import SpecPath
 from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Inband, Switch
+from components.model.rail_subnets import subnets_of
 
 _KEEP = "give the switch its management port, or another port and VLAN for the session."
 
@@ -89,10 +90,13 @@ def _addresses(spec: ClusterSpec, index: int, switch: Switch) -> Iterator[Findin
             "choose a router_id that is no address of the management network.",
         )
     for r, rail in enumerate(spec.rails):
-        if rail.gateway is not None and str(rail.gateway) == switch.ssh.address:
+        for subnet in subnets_of(rail):
+            if str(subnet.gateway) != switch.ssh.address:
+                continue
+            key: SpecPath = ("leaves", subnet.leaf, "gateway") if subnet.leaf else ("gateway",)
             yield Finding(
                 f"{switch.name} is reached at {switch.ssh.address}, which is the gateway of "
                 f"{rail.name}: undo takes that address away.",
-                (place, at(("rails", r, "gateway"), rail.gateway)),
+                (place, at(("rails", r, *key), subnet.gateway)),
                 "reach the switch by an address of the management network.",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from ipaddress import AddressValueError, IPv4Address
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from components.catalogue.operator_versions import (
     GPU_DEVICE_PLUGIN,
@@ -22,6 +22,7 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
 from components.model.fabric import Rail
 from components.model.operators import ChartSource
+from components.model.rail_subnets import subnet_of
 from components.pod_network.attachment import hca_count, takes_nic
 
 
@@ -200,19 +201,21 @@ def check_host_network(spec: ClusterSpec) -> Iterator[Finding]:
         return
     for rail in spec.rails:
         for nic in _worker_nics(spec, rail):
-            if not _is_on(rail, nic.nic.address):
+            on_leaf = subnet_of(spec, rail, nic.host)
+            subnet = on_leaf.network if on_leaf is not None else rail.subnet
+            if not _is_on(subnet, nic.nic.address):
                 has = f"{nic.nic.address}, not of" if nic.nic.address else "no address of"
                 yield Finding(
-                    f"{nic.host.name} {nic.nic.netdev} has {has} {rail.subnet}, and jobs in the "
+                    f"{nic.host.name} {nic.nic.netdev} has {has} {subnet}, and jobs in the "
                     f"host's network use it on {rail.name}.",
                     (at((*nic.path, "netdev"), nic.nic.netdev), place),
-                    f"give the card an address of {rail.subnet}, or remove host_network.",
+                    f"give the card an address of {subnet}, or remove host_network.",
                 )
 
 
-def _is_on(rail: Rail, address: str | None) -> bool:
+def _is_on(subnet: IPv4Network, address: str | None) -> bool:
     try:
-        return address is not None and IPv4Address(address) in rail.subnet
+        return address is not None and IPv4Address(address) in subnet
     except AddressValueError:
         return False
 

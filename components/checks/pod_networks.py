@@ -10,6 +10,7 @@ from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
 from components.model.pod_network import PodRoute
+from components.model.rail_subnets import subnets_of
 from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
 
@@ -158,7 +159,14 @@ def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
         )
         return
     for r, rail in enumerate(spec.rails):
-        if network.ipam == "dhcp" and rail.dhcp_server is None:
+        if rail.leaves and network.ipam != "whereabouts":
+            yield Finding(
+                f"ipam is {network.ipam}, and {rail.name} has a subnet on each of "
+                f"{len(rail.leaves)} leaves: which of them a pod is on, only its node knows.",
+                (ipam, at(("rails", r, "leaves"), ", ".join(rail.leaves))),
+                "set ipam to whereabouts, which asks the node.",
+            )
+        elif network.ipam == "dhcp" and rail.dhcp_server is None:
             yield Finding(
                 f"ipam is dhcp, and {rail.name} names no DHCP server: who serves VLAN {rail.vlan}?",
                 (ipam, at(("rails", r, "name"), rail.name)),
@@ -191,7 +199,8 @@ def check_pod_route(spec: ClusterSpec) -> Iterator[Finding]:
         )
     for n, route in enumerate(network.routes):
         path: SpecPath = (*_BLOCK, "routes", n)
-        wrong = _wrong_route(spec, route) if attached else _NO_INTERFACE
+        wrong = _on_one_leaf(spec, route) or _wrong_route(spec, route)
+        wrong = wrong if attached else _NO_INTERFACE
         if wrong is not None:
             yield Finding(
                 f"the route to {route.to} over {route.rail}: {wrong[0]}.",
@@ -200,10 +209,21 @@ def check_pod_route(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
+def _on_one_leaf(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
+    """A next hop that pods on other leaves do not have."""
+    rail = spec.rail(route.rail)
+    if rail is None or not rail.leaves or route.via is None:
+        return None
+    return (
+        f"its next hop {route.via} is on one of the {len(rail.leaves)} leaves of {route.rail}",
+        "remove via: pods use the gateway of their own leaf",
+    )
+
+
 def _wrong_route(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
     """What is wrong with a route, and what mends it; None: nothing."""
     subnets = {rail.name: rail.subnet for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet}
-    gateways = {rail.name: rail.gateway for rail in spec.rails}
+    gateways = {rail.name: subnets_of(rail)[0].gateway for rail in spec.rails}
     subnet, via = subnets.get(route.rail), route.via or gateways.get(route.rail)
     if subnet is None:
         known = ", ".join(subnets) or "none: give a rail a subnet"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 
+from components.checks.rail_leaves import suggest_leaves
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
 from components.fabric.links import LinkEnd, list_links, switches_of_rails
@@ -100,10 +101,11 @@ def _uneven_paths(spec: ClusterSpec) -> Iterator[Finding]:
                 above.setdefault(end.switch.name, {})[far.switch.name] = far
     seen: set[tuple[str, str]] = set()
     for leaf, spines in above.items():
-        known = [(name, found) for name in spines if (found := _asn(spec, name)) is not None]
+        above_it = [name for name in spines if name not in leaves]
+        known = [(name, found) for name in above_it if (found := _asn(spec, name)) is not None]
         for name, (index, asn) in known[1:]:
             base, (first_index, first_asn) = known[0]
-            if asn == first_asn or (base, name) in seen or name in leaves:
+            if asn == first_asn or (base, name) in seen:
                 continue
             seen.add((base, name))
             yield Finding(
@@ -120,15 +122,27 @@ def _uneven_paths(spec: ClusterSpec) -> Iterator[Finding]:
 def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
     """A rail that is reached over the spines has a gateway: a free address of its subnet, once.
 
-    The leaf that carries the rail has it. On two leaves it would be one address on two machines;
-    on a leaf that is not routed no machine would have it.
+    The leaf that carries the rail has it. On two leaves it would be one address on two machines, so
+    each of them has a subnet and a gateway of its own; on a leaf that is not routed no machine
+    would have it.
     """
     holders = switches_of_rails(spec)
     switches = {switch.name: switch for switch in spec.switches}
     for r, rail in enumerate(spec.rails):
         routed = [name for name in holders[rail.name] if switches[name].routing is not None]
         where = (at(("rails", r, "gateway"), rail.gateway),)
-        if rail.gateway is None:
+        if rail.leaves:
+            yield from _leaf_gateways(spec, r, rail)
+        elif len(routed) > 1:
+            held = f"has the gateway {rail.gateway}" if rail.gateway else "has no gateway"
+            yield Finding(
+                f"{rail.name} is on the routed leaves {' and '.join(routed)}, and {held}: each of "
+                "them needs one of its own, in a subnet of its own.",
+                where,
+                f"{'replace gateway by' if rail.gateway else 'add'} "
+                f"{suggest_leaves(rail, routed)}.",
+            )
+        elif rail.gateway is None:
             if routed:
                 yield Finding(
                     f"{routed[0]} is routed, and {rail.name} on it has no gateway, so that nothing "
@@ -137,13 +151,30 @@ def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
                     f"set gateway to a free address of {rail.subnet}, for example "
                     f"{rail.subnet.network_address + 1}.",
                 )
-            continue
-        why = _why_no_gateway(spec, rail, [switches[name] for name in holders[rail.name]])
-        if why is not None:
+        elif why := _why_no_gateway(spec, rail, [switches[name] for name in holders[rail.name]]):
             yield Finding(
                 f"the gateway of {rail.name}, {rail.gateway}, {why}.",
                 where,
                 "use the first address of the rail's subnet on one routed leaf, or remove gateway.",
+            )
+
+
+def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
+    if rail.gateway is not None:
+        yield Finding(
+            f"{rail.name} has the gateway {rail.gateway}, and each of its {len(rail.leaves)} "
+            "leaves has one of its own.",
+            (at(("rails", r, "gateway"), rail.gateway),),
+            "remove gateway.",
+        )
+    for leaf, part in rail.leaves.items():
+        why = _why_no_address(spec, part.gateway, part.subnet)
+        if why is not None:
+            yield Finding(
+                f"the gateway of {rail.name} on {leaf}, {part.gateway}, {why}.",
+                (at(("rails", r, "leaves", leaf, "gateway"), part.gateway),),
+                f"use a free address of {part.subnet}, for example "
+                f"{part.subnet.network_address + 1}.",
             )
 
 
@@ -152,16 +183,21 @@ def _is_routed(switch: Switch) -> bool:
 
 
 def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str | None:
-    address, subnet = rail.gateway, rail.subnet
-    cards = {nic.nic.address: f"{nic.host.name} {nic.nic.netdev}" for nic in list_nics(spec)}
-    if address not in subnet or address in {subnet.network_address, subnet.broadcast_address}:
-        return f"is no address of a machine in {subnet}"
-    if address == probe_address(rail):
-        return "is kept for the server of the bandwidth test, the last one of the subnet"
-    if str(address) in cards:
-        return f"is the address of {cards[str(address)]}"
     if holders and not any(switch.routing or _is_routed(switch) for switch in holders):
         return "is on no routed switch"
     if len(holders) > 1:
         return f"would be on {' and '.join(switch.name for switch in holders)}"
+    return _why_no_address(spec, rail.gateway, rail.subnet)
+
+
+def _why_no_address(
+    spec: ClusterSpec, address: IPv4Address | None, subnet: IPv4Network
+) -> str | None:
+    cards = {nic.nic.address: f"{nic.host.name} {nic.nic.netdev}" for nic in list_nics(spec)}
+    if address not in subnet or address in {subnet.network_address, subnet.broadcast_address}:
+        return f"is no address of a machine in {subnet}"
+    if address == probe_address(subnet):
+        return "is kept for the server of the bandwidth test, the last one of the subnet"
+    if str(address) in cards:
+        return f"is the address of {cards[str(address)]}"
     return None

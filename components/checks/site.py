@@ -68,6 +68,7 @@ _RULES_BY_NAME: Final = frozenset({"port-target", "nic-rail", "nic-cabling", "un
 missing."""
 _RULES_BY_CABLE: Final = frozenset(
     {"nic-cabling", "numa-leaf", "rail-switch", "rail-gateway", "routing", "link-ends", "link-loop"}
+    | {"rail-leaf", "spine-link"}
 )
 """Rules that follow cables; they say nothing true while a port or a switch cannot be read."""
 _RULES_BY_PART: Final[Mapping[str, frozenset[str]]] = {

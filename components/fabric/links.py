@@ -83,6 +83,18 @@ def reachable(spec: ClusterSpec, rail: str, start: str) -> frozenset[str]:
 
 
 @once
+def joined_by_routes(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
+    """Switch to all that routed links join it with, itself among them."""
+    neighbours: dict[str, set[str]] = {}
+    for link in list_links(spec):
+        one, other = link.one.switch.name, link.other.switch.name
+        if link.one.port.mode == link.other.port.mode == "routed":
+            neighbours.setdefault(one, set()).add(other)
+            neighbours.setdefault(other, set()).add(one)
+    return _islands(neighbours)
+
+
+@once
 def _joined(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
     """Rail to switch to all switches that the rail's trunks join with it."""
     neighbours: dict[str, dict[str, set[str]]] = {}

@@ -22,6 +22,7 @@ from components.fabric.systems.ranges import port_key
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
+from components.model.rail_subnets import subnets_of
 from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
 
@@ -165,10 +166,14 @@ def _plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
         return {}
     loopback = f"{routing.router_id}/32"
     holders = switches_of_rails(spec)
-    own = [rail for rail in spec.rails if rail.gateway and switch.name in holders[rail.name]]
-    addresses = {"lo": (loopback,)}
-    for rail in own:
-        addresses[f"vlan{rail.vlan}"] = (f"{rail.gateway}/{rail.subnet.prefixlen}",)
+    addresses, networks = {"lo": (loopback,)}, [loopback]
+    for rail in spec.rails:
+        if switch.name not in holders[rail.name]:
+            continue
+        for part in subnets_of(rail):
+            if part.gateway and part.leaf in {"", switch.name}:
+                addresses[f"vlan{rail.vlan}"] = (f"{part.gateway}/{part.network.prefixlen}",)
+                networks.append(str(part.network))
     return {
         "addresses": addresses,
         "bgp": BgpState(
@@ -179,7 +184,7 @@ def _plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
                 for name in sorted(switch.ports, key=port_key)
                 if switch.ports[name].mode == "routed"
             },
-            networks=(loopback, *(str(rail.subnet) for rail in own)),
+            networks=tuple(networks),
         ),
     }
 

@@ -38,6 +38,7 @@ from components.model.gpu_direct import runs_docker
 from components.model.hosts import Host, HostDefaults, Nic
 from components.model.instances import crusoe_of
 from components.model.operator_owned import vfs_by_operator
+from components.model.rail_subnets import subnet_of
 from components.remote.endpoint import host_endpoint
 from components.remote.file_plan import plan_files
 from components.remote.sending import plan_sending
@@ -302,7 +303,7 @@ def _ports(spec: ClusterSpec, host: Host) -> dict[str, str]:
     let_go = host.role == "worker" and vfs_by_operator(spec)
     for nic in host.nics:
         mtu = {} if let_go else {"mtu_bytes": str(nic.mtu_bytes or spec.rdma.mtu_bytes)}
-        port = _names(spec, nic) | mtu | {"link": "up"} | _address(spec, nic)
+        port = _names(spec, nic) | mtu | {"link": "up"} | _address(spec, host, nic)
         ports |= {f"nic.{nic.pci}.{key}": value for key, value in port.items()}
     return ports
 
@@ -315,9 +316,10 @@ def _names(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
     return {"boot_name": nic.netdev} | rdma
 
 
-def _address(spec: ClusterSpec, nic: Nic) -> dict[str, str]:
-    """The PF's own address on its rail, with the rail's prefix length."""
+def _address(spec: ClusterSpec, host: Host, nic: Nic) -> dict[str, str]:
+    """The PF's own address on its rail, with the prefix length of its subnet."""
     rail = spec.rail(nic.rail)
-    if nic.address is None or rail is None:
+    subnet = subnet_of(spec, rail, host) if rail is not None else None
+    if nic.address is None or subnet is None:
         return {}
-    return {"address": f"{nic.address}/{rail.subnet.prefixlen}"}
+    return {"address": f"{nic.address}/{subnet.network.prefixlen}"}

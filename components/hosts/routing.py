@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
+from components.model.rail_subnets import RailSubnet, subnet_of
 
 FIRST_TABLE: Final = 7400
 """Routing table, and priority of its rule, of a host's first card; the next has the next number.
@@ -25,11 +25,11 @@ def routing_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     if not _routed(spec, host):
         return {}
     routes_of: dict[str, str] = {}
-    for number, rail, nic in routed_cards(spec, host):
+    for number, subnet, nic in routed_cards(spec, host):
         table = FIRST_TABLE + number
-        routes = [f"{rail.subnet} dev {nic.netdev} scope link src {nic.address}"]
-        if rail.gateway is not None:
-            routes.append(f"default via {rail.gateway} dev {nic.netdev}")
+        routes = [f"{subnet.network} dev {nic.netdev} scope link src {nic.address}"]
+        if subnet.gateway is not None:
+            routes.append(f"default via {subnet.gateway} dev {nic.netdev}")
         routes_of[f"route.{table}.table"] = ",".join(sorted(routes))
         routes_of[f"route.{table}.rule"] = f"from {nic.address} lookup {table}"
     return routes_of
@@ -60,15 +60,16 @@ def conf_name(netdev: str) -> str:
 
 def _routed(spec: ClusterSpec, host: Host) -> bool:
     cards = routed_cards(spec, host)
-    needed = len(cards) > 1 or any(rail.gateway for _, rail, _ in cards)
+    needed = len(cards) > 1 or any(subnet.gateway for _, subnet, _ in cards)
     return needed and spec.settings_of(host).kernel.source_routing == "auto"
 
 
-def routed_cards(spec: ClusterSpec, host: Host) -> list[tuple[int, Rail, Nic]]:
-    """The cards with an address on a rail: their number on the host, and their rail."""
-    found: list[tuple[int, Rail, Nic]] = []
+def routed_cards(spec: ClusterSpec, host: Host) -> list[tuple[int, RailSubnet, Nic]]:
+    """The cards with an address on a rail: their number on the host, and their subnet."""
+    found: list[tuple[int, RailSubnet, Nic]] = []
     for number, nic in enumerate(host.nics):
         rail = spec.rail(nic.rail)
-        if rail is not None and nic.address is not None:
-            found.append((number, rail, nic))
+        subnet = subnet_of(spec, rail, host) if rail is not None else None
+        if subnet is not None and nic.address is not None:
+            found.append((number, subnet, nic))
     return found

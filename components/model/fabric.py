@@ -118,14 +118,24 @@ RouterId = Annotated[
 """It becomes an address of the loopback interface, which BGP tells to the whole fabric."""
 
 
+class LeafSubnet(Frozen):
+    """The part of a rail that is on one leaf."""
+
+    subnet: Ipv4Net
+    """Addresses there: a part of the rail's `subnet`, which no other leaf has."""
+    gateway: Ipv4
+    """Address of the leaf in it, by which the rail's other leaves are reached."""
+
+
 class Rail(Frozen):
-    """One rail: NIC k of every host, on one VLAN and one subnet."""
+    """One rail: NIC k of every host, on one VLAN and one subnet, or one subnet on each leaf."""
 
     name: DnsLabel
     vlan: VlanId
     """VLAN of the rail; the attachment tags with it, and the switch ports carry it."""
     subnet: Ipv4Net
-    """Addresses of the pods on this rail."""
+    """Addresses of the pods on this rail; with `leaves`, all of them together: what is in it and on
+    another leaf is reached by the leaf's gateway."""
     resource: RailResource
     """Extended resource name without prefix, for example `sriov_111`."""
     network: DnsLabel
@@ -137,6 +147,9 @@ class Rail(Frozen):
 
     Only where switches are routed; the leaf that carries the rail has it.
     """
+    leaves: dict[DnsLabel, LeafSubnet] = Field(default_factory=dict)
+    """Leaf to what it has of the rail, where the rail is on several routed leaves; there `gateway`
+    is left out. Default: the rail is one subnet."""
 
 
 def _port_from_text(value: object) -> object:

@@ -15,6 +15,7 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
 from components.model.once import once
+from components.model.rail_subnets import leaves_of_hosts
 
 PAIR: Final = 2
 """Least number of hosts between which RDMA can be proven."""
@@ -134,11 +135,20 @@ class RailPair:
 def rail_pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
     """Neighbours of one speed, and one pair from each speed to the next: every worker takes part.
 
-    The pairs between two speeds are judged by the slower one.
+    The pairs between two speeds are judged by the slower one. Of a rail on several leaves the
+    workers of one leaf are neighbours, so that one pair goes from each leaf to the next one.
     """
     last: tuple[Host, int] | None = None
+    order, leaf_of = (
+        {leaf: number for number, leaf in enumerate(rail.leaves)},
+        leaves_of_hosts(spec),
+    )
+
+    def place(host: Host) -> int:
+        return order.get(leaf_of.get((host.name, rail.name), ""), len(order))
+
     for speed, hosts in speed_classes(spec, rail).items():
-        for host in hosts:
+        for host in sorted(hosts, key=place):
             if last is not None:
                 yield RailPair(last[0], host, min(last[1], speed))
             last = host, speed

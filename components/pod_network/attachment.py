@@ -19,6 +19,7 @@ from components.model.owners import owners_of
 from components.model.pod_network import SharedDevice
 from components.pod_network.ib_rails import ib_rails, rail_ports, rail_resources
 from components.pod_network.kept import probe_address
+from components.pod_network.leaf_pools import pool_of
 from components.pod_network.networks import client_address, probe_network
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
@@ -62,18 +63,21 @@ def _on_fabric(spec: ClusterSpec) -> PodAttachment:
     return PodAttachment(resources, {NETWORKS: networks} if attached else {}, way == "host")
 
 
-def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: bool = False) -> PodAttachment:
+def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: Host | None = None) -> PodAttachment:
     """What a pod on one rail needs.
 
     Args:
         spec: The checked site.
         rail: The rail.
-        server: Attach it by the network whose one address clients know beforehand.
+        server: The worker of a pod that is attached by the network whose one address clients know
+            beforehand; None for any other pod.
     """
-    if spec.pod_network.ipam == "static" and not server:
+    if spec.pod_network.ipam == "static" and server is None:
         address = f"{client_address(rail)}/{rail.subnet.prefixlen}"
         return _on_rails(spec, (rail,), json.dumps([{"name": rail.network, "ips": [address]}]))
-    return _on_rails(spec, (rail,), probe_network(rail) if server else rail.network)
+    if server is None:
+        return _on_rails(spec, (rail,), rail.network)
+    return _on_rails(spec, (rail,), probe_network(rail, pool_of(spec, rail, server).leaf))
 
 
 def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
@@ -83,7 +87,7 @@ def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
         SpecError: Pods run in the host's network, and its card has no address there.
     """
     if not spec.pod_network.host_network:
-        return str(probe_address(rail))
+        return str(probe_address(pool_of(spec, rail, host).network))
     address = next((nic.address for nic in host.nics if nic.rail == rail.name), None)
     if address is None:
         raise SpecError(

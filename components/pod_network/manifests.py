@@ -243,8 +243,16 @@ def from_field(name: str, path: str) -> JsonObject:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def whereabouts_daemon_set(image: str, paths: CniPaths) -> Body:
-    """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths."""
+def whereabouts_daemon_set(image: str, paths: CniPaths, *, own_path: bool = False) -> Body:
+    """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths.
+
+    Args:
+        image: Of whereabouts.
+        paths: The CNI folders of every node.
+        own_path: Show it the node's files under their own path too, by which attachments name them:
+            it reads attachments to free the addresses of pods that are gone.
+    """
+    places = [f"/host{paths.net_d}", "/host/etc/cni/net.d", *([paths.net_d] if own_path else [])]
     main: JsonObject = {
         "name": "whereabouts",
         "image": image,
@@ -261,10 +269,7 @@ def whereabouts_daemon_set(image: str, paths: CniPaths) -> Body:
         "volumeMounts": [
             mount("cnibin", "/host/opt/cni/bin"),
             # One place where both are the same: the API refuses a path that is mounted twice.
-            *(
-                mount("cni", place)
-                for place in dict.fromkeys((f"/host{paths.net_d}", "/host/etc/cni/net.d"))
-            ),
+            *(mount("cni", place) for place in dict.fromkeys(places)),
         ],
     }
     pod: JsonObject = {

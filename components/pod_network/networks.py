@@ -14,6 +14,7 @@ from components.model.cni import cni_paths
 from components.model.fabric import Rail
 from components.model.infiniband import IbRail
 from components.pod_network.kept import kept_addresses, probe_address
+from components.pod_network.leaf_pools import Pool, pools_of
 from components.pod_network.pools import AnyRail, pool_name
 
 CNI_VERSION: Final = "1.0.0"
@@ -22,9 +23,14 @@ Addresses = dict[str, JsonValue]
 _RESOURCE_NAME: Final = "k8s.v1.cni.cncf.io/resourceName"
 
 
-def probe_network(rail: Rail) -> str:
-    """Name of the attachment whose one address the perftest server of a rail gets."""
-    return f"{rail.network}-probe"
+def probe_network(rail: Rail, leaf: str = "") -> str:
+    """Name of the attachment whose one address the perftest server of a rail gets.
+
+    Args:
+        rail: The rail.
+        leaf: Where the rail has several: on which the server is.
+    """
+    return "-".join((rail.network, *([leaf] if leaf else []), "probe"))
 
 
 def client_address(rail: Rail) -> IPv4Address:
@@ -35,7 +41,8 @@ def client_address(rail: Rail) -> IPv4Address:
 def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
     """Address management of the attachment that jobs use: all addresses that are not kept.
 
-    A DHCP server gives routes itself. With `static` each pod says its own in its annotation.
+    A DHCP server gives routes itself. With `static` each pod says its own in its annotation. Of a
+    rail on several leaves the attachment names a file, which says on each node what its leaf has.
     """
     kind = spec.pod_network.ipam
     if kind == "dhcp":
@@ -44,10 +51,11 @@ def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
         return _from_pool(rail)
     if kind == "static":
         return {"type": "static"} | _routes(spec, rail.name, rail.gateway)
-    probe, *others = kept_addresses(spec, rail)
-    kept = [*probe.networks(), *([f"{rail.gateway}/32"] if rail.gateway else [])]
-    exclude: Addresses = {"exclude": [*kept, *(net for each in others for net in each.networks())]}
-    return _whereabouts(spec, rail.subnet) | exclude | _way_out(spec, rail)
+    if rail.leaves:
+        path = cni_paths(spec).pool_config(rail.name)
+        return {"type": "whereabouts", "configuration_path": path}
+    (pool,) = pools_of(spec)[rail.name]
+    return _whereabouts(spec, pool.network) | _job_range(pool) | _way_out(spec, pool)
 
 
 def _from_pool(rail: AnyRail) -> Addresses:
@@ -55,20 +63,33 @@ def _from_pool(rail: AnyRail) -> Addresses:
     return {"type": "nv-ipam", "poolName": pool_name(rail), "poolType": "ippool"}
 
 
-def server_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
+def pool_file(spec: ClusterSpec, pool: Pool) -> str:
+    """What whereabouts reads on the nodes of one leaf: it fills in what the attachment leaves out.
+
+    It is the only file that is read then, so it names the cluster as well.
+    """
+    kubeconfig: Addresses = {"kubeconfig": cni_paths(spec).whereabouts_kubeconfig}
+    file: Addresses = {"kubernetes": kubeconfig, "range": str(pool.network)}
+    return json.dumps(file | _job_range(pool) | _way_out(spec, pool), indent=1, sort_keys=True)
+
+
+def _job_range(pool: Pool) -> Addresses:
+    return {"exclude": [net for each in pool.kept for net in each.networks()]}
+
+
+def server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
     """Address management with one fixed address, so that a client knows its server."""
-    address = str(probe_address(rail))
+    address = str(probe_address(pool.network))
     if spec.pod_network.ipam != "whereabouts":
-        fixed: Addresses = {"address": f"{address}/{rail.subnet.prefixlen}"}
-        if spec.pod_network.source_routing and rail.gateway:
-            fixed["gateway"] = str(rail.gateway)
-        routes = _routes(spec, rail.name, rail.gateway)
+        fixed: Addresses = {"address": f"{address}/{pool.network.prefixlen}"}
+        if spec.pod_network.source_routing and pool.gateway:
+            fixed["gateway"] = str(pool.gateway)
         static: Addresses = {"type": "static", "addresses": [fixed]}
-        return static | routes
+        return static | _routes(spec, pool.rail, pool.gateway)
     return (
-        _whereabouts(spec, rail.subnet)
+        _whereabouts(spec, pool.network)
         | {"range_start": address, "range_end": address}
-        | _way_out(spec, rail)
+        | _way_out(spec, pool)
     )
 
 
@@ -95,18 +116,25 @@ def _whereabouts(spec: ClusterSpec, subnet: IPv4Network) -> Addresses:
     }
 
 
-def _way_out(spec: ClusterSpec, rail: Rail) -> Addresses:
-    """The routes of a rail; its gateway is there for `sbr` alone, and makes no route by itself."""
-    own = spec.pod_network.source_routing and rail.gateway
-    gateway: Addresses = {"gateway": str(rail.gateway)} if own else {}
-    return gateway | _routes(spec, rail.name, rail.gateway)
+def _way_out(spec: ClusterSpec, pool: Pool) -> Addresses:
+    """The routes of a pool; its gateway is there for `sbr` alone, and makes no route by itself."""
+    own = spec.pod_network.source_routing and pool.gateway
+    gateway: Addresses = {"gateway": str(pool.gateway)} if own else {}
+    return gateway | _routes(spec, pool.rail, pool.gateway, pool.whole)
 
 
-def _routes(spec: ClusterSpec, rail: str, gateway: IPv4Address | None) -> Addresses:
+def _routes(
+    spec: ClusterSpec, rail: str, gateway: IPv4Address | None, whole: IPv4Network | None = None
+) -> Addresses:
+    """Those of the file, and before them the rail's other leaves: the whole rail by the gateway."""
+    others: list[JsonValue] = [{"dst": str(whole), "gw": str(gateway)}] if whole else []
     routes: list[JsonValue] = [
-        {"dst": str(route.to), "gw": str(route.via or gateway)}
-        for route in spec.pod_network.routes
-        if route.rail == rail
+        *others,
+        *(
+            {"dst": str(route.to), "gw": str(route.via or gateway)}
+            for route in spec.pod_network.routes
+            if route.rail == rail
+        ),
     ]
     return {"routes": routes} if routes else {}
 

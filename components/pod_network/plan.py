@@ -31,7 +31,13 @@ from components.pod_network.infiniband import (
     ib_sriov_attachment,
     ipoib_attachment,
 )
+from components.pod_network.leaf_pools import pools_of
 from components.pod_network.matrix import Refused, cell_of
+from components.pod_network.pool_files import (
+    has_pool_files,
+    pool_files_daemon_set,
+    pool_files_map,
+)
 from components.pod_network.pools import plan_pools, pool_manifest
 from components.pod_network.shared import (
     PLUGIN,
@@ -158,6 +164,8 @@ def _attaching(spec: ClusterSpec) -> _Group:
         found += [("nv-ipam", body) for body in load_vendored(_ROOM, nv_ipam.CRDS)]
         found += _permissions(nv_ipam.CONTROLLER, nv_ipam.controller_rules())
         found += _permissions(nv_ipam.NODE, nv_ipam.node_rules())
+    if has_pool_files(spec):
+        found.append(("whereabouts", pool_files_map(spec)))
     return found
 
 
@@ -175,8 +183,11 @@ def _attachers(spec: ClusterSpec) -> _Group:
     attachers: _Group = []
     if installs(spec, "multus"):
         attachers.append(("multus", parts.multus_daemon_set(images.multus, paths)))
+    by_leaf = has_pool_files(spec)
     if installs(spec, "whereabouts"):
-        attachers.append(("whereabouts", parts.whereabouts_daemon_set(images.whereabouts, paths)))
+        daemons = parts.whereabouts_daemon_set(images.whereabouts, paths, own_path=by_leaf)
+        attachers.append(("whereabouts", daemons))
+    attachers += [("whereabouts", pool_files_daemon_set(spec))] if by_leaf else []
     if installs(spec, "nv_ipam"):
         controller = nv_ipam.controller_deployment(images.nv_ipam)
         node = nv_ipam.node_daemon_set(images.nv_ipam, paths)
@@ -212,8 +223,14 @@ def _networks(spec: ClusterSpec) -> _Group:
     if spec.rdma.transport == "infiniband":
         make = ib_sriov_attachment if spec.pod_network.mode == "sriov" else ipoib_attachment
         return [(rail.name, make(spec, rail)) for rail in ib_rails(spec) if ours]
-    sriov = (attachment, probe_attachment)
-    shared = (macvlan_attachment, macvlan_probe_attachment)
-    makers = sriov if spec.pod_network.mode == "sriov" else shared
-    kinds = makers if ours else makers[1:]
-    return [(rail.name, make(spec, rail)) for rail in spec.rails for make in kinds]
+    on_functions = spec.pod_network.mode == "sriov"
+    of_jobs = attachment if on_functions else macvlan_attachment
+    of_probes = probe_attachment if on_functions else macvlan_probe_attachment
+    return [
+        (rail.name, body)
+        for rail in spec.rails
+        for body in (
+            *([of_jobs(spec, rail)] if ours else []),
+            *(of_probes(spec, rail, pool) for pool in pools_of(spec)[rail.name]),
+        )
+    ]

@@ -15,6 +15,7 @@ from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.pod_network import SharedDevice
+from components.pod_network.leaf_pools import Pool
 from components.pod_network.manifests import NAMESPACE, config_name, host_path, mount
 from components.pod_network.networks import (
     job_addresses,
@@ -104,9 +105,10 @@ def macvlan_attachment(spec: ClusterSpec, rail: Rail) -> Body:
     return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
 
 
-def macvlan_probe_attachment(spec: ClusterSpec, rail: Rail) -> Body:
+def macvlan_probe_attachment(spec: ClusterSpec, rail: Rail, pool: Pool) -> Body:
     """The same rail with one fixed address, so that a perftest client knows its server."""
-    return _attachment(spec, rail, probe_network(rail), server_addresses(spec, rail))
+    name = probe_network(rail, pool.leaf)
+    return _attachment(spec, rail, name, server_addresses(spec, pool))
 
 
 def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:

@@ -17,6 +17,7 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Nic
 from components.pod_network.attachment import MELLANOX
+from components.pod_network.leaf_pools import Pool
 from components.pod_network.networks import (
     job_addresses,
     make_attachment,
@@ -82,9 +83,10 @@ def attachment(spec: ClusterSpec, rail: Rail) -> Body:
     return _attachment(spec, rail, rail.network, job_addresses(spec, rail))
 
 
-def probe_attachment(spec: ClusterSpec, rail: Rail) -> Body:
+def probe_attachment(spec: ClusterSpec, rail: Rail, pool: Pool) -> Body:
     """The same rail with one fixed address, so that a perftest client knows its server."""
-    return _attachment(spec, rail, probe_network(rail), server_addresses(spec, rail))
+    name = probe_network(rail, pool.leaf)
+    return _attachment(spec, rail, name, server_addresses(spec, pool))
 
 
 def _attachment(spec: ClusterSpec, rail: Rail, name: str, ipam: dict[str, JsonValue]) -> Body:

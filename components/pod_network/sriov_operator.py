@@ -20,6 +20,7 @@ from components.model.operator_owned import vfs_by_operator
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.infiniband import ib_sriov_chain
+from components.pod_network.leaf_pools import pools_of
 from components.pod_network.networks import job_addresses, probe_network, server_addresses
 from components.pod_network.pools import NETWORK_NAMESPACE, AnyRail
 from components.pod_network.sriov import sriov_chain
@@ -123,10 +124,10 @@ def sriov_networks(spec: ClusterSpec) -> list[tuple[str, Body]]:
             made.append((rail.name, _network(spec, "SriovIBNetwork", rail, rail.network, chain)))
         return made
     for rail in spec.rails:
-        for name, ipam in (
-            (rail.network, job_addresses(spec, rail)),
-            (probe_network(rail), server_addresses(spec, rail)),
-        ):
+        ipams = {rail.network: job_addresses(spec, rail)}
+        for pool in pools_of(spec)[rail.name]:
+            ipams[probe_network(rail, pool.leaf)] = server_addresses(spec, pool)
+        for name, ipam in ipams.items():
             chain = sriov_chain(spec, rail, ipam)
             made.append((rail.name, _network(spec, "SriovNetwork", rail, name, chain)))
     return made

@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 
 from components.core.errors import DeviceError
-from lab.cluster.document import Doc, Json, as_doc, docs_at, text_at
+from lab.cluster.document import Doc, Json, as_doc, docs_at, pairs_at, text_at
 from lab.cluster.pki import KeyPair
 
 NOT_FOUND = 404
@@ -156,6 +156,10 @@ class Api:
             if error.status == NOT_FOUND:
                 return None
             raise
+
+    def config_map(self, namespace: str, name: str) -> dict[str, str]:
+        """The texts of a ConfigMap; none where it does not exist."""
+        return pairs_at(self.find(f"/api/v1/namespaces/{namespace}/configmaps/{name}"), "data")
 
     def apply(self, path: str, body: Doc, manager: str = "railyard-lab") -> Doc:
         """Write one object with server-side apply."""

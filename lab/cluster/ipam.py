@@ -138,16 +138,31 @@ def _runs_daemon(command: str) -> bool:
 
 
 def _whereabouts(ipam: Doc, node: NodeState, given: Addresses) -> str:
-    configuration = text_at(ipam, "configuration_path") or UPSTREAM.whereabouts_config
-    if configuration != node.cni.whereabouts_config:
-        # It looks into /etc alone by itself, and K3s' folder is another one.
-        raise AttachError("config file not found")
+    ipam = with_file(ipam, node)
     if not given.pools:
         raise AttachError(
             "error at storage engine: the server could not find the requested resource"
             " (get ippools.whereabouts.cni.cncf.io)"
         )
+    if not text_at(ipam, "range") and not docs_at(ipam, "ipRanges"):
+        raise AttachError("IPAM plugin returned missing IP config")  # the calling plugin's words
     return allocate(ipam, given.used)
+
+
+def with_file(ipam: Doc, node: NodeState) -> Doc:
+    """The IPAM part of an attachment, with what it leaves out from the first file that is there.
+
+    It looks at `configuration_path`, then into /etc; K3s' folder is another one.
+
+    Raises:
+        AttachError: There is no file.
+    """
+    installed: dict[str, Doc] = {node.cni.whereabouts_config: {}, **node.pool_files}
+    named = text_at(ipam, "configuration_path")
+    found = next((p for p in (named, UPSTREAM.whereabouts_config) if p in installed), None)
+    if found is None:
+        raise AttachError("config file not found")
+    return {**installed[found], **ipam}
 
 
 def allocate(ipam: Doc, used: set[str]) -> str:

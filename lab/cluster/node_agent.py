@@ -77,6 +77,7 @@ from lab.cluster.pod_view import (
     cni_of,
 )
 from lab.cluster.pod_view import dump_status as dump_network_status
+from lab.cluster.pool_files import written_files
 from lab.cluster.probe_end import Ended
 from lab.cluster.shared_plugin import SharedPool, plan_shared
 
@@ -202,8 +203,8 @@ class NodeAgent:
         hostfiles: dict[str, str] = {}
         for pod in launchers:
             job = pod.labels.get(JOB_NAME, "")
-            path = f"/api/v1/namespaces/{pod.namespace}/configmaps/{job}-config"
-            hostfiles[f"{pod.namespace}/{job}"] = text_at(self._api.find(path), "data", "hostfile")
+            data = self._api.config_map(pod.namespace, f"{job}-config")
+            hostfiles[f"{pod.namespace}/{job}"] = data.get("hostfile", "")
         services = self._api.items("/api/v1/services")
         headless = {
             f"{namespace_of(item)}/{name_of(item)}"
@@ -217,7 +218,7 @@ class NodeAgent:
         pods = [pod for pod in snapshot.pods if pod.node == name]
         labels = pairs_at(node, "metadata", "labels")
         policies = snapshot.nic_policies
-        bare = NodeState(
+        own = NodeState(
             name,
             fresh.get(name, NodeDevices()),
             (),
@@ -225,6 +226,7 @@ class NodeAgent:
             cni=cni_of(labels),
             brought=policy_images(policies),
         )
+        bare = replace(own, pool_files=written_files(own, self._api.config_map))
         pools = (*self._pools(bare), *policy_pools(policies, bare, labels))
         shared = (*self._shared(bare), *policy_shared(policies, bare, labels))
         return replace(bare, pools=pools, shared=shared)
@@ -264,8 +266,7 @@ class NodeAgent:
                 continue
             items = docs_at(volume, "configMap", "items")
             keys = [text_at(i, "key") for i in items if text_at(i, "path") == "config.json"]
-            path = f"/api/v1/namespaces/{plugin.namespace}/configmaps/{name}"
-            data = pairs_at(self._api.find(path), "data")
+            data = self._api.config_map(plugin.namespace, name)
             text = data.get((keys or ["config.json"])[0], "")
             if text:
                 return text
@@ -350,9 +351,7 @@ class NodeAgent:
             waiting = pod.phase == "Pending" and pod.node in states and not pod.deleting
             if not waiting or NETWORKS not in pod.annotations or CNI_DONE in pod.annotations:
                 continue
-            used = {
-                address for other in snapshot.pods if other.live for address in other.addresses()
-            }
+            used = {each for other in snapshot.pods if other.live for each in other.addresses()}
             site = Site(
                 snapshot.definitions,
                 frozenset(used),

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from lab.cluster.attach import plugins_of
 from lab.cluster.devices import Card
-from lab.cluster.document import Doc, Json, at, number_at, text_at, texts_at
+from lab.cluster.document import Doc, Json, at, docs_at, number_at, text_at, texts_at
 from lab.cluster.images import Image, find_image
+from lab.cluster.ipam import with_file
 from lab.cluster.pod_shell import Container, Gid, ShownDevice
 from lab.cluster.pod_view import NodeState, Pod
 
@@ -105,7 +106,8 @@ def _on_card(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]:
         "rdma": card.rdma,
         "kind": "hca" if fabric else "pf",
     }
-    return [{**head, "ip": _ip(status), **_flat(pod.mtu_of(text_at(status, "interface"))), **end}]
+    mtu = pod.mtu_of(text_at(status, "interface"))
+    return [{**head, **_addressed(status, main, node), **_flat(mtu), **end}]
 
 
 def _of_host(card: Card) -> Doc:
@@ -125,7 +127,7 @@ def _on_function(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]
         {
             "name": text_at(status, "name"),
             "interface": text_at(status, "interface"),
-            "ip": _ip(status),
+            **_addressed(status, main, node),
             "vlan": number_at(main, "vlan"),
             "pcp": number_at(main, "vlanQoS"),
             "mtu_bytes": pod.mtu_of(text_at(status, "interface")),
@@ -134,6 +136,20 @@ def _on_function(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]
             **({"kind": "hca"} if vf.link_type == "infiniband" else {}),
         }
     ]
+
+
+def _addressed(status: Doc, main: Doc, node: NodeState) -> Doc:
+    """Address of an interface, and its routes as the IPAM plugin gave them."""
+    part, bare = main.get("ipam"), Doc()
+    ipam = part if isinstance(part, dict) else bare
+    if text_at(ipam, "type") == "whereabouts":
+        ipam = with_file(ipam, node)
+    network = text_at(ipam, "range")
+    routes: list[Json] = [
+        [text_at(route, "dst"), text_at(route, "gw")] for route in docs_at(ipam, "routes")
+    ]
+    prefix: Json = int(network.partition("/")[2]) if "/" in network else 0
+    return {"ip": _ip(status), "prefix": prefix, "routes": routes}
 
 
 def _ip(status: Doc) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from components.catalogue.cni_folders import DISTRIBUTIONS, CniPaths
@@ -212,6 +212,8 @@ class NodeState:
     """Where its containerd looks for networks."""
     brought: frozenset[str] = frozenset()
     """Parts of the names of images that the network operator's DaemonSets run here."""
+    pool_files: Mapping[str, Doc] = field(default_factory=dict[str, Doc])
+    """Files of addresses that a pod wrote beside those of whereabouts, by their path."""
 
     def card(self, key: str) -> Card | None:
         """The card with that PCI address or network device."""

@@ -26,10 +26,11 @@ from lab.hosts.rootfs import build_tool_folders, tool_interpreter
 from lab.hosts.tool_server import TOOL_NAMES
 from lab.hypervisors.guests import Hypervisors
 from lab.infiniband.fabric import FOLDER, Fabric
+from lab.physics.path import Between
 from lab.physics.probe import run as run_probe
 from lab.physics.request import NicDelta, PortDelta, dump_result, parse_request
 from lab.sources.server import WEB, Sources
-from lab.switches.emulators import EthernetSwitch, SubnetSwitch, make_switch
+from lab.switches.emulators import EthernetSwitch, RoutingSwitch, SubnetSwitch, make_switch
 from lab.views import HcaPort, HostConfig, NicView, PortView, SubnetView
 
 MOUNT_DEADLINE_S = 10.0
@@ -267,7 +268,8 @@ class Lab:
         nics = [view for host in self.hosts.values() for view in host.nic_views()]
         hcas = [view for host in self.hosts.values() for view in host.hca_views()]
         ports = self._port_views()
-        wires = (self._cables(), hcas, self._links())
+        routers = (s.router_view() for s in self.switches.values() if isinstance(s, RoutingSwitch))
+        wires = (self._cables(), hcas, Between(self._links(), tuple(routers)))
         result = await asyncio.to_thread(run_probe, asked, nics, ports, *wires)
         for nic_delta in result.nic_deltas:
             self._count_nic(nic_delta)

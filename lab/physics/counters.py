@@ -56,6 +56,9 @@ def deltas_of(flows: Iterable[Flow]) -> Deltas:
             ports.append(
                 PortDelta(other.port.switch, other.port.port, tx_bytes={path.egress_tc: size})
             )
+        for (leaves, enters), (tc, priority) in zip(path.hops, path.hop_classes, strict=True):
+            ports.append(PortDelta(leaves.switch, leaves.port, tx_bytes={tc: size}))
+            ports.append(PortDelta(enters.switch, enters.port, rx_bytes={priority: size}))
     return tuple(nics), tuple(ports)
 
 

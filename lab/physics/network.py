@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.physics.bus_bandwidth import bus_factor
@@ -114,14 +115,26 @@ def pace_of(job: NcclJob, network: Network, collective: str) -> Pace:
         start = (FABRIC_LATENCY_US, FABRIC_SLOW_START_US)
     else:
         slowest = NCCL_SHARE * min(
-            pair_gbit_s(path.line_rate_gbit_s, path.efficiency, _LARGE_MESSAGE_BYTES)
-            for path in network.paths
+            pair_gbit_s(rate, path.efficiency, _LARGE_MESSAGE_BYTES)
+            for path, rate in _shared_rates(network.paths)
         )
         start = (Pace(0).latency_us, Pace(0).slow_start_us)
     ends = [end for found in network.devices.values() for end in found]
     if not all(uses_gdr(job, end) for end in ends):
         slowest *= HOST_STAGING_SHARE
     return Pace(network.width * slowest / _BITS * _spread(job, collective), *start)
+
+
+def _shared_rates(paths: Sequence[AnyPath]) -> Iterator[tuple[AnyPath, int]]:
+    """Each path with its rate in Gbit/s: all of them send at once, and share links of switches."""
+    routed = [path for path in paths if isinstance(path, RailPath)]
+    load = Counter((port.switch, port.port) for path in routed for port, _ in path.hops)
+    for path in paths:
+        shares = [
+            port.speed_gbit_s // load[port.switch, port.port]
+            for port, _ in (path.hops if isinstance(path, RailPath) else ())
+        ]
+        yield path, min((path.line_rate_gbit_s, *shares))
 
 
 def flows_of(job: NcclJob, network: Network, collective: str, moved_bytes: int) -> list[Flow]:

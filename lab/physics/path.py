@@ -8,12 +8,13 @@ and sources.md#onyx (VLAN and MTU); the RDMA MTU of an interface is that of the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lab.physics.fabric import HcaEndpoint
 from lab.physics.request import Attachment, ProbePod
-from lab.views import HcaView, NicView, PortView
+from lab.physics.routed import Hop, find_hops, next_hop, vlan_of, vlan_to
+from lab.views import HcaView, NicView, PortView, RouterView
 
 RDMA_MTUS_BYTES = (4096, 2048, 1024, 512, 256)
 """The RDMA MTUs of the InfiniBand specification, largest first."""
@@ -27,9 +28,17 @@ _VLAN_TAG_BYTES = 4
 
 Cables = Mapping[tuple[str, str], tuple[str, str]]
 """(Switch, port) to (host, PCI address of the PF); of links, to (switch, port)."""
-Hop = tuple[PortView, PortView]
-"""A link between switches, in the direction that is asked for: the port it leaves, and enters."""
 FaultKind = Literal["no_device", "link_down", "no_connection", "no_memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """What is between the switches."""
+
+    links: Cables
+    """(Switch, port) to (switch, port) at the other end, from both ends."""
+    routers: tuple[RouterView, ...] = ()
+    """What the switches route by; those that do not route may be left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,8 @@ class Site:
     hcas: tuple[HcaView, ...] = ()
     links: tuple[Hop, ...] = ()
     """Every link between switches, once in each direction."""
+    routers: Mapping[str, RouterView] = field(default_factory=dict[str, RouterView])
+    """The switches that route, by name."""
 
     @classmethod
     def of(
@@ -50,16 +61,18 @@ class Site:
         ports: Iterable[PortView],
         cables: Cables,
         hcas: Iterable[HcaView] = (),
-        links: Cables | None = None,
+        between: Between | None = None,
     ) -> Site:
         """Indexes the ports by switch and name."""
         by_name = {(port.switch, port.port): port for port in ports}
+        between = between or Between({})
         hops = tuple(
             (by_name[one], by_name[other])
-            for one, other in (links or {}).items()
+            for one, other in between.links.items()
             if one in by_name and other in by_name
         )
-        return cls(tuple(nics), by_name, dict(cables), tuple(hcas), hops)
+        routing = {router.switch: router for router in between.routers}
+        return cls(tuple(nics), by_name, dict(cables), tuple(hcas), hops, routing)
 
     def ends_of(self, pod: ProbePod) -> tuple[AnyEnd, ...]:
         """What a pod can send through: its attachments, or the node's cards in its network."""
@@ -84,7 +97,9 @@ class Site:
             hca = next((hca for hca in found if item.pf in (hca.name, hca.pci)), None)
             return None if hca is None else HcaEndpoint(pod, item, hca)
         nic = self.find_nic(pod.node, item.pf)
-        return None if nic is None else Endpoint(pod, item, nic, self.port_of(nic), self.links)
+        if nic is None:
+            return None
+        return Endpoint(pod, item, nic, self.port_of(nic), self.links, self.routers)
 
     def find_nic(self, host: str, pf: str) -> NicView | None:
         """The PF of a host by netdev, PCI address or RDMA device."""
@@ -111,6 +126,7 @@ class Endpoint:
     port: PortView | None
     links: tuple[Hop, ...] = ()
     """The links between the switches of the site."""
+    routers: Mapping[str, RouterView] = field(default_factory=dict[str, RouterView])
 
     @property
     def host(self) -> str:
@@ -197,6 +213,9 @@ class RailPath:
     receiver_priority: int
     hops: tuple[Hop, ...] = ()
     """The links between switches that the packet passes."""
+    hop_classes: tuple[tuple[int, int], ...] = ()
+    """Of each link: the traffic class in which the packet leaves the one switch, and the priority
+    that the next one gives it."""
 
     @property
     def line_rate_gbit_s(self) -> int:
@@ -247,7 +266,9 @@ def follow(sender: Endpoint, receiver: Endpoint, tclass: int) -> RailPath:
     dscp = tclass >> 2
     mtu = min(sender.rdma_mtu_bytes, receiver.rdma_mtu_bytes)
     ingress = _switch_priority(sender.port, dscp, sender.attachment)
-    egress = receiver.port.priority_to_tc[ingress] if receiver.port else ingress
+    hops = _route(sender, receiver) or ()
+    classes, priority = _along(hops, dscp, sender.attachment, ingress)
+    egress = receiver.port.priority_to_tc[priority] if receiver.port else priority
     return RailPath(
         sender=sender,
         receiver=receiver,
@@ -258,8 +279,23 @@ def follow(sender: Endpoint, receiver: Endpoint, tclass: int) -> RailPath:
         ingress_priority=ingress,
         egress_tc=egress,
         receiver_priority=_nic_priority(receiver, dscp),
-        hops=_route(sender, receiver) or (),
+        hops=hops,
+        hop_classes=classes,
     )
+
+
+def _along(
+    hops: tuple[Hop, ...], dscp: int, attachment: Attachment, priority: int
+) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Classes on each link, and the priority at the last switch; a router takes the tag off."""
+    classes: list[tuple[int, int]] = []
+    for leaves, enters in hops:
+        traffic_class = leaves.priority_to_tc[priority]
+        tagged = attachment.vlan in enters.allowed_vlans
+        carried = attachment if tagged else replace(attachment, vlan=0)
+        priority = _switch_priority(enters, dscp, carried)
+        classes.append((traffic_class, priority))
+    return tuple(classes), priority
 
 
 def _frames_arrive(sender: Endpoint, receiver: Endpoint) -> bool:
@@ -269,13 +305,37 @@ def _frames_arrive(sender: Endpoint, receiver: Endpoint) -> bool:
     vlan = _ingress_vlan(sender.port, sender.attachment.vlan)
     if vlan is None or _route(sender, receiver) is None:
         return False
+    if _gateway(sender, receiver):
+        vlan = vlan_to(receiver.routers[receiver.port.switch], receiver.attachment.ip) or 0
     return _egress_tag(receiver.port, vlan) == receiver.attachment.vlan
+
+
+def _gateway(sender: Endpoint, receiver: Endpoint) -> str | None:
+    """The router by which the sender's interface sends; empty: none is needed, None: no route."""
+    own = sender.attachment
+    return next_hop(own.ip, own.prefix, own.routes, receiver.attachment.ip)
+
+
+def _over_routers(sender: Endpoint, receiver: Endpoint, gateway: str) -> tuple[Hop, ...] | None:
+    """The links from the sender's leaf, which has the gateway in its VLAN, to the receiver's."""
+    if sender.port is None or receiver.port is None:
+        return None
+    leaf, to = sender.port.switch, receiver.attachment.ip
+    vlan = _ingress_vlan(sender.port, sender.attachment.vlan)
+    if vlan is None or vlan_of(sender.routers.get(leaf), gateway) != vlan:
+        return None
+    hops = find_hops(leaf, sender.attachment.ip, to, sender.links, sender.routers)
+    last = hops[-1][1].switch if hops else leaf
+    return None if last != receiver.port.switch else hops
 
 
 def _route(sender: Endpoint, receiver: Endpoint) -> tuple[Hop, ...] | None:
     """The links that carry the sender's VLAN to the receiver's switch; None: there is no way."""
-    if sender.port is None or receiver.port is None:
+    gateway = _gateway(sender, receiver)
+    if gateway is None or sender.port is None or receiver.port is None:
         return None
+    if gateway:
+        return _over_routers(sender, receiver, gateway)
     vlan = _ingress_vlan(sender.port, sender.attachment.vlan)
     ways: dict[str, tuple[Hop, ...]] = {sender.port.switch: ()}
     waiting = [sender.port.switch]

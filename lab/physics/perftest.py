@@ -14,7 +14,8 @@ from lab.physics.calibration import pair_gbit_s
 from lab.physics.command_line import find_tool, option_value, parse_size
 from lab.physics.counters import Flow, deltas_of, drops_of
 from lab.physics.path import Endpoint, PathFault, RailPath, Site, find_fault, follow
-from lab.physics.request import ProbePod, ProbeRequest, ProbeResult
+from lab.physics.request import Attachment, ProbePod, ProbeRequest, ProbeResult
+from lab.physics.routed import next_hop
 
 RULE = "-" * 87
 """RESULT_LINE of perftest."""
@@ -170,18 +171,32 @@ def _roles(request: ProbeRequest) -> tuple[ProbePod, ProbePod]:
 
 
 def _endpoint(site: Site, pod: ProbePod, call: BwCall, server_ip: str) -> Endpoint | None:
-    """The attachment that a call uses: by device, else by address, else the server's subnet."""
-    subnet = server_ip.rpartition(".")[0]
-    for end in site.ends_of(pod):
-        if not isinstance(end, Endpoint):
-            continue
-        item = end.attachment
-        wanted = {call.device, call.source_ip} - {""}
-        by_name = {end.device, item.ip, item.interface}
-        by_route = item.ip == server_ip or item.ip.rpartition(".")[0] == subnet
-        if (wanted <= by_name) if wanted else by_route:
-            return end
-    return None
+    """The attachment that a call uses: by device, else by address, else as the pod routes."""
+    ends = [end for end in site.ends_of(pod) if isinstance(end, Endpoint)]
+    wanted = {call.device, call.source_ip} - {""}
+    if wanted:
+        named = (
+            end
+            for end in ends
+            if wanted <= {end.device, end.attachment.ip, end.attachment.interface}
+        )
+        return next(named, None)
+    near = (end for end in ends if _reaches(end.attachment, server_ip) == "")
+    return next(near, None) or next((end for end in ends if _by_route(end, server_ip)), None)
+
+
+def _reaches(item: Attachment, server_ip: str) -> str | None:
+    """The router to a server; empty on its own subnet, None where this interface has no route."""
+    if item.ip == server_ip:
+        return ""
+    if not item.prefix:
+        same = item.ip.rpartition(".")[0] == server_ip.rpartition(".")[0]
+        return "" if same else None
+    return next_hop(item.ip, item.prefix, item.routes, server_ip)
+
+
+def _by_route(end: Endpoint, server_ip: str) -> bool:
+    return _reaches(end.attachment, server_ip) is not None
 
 
 def _no_device(client: BwCall, server: BwCall, *, missing_local: bool) -> ProbeResult:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from lab.physics.command_line import calls_tool
 from lab.physics.deepspeed import run_scan
 from lab.physics.nccl import run_nccl
-from lab.physics.path import Cables, Site
+from lab.physics.path import Between, Cables, Site
 from lab.physics.perftest import run_perftest
 from lab.physics.request import ProbeRequest, ProbeResult, parse_request
 from lab.physics.training import run_training
@@ -20,7 +20,7 @@ def run(
     ports: Iterable[PortView],
     cables: Cables,
     hcas: Iterable[HcaView] = (),
-    links: Cables | None = None,
+    between: Between | None = None,
 ) -> ProbeResult:
     """Plays a probe on the devices as they are now.
 
@@ -30,7 +30,7 @@ def run(
         ports: The ports of all switches.
         cables: (Switch, port) to (host, PCI address of the PF).
         hcas: The InfiniBand adapters of all hosts.
-        links: (Switch, port) to (switch, port) at the other end, from both ends.
+        between: Links between switches, and what routes over them.
 
     Returns:
         The log as the real tool prints it, its exit code, and what to add to which counter. The
@@ -40,7 +40,7 @@ def run(
         UsageError: The request asks for something that the lab does not play.
     """
     asked = request if isinstance(request, ProbeRequest) else parse_request(request)
-    site = Site.of(nics, ports, cables, hcas, links)
+    site = Site.of(nics, ports, cables, hcas, between)
     if asked.kind == "perftest":
         return run_perftest(asked, site)
     launcher = asked.launcher or asked.pods[0]

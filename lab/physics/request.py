@@ -56,6 +56,10 @@ class Attachment:
     rdma: str = ""
     pcp: int = 0
     """The 802.1p priority in the tag (the attachment's `vlanQoS`)."""
+    prefix: int = 0
+    """Length of the prefix of `ip`; 0 where all that is asked for is on the same subnet."""
+    routes: tuple[tuple[str, str], ...] = ()
+    """Networks behind a next hop, with that: `("10.10.0.0/16", "10.10.111.1")`."""
     kind: AttachmentKind = "vf"
     """`vf`: a VF of the PF. `pf`: the PF itself, shared (macvlan, host network, passed through).
     `hca`: a whole InfiniBand HCA, whose name is `pf`; it has neither address nor VLAN."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast, runtime_checkable
 
 from components.core.errors import UsageError
-from lab.views import PortView, SubnetView, SwitchConfig
+from lab.views import PortView, RouterView, SubnetView, SwitchConfig
 
 
 class Switch(Protocol):
@@ -57,6 +57,15 @@ class EthernetSwitch(Protocol):
 
     def add_discards(self, port: str, rx_discards: int) -> None:
         """Move a port's discard counter."""
+        ...
+
+
+@runtime_checkable
+class RoutingSwitch(Protocol):
+    """What the physics needs of a switch that routes."""
+
+    def router_view(self) -> RouterView:
+        """Its addresses, and what its BGP tells to whom."""
         ...
 
 

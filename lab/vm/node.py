@@ -56,7 +56,7 @@ class GuestNode:
         self.guest.stop()
 
     def join(self, plane: ControlPlane) -> None:
-        """Start what K3s starts, so that the machine becomes a node.
+        """Start what K3s starts, from a disk that a slow boot gives up after 90 s.
 
         Raises:
             DeviceError: containerd does not answer.
@@ -74,7 +74,6 @@ class GuestNode:
         kubelet = shlex.join(kubelet_flags(self.addresses))
         demand(
             self.endpoint,
-            # A guest that boots on a busy machine gives up its disk of programs after 90 s.
             f"""set -e
             mountpoint -q {PROGRAMS} || mount {PROGRAMS}
             echo {_packed(files)} | base64 -d | tar -xz -C / --no-same-owner

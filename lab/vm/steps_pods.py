@@ -102,9 +102,11 @@ class Pods:
 
     def give_vfs(self) -> str:
         """The plan's attachment on a pod of each node: the real plugin moves a VF into it."""
-        rail = self.site.spec.rails[0]
+        rail, node_host = self.site.spec.rails[0], self.site.spec.workers[1]
         for name, node in self._pods.items():
-            attachment = rail_attachment(self.site.spec, rail, server=name == SERVER)
+            attachment = rail_attachment(
+                self.site.spec, rail, server=node_host if name == SERVER else None
+            )
             wish = PodWish(
                 name,
                 node.name,

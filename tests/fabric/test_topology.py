@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from components.fabric.state import diff_states
 from components.model.cluster import ClusterSpec
+from lab.physics.routed import find_hops
 from lab.switches.cumulus.config import child
 from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.eos.server import EosSwitch
@@ -259,6 +260,55 @@ def test_every_hop_of_an_example_agrees(name: str, tmp_path: Path) -> None:
                     other.pfc_priorities,
                     other.allowed_vlans,
                 )
+
+
+def test_what_the_emulators_of_a_routed_fabric_tell_each_other(tmp_path: Path) -> None:
+    """From the planned lines to routes: what the physics takes for the way of a packet."""
+    spec = ClusterSpec.model_validate(load_example("spine-leaf"))
+    wanted = ("leaf-01", "leaf-05", "spine-01", "spine-02")
+    rooms = {room.plan.name: room for room in rooms_of(spec, tmp_path) if room.plan.name in wanted}
+    for room in rooms.values():
+        room.apply()
+    leaf = rooms["leaf-01"].switch
+    assert isinstance(leaf, CumulusSwitch)
+    view = leaf.router_view()
+    assert view.addresses == {
+        "lo": ("10.255.0.1/32",),
+        "vlan111": ("10.10.111.1/25",),
+        "vlan115": ("10.10.115.1/25",),
+    }
+    assert (view.asn, view.neighbors["swp49"], len(view.neighbors)) == (65101, "external", 8)
+    assert view.networks == ("10.255.0.1/32", "10.10.111.0/25", "10.10.115.0/25")
+
+    def way() -> tuple[str, ...] | None:
+        routers = {
+            name: room.switch.router_view()
+            for name, room in rooms.items()
+            if isinstance(room.switch, CumulusSwitch)
+        }
+        ends = (
+            ((switch.name, port), to.peer)
+            for switch in spec.switches
+            for port, to in switch.ports.items()
+            if to.peer is not None and {switch.name, to.peer[0]} <= {*wanted}
+        )
+        links = tuple(
+            (rooms[one[0]].switch.port_view(one[1]), rooms[other[0]].switch.port_view(other[1]))
+            for one, other in ends
+        )
+        hops = find_hops("leaf-01", "10.10.111.11", "10.10.111.139", links, routers)
+        return None if hops is None else tuple(far.switch for _, far in hops)
+
+    assert way() in {("spine-01", "leaf-05"), ("spine-02", "leaf-05")}
+    rooms["spine-01"].switch.run_line("nv set interface swp1-32 link state down")
+    assert way() == ("spine-02", "leaf-05")
+    line = "nv unset vrf default router bgp address-family ipv4-unicast network 10.10.111.128/25"
+    rooms["leaf-05"].switch.run_line(line)
+    assert way() is None
+    rooms["leaf-05"].apply()
+    assert way() == ("spine-02", "leaf-05")
+    rooms["spine-02"].switch.run_line("nv set interface swp1-32 link state down")
+    assert way() is None
 
 
 def test_the_emulators_of_a_fabric_hear_each_other(tmp_path: Path) -> None:

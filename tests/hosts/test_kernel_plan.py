@@ -73,6 +73,22 @@ def test_each_address_of_several_rails_sends_by_its_own_card(spec: ClusterSpec) 
     assert values["kernel.sysctl.net.ipv4.conf.enp5s0.rp_filter"] == "2"
 
 
+def test_a_card_on_a_leaf_is_on_the_subnet_of_that_leaf() -> None:
+    spec = load_example("spine-leaf")
+    gpu09 = spec.hosts[9]
+    assert gpu09.name == "gpu09"
+    nics = tuple(nic.model_copy(update={"address": "10.10.111.139"}) for nic in gpu09.nics[:1])
+    host = gpu09.model_copy(update={"nics": nics})
+    routed = changed_spec(spec, hosts=(*spec.hosts[:9], host, *spec.hosts[10:]))
+    values = desired_state(routed, routed.hosts[9]).values
+    assert values["nic.0000:18:00.0.address"] == "10.10.111.139/25"
+    assert routing_settings(routed, routed.hosts[9]) == {
+        "route.7400.rule": "from 10.10.111.139 lookup 7400",
+        "route.7400.table": "10.10.111.128/25 dev rdma0 scope link src 10.10.111.139,"
+        "default via 10.10.111.129 dev rdma0",
+    }
+
+
 def test_one_card_is_routed_only_where_its_rail_has_a_gateway() -> None:
     spec = load_example("esxi-roce")
     assert routing_settings(spec, spec.hosts[0]) == {}

@@ -130,7 +130,11 @@ def test_a_mirror_that_does_not_answer_is_named_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never an emulation in its place: without the packages there is no fabric."""
-    monkeypatch.setattr(debian, "_mirror", lambda _: f"file:{tmp_path}/nowhere")
+
+    def nowhere(_: str) -> str:
+        return f"file:{tmp_path}/nowhere"
+
+    monkeypatch.setattr(debian, "_mirror", nowhere)
     with pytest.raises(UsageError) as caught:
         debian.unpacked_whole(tmp_path)
     text = str(caught.value)

@@ -6,17 +6,26 @@ from pathlib import Path
 
 import pytest
 
+from components.catalogue.cni_folders import UPSTREAM
 from components.core.errors import DeviceError
 from lab.cluster.artefact import LabPlaces, checksums, publish
 from lab.cluster.attach import AttachError, parse_networks
 from lab.cluster.device_plugin import plan_pools
-from lab.cluster.devices import VirtualFunction, dump_devices, parse_devices, scan_devices
+from lab.cluster.devices import (
+    NodeDevices,
+    VirtualFunction,
+    dump_devices,
+    parse_devices,
+    scan_devices,
+)
 from lab.cluster.document import Doc
-from lab.cluster.ipam import allocate
+from lab.cluster.ipam import allocate, with_file
 from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags
 from lab.cluster.k3s_token import check_ca, format_token, parse_token
 from lab.cluster.nv_ipam import NoAddressError, NodeStore, give_address, give_blocks
 from lab.cluster.pod_shell import Container, Gid, ShownDevice, run_script
+from lab.cluster.pod_view import NodeState, Pod
+from lab.cluster.pool_files import written_files
 from tests.lab_cluster.conftest import make_gpu_node
 
 VF = VirtualFunction(
@@ -150,6 +159,52 @@ def test_nv_ipam_goes_round_its_block_and_runs_out() -> None:
     )
     with pytest.raises(NoAddressError, match="code = NotFound desc = configuration for pool"):
         give_address(ipam, "b", [pool], set(), store)
+
+
+def test_what_an_attachment_leaves_out_is_in_the_nodes_file() -> None:
+    """Upstream's documentation of flat files: the attachment's own keys win."""
+    path = "/var/lib/rancher/k3s/agent/etc/cni/net.d/whereabouts.d/rail-0.conf"
+    ipam: Doc = {"type": "whereabouts", "configuration_path": path, "range_end": "10.10.111.9"}
+    file: Doc = {"range": "10.10.111.0/25", "range_end": "10.10.111.99"}
+    node = NodeState("gpu01", NodeDevices(), (), (), pool_files={path: file})
+    found = with_file(ipam, node)
+    assert (found["range"], found["range_end"]) == ("10.10.111.0/25", "10.10.111.9")
+    assert allocate(found, set()) == "10.10.111.1"
+    bare = NodeState("gpu02", NodeDevices(), (), ())
+    with pytest.raises(AttachError, match="config file not found"):
+        with_file(ipam, bare)
+    # Where whereabouts' own file is in /etc it is read in place of the missing one: no range.
+    other = NodeState("gpu03", NodeDevices(), (), (), cni=UPSTREAM)
+    assert "range" not in with_file({**ipam, "configuration_path": "/etc/x.conf"}, other)
+
+
+def test_the_files_of_a_node_are_those_of_its_leaves() -> None:
+    folder = "/var/lib/rancher/k3s/agent/etc/cni/net.d"
+    container: Doc = {"name": "rail-pools", "command": ["/bin/sh", "-c", "done </pools/nodes"]}
+    document: Doc = {
+        "metadata": {"name": "rail-pools-1", "namespace": "kube-system"},
+        "spec": {
+            "nodeName": "gpu09",
+            "containers": [container],
+            "volumes": [
+                {"name": "cni", "hostPath": {"path": folder}},
+                {"name": "pools", "configMap": {"name": "rail-pools-0123456789"}},
+            ],
+        },
+        "status": {"phase": "Running"},
+    }
+    maps = {
+        ("kube-system", "rail-pools-0123456789"): {
+            "nodes": "gpu01 rail-0 leaf-01\ngpu09 rail-0 leaf-05\n",
+            "rail-0.leaf-01.conf": '{"range": "10.10.111.0/25"}',
+            "rail-0.leaf-05.conf": '{"range": "10.10.111.128/25"}',
+        }
+    }
+    node = NodeState("gpu09", NodeDevices(), (), [Pod(document)])
+    found = written_files(node, lambda space, name: maps[space, name])
+    assert found == {f"{folder}/whereabouts.d/rail-0.conf": {"range": "10.10.111.128/25"}}
+    document["status"] = {"phase": "Pending"}
+    assert written_files(node, lambda space, name: maps[space, name]) == {}
 
 
 def test_tokens_are_taken_apart_as_k3s_does() -> None:

@@ -16,13 +16,16 @@ from components.acceptance.collect.counters import Snapshot, measure_hops
 from components.acceptance.evidence import Evidence, ProbeEvidence, digest_log
 from components.acceptance.judge.site import Report, judge_evidence
 from components.acceptance.plan import AcceptancePlan, ProbePlan, plan_acceptance
+from components.fabric.plan import plan_fabric
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.instances import with_instances
+from components.pod_network.leaf_pools import pool_of
+from lab.physics.path import Between
 from lab.physics.probe import run
 from lab.physics.request import Attachment, ProbePod, ProbeRequest, ProbeResult
-from lab.views import HcaView, NicView, PortView
+from lab.views import HcaView, NicView, PortView, RouterView
 from tests.golden.site import load_example
 from tests.lab_physics.site import EIGHT_DSCPS_A_PRIORITY
 
@@ -64,23 +67,36 @@ def port_views(spec: ClusterSpec) -> dict[tuple[str, str], PortView]:
     found: dict[tuple[str, str], PortView] = {}
     for switch in spec.switches if spec.rails else ():
         for name, port in switch.ports.items():
-            vlan = rails[port.to.split("/")[1]]
-            access = port.mode == "access"
+            vlan = rails.get(port.to.partition("/")[2], 0)
+            access, routed = port.mode == "access", port.mode == "routed"
+            vlans = frozenset[int]() if access or routed else frozenset({vlan})
             found[switch.name, name] = PortView(
                 switch=switch.name,
                 port=name,
                 admin_up=True,
                 oper_up=True,
-                speed_gbit_s=100,
+                speed_gbit_s=800 if spec.switches[0].routing else 100,
                 mtu_bytes=spec.rdma.port_mtu_bytes,
-                mode="access" if access else "hybrid",
-                access_vlan=vlan if access else 1,
-                allowed_vlans=frozenset() if access else frozenset({vlan}),
+                mode="access" if access else "trunk" if routed else "hybrid",
+                access_vlan=vlan if access else 0 if routed else 1,
+                allowed_vlans=vlans,
                 trust="L3",
                 dscp_to_priority=EIGHT_DSCPS_A_PRIORITY,
                 priority_to_tc=tuple(range(8)),
                 ecn_kib={3: (150, 1500)},
                 pfc_priorities=frozenset(),
+            )
+    return found
+
+
+def router_views(spec: ClusterSpec) -> dict[str, RouterView]:
+    """The routers of a fabric that is as its plan wants it."""
+    found: dict[str, RouterView] = {}
+    for plan in plan_fabric(spec):
+        bgp = plan.desired.bgp
+        if bgp is not None:
+            found[plan.name] = RouterView(
+                plan.name, plan.desired.addresses or {}, bgp.asn, bgp.neighbors, bgp.networks
             )
     return found
 
@@ -118,13 +134,17 @@ class Played:
     nics: dict[tuple[str, str], NicView] = field(init=False)
     ports: dict[tuple[str, str], PortView] = field(init=False)
     hcas: dict[tuple[str, str], HcaView] = field(init=False)
+    routers: dict[str, RouterView] = field(init=False)
     files: tuple[str, ...] = ("/opt/nccl_topo/h100-80gb-sxm-ib.xml",)
+    pods_have_routes: bool = True
+    """Of a rail on several leaves: the attachment has brought the way to the others."""
 
     def __post_init__(self) -> None:
         """Make the devices as the file has them."""
         self.nics = nic_views(self.spec)
         self.ports = port_views(self.spec)
         self.hcas = hca_views(self.spec)
+        self.routers = router_views(self.spec)
 
     @property
     def plan(self) -> AcceptancePlan:
@@ -147,9 +167,23 @@ class Played:
             for switch in self.spec.switches
             for name, port in switch.ports.items()
             if switch.carries == "roce"
+            if port.peer is None
             for host, rail in [port.to.split("/")]
         }
-        return run(request, self.nics.values(), self.ports.values(), cables, self.hcas.values())
+        links = {
+            (switch.name, name): port.peer
+            for switch in self.spec.switches
+            for name, port in switch.ports.items()
+            if port.peer is not None and switch.carries == "roce"
+        }
+        return run(
+            request,
+            self.nics.values(),
+            self.ports.values(),
+            cables,
+            self.hcas.values(),
+            Between(links, tuple(self.routers.values())),
+        )
 
     def pod(self, host: Host, command: tuple[str, ...], address: str = "") -> ProbePod:
         """A worker of a job on one host, as the node agent or a lab host describes it."""
@@ -158,13 +192,18 @@ class Played:
         for index, nic in enumerate(host.nics):
             rail = next(rail for rail in self.spec.rails if rail.name == nic.rail)
             number = self.spec.workers.index(host) + 11
-            found = nic.address or str(rail.subnet.network_address + number)
+            pool = pool_of(self.spec, rail, host)
+            found = nic.address or str(pool.network.network_address + number)
+            known = pool.whole is not None and self.pods_have_routes
             networks.append(
                 Attachment(
                     interface=nic.netdev if on_hosts else f"net{index + 1}",
                     ip=address or found,
                     pf=nic.pci,
-                    kind="pf",
+                    vlan=rail.vlan if pool.whole else 0,
+                    prefix=pool.network.prefixlen if pool.whole else 0,
+                    routes=((str(pool.whole), str(pool.gateway)),) if known else (),
+                    kind="vf" if pool.whole else "pf",
                 )
             )
         networks += [

@@ -9,6 +9,7 @@ import pytest
 
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
+from lab.physics.path import Between
 from lab.physics.probe import run
 from lab.physics.request import ProbeRequest, ProbeResult
 from lab.views import PortView
@@ -42,7 +43,9 @@ class TwoLeaves(Site):
         cables = {
             (LEAF_OF[host], name): (host, PFS[rail][0]) for (host, rail), name in PORTS.items()
         }
-        return run(request, self.nics.values(), [*ports, *self.links.values()], cables, (), LINKS)
+        return run(
+            request, self.nics.values(), [*ports, *self.links.values()], cables, (), Between(LINKS)
+        )
 
 
 def _gbit_s(site: TwoLeaves) -> float:

@@ -59,7 +59,7 @@ def test_a_pod_of_each_example() -> None:
 def test_a_server_is_on_the_network_with_the_known_address(name: str) -> None:
     spec = load_example(name)
     rail, host = spec.rails[0], spec.workers[1]
-    networks = rail_attachment(spec, rail, server=True).annotations.values()
+    networks = rail_attachment(spec, rail, server=host).annotations.values()
     assert list(networks) == [f"{rail.network}-probe"]
     assert server_address(spec, rail, host) == str(rail.subnet[-2])
     assert list(rail_attachment(spec, rail).resources) == [

@@ -77,7 +77,7 @@ def test_jobs_never_get_the_address_of_the_probes_server(spec: ClusterSpec) -> N
         jobs = json.loads(bodies[rail.network]["spec"]["config"])["ipam"]
         probe = json.loads(bodies[f"{rail.network}-probe"]["spec"]["config"])["ipam"]
         assert jobs["exclude"] == [f"{probe['range_start']}/32"]
-        assert probe["range_start"] == probe["range_end"] == str(probe_address(rail))
+        assert probe["range_start"] == probe["range_end"] == str(probe_address(rail.subnet))
         assert IPv4Address(probe["range_start"]) in rail.subnet
 
 
@@ -172,6 +172,6 @@ def test_no_pod_gets_the_address_of_the_gateway(spec: ClusterSpec) -> None:
         for rail in rails
     }
     assert kept == {
-        "rail-0": [f"{probe_address(rails[0])}/32", f"{first}/32"],
-        "rail-1": [f"{probe_address(rails[1])}/32"],
+        "rail-0": [f"{probe_address(rails[0].subnet)}/32", f"{first}/32"],
+        "rail-1": [f"{probe_address(rails[1].subnet)}/32"],
     }

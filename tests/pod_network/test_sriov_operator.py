@@ -169,7 +169,8 @@ def test_the_host_lets_go_of_firmware_and_a_template_has_it() -> None:
 
 
 def _partitioned(**operators: Any) -> ClusterSpec:  # noqa: ANN401 - keys of the file
-    spec = make_site("sriov", "infiniband", **({"operators": operators} if operators else {}))
+    keys: dict[str, Any] = {"operators": operators} if operators else {}
+    spec = make_site("sriov", "infiniband", **keys)
     assert spec.infiniband is not None
     rails = tuple(
         rail.model_copy(update={"partition": "training"} if rail.name == "rail-0" else {})

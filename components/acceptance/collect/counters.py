@@ -175,7 +175,7 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     if not grown:
         return base.model_copy(update={"status": "not_observed", "detail": "no counters"})
     fields = _fields(hop, grown)
-    if hop.role == "switch_ingress" and not fields.get("bytes_by_class"):
+    if _NEEDED.get(hop.role) == "rx" and not fields.get("bytes_by_class"):
         fields |= {
             "status": "uncounted",
             "detail": "the system counts no received priorities",
@@ -185,8 +185,15 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     return base.model_copy(update=fields)
 
 
-_NEEDED: Final[Mapping[HopRole, CounterWay]] = {"switch_ingress": "rx", "switch_egress": "tx"}
-"""What a hop cannot be judged without."""
+_NEEDED: Final[Mapping[HopRole, CounterWay]] = {
+    "switch_ingress": "rx",
+    "uplink_egress": "tx",
+    "spine_ingress": "rx",
+    "spine_egress": "tx",
+    "downlink_ingress": "rx",
+    "switch_egress": "tx",
+}
+"""What a hop of a switch cannot be judged without."""
 _KEPT: Final = 1500
 """Characters of an answer that go into the evidence: a table of one port has fewer."""
 
@@ -199,12 +206,8 @@ def describe_unread(unread: Unread) -> str:
     return f"`{unread.command}`: {unread.why}; it answered: {shown or 'nothing'}"
 
 
-_CLASS_NAMES: Final = {
-    "sender_nic": r"tx_prio(\d)_bytes",
-    "receiver_nic": r"rx_prio(\d)_bytes",
-    "switch_ingress": r"rx_prio(\d)_bytes",
-    "switch_egress": r"tx_tc(\d)_bytes",
-}
+_NIC_NAMES: Final = {"sender_nic": r"tx_prio(\d)_bytes", "receiver_nic": r"rx_prio(\d)_bytes"}
+_PORT_NAMES: Final = {"rx": r"rx_prio(\d)_bytes", "tx": r"tx_tc(\d)_bytes"}
 """Counter of each class as ethtool (mlx5) and the switch drivers name it."""
 
 
@@ -219,7 +222,8 @@ def _fields(hop: HopPlan, grown: Counters) -> dict[str, object]:
             "discards": _sum(grown, r"(port_rcv_errors|port_xmit_discards)"),
             "out_of_sequence": _sum(grown, r"out_of_sequence"),
         }
-    pattern = re.compile(_CLASS_NAMES[hop.role])
+    name = _NIC_NAMES.get(hop.role) or _PORT_NAMES[_NEEDED[hop.role]]
+    pattern = re.compile(name)
     classes = {
         int(match[1]): value
         for name, value in grown.items()

@@ -5,14 +5,18 @@ A probe between two idle nodes runs at full speed in the wrong class too; only t
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
+from typing import Final, get_args
 
-from components.acceptance.evidence import Hop, Limits, ProbeEvidence
+from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence
 from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
 from components.acceptance.judge.verdict import Finding
 
 _READ = ("observed", "uncounted")
-_ROLES = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
+_ROLES: Final = get_args(HopRole)
+_ALWAYS: Final = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
+"""What every way has; the others are there where two leaves are joined by routed links."""
 _WARNED = (
     ("discards", "no packet discarded"),
     ("out_of_sequence", "no packet out of sequence"),
@@ -58,7 +62,8 @@ def judge_losses(item: ProbeEvidence) -> list[Finding]:
 
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
     hops.sort(key=lambda hop: _ROLES.index(hop.role))
-    missing = [role for role in _ROLES if role not in {hop.role for hop in hops}]
+    missing = [role for role in _ALWAYS if role not in {hop.role for hop in hops}]
+    hops = [_together(list(group)) for _, group in groupby(hops, key=lambda hop: hop.role)]
     blind = [hop for hop in hops if hop.status not in _READ]
     odd: list[Finding] = []
     for hop in hops:
@@ -83,6 +88,32 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         expected=f"{where}: {_classes(limits)} at {len(proven)} hops",
         actual=f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}",
         detail=" -> ".join(hop.place for hop in hops),
+    )
+
+
+def _together(hops: list[Hop]) -> Hop:
+    """Ports that share what passes one place of the way, as one hop; a blind one makes it blind."""
+    if len(hops) == 1:
+        return hops[0]
+    blind = next((hop for hop in hops if hop.status not in _READ), None)
+    if blind is not None:
+        return blind
+    counted = [hop.total_bytes for hop in hops if hop.total_bytes is not None]
+    classes: Counter[int] = Counter()
+    for hop in hops:
+        classes.update(hop.bytes_by_class)
+    ports: dict[str, list[str]] = {}
+    for hop in hops:
+        ports.setdefault(hop.device, []).append(hop.interface)
+    places = [f"{device} {', '.join(names)}" for device, names in ports.items()]
+    device, _, rest = " and ".join(places).partition(" ")
+    return hops[0].model_copy(
+        update={
+            "device": device,
+            "interface": rest,
+            "total_bytes": sum(counted) if counted else None,
+            "bytes_by_class": dict(classes),
+        }
     )
 
 
@@ -152,7 +183,7 @@ def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
 
 
 def _class_of(hop: Hop, limits: Limits) -> tuple[str, int]:
-    if hop.role == "switch_egress":
+    if hop.role.endswith("_egress"):
         wanted = limits.priority if limits.traffic_class is None else limits.traffic_class
         return "traffic class", wanted or 0
     return "priority", limits.priority or 0
@@ -170,12 +201,16 @@ def _classes(limits: Limits) -> str:
 
 
 def _class_step(hop: Hop) -> str:
+    if hop.role.endswith("_egress"):
+        return f"the priority to traffic class map of {hop.device} differs"
+    if hop.role.endswith("_ingress"):
+        return (
+            f"the trust of {hop.place} is not L3, or its DSCP map differs: run pulumi up to "
+            "repair it"
+        )
     return {
         "sender_nic": "the application's traffic class (NCCL_IB_TC, perftest's -T) or the NIC's "
         "trust is wrong: compare with the plan, then mlnx_qos",
-        "switch_ingress": f"the trust of {hop.place} is not L3, or its DSCP map differs: "
-        "run pulumi up to repair it",
-        "switch_egress": f"the priority to traffic class map of {hop.device} differs",
         "receiver_nic": "the receiving NIC does not trust DSCP: mlnx_qos --trust dscp",
     }[hop.role]
 

@@ -23,6 +23,7 @@ from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.fabric import Rail
 from components.model.hosts import Host
+from components.model.rail_subnets import subnet_of
 from components.model.worker_kinds import RailPair, WorkerKind, gpu_kinds, nic_on, rail_pairs
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
@@ -92,16 +93,19 @@ def plan_payload_probes(spec: ClusterSpec) -> tuple[HostProbe, ...]:
 def _pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
     """One pair for each speed of a rail and from each speed to the next, of hosts with addresses.
 
+    And one from each leaf of a rail to the next one, where it is on several.
     The cards' addresses are in the file: `container-hosts` refuses a worker's card without one.
     """
-    seen: set[tuple[int, bool]] = set()
+    seen: set[tuple[int, bool, bool]] = set()
     for pair in rail_pairs(spec, rail):
         ends = [nic_on(host, rail.name) for host in (pair.client, pair.server)]
         if any(nic is None or nic.address is None for nic in ends):
             continue
         alike = len({nic.speed_gbit_s for nic in ends if nic is not None}) == 1
-        if (pair.speed_gbit_s, alike) not in seen:
-            seen.add((pair.speed_gbit_s, alike))
+        places = {subnet_of(spec, rail, host) for host in (pair.client, pair.server)}
+        crosses = len(places) > 1
+        if crosses or (pair.speed_gbit_s, alike, crosses) not in seen:
+            seen.add((pair.speed_gbit_s, alike, crosses))
             yield pair
 
 

@@ -63,7 +63,7 @@ def perftest_job(
         spec,
         pair.server,
         rail,
-        rail_attachment(spec, rail, server=True),
+        rail_attachment(spec, rail, server=pair.server),
         _script(spec, "perftest_server", perftest_command(spec, case=case)),
     )
     client_pod = _pod(

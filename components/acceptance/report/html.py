@@ -183,7 +183,7 @@ def _hop_row(item: ProbeEvidence, hop: Hop) -> str:
     if hop.status not in {"observed", "uncounted"} or hop.total_bytes is None:
         what = f"{hop.status.replace('_', ' ')}: {hop.detail}".rstrip(": ")
         return f"{start}<td colspan=3>{escape(what)}</td></tr>"
-    unit = "tc" if hop.role == "switch_egress" else "p"
+    unit = "tc" if hop.role.endswith("_egress") else "p"
     classes = ", ".join(
         f"{unit}{number}: {show_size(size)}"
         for number, size in sorted(hop.bytes_by_class.items())

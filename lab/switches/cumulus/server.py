@@ -30,12 +30,13 @@ from lab.switches.cumulus.config import (
 )
 from lab.switches.cumulus.nvue import NvueError, expand
 from lab.switches.cumulus.revisions import Revisions
+from lab.switches.cumulus.routes import router_view
 from lab.switches.lines import serve_bash
 from lab.switches.login import PasswordLogin
 from lab.switches.onyx.config import Mode, port_speed
 from lab.switches.plain_faults import PlainFaults, by_hand, cable, type_by_hand
 from lab.switches.ssh_switch import Process, SshSwitch
-from lab.views import PortView, SwitchConfig
+from lab.views import PortView, RouterView, SwitchConfig
 
 
 def _load(path: Path) -> Stored:
@@ -186,6 +187,11 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             ecn_kib=dict.fromkeys((0, show.ROCE_PRIORITY) if roce else (0,), ECN_KIB),
             pfc_priorities=frozenset((show.ROCE_PRIORITY,) if roce == "lossless" else ()),
         )
+
+    def router_view(self) -> RouterView:
+        """What it routes by: addresses of the bridge's VLANs, and the BGP of the default VRF."""
+        self.revisions.tick()
+        return router_view(self._config.name, self.stored.applied)
 
 
 def dscp_map(tree: Tree, port: str) -> tuple[int, ...]:

@@ -1,0 +1,199 @@
+"""Rules on a rail that has a subnet on each of several leaves, and on the way between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Network
+from itertools import combinations
+from typing import Final
+
+from components.checks.rule import Finding, at
+from components.checks.topology import list_ports
+from components.core.problem import SpecPath
+from components.fabric.links import joined_by_routes, list_links, reachable, switches_of_rails
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail, Switch
+from components.reading.wording import did_you_mean
+
+_SMALLEST: Final = 30
+"""Prefix length of a subnet for one machine and its gateway."""
+
+
+def suggest_leaves(rail: Rail, leaves: Sequence[str]) -> str:
+    """What a fix writes: the rail's subnet in equal parts, one for each leaf."""
+    prefix = rail.subnet.prefixlen + (len(leaves) - 1).bit_length()
+    if prefix > _SMALLEST:
+        return "leaves, with parts of a larger subnet of the rail"
+    parts = rail.subnet.subnets(new_prefix=prefix)
+    texts = (_part_text(leaf, part) for leaf, part in zip(leaves, parts, strict=False))
+    return f"leaves: {{{', '.join(texts)}}}"
+
+
+def _part_text(leaf: str, part: IPv4Network) -> str:
+    return f"{leaf}: {{subnet: {part}, gateway: {part.network_address + 1}}}"
+
+
+def check_rail_leaf(spec: ClusterSpec) -> Iterator[Finding]:
+    """Of a rail with `leaves`, each leaf that has hosts of it has a part of the rail's subnet.
+
+    The parts have no address in common, since a pod's address tells which leaf it is behind. Each
+    leaf is routed and reaches the others over routed links; a trunk would make one network of two
+    subnets, and pods would look for each other's address where nothing answers.
+    """
+    holders = switches_of_rails(spec)
+    for r, rail in enumerate(spec.rails):
+        if rail.leaves:
+            yield from _named(spec, r, rail, holders[rail.name])
+            yield from _without(spec, r, rail)
+            yield from _parts(r, rail)
+            yield from _ways(spec, r, rail, holders[rail.name])
+
+
+def _path(r: int, leaf: str, *more: str) -> SpecPath:
+    return ("rails", r, "leaves", leaf, *more)
+
+
+def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iterator[Finding]:
+    """Each leaf is a switch with hosts of the rail, and it is routed."""
+    switches = {switch.name: switch for switch in spec.switches}
+    # A port that leads to no rail may be the missing one: `port-target` tells of it.
+    odd = {port.switch.name for port in list_ports(spec) if spec.rail(port.rail) is None}
+    for leaf in rail.leaves:
+        where = (at(_path(r, leaf)),)
+        if leaf not in switches:
+            yield Finding(
+                f"{rail.name} has a subnet on {leaf!r}, and there is no such switch."
+                f"{did_you_mean(leaf, [*switches])}",
+                where,
+                "name the switch into which the hosts of that subnet are plugged.",
+            )
+        elif leaf not in holders and leaf not in odd:
+            yield Finding(
+                f"{rail.name} has a subnet on {leaf}, and no host of {rail.name} is plugged in "
+                "there.",
+                where,
+                "remove it, or add the ports of its hosts to the switch.",
+            )
+        elif leaf in holders and not _is_routed(switches[leaf]):
+            yield Finding(
+                f"{rail.name} has a subnet on {leaf}, and {leaf} is not routed.",
+                where,
+                "add routing: {asn: 65101, router_id: 10.255.0.1} with numbers of its own, and "
+                "links with mode: routed.",
+            )
+
+
+def _is_routed(switch: Switch) -> bool:
+    """It has numbers, or links for which `routing` asks for them."""
+    return switch.routing is not None or any(
+        port.mode == "routed" for port in switch.ports.values()
+    )
+
+
+def _without(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
+    """Each host of the rail is on a leaf that has a part of it."""
+    seen: set[str] = set()
+    for port in list_ports(spec):
+        leaf = port.switch.name
+        if port.rail != rail.name or leaf in rail.leaves or leaf in seen:
+            continue
+        seen.add(leaf)
+        part = _free_part(rail)
+        yield Finding(
+            f"{port.port.to} is plugged into {leaf}, and {rail.name} has no subnet on {leaf}.",
+            (at(port.path, port.port.to), at(("rails", r, "leaves"), ", ".join(rail.leaves))),
+            f"add to its leaves {_part_text(leaf, part)}."
+            if part
+            else f"give the rail a larger subnet, and {leaf} a part of it.",
+        )
+
+
+def _free_part(rail: Rail) -> IPv4Network | None:
+    """A part of the rail as large as the smallest that it has, and not taken."""
+    taken = [each.subnet for each in rail.leaves.values()]
+    prefix = max(rail.subnet.prefixlen, *(each.prefixlen for each in taken))
+    parts = rail.subnet.subnets(new_prefix=prefix)
+    return next((part for part in parts if not any(map(part.overlaps, taken))), None)
+
+
+def _parts(r: int, rail: Rail) -> Iterator[Finding]:
+    whole = at(("rails", r, "subnet"), rail.subnet)
+    for leaf, part in rail.leaves.items():
+        if not part.subnet.subnet_of(rail.subnet):
+            yield Finding(
+                f"the subnet of {rail.name} on {leaf}, {part.subnet}, is no part of the rail's, "
+                f"{rail.subnet}, to which all its pods have a route.",
+                (at(_path(r, leaf, "subnet"), part.subnet), whole),
+                "choose a part of it, or give the rail a subnet that holds all of them.",
+            )
+    for (one, first), (other, second) in combinations(rail.leaves.items(), 2):
+        if first.subnet.overlaps(second.subnet):
+            yield Finding(
+                f"the subnets of {rail.name} on {one}, {first.subnet}, and on {other}, "
+                f"{second.subnet}, overlap: both leaves would announce the same addresses.",
+                (
+                    at(_path(r, one, "subnet"), first.subnet),
+                    at(_path(r, other, "subnet"), second.subnet),
+                ),
+                f"choose parts that have no address in common, for example "
+                f"{suggest_leaves(rail, [*rail.leaves])}.",
+            )
+
+
+def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iterator[Finding]:
+    """From the first leaf to each other one there is a way over routed links, and no trunk."""
+    leaves = [leaf for leaf in rail.leaves if leaf in holders]
+    joined = joined_by_routes(spec)
+    for leaf in leaves[1:]:
+        where = (at(_path(r, leaves[0])), at(_path(r, leaf)))
+        if leaf in reachable(spec, rail.name, leaves[0]):
+            yield Finding(
+                f"a trunk carries {rail.name} from {leaves[0]} to {leaf}, which have different "
+                "subnets of it.",
+                where,
+                f"set mode: routed at both ends of the link, or leave {rail.name} out of its "
+                "rails.",
+            )
+        elif leaf not in joined.get(leaves[0], frozenset()):
+            yield Finding(
+                f"{rail.name} is on {leaves[0]} and on {leaf}, and no routed links of the file "
+                "lead from one to the other.",
+                where,
+                f"write links with mode: routed from {leaf} to the spines of {leaves[0]}.",
+            )
+
+
+def check_spine_link(spec: ClusterSpec) -> Iterator[Finding]:
+    """A spine that serves one leaf of a rail serves all of them.
+
+    A spine without a link to one leaf knows no way there: the others send to that leaf over fewer
+    spines than they have links for. Fabrics in which a spine is of some rails only are not meant.
+    """
+    holders = switches_of_rails(spec)
+    numbers = {switch.name: index for index, switch in enumerate(spec.switches)}
+    told: set[tuple[str, str]] = set()
+    for spine, below in _below_spines(spec).items():
+        for rail in spec.rails:
+            on = [leaf for leaf in rail.leaves if leaf in holders[rail.name]]
+            linked = [leaf for leaf in on if leaf in below]
+            lacking = [leaf for leaf in on if leaf not in below and (spine, leaf) not in told]
+            for leaf in lacking if linked else ():
+                told.add((spine, leaf))
+                yield Finding(
+                    f"{spine} has no link to {leaf}, and {rail.name} is there and on "
+                    f"{', '.join(linked)}, which it has links to.",
+                    (at(("switches", numbers[spine], "name"), spine),),
+                    f"write a link with mode: routed between {spine} and {leaf}, at both ends.",
+                    "warning",
+                )
+
+
+def _below_spines(spec: ClusterSpec) -> dict[str, set[str]]:
+    """Each switch without hosts that has routed links, to the switches at their other ends."""
+    leaves = {name for names in switches_of_rails(spec).values() for name in names}
+    served: dict[str, set[str]] = {}
+    for link in list_links(spec):
+        for end, far in ((link.one, link.other), (link.other, link.one)):
+            if end.port.mode == "routed" and end.switch.name not in leaves:
+                served.setdefault(end.switch.name, set()).add(far.switch.name)
+    return served

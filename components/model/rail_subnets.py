@@ -1,0 +1,53 @@
+"""Where a rail is: on which leaf each host of it is, and which subnet that leaf has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
+from components.model.hosts import Host
+from components.model.once import once
+
+
+@dataclass(frozen=True, slots=True)
+class RailSubnet:
+    """One subnet of a rail, whose machines reach each other without a router."""
+
+    rail: str
+    leaf: str
+    """The leaf that has it; empty where the rail is one subnet."""
+    network: IPv4Network
+    gateway: IPv4Address | None
+
+
+def subnets_of(rail: Rail) -> tuple[RailSubnet, ...]:
+    """The subnets of a rail: one, or one on each of its leaves, in the order of the file."""
+    if not rail.leaves:
+        return (RailSubnet(rail.name, "", rail.subnet, rail.gateway),)
+    return tuple(
+        RailSubnet(rail.name, leaf, each.subnet, each.gateway) for leaf, each in rail.leaves.items()
+    )
+
+
+@once
+def leaves_of_hosts(spec: ClusterSpec) -> Mapping[tuple[str, str], str]:
+    """Host and rail to the switch that the host's card there is plugged into; of two the first."""
+    found: dict[tuple[str, str], str] = {}
+    for switch in spec.switches:
+        for port in switch.ports.values():
+            host, slash, rail = port.to.partition("/")
+            if slash:
+                found.setdefault((host, rail), switch.name)
+    return found
+
+
+def subnet_of(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
+    """The subnet in which a host's card on a rail is; None: its leaf has none of this rail."""
+    if not rail.leaves:
+        return RailSubnet(rail.name, "", rail.subnet, rail.gateway)
+    leaf = leaves_of_hosts(spec).get((host.name, rail.name), "")
+    found = rail.leaves.get(leaf)
+    return RailSubnet(rail.name, leaf, found.subnet, found.gateway) if found else None

@@ -1,0 +1,88 @@
+"""The pools from which pods get addresses: one a rail, or one for each leaf of a rail. Pure.
+
+Each IPAM renders them in its own form; what is in them is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
+from components.model.hosts import Host
+from components.model.once import once
+from components.model.rail_subnets import RailSubnet, subnet_of, subnets_of
+from components.pod_network.kept import Kept, probe_address, written_exclusions
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The addresses of pods in one subnet of a rail."""
+
+    rail: str
+    leaf: str
+    """The leaf that has the subnet; empty where the rail is one subnet."""
+    network: IPv4Network
+    gateway: IPv4Address | None
+    kept: tuple[Kept, ...]
+    """What no pod gets: the probe's server, the gateway, the cards, and what the file keeps."""
+    whole: IPv4Network | None
+    """The whole rail: the rest of it is behind the gateway; None where the rail is one subnet."""
+    nodes: tuple[str, ...]
+    """The nodes of the workers whose card is in it, in the order of the file."""
+
+
+@once
+def pools_of(spec: ClusterSpec) -> Mapping[str, tuple[Pool, ...]]:
+    """Rail to its pools, in the order of the file."""
+    cards: dict[tuple[str, str], list[IPv4Address]] = {}
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for host in spec.hosts:
+        for nic in host.nics:
+            rail = spec.rail(nic.rail)
+            subnet = subnet_of(spec, rail, host) if rail is not None else None
+            if subnet is None:
+                continue
+            key = subnet.rail, subnet.leaf
+            if nic.address is not None:
+                cards.setdefault(key, []).append(IPv4Address(nic.address))
+            if host.role == "worker":
+                nodes.setdefault(key, []).append(host.node)
+    return {
+        rail.name: tuple(
+            _pool(spec, rail, subnet, cards.get((rail.name, subnet.leaf), []), tuple(found))
+            for subnet in subnets_of(rail)
+            for found in [nodes.get((rail.name, subnet.leaf), [])]
+        )
+        for rail in spec.rails
+    }
+
+
+def _pool(
+    spec: ClusterSpec,
+    rail: Rail,
+    subnet: RailSubnet,
+    cards: list[IPv4Address],
+    nodes: tuple[str, ...],
+) -> Pool:
+    gateway = [] if subnet.gateway is None else [subnet.gateway]
+    single = (probe_address(subnet.network), *gateway, *cards)
+    written = (each for each in written_exclusions(spec, rail.name) if each.is_in(subnet.network))
+    return Pool(
+        rail=rail.name,
+        leaf=subnet.leaf,
+        network=subnet.network,
+        gateway=subnet.gateway,
+        kept=(*(Kept(each, each) for each in single), *written),
+        whole=rail.subnet if rail.leaves else None,
+        nodes=nodes,
+    )
+
+
+def pool_of(spec: ClusterSpec, rail: Rail, host: Host) -> Pool:
+    """The pool of a worker's pods on a rail; the rules make sure that there is one."""
+    found, place = pools_of(spec)[rail.name], subnet_of(spec, rail, host)
+    leaf = place.leaf if place is not None else ""
+    return next((pool for pool in found if pool.leaf == leaf), found[0])

@@ -1,0 +1,166 @@
+"""Where routed packets go: what a pod's routes say, what BGP has told the switches, which path.
+
+A route is there only where a real one would be: a switch announces a network that its configuration
+names and that an interface of its own is in; a session is up where both ends of a link that is up
+name each other as neighbours (unnumbered BGP: docs/explanation/sources.md#cumulus); a switch takes
+no route that has passed its own number. Several next hops are used together where their paths are
+of the same numbers (FRR's `maximum-paths` without `multipath-relax`), chosen by a hash over the
+addresses, so that one connection takes one path; which hash the hardware has is a guess.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+
+from lab.views import PortView, RouterView
+
+Hop = tuple[PortView, PortView]
+"""A link between switches, in the direction that is asked for: the port it leaves, and enters."""
+Routers = Mapping[str, RouterView]
+
+
+def next_hop(address: str, prefix: int, routes: tuple[tuple[str, str], ...], to: str) -> str | None:
+    """The router by which an interface sends to an address.
+
+    Returns:
+        Empty where the address is on the interface's own subnet, or no prefix is known; None where
+        no route of this interface leads there.
+    """
+    if not prefix or not to:
+        return ""
+    target = IPv4Address(to)
+    if target in IPv4Interface(f"{address}/{prefix}").network:
+        return ""
+    fitting = [(IPv4Network(net), gateway) for net, gateway in routes if target in IPv4Network(net)]
+    return max(fitting, key=lambda route: route[0].prefixlen)[1] if fitting else None
+
+
+def vlan_of(router: RouterView | None, address: str) -> int | None:
+    """The VLAN in which a switch has an address; None: it has none of that."""
+    for interface, own in router.addresses.items() if router else ():
+        if interface.startswith("vlan") and any(each.split("/")[0] == address for each in own):
+            return int(interface.removeprefix("vlan"))
+    return None
+
+
+def vlan_to(router: RouterView, address: str) -> int | None:
+    """The VLAN whose subnet on a switch holds an address; None: it is not connected to it."""
+    target = IPv4Address(address)
+    for interface, own in router.addresses.items():
+        if interface.startswith("vlan") and any(
+            target in IPv4Interface(each).network for each in own
+        ):
+            return int(interface.removeprefix("vlan"))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """What one switch knows of the way to a network."""
+
+    numbers: tuple[int, ...]
+    """The autonomous systems on the way; empty on the switch that has the network."""
+    hops: tuple[Hop, ...] = ()
+    """The links that may be taken next."""
+
+
+def find_hops(
+    start: str, source: str, to: str, links: tuple[Hop, ...], routers: Routers
+) -> tuple[Hop, ...] | None:
+    """The links that a packet takes from a switch to the one that has its destination.
+
+    Args:
+        start: The switch that routes first.
+        source: Address of the sender: the hash is over both addresses.
+        to: Address of the receiver.
+        links: Every link between switches, once in each direction.
+        routers: The switches that route.
+
+    Returns:
+        None where a switch on the way knows no route.
+    """
+    table, here = _table(to, links, routers), start
+    taken: list[Hop] = []
+    while (route := table.get(here)) is not None:
+        if not route.numbers:
+            return tuple(taken)
+        chosen = zlib.crc32(f"{source} {to} {here}".encode()) % len(route.hops)
+        taken.append(route.hops[chosen])
+        here = taken[-1][1].switch
+    return None
+
+
+def _table(to: str, links: tuple[Hop, ...], routers: Routers) -> dict[str, _Route]:
+    """Every switch that has a route to an address: the longest prefix that is told wins."""
+    told = {
+        IPv4Network(network)
+        for router in routers.values()
+        for network in router.networks
+        if IPv4Address(to) in IPv4Network(network) and _has(router, IPv4Network(network))
+    }
+    connected = {
+        name: _Route(()) for name, each in routers.items() if vlan_to(each, to) is not None
+    }
+    if not told:
+        return connected
+    best = max(told, key=lambda network: network.prefixlen)
+    table = {
+        name: _Route(())
+        for name, router in routers.items()
+        if str(best) in router.networks and _has(router, best)
+    }
+    reached = [*table]
+    while reached:
+        news = _heard(reached, links, routers, table)
+        table |= news
+        reached = [*news]
+    return table | connected
+
+
+def _heard(
+    tellers: list[str], links: tuple[Hop, ...], routers: Routers, table: Mapping[str, _Route]
+) -> dict[str, _Route]:
+    """What the neighbours of the switches that heard last learn from them."""
+    offers: dict[str, dict[tuple[int, ...], list[Hop]]] = {}
+    for hop in links:
+        near, far = hop[0].switch, hop[1].switch
+        if far not in tellers or near in table or not _session(hop, routers):
+            continue
+        numbers = (routers[far].asn or 0, *table[far].numbers)
+        if routers[near].asn not in numbers:
+            offers.setdefault(near, {}).setdefault(numbers, []).append(hop)
+    return {
+        name: _Route(least, tuple(found[least]))
+        for name, found in offers.items()
+        for least in [min(found)]
+    }
+
+
+def _has(router: RouterView, network: IPv4Network) -> bool:
+    return any(
+        IPv4Interface(each).network == network for own in router.addresses.values() for each in own
+    )
+
+
+def _session(hop: Hop, routers: Routers) -> bool:
+    """Whether the two ends of a link are neighbours of each other; a port of a bridge is none."""
+    if not all(port.oper_up and _is_routed(port) for port in hop):
+        return False
+    ends = [routers.get(port.switch) for port in hop]
+    one, other = ends
+    if one is None or other is None or one.asn is None or other.asn is None:
+        return False
+    return _takes(one, hop[0], other.asn) and _takes(other, hop[1], one.asn)
+
+
+def _is_routed(port: PortView) -> bool:
+    return not port.allowed_vlans and not port.access_vlan
+
+
+def _takes(router: RouterView, port: PortView, asn: int) -> bool:
+    wanted = router.neighbors.get(port.port, "")
+    same = router.asn == asn
+    return wanted == ("internal" if same else "external") or wanted == str(asn)
