@@ -140,8 +140,8 @@ def _on_function(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]
 
 def _addressed(status: Doc, main: Doc, node: NodeState) -> Doc:
     """Address of an interface, and its routes as the IPAM plugin gave them."""
-    part, bare = main.get("ipam"), Doc()
-    ipam = part if isinstance(part, dict) else bare
+    part = main.get("ipam")
+    ipam: Doc = part if isinstance(part, dict) else {}
     if text_at(ipam, "type") == "whereabouts":
         ipam = with_file(ipam, node)
     network = text_at(ipam, "range")

@@ -32,10 +32,9 @@ from lab.cluster.build import ensure_binaries
 from lab.cluster.document import Doc, docs_at, name_of, pairs_at, text_at
 from lab.cluster.pod_view import Pod
 from lab.cluster.process import wait_until
-from tests.golden.site import changed_spec
 from tests.lab_cluster.conftest import TOKEN, FakeLab, Site, make_gpu_node
 from tests.lab_cluster.nodes import make_fabric_node, make_gpus
-from tests.pod_network.sites import make_site
+from tests.pod_network.sites import make_site, make_two_leaves
 
 pytestmark = pytest.mark.cluster
 EXISTING = {
@@ -266,29 +265,7 @@ def test_addresses_by_dhcp_and_a_server_that_is_silent(cells: CellSite, fake_lab
 
 def test_the_address_of_a_pod_is_of_its_nodes_leaf(cells: CellSite) -> None:
     """Two leaves, of which the one node is on the second: what the first has is not given there."""
-    rails: list[Any] = [
-        {"name": "rail-0", "vlan": 111, "subnet": "10.10.111.0/24", "resource": "sriov_111",
-         "network": "sriov111", "leaves": {
-            "leaf-01": {"subnet": "10.10.111.0/25", "gateway": "10.10.111.1"},
-            "leaf-02": {"subnet": "10.10.111.128/25", "gateway": "10.10.111.129"}}},
-        {"name": "rail-1", "vlan": 112, "subnet": "10.10.112.0/24", "resource": "sriov_112",
-         "network": "sriov112"},
-    ]  # fmt: skip
-    spec = make_site("sriov", "roce", rails=rails)
-    ports = spec.switches[0].ports
-    halves = [
-        spec.switches[0].model_copy(
-            update={
-                "name": leaf,
-                "ports": {name: port for name, port in ports.items() if host in port.to},
-            }
-        )
-        for leaf, host in (("leaf-01", "gpu01"), ("leaf-02", "gpu02"))
-    ]
-    near, far = spec.workers
-    far = far.model_copy(update={"node_name": "vfs"})
-    parts = {"switches": tuple(halves), "hosts": (spec.hosts[0], near, far)}
-    spec = changed_spec(spec, **parts)
+    spec, far = make_two_leaves("vfs")
     with cells.network(spec):
         wait_until("VFs", lambda: cells.allocatable("vfs").get("nvidia.com/sriov_112") == "8", 30)
         cells.start_pod("worker", "vfs", pod_attachment(spec))

@@ -10,8 +10,9 @@ import yaml
 
 from components.model.cluster import ClusterSpec
 from components.model.cni import Way
+from components.model.hosts import Host
 from components.reading.port_ranges import spread_document
-from tests.golden.site import EXAMPLES
+from tests.golden.site import EXAMPLES, changed_spec
 
 PLANES: Final = ("k3s", "existing")
 WAYS: Final[dict[Way, dict[str, Any]]] = {
@@ -103,3 +104,36 @@ def _on_infiniband(way: Way) -> dict[str, Any]:
                 for n, slot in enumerate(("18", "2a", "3a", "5d", "9a", "ab", "ba", "db"))
             ]
     return data
+
+
+def make_two_leaves(second: str) -> tuple[ClusterSpec, Host]:
+    """A rail on two leaves, and the worker on the second one.
+
+    Args:
+        second: Name of that worker's node.
+    """
+    parts = {
+        leaf: {"subnet": f"10.10.111.{first}/25", "gateway": f"10.10.111.{first + 1}"}
+        for leaf, first in (("leaf-01", 0), ("leaf-02", 128))
+    }
+    rail = {"name": "rail-0", "vlan": 111, "subnet": "10.10.111.0/24", "leaves": parts}
+    other = {"name": "rail-1", "vlan": 112, "subnet": "10.10.112.0/24"}
+    rails: list[Any] = [
+        {**each, "resource": f"sriov_{each['vlan']}", "network": f"sriov{each['vlan']}"}
+        for each in (rail, other)
+    ]
+    spec = make_site("sriov", "roce", rails=rails)
+    ports = spec.switches[0].ports
+    halves = [
+        spec.switches[0].model_copy(
+            update={
+                "name": leaf,
+                "ports": {name: port for name, port in ports.items() if host in port.to},
+            }
+        )
+        for leaf, host in (("leaf-01", "gpu01"), ("leaf-02", "gpu02"))
+    ]
+    near, far = spec.workers
+    far = far.model_copy(update={"node_name": second})
+    hosts = (spec.hosts[0], near, far)
+    return changed_spec(spec, switches=tuple(halves), hosts=hosts), far

@@ -67,7 +67,8 @@ if [ -n "$changed" ] || [ "$(read_table)" != as-installed ] || ! systemctl is-ac
   systemctl restart "$UNIT" 9>&- >"$work/start.log" 2>&1 ||
     fail "$UNIT does not start: $(cat "$work/start.log") $(journalctl -u "$UNIT" -n 20 --no-pager 2>&1)"
   # shellcheck disable=SC2086 # family and name are two words
-  nft list table $TABLE >"$work/listing" 2>&1 || fail "the table is not there after it was loaded: $(cat "$work/listing")"
+  nft list table $TABLE >"$work/listing" 2>&1 ||
+    fail "the table is not there after it was loaded: $(cat "$work/listing")"
   run cp "$work/listing" "$LISTING"
   changed="$changed table"
 fi
