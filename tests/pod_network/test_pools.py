@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from components.artefacts.listing import images_of
+from components.checks.pod_pools import check_multus_owner
 from components.model.cluster import ClusterSpec
 from components.operators.labels import node_labels
 from components.operators.plan import plan_operators
@@ -176,3 +177,34 @@ def test_the_definition_of_attachments_is_the_charts_where_there_is_one() -> Non
     spec = make_site("sriov", "roce", operators=OF_OPERATOR)
     assert name not in bodies(spec)
     assert ("DaemonSet", "multus") in bodies(spec)
+
+
+def on_existing(**components: str) -> dict[str, Any]:
+    """A cluster that is there, with parts of others."""
+    return {
+        "kubernetes": {
+            "plane": "existing",
+            "version": "v1.34.9",
+            "kubeconfig": {"secret": "kubeconfig"},
+            "components": components,
+        }
+    }
+
+
+def test_multus_of_others_and_of_the_policy_contradict_each_other() -> None:
+    network = {"multus": "operator"}
+    more = {"operators": OF_OPERATOR, **on_existing(multus="theirs")}
+    spec = make_site("sriov", "roce", "existing", network, **more)
+    (found,) = check_multus_owner(spec)
+    assert found.what == (
+        "multus is left to the network operator, and kubernetes.components says it is theirs."
+    )
+    assert found.fix == "remove one of the two."
+
+
+def test_nv_ipam_of_others_is_taken_and_has_our_pools() -> None:
+    network = {"ipam": "nv-ipam"}
+    spec = make_site("sriov", "roce", "existing", network, **on_existing(nv_ipam="theirs"))
+    made = bodies(spec)
+    assert ("IPPool", "sriov111") in made
+    assert not [name for _, name in made if "nv-ipam" in name or "nv-ipam.nvidia.com" in name]
