@@ -156,6 +156,8 @@ def test_a_real_mpijob_runs_on_the_attached_vfs(site: Site, fake_lab: FakeLab) -
     assert [[n["vlan"] for n in pod] for pod in networks] == [[111, 112], [111, 112]]
     addresses = {text_at(n, "ip") for pod in networks for n in pod}
     assert len(addresses) == 4
+    # Its workers stay, with all GPUs.
+    site.kubectl("delete", "mpijob/allreduce", "--wait=true", "--timeout=30s")
 
 
 def test_a_users_nccl_job_is_followed_to_its_verdict(

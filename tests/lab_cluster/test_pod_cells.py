@@ -75,8 +75,9 @@ class CellSite(Site):
         """Install a pod network, and take away what is not the next one's as well."""
         manifests = plan_pod_network(spec).manifests
         for group in sorted({manifest.group for manifest in manifests}):
-            self.apply([manifest.body for manifest in manifests if manifest.group == group])
-            if group == 0:
+            together = [manifest for manifest in manifests if manifest.group == group]
+            self.apply([manifest.body for manifest in together])
+            if any(manifest.kind == "CustomResourceDefinition" for manifest in together):
                 self.kubectl("wait", "--for=condition=Established", "crd", "--all")
         # As on a real node, a pod that starts before Multus has the default network alone.
         for manifest in manifests:
