@@ -359,11 +359,12 @@ def _a_lost_first_server_joins_its_own_cluster(site: Site, tmp_path: Path) -> No
     first, plan = site.plan.servers[0], site.plan
     ca_before = plan.ca and site.apply(plan.ca)
     members_before = site.members(tmp_path)
-    # Another machine of the same name and address: nothing of K3s is on it.
+    # Another machine of the same name and address: nothing of K3s and of ours is on it.
     site.sh(
         first,
-        "systemctl stop k3s; systemctl disable k3s; rm -rf /var/lib/rancher /etc/rancher"
-        " /usr/local/bin/* /etc/systemd/system/k3s* /var/lib/railyard; systemctl daemon-reload",
+        "systemctl stop k3s; systemctl disable k3s; systemctl disable --now railyard-api-filter;"
+        " rm -rf /var/lib/rancher /etc/rancher /usr/local/bin/* /etc/systemd/system/k3s*"
+        " /etc/systemd/system/railyard-* /etc/railyard /var/lib/railyard; systemctl daemon-reload",
     )
     other = base64.b64encode(b"another machine").decode()
     removal, *before, install, node = plan.chain_of(first)
