@@ -8,6 +8,7 @@ from typing import Final
 
 from components.jobs.deepspeed import plan_deepspeed
 from components.jobs.own_pods import plan_own_pods
+from components.kubernetes.fields import name_of
 from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import Body, Manifest, make_manifest
 from components.kubernetes.pods import pods_in, pulling, with_image
@@ -18,6 +19,8 @@ from components.pod_network.tolerations import tolerations
 
 MPI_OPERATOR_FILE: Final = "mpi-operator-v0.8.2.json.gz"
 MPI_NAMESPACE: Final = "mpi-operator"
+_OF_PROFILES: Final = "kubeflow-"
+"""Begins the names of roles that Kubeflow's profiles are made of: no user has them without it."""
 _LAST_KINDS: Final = frozenset({"Deployment"})
 
 
@@ -41,7 +44,8 @@ def plan_jobs(spec: ClusterSpec) -> JobsPlan:
 def _mpi_operator(spec: ClusterSpec) -> tuple[Manifest, ...]:
     vendored = load_vendored("components.jobs", MPI_OPERATOR_FILE)
     image = spec.sources.images.mpi_operator
-    bodies = [_tolerant(spec, pulling(spec, with_image(body, image))) for body in vendored]
+    needed = [body for body in vendored if not name_of(body).startswith(_OF_PROFILES)]
+    bodies = [_tolerant(spec, pulling(spec, with_image(body, image))) for body in needed]
     made = [make_manifest("mpi-operator", body, _group(body)) for body in bodies]
     made += login_manifests(spec, "mpi-operator", MPI_NAMESPACE, 1)
     return tuple(sorted(made, key=lambda manifest: manifest.group))
@@ -56,7 +60,7 @@ def _tolerant(spec: ClusterSpec, body: Body) -> Body:
 
 
 def _group(body: Body) -> int:
-    """The namespace first, then what needs it, then the operator and roles made of other roles."""
+    """The namespace first, then what needs it, then the operator."""
     if body["kind"] == "Namespace":
         return 0
-    return 2 if body["kind"] in _LAST_KINDS or "aggregationRule" in body else 1
+    return 2 if body["kind"] in _LAST_KINDS else 1
