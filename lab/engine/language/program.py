@@ -133,9 +133,9 @@ def describe(error: BaseException, directory: Path) -> str:
 
 if __name__ == "__main__":
     try:
-        STATUS = main()
+        ended = main()
     except KeyboardInterrupt:  # before the clean-up could ignore it: the failure was shown already
-        STATUS = 128 + signal.SIGINT
+        ended = 128 + signal.SIGINT
     # Threads of the program may still wait; the engine has been told all there is to tell.
     sys.stdout.flush()
-    os._exit(STATUS)
+    os._exit(ended)
