@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from components.acceptance.collect.cluster_jobs import path_of
 from components.acceptance.collect.cluster_objects import Api, Body
 from components.core.errors import DeviceError
+from components.kubernetes.fields import name_of
 from components.kubernetes.live.nodes import NodeTrouble, troubles_of
 from components.model.hosts import Host
 from components.submit.choose import Trouble
@@ -65,11 +66,6 @@ def object_troubles(api: Api, job: UserJob) -> Iterator[Trouble]:
             what = f"{body['kind']} {name} is in namespace {job.namespace} already"
             fix = f"give the job another --name, or delete that one: {delete_line(job)}"
             yield Trouble(what, fix)
-
-
-def name_of(body: Body) -> str:
-    """The name of an object."""
-    return str(cast("Body", body["metadata"])["name"])
 
 
 def delete_line(job: UserJob) -> str:
