@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from pydantic import JsonValue
 
@@ -83,39 +83,33 @@ class Player:
             log.write(f"\n=== {time.strftime('%F %T')} {run.words}\n".encode())
             log.flush()
             begin = log.tell()
-            try:
-                done = subprocess.run(
-                    command,
-                    check=False,
-                    cwd=self.tree,
-                    env=self._environ(secrets),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(self.lock,),
-                )
-            finally:
-                _close_connections(secrets / "cp")
+            done = self._run(command, secrets, log)
         if done.returncode != 0:
             raise DeviceError(self._failed(run, done.returncode, begin))
 
     def silent(self, nodes: tuple[str, ...], secrets: Path) -> tuple[str, ...]:
         """Which of some nodes Ansible does not reach by their pinned keys."""
         command = [*self._command("ansible", secrets), "-m", "ping", ",".join(nodes)]
+        said = self._run(command, secrets, subprocess.PIPE).stdout.decode(errors="replace")
+        return tuple(name for name in nodes if f"{name} | UNREACHABLE!" in said)
+
+    def _run(
+        self, command: list[str], secrets: Path, out: int | IO[bytes]
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a program of Ansible; what it opened to the nodes is closed, however it ends."""
         try:
-            done = subprocess.run(
+            return subprocess.run(
                 command,
                 check=False,
                 cwd=self.tree,
                 env=self._environ(secrets),
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
+                stdout=out,
+                stderr=out,
                 pass_fds=(self.lock,),
             )
         finally:
             _close_connections(secrets / "cp")
-        return tuple(name for name in nodes if f"{name} | UNREACHABLE!" in done.stdout)
 
     def _command(self, program: str, secrets: Path) -> list[str]:
         words = [str(self.environment / "bin" / program), "-i", str(self.inventory.absolute())]
