@@ -11,6 +11,7 @@ from components.acceptance.probes.perftest import perftest_command
 from components.core.errors import DeviceError
 from components.pod_network.attachment import NETWORKS, rail_attachment, server_address
 from lab.cluster.document import Doc, docs_at, pairs_at
+from lab.pods.configs import K3S
 from lab.pods.pods import (
     PodWish,
     await_event,
@@ -24,7 +25,7 @@ from lab.pods.site import ClusterSite
 from lab.vm import rdma
 from lab.vm.adapted import CHANGES, NOT_KNOWN, adapt
 from lab.vm.drifts import PF
-from lab.vm.guest import demand
+from lab.vm.guest import demand, run_as_root
 from lab.vm.judging import StoryError, describe_findings, require_nothing
 from lab.vm.node import GuestNode
 
@@ -40,6 +41,8 @@ _FACTS: Final = (
     " env | grep ^PCIDEVICE_"
 )
 _OTHER_VLAN: Final = 112
+_HAS_MULTUS: Final = f"test -s {K3S.net_d}/00-multus.conf"
+"""Its container runs before it has written that; a pod made until then has no other network."""
 
 
 @dataclass(slots=True)
@@ -65,6 +68,12 @@ class Pods:
             self.site.wait(
                 f"DaemonSet {name} on all nodes",
                 lambda name=name: self.site.daemons_ready(name),
+                DAEMONS_DEADLINE_S,
+            )
+        for node in self.site.nodes:
+            self.site.wait(
+                f"Multus to be the network of pods on {node.name}",
+                lambda node=node: run_as_root(node.endpoint, _HAS_MULTUS).exit_status == 0,
                 DAEMONS_DEADLINE_S,
             )
         offered = self.site.plan.acceptance.limits.allocatable
@@ -117,7 +126,7 @@ class Pods:
             create(self.site, wish)
         lines: list[str] = []
         for name, node in self._pods.items():
-            status = network_status(await_phase(self.site, name, ("Running",)))[1]
+            status = self._second_network(name)
             vfs, links = self._seen(node)
             given = [number for number, vf in vfs.items() if vf == rail.vlan]
             if len(given) != 1 or f"{PF}v{given[0]}" in links:
@@ -133,6 +142,13 @@ class Pods:
                 f" {json.dumps(status)}"
             )
         return "\n".join(lines)
+
+    def _second_network(self, name: str) -> Doc:
+        """What Multus says of a pod's VF."""
+        networks = network_status(await_phase(self.site, name, ("Running",)))
+        if len(networks) != 2:  # noqa: PLR2004 - the cluster's and the rail's
+            raise StoryError(f"{name} runs, and has not the cluster's network and a VF: {networks}")
+        return networks[1]
 
     def _seen(self, node: GuestNode) -> tuple[dict[int, int], list[str]]:
         """VF to its VLAN, as the kernel of a guest has them; the interfaces of its own network."""
