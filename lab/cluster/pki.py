@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+_ISSUING = threading.Lock()
+"""Nodes that join at the same time ask for the same pair."""
 _CLOCK_SKEW = dt.timedelta(minutes=5)
 _CA_LIFE = dt.timedelta(days=3650)
 _LEAF_LIFE = dt.timedelta(days=365)
@@ -122,8 +125,14 @@ class Authority:
             organization: the subject's O; the user's group for a client of the API.
             sans: DNS names and addresses the leaf serves.
         """
-        if self._still_serves(files, _name(common_name, organization), sans):
-            return files
+        with _ISSUING:
+            if not self._still_serves(files, _name(common_name, organization), sans):
+                self._issue(files, common_name, organization, sans)
+        return files
+
+    def _issue(
+        self, files: KeyPair, common_name: str, organization: str, sans: Sequence[str]
+    ) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
         now = dt.datetime.now(dt.UTC)
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
@@ -148,7 +157,6 @@ class Authority:
         cert = builder.sign(self._key, hashes.SHA256())
         write_private(files.key, _private_pem(key))
         write_private(files.cert, cert.public_bytes(serialization.Encoding.PEM))
-        return files
 
     def _still_serves(self, files: KeyPair, subject: x509.Name, sans: Sequence[str]) -> bool:
         if not (files.cert.exists() and files.key.exists()):

@@ -6,10 +6,12 @@ import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from components.core.errors import DeviceError
+from lab.cluster import pki
 from lab.cluster.https import OK, Request, Response, serve_tls
 from lab.cluster.join import dump_shared, join
 from lab.cluster.k3s_config import HostPaths, K3sConfig
@@ -91,3 +93,28 @@ def test_a_server_that_is_refused_for_good_does_not_wait(tmp_path: Path) -> None
         pytest.raises(DeviceError, match="duplicate node name"),
     ):
         join(config, HostPaths(tmp_path / "host"), "cp-1", lambda _seconds: pytest.fail("waited"))
+
+
+def test_nodes_that_join_at_once_get_one_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = KeyPair(tmp_path / "proxy.crt", tmp_path / "proxy.key")
+    found: list[bytes] = []
+
+    def issue() -> None:
+        Authority(tmp_path, "server-ca").issue(files, "system:kube-proxy")
+        found.append(files.cert.read_bytes() + files.key.read_bytes())
+
+    Authority(tmp_path, "server-ca")
+    second, write = Thread(target=issue), pki.write_private
+
+    def write_in_turn(path: Path, data: bytes) -> None:
+        if second.ident is None:
+            second.start()
+            second.join(0.2)  # it would be done by then, did it not wait for its turn
+        write(path, data)
+
+    monkeypatch.setattr(pki, "write_private", write_in_turn)
+    issue()
+    second.join()
+    assert len(set(found)) == 1
