@@ -28,6 +28,8 @@ FILTER_PACKAGES: Final = (
 SUBNET_PACKAGES: Final = ("ibsim-utils", "opensm", "infiniband-diags")
 BALANCER_PACKAGES: Final = ("haproxy", "keepalived", "curl", "dash")
 """keepalived asks `ip` for its release through a shell, and falls over without one."""
+ROUTING_PACKAGES: Final = ("frr", "lldpd", "dash")
+"""FRR and lldpd of routed switches, and a shell that starts their daemons in order."""
 WHOLE_RELEASE: Final = "trixie"
 """Debian 13. The ibsim 0.10 of Debian 12 knows no link faster than HDR; 0.12 knows NDR."""
 DOWNLOAD_DEADLINE_S: Final = 300.0

@@ -18,6 +18,7 @@ APT_DEADLINE_S: Final = 600
 _WHOLE: Final = {
     debian.SUBNET_PACKAGES: "InfiniBand",
     debian.BALANCER_PACKAGES: "address that moves between two balancers",
+    debian.ROUTING_PACKAGES: "routing daemons of switches",
 }
 
 

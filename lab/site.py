@@ -245,6 +245,7 @@ def _switches(spec: ClusterSpec, stack: str) -> tuple[SwitchConfig, ...]:
             cables=_cables(spec, number),
             neighbours=_neighbours(spec, number),
             links=_links(spec, number),
+            routed=tuple(name for name, port in switch.ports.items() if port.mode == "routed"),
             release=switch.release,
         )
         for number, switch in enumerate(spec.switches)

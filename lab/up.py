@@ -103,6 +103,9 @@ def start_lab(spec: ClusterSpec, stack: str) -> None:
     played = [item.name for item in (*lab.switches, *lab.hypervisors, *lab.hosts)]
     played += ["a cloud"] if lab.cloud else []
     console.print(f"lab: {', '.join(played)} {'started' if started else 'running'}")
+    routes = control.request(lab.control_socket, {"op": "status"})["routes"]
+    if routes:
+        console.print(f"lab: {routes}")
 
 
 def _play(site: Site, spec: ClusterSpec) -> Mapping[str, str]:

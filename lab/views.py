@@ -30,6 +30,8 @@ class SwitchConfig:
     at the other end of a link."""
     links: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Switch port to the (switch, port) at the other end of a link."""
+    routed: tuple[str, ...] = ()
+    """The ports of links that are routed."""
     release: str = ""
     """What it runs; empty for the release that its emulator was written after."""
     authorized_key: str = ""
@@ -149,6 +151,26 @@ class PortView:
 
 
 @dataclass(frozen=True, slots=True)
+class BfdView:
+    """Bidirectional forwarding detection towards one neighbour."""
+
+    multiplier: int = 3
+    """So many packets that do not come make a neighbour lost; the defaults are FRR's."""
+    receive_ms: int = 300
+    send_ms: int = 300
+
+
+@dataclass(frozen=True, slots=True)
+class RouteView:
+    """One route that a switch uses."""
+
+    network: str
+    interfaces: tuple[str, ...]
+    """Where packets leave: the ports of all next hops, or the interface that is in the network."""
+    connected: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RouterView:
     """What one switch routes by."""
 
@@ -160,6 +182,11 @@ class RouterView:
     """Port to what its BGP neighbour is to be: `external`, `internal`, or its number."""
     networks: tuple[str, ...]
     """The networks that it tells its neighbours of, if it has them."""
+    router_id: str | None = None
+    bfd: dict[str, BfdView] = field(default_factory=dict[str, BfdView])
+    """Neighbour to how fast its loss is noticed, where BFD is on."""
+    routes: tuple[RouteView, ...] | None = None
+    """What its routing daemons have in use; None where the lab computes routes itself."""
 
 
 @dataclass(frozen=True, slots=True)

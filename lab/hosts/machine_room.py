@@ -29,6 +29,7 @@ from lab.infiniband.fabric import FOLDER, Fabric
 from lab.physics.path import Between
 from lab.physics.probe import run as run_probe
 from lab.physics.request import NicDelta, PortDelta, dump_result, parse_request
+from lab.routing.fabric import make_routing
 from lab.sources.server import WEB, Sources
 from lab.switches.emulators import EthernetSwitch, RoutingSwitch, SubnetSwitch, make_switch
 from lab.views import HcaPort, HostConfig, NicView, PortView, SubnetView
@@ -70,12 +71,14 @@ class Lab:
         self.switches = {s.name: make_switch(s, state / f"{s.name}.json") for s in lab.switches}
         self._subnet = [each for each in self.switches.values() if isinstance(each, SubnetSwitch)]
         self.fabric = self._make_fabric() if self._subnet else None
+        self.routing, self.routes = make_routing(lab.root, lab.switches, self.switches, self._cards)
         self._operations: dict[str, Callable[[Mapping[str, object]], Answer]] = {
             "status": lambda _: self.status(),
             "snapshot": lambda _: {"snapshot": self.snapshot()},
             "unmodelled": lambda _: {"unmodelled": self.unmodelled()},
             "counted": lambda _: {"counted": {n: h.counted() for n, h in self.hosts.items()}},
             "fabric": lambda _: {"pids": self.fabric.pids if self.fabric else {}},
+            "routing": lambda _: {"pids": self.routing.pids if self.routing else {}},
             "nics": self._nics,
             "ports": self._ports,
         }
@@ -90,6 +93,8 @@ class Lab:
             await switch.start()
         if self.fabric is not None:
             await self.fabric.start()
+        if self.routing is not None:
+            await self.routing.start()
         if self.hosts or self.machines:
             await mount_sysfs(self.models, self.mount)
             bare = [host for host in self.hosts.values() if not host.config.guest]
@@ -115,6 +120,8 @@ class Lab:
             await switch.stop()
         if self.fabric is not None:
             self.fabric.stop()
+        if self.routing is not None:
+            self.routing.stop()
         if self.sources:
             self.sources.stop()
         unmount(self.mount)
@@ -146,6 +153,7 @@ class Lab:
         return {
             "stack": self.file.stack,
             "pid": os.getpid(),
+            "routes": self.routes,
             "hosts": [host.status() for host in self.hosts.values()],
             "hypervisors": [
                 {"name": h.name, "address": f"{h.address}:{h.port}"} for h in self.file.hypervisors
@@ -204,6 +212,8 @@ class Lab:
             text = await cause_fault(self.host(name), args)
             if self.fabric is not None:
                 self.fabric.sync()
+            if self.routing is not None:
+                self.routing.sync_hosts()
             return text
         text = switch.fault(args)
         match args:
@@ -260,6 +270,14 @@ class Lab:
                     cables[name, port] = (host, far)
         return cables
 
+    def _cards(self) -> dict[tuple[str, str], bool]:
+        """Host and network device to whether its end of the cable is up."""
+        return {
+            (name, nic.config.netdev): nic.link_up
+            for name, model in self.models.items()
+            for nic in model.nics
+        }
+
     def _links(self) -> dict[tuple[str, str], tuple[str, str]]:
         return {(s.name, port): far for s in self.file.switches for port, far in s.links.items()}
 
@@ -269,7 +287,10 @@ class Lab:
         hcas = [view for host in self.hosts.values() for view in host.hca_views()]
         ports = self._port_views()
         routers = (s.router_view() for s in self.switches.values() if isinstance(s, RoutingSwitch))
-        wires = (self._cables(), hcas, Between(self._links(), tuple(routers)))
+        views = tuple(routers)
+        if self.routing is not None:
+            views = await asyncio.to_thread(self.routing.with_routes, views)
+        wires = (self._cables(), hcas, Between(self._links(), views))
         result = await asyncio.to_thread(run_probe, asked, nics, ports, *wires)
         for nic_delta in result.nic_deltas:
             self._count_nic(nic_delta)

@@ -1,11 +1,13 @@
 """Where routed packets go: what a pod's routes say, what BGP has told the switches, which path.
 
-A route is there only where a real one would be: a switch announces a network that its configuration
-names and that an interface of its own is in; a session is up where both ends of a link that is up
-name each other as neighbours (unnumbered BGP: docs/explanation/sources.md#cumulus); a switch takes
-no route that has passed its own number. Several next hops are used together where their paths are
-of the same numbers (FRR's `maximum-paths` without `multipath-relax`), chosen by a hash over the
-addresses, so that one connection takes one path; which hash the hardware has is a guess.
+Where the switches have FRR, its routes are followed (lab/routing). Elsewhere the lab computes them.
+A route is then there only where a real one would be: a switch announces a network that its
+configuration names and that an interface of its own is in; a session is up where both ends of a
+link that is up name each other as neighbours (unnumbered BGP: docs/explanation/sources.md#cumulus);
+a switch takes no route that has passed its own number. Several next hops are used together where
+their paths are of the same numbers (FRR's `maximum-paths` without `multipath-relax`), chosen by a
+hash over the addresses, so that one connection takes one path; which hash the hardware has is a
+guess.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
-from lab.views import PortView, RouterView
+from lab.views import PortView, RouterView, RouteView
 
 Hop = tuple[PortView, PortView]
 """A link between switches, in the direction that is asked for: the port it leaves, and enters."""
@@ -82,15 +84,46 @@ def find_hops(
     Returns:
         None where a switch on the way knows no route.
     """
+    if all(router.routes is not None for router in routers.values()):
+        return _follow(start, source, to, links, routers)
     table, here = _table(to, links, routers), start
     taken: list[Hop] = []
     while (route := table.get(here)) is not None:
         if not route.numbers:
             return tuple(taken)
-        chosen = zlib.crc32(f"{source} {to} {here}".encode()) % len(route.hops)
-        taken.append(route.hops[chosen])
+        taken.append(_choose(route.hops, source, to, here))
         here = taken[-1][1].switch
     return None
+
+
+def _choose(hops: tuple[Hop, ...], source: str, to: str, here: str) -> Hop:
+    return hops[zlib.crc32(f"{source} {to} {here}".encode()) % len(hops)]
+
+
+def _follow(
+    start: str, source: str, to: str, links: tuple[Hop, ...], routers: Routers
+) -> tuple[Hop, ...] | None:
+    """The links by the routes that the switches' own daemons use."""
+    leaving = {(hop[0].switch, hop[0].port): hop for hop in links}
+    here, taken, seen = start, list[Hop](), set[str]()
+    while here in routers and here not in seen:
+        seen.add(here)
+        route = _best(routers[here], to)
+        if route is None or route.connected:
+            return None if route is None else tuple(taken)
+        ends = (leaving.get((here, port)) for port in sorted(route.interfaces))
+        hops = tuple(hop for hop in ends if hop is not None)
+        if not hops:
+            return None
+        taken.append(_choose(hops, source, to, here))
+        here = taken[-1][1].switch
+    return None
+
+
+def _best(router: RouterView, to: str) -> RouteView | None:
+    """The longest prefix that holds an address."""
+    fitting = [r for r in router.routes or () if IPv4Address(to) in IPv4Network(r.network)]
+    return max(fitting, key=lambda route: IPv4Network(route.network).prefixlen, default=None)
 
 
 def _table(to: str, links: tuple[Hop, ...], routers: Routers) -> dict[str, _Route]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast, runtime_checkable
 
 from components.core.errors import UsageError
+from lab.switches.lldp import Told
 from lab.views import PortView, RouterView, SubnetView, SwitchConfig
 
 
@@ -63,6 +64,45 @@ class EthernetSwitch(Protocol):
 @runtime_checkable
 class RoutingSwitch(Protocol):
     """What the physics needs of a switch that routes."""
+
+    def router_view(self) -> RouterView:
+        """Its addresses, and what its BGP tells to whom."""
+        ...
+
+
+class Daemons(Protocol):
+    """The real daemons of a routed switch, as its emulator meets them."""
+
+    def take(self, view: RouterView) -> str | None:
+        """Route by this from now on; returns FRR's refusal, after which nothing has changed."""
+        ...
+
+    def vtysh(self, *words: str) -> tuple[int, str]:
+        """Exit status and output of the real vtysh."""
+        ...
+
+    def heard(self) -> Mapping[str, tuple[str, Told]]:
+        """Port to (system, what it tells) by LLDP."""
+        ...
+
+
+@runtime_checkable
+class FrrSwitch(Protocol):
+    """What the lab needs of a switch whose routing can be that of real daemons."""
+
+    frr: Daemons | None
+    """None while the lab computes its routes."""
+    on_commit: Callable[[], None]
+    """Called after every change of its state."""
+
+    @property
+    def recabled(self) -> Mapping[str, tuple[str, str]]:
+        """Port to the (host, network device) that is plugged in by mistake."""
+        ...
+
+    def port_view(self, port: str) -> PortView:
+        """What the physics may know of a port."""
+        ...
 
     def router_view(self) -> RouterView:
         """Its addresses, and what its BGP tells to whom."""

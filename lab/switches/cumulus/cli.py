@@ -17,6 +17,8 @@ from lab.switches.cumulus import show
 from lab.switches.cumulus.config import Stored
 from lab.switches.cumulus.nvue import NvueError, change_tree
 from lab.switches.cumulus.revisions import Revisions, parse_apply
+from lab.switches.emulators import Daemons
+from lab.switches.lldp import Told
 from lab.switches.plain_faults import PlainFaults
 from lab.switches.release import numbers
 
@@ -51,9 +53,11 @@ class Switch(Protocol):
         """The ports with a cable."""
         ...
 
-    @property
-    def plugged(self) -> Mapping[str, tuple[str, str]]:
-        """Port to who tells its name there by LLDP, and by which of its ports."""
+    frr: Daemons | None
+    """Its real routing daemons, where the lab has them."""
+
+    def heard(self) -> Mapping[str, tuple[str, Told]]:
+        """Port to (system, what it tells) by LLDP."""
         ...
 
     def commit(self) -> None:
@@ -105,6 +109,9 @@ class Session:
         if builtin is not None:
             return builtin(self, words[1:])
         self.status = 0
+        if words[:2] == ["sudo", "vtysh"] and self.switch.frr is not None:
+            self.status, output = self.switch.frr.vtysh(*words[2:])
+            return output
         # 4.4 has NVUE as early access, switched off; before, there is none.
         if name != "nv" or numbers(self.switch.release) < _NVUE:
             self._note(text)
@@ -223,8 +230,7 @@ def _gone(_session: Session, _port: str) -> str:
 
 
 def _lldp(session: Session, _port: str) -> str:
-    switch = session.switch
-    return show.show_lldp(switch.stored, switch.cabled, switch.plugged)
+    return show.show_lldp(session.switch.heard())
 
 
 _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (

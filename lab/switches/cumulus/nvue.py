@@ -57,6 +57,10 @@ SET_PATHS: Final = tuple(
         "router bgp router-id =text",
         "vrf <name> router bgp neighbor <peer> remote-as =text",
         "vrf <name> router bgp neighbor <peer> description =text",
+        "vrf <name> router bgp neighbor <peer> bfd enable =switch",
+        "vrf <name> router bgp neighbor <peer> bfd detect-multiplier =number",
+        "vrf <name> router bgp neighbor <peer> bfd min-rx-interval =number",
+        "vrf <name> router bgp neighbor <peer> bfd min-tx-interval =number",
         "vrf <name> router bgp address-family ipv4-unicast network <prefix>",
     )
 )
@@ -233,6 +237,7 @@ _VALUES: Final[dict[str, _Reader]] = {
     "prefix": _prefix,
     "length": _length,
     "peer": lambda word, _ports: [word],
+    "switch": lambda word, _ports: _one_of(word, ("on", "off")),
     "toggle": lambda word, _ports: _one_of(word, ("enable", "disable")),
     "vlans": _vlan_list,
     "vlan": _one_vlan,

@@ -13,7 +13,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from lab.switches.cumulus.config import Stored, Unconfirmed
+from lab.switches.cumulus.config import Stored, Tree, Unconfirmed
 from lab.switches.cumulus.nvue import NvueError, find_conflict
 
 DEFAULT_CONFIRM_S: Final = 600
@@ -74,9 +74,21 @@ def _seconds(rest: list[str]) -> int:
 class Revisions:
     """The revisions of one switch."""
 
-    def __init__(self, stored: Stored, clock: Callable[[], float]) -> None:
-        """Take back what a lab that was stopped left unconfirmed: nobody keeps its timer."""
+    def __init__(
+        self,
+        stored: Stored,
+        clock: Callable[[], float],
+        refused_by_frr: Callable[[Tree], str | None] = lambda _: None,
+    ) -> None:
+        """Take back what a lab that was stopped left unconfirmed: nobody keeps its timer.
+
+        Args:
+            stored: The state of the switch.
+            clock: In seconds.
+            refused_by_frr: Gives a tree to the routing daemons; what they refuse it with.
+        """
         self._stored = stored
+        self._refused_by_frr = refused_by_frr
         self._clock = clock
         self._expires_at_s = 0.0
         if stored.unconfirmed is not None:
@@ -118,6 +130,9 @@ class Revisions:
         conflict = find_conflict(stored.pending)
         if conflict is not None:
             raise NvueError(f"Invalid config [rev_id: {stored.revision}]\n  {conflict}")
+        refusal = self._refused_by_frr(stored.pending)
+        if refusal is not None:  # FRR's own words; what NVUE puts before them is a guess
+            raise NvueError(f"Failure during apply [rev_id: {stored.revision}]\n  {refusal}")
         number, before = str(stored.revision), stored.applied
         stored.applied, stored.pending = stored.pending, None
         state = "applied"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from lab.switches.cumulus.config import BRIDGE, Tree, child
 from lab.switches.cumulus.nvue import expand
-from lab.views import RouterView
+from lab.views import BfdView, RouterView
 
 
 def router_view(switch: str, tree: Tree) -> RouterView:
-    """Addresses of VLANs that the bridge has, and BGP of the default VRF.
+    """Addresses of routed ports and of VLANs that the bridge has, and BGP of the default VRF.
 
     An interface of a VLAN that the bridge has not stays down, and so do its address and network.
     """
@@ -19,15 +19,16 @@ def router_view(switch: str, tree: Tree) -> RouterView:
         for number in expand(key)
     }
     addresses = {
-        name: tuple(child(interfaces, name, "ip", "address"))
+        name: _addresses(interfaces, key)
         for key in interfaces
         for name in expand(key)
-        if name == "lo" or name in vlans
+        if name == "lo" or name in vlans or (name.startswith("swp") and _addresses(interfaces, key))
     }
     own = child(tree, "vrf", "default", "router", "bgp")
     asn = own.get("autonomous-system", child(tree, "router", "bgp").get("autonomous-system"))
     neighbors = child(own, "neighbor")
     family = child(own, "address-family", "ipv4-unicast")
+    router_id = own.get("router-id", child(tree, "router", "bgp").get("router-id"))
     return RouterView(
         switch=switch,
         addresses=addresses,
@@ -38,4 +39,24 @@ def router_view(switch: str, tree: Tree) -> RouterView:
             for name in expand(key)
         },
         networks=tuple(child(family, "network")),
+        router_id=str(router_id) if router_id is not None else None,
+        bfd={
+            name: _bfd(child(neighbors, key, "bfd"))
+            for key in neighbors
+            for name in expand(key)
+            if child(neighbors, key, "bfd").get("enable") == "on"
+        },
     )
+
+
+def _addresses(interfaces: Tree, key: str) -> tuple[str, ...]:
+    return tuple(child(interfaces, key, "ip", "address"))
+
+
+def _bfd(held: Tree) -> BfdView:
+    """Times of one neighbour; what is not set is as FRR has it."""
+    names = ("detect-multiplier", "min-rx-interval", "min-tx-interval")
+    plain = BfdView()
+    defaults = (plain.multiplier, plain.receive_ms, plain.send_ms)
+    said = [held.get(name, default) for name, default in zip(names, defaults, strict=True)]
+    return BfdView(*(int(str(each)) for each in said))

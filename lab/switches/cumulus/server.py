@@ -6,7 +6,7 @@ import copy
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
@@ -31,7 +31,9 @@ from lab.switches.cumulus.config import (
 from lab.switches.cumulus.nvue import NvueError, expand
 from lab.switches.cumulus.revisions import Revisions
 from lab.switches.cumulus.routes import router_view
+from lab.switches.emulators import Daemons
 from lab.switches.lines import serve_bash
+from lab.switches.lldp import Told, tell
 from lab.switches.login import PasswordLogin
 from lab.switches.onyx.config import Mode, port_speed
 from lab.switches.plain_faults import PlainFaults, by_hand, cable, type_by_hand
@@ -95,7 +97,9 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             UsageError: The lab does not know the model.
         """
         super().__init__(config, state_path, _load(state_path), PlainFaults())
-        self.revisions = Revisions(self.stored, clock)
+        self.frr: Daemons | None = None
+        """What routes in its stead, where the lab has real daemons."""
+        self.revisions = Revisions(self.stored, clock, self._refused_by_frr)
         self._ports = port_names(config.model)
 
     @property
@@ -120,6 +124,19 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         """A shell, or one command."""
         greeting = "Welcome to NVIDIA Cumulus (R) Linux (R)\n"
         await serve_bash(process, self.session(), self.faults, greeting)
+
+    def _refused_by_frr(self, tree: Tree) -> str | None:
+        return None if self.frr is None else self.frr.take(router_view(self._config.name, tree))
+
+    def heard(self) -> Mapping[str, tuple[str, Told]]:
+        """Port to (system, what it tells) by LLDP, at the ports that have link."""
+        if self.frr is not None:
+            return self.frr.heard()
+        return {
+            port: (system, tell(name, show.HOST_MAC))
+            for port, (system, name) in self.plugged.items()
+            if show.port_up(self.stored, self.cabled, port)
+        }
 
     def save_configuration(self) -> None:
         """Make what is applied the configuration that boots.

@@ -21,7 +21,7 @@ from lab.switches.cumulus.config import (
     mtu_bytes,
     roce_mode,
 )
-from lab.switches.lldp import tell
+from lab.switches.lldp import Told
 from lab.switches.stored import PortCounters
 
 RELEASE: Final = "5.9.2"
@@ -102,15 +102,10 @@ def show_interfaces(stored: Stored, ports: Collection[str], cabled: Collection[s
     return json.dumps(table, indent=2) + "\n"
 
 
-def show_lldp(
-    stored: Stored, cabled: Collection[str], plugged: Mapping[str, tuple[str, str]]
-) -> str:
+def show_lldp(heard: Mapping[str, tuple[str, Told]]) -> str:
     """`nv show interface lldp -o json`: the keys that a public client reads."""
     table: Tree = {"eth0": {"link": {"speed": "1G"}, "type": "eth"}}
-    for port, (system, name) in plugged.items():
-        if not port_up(stored, cabled, port):
-            continue
-        far = tell(name, _MAC)
+    for port, (system, far) in heard.items():
         told: Tree = {"name": far.port, "description": far.description}
         chassis: Tree = {"system-name": system}
         neighbor: Tree = {system: {"chassis": chassis, "port": told}}
@@ -118,7 +113,8 @@ def show_lldp(
     return json.dumps(table, indent=2) + "\n"
 
 
-_MAC: Final = "48:b0:2d:76:ee:8e"
+HOST_MAC: Final = "48:b0:2d:76:ee:8e"
+"""What a host tells as its port, where no real lldpd does."""
 _OFF: Final = """\
                     operational  applied
 ------------------  -----------  -------

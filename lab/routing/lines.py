@@ -1,0 +1,81 @@
+"""What bgpd is given for what a switch routes by: plain lines, and the lines of a change.
+
+NVUE writes such lines into frr.conf itself (docs/explanation/sources.md#cumulus); SONiC's bgpcfgd
+does the same from its database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from lab.views import BfdView, RouterView
+
+MAXIMUM_PATHS = 64
+"""Equal paths that are used together: FRR's own limit, and Cumulus' default."""
+_FAMILY = "address-family ipv4 unicast"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Something that bgpd is given and can be taken from it again."""
+
+    add: tuple[str, ...]
+    remove: tuple[str, ...]
+
+
+def plan_lines(held: RouterView | None, wanted: RouterView) -> tuple[str, ...]:
+    """The lines that bring bgpd from one configuration to another; empty where nothing changes.
+
+    A changed neighbour has another key, so that it is removed and added: its session restarts in
+    any case. What has one value, as the router's ID, is written over.
+    """
+    before = held.asn if held is not None else None
+    lines: list[str] = []
+    old = _parts(held) if held is not None and before == wanted.asn else {}
+    if before is not None and before != wanted.asn:
+        lines.append(f"no router bgp {before}")
+    new = _parts(wanted) if wanted.asn is not None else {}
+    inner = [line for key, part in old.items() if key not in new for line in part.remove]
+    inner += [line for key, part in new.items() if old.get(key) != part for line in part.add]
+    if wanted.asn is not None and (inner or not old):
+        lines += [f"router bgp {wanted.asn}", *inner]
+    return ("configure terminal", *lines, "end") if lines else ()
+
+
+def _parts(view: RouterView) -> dict[str, _Part]:
+    parts = dict(_neighbors(view))
+    if view.router_id:
+        parts["router-id"] = _Part((f"bgp router-id {view.router_id}",), ("no bgp router-id",))
+    parts["paths"] = _in_family(f"maximum-paths {MAXIMUM_PATHS}", "no maximum-paths")
+    for network in view.networks:
+        parts[f"network {network}"] = _in_family(f"network {network}", f"no network {network}")
+    return parts
+
+
+def _in_family(add: str, remove: str) -> _Part:
+    return _Part((_FAMILY, add, "exit-address-family"), (_FAMILY, remove, "exit-address-family"))
+
+
+def _neighbors(view: RouterView) -> Iterator[tuple[str, _Part]]:
+    for name, number in view.neighbors.items():
+        kind = "" if _is_address(name) else " interface"
+        asked = f" remote-as {number}" if number else ""
+        lines = [f"neighbor {name}{kind}{asked}"]
+        bfd = view.bfd.get(name)
+        if bfd is not None:
+            lines.append(_render_bfd(name, bfd))
+        yield "; ".join(lines), _Part(tuple(lines), (f"no neighbor {name}{kind}",))
+
+
+def _render_bfd(name: str, bfd: BfdView) -> str:
+    return f"neighbor {name} bfd {bfd.multiplier} {bfd.receive_ms} {bfd.send_ms}"
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,75 @@
+"""What `ip` is given for the interfaces of a routed switch: pure lists of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lab.views import PortView
+
+Addresses = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One port of a switch, as the kernel has it."""
+
+    up: bool
+    bridged: bool
+    mtu_bytes: int
+
+    @classmethod
+    def of(cls, port: PortView) -> Wire:
+        """What an emulated port asks of its end of the cable."""
+        bridged = bool(port.allowed_vlans or port.access_vlan)
+        return cls(port.oper_up, bridged, port.mtu_bytes)
+
+
+def port_lines(name: str, held: Wire | None, wanted: Wire) -> Iterator[str]:
+    """The lines from one state of a port to another.
+
+    A port of the bridge gets no address of its own, as ifupdown2 switches IPv6 off there; so no
+    neighbour is found over it. The kernel makes such an address anew only when the port comes up.
+    """
+    if held == wanted:
+        return
+    if held is None or (held.up and not wanted.up) or held.bridged != wanted.bridged:
+        yield f"link set dev {name} down"
+    if held is None or held.mtu_bytes != wanted.mtu_bytes:
+        yield f"link set dev {name} mtu {wanted.mtu_bytes}"
+    if held is None or held.bridged != wanted.bridged:
+        yield f"link set dev {name} addrgenmode {'none' if wanted.bridged else 'eui64'}"
+    if wanted.up:
+        yield f"link set dev {name} up"
+
+
+def address_lines(held: Addresses, wanted: Addresses, *, bridge_up: bool) -> Iterator[str]:
+    """The lines from one set of addresses to another.
+
+    An interface of a VLAN is one end of a cable whose other end is up while the bridge has a port
+    that is up: this kernel may lack VLANs, and packets of hosts do not come here.
+    """
+    for name in held:
+        if name not in wanted and name.startswith("vlan"):
+            yield f"link delete dev {name}"
+    for name, addresses in wanted.items():
+        if name.startswith("vlan") and name not in held:
+            yield f"link add name {name} type veth peer name {far_end(name)}"
+            yield f"link set dev {name} up"
+            yield carrier_line(name, bridge_up=bridge_up)
+        before = held.get(name, ())
+        yield from (f"address add {each} dev {name}" for each in addresses if each not in before)
+    for name, addresses in held.items():
+        kept = wanted.get(name, ())
+        if name in wanted or not name.startswith("vlan"):
+            yield from (f"address del {each} dev {name}" for each in addresses if each not in kept)
+
+
+def far_end(vlan: str) -> str:
+    """The end of a VLAN's cable that no address is on."""
+    return f"{vlan}-far"
+
+
+def carrier_line(vlan: str, *, bridge_up: bool) -> str:
+    """Give a VLAN's interface a carrier, or take it."""
+    return f"link set dev {far_end(vlan)} {'up' if bridge_up else 'down'}"

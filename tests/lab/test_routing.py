@@ -1,0 +1,251 @@
+"""Routed switches of the lab with Debian's FRR and lldpd: sessions, ways, failures, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from lab.debian import ROUTING_PACKAGES, unpacked_whole
+from lab.routing.fabric import RoutedFabric, emulated_because
+from lab.switches.cumulus.server import CumulusSwitch
+from lab.switches.emulators import make_switch
+from lab.views import SwitchConfig
+
+pytestmark = pytest.mark.lab
+DONE_S: Final = 120.0
+"""Sessions come up in six seconds on an idle machine."""
+POLL_S: Final = 0.1
+LINKS: Final = {
+    "leaf-01": {"swp51": ("spine-01", "swp1"), "swp52": ("spine-02", "swp1")},
+    "leaf-02": {"swp51": ("spine-01", "swp2"), "swp52": ("spine-02", "swp2")},
+    "spine-01": {"swp1": ("leaf-01", "swp51"), "swp2": ("leaf-02", "swp51")},
+    "spine-02": {"swp1": ("leaf-01", "swp52"), "swp2": ("leaf-02", "swp52")},
+}
+HOSTS: Final = {"leaf-01": ("gpu01", "rdma0"), "leaf-02": ("gpu02", "rdma0")}
+NUMBERS: Final = {"leaf-01": 65101, "leaf-02": 65102, "spine-01": 65100, "spine-02": 65100}
+NETWORKS: Final = {"leaf-01": "10.0.1.0/24", "leaf-02": "10.0.2.0/24"}
+
+
+def config_of(name: str, os: str = "cumulus") -> SwitchConfig:
+    cards = {"swp1": HOSTS[name]} if name in HOSTS else {}
+    return SwitchConfig(
+        name, os, "SN5600", "127.0.0.1", 0, "cumulus", "password", name,
+        neighbours={**cards, **LINKS[name]}, links=LINKS[name], routed=(*LINKS[name],),
+    )  # fmt: skip
+
+
+def lines_of(name: str) -> Iterator[str]:
+    """The lines that Railyard sends to such a switch (components/fabric/systems/cumulus)."""
+    for port in LINKS[name]:
+        yield f"nv set interface {port} link state up"
+        yield f"nv set vrf default router bgp neighbor {port} remote-as external"
+    number = [*LINKS].index(name) + 1
+    yield f"nv set router bgp autonomous-system {NUMBERS[name]}"
+    yield f"nv set router bgp router-id 10.255.0.{number}"
+    if name in NETWORKS:
+        yield "nv set bridge domain br_default vlan 111"
+        yield "nv set interface swp1 bridge domain br_default access 111"
+        yield f"nv set interface vlan111 ip address {NETWORKS[name].replace('.0/', '.1/')}"
+        family = "nv set vrf default router bgp address-family ipv4-unicast network"
+        yield f"{family} {NETWORKS[name]}"
+
+
+@dataclass
+class Room:
+    switches: dict[str, CumulusSwitch]
+    fabric: RoutedFabric
+    cards: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
+
+    def type(self, name: str, *lines: str) -> str:
+        session = self.switches[name].session()
+        return session.run("; ".join([*lines, "nv config apply -y"]))
+
+    def ask(self, name: str, question: str) -> Any:  # noqa: ANN401 - FRR's JSON
+        session = self.switches[name].session()
+        answer = session.run(f'sudo vtysh -c "{question} json"')
+        assert session.status == 0, answer
+        return json.loads(answer)
+
+    def states(self, name: str) -> dict[str, str]:
+        peers = self.ask(name, "show bgp ipv4 unicast summary").get("peers", {})
+        return {port: peer["state"] for port, peer in peers.items()}
+
+    def ways(self, name: str, network: str) -> tuple[str, ...]:
+        """The ports by which FRR sends to a network."""
+        views = self.fabric.with_routes([self.switches[name].router_view()])
+        found = [each for each in views[0].routes or () if each.network == network]
+        return tuple(sorted(found[0].interfaces)) if found else ()
+
+    def heard(self, name: str) -> dict[str, tuple[str, str, str]]:
+        heard = self.switches[name].heard()
+        return {p: (who, told.port, told.description) for p, (who, told) in heard.items()}
+
+
+def until(look: Callable[[], object], wanted: object) -> None:
+    deadline = time.monotonic() + DONE_S
+    while (seen := look()) != wanted:
+        assert time.monotonic() < deadline, seen
+        time.sleep(POLL_S)
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    folder = tmp_path_factory.mktemp("routing")
+    configs = [config_of(name) for name in LINKS]
+    switches = {each.name: make_switch(each, folder / each.name) for each in configs}
+    assert emulated_because(configs, switches) is None
+    cumulus = {n: each for n, each in switches.items() if isinstance(each, CumulusSwitch)}
+    unpacked = unpacked_whole(packages=ROUTING_PACKAGES)
+    cards = dict.fromkeys(HOSTS.values(), True)
+    fabric = RoutedFabric(unpacked, folder / "frr", configs, switches, lambda: cards)
+    try:
+        asyncio.run(fabric.start())
+        room = Room(cumulus, fabric, cards)
+        for name in LINKS:
+            assert "applied" in room.type(name, *lines_of(name))
+        yield room
+    finally:
+        fabric.stop()
+        assert not [pid for pid in fabric.pids.values() if pid]
+
+
+def is_whole(room: Room) -> None:
+    """All sessions are up, and both leaves send over both spines."""
+    for name, links in LINKS.items():
+        until(lambda name=name: room.states(name), dict.fromkeys(links, "Established"))
+    until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ("swp51", "swp52"))
+    until(lambda: room.ways("leaf-02", "10.0.1.0/24"), ("swp51", "swp52"))
+
+
+def test_sessions_and_ways_are_those_of_frr(room: Room) -> None:
+    is_whole(room)
+    assert room.ask("spine-01", "show bgp neighbors swp1")["swp1"]["remoteAs"] == 65101
+    assert room.ways("leaf-01", "10.0.1.0/24") == ("vlan111",)
+
+
+def test_a_lost_spine_and_a_shut_port_leave_no_way_but_the_others(room: Room) -> None:
+    is_whole(room)
+    lost = room.switches["spine-01"]
+    for port in LINKS["spine-01"]:
+        lost.fault(["link-down", port, "on"])
+    until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ("swp52",))
+    assert room.states("leaf-01")["swp51"] != "Established"
+    room.type("leaf-02", "nv set interface swp52 link state down")
+    until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ())
+    room.type("leaf-02", "nv set interface swp52 link state up")
+    for port in LINKS["spine-01"]:
+        lost.fault(["link-down", port, "off"])
+
+
+def test_bfd_notices_what_no_link_shows(room: Room) -> None:
+    is_whole(room)
+    bfd = "router bgp neighbor swp51 bfd enable on"
+    for leaf in NETWORKS:
+        assert "applied" in room.type(leaf, f"nv set vrf default {bfd}")
+    times = "nv set vrf default router bgp neighbor swp1 bfd"
+    room.type("spine-01", f"{times} enable on", f"{times} detect-multiplier 4")
+    room.type("spine-01", f"{times} min-rx-interval 250", f"{times} min-tx-interval 250")
+    until(lambda: [each["status"] for each in room.ask("leaf-01", "show bfd peers")], ["up"])
+    (peer,) = room.ask("spine-01", "show bfd peers")
+    assert (peer["detect-multiplier"], peer["receive-interval"]) == (4, 250)
+    (waits,) = room.ask("leaf-02", "show bfd peers")
+    assert waits["status"] == "down", "the spine does not answer there"
+
+
+def test_a_wrong_number_is_seen_in_the_devices_words(room: Room) -> None:
+    is_whole(room)
+    peer = "vrf default router bgp neighbor swp1 remote-as"
+    room.type("spine-02", f"nv set {peer} 65999")
+    until(
+        lambda: room.ask("leaf-01", "show bgp neighbors swp52")["swp52"].get(
+            "lastNotificationReason"
+        ),
+        "OPEN Message Error/Bad Peer AS",
+    )
+    assert room.states("leaf-01")["swp52"] != "Established"
+    assert room.ways("leaf-01", "10.0.2.0/24") == ("swp51",)
+    room.type("spine-02", f"nv set {peer} external")
+
+
+def test_a_port_of_the_bridge_has_no_neighbour(room: Room) -> None:
+    is_whole(room)
+    room.type("leaf-01", "nv set interface swp52 bridge domain br_default")
+    until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ("swp51",))
+    room.type("leaf-01", "nv unset interface swp52 bridge domain br_default")
+
+
+def test_a_network_without_a_link_is_not_announced(room: Room) -> None:
+    is_whole(room)
+    room.switches["leaf-02"].fault(["link-down", "swp1", "on"])
+    until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ())
+    room.switches["leaf-02"].fault(["link-down", "swp1", "off"])
+
+
+def test_what_frr_refuses_is_not_applied_and_costs_no_session(room: Room) -> None:
+    is_whole(room)
+    leaf = room.switches["leaf-01"]
+    before, dropped = leaf.snapshot(), drops(room)
+    for line, words in (
+        ("router bgp router-id leaf", "Unknown command: bgp router-id leaf"),
+        (
+            "vrf default router bgp neighbor swp9 remote-as spines",
+            "Unknown command: neighbor swp9 interface remote-as spines",
+        ),
+    ):
+        answer = room.type("leaf-01", f"nv set {line}")
+        assert "Failure during apply" in answer
+        assert words in answer
+        leaf.session().run("nv config detach")
+    assert leaf.snapshot() == before
+    assert drops(room) == dropped
+    assert "neighbor swp9" not in leaf.session().run("sudo vtysh -c 'show running-config'")
+
+
+def drops(room: Room) -> list[int]:
+    peers = room.ask("leaf-01", "show bgp ipv4 unicast summary")["peers"]
+    return [peer["connectionsDropped"] for peer in peers.values()]
+
+
+def test_a_switch_that_loses_its_routing_has_none(room: Room) -> None:
+    is_whole(room)
+    room.type("spine-02", "nv unset vrf default router bgp", "nv unset router bgp")
+    until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ("swp51",))
+    room.type("spine-02", *lines_of("spine-02"))
+
+
+def test_lldp_tells_what_is_plugged(room: Room) -> None:
+    def far(name: str) -> dict[str, tuple[str, str]]:
+        return {port: (who, what) for port, (who, _, what) in room.heard(name).items()}
+
+    planned = {**LINKS["leaf-01"], "swp1": ("gpu01", "rdma0")}
+    until(lambda: far("leaf-01"), planned)
+    _, port, _ = room.heard("leaf-01")["swp1"]
+    assert len(port.split(":")) == 6, "a host tells the address of its card"
+    room.switches["leaf-01"].fault(["cable", "swp1", "gpu02", "rdma0"])
+    until(lambda: far("leaf-01"), {**planned, "swp1": ("gpu02", "rdma0")})
+    until(lambda: far("leaf-02"), LINKS["leaf-02"])
+    room.switches["leaf-01"].fault(["cable", "swp1", "off"])
+    until(lambda: far("leaf-01"), planned)
+    room.cards["gpu01", "rdma0"] = False
+    room.fabric.sync_hosts()
+    until(lambda: far("leaf-01"), LINKS["leaf-01"])
+    room.cards["gpu01", "rdma0"] = True
+    room.fabric.sync_hosts()
+    until(lambda: far("leaf-01"), planned)
+
+
+def test_a_neighbour_without_frr_leaves_all_routes_to_the_lab(tmp_path: Path) -> None:
+    eos = SwitchConfig(
+        "spine-01", "eos", "DCS-7060X6-64PE", "127.0.0.1", 0, "admin", "password", "spine-01",
+        links={"Ethernet1/1": ("leaf-01", "swp51")}, routed=("Ethernet1/1",),
+    )  # fmt: skip
+    configs = [config_of("leaf-01"), eos]
+    switches = {each.name: make_switch(each, tmp_path / each.name) for each in configs}
+    assert emulated_because(configs, switches) == "the lab plays spine-01 without FRR"
