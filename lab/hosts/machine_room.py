@@ -78,7 +78,7 @@ class Lab:
             "unmodelled": lambda _: {"unmodelled": self.unmodelled()},
             "counted": lambda _: {"counted": {n: h.counted() for n, h in self.hosts.items()}},
             "fabric": lambda _: {"pids": self.fabric.pids if self.fabric else {}},
-            "routing": lambda _: {"pids": self.routing.pids if self.routing else {}},
+            "routes": self._routes,
             "nics": self._nics,
             "ports": self._ports,
         }
@@ -195,6 +195,11 @@ class Lab:
     def _nics(self, request: Mapping[str, object]) -> Answer:
         views = self.host(str(request.get("host"))).nic_views()
         return {"nics": [plain_view(view) for view in views]}
+
+    def _routes(self, request: Mapping[str, object]) -> Answer:
+        router = self.routing.routers.get(str(request.get("switch"))) if self.routing else None
+        routes = router.routes() if router is not None else ()
+        return {"routes": {each.network: sorted(each.interfaces) for each in routes}}
 
     def _ports(self, request: Mapping[str, object]) -> Answer:
         views = [view for view in self._port_views() if view.switch == request.get("switch")]

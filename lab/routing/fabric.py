@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from lab.switches.emulators import FrrSwitch, Switch
 from lab.views import RouterView, SwitchConfig
 
 FOLDER: Final = "routing"
+ATTEND_S: Final = 0.5
 Cards = Callable[[], Mapping[End, bool]]
 """Host and network device to whether its end of the cable is up."""
 
@@ -90,6 +92,9 @@ class RoutedFabric:
         self._cards = cards
         self._plugged: dict[End, End] = {}
         self._up: dict[End, bool] = {}
+        self._seen: dict[str, object] = {}
+        self._attending: asyncio.Task[None] | None = None
+        self._lock = threading.RLock()
         names = {host for planned in self._planned.values() for host, _ in planned.values()}
         self.hosts = {name: Space(name, unpacked, folder / "hosts" / name) for name in names}
         self.routers = {name: Router(name, unpacked, folder / name) for name in self._switches}
@@ -109,6 +114,13 @@ class RoutedFabric:
             switch.on_commit = partial(self.sync, name)
         for name in self._switches:
             self.sync(name)
+        self._attending = asyncio.create_task(self._attend())
+
+    async def _attend(self) -> None:
+        """Follow the cards of hosts, which change without saying so."""
+        while True:
+            await asyncio.sleep(ATTEND_S)
+            self.sync_hosts()
 
     async def _start_host(self, space: Space) -> None:
         space.prepare({lldp.CONFIG_FILE: lldp.host_config(space.name)})
@@ -130,6 +142,8 @@ class RoutedFabric:
 
     def stop(self) -> None:
         """End every process of the fabric."""
+        if self._attending is not None:
+            self._attending.cancel()
         for router in self.routers.values():
             router.stop()
         for space in self.hosts.values():
@@ -137,8 +151,16 @@ class RoutedFabric:
 
     def sync(self, name: str) -> None:
         """Bring cables and daemons of a switch to what it has now."""
-        self._plug()
         router, switch = self.routers[name], self._switches[name]
+        with self._lock:
+            now = switch.in_force
+            if self._seen.get(name) != now:
+                self._plug()
+                self._bring(router, switch)
+                self._seen[name] = now
+
+    def _bring(self, router: Router, switch: FrrSwitch) -> None:
+        name = router.space.name
         own = {port for (switch, port) in self._plugged if switch == name}
         own |= {port for port, (far, _) in self._links[name].items() if far in self.routers}
         router.set_ports({port: Wire.of(switch.port_view(port)) for port in own})
@@ -146,6 +168,10 @@ class RoutedFabric:
 
     def sync_hosts(self) -> None:
         """Bring the hosts' ends of cables to what their cards are now."""
+        with self._lock:
+            self._bring_hosts()
+
+    def _bring_hosts(self) -> None:
         cards = self._cards()
         changed: dict[str, list[str]] = {}
         for host, device in self._plugged.values():
@@ -174,6 +200,8 @@ class RoutedFabric:
 
     def with_routes(self, views: Sequence[RouterView]) -> tuple[RouterView, ...]:
         """The routers of a lab, with the routes that FRR uses."""
+        for name in self._switches:
+            self.sync(name)  # a timer of an unconfirmed change may have run out
         return tuple(
             replace(view, routes=self.routers[view.switch].routes())
             if view.switch in self.routers

@@ -100,6 +100,11 @@ class FrrSwitch(Protocol):
         """Port to the (host, network device) that is plugged in by mistake."""
         ...
 
+    @property
+    def in_force(self) -> object:
+        """Equal to what it was as long as nothing has changed that ports or routes follow."""
+        ...
+
     def port_view(self, port: str) -> PortView:
         """What the physics may know of a port."""
         ...

@@ -138,7 +138,13 @@ def site(mark: str) -> Generator[Playground]:
 @contextmanager
 def play_example(mark: str, example: str) -> Generator[Playground]:
     """The lab of an example or of one of its files, before anything was ever applied to it."""
-    argument = f"examples/{example}"
+    with play_site(mark, f"examples/{example}") as site:
+        yield site
+
+
+@contextmanager
+def play_site(mark: str, argument: str) -> Generator[Playground]:
+    """The same of what `SITE=` names."""
     chosen = choose_site([argument])
     name, spec = chosen.stack, load_spec(chosen)
     _refuse_a_running_lab(spec, name)

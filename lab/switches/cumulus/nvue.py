@@ -89,6 +89,8 @@ class _Step:
 
 _SINCE: Final = {"pfc-watchdog": (5, 6, 0)}
 """Word of a path to the release that brought it (NVUE reference)."""
+_UNTIL: Final = {"bfd": (5, 15)}
+"""Word of a path to the release that has another form of it: profiles, which are not played."""
 
 
 def change_tree(
@@ -107,7 +109,8 @@ def change_tree(
         NvueError: The path or a value is not known.
     """
     for word in words if release else ():
-        if numbers(release) < _SINCE.get(word, ()):
+        now = numbers(release)
+        if now < _SINCE.get(word, ()) or now >= _UNTIL.get(word, (*now, 0)):
             raise _bad(word, f"a part of {' '.join(words)}")
     steps = _match(words, ports, whole=verb == "set")
     if verb == "set":

@@ -205,6 +205,12 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             pfc_priorities=frozenset((show.ROCE_PRIORITY,) if roce == "lossless" else ()),
         )
 
+    @property
+    def in_force(self) -> object:
+        """What ports and routes follow; a revision that is applied is another tree."""
+        self.revisions.tick()
+        return self.stored.applied, (*self.stored.link_down,), {**self.recabled}
+
     def router_view(self) -> RouterView:
         """What it routes by: addresses of the bridge's VLANs, and the BGP of the default VRF."""
         self.revisions.tick()
