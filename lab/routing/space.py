@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -155,10 +157,14 @@ class Space:
 
     def kill(self) -> None:
         """End everything inside."""
-        outer, self._outer, self._pid = self._outer, None, 0
+        outer, pid, self._outer, self._pid = self._outer, self._pid, None, 0
         if outer is None:
             return
-        outer.kill()
+        if pid:  # its first process: with it the kernel ends all others, and then bubblewrap ends
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        else:
+            outer.kill()
         outer.wait(timeout=RUN_DEADLINE_S)
         for pipe in (outer.stdin, outer.stdout):
             if pipe is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from lab.debian import ROUTING_PACKAGES, unpacked_whole
-from lab.routing.fabric import RoutedFabric, emulated_because
+from lab.routing.fabric import RoutedFabric, emulated_because, make_routing
 from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.emulators import make_switch
 from lab.views import SwitchConfig
@@ -112,8 +114,9 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
             assert "applied" in room.type(name, *lines_of(name))
         yield room
     finally:
+        pids = fabric.pids
         fabric.stop()
-        assert not [pid for pid in fabric.pids.values() if pid]
+        assert not [name for name, pid in pids.items() if Path(f"/proc/{pid}").exists()]
 
 
 def is_whole(room: Room) -> None:
@@ -152,11 +155,29 @@ def test_bfd_notices_what_no_link_shows(room: Room) -> None:
     times = "nv set vrf default router bgp neighbor swp1 bfd"
     room.type("spine-01", f"{times} enable on", f"{times} detect-multiplier 4")
     room.type("spine-01", f"{times} min-rx-interval 250", f"{times} min-tx-interval 250")
-    until(lambda: [each["status"] for each in room.ask("leaf-01", "show bfd peers")], ["up"])
+    until(lambda: bfd_states(room, "leaf-01"), ["up"])
+    until(lambda: bfd_states(room, "leaf-02"), ["down"])  # the spine does not answer there
     (peer,) = room.ask("spine-01", "show bfd peers")
     assert (peer["detect-multiplier"], peer["receive-interval"]) == (4, 250)
-    (waits,) = room.ask("leaf-02", "show bfd peers")
-    assert waits["status"] == "down", "the spine does not answer there"
+    is_whole(room)
+    signal_bfdd(room, "STOP")
+    try:
+        until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ("swp52",))
+        (seen,) = room.ask("leaf-01", "show bgp neighbors swp51").values()
+    finally:
+        signal_bfdd(room, "CONT")
+    assert seen["lastNotificationReason"] == "Cease/BFD Down"
+
+
+def bfd_states(room: Room, name: str) -> list[str]:
+    return [each["status"] for each in room.ask(name, "show bfd peers")]
+
+
+def signal_bfdd(room: Room, number: str) -> None:
+    """Let the spine's BFD fall silent, while its links stay up."""
+    line = f"read pid < /run/frr/bfdd.pid; kill -{number} $pid"
+    done = room.fabric.routers["spine-01"].space.run("/usr/bin/dash", "-ec", line)
+    assert not done.returncode, done.stderr
 
 
 def test_a_wrong_number_is_seen_in_the_devices_words(room: Room) -> None:
@@ -248,4 +269,14 @@ def test_a_neighbour_without_frr_leaves_all_routes_to_the_lab(tmp_path: Path) ->
     )  # fmt: skip
     configs = [config_of("leaf-01"), eos]
     switches = {each.name: make_switch(each, tmp_path / each.name) for each in configs}
-    assert emulated_because(configs, switches) == "the lab plays spine-01 without FRR"
+    said = (None, "routes are emulated: the lab plays spine-01 without FRR")
+    assert make_routing(tmp_path, configs, switches, dict) == said
+
+
+def test_without_the_power_to_make_namespaces_the_lab_says_so() -> None:
+    look = "from lab.routing.space import why_no_namespaces as why; print(why())"
+    words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all", "--"]
+    done = subprocess.run(
+        [*words, sys.executable, "-c", look], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "unshare: unshare failed: Operation not permitted\n"
