@@ -46,8 +46,10 @@ def port_lines(name: str, held: Wire | None, wanted: Wire) -> Iterator[str]:
 def address_lines(held: Addresses, wanted: Addresses, *, bridge_up: bool) -> Iterator[str]:
     """The lines from one set of addresses to another.
 
-    An interface of a VLAN is one end of a cable whose other end is up while the bridge has a port
-    that is up: this kernel may lack VLANs, and packets of hosts do not come here.
+    An interface of a VLAN is one end of a cable that leads nowhere, as this kernel may lack VLANs,
+    and packets of hosts do not come here. It is up while the bridge has a port that is up; else it
+    is shut and not without a carrier: a kernel keeps the route of an interface that lost its
+    carrier, and FRR may go on announcing the network (Cumulus ignores such routes by a sysctl).
     """
     for name in held:
         if name not in wanted and name.startswith("vlan"):
@@ -55,8 +57,8 @@ def address_lines(held: Addresses, wanted: Addresses, *, bridge_up: bool) -> Ite
     for name, addresses in wanted.items():
         if name.startswith("vlan") and name not in held:
             yield f"link add name {name} type veth peer name {far_end(name)}"
-            yield f"link set dev {name} up"
-            yield carrier_line(name, bridge_up=bridge_up)
+            yield f"link set dev {far_end(name)} up"
+            yield vlan_line(name, bridge_up=bridge_up)
         before = held.get(name, ())
         yield from (f"address add {each} dev {name}" for each in addresses if each not in before)
     for name, addresses in held.items():
@@ -70,6 +72,6 @@ def far_end(vlan: str) -> str:
     return f"{vlan}-far"
 
 
-def carrier_line(vlan: str, *, bridge_up: bool) -> str:
-    """Give a VLAN's interface a carrier, or take it."""
-    return f"link set dev {far_end(vlan)} {'up' if bridge_up else 'down'}"
+def vlan_line(vlan: str, *, bridge_up: bool) -> str:
+    """Switch a VLAN's interface on or off."""
+    return f"link set dev {vlan} {'up' if bridge_up else 'down'}"

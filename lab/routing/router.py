@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from lab.routing import lldp
 from lab.routing.lines import plan_lines
-from lab.routing.links import Wire, address_lines, carrier_line, port_lines
+from lab.routing.links import Wire, address_lines, port_lines, vlan_line
 from lab.routing.space import Space
 from lab.routing.vty import Reply, exchange
 from lab.switches.lldp import Told
@@ -128,7 +128,7 @@ class Router:
         return any(wire.up and wire.bridged for wire in self._wires.values())
 
     def set_ports(self, wires: Mapping[str, Wire]) -> None:
-        """Bring the ends of cables, and the carrier of VLANs, to what the ports are.
+        """Bring the ends of cables, and the interfaces of VLANs, to what the ports are.
 
         Raises:
             UsageError: The kernel refused it.
@@ -145,7 +145,7 @@ class Router:
             self._wires = dict(wires)
             if self._bridge_up != was_up and self._held is not None:
                 lines += [
-                    carrier_line(name, bridge_up=self._bridge_up)
+                    vlan_line(name, bridge_up=self._bridge_up)
                     for name in self._held.addresses
                     if name.startswith("vlan")
                 ]

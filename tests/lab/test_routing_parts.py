@@ -102,8 +102,8 @@ def test_interfaces_of_vlans_come_and_go() -> None:
         "link delete dev vlan111",
         "address add 10.255.0.2/32 dev lo",
         "link add name vlan112 type veth peer name vlan112-far",
-        "link set dev vlan112 up",
-        "link set dev vlan112-far down",
+        "link set dev vlan112-far up",
+        "link set dev vlan112 down",
         "address add 10.0.2.1/24 dev vlan112",
         "address del 10.255.0.1/32 dev lo",
     ]
