@@ -19,10 +19,12 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane, K3sPlane, K3sSource
+from components.model.units import SecretRef, Ssh
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.script import render_remote_command
 from components.remote.step import RemoteStep
 from lab.keys import host_key
+from lab.site import FIRST_HOST, SSH_PORT, block_of
 from lab.steps import run_step_on_host
 
 OWNER: Final = "owner01"
@@ -56,7 +58,8 @@ def with_owner(
             f" has Kubernetes {spec.kubernetes.version}.\n"
             "  fix    play shared-rdma/existing.yaml; `railyard plan` prints this site"
         )
-    ssh = spec.workers[0].ssh
+    spec = _with_logins(spec, stack)
+    ssh = spec.workers[0].way
     block = ssh.address.rpartition(".")[0]
     key = host_key(f"{stack}/{OWNER}").public_openssh
     address = f"{block}.{OWNER_NUMBER}"
@@ -72,6 +75,24 @@ def with_owner(
     if plan is None:
         raise Bug("a site with K3s has a plan of it")
     return owned, plan
+
+
+def _with_logins(spec: ClusterSpec, stack: str) -> ClusterSpec:
+    """The site as the owner has it, who can log in to every node; Railyard is not given that."""
+
+    def known(number: int, host: Host) -> Host:
+        if host.ssh is not None:
+            return host
+        ssh = Ssh(
+            address=f"{block_of(stack)}.{FIRST_HOST + number}",
+            port=SSH_PORT,
+            private_key=SecretRef(secret="ssh_private_key"),  # noqa: S106 - the name of a secret
+            host_key=host_key(f"{stack}/{host.name}").public_openssh,
+        )
+        return host.model_copy(update={"login": "ssh", "ssh": ssh})
+
+    hosts = tuple(known(number, host) for number, host in enumerate(spec.hosts))
+    return spec.model_copy(update={"hosts": hosts})
 
 
 def install(plan: KubernetesPlan, secrets: Mapping[str, str]) -> str:

@@ -30,6 +30,16 @@ def test_another_cluster_than_k3s_is_refused_by_its_version() -> None:
         with_owner(relocated("theirs.yaml"), STACK, SOURCE)
 
 
+def test_the_owner_logs_in_where_railyard_does_not() -> None:
+    spec = relocated("without-ssh.yaml")
+    assert [host.ssh for host in spec.hosts] == [None, None]
+    found = with_owner(spec, STACK, SOURCE)
+    assert found is not None
+    lab = lab_file(found[0], STACK, PLACES)
+    assert [host.name for host in lab.hosts] == [OWNER, "node03", "node04"]
+    assert len({host.address for host in lab.hosts}) == 3
+
+
 def test_the_owner_installs_on_the_workers_of_the_site() -> None:
     spec = relocated("existing.yaml")
     found = with_owner(spec, STACK, SOURCE)
