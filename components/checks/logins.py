@@ -56,41 +56,45 @@ def check_host_login(spec: ClusterSpec) -> Iterator[Finding]:
     Everything else Railyard installs or sets itself, which takes a login.
     """
     for h, host in enumerate(spec.hosts):
-        path: SpecPath = ("hosts", h)
-        place = at((*path, "login"), host.login)
-        if host.login == "ssh":
-            if host.ssh is None:
-                yield Finding(
-                    f"{host.name} has no ssh, so nothing says how it is logged in to.",
-                    (at(path),),
-                    "add ssh with address, user, private_key and host_key; or login: none for a "
-                    "worker of an existing cluster that nothing logs in to.",
-                )
-        elif host.ssh is not None:
+        if host.login == "none":
+            yield from _none(spec, h, host)
+        elif host.ssh is None:
             yield Finding(
-                f"{host.name} has an ssh, and login: none says that nothing logs in to it.",
-                (place, at((*path, "ssh", "address"), host.ssh.address)),
-                "remove one of the two.",
+                f"{host.name} has no ssh, so nothing says how it is logged in to.",
+                (at(("hosts", h)),),
+                "add ssh with address, user, private_key and host_key; or login: none for a "
+                "worker of an existing cluster that nothing logs in to.",
             )
-        elif host.role != "worker":
-            yield Finding(
-                f"{host.name} is a {host.role.replace('_', ' ')} host, and nothing logs in to it.",
-                (place, at((*path, "role"), host.role)),
-                "add its ssh: login: none is for workers of an existing cluster.",
-            )
-        elif not isinstance(spec.kubernetes, ExistingPlane) or isinstance(spec.environment, Esxi):
-            what = "its cluster" if spec.kubernetes else "its containers"
-            own = isinstance(spec.kubernetes, ExistingPlane)
-            yield Finding(
-                f"nothing logs in to {host.name}, and "
-                f"{'its virtual machine' if own else what} is Railyard's to set up.",
-                (
-                    place,
-                    at(("environment", "kind"), spec.environment.kind) if own else _plane(spec),
-                ),
-                "add its ssh; or, where the cluster is another's, use plane: existing on machines "
-                "of its own.",
-            )
+
+
+def _none(spec: ClusterSpec, h: int, host: Host) -> Iterator[Finding]:
+    """Why `login: none` cannot be."""
+    path: SpecPath = ("hosts", h)
+    place = at((*path, "login"), host.login)
+    foreign, guests = isinstance(spec.kubernetes, ExistingPlane), isinstance(spec.environment, Esxi)
+    if host.ssh is not None:
+        yield Finding(
+            f"{host.name} has an ssh, and login: none says that nothing logs in to it.",
+            (place, at((*path, "ssh", "address"), host.ssh.address)),
+            "remove one of the two.",
+        )
+    elif host.role != "worker":
+        yield Finding(
+            f"{host.name} is a {host.role.replace('_', ' ')} host, and nothing logs in to it.",
+            (place, at((*path, "role"), host.role)),
+            "add its ssh: login: none is for workers of an existing cluster.",
+        )
+    elif not foreign or guests:
+        ours = (
+            "its virtual machine" if foreign else "its cluster" if spec.kubernetes else "its work"
+        )
+        kind = at(("environment", "kind"), spec.environment.kind)
+        yield Finding(
+            f"nothing logs in to {host.name}, and {ours} is Railyard's to set up.",
+            (place, kind if foreign else _plane(spec)),
+            "add its ssh; or, where the cluster is another's, use plane: existing on machines of "
+            "its own.",
+        )
 
 
 def _plane(spec: ClusterSpec) -> Place:

@@ -35,9 +35,11 @@ from lab.cluster.document import Doc, as_doc, docs_at, pairs_at, text_at
 from lab.cluster.pod_view import Pod
 from lab.cluster.process import wait_until
 from lab.cluster.tenants import tenant_pod
+from lab.physics.request import parse_request
 from tests.golden.site import EXAMPLES, changed_spec, load_example
 from tests.lab_cluster.conftest import TOKEN, FakeLab, Site
 from tests.lab_cluster.nodes import make_hca_node, make_shared_node
+from tests.lab_physics.examples import Played
 
 pytestmark = pytest.mark.cluster
 RUNTIME = "default-runtime: nvidia\n"
@@ -165,9 +167,17 @@ def test_the_products_perftest_runs_on_macvlan(modes: ModeSite, fake_lab: FakeLa
     assert command[-1] == "10.106.156.254"
 
 
-def test_nodes_without_a_login_are_proven_by_the_api_alone(modes: ModeSite, tmp_path: Path) -> None:
+def test_nodes_without_a_login_are_proven_by_the_api_alone(
+    modes: ModeSite, fake_lab: FakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No way to them is in the plan. The switch, which has one, is not part of this fixture."""
     spec = load_checked_site(EXAMPLES / "shared-rdma/without-ssh.yaml").spec_or_raise()
+
+    def healthy(request: Doc) -> Doc:
+        result = Played(spec).run(parse_request(request))
+        return {"ok": True, "log": result.log, "exit_code": result.exit_code}
+
+    monkeypatch.setattr(fake_lab, "physics", healthy)
     install_shared(modes)
     for patch in plan_operators(spec).labels:
         modes.patch_labels(patch)
