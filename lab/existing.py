@@ -58,8 +58,8 @@ def with_owner(
             f" has Kubernetes {spec.kubernetes.version}.\n"
             "  fix    play shared-rdma/existing.yaml; `railyard plan` prints this site"
         )
-    spec = _with_logins(spec, stack)
-    ssh = spec.workers[0].way
+    known = _with_logins(spec, stack)
+    ssh = known.workers[0].way
     block = ssh.address.rpartition(".")[0]
     key = host_key(f"{stack}/{OWNER}").public_openssh
     address = f"{block}.{OWNER_NUMBER}"
@@ -70,7 +70,7 @@ def with_owner(
         version=spec.kubernetes.version,
         source=K3sSource.model_validate(source),
     )
-    owned = spec.model_copy(update={"hosts": (owner, *spec.hosts), "kubernetes": plane})
+    owned = known.model_copy(update={"hosts": (owner, *known.hosts), "kubernetes": plane})
     plan = plan_kubernetes(owned, f"{stack}-owner")
     if plan is None:
         raise Bug("a site with K3s has a plan of it")
@@ -86,6 +86,7 @@ def _with_logins(spec: ClusterSpec, stack: str) -> ClusterSpec:
         ssh = Ssh(
             address=f"{block_of(stack)}.{FIRST_HOST + number}",
             port=SSH_PORT,
+            user="owner",
             private_key=SecretRef(secret="ssh_private_key"),  # noqa: S106 - the name of a secret
             host_key=host_key(f"{stack}/{host.name}").public_openssh,
         )

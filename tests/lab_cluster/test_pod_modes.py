@@ -180,7 +180,8 @@ def test_nodes_without_a_login_are_proven_by_the_api_alone(
     monkeypatch.setattr(fake_lab, "physics", healthy)
     install_shared(modes)
     for patch in plan_operators(spec).labels:
-        modes.patch_labels(patch)
+        if patch.kind == "NodePatch":
+            modes.patch_labels(patch)
     modes.install(plan_operators(spec).charts[0])
     for name, wanted in expected_allocatable(spec).items():
         wait_until(f"resources of {name}", lambda n=name, w=wanted: offers(modes, n, w), 30)

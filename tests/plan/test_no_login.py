@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +12,7 @@ from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
 from components.checks.site import load_checked_site
 from components.core.errors import Bug
+from components.core.problem import Json
 from components.discover.report import render_report
 from components.discover.run import compare
 from components.discover.site_file import read_site_file
@@ -60,7 +61,7 @@ def test_nothing_runs_on_them_and_the_plan_says_so(spec: ClusterSpec, plan: Clus
 
 
 def test_the_whole_program_touches_switches_and_cluster_alone() -> None:
-    cluster = cast("Any", yaml.safe_load(SITE.read_text()))
+    cluster: Json = yaml.safe_load(SITE.read_text())
     graph = record_main(existing_run("never", cluster))
     assert SAID in graph.messages
     check_golden("shared-rdma/without-ssh-graph.txt", render_graph(graph))
