@@ -8,11 +8,12 @@ gets what such a person hands over: a kubeconfig.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.catalogue.cni_folders import distribution_of
 from components.core.errors import Bug, DeviceError, UsageError
+from components.hosts.plan import plan_hosts
 from components.kubernetes.kubeconfig import render_kubeconfig
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
@@ -96,12 +97,31 @@ def _with_logins(spec: ClusterSpec, stack: str) -> ClusterSpec:
     return spec.model_copy(update={"hosts": hosts})
 
 
-def install(plan: KubernetesPlan, secrets: Mapping[str, str]) -> str:
+def image_steps(spec: ClusterSpec, owned: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
+    """What the image of nodes brings that Railyard does not log in to: their cards' settings.
+
+    Without it a pod gets no macvlan of the rail's MTU, as on a node whose image has another one.
+    """
+    dark = {host.name for host in spec.unreached}
+    plans = plan_hosts(owned, f"{stack}-owner") if dark else ()
+    return tuple(plan.converge for plan in plans if plan.name in dark)
+
+
+def install(
+    plan: KubernetesPlan, secrets: Mapping[str, str], image: Sequence[RemoteStep] = ()
+) -> str:
     """Install the owner's cluster unless it is there, and return its kubeconfig.
+
+    Args:
+        plan: What `with_owner` gave.
+        secrets: The lab's, by name.
+        image: From `image_steps`.
 
     Raises:
         DeviceError: A lab host refused a step.
     """
+    for step in image:
+        _run(step, secrets)
     for step in plan.agents:
         _by_hand(step, MEMLOCK, secrets)
     for step in plan.steps:
