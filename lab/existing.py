@@ -8,21 +8,24 @@ gets what such a person hands over: a kubeconfig.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.catalogue.cni_folders import distribution_of
 from components.core.errors import Bug, DeviceError, UsageError
+from components.hosts.plan import plan_hosts
 from components.kubernetes.kubeconfig import render_kubeconfig
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane, K3sPlane, K3sSource
+from components.model.units import SecretRef, Ssh
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.script import render_remote_command
 from components.remote.step import RemoteStep
 from lab.keys import host_key
+from lab.site import FIRST_HOST, SSH_PORT, block_of
 from lab.steps import run_step_on_host
 
 OWNER: Final = "owner01"
@@ -56,7 +59,8 @@ def with_owner(
             f" has Kubernetes {spec.kubernetes.version}.\n"
             "  fix    play shared-rdma/existing.yaml; `railyard plan` prints this site"
         )
-    ssh = spec.workers[0].ssh
+    known = _with_logins(spec, stack)
+    ssh = known.workers[0].way
     block = ssh.address.rpartition(".")[0]
     key = host_key(f"{stack}/{OWNER}").public_openssh
     address = f"{block}.{OWNER_NUMBER}"
@@ -67,19 +71,57 @@ def with_owner(
         version=spec.kubernetes.version,
         source=K3sSource.model_validate(source),
     )
-    owned = spec.model_copy(update={"hosts": (owner, *spec.hosts), "kubernetes": plane})
+    owned = known.model_copy(update={"hosts": (owner, *known.hosts), "kubernetes": plane})
     plan = plan_kubernetes(owned, f"{stack}-owner")
     if plan is None:
         raise Bug("a site with K3s has a plan of it")
     return owned, plan
 
 
-def install(plan: KubernetesPlan, secrets: Mapping[str, str]) -> str:
+def _with_logins(spec: ClusterSpec, stack: str) -> ClusterSpec:
+    """The site as the owner has it, who can log in to every node; Railyard is not given that."""
+
+    def known(number: int, host: Host) -> Host:
+        if host.ssh is not None:
+            return host
+        ssh = Ssh(
+            address=f"{block_of(stack)}.{FIRST_HOST + number}",
+            port=SSH_PORT,
+            user="owner",
+            private_key=SecretRef(secret="ssh_private_key"),  # noqa: S106 - the name of a secret
+            host_key=host_key(f"{stack}/{host.name}").public_openssh,
+        )
+        return host.model_copy(update={"login": "ssh", "ssh": ssh})
+
+    hosts = tuple(known(number, host) for number, host in enumerate(spec.hosts))
+    return spec.model_copy(update={"hosts": hosts})
+
+
+def image_steps(spec: ClusterSpec, owned: ClusterSpec, stack: str) -> tuple[RemoteStep, ...]:
+    """What the image of nodes brings that Railyard does not log in to: their cards' settings.
+
+    Without it a pod gets no macvlan of the rail's MTU, as on a node whose image has another one.
+    """
+    dark = {host.name for host in spec.unreached}
+    plans = plan_hosts(owned, f"{stack}-owner") if dark else ()
+    return tuple(plan.converge for plan in plans if plan.name in dark)
+
+
+def install(
+    plan: KubernetesPlan, secrets: Mapping[str, str], image: Sequence[RemoteStep] = ()
+) -> str:
     """Install the owner's cluster unless it is there, and return its kubeconfig.
+
+    Args:
+        plan: What `with_owner` gave.
+        secrets: The lab's, by name.
+        image: From `image_steps`.
 
     Raises:
         DeviceError: A lab host refused a step.
     """
+    for step in image:
+        _run(step, secrets)
     for step in plan.agents:
         _by_hand(step, MEMLOCK, secrets)
     for step in plan.steps:

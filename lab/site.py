@@ -45,6 +45,8 @@ Document = dict[str, object]
 
 FIRST_SWITCHES: Final = 5
 """So many switches stand below the hosts in a stack's block of addresses."""
+FIRST_HOST: Final = 10
+"""Last part of the first host's address in that block."""
 SSH_PORT: Final = 2222
 """Every lab device listens here: port 22 may be taken, and needs root."""
 DEV_STACK: Final = "dev"
@@ -141,7 +143,8 @@ def relocate(document: Document, stack: str) -> Document:
         place = 5 + number if number < FIRST_SWITCHES else 50 + number
         _relocate(switch, f"{block}.{place}", stack)
     for number, host in enumerate(_items(site, "hosts")):
-        _relocate(host, f"{block}.{10 + number}", stack)
+        if "ssh" in host:
+            _relocate(host, f"{block}.{FIRST_HOST + number}", stack)
     environment = cast("Document", site["environment"])
     for number, hypervisor in enumerate(_items(environment, "hypervisors")):
         _relocate(hypervisor, f"{block}.{30 + number}", stack, "ecdsa")
@@ -257,9 +260,9 @@ def _hosts(spec: ClusterSpec, stack: str) -> tuple[HostConfig, ...]:
     return tuple(
         HostConfig(
             name=host.name,
-            address=host.ssh.address,
-            port=host.ssh.port,
-            user=host.ssh.user,
+            address=host.way.address,
+            port=host.way.port,
+            user=host.way.user,
             authorized_key=client_key(stack).public_openssh,
             host_key_seed=f"{stack}/{host.name}",
             gpus=host.gpus,
@@ -274,8 +277,8 @@ def _hosts(spec: ClusterSpec, stack: str) -> tuple[HostConfig, ...]:
             packages=_packages(spec, host),
             node_address=host.node_ip or "",
         )
-        for host in spec.hosts
-        if not has_placeholder(host.ssh.address)
+        for host in spec.reached
+        if not has_placeholder(host.way.address)
     )
 
 

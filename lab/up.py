@@ -31,7 +31,7 @@ from lab.cluster.build import ensure_binaries
 from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import cache_root, ensure_engine
 from lab.engine.recover import Pulumi, recover
-from lab.existing import install, with_owner
+from lab.existing import image_steps, install, with_owner
 from lab.outcome import outline_of, print_outcome
 from lab.site import (
     DEV_EXAMPLE,
@@ -117,7 +117,8 @@ def _play(site: Site, spec: ClusterSpec) -> Mapping[str, str]:
         return secrets
     start_lab(owned[0], site.stack)
     console.print("lab: its owner installs the cluster that exists already")
-    return secrets | {"kubeconfig": install(owned[1], secrets)}
+    image = image_steps(spec, owned[0], site.stack)
+    return secrets | {"kubeconfig": install(owned[1], secrets, image)}
 
 
 def _config(site: Site, environment: dict[str, str], *arguments: str, stdin: str = "") -> None:

@@ -33,6 +33,7 @@ from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
 from components.kubernetes.live.judge import CLUSTER, ClusterDrift
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
+from components.model.left_alone import not_touched
 from components.plan.make import ClusterPlan, make_plan
 from components.preflight.judge_settings import refuse_settings
 from components.project.lab_refusal import refuse_lab_parts
@@ -168,6 +169,8 @@ def _look(
     for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
         _warn(line)
     _tell(observe, intentions)
+    for line in not_touched(plan.unreached):
+        _inform(line)
     _hand_beside(observe, intentions)
     changes = switch_changes(spec, plan, applied, seen.devices)
     for text in (*changes, *host_changes(plan.hosts, seen.devices), *playbooks):
@@ -238,7 +241,7 @@ def _tell_device(drift: DeviceDrift) -> None:
 
 def _tell_cluster(drift: ClusterDrift) -> None:
     for line in drift.lost:
-        _warn(f"{CLUSTER}: {line}")
+        _warn(f"{CLUSTER}: lost: {line}")
     if drift.unreachable is not None:
         _warn(f"{CLUSTER}: not observed: {drift.unreachable}")
     for line in drift.repaired:

@@ -52,7 +52,7 @@ HopRole = Literal[
 ]
 """In the order of the way. Those between the two leaves are several ports each, and which of them
 the bytes take is the switches' choice."""
-HopStatus = Literal["observed", "not_observed", "uncounted", "unreachable"]
+HopStatus = Literal["observed", "not_observed", "uncounted", "unreachable", "no_login"]
 """`uncounted`: the switch system does not count received bytes by priority (EOS, SONiC); the class
 is proven where they leave."""
 ProbeKind = Literal[

@@ -45,6 +45,8 @@ class HopPlan:
     device: str
     interface: str
     """Name of the interface or port; `ADAPTERS` for every InfiniBand adapter of the device."""
+    is_dark: bool = field(default=False, metadata=OMIT_EMPTY)
+    """Nothing logs in to the device, so that its counters are not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +268,10 @@ def _probe(
 
 
 def _adapter_hops(worker: Host) -> tuple[HopPlan, ...]:
-    name = worker.name
+    name, dark = worker.name, worker.ssh is None
     return (
-        HopPlan("infiniband", f"{name} sends", "sender_nic", name, ADAPTERS),
-        HopPlan("infiniband", f"{name} receives", "receiver_nic", name, ADAPTERS),
+        HopPlan("infiniband", f"{name} sends", "sender_nic", name, ADAPTERS, dark),
+        HopPlan("infiniband", f"{name} receives", "receiver_nic", name, ADAPTERS, dark),
     )
 
 
@@ -309,7 +311,11 @@ def _hops(spec: ClusterSpec, rail: str, sender: Host, receiver: Host) -> list[Ho
     if found is not None and found.leaves and len({*leaves}) > 1:
         places += ports_between(spec, *leaves)
     places.sort(key=lambda place: _ORDER.index(place[0]))
-    return [HopPlan(rail, direction, role, device, name) for role, device, name in places]
+    dark = {host.name for host in (sender, receiver) if host.ssh is None}
+    return [
+        HopPlan(rail, direction, role, device, name, role.endswith("_nic") and device in dark)
+        for role, device, name in places
+    ]
 
 
 def _sources(spec: ClusterSpec) -> tuple[CounterSource, ...]:
@@ -321,10 +327,11 @@ def _sources(spec: ClusterSpec) -> tuple[CounterSource, ...]:
         return tuple(
             CounterSource(host_endpoint(host), "infiniband", (ADAPTERS,))
             for host in on_infiniband(spec)
+            if host.ssh is not None
         )
     hosts = tuple(
         CounterSource(host_endpoint(host), "linux", tuple(nic.netdev for nic in host.nics))
         for host in spec.workers
-        if host.nics
+        if host.nics and host.ssh is not None
     )
     return switches + hosts

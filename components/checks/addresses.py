@@ -32,8 +32,9 @@ def _as_ipv4(text: str) -> IPv4Address | None:
 def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
     """Each node has an IPv4 address of its own in the cluster: `node_ip`, or its SSH address."""
     for h, host in enumerate(spec.hosts):
-        address = host.ssh.address
-        if host.node_ip is None and not has_placeholder(address) and not is_machine_ipv4(address):
+        address = host.address
+        known = host.node_ip is None and address and not has_placeholder(address)
+        if known and not is_machine_ipv4(address):
             yield Finding(
                 f'the node {host.name} needs an IPv4 address, and "{address}" is none.',
                 (at(("hosts", h, "ssh", "address"), address),),
@@ -58,6 +59,8 @@ def check_duplicate_address(spec: ClusterSpec) -> Iterator[Finding]:
             yield _shared(key, name, (*path, "address"), other, (*other_path, "address"))
     nodes: dict[str, tuple[str, SpecPath]] = {}
     for h, host in enumerate(spec.hosts):
+        if not host.address:
+            continue
         path: SpecPath = ("hosts", h, "node_ip") if host.node_ip else ("hosts", h, "ssh", "address")
         other, other_path = nodes.setdefault(host.address, (host.name, path))
         same_ssh = path[-1] == "address" == other_path[-1]

@@ -24,7 +24,7 @@ def check_api_from(spec: ClusterSpec) -> Iterator[Finding]:
         return
     here = at(("kubernetes", "api_from"), [str(each) for each in plane.api_from])
     for number, host in enumerate(spec.hosts):
-        if host.is_outside:
+        if host.is_outside or not host.address:
             continue
         key = ("node_ip",) if host.node_ip else ("ssh", "address")
         place = at(("hosts", number, *key), host.address)
@@ -48,12 +48,13 @@ def check_api_from(spec: ClusterSpec) -> Iterator[Finding]:
 
 def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Iterator[Finding]:
     for number, host in enumerate(spec.hosts):
-        if host.role in {"control_plane", "balancer"} and host.ssh.port == plane.api_port:
+        port = host.ssh.port if host.ssh else 0
+        if host.role in {"control_plane", "balancer"} and port == plane.api_port:
             yield Finding(
-                f"SSH of {host.name} has port {host.ssh.port}, which is that of the API: api_from "
+                f"SSH of {host.name} has port {port}, which is that of the API: api_from "
                 "would shut it too.",
                 (
-                    at(("hosts", number, "ssh", "port"), host.ssh.port),
+                    at(("hosts", number, "ssh", "port"), port),
                     at(("kubernetes", "api_port"), plane.api_port),
                 ),
                 "give the API another port.",

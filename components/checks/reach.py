@@ -59,19 +59,23 @@ def check_login_rights(spec: ClusterSpec) -> Iterator[Finding]:
     Elsewhere it would be decrypted and handed out for nothing, and a typo would stay unseen.
     """
     for h, host in enumerate(spec.hosts):
-        path: SpecPath = ("hosts", h, "ssh")
-        if host.ssh.sudo_password is not None and host.ssh.user == "root":
-            yield _needless(host.name, path, "sudo_password", "root needs no sudo")
-        if host.ssh.enable_password is not None:
-            yield _needless(host.name, path, "enable_password", "a Linux host has no `enable`")
+        if host.ssh is not None:
+            yield from _host_rights(host.name, host.ssh, ("hosts", h, "ssh"))
     for y, hypervisor in enumerate(spec.hypervisors):
-        path = ("environment", "hypervisors", y, "ssh")
+        path: SpecPath = ("environment", "hypervisors", y, "ssh")
         if hypervisor.ssh.sudo_password is not None:
             yield _needless(hypervisor.name, path, "sudo_password", "ESXi has no sudo")
         if hypervisor.ssh.enable_password is not None:
             yield _needless(hypervisor.name, path, "enable_password", "ESXi has no `enable`")
     for s, switch in enumerate(spec.switches):
         yield from _switch_rights(switch, ("switches", s, "ssh"))
+
+
+def _host_rights(name: str, ssh: Ssh, path: SpecPath) -> Iterator[Finding]:
+    if ssh.sudo_password is not None and ssh.user == "root":
+        yield _needless(name, path, "sudo_password", "root needs no sudo")
+    if ssh.enable_password is not None:
+        yield _needless(name, path, "enable_password", "a Linux host has no `enable`")
 
 
 def _switch_rights(switch: Switch, path: SpecPath) -> Iterator[Finding]:

@@ -55,7 +55,7 @@ def _why_no_identifier(spec: ClusterSpec, address: IPv4Address) -> str | None:
     rail = next((rail for rail in spec.rails if address in rail.subnet), None)
     if rail is not None:
         return f"lies in the subnet of {rail.name}, {rail.subnet}"
-    host = next((host for host in spec.hosts if str(address) == host.ssh.address), None)
+    host = next((host for host in spec.reached if str(address) == host.way.address), None)
     return f"is the address of {host.name}" if host else None
 
 

@@ -35,7 +35,7 @@ _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
         | {"subnet-size", "cluster-networks", "host-group"}
         | {"macvlan-master", "host-network", "esxi-release", "vm-host"}
         | {"hypervisor-name", "vm-devices", "passthrough-device"}
-        | {"pf-address", "payload-choice", "container-hosts", "control-plane"}
+        | {"pf-address", "payload-choice", "container-hosts", "control-plane", "host-login"}
         | {"instance-type", "cloud-hosts", "fabric-transport"}
         | {"ib-partition", "partition-member", "deepspeed-workers", "driver-tag"}
     ),

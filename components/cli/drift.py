@@ -11,6 +11,7 @@ from components.cli.app import StackName, command_app, say
 from components.cli.stack import load_stack, under_way
 from components.core.to_json import to_json
 from components.drift.device_drift import drift_exit_code, render_drift
+from components.model.left_alone import not_touched
 from components.update.cluster import judge_cluster
 from components.update.decide import judge_drift
 from components.update.observe import observe_site
@@ -41,10 +42,12 @@ def drift(
             "stack": stack,
             "exit_code": code,
             "under_way": words.rstrip(),
+            "no_login": list(plan.unreached),
             "devices": to_json(drifts),
             "cluster": to_json(cluster),
         }
         say(json.dumps(body, indent=1, sort_keys=True))
     else:
-        say(render_drift(drifts) + cluster.render() + words, nl=False)
+        left_out = "".join(f"{line}\n" for line in not_touched(plan.unreached))
+        say(render_drift(drifts) + cluster.render() + left_out + words, nl=False)
     raise typer.Exit(code)

@@ -155,7 +155,7 @@ def _base_registry(build: ImageBuild) -> dict[str, str]:
 
 
 def _head(containers: Containers, host: Host, stack: str) -> dict[str, str]:
-    return {"stack": stack, "login": host.ssh.user, "name": containers.name}
+    return {"stack": stack, "login": host.way.user, "name": containers.name}
 
 
 def _arguments(build: ImageBuild) -> dict[str, str]:
@@ -213,7 +213,7 @@ def container_flags(containers: Containers) -> str:
 
 def desired_state(spec: ClusterSpec, containers: Containers, host: Host) -> HostState:
     """All settings that one worker shall have."""
-    user = host.ssh.user
+    user = host.way.user
     state = {
         "key.stored": "yes",
         "key.host": f"600 {user}",

@@ -57,7 +57,7 @@ def _authorized_options(spec: ClusterSpec) -> dict[str, list[str]]:
 
 
 def _sources(spec: ClusterSpec) -> list[str]:
-    found = {address for host in spec.workers for address in (host.address, host.ssh.address)}
+    found = {address for host in spec.workers for address in (host.address, host.way.address)}
     return sorted(found, key=_address_order)
 
 
@@ -70,7 +70,7 @@ def _address_order(text: str) -> tuple[int, str]:
 
 def _known_hosts(spec: ClusterSpec) -> list[str]:
     """One line a worker, under its name: address and port do not matter to it."""
-    return [f"{host.name} {host.ssh.host_key or ''}".strip() for host in spec.workers]
+    return [f"{host.name} {host.way.host_key or ''}".strip() for host in spec.workers]
 
 
 def _entries(spec: ClusterSpec) -> list[str]:
@@ -87,8 +87,8 @@ def _entries(spec: ClusterSpec) -> list[str]:
             f"  HostName {host.address}",
             f"  HostKeyAlias {host.name}",
             f"  BindAddress {OWN}",
-            f"  Port {port or host.ssh.port}",
-            f"  User {host.ssh.user}",
+            f"  Port {port or host.way.port}",
+            f"  User {host.way.user}",
         ]
     return lines
 

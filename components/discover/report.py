@@ -10,9 +10,10 @@ from components.core.problem import Json, render_path
 from components.discover.cards import card_name
 from components.discover.propose import Disagreement, Proposal
 from components.discover.site_file import SiteFile
-from components.discover.targets import Target
+from components.discover.targets import Target, has_no_login
 from components.hosts.look import CardFact
 from components.hosts.topology import Pair, matrix
+from components.model.left_alone import not_touched
 from components.reading.wording import show_value
 
 
@@ -37,6 +38,12 @@ class Report:
     written: bool = False
 
     @property
+    def no_login(self) -> tuple[str, ...]:
+        """Hosts of the file that nothing logs in to."""
+        hosts = (host for _, host in self.file.hosts())
+        return tuple(str(host.get("name")) for host in hosts if has_no_login(host))
+
+    @property
     def exit_code(self) -> int:
         """4 where a host was not reached, 2 where one is not known, 3 where the file differs."""
         codes = {error.exit_code for error in self.errors}
@@ -54,6 +61,7 @@ def render_report(report: Report) -> str:
     """The report for people."""
     lines = [line for found in report.found for line in _host(report.file, found)]
     lines += [f"error: {error}" for error in report.errors]
+    lines += not_touched(report.no_login)
     if not report.difference:
         rest = " of the others" if report.errors else ""
         lines.append(f"{report.file.path}: nothing to add{rest}.")
@@ -116,6 +124,7 @@ def report_json(report: Report) -> Json:
         "file": str(report.file.path),
         "hosts": [_host_json(report.file, found) for found in report.found],
         "errors": [str(error) for error in report.errors],
+        "no_login": list(report.no_login),
         "difference": report.difference,
         "written": report.written,
         "exit_code": report.exit_code,

@@ -52,7 +52,7 @@ def find_targets(
     known: dict[int, Target] = {}
     new: dict[tuple[str, int], Target] = {}
     errors: list[UsageError] = []
-    for word in asked or range(len(entries)):
+    for word in asked or (n for n, (_, host) in enumerate(entries) if not has_no_login(host)):
         try:
             number = word if isinstance(word, int) else _number_of(entries, word)
             if number is None:
@@ -63,6 +63,11 @@ def find_targets(
         except UsageError as error:
             errors.append(error)
     return [*(known[number] for number in sorted(known)), *new.values()], errors
+
+
+def has_no_login(host: Mapping[str, Json]) -> bool:
+    """Whether the file says of a host that nothing logs in to it."""
+    return host.get("login") == "none"
 
 
 def _place(parts: re.Match[str]) -> str:
@@ -103,6 +108,12 @@ def _target(file: SiteFile, path: SpecPath, host: Mapping[str, Json]) -> Target:
             " at.\n  fix    add name."
         )
     name = str(host["name"])
+    if has_no_login(host):
+        raise UsageError(
+            f"{file.path}:{file.line((*path, 'login'))}: {name} has login: none, so it was not"
+            " looked at.\n  fix    read its cards on the node itself, for example by `kubectl debug"
+            f" node/{host.get('node_name') or name}`, and write them into the file."
+        )
     where = f"{file.path}:{file.line((*path, 'ssh'))}: {name}"
     ssh = way_of(file, ssh_of(host, where), where)
     if ssh.host_key is None:

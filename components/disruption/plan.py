@@ -94,7 +94,7 @@ def plan_reboots(
         kubernetes: The control plane, or None for a site without one.
     """
     by_name = {plan.name: plan for plan in plans}
-    hosts = [host for host in spec.hosts if may_wait(by_name[host.name])]
+    hosts = [host for host in spec.reached if may_wait(by_name[host.name])]
     cluster = refer_to(spec, kubernetes)
     groups: list[RebootGroup] = []
     for number, members in enumerate(group_hosts(hosts, spec.disruption.max_unavailable), 1):

@@ -36,7 +36,7 @@ class Hosts(pulumi.ComponentResource):
         properties = {"hosts": len(plans), "names": names_of(plans)}
         super().__init__("railyard:hosts:Hosts", name, properties, opts)
         done = [self._host(plan, remote, underlay) for plan in plans]
-        self.ready = HostsReady(gate(name, self, done))
+        self.ready = HostsReady(gate(name, self, done or [underlay.gate]))
         self.register_outputs({})
 
     def _host(self, plan: HostPlan, remote: Remote, underlay: Underlay) -> pulumi.Resource:

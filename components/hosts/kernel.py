@@ -107,7 +107,7 @@ def _memory_limits(spec: ClusterSpec, host: Host) -> dict[str, str]:
     limits: dict[str, str] = {}
     if host.nics or host.hcas:
         user = spec.settings_of(host).user
-        limits[f"kernel.limits.{user.name if user else host.ssh.user}.memlock"] = "unlimited"
+        limits[f"kernel.limits.{user.name if user else host.way.user}.memlock"] = "unlimited"
     if spec.k3s is None or host.role == "balancer" or host.is_outside:
         return limits
     units = ["k3s" if host.role == "control_plane" else "k3s-agent"]

@@ -138,7 +138,7 @@ def names_of(plans: Iterable[HostPlan]) -> dict[str, str]:
 
 
 def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, ...]:
-    """Plan every host of the site.
+    """Plan every host of the site that is logged in to; on others nothing is set or read.
 
     Args:
         spec: The checked site.
@@ -146,7 +146,7 @@ def plan_hosts(spec: ClusterSpec, stack: str | None = None) -> tuple[HostPlan, .
     """
     names = host_names(spec)
     return tuple(
-        _plan_host(spec, host, stack or spec.name, names.get(host.name)) for host in spec.hosts
+        _plan_host(spec, host, stack or spec.name, names.get(host.name)) for host in spec.reached
     )
 
 
@@ -165,11 +165,11 @@ def host_names(spec: ClusterSpec) -> Mapping[str, Tool]:
     if crusoe_of(spec) or any(has_placeholder(host.address) for host in spec.hosts):
         return {}
     all_named = spec.containers is not None
-    named = [host for host in spec.hosts if all_named or host.role != "worker"]
+    named = [host for host in spec.reached if all_named or host.role != "worker"]
     shared = _names_tool(named)
     return {
         host.name: shared if all_named or host.role != "worker" else _names_tool([*named, host])
-        for host in spec.hosts
+        for host in spec.reached
     }
 
 

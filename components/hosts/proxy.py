@@ -32,7 +32,7 @@ def proxy_settings(spec: ClusterSpec) -> dict[str, str]:
 def _own_networks(spec: ClusterSpec) -> tuple[str, ...]:
     """Networks and names of the site itself: what must never be asked for through a proxy."""
     addresses = [ssh.address for _, ssh, _ in each_ssh(spec)]
-    addresses += [host.address for host in spec.hosts]
+    addresses += [host.address for host in spec.hosts if host.address]
     networks = [rail.subnet for rail in spec.rails]
     names: list[str] = []
     for address in dict.fromkeys(addresses):

@@ -58,7 +58,7 @@ def refer_to(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> ClusterRef
         made = tuple(
             Server(
                 host_endpoint(host),
-                f"https://{bracketed(host.ssh.address)}:{plane.api_port}",
+                f"https://{bracketed(host.way.address)}:{plane.api_port}",
                 KUBEADM_KUBECONFIG,
             )
             for host in spec.servers

@@ -148,6 +148,16 @@ class ClusterSpec(Frozen):
         return _hosts_by_role(self)["worker"]
 
     @property
+    def reached(self) -> tuple[Host, ...]:
+        """The hosts that are logged in to, in the order of the file."""
+        return tuple(host for host in self.hosts if host.ssh is not None)
+
+    @property
+    def unreached(self) -> tuple[Host, ...]:
+        """The hosts that nothing logs in to, in the order of the file."""
+        return tuple(host for host in self.hosts if host.ssh is None)
+
+    @property
     def servers(self) -> tuple[Host, ...]:
         """The control-plane hosts, in the order of the file; the first one starts the cluster."""
         return _hosts_by_role(self)["control_plane"]

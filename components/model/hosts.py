@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_v
 
 from components.catalogue.cards import CardModel, find_card
 from components.catalogue.upstream import Architecture
+from components.core.errors import Bug
 from components.model.drivers import ContainerToolkit, DriverPackage, GpuDirect, GpuDriverVersion
 from components.model.firmware import Firmware
 from components.model.kernel import KernelSettings
@@ -218,11 +219,15 @@ class Host(Frozen):
     """`worker` runs jobs; `balancer` forwards to the API of several control-plane hosts. `storage`
     and `login` get user, kernel, driver and the rails that they have, and nothing of the cluster,
     of jobs or of GPUs."""
-    ssh: Ssh
+    ssh: Ssh | None = None
+    """How it is logged in to; only with `login: none` it is left out."""
+    login: Literal["ssh", "none"] = "ssh"
+    """`none` for a worker of an existing cluster that nothing logs in to, as nodes of AKS, EKS and
+    OKE are: nothing of it is set or read, and what pods do not show is not proven."""
     group: DnsLabel | None = None
     """Its group of `host_groups`: what that group sets wins over `host_defaults`."""
     node_ip: NodeAddress | None = None
-    """Address of the Kubernetes node; default the SSH address."""
+    """Address of the Kubernetes node; default the SSH address, or with `login: none` unknown."""
     node_name: NodeName | None = None
     """Name of its node in an existing cluster, as `kubectl get nodes` shows it, where it is another
     than `name`: for example `gpu01.dc1.example.com`."""
@@ -247,11 +252,12 @@ class Host(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _no_vfs_outside(cls, data: object) -> object:
-        """No pod and no guest takes a VF of a host outside of the cluster: its default is none."""
+        """No VF is made on a host outside of the cluster, or without a login: the default is 0."""
         values = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         role, nics = cast("object", values.get("role")), cast("object", values.get("nics"))
         outside = isinstance(role, str) and role in OUTSIDE
-        if not outside or not isinstance(nics, list | tuple):
+        bare = outside or values.get("login") == "none"
+        if not bare or not isinstance(nics, list | tuple):
             return cast("object", data)
         rows = [_without_vfs(row) for row in cast("list[object]", nics)]
         return cast("object", values | {"nics": rows})
@@ -268,8 +274,19 @@ class Host(Frozen):
 
     @property
     def address(self) -> str:
-        """The node's address in the cluster."""
-        return self.node_ip or self.ssh.address
+        """The node's address in the cluster; empty where neither the file nor a login tells it."""
+        return self.node_ip or (self.ssh.address if self.ssh else "")
+
+    @property
+    def way(self) -> Ssh:
+        """How it is logged in to.
+
+        Raises:
+            Bug: Nothing logs in to it: a room took it that has to leave it out.
+        """
+        if self.ssh is None:
+            raise Bug(f"{self.name} has no ssh, and is to be logged in to")
+        return self.ssh
 
 
 class Manage(Frozen):

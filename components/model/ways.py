@@ -22,7 +22,8 @@ def each_ssh(spec: ClusterSpec) -> Iterator[tuple[str, Ssh, SpecPath]]:
     for s, switch in enumerate(spec.switches):
         yield switch.name, switch.ssh, ("switches", s, "ssh")
     for h, host in enumerate(spec.hosts):
-        yield host.name, host.ssh, ("hosts", h, "ssh")
+        if host.ssh is not None:
+            yield host.name, host.ssh, ("hosts", h, "ssh")
     for y, hypervisor in enumerate(spec.hypervisors):
         yield hypervisor.name, hypervisor.ssh, ("environment", "hypervisors", y, "ssh")
     for j, hop in enumerate(spec.jump_hosts):
@@ -50,6 +51,8 @@ def with_ways(spec: ClusterSpec) -> ClusterSpec:
             return ssh
 
     def reached(device: _Device, default: tuple[str, ...] = ()) -> _Device:
+        if device.ssh is None:
+            return device
         return device.model_copy(update={"ssh": along(device.ssh, default)})
 
     update: dict[str, object] = {

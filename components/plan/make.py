@@ -70,6 +70,8 @@ class ClusterPlan:
     """Hosts that may have to leave service, in the groups in which they do."""
     left_alone: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """What is neither set nor read, in words. Nothing is proven again for its sake."""
+    unreached: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    """Hosts that nothing logs in to: no step runs there, and no look goes there."""
     upgrades: tuple[UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
     """Every K3s node by the group in which it is upgraded; an update keeps those that are due."""
     asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
@@ -184,4 +186,5 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
         reboots=plan_reboots(spec, hosts, kubernetes),
         upgrades=plan_upgrades(spec, kubernetes),
         left_alone=left_alone(spec),
+        unreached=tuple(host.name for host in spec.unreached),
     )

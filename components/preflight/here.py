@@ -20,12 +20,12 @@ from components.project.engine import HERE
 def fetched_here(reach: Reach) -> tuple[Artefact, ...]:
     """The charts of a site, and its files where hosts get them over SSH.
 
-    Where the update makes all hosts, none of them can be asked what it will download and pull, so
-    this machine asks for it. Of a bundle `check` has said what it lacks.
+    Where the update makes all hosts, or nothing logs in to them, none of them can be asked what it
+    will download and pull, so this machine asks for it. Of a bundle `check` has said what it lacks.
     """
     sources, hosts = reach.spec.sources, reach.spec.hosts
     kinds = {"chart", "file"} if sends_files(sources) else {"chart"}
-    if hosts and all(has_placeholder(host.ssh.address) for host in hosts):
+    if hosts and all(host.ssh is None or has_placeholder(host.ssh.address) for host in hosts):
         kinds = {"chart", "file", "image"}
     found = (each for each in artefacts_of(reach.spec) if each.kind in kinds)
     return tuple(each for each in found if _is_asked(each, bundled=sources.bundle is not None))

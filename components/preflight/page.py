@@ -108,8 +108,12 @@ def _table(found: Preflight) -> str:
         for name, own in causes.items()
     ) + "".join(
         f'<tr><td class="name">{escape(name)}</td><td>'
-        '<span class="badge skipped">not made yet</span></td></tr>'
-        for name in found.unmade
+        f'<span class="badge skipped">{why}</span></td></tr>'
+        for names, why in (
+            (found.unmade, "not made yet"),
+            (found.no_login, "no login: not looked at"),
+        )
+        for name in names
     )
     return (
         '<h2>Devices</h2><div class="scroll"><table><thead><tr><th>Device</th><th>Lacks</th></tr>'

@@ -36,6 +36,8 @@ class Preflight:
     findings: tuple[Finding, ...]
     unmade: tuple[str, ...] = ()
     """Machines that the update makes: there is nothing to look at yet."""
+    no_login: tuple[str, ...] = ()
+    """Nodes that nothing logs in to: nothing of them was looked at."""
 
     @property
     def exit_code(self) -> int:
@@ -71,18 +73,24 @@ class Preflight:
         looked = f"{len(self.devices)} device{'' if len(self.devices) == 1 else 's'} looked at"
         if self.unmade:
             looked += f", {len(self.unmade)} not made yet"
+        if self.no_login:
+            looked += f", {len(self.no_login)} without a login not looked at"
         return f"{self.cluster}: {words} ({looked}). Nothing was touched."
 
 
 def render_text(found: Preflight) -> str:
     """One paragraph a cause, the machines that were left out, and the summary."""
-    return "\n".join([*map(_group, found.groups), *_left_out(found.unmade), found.summary])
+    return "\n".join([*map(_group, found.groups), *_left_out(found), found.summary])
 
 
-def _left_out(unmade: tuple[str, ...]) -> Iterator[str]:
-    if unmade:
-        more = f" and {len(unmade) - _SHOWN} more" if len(unmade) > _SHOWN else ""
-        yield f"not looked at: {', '.join(unmade[:_SHOWN])}{more}; the update makes them."
+def _left_out(found: Preflight) -> Iterator[str]:
+    for names, why in (
+        (found.unmade, "the update makes them"),
+        (found.no_login, "nothing logs in to them (login: none)"),
+    ):
+        if names:
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            yield f"not looked at: {', '.join(names[:_SHOWN])}{more}; {why}."
 
 
 def _group(group: Group) -> str:
@@ -109,6 +117,7 @@ def render_json(found: Preflight) -> str:
         "cluster": found.cluster,
         "devices": list(found.devices),
         "unmade": list(found.unmade),
+        "no_login": list(found.no_login),
         "exit_code": found.exit_code,
         "findings": [asdict(each) for each in found.findings],
     }

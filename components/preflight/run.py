@@ -139,11 +139,12 @@ def run_preflight(
     )
     unmade = tuple(
         host.name
-        for host in spec.hosts
-        if has_placeholder(host.ssh.address) and host.name not in seen.devices
+        for host in spec.reached
+        if has_placeholder(host.way.address) and host.name not in seen.devices
     )
     looked = tuple(name for name in _devices(spec) if name not in unmade)
-    return Preflight(spec.name, looked, tuple(dict.fromkeys(findings)), unmade)
+    no_login = tuple(host.name for host in spec.unreached)
+    return Preflight(spec.name, looked, tuple(dict.fromkeys(findings)), unmade, no_login)
 
 
 def _cluster(
@@ -160,7 +161,7 @@ def _cloud(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> t
 
 
 def _devices(spec: ClusterSpec) -> tuple[str, ...]:
-    return tuple(each.name for each in (*spec.switches, *spec.hypervisors, *spec.hosts))
+    return tuple(each.name for each in (*spec.switches, *spec.hypervisors, *spec.reached))
 
 
 def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[Finding]:

@@ -111,17 +111,17 @@ def _asks(image: Artefact) -> str:
 
 
 def wants_of(spec: ClusterSpec, plan: ClusterPlan, lock: Lock) -> Mapping[str, HostWants]:
-    """What each host must have, by its name; hosts whose instances are not made yet are left out.
+    """What each host must have, by its name; those not made yet, or without a login, are left out.
 
     Images are asked for at the first worker alone: all of them pull from one registry.
     """
     by_name = {each.name: each for each in plan.hosts}
-    puller = next((host.name for host in (*spec.workers, *spec.hosts)), "")
+    puller = next((host.name for host in (*spec.workers, *spec.hosts) if host.ssh), "")
     artefacts = artefacts_of(spec, lock)
     return {
         host.name: _wants(spec, host, by_name[host.name], artefacts, pulls=host.name == puller)
-        for host in spec.hosts
-        if not has_placeholder(host.ssh.address)
+        for host in spec.reached
+        if not has_placeholder(host.way.address)
     }
 
 
@@ -146,7 +146,7 @@ def _wants(
         tools=tuple(_tools(spec, host, settings, own)),
         modules=tuple(found[1] for key in settings if (found := _MODULE.fullmatch(key))),
         names=tuple(_names(host, own, images, kubelet=kubelet)),
-        own_addresses=tuple(dict.fromkeys((host.address, host.ssh.address))),
+        own_addresses=tuple(dict.fromkeys((host.address, host.way.address))),
         ports=tuple(ports_of(spec, host)),
         peers=peers_of(spec, host),
         artefacts=own,

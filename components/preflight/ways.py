@@ -74,11 +74,11 @@ def _servers(spec: ClusterSpec, host: Host) -> Iterator[Peer]:
 def _next(spec: ClusterSpec, host: Host) -> Iterator[Peer]:
     ring: Sequence[Host] = ()
     if spec.kubernetes is not None:
-        ring = tuple(each for each in spec.hosts if each.role in {"control_plane", "worker"})
+        ring = tuple(each for each in spec.reached if each.role in {"control_plane", "worker"})
     elif spec.containers is not None:
         ring = spec.workers
     if host not in ring or len(ring) == 1:
         return
     after = ring[(ring.index(host) + 1) % len(ring)]
-    port = (spec.containers.ssh_port if spec.containers else None) or after.ssh.port
+    port = (spec.containers.ssh_port if spec.containers else None) or after.way.port
     yield after.address, port if spec.kubernetes is None else KUBELET_PORT

@@ -21,8 +21,10 @@ _MARKS: Final = re.compile(r"<\{%[^%]*%\}>")
 """The engine's colours in a message."""
 _DRIFT: Final = re.compile(r"(\S+): drift: (.*)")
 _OF_CLUSTER: Final = re.compile(r"cluster: drift: ")
+_LOST: Final = "cluster: lost: "
+"""Before what is said of servers and balancers that are lost."""
 _SETTING: Final = re.compile(r"(\S+) of (.*) is (.*), want (.*)")
-_ALARMS: Final = ("WILL ", "MAY ", "disruption: ", "unreachable: ", "host key: ")
+_ALARMS: Final = ("WILL ", "MAY ", "disruption: ", "unreachable: ", "host key: ", _LOST)
 _INSIDE: Final = ("INTERRUPTS", "will be refused")
 _REPLACES: Final = frozenset({"replace", "create-replacement", "delete-replaced"})
 _QUIET: Final = frozenset({"same", "refresh", "read"})
@@ -89,6 +91,7 @@ def _drifts(messages: list[str]) -> Iterator[str]:
 def _is_note(message: str) -> bool:
     kinds = (
         ": not observed: ",
+        ": not touched and not looked at: ",
         ": not repaired: ",
         ": cabling: ",
         ": placement: ",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from components.catalogue.switches import find_model
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
+from components.model.left_alone import not_touched
 from components.plan.make import ClusterPlan
 from components.preview.compare import Change, compare_items
 from components.preview.forecast import (
@@ -78,11 +79,12 @@ def preview_state(
     )
 
 
-def _notes(plan: ClusterPlan, facts: Mapping[str, Facts], *, is_changed: bool) -> tuple[str, ...]:
-    devices = (*(switch.name for switch in plan.switches), *(host.name for host in plan.hosts))
+def _notes(after: ClusterPlan, facts: Mapping[str, Facts], *, is_changed: bool) -> tuple[str, ...]:
+    devices = (*(switch.name for switch in after.switches), *(host.name for host in after.hosts))
     new = [name for name in devices if name not in facts]
     first = f"Never applied: {', '.join(new)}. What a first update interrupts there is not known."
-    return (NOT_READ, *((first,) if new else ()), *((PROVEN_AGAIN,) if is_changed else ()))
+    known = (NOT_READ, *((first,) if new else ()), *not_touched(after.unreached))
+    return (*known, *((PROVEN_AGAIN,) if is_changed else ()))
 
 
 def edits_of(plan: ClusterPlan, recorded: Mapping[str, Item]) -> tuple[Change, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from components.cloud.calls import list_calls
 from components.kubernetes.manifest import Manifest
+from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.operators.plan import ChartPlan
 from components.plan.make import ClusterPlan
 from components.preview.items import (
@@ -33,7 +34,7 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
     for step in plan.steps:
         if is_told(step):
             kind = "hypervisor" if step.name in hypervisors else "host"
-            found[step.name] = Item(kind, step.endpoint.device, settings_of_text(step.desired))
+            found[step.name] = Item(kind, _subject(step), settings_of_text(step.desired))
     found |= {chart.release: _release(chart) for chart in plan.operators.charts}
     rooms = (plan.operators, plan.pod_network, plan.jobs)
     found |= {each.resource_name: _object(each) for room in rooms for each in room.manifests}
@@ -46,6 +47,14 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
 def is_told(step: RemoteStep) -> bool:
     """Whether the step's stdin is settings; a reboot repeats those of its host."""
     return step.dialect != "device" and step.secret_stdin is None
+
+
+def _subject(step: RemoteStep) -> str:
+    """Whose settings a step carries: a node's are written on the first server, and are its own."""
+    for suffix in (NODE_SUFFIX, REMOVAL_SUFFIX):
+        if step.name.endswith(suffix):
+            return step.name.removesuffix(suffix)
+    return step.endpoint.device
 
 
 def _cloud(plan: ClusterPlan) -> Iterator[tuple[str, Item]]:

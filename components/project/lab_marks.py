@@ -47,8 +47,10 @@ def devices_outside_lab(spec: ClusterSpec) -> tuple[str, ...]:
 
 
 def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, str]]:
-    for device in (*spec.switches, *spec.hypervisors, *spec.hosts):
+    for device in (*spec.switches, *spec.hypervisors):
         yield device.name, device.ssh.address
+    for host in spec.reached:
+        yield host.name, host.way.address
 
 
 def _is_loopback(address: str) -> bool:

@@ -45,5 +45,5 @@ def _name(secret: SecretRef | None) -> str | None:
 
 
 def host_endpoint(host: Host) -> Endpoint:
-    """Address, pinned key and secret names of one host."""
-    return endpoint_of(host.name, "host", host.ssh)
+    """Address, pinned key and secret names of one host, which has a login."""
+    return endpoint_of(host.name, "host", host.way)

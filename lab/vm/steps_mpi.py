@@ -59,8 +59,8 @@ def cut_site(folder: Path, site: ClusterSite[GuestNode]) -> ClusterSpec:
     count = len(site.spec.workers)
     document["hosts"] = document["hosts"][:count]
     for host, guest in zip(document["hosts"], site.spec.workers, strict=True):
-        address, key = guest.ssh.address, guest.ssh.host_key
-        host["ssh"] |= {"address": address, "user": guest.ssh.user, "host_key": key}
+        address, key = guest.way.address, guest.way.host_key
+        host["ssh"] |= {"address": address, "user": guest.way.user, "host_key": key}
     esxi = document["environment"]
     esxi["hypervisors"] = esxi["hypervisors"][:count]
     ports = document["switches"][0]["ports"]

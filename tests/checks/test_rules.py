@@ -91,7 +91,7 @@ def test_etcd_members_are_odd(count: int, good: bool) -> None:  # noqa: FBT001 -
         first.model_copy(
             update={
                 "name": f"mgmt{n:02}",
-                "ssh": first.ssh.model_copy(update={"address": f"192.168.1.{n + 100}"}),
+                "ssh": first.way.model_copy(update={"address": f"192.168.1.{n + 100}"}),
             }
         )
         for n in range(count)
@@ -100,7 +100,7 @@ def test_etcd_members_are_odd(count: int, good: bool) -> None:  # noqa: FBT001 -
         update={
             "name": "door01",
             "role": "balancer",
-            "ssh": first.ssh.model_copy(update={"address": "192.168.1.99"}),
+            "ssh": first.way.model_copy(update={"address": "192.168.1.99"}),
         }
     )
     doors = (door,) if count > 1 else ()

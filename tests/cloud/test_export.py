@@ -34,8 +34,8 @@ def test_the_cloud_s_answer_is_a_valid_site(
     assert isinstance(loaded.spec.cloud.instances, BringYourOwn)
     for host in loaded.spec.hosts:
         own = facts[host.name]
-        assert (host.ssh.address, host.node_ip) == (own["public_ip"], own["private_ip"])
-        assert host.ssh.host_key == HOST_KEY
+        assert (host.way.address, host.node_ip) == (own["public_ip"], own["private_ip"])
+        assert host.way.host_key == HOST_KEY
     assert loaded.spec.kubernetes == spec.kubernetes
     assert loaded.spec.jobs == spec.jobs
 
@@ -90,4 +90,4 @@ def test_the_command_exports_what_the_state_recorded(
     file.write_text(said.out, encoding="utf-8")
     loaded = load_site(file)
     assert loaded.spec is not None
-    assert [host.ssh.host_key for host in loaded.spec.hosts] == [HOST_KEY] * 6
+    assert [host.way.host_key for host in loaded.spec.hosts] == [HOST_KEY] * 6

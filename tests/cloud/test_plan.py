@@ -34,8 +34,8 @@ def test_pools_become_hosts_once() -> None:
         ("crusoe-k3s-worker-0", "worker", 8, 8),
         ("crusoe-k3s-worker-1", "worker", 8, 8),
     ]
-    assert spec.hosts[0].ssh.address == "@{crusoe-k3s-0.public_ip}"
-    assert spec.hosts[0].ssh.host_key == "@{crusoe-k3s-0.host_key}"
+    assert spec.hosts[0].way.address == "@{crusoe-k3s-0.public_ip}"
+    assert spec.hosts[0].way.host_key == "@{crusoe-k3s-0.host_key}"
     assert spec.hosts[0].address == "@{crusoe-k3s-0.private_ip}"
     assert with_instances(spec) is spec
 

@@ -151,7 +151,7 @@ def test_the_hosts_key_opens_the_other_host(running: HostLab) -> None:
 
 
 def test_a_host_with_another_key_is_not_trusted(running: HostLab, plan: PayloadPlan) -> None:
-    home = f"/home/{running.spec.workers[0].ssh.user}/.ssh"
+    home = f"/home/{running.spec.workers[0].way.user}/.ssh"
     swap = (
         f"sed -i 's/^vm02 ssh-ed25519 ..../vm02 ssh-ed25519 AAAB/' {home}/ssh_container/known_hosts"
     )

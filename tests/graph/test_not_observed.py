@@ -40,9 +40,9 @@ def contacted(monkeypatch: pytest.MonkeyPatch) -> list[_Address]:
     return found
 
 
-def existing_run(observe: str) -> Run:
+def existing_run(observe: str, site: Json = None) -> Run:
     """The example whose cluster exists, with a kubeconfig of the form that its owner gives."""
-    cluster = cast("Json", yaml.safe_load(Path(EXISTING).read_text()))
+    cluster = site or cast("Json", yaml.safe_load(Path(EXISTING).read_text()))
     run = example_run("shared-rdma")
     config = {**run.config, "cluster": cluster, "observe": observe, "kubeconfig": kubeconfig()}
     return replace(run, config=config, secrets=(*run.secrets, "kubeconfig"))

@@ -206,7 +206,7 @@ def test_a_clouds_adapters_have_no_settings_of_ours(spec: ClusterSpec) -> None:
 
 def test_an_address_that_is_not_known_yet_passes_through(spec: ClusterSpec) -> None:
     hole = placeholder("node-0", "public_ip")
-    ssh = spec.hosts[1].ssh.model_copy(update={"address": hole})
+    ssh = spec.hosts[1].way.model_copy(update={"address": hole})
     host = spec.hosts[1].model_copy(update={"ssh": ssh})
     plan = plan_hosts(changed_spec(spec, hosts=(spec.hosts[0], host)))[1]
     assert plan.endpoint.address == hole

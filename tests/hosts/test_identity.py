@@ -54,7 +54,7 @@ def test_each_is_asked_for_alone(asked: dict[str, object], keys: set[str]) -> No
 
 
 def test_the_login_user_gets_the_limit_where_no_user_is_made() -> None:
-    login = next(host.ssh.user for host in SPEC.hosts if host.name == "gpu01")
+    login = next(host.way.user for host in SPEC.hosts if host.name == "gpu01")
     assert f"kernel.limits.{login}.memlock" in _first(_with()).desired.values
     made = _first(_with(user=User(name="trainer", uid=1010))).desired.values
     assert "kernel.limits.trainer.memlock" in made

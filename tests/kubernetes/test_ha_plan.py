@@ -67,7 +67,7 @@ def test_a_lost_server_is_forgotten_by_another_one(spec: ClusterSpec) -> None:
 
 def test_more_workers_change_no_other_node(spec: ClusterSpec) -> None:
     worker = spec.workers[0]
-    ssh = Ssh.model_validate({**worker.ssh.model_dump(), "address": "203.0.113.77"})
+    ssh = Ssh.model_validate({**worker.way.model_dump(), "address": "203.0.113.77"})
     third = worker.model_copy(update={"name": "crusoe-k3s-worker-2", "ssh": ssh})
     before = {step.name: step for step in planned(spec).steps}
     after = planned(changed_spec(spec, hosts=(*spec.hosts, third)))

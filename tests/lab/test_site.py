@@ -11,6 +11,7 @@ from components.checks.site import check_config_value
 from components.core.errors import UsageError
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
+from components.model.ways import each_ssh
 from components.update.secret_names import secret_names
 from lab.cluster.artefact import checksums
 from lab.keys import client_key, host_key
@@ -112,16 +113,16 @@ def test_every_stack_has_addresses_and_keys_of_its_own() -> None:
     assert len({block_of(stack) for stack in stacks}) == len(stacks)
     assert block_of("dev") == "127.41.0"
     dev, other = dev_spec("dev"), dev_spec("dgx-roce")
-    for one, two in zip((*dev.switches, *dev.hosts), (*other.switches, *other.hosts), strict=True):
-        assert one.ssh.address != two.ssh.address
-        assert one.ssh.host_key != two.ssh.host_key
-        assert one.ssh.address.startswith("127.41.0.")
+    for (_, one, _), (_, two, _) in zip(each_ssh(dev), each_ssh(other), strict=True):
+        assert one.address != two.address
+        assert one.host_key != two.host_key
+        assert one.address.startswith("127.41.0.")
 
 
 def test_a_device_presents_the_key_that_is_pinned() -> None:
     spec = dev_spec()
     lab = lab_file(spec, "dev", PLACES)
-    pinned = {device.name: device.ssh.host_key for device in (*spec.switches, *spec.hosts)}
+    pinned = {name: ssh.host_key for name, ssh, _ in each_ssh(spec)}
     played = {device.name: device.host_key_seed for device in (*lab.switches, *lab.hosts)}
     assert pinned == {name: host_key(seed).public_openssh for name, seed in played.items()}
 
@@ -176,7 +177,7 @@ def test_a_fabric_has_addresses_and_both_ends_of_each_link(name: str) -> None:
     document = load_document(EXAMPLES / name / "site.yaml")
     artefact = {"k3s": "0" * 64, "install.sh": "0" * 64}
     spec = ClusterSpec.model_validate(overlay(document, name, artefact))
-    addresses = [device.ssh.address for device in (*spec.switches, *spec.hosts)]
+    addresses = [ssh.address for _, ssh, _ in each_ssh(spec)]
     assert len({*addresses}) == len(addresses)
     lab = lab_file(spec, name, PLACES)
     links = {

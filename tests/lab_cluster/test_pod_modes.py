@@ -8,15 +8,22 @@ import resource
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from components.acceptance.collect.cluster_jobs import KubernetesApi
+from components.acceptance.collect.run import collect_evidence
 from components.acceptance.collect.turn import Turn
+from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import Policy, plan_acceptance
 from components.acceptance.probes.perftest import perftest_job
+from components.acceptance.request import AcceptRequest
+from components.checks.site import load_checked_site
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body, Manifest
+from components.kubernetes.plan import plan_kubernetes
 from components.model.cluster import ClusterSpec
 from components.model.operators import Operators
 from components.model.worker_kinds import RailPair
@@ -28,9 +35,11 @@ from lab.cluster.document import Doc, as_doc, docs_at, pairs_at, text_at
 from lab.cluster.pod_view import Pod
 from lab.cluster.process import wait_until
 from lab.cluster.tenants import tenant_pod
-from tests.golden.site import changed_spec, load_example
+from lab.physics.request import parse_request
+from tests.golden.site import EXAMPLES, changed_spec, load_example
 from tests.lab_cluster.conftest import TOKEN, FakeLab, Site
 from tests.lab_cluster.nodes import make_hca_node, make_shared_node
+from tests.lab_physics.examples import Played
 
 pytestmark = pytest.mark.cluster
 RUNTIME = "default-runtime: nvidia\n"
@@ -156,6 +165,54 @@ def test_the_products_perftest_runs_on_macvlan(modes: ModeSite, fake_lab: FakeLa
     assert isinstance(command, list)
     assert command[:5] == ["ib_read_bw", "-d", "mlx5_2", "-x", "3"]
     assert command[-1] == "10.106.156.254"
+
+
+def test_nodes_without_a_login_are_proven_by_the_api_alone(
+    modes: ModeSite, fake_lab: FakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No way to them is in the plan. The switch, which has one, is not part of this fixture."""
+    spec = load_checked_site(EXAMPLES / "shared-rdma/without-ssh.yaml").spec_or_raise()
+
+    def healthy(request: Doc) -> Doc:
+        result = Played(spec).run(parse_request(request))
+        return {"ok": True, "log": result.log, "exit_code": result.exit_code}
+
+    monkeypatch.setattr(fake_lab, "physics", healthy)
+    install_shared(modes)
+    for patch in plan_operators(spec).labels:
+        if patch.kind == "NodePatch":
+            modes.patch_labels(patch)
+    modes.install(plan_operators(spec).charts[0])
+    for name, wanted in expected_allocatable(spec).items():
+        wait_until(f"resources of {name}", lambda n=name, w=wanted: offers(modes, n, w), 30)
+    plan = plan_acceptance(spec, plan_kubernetes(spec, "dev"))
+    assert {each.device for each in plan.endpoints} == {"leaf-01"}
+    probe = next(each for each in plan.probes if each.probe.kind == "perftest")
+    assert probe.job is not None
+    job = replace(probe.job, objects=tuple(with_own_memlock([*probe.job.objects])))
+    alone = replace(plan, sources=(), images=(), probes=(replace(probe, job=job),))
+    config = modes.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
+    request = AcceptRequest("0123456789abcdef", "dev", "lab", alone)
+    seen = collect_evidence(request, 3, {"kubeconfig": config.read_text()}, tmp_path)
+    (item,) = seen.probes
+    assert item.outcome == "completed"
+    assert [hop.status for hop in item.hops] == [
+        "no_login",
+        "not_observed",
+        "not_observed",
+        "no_login",
+    ]
+    assert seen.memlock.keys() == {"node03", "node04"}
+    assert not [each for each in seen.memlock.values() if each.startswith("no answer")]
+    offered = {"nvidia.com/gpu": 8, "rdma/hca": 500, "rdma/hca_shared_devices_b": 500}
+    assert seen.allocatable == {"node03": offered, "node04": offered}
+    report = judge_evidence(seen)
+    assert {each.subject for each in report.findings if each.check == "proof"} == {
+        "node03",
+        "node04",
+    }
+    (way,) = [each for each in report.findings if each.check == "traffic class"]
+    assert (way.verdict, way.detail) == ("error", "leaf-01 1/1 not observed: no counters")
 
 
 def test_pods_of_others_make_a_collective_busy_and_stay(modes: ModeSite) -> None:

@@ -170,7 +170,7 @@ def test_mpirun_reaches_the_other_host_by_ssh_or_says_why_not(lab: HostLab, vm01
            f"chmod 755 /home/nvidia/mpicont.sh; cp {keys} {keys}.old\n"
            f"echo {shlex.quote(entry.format('192.0.2.1'))} >>{keys}")  # fmt: skip
     assert "Permission denied (publickey)" in in_container(lab, vm01, hello).stderr
-    allowed = entry.format(lab.spec.hosts[0].ssh.address)
+    allowed = entry.format(lab.spec.hosts[0].way.address)
     lab.sh(other, f"cp {keys}.old {keys}; echo {shlex.quote(allowed)} >>{keys}")
     assert in_container(lab, vm01, hello).stdout == "vm01\nvm02\n"
     own = 'test "$(uname -n)" = vm01 || { echo "no card on $(uname -n)" >&2; exit 1; }; exec "$@"'

@@ -62,7 +62,7 @@ def with_host(spec: ClusterSpec, name: str, **changes: object) -> ClusterSpec:
 
 def with_ssh(spec: ClusterSpec, name: str, **changes: object) -> ClusterSpec:
     host = next(host for host in spec.hosts if host.name == name)
-    return with_host(spec, name, ssh=host.ssh.model_copy(update=changes))
+    return with_host(spec, name, ssh=host.way.model_copy(update=changes))
 
 
 def with_nic(spec: ClusterSpec, name: str, **changes: object) -> ClusterSpec:
@@ -209,7 +209,7 @@ NO_WAY_IN = Lacking(
 
 
 def _wrong_about_logins(spec: ClusterSpec) -> ClusterSpec:
-    strange = spec.hosts[2].ssh.host_key
+    strange = spec.hosts[2].way.host_key
     return with_ssh(with_ssh(spec, "gpu01", host_key=strange), "mgmt01", user="stranger")
 
 

@@ -125,7 +125,7 @@ def test_without_kubernetes_every_host_is_told_of_all() -> None:
 def test_a_storage_host_is_known_to_all_and_knows_no_worker() -> None:
     spec = load_example("dgx-roce")
     nfs = Host.model_validate(
-        {"name": "nfs01", "role": "storage", "ssh": {**spec.hosts[0].ssh.model_dump(),
+        {"name": "nfs01", "role": "storage", "ssh": {**spec.hosts[0].way.model_dump(),
                                                      "address": "192.168.1.20"}}
     )  # fmt: skip
     wider = changed_spec(spec, hosts=(*spec.hosts, nfs))

@@ -18,7 +18,7 @@ def hosts_off(spec: ClusterSpec) -> ClusterSpec:
 
 
 def _off(host: Host) -> Host:
-    return host.model_copy(update={"ssh": host.ssh.model_copy(update=OFF)})
+    return host.model_copy(update={"ssh": host.way.model_copy(update=OFF)})
 
 
 def files_lock(spec: ClusterSpec) -> Lock:

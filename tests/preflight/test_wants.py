@@ -68,7 +68,7 @@ def test_servers_that_join_are_asked_for_etcds_ports_too() -> None:
         first.model_copy(
             update={
                 "name": f"mgmt0{number}",
-                "ssh": first.ssh.model_copy(update={"address": f"192.168.1.1{number}"}),
+                "ssh": first.way.model_copy(update={"address": f"192.168.1.1{number}"}),
             }
         )
         for number in (2, 3)
@@ -136,7 +136,7 @@ def test_questions_of_one_host_do_not_grow_with_the_site() -> None:
         worker.model_copy(
             update={
                 "name": f"gpu{number:03}",
-                "ssh": worker.ssh.model_copy(update={"address": f"10.0.0.{number}"}),
+                "ssh": worker.way.model_copy(update={"address": f"10.0.0.{number}"}),
             }
         )
         for number in range(100)

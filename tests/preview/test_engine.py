@@ -52,6 +52,11 @@ def test_what_devices_say_is_drift_and_alarms() -> None:
     assert found.errors == ()
 
 
+def test_servers_that_are_lost_come_first() -> None:
+    lost = "cluster: lost: 1 of 3 servers are lost: mgmt02 is unreachable"
+    assert news(said=[lost, *SAID]).alarms[0] == lost
+
+
 def test_an_object_that_somebody_changed_is_a_repair_by_its_field() -> None:
     changed = step("update", "ConfigMap", config_map("switchdev"), config_map("legacy"))
     found = news(changed, said=[])

@@ -55,6 +55,14 @@ def test_a_new_host_is_added_and_not_foretold() -> None:
     assert "Never applied: gpu03. What a first update interrupts there is not known." in found.notes
 
 
+def test_a_node_that_joins_changes_no_setting_of_the_server_that_lets_it_in() -> None:
+    recorded = items_of_plan(make_plan(before(), "prod"), with_limits=False)
+    wanted = items_of_plan(make_plan(edited("a host more"), "prod"), with_limits=False)
+    new = [each for each in compare_items(recorded, wanted) if each.kind == "host"]
+    assert {each.subject for each in new} == {"gpu03"}
+    assert "machine" in {moved.setting for each in new for moved in each.settings}
+
+
 def test_a_host_less_is_removed() -> None:
     more, less = (make_plan(spec, "prod") for spec in (edited("a host more"), before()))
     found = preview_plans(before(), more, less, "main")

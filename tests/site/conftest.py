@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from components.model.cluster import ClusterSpec
+from components.model.ways import each_ssh
 from lab.up import choose_site, load_spec, start_lab
 from tests.site.leftovers import (
     MARK,
@@ -46,8 +47,7 @@ END_DEADLINE_S: Final = 15.0
 
 
 def _refuse_a_running_lab(spec: ClusterSpec, stack: str) -> None:
-    devices = (*spec.switches, *spec.hypervisors, *spec.hosts)
-    for address in [item.ssh.address for item in devices if item.ssh.address]:
+    for address in [ssh.address for _, ssh, _ in each_ssh(spec)]:
         with suppress(OSError), socket.create_connection((address, 2222), timeout=1):
             pytest.fail(
                 f"a lab of stack {stack} is running ({address}:2222 answers), and these tests "

@@ -183,7 +183,7 @@ class Playground:
     def kubectl(self, *arguments: str) -> Done:
         """One `kubectl` command as the administrator of the cluster."""
         spec = load_spec(choose_site(list(self.command[len(UP) :])))
-        address = next(host.ssh.address for host in spec.hosts if host.role == "control_plane")
+        address = next(host.way.address for host in spec.hosts if host.role == "control_plane")
         # Inside of its host the file says 127.0.0.1, as K3s writes it.
         server = ["--kubeconfig", str(self.lab / KUBECONFIG), "--server", f"https://{address}:6443"]
         return run(["kubectl", *server, *arguments], self.environment())

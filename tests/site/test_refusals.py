@@ -28,7 +28,7 @@ def edited(folder: Path, pattern: str, replacement: str) -> Path:
 def address_of(name: str) -> str:
     host = load_spec(choose_site([])).host(name)
     assert host is not None
-    return host.ssh.address
+    return host.way.address
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def test_an_unreachable_host(standing: Playground, tmp_path: Path) -> None:
 def test_a_changed_host_key(standing: Playground, tmp_path: Path) -> None:
     left = standing.settings()
     spec = load_spec(choose_site([]))
-    pinned, another = spec.hosts[1].ssh.host_key, spec.hosts[2].ssh.host_key
+    pinned, another = spec.hosts[1].way.host_key, spec.hosts[2].way.host_key
     assert pinned is not None
     assert another is not None
     swapped = edited(tmp_path, re.escape(pinned), another)

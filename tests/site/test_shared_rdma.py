@@ -72,7 +72,7 @@ def kubectl(site: Playground, folder: Path, *arguments: str, program: str = "kub
     server = load_spec(choose_site([f"examples/{EXAMPLE}"])).servers[0]
     config = folder / "kubeconfig"
     inside = (site.lab / KUBECONFIG.replace("mgmt01", server.name)).read_text()
-    config.write_text(inside.replace("127.0.0.1", server.ssh.address))
+    config.write_text(inside.replace("127.0.0.1", server.way.address))
     config.chmod(0o600)
     return run([program, "--kubeconfig", str(config), *arguments], site.environment())
 

@@ -87,7 +87,7 @@ def test_a_program_gets_no_input_and_no_shell() -> None:
 
 def test_only_the_stacks_secrets_are_asked_of_the_stack() -> None:
     first, *rest = SPEC.hosts
-    ssh = first.ssh.model_copy(update={"private_key": ENV, "sudo_password": COMMAND})
+    ssh = first.way.model_copy(update={"private_key": ENV, "sudo_password": COMMAND})
     site = SPEC.model_copy(update={"hosts": (first.model_copy(update={"ssh": ssh}), *rest)})
     assert secret_names(site) == secret_names(SPEC)
 

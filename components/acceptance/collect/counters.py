@@ -142,7 +142,7 @@ def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
 
 def measure_hops(hop: HopPlan, before: Snapshot, after: Snapshot) -> tuple[Hop, ...]:
     """What an interface counted, or each of a host's adapters where the plan names none."""
-    if hop.interface != ADAPTERS:
+    if hop.interface != ADAPTERS or hop.is_dark:
         return (measure_hop(hop, before, after),)
     names = sorted(name for device, name in after.counters if device == hop.device)
     return tuple(
@@ -160,6 +160,8 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
         device=hop.device,
         interface=hop.interface,
     )
+    if hop.is_dark:
+        return base.model_copy(update={"status": "no_login"})
     for snapshot in (before, after):
         if hop.device in snapshot.unreachable:
             detail = snapshot.unreachable[hop.device].splitlines()[0]

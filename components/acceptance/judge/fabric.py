@@ -11,6 +11,7 @@ from itertools import groupby
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
 from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes, show_size
+from components.acceptance.judge.path import DARK
 from components.acceptance.judge.verdict import Finding, Verdict
 
 _IDLE_SHARE = 0.5
@@ -32,6 +33,8 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 def _judge_direction(
     item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits, wanted: Sent
 ) -> Finding:
+    if all(hop.status == "no_login" for hop in hops):
+        return _dark(item, where)
     blind = next((hop for hop in hops if hop.status != "observed"), None)
     if blind is not None:
         return _unproven(item, where, f"{blind.device}: {blind.detail or 'not observed'}")
@@ -51,6 +54,16 @@ def _judge_direction(
         actual=f"{show_size(total)} through {len(busy)}",
         detail=f"adapters without their share: {lazy}" if lazy and not right else "",
         next_step="" if right else "look at NCCL's list of adapters, and at ibstat on that worker",
+    )
+
+
+def _dark(item: ProbeEvidence, where: str) -> Finding:
+    return Finding(
+        check="adapter counters",
+        subject=item.probe.name,
+        verdict="skipped",
+        expected=f"{where}: counters of its adapters",
+        actual=DARK,
     )
 
 

@@ -14,6 +14,8 @@ from components.acceptance.judge.amount import judge_amount, sent_bytes, show_si
 from components.acceptance.judge.verdict import Finding
 
 _READ = ("observed", "uncounted")
+DARK: Final = "not proven: no login"
+"""Of hops whose device nothing logs in to; beside them the others are judged."""
 _ROLES: Final = get_args(HopRole)
 _ALWAYS: Final = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
 """What every way has; the others are there where two leaves are joined by routed links."""
@@ -63,6 +65,10 @@ def judge_losses(item: ProbeEvidence) -> list[Finding]:
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
     hops.sort(key=lambda hop: _ROLES.index(hop.role))
     missing = [role for role in _ALWAYS if role not in {hop.role for hop in hops}]
+    dark = [hop for hop in hops if hop.status == "no_login"]
+    if len(dark) == len(hops):
+        return _all_dark(item, where, dark)
+    hops = [hop for hop in hops if hop.status != "no_login"]
     hops = [_together(list(group)) for _, group in groupby(hops, key=lambda hop: hop.role)]
     blind = [hop for hop in hops if hop.status not in _READ]
     odd: list[Finding] = []
@@ -81,13 +87,26 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     # What a system cannot count proves nothing; the class that the bytes leave it in does.
     proven = [hop for hop in hops if hop.status == "observed"]
     least = min(_share(hop, limits) for hop in proven)
+    unseen = f"; {' and '.join(hop.place for hop in dark)} {DARK}" if dark else ""
     return Finding(
         check="traffic class",
         subject=item.probe.name,
         verdict="passed",
         expected=f"{where}: {_classes(limits)} at {len(proven)} hops",
-        actual=f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}",
+        actual=f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}{unseen}",
         detail=" -> ".join(hop.place for hop in hops),
+    )
+
+
+def _all_dark(item: ProbeEvidence, where: str, dark: list[Hop]) -> Finding:
+    """No hop of the way can be read: that is no proof, and nothing that a login would mend."""
+    return Finding(
+        check="traffic class",
+        subject=item.probe.name,
+        verdict="skipped",
+        expected=f"{where}: counters of every hop",
+        actual=DARK,
+        detail=" -> ".join(hop.place for hop in dark),
     )
 
 

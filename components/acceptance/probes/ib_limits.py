@@ -11,6 +11,7 @@ from pydantic import Field
 
 from components.acceptance.seen import Seen
 from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
 from components.model.infiniband import DEFAULT_PARTITION, IbPartition, InfiniBand, Membership
 from components.model.worker_kinds import on_infiniband
 from components.remote.endpoint import host_endpoint
@@ -67,9 +68,9 @@ class IbLook:
 
 
 def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
-    """What is expected; None without InfiniBand switches of our own."""
+    """What is expected; None without InfiniBand switches of our own, or hosts that can be asked."""
     fabric = spec.infiniband
-    if fabric is None:
+    if fabric is None or not _asked(spec):
         return None
     own = spec.sm_switches if fabric.subnet_manager == "switch" else ()
     return IbLimits(
@@ -82,6 +83,11 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
         adaptive_routing=fabric.adaptive_routing,
         cables=_cables(spec),
     )
+
+
+def _asked(spec: ClusterSpec) -> tuple[Host, ...]:
+    """The workers on the fabric that are logged in to: what others see is not known."""
+    return tuple(host for host in on_infiniband(spec) if host.ssh is not None)
 
 
 def _cables(spec: ClusterSpec) -> dict[str, str]:
@@ -138,7 +144,7 @@ def _script() -> str:
 
 
 def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
-    """Every worker on the fabric is asked, the first one also with ibdiagnet."""
+    """Every worker on the fabric with a login is asked, the first one also with ibdiagnet."""
     fabric = spec.infiniband
     if fabric is None:
         return ()
@@ -151,5 +157,5 @@ def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
             deadline_s=DIAGNOSE_DEADLINE_S if number == 0 else LOOK_DEADLINE_S,
             takeover_s=takeover_s,
         )
-        for number, host in enumerate(on_infiniband(spec))
+        for number, host in enumerate(_asked(spec))
     )

@@ -45,7 +45,7 @@ def _no_collective(kind: WorkerKind) -> str:
 
 def list_unproven(spec: ClusterSpec) -> tuple[Unproven, ...]:
     """Rails, speeds and hosts that no probe of the site proves."""
-    found = [*_outside(spec)]
+    found = [*_outside(spec), *_without_login(spec)]
     if spec.rdma.transport == "roce":
         found += [each for rail in spec.rails for each in _on_rail(spec, rail)]
         found += [
@@ -68,6 +68,16 @@ def _outside(spec: ClusterSpec) -> Iterator[Unproven]:
         for rail in speeds_of(spec, host) if host.role != "worker" else ():
             why = f"a {host.role.replace('_', ' ')} host runs no probe"
             yield Unproven(subject=host.name, what=f"its link to {rail}", why=why)
+
+
+def _without_login(spec: ClusterSpec) -> Iterator[Unproven]:
+    """What only a login shows; bandwidth, transport and memory limits are proven in pods."""
+    what = "counters, driver, firmware and settings of its cards"
+    if spec.infiniband is not None:
+        what += ", its InfiniBand ports and partitions"
+    for host in spec.workers:
+        if host.ssh is None:
+            yield Unproven(subject=host.name, what=what, why="no login")
 
 
 def _on_rail(spec: ClusterSpec, rail: Rail) -> Iterator[Unproven]:

@@ -59,7 +59,7 @@ def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
     plane = spec.kubespray
     if plane is None:
         return {}
-    names = [name for host in spec.servers for name in (host.name, host.address, host.ssh.address)]
+    names = [name for host in spec.servers for name in (host.name, host.address, host.way.address)]
     settings: dict[str, JsonValue] = {
         "container_manager": plane.container_runtime,
         "kube_network_plugin": plane.cni,
@@ -138,4 +138,4 @@ def server_url(spec: ClusterSpec) -> str:
     """
     if spec.kubespray is None or not spec.servers:
         raise Bug("a plan of kubespray needs a control-plane host")
-    return f"https://{bracketed(spec.servers[0].ssh.address)}:{spec.kubespray.api_port}"
+    return f"https://{bracketed(spec.servers[0].way.address)}:{spec.kubespray.api_port}"

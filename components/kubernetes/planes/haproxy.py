@@ -69,8 +69,8 @@ def plan_balancer(spec: ClusterSpec, host: Host, plane: K3sPlane, stack: str) ->
         stack: Names the folder on the host with what was there before.
     """
     settings = {"ca": "as-installed", "service.active": "active", "service.enabled": "enabled"}
-    if host.ssh.address != host.address:
-        settings["also_listen"] = f"{host.ssh.address}:{plane.api_port}"
+    if host.way.address != host.address:
+        settings["also_listen"] = f"{host.way.address}:{plane.api_port}"
     settings |= numbered_lines("haproxy.cfg", render_haproxy(spec, host, plane))
     settings |= numbered_lines("unit", _unit_text(plane))
     lines = {**settings, "stack": stack, "ca_base64": placeholder(CLUSTER_CA, "pem_one_line")}

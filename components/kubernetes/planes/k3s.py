@@ -117,7 +117,7 @@ def server_url(spec: ClusterSpec) -> str:
     if plane.virtual_address is not None:
         address = str(plane.virtual_address.address)
     else:
-        address = spec.balancers[0].ssh.address if spec.balancers else spec.servers[0].address
+        address = spec.balancers[0].way.address if spec.balancers else spec.servers[0].address
     return f"https://{address}:{plane.api_port}"
 
 
@@ -312,4 +312,4 @@ def _runtime_is_on_host(spec: ClusterSpec) -> bool:
 
 
 def _names(host: Host) -> tuple[str, ...]:
-    return (host.name, host.address, host.ssh.address)
+    return (host.name, host.address, host.way.address)

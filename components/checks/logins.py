@@ -1,0 +1,182 @@
+"""Rules on hosts that nothing logs in to: where they may be, and what cannot be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any, Final
+
+from components.checks.rule import Finding, at
+from components.core.problem import Place, SpecPath
+from components.model.cluster import ClusterSpec
+from components.model.environments import Esxi
+from components.model.firmware import Firmware
+from components.model.hosts import Host
+from components.model.kernel import KernelSettings
+from components.model.kubernetes import ExistingPlane
+from components.model.operator_owned import firmware_by_operator, vfs_by_operator
+from components.model.qos import HostQos
+from components.model.sriov import Sriov
+
+Asks = Callable[[Any], bool]
+"""Whether a value asks for something to be set on the host, or to be looked at there."""
+
+_IN_GROUPS: Final[tuple[tuple[str, str, Asks], ...]] = (
+    ("driver.kind", "an RDMA driver", lambda it: it in {"doca_ofed", "mlnx_ofed"}),
+    ("driver.at_least", "a release to be verified", lambda it: it is not None),
+    ("gpu_driver_version", "a GPU driver to be verified", lambda it: it is not None),
+    ("qos", "quality of service on its cards", lambda it: it != HostQos()),
+    ("kernel", "kernel settings", lambda it: it != KernelSettings()),
+)
+"""Key below `host_defaults` that a group may set, what it asks for, and when it does."""
+_OF_ALL: Final[tuple[tuple[str, str, Asks], ...]] = (
+    ("rail_names", "names for its cards", bool),
+    ("docker", "Docker", bool),
+    ("toolkit", "the container toolkit", lambda it: it is not None and it.kind == "host"),
+)
+"""The same of keys that hold for all hosts."""
+_OF_NICS: Final[tuple[tuple[str, str, Asks], ...]] = (
+    ("sriov", "settings of VFs", lambda it: it != Sriov()),
+    ("address", "an address of the card", lambda it: it is not None),
+    ("mtu_bytes", "an MTU of the card", lambda it: it is not None),
+    ("rdma", "a name of the RDMA device", lambda it: it is not None),
+    ("serial", "a serial number to be verified", lambda it: it is not None),
+    ("link_gt_s", "a PCIe speed to be verified", lambda it: it is not None),
+    ("link_width", "a PCIe width to be verified", lambda it: it is not None),
+    ("lanes", "lanes to be verified", lambda it: it is not None),
+    ("gpu_path", "a way to the GPU to be verified", lambda it: it is not None),
+)
+"""The same of keys of a card."""
+
+
+def check_host_login(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each host says how it is logged in to, or that nothing logs in to it (`login: none`).
+
+    The latter is for workers of an existing cluster, as managed nodes of AKS, EKS and OKE are.
+    Everything else Railyard installs or sets itself, which takes a login.
+    """
+    for h, host in enumerate(spec.hosts):
+        if host.login == "none":
+            yield from _none(spec, h, host)
+        elif host.ssh is None:
+            yield Finding(
+                f"{host.name} has no ssh, so nothing says how it is logged in to.",
+                (at(("hosts", h)),),
+                "add ssh with address, user, private_key and host_key; or login: none for a "
+                "worker of an existing cluster that nothing logs in to.",
+            )
+
+
+def _none(spec: ClusterSpec, h: int, host: Host) -> Iterator[Finding]:
+    """Why `login: none` cannot be."""
+    path: SpecPath = ("hosts", h)
+    place = at((*path, "login"), host.login)
+    foreign, guests = isinstance(spec.kubernetes, ExistingPlane), isinstance(spec.environment, Esxi)
+    if host.ssh is not None:
+        yield Finding(
+            f"{host.name} has an ssh, and login: none says that nothing logs in to it.",
+            (place, at((*path, "ssh", "address"), host.ssh.address)),
+            "remove one of the two.",
+        )
+    elif host.role != "worker":
+        yield Finding(
+            f"{host.name} is a {host.role.replace('_', ' ')} host, and nothing logs in to it.",
+            (place, at((*path, "role"), host.role)),
+            "add its ssh: login: none is for workers of an existing cluster.",
+        )
+    elif not foreign or guests:
+        ours = (
+            "its virtual machine" if foreign else "its cluster" if spec.kubernetes else "its work"
+        )
+        kind = at(("environment", "kind"), spec.environment.kind)
+        yield Finding(
+            f"nothing logs in to {host.name}, and {ours} is Railyard's to set up.",
+            (place, kind if foreign else _plane(spec)),
+            "add its ssh; or, where the cluster is another's, use plane: existing on machines of "
+            "its own.",
+        )
+
+
+def _plane(spec: ClusterSpec) -> Place:
+    if spec.kubernetes is None:
+        return at(("containers",))
+    return at(("kubernetes", "plane"), spec.kubernetes.plane)
+
+
+def check_untouched_host(spec: ClusterSpec) -> Iterator[Finding]:
+    """What needs a login is not asked of a host that nothing logs in to.
+
+    Drivers, QoS, VFs, firmware, names, kernel settings and what is to be verified on a host would
+    silently stay as they are. VFs and firmware that the network operator makes are its own.
+    """
+    for h, host in enumerate(spec.hosts):
+        foreign = isinstance(spec.kubernetes, ExistingPlane)
+        if host.login != "none" or host.ssh is not None or not foreign:
+            continue  # `host-login` says so
+        for path, value, words in (*_of_settings(spec, host), *_of_cards(spec, h, host)):
+            yield Finding(
+                f"nothing logs in to {host.name}, and {path[-1]} asks for {words} there.",
+                (at(path, value), at(("hosts", h, "login"), host.login)),
+                f"remove {path[-1]}, or write what the node's image has: who makes that brings it. "
+                "What other hosts get is set by their host group.",
+            )
+
+
+_Asked = Iterator[tuple[SpecPath, object, str]]
+
+
+def _of_settings(spec: ClusterSpec, host: Host) -> _Asked:
+    settings = spec.settings_of(host)
+    for keys, words, asks in _IN_GROUPS:
+        path = keys.split(".")
+        if asks(value := attrgetter(keys)(settings)):
+            shown = value if isinstance(value, str) else None
+            yield (*_owner(spec, host, path[0]), *path), shown, words
+    if _sets_firmware(spec, settings.firmware):
+        yield (*_owner(spec, host, "firmware"), "firmware"), None, "firmware of its cards"
+    for key, words, asks in _OF_ALL:
+        if asks(getattr(settings, key)):
+            yield ("host_defaults", key), None, words
+    if not spec.reached:
+        yield from _of_identity(spec)
+
+
+def _sets_firmware(spec: ClusterSpec, asked: Firmware) -> bool:
+    sets = asked.sets_anything and not firmware_by_operator(spec)
+    return sets or bool(asked.min_versions)
+
+
+def _owner(spec: ClusterSpec, host: Host, key: str) -> SpecPath:
+    """Who says it: the host's group, or the defaults of all."""
+    for g, group in enumerate(spec.host_groups):
+        if group.name == host.group and getattr(group, key) is not None:
+            return ("host_groups", g)
+    return ("host_defaults",)
+
+
+def _of_identity(spec: ClusterSpec) -> _Asked:
+    """What all hosts with a login get: there is none."""
+    defaults = spec.host_defaults
+    if defaults.user is not None:
+        yield ("host_defaults", "user"), defaults.user.name, "a user"
+    for key in ("hostname", "etc_hosts"):
+        if getattr(defaults.manage, key):
+            yield ("host_defaults", "manage", key), True, "a file of its identity"
+
+
+def _of_cards(spec: ClusterSpec, h: int, host: Host) -> _Asked:
+    made = vfs_by_operator(spec)
+    for n, nic in enumerate(host.nics):
+        path: SpecPath = ("hosts", h, "nics", n)
+        if nic.vfs and not made:
+            yield (*path, "vfs"), nic.vfs, "VFs"
+        for key, words, asks in _OF_NICS:
+            if asks(value := getattr(nic, key)):
+                yield (*path, key), _shown(key, value), words
+    for p, port in enumerate(host.hca_sriov):
+        if port.vfs and not made:
+            yield ("hosts", h, "hca_sriov", p, "vfs"), port.vfs, "VFs"
+
+
+def _shown(key: str, value: object) -> object:
+    return None if key == "sriov" else str(value) if key in {"address", "gpu_path"} else value
