@@ -160,6 +160,8 @@ class RouterView:
     """Port to what its BGP neighbour is to be: `external`, `internal`, or its number."""
     networks: tuple[str, ...]
     """The networks that it tells its neighbours of, if it has them."""
+    max_paths: int | None = None
+    """Equal paths that it uses at once; None: all that there are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,10 @@ class Routing(Frozen):
     over them are equal and all of them are used."""
     router_id: RouterId
     """Address of the loopback interface, unique in the fabric."""
+    bfd: bool = False
+    """Notice a lost neighbour by BFD, in less than a second. Default off, as on the switches: BGP
+    alone notices a link that is down at once, and one that is up and dead after its hold time, 9 s
+    on Cumulus and up to 180 s elsewhere. Both ends of a link say the same."""
 
 
 class Inband(Frozen):

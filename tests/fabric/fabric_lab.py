@@ -99,6 +99,41 @@ def chain_of(system: str, leaves: int, **rdma: object) -> ClusterSpec:
     return ClusterSpec.model_validate(site | {"hosts": hosts, "switches": switches})
 
 
+def routed_of(system: str, *, bfd: bool = False, spine: str = "", **rdma: object) -> ClusterSpec:
+    """Two leaves below a spine, joined by routed links, with a part of both rails on each leaf.
+
+    Args:
+        system: Of the leaves.
+        bfd: Whether the links have it.
+        spine: Of the spine; that of the leaves by default.
+        rdma: What the file says of RDMA.
+    """
+    site = chain_of(system, 2, **rdma).model_dump(mode="json")
+    for number, rail in enumerate(site["rails"]):
+        net = f"10.10.{111 + number}"
+        rail["leaves"] = {
+            "leaf-01": {"subnet": f"{net}.0/25", "gateway": f"{net}.1"},
+            "leaf-02": {"subnet": f"{net}.128/25", "gateway": f"{net}.129"},
+        }
+    far, ends = spine or system, dict[str, object]()
+    for number, leaf in enumerate(site["switches"], start=1):
+        leaf["routing"] = {"asn": 65100 + number, "router_id": f"10.255.0.{number}", "bfd": bfd}
+        ports = [port_name(system, 1), port_name(system, 2)]
+        leaf["ports"] = dict(zip(ports, (leaf["ports"][port] for port in ports), strict=True))
+        for link in (0, 1):
+            here, there = port_name(system, 29 + link), port_name(far, 2 * number + link)
+            leaf["ports"][here] = {"to": f"spine-01:{there}", "mode": "routed"}
+            ends[there] = {"to": f"{leaf['name']}:{here}", "mode": "routed"}
+    kind = KINDS[far]
+    site["switches"].append(
+        site["switches"][0]
+        | {"name": "spine-01", "os": far, "model": kind.model, "release": kind.release}
+        | {"routing": {"asn": 65001, "router_id": "10.255.0.9", "bfd": bfd}, "ports": ends}
+        | {"ssh": {**site["switches"][0]["ssh"], "address": "192.168.1.20"}}
+    )
+    return ClusterSpec.model_validate(site)
+
+
 def port_name(system: str, number: int) -> str:
     kind = KINDS[system]
     return kind.port.format(kind.lanes * (number - 1) if kind.lanes else number)
