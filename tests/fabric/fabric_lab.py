@@ -39,7 +39,7 @@ class Kind:
     lanes: int = 0
     """Where ports are called by their first lane: how many a port has."""
     first: tuple[str, ...] = ()
-    """What an operator does once before lossless: pools, on SONiC."""
+    """What an operator does once, on SONiC: pools before lossless, and who makes BGP."""
 
 
 _SERIAL = itertools.count(1)
@@ -61,7 +61,11 @@ KINDS = {
         ("sudo config save -y",),
         sonic_lab.talk,
         lanes=8,
-        first=("sudo config qos reload", "sudo config save -y"),
+        first=(
+            "sudo config qos reload",
+            sonic_lab.FRRCFGD,
+            "sudo config save -y",
+        ),
     ),
 }
 
