@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
-from components.fabric.systems import system_of
+from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
@@ -161,8 +161,12 @@ def check_link_loop(spec: ClusterSpec) -> Iterator[Finding]:
             (at(one.path, one.port.to), at(other.path, other.port.to)),
             "remove one link of the loop, or make the links routed: mode: routed at both ends."
             if _can_route(one) and _can_route(other)
-            else "remove one link of the loop: this switch system is not routed here.",
+            else f"remove one link of the loop: {_not_routed(one, other)} is not routed.",
         )
+
+
+def _not_routed(one: PlacedPort, other: PlacedPort) -> str:
+    return driver_of((other if _can_route(one) else one).switch.os).title
 
 
 def _can_route(port: PlacedPort) -> bool:

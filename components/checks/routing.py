@@ -19,7 +19,7 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
 
     Each leaf has a number of its own: BGP refuses a route that has passed the same number before.
     All spines above a leaf share one: several paths are used at once only if they come from the
-    same neighbouring number. A router's identifier is unique.
+    same neighbouring number. A router's identifier is unique. Both ends of a link have BFD or none.
     """
     numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
     for index, switch in enumerate(spec.switches):
@@ -48,6 +48,7 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
             )
     yield from _same_number(spec)
     yield from _uneven_paths(spec)
+    yield from _one_sided(spec)
 
 
 def _why_no_identifier(spec: ClusterSpec, address: IPv4Address) -> str | None:
@@ -90,6 +91,31 @@ def _same_number(spec: ClusterSpec) -> Iterator[Finding]:
                 tuple(at(("switches", i, "routing", "asn"), asn) for i, asn in (one, other)),
                 "give the two sides of a routed link different numbers.",
             )
+
+
+def _one_sided(spec: ClusterSpec) -> Iterator[Finding]:
+    """BFD is a talk of two: what only one side has stays down, and notices nothing."""
+    indexes = {switch.name: index for index, switch in enumerate(spec.switches)}
+    seen: set[tuple[str, str]] = set()
+    for link in list_links(spec):
+        with_it, without = sorted((link.one.switch, link.other.switch), key=_has_no_bfd)
+        pair = (with_it.name, without.name)
+        if link.one.port.mode != "routed" or pair in seen or without.routing is None:
+            continue
+        if _has_no_bfd(without) and not _has_no_bfd(with_it):
+            seen.add(pair)
+            yield Finding(
+                f"{with_it.name} has BFD on its links to {without.name}, which has none.",
+                tuple(
+                    at(("switches", indexes[each.name], "routing", "bfd"), not _has_no_bfd(each))
+                    for each in (with_it, without)
+                ),
+                "write bfd: true on both switches, or on neither.",
+            )
+
+
+def _has_no_bfd(switch: Switch) -> bool:
+    return switch.routing is None or not switch.routing.bfd
 
 
 def _uneven_paths(spec: ClusterSpec) -> Iterator[Finding]:

@@ -215,7 +215,7 @@ def _network(place: Place, text: str) -> str:
     except ValueError:
         raise EosError(INVALID) from None
     networks = _bgp(place).networks
-    _bgp(place).networks = networks if name in networks else [*networks, name]
+    _bgp(place).networks = sorted({*networks, name}, key=IPv4Network)
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lab.switches.eos.config import Config, Port
+from lab.switches.eos.config import Config, Port, port_order
 from lab.switches.eos.routed import Bgp, Group, Interface
 from lab.views import RouterView
 
@@ -56,7 +56,7 @@ def _router_lines(bgp: Bgp) -> Iterator[str]:
         yield from [f"neighbor {name} bfd"] if group.bfd else []
     for address, asn in sorted(bgp.addresses.items()):
         yield f"neighbor {address} remote-as {asn}"
-    for port, (group, asn) in bgp.ports.items():
+    for port, (group, asn) in sorted(bgp.ports.items(), key=lambda each: port_order(each[0])):
         short = port.replace("Ethernet", "Et")  # as captures show it
         yield f"neighbor interface {short} peer-group {group} remote-as {asn}"
     inner = [

@@ -87,7 +87,7 @@ def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> R
     addresses = {name: tuple(_entries(section)) for name, section in sections.items()}
     return Routing(
         {name: found for name, found in addresses.items() if found or _SVI.fullmatch(name)},
-        _bgp(asn, lines, forwards={*FORWARDING} <= plain_lines),
+        bgp_of(asn, lines, forwards={*FORWARDING} <= plain_lines),
         (*sorted(plain_lines), *_marks(sections), *map(_as_word, lines)),
     )
 
@@ -152,7 +152,8 @@ def bare(name: str) -> str:
     return f"interface {name} rest"
 
 
-def _bgp(asn: int | None, lines: tuple[str, ...], *, forwards: bool) -> BgpState:
+def bgp_of(asn: int | None, lines: tuple[str, ...], *, forwards: bool = False) -> BgpState:
+    """The BGP that some lines make."""
     held, peers = {*lines}, read_peers(lines)
     found = {match[1]: match[2] for line in lines if (match := _ADDRESS_NEIGHBOR.fullmatch(line))}
     found |= {name: _number_of(peer, held) for name, peer in peers.items()}

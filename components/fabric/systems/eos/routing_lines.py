@@ -19,6 +19,7 @@ from components.fabric.systems.eos.routing import (
     WORDS,
     bare,
     bfd_line,
+    bgp_of,
     group_lines,
     read_peers,
     router_lines,
@@ -176,6 +177,7 @@ def _top_lines(
         yield (said[0] if said else plain) if wanted.max_paths else "no maximum-paths"
     yield from _group_lines(wanted, held, recorded, in_family=False)
     before, now = read_peers(recorded), read_peers(held)
+    recorded_numbers = bgp_of(None, recorded).neighbors
     for name in was.neighbors:
         if name in now and name not in wanted.neighbors:
             yield f"no neighbor interface {name}"
@@ -183,8 +185,7 @@ def _top_lines(
         if was.neighbors.get(name) == number:
             continue
         own = f"neighbor interface {name} peer-group {GROUP} remote-as {number}"
-        found = before.get(name)
-        yield found.line if found and found.number in {"", number} else own
+        yield before[name].line if before.get(name) and recorded_numbers[name] == number else own
 
 
 def _paths(wanted: BgpState) -> list[str]:

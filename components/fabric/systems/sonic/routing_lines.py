@@ -180,7 +180,8 @@ def _aim_bgp(aim: Rows, before: Rows, was: BgpState, wanted: BgpState) -> None:
         _put(aim, AF, _without(aim, AF) | paths, stays=AF in before)
     said = (("local_asn", wanted.asn), ("router_id", wanted.router_id))
     ours = {key: str(value) for key, value in said if value is not None}
-    if wanted.asn is None and (wanted.neighbors or wanted.networks):
+    others = {*wanted.neighbors, *wanted.networks} - {*recorded.neighbors, *recorded.networks}
+    if wanted.asn is None and others:
         ours = aim.get(GLOBALS, {})  # others' sessions are in it by now
     _put(aim, GLOBALS, _without(aim, GLOBALS) | ours, stays=GLOBALS in before)
 
