@@ -8,7 +8,12 @@ from ipaddress import IPv4Address, IPv4Network
 from components.checks.rail_leaves import suggest_leaves
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
-from components.fabric.links import LinkEnd, list_links, switches_of_rails
+from components.fabric.links import (
+    LinkEnd,
+    bridging_switches_of_rails,
+    list_links,
+    switches_of_rails,
+)
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.pod_network.kept import probe_address
@@ -152,7 +157,7 @@ def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
     each of them has a subnet and a gateway of its own; on a leaf that is not routed no machine
     would have it.
     """
-    holders = switches_of_rails(spec)
+    holders = bridging_switches_of_rails(spec)
     switches = {switch.name: switch for switch in spec.switches}
     for r, rail in enumerate(spec.rails):
         routed = [name for name in holders[rail.name] if switches[name].routing is not None]

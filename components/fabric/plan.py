@@ -178,6 +178,8 @@ def _host_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
     vlan = port.vlan or (rail.vlan if rail else None)
     if vlan is None:
         raise SpecError(f"port to {port.to}: no rail is called {rail_name!r}, and no vlan is set")
+    if port.mode == "routed":
+        return {"mode": "routed"}
     access = port.mode == "access"
     return {
         "mode": port.mode,

@@ -74,7 +74,7 @@ class BgpState(_Frozen):
     (EOS, SONiC); None: not ours."""
     forwards: Annotated[bool | None, _SAID] = None
     """Whether it routes IPv4, also over ports without an IPv4 address, where that is a line of its
-    own (EOS); None: not ours."""
+    own (EOS); None: not ours, or off."""
 
     def settings(self) -> dict[tuple[str, str], str]:
         """As `SwitchState.settings`."""

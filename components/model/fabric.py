@@ -166,7 +166,8 @@ class SwitchPort(Frozen):
     """`trunk` carries the rail's VLAN tagged, as the SR-IOV attachment sends it.
 
     On a link between switches a trunk carries `rails`, and `routed` is a link of its own, on which
-    BGP learns where the rails are.
+    BGP learns where the rails are. A `routed` port to a host is in no VLAN: the card's `address`
+    and the other one of its /31 are a network of their own, and the port has that other one.
     """
     vlan: VlanId | None = None
     """VLAN on this port; default the rail's."""

@@ -103,13 +103,29 @@ def chain_of(system: str, leaves: int, **rdma: object) -> ClusterSpec:
     return ClusterSpec.model_validate(site | {"hosts": hosts, "switches": switches})
 
 
-def routed_of(system: str, *, bfd: bool = False, spine: str = "", **rdma: object) -> ClusterSpec:
+def _route_cards(site: dict[str, Any]) -> None:
+    """Each card on a routed port, with a /31 of its own: hosts are in the order of leaves."""
+    for number, host in enumerate(site["hosts"][1:]):
+        for rail, nic in enumerate(host["nics"]):
+            nic["address"] = f"10.10.{111 + rail}.{2 * number + 1}"
+    for rail in site["rails"]:
+        rail["leaves"] = {}
+    for leaf in site["switches"]:
+        for port in leaf["ports"].values():
+            port["mode"] = "routed"
+    site["pod_network"] |= {"mode": "rdma_shared", "host_network": True}
+
+
+def routed_of(
+    system: str, *, bfd: bool = False, spine: str = "", cards: bool = False, **rdma: object
+) -> ClusterSpec:
     """Two leaves below a spine, joined by routed links, with a part of both rails on each leaf.
 
     Args:
         system: Of the leaves.
         bfd: Whether the links have it.
         spine: Of the spine; that of the leaves by default.
+        cards: Whether ports to hosts are routed too.
         rdma: What the file says of RDMA.
     """
     site = chain_of(system, 2, **rdma).model_dump(mode="json")
@@ -128,6 +144,8 @@ def routed_of(system: str, *, bfd: bool = False, spine: str = "", **rdma: object
             here, there = port_name(system, 29 + link), port_name(far, 2 * number + link)
             leaf["ports"][here] = {"to": f"spine-01:{there}", "mode": "routed"}
             ends[there] = {"to": f"{leaf['name']}:{here}", "mode": "routed"}
+    if cards:
+        _route_cards(site)
     kind = KINDS[far]
     site["switches"].append(
         site["switches"][0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 from components.checks.registry import RULES
 from components.core.errors import DeviceError
+from components.core.problem import Problem
 from components.fabric.state import SwitchState, diff_states
+from components.hosts.routing import routing_settings
 from components.model.cluster import ClusterSpec
 from lab.physics.routed import find_hops
 from lab.switches.emulators import RoutingSwitch
@@ -91,6 +94,61 @@ def test_the_life_of_routed_switches(system: str) -> None:
         live(routed_of(system, mode="lossless", bfd=bfd and system != "cumulus"), lines)
 
     play()
+
+
+@pytest.mark.parametrize("system", HISTORIES)
+def test_a_card_on_a_routed_port_has_a_network_of_its_own(system: str, tmp_path: Path) -> None:
+    spec = routed_of(system, cards=True, mode="lossless")
+    names = {"routed-port", "routing", "rail-gateway", "rail-switch", "link-form", "pf-address"}
+    assert [p for rule in RULES if rule.name in names for p in rule.problems(spec)] == []
+    live(spec, [])
+    room = rooms_of(spec, tmp_path)[1]
+    room.apply()
+    assert isinstance(room.switch, RoutingSwitch)
+    view = room.switch.router_view()
+    assert {*view.networks} == {"10.255.0.2/32", "10.10.111.2/31", "10.10.112.2/31"}
+    held = room.read().addresses or {}
+    assert held[port_name(system, 1)][0] == "10.10.111.2/31"
+    assert {*view.neighbors} == {port_name(system, number) for number in (29, 30)}
+    settings = routing_settings(spec, spec.hosts[2])
+    assert settings["route.7400.table"] == (
+        "10.10.111.2/31 dev enp5s0 scope link src 10.10.111.3,default via 10.10.111.2 dev enp5s0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "what", "fix"),
+    [
+        ("10.10.111.0", "the port would have 10.10.111.1: the network", "a /31 of its own, every"),
+        (
+            "10.20.0.1",
+            "has 10.20.0.1, which is not in the subnet of rail-0",
+            "address of that subnet",
+        ),
+    ],
+)
+def test_an_address_that_a_routed_port_cannot_have(address: str, what: str, fix: str) -> None:
+    site = routed_of("eos", cards=True).model_dump(mode="json")
+    site["hosts"][2]["nics"][0]["address"] = address
+    (problem,) = _of("routed-port", site)
+    assert what in problem.what
+    assert fix in problem.fix
+
+
+def test_a_routed_port_has_no_gateway_beside_and_no_pods_with_vfs() -> None:
+    site = routed_of("eos", cards=True).model_dump(mode="json")
+    site["pod_network"] |= {"mode": "sriov", "host_network": False}
+    site["rails"][0]["gateway"] = "10.10.111.200"
+    site["hosts"][1]["nics"][0]["address"] = None
+    card, pods, gateway = _of("routed-port", site)
+    assert "every second one: 10.10.111.1, 10.10.111.3" in card.fix
+    assert "rdma_shared, host_network: true}" in pods.fix
+    assert gateway.fix == "remove gateway, or the ports' mode."
+
+
+def _of(name: str, site: dict[str, Any]) -> list[Problem]:
+    spec = ClusterSpec.model_validate(site)
+    return [found for rule in RULES if rule.name == name for found in rule.problems(spec)]
 
 
 def find_way(rooms: list[Room], spec: ClusterSpec, to: str) -> tuple[str, ...] | None:

@@ -144,7 +144,7 @@ class EosDriver:
             vlans=(FACTORY_VLAN,),
             dscp_classes={dscp: default_class(dscp) for dscp in range(64)},
             addresses={},
-            bgp=BgpState(forwards=False),
+            bgp=BgpState(),
             native={WORDS: write_list((MODEL,))},
             ports=dict.fromkeys(ports, port),
         )

@@ -84,7 +84,11 @@ def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> R
     """
     plain_lines = {line.strip() for line in plain.splitlines()} & {*FORWARDING, IPV4_ONLY, MODEL}
     asn, lines = _router_lines(router)
-    addresses = {name: tuple(_entries(section)) for name, section in sections.items()}
+    addresses = {
+        name: tuple(_entries(section))
+        for name, section in sections.items()
+        if _SVI.fullmatch(name) or name.startswith("Ethernet")
+    }
     return Routing(
         {name: found for name, found in addresses.items() if found or _SVI.fullmatch(name)},
         bgp_of(asn, lines, forwards={*FORWARDING} <= plain_lines),
@@ -144,7 +148,7 @@ def _marks(sections: Mapping[str, Section]) -> Iterator[str]:
 
 def there(name: str) -> str:
     """The mark of an interface that is in the configuration."""
-    return f"interface {name} stands"
+    return f"interface {name} there"
 
 
 def bare(name: str) -> str:
@@ -166,7 +170,7 @@ def bgp_of(asn: int | None, lines: tuple[str, ...], *, forwards: bool = False) -
         networks=tuple(_networks(lines)),
         bfd=tuple(name for name, peer in peers.items() if bfd_line(peer.group) in held),
         max_paths=paths[0] if paths else None,
-        forwards=forwards,
+        forwards=forwards or None,
     )
 
 
