@@ -108,7 +108,7 @@ def test_a_card_on_a_routed_port_has_a_network_of_its_own(system: str, tmp_path:
     view = room.switch.router_view()
     assert {*view.networks} == {"10.255.0.2/32", "10.10.111.2/31", "10.10.112.2/31"}
     held = room.read().addresses or {}
-    assert held[port_name(system, 1)][0] == "10.10.111.2/31"
+    assert "10.10.111.2/31" in held[port_name(system, 1)]
     assert {*view.neighbors} == {port_name(system, number) for number in (29, 30)}
     settings = routing_settings(spec, spec.hosts[2])
     assert settings["route.7400.table"] == (
