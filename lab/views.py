@@ -187,6 +187,8 @@ class RouterView:
     """Neighbour to how fast its loss is noticed, where BFD is on."""
     routes: tuple[RouteView, ...] | None = None
     """What its routing daemons have in use; None where the lab computes routes itself."""
+    max_paths: int | None = None
+    """Equal paths that it uses at once; None: all that there are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _FIXES: Final[dict[Topic, str]] = {
     "cable-length": "remove cable_length_m",
     "port-ecn": "remove the thresholds of the port, so that it follows rdma",
     "routed-link": "make the link a trunk without routing, with one link between two switches, or "
-    "use a switch system that is routed here",
+    "use a switch system that is routed: cumulus, eos or sonic",
 }
 
 

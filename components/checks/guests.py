@@ -11,7 +11,7 @@ from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
 from components.core.problem import SpecPath, render_path
 from components.model.cluster import ClusterSpec
-from components.model.rail_subnets import subnet_of
+from components.model.rail_subnets import routed_cards, subnet_of
 from components.pod_network.kept import probe_address
 
 _NO_MACHINES: Final = 31
@@ -44,6 +44,8 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Iterator[Find
     place = subnet_of(spec, rail, nic.host) if rail is not None else None
     if rail is None or place is None or nic.nic.address is None:
         return  # `nic-rail` tells of a rail that is not there, `rail-leaf` of a leaf without it
+    if (nic.host.name, rail.name) in routed_cards(spec):
+        return  # `routed-port` tells of these
     address, subnet = IPv4Address(nic.nic.address), place.network
     ends = (subnet.network_address, subnet.broadcast_address)
     if subnet.prefixlen >= _NO_MACHINES:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
-from components.fabric.systems import system_of
+from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
@@ -67,9 +67,9 @@ def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> str:
 
 
 def check_link_form(spec: ClusterSpec) -> Iterator[Finding]:
-    """A link between switches is a trunk of rails or routed; a port to a host is neither.
+    """A link between switches is a trunk of rails or routed; a port to a host carries one rail.
 
-    `vlan` is one host's exception, `rails` are those of a trunk, and `routed` is for links.
+    `vlan` is one host's exception, and `rails` are those of a trunk. A routed port is in no VLAN.
     """
     rails = [rail.name for rail in spec.rails]
     for port in list_all_ports(spec):
@@ -81,8 +81,8 @@ def check_link_form(spec: ClusterSpec) -> Iterator[Finding]:
             )
         if is_link and port.port.vlan is not None:
             yield _misplaced(port, "vlan", f"{named} is a link, which carries rails, not a VLAN")
-        if not is_link and port.port.mode == "routed":
-            yield _misplaced(port, "mode", f"{named} leads to a host, and only links are routed")
+        if not is_link and port.port.mode == "routed" and port.port.vlan is not None:
+            yield _misplaced(port, "vlan", f"{named} is routed, and is in no VLAN")
         if port.port.rails is not None and (not is_link or port.port.mode == "routed"):
             kind = "is routed" if is_link else "leads to a host"
             yield _misplaced(port, "rails", f"{named} {kind}, and rails are those of a trunk")
@@ -161,8 +161,12 @@ def check_link_loop(spec: ClusterSpec) -> Iterator[Finding]:
             (at(one.path, one.port.to), at(other.path, other.port.to)),
             "remove one link of the loop, or make the links routed: mode: routed at both ends."
             if _can_route(one) and _can_route(other)
-            else "remove one link of the loop: this switch system is not routed here.",
+            else f"remove one link of the loop: {_not_routed(one, other)} is not routed.",
         )
+
+
+def _not_routed(one: PlacedPort, other: PlacedPort) -> str:
+    return driver_of((other if _can_route(one) else one).switch.os).title
 
 
 def _can_route(port: PlacedPort) -> bool:

@@ -8,7 +8,12 @@ from ipaddress import IPv4Address, IPv4Network
 from components.checks.rail_leaves import suggest_leaves
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
-from components.fabric.links import LinkEnd, list_links, switches_of_rails
+from components.fabric.links import (
+    LinkEnd,
+    bridging_switches_of_rails,
+    list_links,
+    switches_of_rails,
+)
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.pod_network.kept import probe_address
@@ -19,7 +24,7 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
 
     Each leaf has a number of its own: BGP refuses a route that has passed the same number before.
     All spines above a leaf share one: several paths are used at once only if they come from the
-    same neighbouring number. A router's identifier is unique.
+    same neighbouring number. A router's identifier is unique. Both ends of a link have BFD or none.
     """
     numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
     for index, switch in enumerate(spec.switches):
@@ -48,6 +53,7 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
             )
     yield from _same_number(spec)
     yield from _uneven_paths(spec)
+    yield from _one_sided(spec)
 
 
 def _why_no_identifier(spec: ClusterSpec, address: IPv4Address) -> str | None:
@@ -92,6 +98,31 @@ def _same_number(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
+def _one_sided(spec: ClusterSpec) -> Iterator[Finding]:
+    """BFD is a talk of two: what only one side has stays down, and notices nothing."""
+    indexes = {switch.name: index for index, switch in enumerate(spec.switches)}
+    seen: set[tuple[str, str]] = set()
+    for link in list_links(spec):
+        with_it, without = sorted((link.one.switch, link.other.switch), key=_has_no_bfd)
+        pair = (with_it.name, without.name)
+        if link.one.port.mode != "routed" or pair in seen or without.routing is None:
+            continue
+        if _has_no_bfd(without) and not _has_no_bfd(with_it):
+            seen.add(pair)
+            yield Finding(
+                f"{with_it.name} has BFD on its links to {without.name}, which has none.",
+                tuple(
+                    at(("switches", indexes[each.name], "routing", "bfd"), not _has_no_bfd(each))
+                    for each in (with_it, without)
+                ),
+                "write bfd: true on both switches, or on neither.",
+            )
+
+
+def _has_no_bfd(switch: Switch) -> bool:
+    return switch.routing is None or not switch.routing.bfd
+
+
 def _uneven_paths(spec: ClusterSpec) -> Iterator[Finding]:
     above: dict[str, dict[str, LinkEnd]] = {}
     leaves = {name for names in switches_of_rails(spec).values() for name in names}
@@ -126,7 +157,7 @@ def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
     each of them has a subnet and a gateway of its own; on a leaf that is not routed no machine
     would have it.
     """
-    holders = switches_of_rails(spec)
+    holders = bridging_switches_of_rails(spec)
     switches = {switch.name: switch for switch in spec.switches}
     for r, rail in enumerate(spec.rails):
         routed = [name for name in holders[rail.name] if switches[name].routing is not None]

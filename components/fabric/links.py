@@ -77,6 +77,21 @@ def switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
     return {rail: tuple(names) for rail, names in found.items()}
 
 
+@once
+def bridging_switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
+    """The same without those where every port of a rail is routed: its VLAN is not there."""
+    bridged = {
+        (switch.name, port.to.partition("/")[2])
+        for switch in spec.switches
+        for port in switch.ports.values()
+        if port.peer is None and port.mode != "routed"
+    }
+    return {
+        rail: tuple(name for name in names if (name, rail) in bridged)
+        for rail, names in switches_of_rails(spec).items()
+    }
+
+
 def reachable(spec: ClusterSpec, rail: str, start: str) -> frozenset[str]:
     """The switches that the VLAN of a rail gets to over trunks between switches."""
     return _joined(spec).get(rail, {}).get(start, frozenset({start}))

@@ -14,15 +14,15 @@ from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.guards import Guarded, guarded_of
 from components.fabric.harmless import with_repairs
 from components.fabric.ib_plan import plan_subnet
-from components.fabric.links import rails_on_link, switches_of_rails
-from components.fabric.state import BgpState, EcnState, PortState, SwitchState
+from components.fabric.links import rails_on_link
+from components.fabric.routing_plan import plan_routing
+from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import flatten
 from components.fabric.systems.ranges import port_key
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
-from components.model.rail_subnets import subnets_of
 from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
 
@@ -127,7 +127,7 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
         update={
             "vlans": tuple(sorted(vlans)),
             "roce_cable_m": _longest_cable(switch),
-            **_plan_routing(spec, switch),
+            **plan_routing(spec, switch),
             "ports": ports,
         }
     )
@@ -159,41 +159,12 @@ def _own_cable(switch: Switch, port: SwitchPort) -> dict[str, object]:
     return {"cable_m": length}
 
 
-def _plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
-    """Addresses and BGP of a routed switch; nothing on others."""
-    routing = switch.routing
-    if routing is None:
-        return {}
-    loopback = f"{routing.router_id}/32"
-    holders = switches_of_rails(spec)
-    addresses, networks = {"lo": (loopback,)}, [loopback]
-    for rail in spec.rails:
-        if switch.name not in holders[rail.name]:
-            continue
-        for part in subnets_of(rail):
-            if part.gateway and part.leaf in {"", switch.name}:
-                addresses[f"vlan{rail.vlan}"] = (f"{part.gateway}/{part.network.prefixlen}",)
-                networks.append(str(part.network))
-    return {
-        "addresses": addresses,
-        "bgp": BgpState(
-            asn=routing.asn,
-            router_id=str(routing.router_id),
-            neighbors={
-                name: "external"
-                for name in sorted(switch.ports, key=port_key)
-                if switch.ports[name].mode == "routed"
-            },
-            networks=tuple(networks),
-        ),
-    }
-
-
 def _plan_port(spec: ClusterSpec, switch: Switch, port: SwitchPort, intent: PortState) -> PortState:
+    has_own = port.mode == "routed" and system_of(switch.os).routed.own_mtu
     return intent.model_copy(
         update={
             "admin_up": True,
-            "mtu_bytes": port.mtu_bytes or spec.rdma.port_mtu_bytes,
+            "mtu_bytes": None if has_own else port.mtu_bytes or spec.rdma.port_mtu_bytes,
             **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, port)),
             **_port_exceptions(spec.rdma, port, intent),
             **_own_cable(switch, port),
@@ -207,6 +178,8 @@ def _host_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
     vlan = port.vlan or (rail.vlan if rail else None)
     if vlan is None:
         raise SpecError(f"port to {port.to}: no rail is called {rail_name!r}, and no vlan is set")
+    if port.mode == "routed":
+        return {"mode": "routed"}
     access = port.mode == "access"
     return {
         "mode": port.mode,

@@ -6,7 +6,7 @@ difference between two of them into its system's commands.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -67,6 +67,14 @@ class BgpState(_Frozen):
     ours, on ports; blank: it has other settings and no number."""
     networks: tuple[str, ...] = ()
     """IPv4 networks that are announced to the neighbours, such as `10.10.111.0/24`."""
+    bfd: Annotated[tuple[str, ...], _FILLED] = ()
+    """Neighbours whose loss is noticed by BFD, in a second or so, and not by BGP's hold time."""
+    max_paths: Annotated[int | None, _SAID] = None
+    """Equal paths that are used at once, where the system takes one unless a line says otherwise
+    (EOS, SONiC); None: not ours."""
+    forwards: Annotated[bool | None, _SAID] = None
+    """Whether it routes IPv4, also over ports without an IPv4 address, where that is a line of its
+    own (EOS); None: not ours, or off."""
 
     def settings(self) -> dict[tuple[str, str], str]:
         """As `SwitchState.settings`."""
@@ -77,6 +85,11 @@ class BgpState(_Frozen):
         }
         flat |= {("switch", f"bgp_neighbor_{name}"): asn for name, asn in self.neighbors.items()}
         flat |= {("switch", f"bgp_network_{name}"): "announced" for name in self.networks}
+        flat |= {("switch", f"bgp_bfd_{name}"): "on" for name in self.bfd}
+        if self.max_paths is not None:
+            flat["switch", "bgp_max_paths"] = str(self.max_paths)
+        if self.forwards is not None:
+            flat["switch", "ip_routing"] = "on" if self.forwards else "off"
         return flat
 
 
@@ -179,8 +192,9 @@ class SwitchState(_Frozen):
     roce_cable_m: Annotated[int | None, _SAID] = None
     """Length of the longest cable, which the headroom of the profile follows; 0: not said."""
     addresses: Annotated[dict[str, tuple[str, ...]] | None, _SAID] = None
-    """Routed interface of the switch itself (`lo`, `vlan111`) to its addresses with prefix length;
-    None: not ours."""
+    """Routed interface of the switch (`lo`, `vlan111`, a port) to its addresses with prefix length;
+    beside them `link-local`, where the IPv6 address over which BGP speaks must be asked for, and
+    `mtu 9214`, where a routed interface has a line of its own for that. None: not ours."""
     bgp: Annotated[BgpState | None, _SAID] = None
     """None: not ours."""
     rewrite_dscp: Annotated[bool | None, _SAID] = None
@@ -212,11 +226,24 @@ class SwitchState(_Frozen):
         profile = (("roce", self.roce), ("roce_cable_m", self.roce_cable_m))
         flat |= {("switch", key): str(value) for key, value in profile if value}
         for name, addresses in (self.addresses or {}).items():
-            flat |= {("switch", f"address_{name}_{address}"): "set" for address in addresses}
+            flat |= {_address_setting(name, each): _address_text(each) for each in addresses}
         flat |= self.bgp.settings() if self.bgp else {}
         for name, port in self.ports.items():
             flat |= {(f"port {name}", key): text for key, text in _port_settings(port).items()}
         return flat | (self.ib.settings() if self.ib else {})
+
+
+MTU_WORD: Final = "mtu "
+"""How an entry of `SwitchState.addresses` begins that is an MTU."""
+
+
+def _address_setting(name: str, entry: str) -> tuple[str, str]:
+    is_mtu = entry.startswith(MTU_WORD)
+    return "switch", f"mtu_{name}" if is_mtu else f"address_{name}_{entry}"
+
+
+def _address_text(entry: str) -> str:
+    return entry.removeprefix(MTU_WORD) if entry.startswith(MTU_WORD) else "set"
 
 
 def _port_settings(port: PortState) -> dict[str, str]:

@@ -16,7 +16,14 @@ from components.fabric.ib_targets import (
     ib_target_of_apply,
     ib_target_of_restore,
 )
-from components.fabric.state import BgpState, EcnState, PortState, SwitchState, list_vlans
+from components.fabric.state import (
+    MTU_WORD,
+    BgpState,
+    EcnState,
+    PortState,
+    SwitchState,
+    list_vlans,
+)
 
 Vlans = tuple[int, ...]
 Addresses = dict[str, tuple[str, ...]]
@@ -55,6 +62,7 @@ def _joined_bgp(actual: BgpState | None, desired: BgpState | None) -> BgpState |
         update={
             "neighbors": {**held.neighbors, **desired.neighbors},
             "networks": _merge(held.networks, desired.networks),
+            "bfd": _merge(held.bfd, desired.bfd),
         }
     )
 
@@ -126,8 +134,18 @@ def _restored_addresses(
         return None
     held, before = actual or {}, baseline or {}
     return {
-        name: _left(held.get(name, ()), ours, before.get(name, ())) for name, ours in owned.items()
+        name: _left_address(held.get(name, ()), ours, before.get(name, ()))
+        for name, ours in owned.items()
     }
+
+
+def _left_address(
+    held: tuple[str, ...], ours: tuple[str, ...], before: tuple[str, ...]
+) -> tuple[str, ...]:
+    """An interface has one MTU: where we brought another, the one of before comes back."""
+    mtus = [each for each in before if each.startswith(MTU_WORD)]
+    replaced = any(each.startswith(MTU_WORD) for each in ours)
+    return _merge(_left(held, ours, before), tuple(mtus) if replaced else ())
 
 
 def _restored_bgp(
@@ -145,6 +163,9 @@ def _restored_bgp(
             if name not in owned.neighbors or name in before.neighbors
         },
         networks=_left(held.networks, owned.networks, before.networks),
+        bfd=_left(held.bfd, owned.bfd, before.bfd),
+        max_paths=None if owned.max_paths is None else before.max_paths or 0,
+        forwards=None if owned.forwards is None else before.forwards or False,
     )
 
 
@@ -277,6 +298,7 @@ def _dropped_bgp(previous: BgpState | None, desired: BgpState | None) -> BgpStat
             name: asn for name, asn in previous.neighbors.items() if name not in desired.neighbors
         },
         networks=tuple(each for each in previous.networks if each not in desired.networks),
+        bfd=tuple(each for each in previous.bfd if each not in desired.bfd),
     )
     return gone if gone != BgpState() else None
 
@@ -335,6 +357,8 @@ def _overlay_bgp(base: BgpState | None, top: BgpState | None) -> BgpState | None
         update={
             "asn": _first(top.asn, base.asn),
             "router_id": _first(top.router_id, base.router_id),
+            "max_paths": _first(top.max_paths, base.max_paths),
+            "forwards": _first(top.forwards, base.forwards),
         }
     )
 

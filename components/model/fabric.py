@@ -166,7 +166,8 @@ class SwitchPort(Frozen):
     """`trunk` carries the rail's VLAN tagged, as the SR-IOV attachment sends it.
 
     On a link between switches a trunk carries `rails`, and `routed` is a link of its own, on which
-    BGP learns where the rails are.
+    BGP learns where the rails are. A `routed` port to a host is in no VLAN: the card's `address`
+    and the other one of its /31 are a network of their own, and the port has that other one.
     """
     vlan: VlanId | None = None
     """VLAN on this port; default the rail's."""
@@ -206,6 +207,10 @@ class Routing(Frozen):
     over them are equal and all of them are used."""
     router_id: RouterId
     """Address of the loopback interface, unique in the fabric."""
+    bfd: bool = False
+    """Notice a lost neighbour by BFD, in less than a second. Default off, as on the switches: BGP
+    alone notices a link that is down at once, and one that is up and dead after its hold time, 9 s
+    on Cumulus and up to 180 s elsewhere. Both ends of a link say the same."""
 
 
 class Inband(Frozen):

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
+from typing import Final
 
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.once import once
+
+_TWO_ENDS: Final = 31
+"""Prefix length of a network of two addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,40 @@ def leaves_of_hosts(spec: ClusterSpec) -> Mapping[tuple[str, str], str]:
     return found
 
 
+@once
+def routed_cards(spec: ClusterSpec) -> frozenset[tuple[str, str]]:
+    """Host and rail of each card that is plugged into a routed port."""
+    found: set[tuple[str, str]] = set()
+    for switch in spec.switches:
+        for port in switch.ports.values():
+            host, slash, rail = port.to.partition("/")
+            if slash and port.mode == "routed":
+                found.add((host, rail))
+    return frozenset(found)
+
+
+def link_of(address: IPv4Address) -> tuple[IPv4Network, IPv4Address]:
+    """The network of a card on a routed port, of two addresses (RFC 3021), and the switch's one."""
+    network = IPv4Network((address, _TWO_ENDS), strict=False)
+    return network, next(each for each in network if each != address)
+
+
+def _own_link(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
+    card = next((nic for nic in host.nics if nic.rail == rail.name), None)
+    if card is None or card.address is None or (host.name, rail.name) not in routed_cards(spec):
+        return None
+    network, gateway = link_of(IPv4Address(card.address))
+    return RailSubnet(rail.name, "", network, gateway)
+
+
 def subnet_of(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
-    """The subnet in which a host's card on a rail is; None: its leaf has none of this rail."""
+    """The subnet in which a host's card on a rail is; None: its leaf has none of this rail.
+
+    A card on a routed port has a network of its own, with the switch as its gateway.
+    """
+    own = _own_link(spec, rail, host)
+    if own is not None:
+        return own
     if not rail.leaves:
         return RailSubnet(rail.name, "", rail.subnet, rail.gateway)
     leaf = leaves_of_hosts(spec).get((host.name, rail.name), "")

@@ -166,7 +166,7 @@ def _heard(
         if routers[near].asn not in numbers:
             offers.setdefault(near, {}).setdefault(numbers, []).append(hop)
     return {
-        name: _Route(least, tuple(found[least]))
+        name: _Route(least, tuple(found[least][: routers[name].max_paths]))
         for name, found in offers.items()
         for least in [min(found)]
     }

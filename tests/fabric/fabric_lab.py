@@ -39,7 +39,7 @@ class Kind:
     lanes: int = 0
     """Where ports are called by their first lane: how many a port has."""
     first: tuple[str, ...] = ()
-    """What an operator does once before lossless: pools, on SONiC."""
+    """What an operator does once, on SONiC: pools before lossless, and who makes BGP."""
 
 
 _SERIAL = itertools.count(1)
@@ -61,7 +61,11 @@ KINDS = {
         ("sudo config save -y",),
         sonic_lab.talk,
         lanes=8,
-        first=("sudo config qos reload", "sudo config save -y"),
+        first=(
+            "sudo config qos reload",
+            sonic_lab.FRRCFGD,
+            "sudo config save -y",
+        ),
     ),
 }
 
@@ -97,6 +101,59 @@ def chain_of(system: str, leaves: int, **rdma: object) -> ClusterSpec:
             }
         )
     return ClusterSpec.model_validate(site | {"hosts": hosts, "switches": switches})
+
+
+def _route_cards(site: dict[str, Any]) -> None:
+    """Each card on a routed port, with a /31 of its own: hosts are in the order of leaves."""
+    for number, host in enumerate(site["hosts"][1:]):
+        for rail, nic in enumerate(host["nics"]):
+            nic["address"] = f"10.10.{111 + rail}.{2 * number + 1}"
+    for rail in site["rails"]:
+        rail["leaves"] = {}
+    for leaf in site["switches"]:
+        for port in leaf["ports"].values():
+            port["mode"] = "routed"
+    site["pod_network"] |= {"mode": "rdma_shared", "host_network": True}
+
+
+def routed_of(
+    system: str, *, bfd: bool = False, spine: str = "", cards: bool = False, **rdma: object
+) -> ClusterSpec:
+    """Two leaves below a spine, joined by routed links, with a part of both rails on each leaf.
+
+    Args:
+        system: Of the leaves.
+        bfd: Whether the links have it.
+        spine: Of the spine; that of the leaves by default.
+        cards: Whether ports to hosts are routed too.
+        rdma: What the file says of RDMA.
+    """
+    site = chain_of(system, 2, **rdma).model_dump(mode="json")
+    for number, rail in enumerate(site["rails"]):
+        net = f"10.10.{111 + number}"
+        rail["leaves"] = {
+            "leaf-01": {"subnet": f"{net}.0/25", "gateway": f"{net}.1"},
+            "leaf-02": {"subnet": f"{net}.128/25", "gateway": f"{net}.129"},
+        }
+    far, ends = spine or system, dict[str, object]()
+    for number, leaf in enumerate(site["switches"], start=1):
+        leaf["routing"] = {"asn": 65100 + number, "router_id": f"10.255.0.{number}", "bfd": bfd}
+        ports = [port_name(system, 1), port_name(system, 2)]
+        leaf["ports"] = dict(zip(ports, (leaf["ports"][port] for port in ports), strict=True))
+        for link in (0, 1):
+            here, there = port_name(system, 29 + link), port_name(far, 2 * number + link)
+            leaf["ports"][here] = {"to": f"spine-01:{there}", "mode": "routed"}
+            ends[there] = {"to": f"{leaf['name']}:{here}", "mode": "routed"}
+    if cards:
+        _route_cards(site)
+    kind = KINDS[far]
+    site["switches"].append(
+        site["switches"][0]
+        | {"name": "spine-01", "os": far, "model": kind.model, "release": kind.release}
+        | {"routing": {"asn": 65001, "router_id": "10.255.0.9", "bfd": bfd}, "ports": ends}
+        | {"ssh": {**site["switches"][0]["ssh"], "address": "192.168.1.20"}}
+    )
+    return ClusterSpec.model_validate(site)
 
 
 def port_name(system: str, number: int) -> str:

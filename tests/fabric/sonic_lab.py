@@ -16,6 +16,11 @@ from tests.fabric.in_process import DirectSession, load_site
 PORTS = tuple(f"Ethernet{8 * number}" for number in range(4))
 CABLES = {f"Ethernet{8 * n}": (f"vm0{n + 1}", "0000:0b:00.0") for n in range(6)}
 
+FRRCFGD = (
+    "sudo sonic-db-cli CONFIG_DB HSET 'DEVICE_METADATA|localhost' frr_mgmt_framework_config true"
+)
+"""What a person does once, where BGP is to be made of CONFIG_DB."""
+
 
 def make_switch(folder: Path, *, qos: bool = True) -> SonicSwitch:
     """A switch; with `qos` as `config qos reload` leaves it, saved."""

@@ -211,7 +211,8 @@ def test_a_port_with_a_mapping_of_its_own_trusts_what_that_says(
         ({"type": "swp", "link": {"mtu": 9000, "state": "up"}}, False),
         ({"bridge": {"domain": {"br_default": {"access": 1, "untagged": 1, "vlan": {}}}}}, False),
         ({"qos": {"pfc-watchdog": {"state": "enable"}}}, False),
-        ({"ip": {}}, True),
+        ({"ip": {"address": {"10.1.1.0/31": {}}}}, False),  # `addresses` of the switch has it
+        ({"ip": {"vrf": "RED"}}, True),
         ({"link": {"speed": "100G"}}, True),
         ({"bridge": {"domain": {"br_default": {"stp": {}}}}}, True),
         ({"bridge": {"domain": {"br_default": {}, "br_other": {}}}}, True),

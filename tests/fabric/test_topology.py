@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,12 +12,7 @@ from hypothesis import strategies as st
 from components.fabric.state import diff_states
 from components.model.cluster import ClusterSpec
 from lab.physics.routed import find_hops
-from lab.switches.cumulus.config import child
 from lab.switches.cumulus.server import CumulusSwitch
-from lab.switches.eos.server import EosSwitch
-from lab.switches.onyx.server import OnyxSwitch
-from lab.switches.sonic.config import Db
-from lab.switches.sonic.server import SonicSwitch
 from tests.fabric import (
     fabric_lab,
     test_cumulus_exchange,
@@ -26,7 +20,8 @@ from tests.fabric import (
     test_exchange,
     test_sonic_exchange,
 )
-from tests.fabric.fabric_lab import Room, chain_of, load_example, rooms_of
+from tests.fabric.fabric_lab import chain_of, load_example, rooms_of
+from tests.fabric.lives import agree, disturb, live, unowned
 
 QUICK = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
 """A history is found in a second and shrunk in minutes: no shrinking."""
@@ -63,87 +58,13 @@ CUMULUS = st.lists(st.one_of(ROUTED, test_cumulus_exchange.HISTORIES.map(" ; ".j
 ONYX = test_exchange.HISTORIES
 
 
-def _disturb(room: Room, history: list[str]) -> None:
-    """Type somebody's lines; what contradicts itself is not taken."""
-    for line in ("vlan 10,20,111", *history) if room.plan.os == "onyx" else history:
-        if line:
-            room.switch.run_line(line)
-    if isinstance(room.switch, CumulusSwitch):
-        room.switch.stored.pending = None
-    room.save()
-
-
-def _life(spec: ClusterSpec, history: list[str]) -> None:
-    with TemporaryDirectory() as folder:
-        rooms = rooms_of(spec, Path(folder))
-        for room in rooms:
-            _disturb(room, history)
-            first, others = room.switch.snapshot(), _unowned(room)
-            room.record()
-            room.apply()
-            assert diff_states(room.read(), room.plan.desired) == ()
-            assert room.apply() == ()
-            assert _unowned(room) == others
-            _agree(room, spec)
-            room.restore()
-            assert room.switch.snapshot() == first
-            assert room.switch.unmodelled == ()
-
-
-def _unowned(room: Room) -> object:
-    """What the file does not name: other ports, other interfaces, texts on our ports."""
-    ours, switch = room.plan.desired, room.switch
-    if isinstance(switch, OnyxSwitch):
-        ports = switch.stored.running.ports
-        if ours.roce is not None:  # the one-shot reaches every port
-            return {name: (port.description, port.mtu_bytes) for name, port in ports.items()
-                    if name not in ours.ports}  # fmt: skip
-        others = {name: port.model_copy(deep=True) for name, port in ports.items()}
-        texts = {name: others[name].description for name in ours.ports}
-        return texts, {name: port for name, port in others.items() if name not in ours.ports}
-    if isinstance(switch, EosSwitch):
-        ports = copy.deepcopy(switch.stored.running.ports)
-        texts = {name: ports[name].description for name in ours.ports}
-        return texts, {name: port for name, port in ports.items() if name not in ours.ports}
-    if isinstance(switch, SonicSwitch):
-        return _foreign(switch.stored.running, {*ours.ports})
-    tree = copy.deepcopy(switch.stored.applied)
-    named = {*ours.ports, *(ours.addresses or {})}
-    interfaces = child(tree, "interface")
-    return {name: each for name, each in interfaces.items() if name not in named}, tree.get("acl")
-
-
-def _foreign(db: Db, ours: set[str]) -> Db:
-    """Rows that neither name a port of the file nor bear our name, nor are a rail's VLAN."""
-    ours = ours | {"RAILYARD", "Vlan111", "Vlan112"}
-    kept: Db = {}
-    for table, rows in db.items():
-        for key, fields in rows.items():
-            if not ours & {key, *key.split("|")} and not key.startswith("pg_lossless_"):
-                kept.setdefault(table, {})[key] = dict(fields)
-    return kept
-
-
-def _agree(room: Room, spec: ClusterSpec) -> None:
-    """Every hop pauses exactly the priority that the DSCP of RoCE maps to, or none."""
-    rdma = spec.rdma
-    for name in room.plan.desired.ports:
-        view = room.switch.port_view(name)
-        priority = view.dscp_to_priority[rdma.dscp]
-        assert view.trust in {"L3", "both"}
-        assert priority == rdma.priority
-        assert view.pfc_priorities == ({priority} if rdma.mode == "lossless" else set())
-        assert view.priority_to_tc[priority] in view.ecn_kib
-        assert view.mtu_bytes >= rdma.port_mtu_bytes
-
-
 @QUICK
 @given(history=ONYX, mode=st.sampled_from(MODES["onyx"]), leaves=st.integers(1, 3))
 def test_trunks_between_onyx_leaves(history: list[str], mode: str, leaves: int) -> None:
     one_shot = mode != "lossy_ecn"
     # The one-shot resets queues on every port, and undo does not put those back (WHY.md).
     lines = [line for line in history if not one_shot or _survives(line)]
-    _life(chain_of("onyx", leaves, mode=mode), lines)
+    live(chain_of("onyx", leaves, mode=mode), lines)
 
 
 def _survives(line: str) -> bool:
@@ -171,7 +92,7 @@ def test_trunks_between_cumulus_leaves(
         long = ports["swp1"].model_copy(update={"cable_length_m": cable})
         switch = spec.switches[0].model_copy(update={"ports": {**ports, "swp1": long}})
         spec = spec.model_copy(update={"switches": (switch, *spec.switches[1:])})
-    _life(spec, history)
+    live(spec, history)
 
 
 @QUICK
@@ -192,7 +113,7 @@ def test_trunks_between_eos_leaves(
     if mode == "lossy_ecn":  # PFC is then not ours, and somebody's own stays
         lines = [line for line in lines if "no-drop" not in line]
     watched = watchdog and mode == "lossless"
-    _life(chain_of("eos", leaves, mode=mode, pfc_watchdog=watched), lines)
+    live(chain_of("eos", leaves, mode=mode, pfc_watchdog=watched), lines)
 
 
 @QUICK
@@ -212,7 +133,7 @@ def test_trunks_between_sonic_leaves(
     takes = ("qos clear", "CABLE_LENGTH", "buffer_model")
     lines = [line for line in history if not any(word in line for word in takes)]
     watched = watchdog and mode == "lossless"
-    _life(chain_of("sonic", leaves, mode=mode, pfc_watchdog=watched), lines)
+    live(chain_of("sonic", leaves, mode=mode, pfc_watchdog=watched), lines)
 
 
 @QUICK
@@ -224,14 +145,14 @@ def test_routed_leaf_and_spine(history: list[str]) -> None:
     with TemporaryDirectory() as folder:
         for room in rooms_of(spec, Path(folder))[:9:8]:
             assert room.plan.name in {switch.name for switch in pair}
-            _disturb(room, lines)
-            first, others = room.switch.snapshot(), _unowned(room)
+            disturb(room, lines)
+            first, others = room.switch.snapshot(), unowned(room)
             room.record()
             room.apply()
             assert diff_states(room.read(), room.plan.desired) == ()
             assert room.apply() == ()
-            assert _unowned(room) == others
-            _agree(room, spec)
+            assert unowned(room) == others
+            agree(room, spec)
             room.restore()
             assert room.switch.snapshot() == first
             assert room.switch.unmodelled == ()
@@ -243,7 +164,7 @@ def test_every_hop_of_an_example_agrees(name: str, tmp_path: Path) -> None:
     rooms = rooms_of(spec, tmp_path)
     for room in rooms:
         room.apply()
-        _agree(room, spec)
+        agree(room, spec)
         assert room.switch.unmodelled == ()
     views = {
         (r.plan.name, port): r.switch.port_view(port)

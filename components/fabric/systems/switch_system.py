@@ -53,6 +53,29 @@ class RoceProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class RoutedForm:
+    """How a system that is routed says what every routed system has; the defaults are Cumulus'."""
+
+    loopback: str = "lo"
+    """The interface that has the router's identifier."""
+    vlan: str = "vlan{}"
+    """The routed interface of a VLAN."""
+    link: tuple[str, ...] = ()
+    """What a port needs beside being routed, so that BGP speaks over it without an address."""
+    own_mtu: bool = False
+    """Routed interfaces have an MTU of their own, beside that of frames which are switched."""
+    says_number: bool = False
+    """A neighbour is named with its number; elsewhere any other number than the switch's own will
+    do, and both ends of a link can be of different systems either way."""
+    max_paths: int | None = None
+    """Equal paths to ask for; None: all are used by default."""
+    forwards: bool | None = None
+    """Routing is a line of its own."""
+    no_bfd: str | None = None
+    """Why its driver sets no BFD; None: it does."""
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchSystem:
     """One switch system. Where a text is in place of a value, it says why there is none."""
 
@@ -96,6 +119,8 @@ class SwitchSystem:
     """Why a port cannot have thresholds of its own; None: it can."""
     routing: Release | str = "its driver sets no routed ports and no BGP"
     """First release that is routed between switches."""
+    routed: RoutedForm = RoutedForm()
+    """How it says so."""
     reserved_vlans: range = range(0)
     """VLANs that the switching chip uses itself."""
     all_strict: bool = False

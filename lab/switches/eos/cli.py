@@ -15,9 +15,10 @@ from lab.switches.eos.commands import EXEC, IN_SESSION, LEAVING, USER, Context, 
 from lab.switches.eos.configure import CONFIG, PORT, QUEUE, VLAN, Place, tidy
 from lab.switches.eos.grammar import INVALID, Command, EosError, UnknownCommandError, run
 from lab.switches.eos.render import section
+from lab.switches.eos.routing import FAMILY, GLOBAL, ROUTED, ROUTER
 from lab.switches.plain_faults import PlainFaults
 
-_EDITING: Final = (QUEUE, PORT, VLAN, CONFIG)
+_EDITING: Final = (QUEUE, PORT, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL)
 SHOWN_NAME: Final = 6
 """The prompt shows that many characters of a session's name: `(config-s-railya)`."""
 
@@ -56,6 +57,10 @@ class Session:
             where += f"-vlan-{self.place.vlans[0]}"
         if self.place.port is not None:
             where += f"-if-{show.short(self.place.port)}"
+        if self.place.interface is not None:
+            where += f"-if-{show.short_svi(self.place.interface)}"
+        if self.place.router:
+            where += "-router-bgp" + ("-af" if self.place.family else "")
         if self.place.queue is not None:
             where += f"-uc-txq-{self.place.queue}"
         return f"{host}({where})#"
@@ -111,14 +116,7 @@ class Session:
         place = self.place
         levels: list[tuple[tuple[Command, ...], Place | None]] = []
         if place is not None:
-            config = place.config
-            if place.queue is not None:
-                levels.append((QUEUE, Place(config, place.port, place.queue)))
-            if place.port is not None:
-                levels.append((PORT, Place(config, place.port)))
-            if place.vlans:
-                levels.append((VLAN, Place(config, vlans=place.vlans)))
-            levels.append((CONFIG, Place(config)))
+            levels += _modes(place)
             levels.append((LEAVING, place))
             if self.config_session is not None:
                 levels.append((IN_SESSION, place))
@@ -128,6 +126,23 @@ class Session:
     def leave_config(self) -> None:
         """Back to where commands are run; a configuration session stays pending."""
         self.place, self.config_session = None, None
+
+
+def _modes(place: Place) -> list[tuple[tuple[Command, ...], Place]]:
+    """The modes of a configuration that a login is in, the innermost first."""
+    config, port = place.config, place.port
+    modes = (
+        (QUEUE, place.queue is not None, Place(config, port, place.queue)),
+        (PORT, port is not None, Place(config, port)),
+        (ROUTED, port is not None, Place(config, port)),
+        (ROUTED, place.interface is not None, Place(config, interface=place.interface)),
+        (FAMILY, place.family, Place(config, router=True, family=True)),
+        (ROUTER, place.router, Place(config, router=True)),
+        (VLAN, bool(place.vlans), Place(config, vlans=place.vlans)),
+        (CONFIG, True, Place(config)),
+        (GLOBAL, True, Place(config)),
+    )
+    return [(commands, inside) for commands, is_in, inside in modes if is_in]
 
 
 def _filter(output: str, filters: str) -> str:

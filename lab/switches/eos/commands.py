@@ -94,8 +94,10 @@ def _exit(context: Context) -> str:
         session.open = False
     elif place.queue is not None:
         place.queue = None
-    elif place.port is not None or place.vlans:
-        place.port, place.vlans = None, ()
+    elif place.family:
+        place.family = False
+    elif place.is_inside:
+        context.session.place = Place(place.config)
     else:
         session.leave_config()
     return ""

@@ -10,6 +10,7 @@ from typing import Literal
 
 from components.core.errors import UsageError
 from lab.switches import stored
+from lab.switches.eos.routed import Routing
 from lab.switches.stored import Part
 
 Trust = Literal["cos", "dscp", "none"]
@@ -17,6 +18,8 @@ Mode = Literal["access", "trunk"]
 SessionState = Literal["pending", "pendingCommitTimer", "completed"]
 
 FACTORY_MTU_BYTES = 9214
+ROUTED_MTU_BYTES = 1500
+"""`IP MTU 1500 bytes` of every routed interface without a line for it (Arista's manual)."""
 ALL_VLANS = range(1, 4095)
 QUEUES = range(8)
 PORTS_BY_MODEL = {
@@ -73,6 +76,8 @@ class Port(Part):
     """Of routed packets; it does nothing on a switched port."""
     l2_mtu: int | None = None
     routed: bool = False
+    address: str | None = None
+    ipv6: bool = False
     mode: Mode = "access"
     access_vlan: int = 1
     native_vlan: int = 1
@@ -102,6 +107,7 @@ class Config(Part):
     watchdog_defaults: dict[str, str] = {}
     """`default timeout`, `default recovery-time`, `default polling-interval`, `action`: of every
     port whose own lines do not say it."""
+    routing: Routing = Routing()
 
 
 class ConfigSession(Part):

@@ -36,6 +36,15 @@ class Place:
     port: str | None = None
     queue: int | None = None
     vlans: tuple[int, ...] = ()
+    interface: str | None = None
+    """A loopback, or the routed interface of a VLAN."""
+    router: bool = False
+    family: bool = False
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is in a mode below the configuration itself."""
+        return bool(self.port or self.vlans or self.interface or self.router)
 
     def held(self) -> Port:
         """The port that is being edited."""

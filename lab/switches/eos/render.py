@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from lab.switches.eos.config import EOS_RELEASE, Config, Port, Queue
 from lab.switches.eos.grammar import collapse
+from lab.switches.eos.routing_text import global_lines, interface_lines, svi_lines
 
 PAUSE_WATCHDOG = "priority-flow-control pause watchdog"
 
@@ -21,6 +22,8 @@ def render(config: Config, model: str, release: str = EOS_RELEASE) -> str:
         f"! device: {config.hostname} ({model}, EOS-{release})",
         "!",
         "! boot system flash:/EOS.swi",
+        "!",
+        f"service routing protocols model {config.routing.model}",
         "!",
         f"hostname {config.hostname}",
         "!",
@@ -33,9 +36,12 @@ def render(config: Config, model: str, release: str = EOS_RELEASE) -> str:
             lines.append("!")
     for name, port in config.ports.items():
         lines += [f"interface {name}", *(f"   {line}" for line in port_lines(port)), "!"]
+    lines += svi_lines(config, "Loopback")
     lines += ["interface Management1", "   ip address 192.0.2.5/24", "!"]
+    lines += svi_lines(config, "Vlan")
     maps = [*map_lines(config), *watchdog_lines(config)]
     lines += [*maps, "!"] if maps else []
+    lines += global_lines(config)
     return "\n".join([*lines, "end", ""])
 
 
@@ -50,7 +56,7 @@ def port_lines(port: Port) -> list[str]:
     lines += ["shutdown"] if port.shutdown else []
     lines += [f"mtu {port.mtu}"] if port.mtu is not None else []
     lines += [f"l2 mtu {port.l2_mtu}"] if port.l2_mtu is not None else []
-    lines += list(_switchport(port))
+    lines += [*_switchport(port), *interface_lines(port)]
     lines += {"cos": ["qos trust cos"], "dscp": ["qos trust dscp"], "none": ["no qos trust"]}.get(
         port.trust or "", []
     )

@@ -28,13 +28,14 @@ from lab.switches.eos.configure import Place
 from lab.switches.eos.faults import FAULTS
 from lab.switches.eos.grammar import EosError
 from lab.switches.eos.render import render
+from lab.switches.eos.routing_text import router_view
 from lab.switches.eos.sessions import ConfigSessions
-from lab.switches.eos.show import Device, carried, l2_mtu_bytes
+from lab.switches.eos.show import Device, carried, mtu_bytes
 from lab.switches.lines import answer, serve_shell
 from lab.switches.login import KeyboardLogin
 from lab.switches.onyx.config import Mode, Trust
 from lab.switches.ssh_switch import Process, SshSwitch
-from lab.views import PortView, SwitchConfig
+from lab.views import PortView, RouterView, SwitchConfig
 
 _TRUST_VIEW: Final[dict[str | None, Trust]] = {
     "cos": "L2",
@@ -194,6 +195,11 @@ class EosSwitch(SshSwitch[Stored, Faults]):
             }
         return shown
 
+    def router_view(self) -> RouterView:
+        """What it routes by."""
+        self.config_sessions.tick()
+        return router_view(self._config.name, self.stored.running)
+
     def port_view(self, port: str) -> PortView:
         """What decides about a RoCE packet on this port.
 
@@ -211,7 +217,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
             admin_up=not held.shutdown,
             oper_up=device.up(port),
             speed_gbit_s=device.speed_gbit_s,
-            mtu_bytes=l2_mtu_bytes(held),
+            mtu_bytes=mtu_bytes(held),
             mode=mode,
             access_vlan=access,
             allowed_vlans=allowed,

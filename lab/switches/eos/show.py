@@ -15,6 +15,7 @@ from lab.switches.eos.config import (
     EOS_RELEASE,
     FACTORY_MTU_BYTES,
     QUEUES,
+    ROUTED_MTU_BYTES,
     Config,
     ConfigSession,
     Port,
@@ -65,8 +66,15 @@ def short(name: str) -> str:
     return name.replace("Ethernet", "Et")
 
 
-def l2_mtu_bytes(port: Port) -> int:
-    """The largest payload that a switched port forwards."""
+def short_svi(name: str) -> str:
+    """`Vl111`, `Lo0`."""
+    return name.replace("Vlan", "Vl").replace("Loopback", "Lo")
+
+
+def mtu_bytes(port: Port) -> int:
+    """The largest payload that a port forwards; routed ones have 1500 unless a line says more."""
+    if port.routed:
+        return min(port.mtu or ROUTED_MTU_BYTES, FACTORY_MTU_BYTES)
     return FACTORY_MTU_BYTES if port.l2_mtu is None else min(port.l2_mtu, FACTORY_MTU_BYTES)
 
 
@@ -140,7 +148,7 @@ def interface(device: Device, name: str) -> str:
     port, up = device.running.ports[name], device.up(name)
     admin = "administratively down" if port.shutdown else ("up" if up else "down")
     state = "connected" if up else ("disabled" if port.shutdown else "notconnect")
-    kind = f"IP MTU {port.mtu or 1500}" if port.routed else f"Ethernet MTU {l2_mtu_bytes(port)}"
+    kind = f"IP MTU {port.mtu or 1500}" if port.routed else f"Ethernet MTU {mtu_bytes(port)}"
     return (
         f"{name} is {admin}, line protocol is {'up' if up else 'down'} ({state})\n"
         f"  {kind} bytes, BW {device.speed_gbit_s * 10**6} kbit\n"

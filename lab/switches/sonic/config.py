@@ -185,6 +185,8 @@ class Stored(stored.Stored):
     """Port with a watchdog to its queues, and to what each does in a storm."""
     groups: dict[str, dict[int, str]] = {}
     """Port and priority group to the buffer profile that the chip has."""
+    bgp_asns: dict[str, str] = {}
+    """VRF to the number that frrcfgd has given to FRR."""
     lock_owner: str = ""
     """Who reloads the configuration, and holds the lock (a fault)."""
 

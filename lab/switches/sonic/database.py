@@ -12,7 +12,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from lab.switches.sonic import watchdog
+from lab.switches.sonic import routing, watchdog
 from lab.switches.sonic.config import Db, Fields, Platform, Stored, row, spread
 
 POOL = "ingress_lossless_pool"
@@ -67,6 +67,8 @@ class Database:
                 self._groups(port).pop(group, None)
         elif table == watchdog.TABLE:
             watchdog.end(self._stored, key)
+        elif table == "BGP_GLOBALS":
+            routing.follow(self._stored, key)
         return 1
 
     def delete_field(self, table: str, key: str, field: str) -> int:
@@ -85,6 +87,7 @@ class Database:
         self._stored.running = {}
         self._stored.pfc_lists, self._stored.groups = {}, {}
         self._stored.cables, self._stored.watchdogs = {}, {}
+        self._stored.bgp_asns = {}
         for table, rows in copy.deepcopy(db).items():
             for key, fields in rows.items():
                 self.put(table, key, fields)
@@ -106,6 +109,8 @@ class Database:
             self._set_lengths(fields)
         elif table == watchdog.TABLE:
             watchdog.follow(self._stored, key)
+        elif table == "BGP_GLOBALS":
+            routing.follow(self._stored, key)
 
     def _set_pfc(self, port: str, fields: Fields) -> None:
         listed = fields.get("pfc_enable")

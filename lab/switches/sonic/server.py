@@ -26,10 +26,11 @@ from lab.switches.sonic.config import (
     platform_of,
 )
 from lab.switches.sonic.database import Database
+from lab.switches.sonic.routing import router_view
 from lab.switches.sonic.tools import CommandError, dump
 from lab.switches.sonic.view import view_port
 from lab.switches.ssh_switch import Process, SshSwitch
-from lab.views import PortView, SwitchConfig
+from lab.views import PortView, RouterView, SwitchConfig
 
 
 def _load(config: SwitchConfig, path: Path) -> Stored:
@@ -190,6 +191,10 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         """Running and saved, canonical: no counters, no clocks."""
         parts = {"running": self.stored.running, "saved": self.stored.saved}
         return cast("JsonValue", json.loads(json.dumps(parts, sort_keys=True)))
+
+    def router_view(self) -> RouterView:
+        """What it routes by."""
+        return router_view(self.name, self.stored)
 
     def port_view(self, port: str) -> PortView:
         """What decides about a RoCE packet on this port.

@@ -213,7 +213,11 @@ def _watchdog(entry: Tree) -> bool | None:
     return None if state is None else str(state) in {"enable", "enabled"}
 
 
-_OURS: Final = ({"link", "bridge", "type", "qos"}, {"mtu", "state"}, {"access", "untagged", "vlan"})
+_OURS: Final = (
+    {"link", "bridge", "type", "qos", "ip"},
+    {"mtu", "state"},
+    {"access", "untagged", "vlan"},
+)
 
 
 def _has_others(entry: Tree) -> bool:
@@ -224,7 +228,7 @@ def _has_others(entry: Tree) -> bool:
         or not {*child(entry, "link")} <= _OURS[1]
         or not {*child(domains, BRIDGE)} <= _OURS[2]
         or bool({*bridge} - {"domain"} or {*domains} - {BRIDGE})
-        or bool({*child(entry, "qos")} - {"pfc-watchdog"})
+        or bool({*child(entry, "qos")} - {"pfc-watchdog"} or {*child(entry, "ip")} - {"address"})
     )
 
 

@@ -26,6 +26,8 @@ GLOBAL: Final = "router bgp"
 VRF: Final = "vrf default router bgp"
 FAMILY: Final = f"{VRF} address-family ipv4-unicast"
 _ROUTED: Final = re.compile(r"lo|vlan\d+")
+_PORT: Final = re.compile(r"swp\d+(?:s\d+)?")
+"""A port has more than an address, and never leaves with it."""
 _RESTART: Final = "every BGP session restarts"
 _SWITCHED_ON: Final = frozenset({"enable", "state"})
 """What NVUE writes by itself when something below is set: `enable: on`, later `state: enabled`."""
@@ -49,6 +51,11 @@ def parse_routing(tree: Tree, interfaces: Mapping[str, Tree], expand: Expand) ->
     routed = {name: entry for name, entry in interfaces.items() if _ROUTED.fullmatch(name)}
     addresses = {
         name: tuple(_child(entry, "ip", "address")) for name, entry in sorted(routed.items())
+    }
+    addresses |= {
+        name: own
+        for name, entry in sorted(interfaces.items())
+        if _PORT.fullmatch(name) and (own := tuple(_child(entry, "ip", "address")))
     }
     there = [f"interface {name} {_THERE}" for name in routed]
     bare = [
@@ -120,6 +127,12 @@ def routing_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change
         yield from _bgp_lines(actual.bgp or BgpState(), target.bgp, actual, target)
 
 
+def has_left_over(name: str, actual: SwitchState, target: SwitchState) -> bool:
+    """Whether an interface keeps an address: then it does not leave as a whole."""
+    held = (actual.addresses or {}).get(name, ())
+    return bool(held and (target.addresses or {}).get(name, held))
+
+
 def _address_lines(
     name: str,
     held: tuple[str, ...] | None,
@@ -129,7 +142,9 @@ def _address_lines(
 ) -> Iterator[Change]:
     branch = f"interface {name}"
     recorded = read_list(target.native.get(WHOLE))
-    absent = recorded is not None and f"{branch} {_THERE}" not in recorded
+    absent = (
+        _ROUTED.fullmatch(name) and recorded is not None and f"{branch} {_THERE}" not in recorded
+    )
     bare = f"{branch} rest" in whole_words(actual)
     if not wanted and absent and bare:
         if held is not None:

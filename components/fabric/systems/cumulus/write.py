@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from components.fabric.native import is_default, is_written
+from components.fabric.native import is_default, is_written, sources
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.cumulus.read import BRIDGE
-from components.fabric.systems.cumulus.routing import routing_changes, whole_words
+from components.fabric.systems.cumulus.routing import (
+    has_left_over,
+    routing_changes,
+    whole_words,
+)
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.ranges import collapse_vlans, port_key, port_runs
 
@@ -96,6 +100,8 @@ def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     groups: dict[tuple[str, str], list[str]] = {}
     for name, port in target.ports.items():
         was = actual.ports.get(name, PortState())
+        if has_left_over(name, actual, target):
+            was = was.model_copy(update={"native": was.native | sources(rest=True)})
         lines = (_l2_lines, _mtu_lines, _admin_lines, _watchdog_lines)
         for verb, tail in (line for lines_of in lines for line in lines_of(was, port)):
             groups.setdefault((verb, tail), []).append(name)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
-from components.core.difference import Difference
-from components.fabric.native import sources, write_fields
-from components.fabric.state import Neighbour, PortState, SwitchState
+from components.core.difference import ABSENT, Difference
+from components.fabric.native import sources, write_fields, write_list
+from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
 from components.fabric.systems.eos import config as eos_config
 from components.fabric.systems.eos import read as eos_parse
@@ -26,6 +26,7 @@ from components.fabric.systems.eos.facts import (
     WATCHDOG_ACTION,
     default_class,
 )
+from components.fabric.systems.eos.routing import MODEL, ROUTER, ROUTING, WORDS, parse_routing
 from components.fabric.systems.membership import holders_of, others_of
 
 VLANS: Final = "show vlan | json"
@@ -80,7 +81,8 @@ class EosDriver:
         asks_classes = any(port.ecn or port.strict_classes for port in wanted.ports.values())
         asks_maps = wanted.dscp_classes is not None or wanted.rewrite_dscp is not None
         asks_maps = asks_maps or asks_classes
-        return (VLANS, INTERFACES, MAPS) if asks_maps else (VLANS, INTERFACES)
+        routes = (ROUTING, ROUTER) if _wants_routing(wanted) else ()
+        return (VLANS, INTERFACES, *((MAPS,) if asks_maps else ()), *routes)
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for."""
@@ -89,6 +91,7 @@ class EosDriver:
             vlans=eos_parse.parse_vlans(VLANS, answers[VLANS]),
             dscp_classes=_classes(answers, wanted),
             rewrite_dscp=_rewrites(answers) if wanted.rewrite_dscp is not None else None,
+            **_routing(sections, answers),
             ports={
                 name: _port(sections[name], wanted.ports[name])
                 for name in wanted.ports
@@ -109,10 +112,12 @@ class EosDriver:
         return eos_actions.plan_changes(actual, target)
 
     def interrupts(self, change: Difference) -> bool:
-        """A new MTU, and PFC, which gives a port other buffers.
+        """A new MTU, and PFC, which gives a port other buffers; another number or router of BGP.
 
-        No text that was found says whether either loses packets, so both are taken to.
+        No text that was found says whether the first two lose packets, so both are taken to.
         """
+        if change.setting in {"bgp_asn", "bgp_router_id"} or change.setting.startswith("mtu_E"):
+            return change.actual != ABSENT
         return change.setting in {"mtu_bytes", "pfc", "pfc_priorities"}
 
     def find_refusal(self, output: str) -> str | None:
@@ -138,6 +143,9 @@ class EosDriver:
         return SwitchState(
             vlans=(FACTORY_VLAN,),
             dscp_classes={dscp: default_class(dscp) for dscp in range(64)},
+            addresses={},
+            bgp=BgpState(),
+            native={WORDS: write_list((MODEL,))},
             ports=dict.fromkeys(ports, port),
         )
 
@@ -173,6 +181,19 @@ class EosDriver:
                 },
             )
         return found
+
+
+def _wants_routing(wanted: SwitchState) -> bool:
+    return wanted.addresses is not None or wanted.bgp is not None
+
+
+def _routing(sections: Mapping[str, Section], answers: Mapping[str, str]) -> dict[str, Any]:
+    """What was asked for: addresses, BGP, and the lines as they are."""
+    if ROUTER not in answers:
+        return {}
+    found = parse_routing(sections, answers[ROUTING], answers[ROUTER])
+    native = {WORDS: write_list(found.words)}
+    return {"addresses": found.addresses, "bgp": found.bgp, "native": native}
 
 
 def _classes(answers: Mapping[str, str], wanted: SwitchState) -> dict[int, int] | None:

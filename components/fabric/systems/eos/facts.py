@@ -17,6 +17,9 @@ MAX_MARK_PERCENT: Final = 100
 """`max-mark-probability`: at the upper threshold every packet is marked, as on Onyx and Cumulus."""
 ECN_WEIGHT: Final = 0
 """`weight`: the depth of the queue now, not its average; what public RoCE examples set."""
+MAX_PATHS: Final = 64
+"""`maximum-paths`: EOS uses one path unless a line says more. A public capture of a spine has 64;
+chips of the models here take as many or more."""
 WATCHDOG_TIMER: Final = "timeout 0.20 polling-interval auto recovery-time 0.20"
 """Seconds until a queue counts as stuck, and for which it is then drained: those of Arista's guide
 on AI fabrics. It polls each 0.1 s; `auto` has the switch derive that from the other two."""

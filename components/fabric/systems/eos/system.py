@@ -7,8 +7,9 @@ from typing import Final
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.eos.driver import EosDriver
-from components.fabric.systems.eos.facts import MIN_RELEASE, default_class
-from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.fabric.systems.eos.facts import MAX_PATHS, MIN_RELEASE, default_class
+from components.fabric.systems.eos.routing import LINK_LOCAL
+from components.fabric.systems.switch_system import Intent, RoutedForm, SwitchSystem
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
 
@@ -62,6 +63,17 @@ SYSTEM: Final = SwitchSystem(
     cable_length="its headroom is a number of bytes in a buffer profile of the chip, and no "
     "published text tells how many a length needs",
     port_ecn=None,
+    # Sessions between link-local addresses came with 4.22.1F, before all that the driver reads.
+    routing=MIN_RELEASE,
+    routed=RoutedForm(
+        loopback="Loopback0",
+        vlan="Vlan{}",
+        link=(LINK_LOCAL,),
+        own_mtu=True,
+        says_number=True,
+        max_paths=MAX_PATHS,
+        forwards=True,
+    ),
     all_strict=True,
     class_of_dscp=default_class,
     repairs=frozenset({"switch.ecn_elsewhere", "switch.pfc_elsewhere"}),

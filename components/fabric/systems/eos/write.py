@@ -19,6 +19,7 @@ from components.fabric.systems.eos.facts import (
     WATCHDOG_ACTION,
     WATCHDOG_TIMER,
 )
+from components.fabric.systems.eos.routing_lines import coming_changes, leaving_changes
 from components.fabric.systems.ranges import collapse_vlans
 
 _MODES: Final = {"access": "switchport mode access", "trunk": "switchport mode trunk"}
@@ -43,7 +44,9 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     return (
         *(Change((f"vlan {vlan}", "exit")) for vlan in target.vlans if vlan not in actual.vlans),
         *_map_changes(actual, target),
+        *leaving_changes(actual, target),
         *_port_changes(actual, target),
+        *coming_changes(actual, target),
         *(Change((f"no vlan {vlan}",)) for vlan in actual.vlans if vlan not in target.vlans),
     )
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from components.core.difference import Difference
+from components.core.difference import ABSENT, Difference
 from components.fabric.native import WHOLE, write_list
-from components.fabric.state import Neighbour, PortState, SwitchState
+from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading
 from components.fabric.systems.membership import holders_of
@@ -22,6 +22,12 @@ from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.beside import beside_of, other_ports
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
+from components.fabric.systems.sonic.routing import (
+    addresses_of,
+    bgp_of,
+    factory_words,
+    routing_words,
+)
 from components.fabric.systems.sonic.rows import write_rows
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
@@ -86,10 +92,13 @@ class SonicDriver:
         state = SwitchState(
             vlans=tuple(sorted(vlan_number(name) for name in tables.get("VLAN", {}))),
             roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",
+            addresses=addresses_of(tables),
+            bgp=bgp_of(tables),
             native={
                 WHOLE: write_list(config.implied),
                 "held_rows": write_list(config.holders(wanted.ports)),
                 **write_rows(config.rows()),
+                **routing_words(tables),
             },
             ports={
                 name: config.port(name).model_copy(
@@ -107,8 +116,11 @@ class SonicDriver:
     def interrupts(self, change: Difference) -> bool:
         """A new MTU, or new PFC with its buffers and their headroom, are set on a port that is up.
 
-        No page says whether either loses packets, so both are taken to.
+        No page says whether either loses packets, so both are taken to. Another number or router
+        of BGP restarts its sessions.
         """
+        if change.setting in {"bgp_asn", "bgp_router_id"}:
+            return change.actual != ABSENT
         settings = {"mtu_bytes", "pfc_priorities", "cable_m"}
         return change.setting in settings or "_buffer" in change.setting
 
@@ -133,7 +145,13 @@ class SonicDriver:
             pfc_watchdog=False,
             cable_m=0,
         )
-        return SwitchState(roce="lossless", native=write_rows({}), ports=dict.fromkeys(ports, port))
+        return SwitchState(
+            roce="lossless",
+            addresses={},
+            bgp=BgpState(),
+            native=write_rows({}) | factory_words(),
+            ports=dict.fromkeys(ports, port),
+        )
 
     def neighbour_commands(self) -> tuple[str, ...]:
         """What every port heard; the container lldp runs by default."""

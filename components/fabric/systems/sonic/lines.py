@@ -39,7 +39,7 @@ def write_rows(rows: Mapping[str, Fields]) -> Iterator[str]:
 
 def _parts(fields: Fields) -> Iterator[Fields]:
     items = [*fields.items()]
-    for start in range(0, len(items), MAX_FIELDS):
+    for start in range(0, len(items) or 1, MAX_FIELDS):  # a row without fields is one too
         yield dict(items[start : start + MAX_FIELDS])
 
 

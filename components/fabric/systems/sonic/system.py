@@ -13,7 +13,8 @@ from components.fabric.systems.exec_form import ExecForm
 from components.fabric.systems.sonic import exec as sonic_exec
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.fabric.systems.sonic.facts import MIN_RELEASE, parse_branch
-from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.fabric.systems.sonic.routing import LINK_LOCAL, LOOPBACK, MAX_PATHS
+from components.fabric.systems.switch_system import Intent, RoutedForm, SwitchSystem
 from components.model.fabric import Rdma
 
 
@@ -76,5 +77,8 @@ SYSTEM: Final = SwitchSystem(
     cable_per_port=True,
     # Queues 3 and 4 mark after `config qos reload` (sonic-buildimage, qos_config.j2).
     template_marks=frozenset({3, 4}),
+    # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
+    routing=(MIN_RELEASE, 0, 0),
+    routed=RoutedForm(loopback=LOOPBACK, vlan="Vlan{}", link=(LINK_LOCAL,), max_paths=MAX_PATHS),
     port_ecn="its driver has one profile of thresholds for the whole switch",
 )

@@ -18,6 +18,7 @@ from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
 from components.fabric.systems.sonic.port import PortPlan, plan_port
+from components.fabric.systems.sonic.routing_lines import coming_changes, leaving_changes
 from components.fabric.systems.sonic.rows import (
     Rows,
     mode_cell,
@@ -43,7 +44,9 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     rows = _Rows.of(actual, target, plans)
     return (
         *(Change((say.add_vlan(vlan),)) for vlan in _only(target.vlans, actual.vlans)),
+        *leaving_changes(actual, target),
         *_member_changes(actual, target),
+        *coming_changes(actual, target),
         *(Change((line,)) for line in say.write_rows(rows.written)),
         *_length_changes(plans),
         *(change for plan in plans.values() for change in plan.changes()),
@@ -201,6 +204,8 @@ def _switchport(
         wanted = "trunk"
     elif recorded is None and after and now == "routed":
         wanted = "access"
+    elif recorded is None and port.mode == "routed":
+        wanted = "routed"
     return None if wanted == now else wanted
 
 

@@ -1,0 +1,113 @@
+"""Addresses and BGP of one routed switch, from both ends of its links: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address
+from typing import Final
+
+from components.fabric.links import bridging_switches_of_rails, list_links
+from components.fabric.state import MTU_WORD, BgpState
+from components.fabric.systems import system_of
+from components.fabric.systems.ranges import port_key
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
+from components.model.rail_subnets import link_of, subnets_of
+
+ANY_OTHER: Final = "external"
+"""A neighbour of any other number than the switch's own."""
+Addresses = dict[str, tuple[str, ...]]
+
+
+def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
+    """What a routed switch has beside its ports, by key of `SwitchState`; nothing on others."""
+    routing = switch.routing
+    if routing is None:
+        return {}
+    form = system_of(switch.os).routed
+    loopback = f"{routing.router_id}/32"
+    gateways = dict(_gateways(spec, switch))
+    mtu = (f"{MTU_WORD}{spec.rdma.port_mtu_bytes}",) if form.own_mtu else ()
+    addresses: Addresses = {form.loopback: (loopback,)}
+    addresses |= {name: (address, *mtu) for name, (address, _) in gateways.items()}
+    cards = dict(_card_links(spec, switch))
+    neighbors = _neighbors(spec, switch)
+    return {
+        "addresses": addresses | _port_addresses(spec, switch, cards),
+        "bgp": BgpState(
+            asn=routing.asn,
+            router_id=str(routing.router_id),
+            neighbors=neighbors,
+            networks=(
+                loopback,
+                *(network for _, network in gateways.values()),
+                *(network for _, network in cards.values()),
+            ),
+            bfd=tuple(neighbors) if routing.bfd else (),
+            max_paths=form.max_paths,
+            forwards=form.forwards,
+        ),
+    }
+
+
+def _gateways(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Routed interface of each rail that is on the switch, to its address and its network."""
+    form, holders = system_of(switch.os).routed, bridging_switches_of_rails(spec)
+    for rail in spec.rails:
+        if switch.name not in holders[rail.name]:
+            continue
+        for part in subnets_of(rail):
+            if part.gateway and part.leaf in {"", switch.name}:
+                address = f"{part.gateway}/{part.network.prefixlen}"
+                yield form.vlan.format(rail.vlan), (address, str(part.network))
+
+
+def _card_links(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Each routed port to a host, to its address and the network that it has with the card."""
+    for name in sorted(switch.ports, key=port_key):
+        port = switch.ports[name]
+        host, _, rail = port.to.partition("/")
+        if port.mode != "routed" or port.peer is not None:
+            continue
+        found = spec.host(host)
+        for card in found.nics if found else ():
+            if card.rail == rail and card.address is not None:
+                network, own = link_of(IPv4Address(card.address))
+                yield name, (f"{own}/{network.prefixlen}", str(network))
+
+
+def _port_addresses(
+    spec: ClusterSpec, switch: Switch, cards: Mapping[str, tuple[str, str]]
+) -> Addresses:
+    """What makes each link one that BGP speaks over, and the address of each port to a card."""
+    form = system_of(switch.os).routed
+    found: Addresses = {}
+    for name in sorted(switch.ports, key=port_key):
+        if switch.ports[name].mode != "routed":
+            continue
+        ways = (cards[name][0],) if name in cards else form.link
+        if switch.ports[name].peer is None and name not in cards:
+            continue  # `routed-port` asks for the card's address
+        mtu_bytes = switch.ports[name].mtu_bytes or spec.rdma.port_mtu_bytes
+        own = (f"{MTU_WORD}{mtu_bytes}",) if form.own_mtu else ()
+        if ways or own:
+            found[name] = (*ways, *own)
+    return found
+
+
+def _routed_links(switch: Switch) -> Iterator[str]:
+    for name in sorted(switch.ports, key=port_key):
+        if switch.ports[name].mode == "routed" and switch.ports[name].peer is not None:
+            yield name
+
+
+def _neighbors(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
+    """Each routed link to the number at its other end, where the system has to say it."""
+    if not system_of(switch.os).routed.says_number:
+        return dict.fromkeys(_routed_links(switch), ANY_OTHER)
+    far: dict[tuple[str, str], str] = {}
+    for link in list_links(spec):
+        for end, other in ((link.one, link.other), (link.other, link.one)):
+            if other.switch.routing is not None:
+                far[end.key] = str(other.switch.routing.asn)
+    return {name: far.get((switch.name, name), ANY_OTHER) for name in _routed_links(switch)}

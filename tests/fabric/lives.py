@@ -1,0 +1,106 @@
+"""The life of a whole fabric: others' lines, apply, apply again, undo; and what must hold then."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from components.fabric.state import SwitchState, diff_states
+from components.model.cluster import ClusterSpec
+from lab.switches.cumulus.config import child
+from lab.switches.cumulus.server import CumulusSwitch
+from lab.switches.eos.server import EosSwitch
+from lab.switches.onyx.server import OnyxSwitch
+from lab.switches.sonic.config import Db
+from lab.switches.sonic.server import SonicSwitch
+from tests.fabric.fabric_lab import Room, rooms_of
+
+
+def disturb(room: Room, history: list[str]) -> None:
+    """Type somebody's lines, `{asn}` for the switch's own; what contradicts itself is not taken."""
+    own = room.plan.desired.bgp
+    for line in ("vlan 10,20,111", *history) if room.plan.os == "onyx" else history:
+        if line:
+            room.switch.run_line(line.replace("{asn}", str(own.asn)) if own else line)
+    if isinstance(room.switch, CumulusSwitch):
+        room.switch.stored.pending = None
+    room.save()
+
+
+def live(spec: ClusterSpec, history: list[str]) -> None:
+    """Each switch, after a history: an apply is found again, the second is empty, undo is exact."""
+    with TemporaryDirectory() as folder:
+        rooms = rooms_of(spec, Path(folder))
+        for room in rooms:
+            disturb(room, history)
+            first, others = room.switch.snapshot(), unowned(room)
+            room.record()
+            room.apply()
+            assert diff_states(room.read(), room.plan.desired) == ()
+            assert room.apply() == ()
+            assert unowned(room) == others
+            agree(room, spec)
+            room.restore()
+            assert room.switch.snapshot() == first
+            assert room.switch.unmodelled == ()
+
+
+def unowned(room: Room) -> object:
+    """What the file does not name: other ports, other interfaces, texts on our ports."""
+    ours, switch = room.plan.desired, room.switch
+    if isinstance(switch, OnyxSwitch):
+        ports = switch.stored.running.ports
+        if ours.roce is not None:  # the one-shot reaches every port
+            return {name: (port.description, port.mtu_bytes) for name, port in ports.items()
+                    if name not in ours.ports}  # fmt: skip
+        others = {name: port.model_copy(deep=True) for name, port in ports.items()}
+        texts = {name: others[name].description for name in ours.ports}
+        return texts, {name: port for name, port in others.items() if name not in ours.ports}
+    if isinstance(switch, EosSwitch):
+        ports = copy.deepcopy(switch.stored.running.ports)
+        texts = {name: ports[name].description for name in ours.ports}
+        rest = {name: port for name, port in ports.items() if name not in ours.ports}
+        return texts, rest, _beside(switch, ours)
+    if isinstance(switch, SonicSwitch):
+        return _foreign(switch.stored.running, {*ours.ports})
+    tree = copy.deepcopy(switch.stored.applied)
+    named = {*ours.ports, *(ours.addresses or {})}
+    interfaces = child(tree, "interface")
+    return {name: each for name, each in interfaces.items() if name not in named}, tree.get("acl")
+
+
+def _beside(switch: EosSwitch, ours: SwitchState) -> object:
+    """Interfaces of the switch itself, neighbours and networks that are not of the file."""
+    routing = switch.stored.running.routing.model_copy(deep=True)
+    bgp = routing.bgp
+    named = {*(ours.addresses or {})}
+    networks = {*(bgp.networks if bgp else ())} - {*(ours.bgp.networks if ours.bgp else ())}
+    others = {name: each for name, each in routing.interfaces.items() if name not in named}
+    return others, bgp.addresses if bgp else {}, networks
+
+
+def _foreign(db: Db, ours: set[str]) -> Db:
+    """Rows that neither name a port of the file nor bear our name, nor are a rail's VLAN."""
+    ours = ours | {"RAILYARD", "Vlan111", "Vlan112", "Loopback0"}
+    kept: Db = {}
+    for table, rows in db.items():
+        for key, fields in rows.items():
+            if table.startswith("BGP_GLOBALS"):
+                continue
+            if not ours & {key, *key.split("|")} and not key.startswith("pg_lossless_"):
+                kept.setdefault(table, {})[key] = dict(fields)
+    return kept
+
+
+def agree(room: Room, spec: ClusterSpec) -> None:
+    """Every hop pauses exactly the priority that the DSCP of RoCE maps to, or none."""
+    rdma = spec.rdma
+    for name in room.plan.desired.ports:
+        view = room.switch.port_view(name)
+        priority = view.dscp_to_priority[rdma.dscp]
+        assert view.trust in {"L3", "both"}
+        assert priority == rdma.priority
+        assert view.pfc_priorities == ({priority} if rdma.mode == "lossless" else set())
+        assert view.priority_to_tc[priority] in view.ecn_kib
+        assert view.mtu_bytes >= rdma.port_mtu_bytes
