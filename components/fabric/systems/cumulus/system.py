@@ -62,6 +62,7 @@ SYSTEM: Final = SwitchSystem(
         cnp_priority=CNP_PRIORITY,
         ecn_min_bytes=ECN_MIN_BYTES,
         ecn_max_bytes=ECN_MAX_BYTES,
+        mark_percent=100,
         marked_classes=MARKED_CLASSES,
         ecn_tolerance=ECN_TOLERANCE,
     ),
@@ -99,7 +100,14 @@ SYSTEM: Final = SwitchSystem(
     pfc_watchdog=(5, 6, 0),
     # NVUE reference: `nv set qos roce cable-length`, 5.0.0.
     cable_length=(5, 0, 0),
-    port_ecn="its RoCE profile gives one pair of thresholds to every port",
+    # NVUE reference: `nv set interface <interface-id> qos congestion-control profile`, 5.4.0.
+    port_ecn=None,
+    mark_percent=None,
+    class_shares=None,
+    watchdog_ms="the page that was found has its polling interval for the whole switch only",
+    cnp_class="its RoCE profile has the notifications in class 6",
+    # NVUE reference, page Adaptive Routing: 5.6 on Spectrum-4; a beta on others before it.
+    adaptive_routing=(5, 6, 0),
     # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
     routing=(5, 0, 0),
     # Page "VLAN-aware Bridge Mode": the default of 4.4 and 5.x.
