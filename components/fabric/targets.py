@@ -105,7 +105,9 @@ def target_of_restore(
         roce_cable_m=None if owned.roce_cable_m is None else baseline.roce_cable_m or 0,
         addresses=addresses,
         bgp=_restored_bgp(actual.bgp, owned.bgp, baseline.bgp),
-        adaptive_routing=None if owned.adaptive_routing is None else baseline.adaptive_routing,
+        adaptive_routing=None
+        if owned.adaptive_routing is None
+        else baseline.adaptive_routing or False,
         ib=ib_target_of_restore(actual.ib, owned.ib, baseline.ib),
         native=baseline.native,
         ports={
@@ -175,7 +177,7 @@ def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> P
     simple = (
         *("admin_up", "mtu_bytes", "mode", "trust"),
         *("pfc", "pfc_watchdog", "pfc_watchdog_ms", "pfc_priorities", "cable_m"),
-        *("rewrite_dscp", "adaptive_routing"),
+        "rewrite_dscp",
     )
     changes: dict[str, object] = {
         key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
@@ -195,7 +197,9 @@ def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> P
         changes["strict_classes"] = _union(tuple(kept), tuple(back))
         changes["wrr_weights"] = baseline.wrr_weights
     shares = baseline.class_shares
-    changes["class_shares"] = {tc: shares[tc] for tc in owned.class_shares if tc in shares}
+    changes["class_shares"] = {tc: shares.get(tc, 0) for tc in owned.class_shares}
+    if owned.adaptive_routing is not None:
+        changes["adaptive_routing"] = baseline.adaptive_routing or False
     ours = {*_named_settings(owned)}
     changes["native"] = {key: text for key, text in baseline.native.items() if key in ours}
     return PortState().model_copy(update=changes)

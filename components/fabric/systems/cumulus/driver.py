@@ -74,7 +74,6 @@ class CumulusDriver:
         """Read what `read_commands` asked for."""
         config = cumulus_parse.parse_config(CONFIG, answers[CONFIG])
         profile = cumulus_parse.parse_profile(ROCE, answers[ROCE]) if ROCE in answers else None
-        spreading = wanted.adaptive_routing is not None
         state = SwitchState(
             vlans=config.vlans,
             pfc_priorities=profile.pfc_priorities if profile else None,
@@ -83,13 +82,13 @@ class CumulusDriver:
             roce_cable_m=config.cable_m,
             addresses=config.routing.addresses,
             bgp=config.routing.bgp,
-            adaptive_routing=None if wanted.adaptive_routing is None else bool(config.spreads),
+            adaptive_routing=config.spreads,
             native={
                 WHOLE: write_list(
                     (
                         *config.implied,
                         *config.routing.implied,
-                        *(words_of(config.release, config.spreads) if spreading else ()),
+                        *words_of(config.release, config.spreads),
                     )
                 ),
                 **profiles.write_holders(config.profiles),
@@ -143,7 +142,6 @@ class CumulusDriver:
             pfc_enabled=False,
             roce="none",
             roce_cable_m=0,
-            adaptive_routing=False,
             addresses={},
             bgp=BgpState(),
             native={WHOLE: write_list(("bridge", "rest"))},
@@ -191,12 +189,9 @@ def _member(port: PortConfig) -> PortState:
 def _port(port: PortConfig, profile: Profile | None, wanted: PortState) -> PortState:
     plain = _plain_port(port, profile)
     found = _beside(port.own, profile, wanted)
-    spreads = wanted.adaptive_routing is not None
-    native = profiles.native_of(port.named, wanted)
-    if spreads:
-        found["adaptive_routing"] = bool(port.spreads)
-        native |= port_native(port.spreads)
-    elif port.spreads is not None:
+    native = profiles.native_of(port.named, wanted) | port_native(port.spreads)
+    found["adaptive_routing"] = port.spreads
+    if port.spreads is not None and wanted.adaptive_routing is None:
         native |= sources(rest=True)
     return plain.model_copy(update={**found, "native": plain.native | native})
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from components.fabric.native import DEFAULT, read_fields, write_fields
+from components.fabric.native import read_fields, write_fields
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Change
 from components.fabric.systems.cumulus.facts import (
@@ -75,8 +75,8 @@ def native_of(named: Mapping[str, str], wanted: PortState) -> dict[str, str]:
     found: dict[str, str] = {}
     if wanted.ecn and MARKING in named:
         found[_MARKED] = named[MARKING]
-    if wanted.class_shares and wanted.strict_classes is not None:
-        found[_SHARED] = named.get(SHARES, DEFAULT)
+    if wanted.strict_classes is not None and SHARES in named:
+        found[_SHARED] = named[SHARES]
     return found
 
 
@@ -129,20 +129,15 @@ def _all_moves(actual: SwitchState, target: SwitchState) -> Iterator[_Move]:
             (MARKING, _MARKED, _marking(was, port)),
             (SHARES, _SHARED, _shares(was, port)),
         ):
-            held = _name(was, key)
+            held = was.native.get(key, "")
             if key in port.native:
-                move = _Move(name, section, held, _name(port, key))
+                move = _Move(name, section, held, port.native[key])
             elif wanted is None or (not wanted[0] and not is_ours(held)):
                 continue  # what others named stays
             else:
                 move = _Move(name, section, held, *wanted)
             if move.name != held:
                 yield move
-
-
-def _name(port: PortState, key: str) -> str:
-    found = port.native.get(key, DEFAULT)
-    return "" if found == DEFAULT else found
 
 
 def _marking(was: PortState, port: PortState) -> tuple[str, tuple[str, ...]] | None:
@@ -166,7 +161,9 @@ def _shares(was: PortState, port: PortState) -> tuple[str, tuple[str, ...]] | No
     strict = port.strict_classes or ()
     if not port.class_shares:
         return None
-    held, same = _name(was, _SHARED), was.class_shares == port.class_shares
+    if not any(port.class_shares.values()):
+        return "", ()
+    held, same = was.native.get(_SHARED, ""), was.class_shares == port.class_shares
     if same and was.strict_classes == strict and not is_ours(held):
         return None
     if (port.class_shares, strict) == _GIVEN_SHARES and (not held or is_ours(held)):

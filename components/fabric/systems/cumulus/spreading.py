@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.fabric.native import DEFAULT, WRITTEN, is_default
+from components.fabric.native import WRITTEN, is_written
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change
 from components.fabric.systems.cumulus.routing import whole_words
@@ -17,8 +17,9 @@ from components.fabric.systems.cumulus.tree import Tree, child
 
 NEW_WORDS: Final = "states in words"
 """In `whole_words` of a switch whose release says `state enabled`."""
-UNWRITTEN: Final = "no adaptive routing"
-"""In `whole_words` of a switch whose configuration says nothing of it."""
+WORDS: Final = "adaptive routing in words"
+"""In `whole_words` of a switch whose configuration says whether it is on."""
+KEY: Final = "adaptive_routing"
 _FIRST_NEW: Final = (5, 15)
 _BRANCH: Final = "router adaptive-routing"
 _ON: Final = frozenset({"on", "enabled"})
@@ -34,45 +35,45 @@ def spreads(tree: Tree) -> bool | None:
 
 
 def words_of(release: tuple[int, ...], said: bool | None) -> tuple[str, ...]:  # noqa: FBT001 - what was read
-    """What a reading that was asked for adaptive routing tells of the whole switch."""
+    """What a reading tells of the whole switch."""
     new = (NEW_WORDS,) if release >= _FIRST_NEW else ()
-    return (*new, *((UNWRITTEN,) if said is None else ()))
+    return (*new, *(() if said is None else (WORDS,)))
 
 
 def port_native(said: bool | None) -> dict[str, str]:  # noqa: FBT001 - what was read
     """The same of a port."""
-    return {"adaptive_routing": DEFAULT if said is None else WRITTEN}
+    return {} if said is None else {KEY: WRITTEN}
 
 
 def spreading_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     """The switch before its ports, so that no port waits for it."""
     new = NEW_WORDS in whole_words(actual)
-    wanted, said = target.adaptive_routing, actual.adaptive_routing or False
-    unwritten = UNWRITTEN in whole_words(actual)
-    if wanted is not None and UNWRITTEN in whole_words(target):
-        if not unwritten:
-            yield Change((f"nv unset {_BRANCH}",), interrupts=_RESTART)
-    elif wanted is not None and (wanted != said or (not wanted and unwritten)):
-        yield Change((f"nv set {_BRANCH} {_word(on=wanted, new=new)}",), interrupts=_RESTART)
+    written = WORDS in whole_words(target)
+    tail = _tail(actual.adaptive_routing, target.adaptive_routing, written=written, new=new)
+    if tail:
+        yield Change((f"nv {tail[0]} {tail[1]}",), interrupts=_RESTART)
     for name, port in target.ports.items():
-        tail = _port_tail(actual.ports.get(name, PortState()), port, new=new)
+        was = actual.ports.get(name, PortState()).adaptive_routing
+        written = is_written(port.native, KEY)
+        tail = _tail(was, port.adaptive_routing, written=written, new=new)
         if tail:
-            verb, rest = tail
-            yield Change((f"nv {verb} interface {name} {rest}",), interrupts=_RESTART)
+            yield Change((f"nv {tail[0]} interface {name} {tail[1]}",), interrupts=_RESTART)
 
 
-def _port_tail(was: PortState, port: PortState, *, new: bool) -> tuple[str, str] | None:
-    key, wanted = "adaptive_routing", port.adaptive_routing
-    if wanted is None:
+def _tail(
+    was: bool | None,  # noqa: FBT001 - a setting
+    wanted: bool | None,  # noqa: FBT001 - the same
+    *,
+    written: bool,
+    new: bool,
+) -> tuple[str, str] | None:
+    """Off is what an undo wants: in words only where it was in words."""
+    if wanted is None or wanted == was or (was is None and not wanted and not written):
         return None
-    if is_default(port.native, key):
-        return None if is_default(was.native, key) else ("unset", _BRANCH)
-    if wanted == was.adaptive_routing and not (not wanted and is_default(was.native, key)):
-        return None
-    return "set", f"{_BRANCH} {_word(on=wanted, new=new)}"
+    if not wanted and not written:
+        return "unset", _BRANCH
+    word = f"state {'enabled' if wanted else 'disabled'}" if new else f"enable {_ON_OFF[wanted]}"
+    return "set", f"{_BRANCH} {word}"
 
 
-def _word(*, on: bool, new: bool) -> str:
-    if new:
-        return f"state {'enabled' if on else 'disabled'}"
-    return f"enable {'on' if on else 'off'}"
+_ON_OFF: Final = {True: "on", False: "off"}

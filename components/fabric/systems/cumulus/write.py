@@ -28,10 +28,10 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     """
     changes = [
         *_vlan_lines(actual, target),
+        *profiles.profile_changes(actual, target),
+        *spreading_changes(actual, target),
         *_port_changes(actual, target),
         *routing_changes(actual, target),
-        *spreading_changes(actual, target),
-        *profiles.profile_changes(actual, target),
         *_cable_lines(actual, target),
     ]
     if target.roce is not None and target.roce != actual.roce:

@@ -123,7 +123,8 @@ def _ets_lines(actual: PortState, target: PortState) -> Iterator[str]:
         yield f"traffic-class {tc} dcb ets strict"
     for tc in sorted(held - wanted - {*target.class_shares}):
         yield f"traffic-class {tc} dcb ets wrr {target.wrr_weights[tc]}"
-    for tc, share in sorted(target.class_shares.items()):
+    for tc, said in sorted(target.class_shares.items()):
+        share = said or target.wrr_weights.get(tc, 0)  # a baseline has weights, and no shares
         if tc not in wanted and (tc in held or share != actual.class_shares.get(tc)):
             yield f"traffic-class {tc} dcb ets wrr {share}"
 
