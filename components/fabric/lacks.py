@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.catalogue.switches.switch_model import Release
-from components.fabric.marking import link_speed
+from components.fabric.marking import link_speed, marking_of
+from components.fabric.queues import as_profile
+from components.fabric.state import EcnState
 from components.fabric.systems import driver_of, least_release, system_of
-from components.fabric.systems.switch_system import SwitchSystem
+from components.fabric.systems.switch_system import RoceProfile, SwitchSystem
 from components.model.fabric import DSCP_PER_PRIORITY, Rdma, Switch
 
 Topic = Literal[
@@ -72,9 +74,38 @@ def _queues(rdma: Rdma, switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
         (rdma.pfc_watchdog_ms is not None, "pfc_watchdog_ms", system.watchdog_ms, _FIXED_TIMES),
         (_moves_cnp(rdma), "cnp_class", system.cnp_class, "the class of a DSCP is fixed"),
     )
+    yield from _own_profiles(rdma, switch, system)
     for is_asked, key, missing, what in asked:
         if is_asked and missing is not None:
             yield Lack("queue-setting", f"{what} on {title}", missing, ("rdma", key), _FIXES[key])
+
+
+def _own_profiles(rdma: Rdma, switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
+    """What a RoCE profile does not give, in a release whose ports name no other one."""
+    profile = system.profile
+    missing = _missing(profile.others_since, switch) if profile else None
+    if profile is None or missing is None:
+        return
+    said = {
+        "ecn_min_kib": rdma.ecn_min_kib,
+        "ecn_max_kib": rdma.ecn_max_kib,
+        "ecn_mark_percent": rdma.ecn_mark_percent,
+    }
+    keys = [key for key, value in said.items() if value is not None]
+    given = as_profile(marking_of(rdma, switch.os), profile)
+    asked = [
+        *([] if _is_given(given, profile) else keys),
+        *(["ecn_by_speed"] if rdma.ecn_by_speed else []),
+        *(["schedule"] if rdma.schedule else []),
+    ]
+    for key in asked:
+        what = f"{key} cannot be other than the RoCE profile's on {_title(switch)}"
+        yield Lack("queue-setting", what, missing, ("rdma", key), f"remove {key}, or upgrade it")
+
+
+def _is_given(marking: EcnState, profile: RoceProfile) -> bool:
+    given = (profile.ecn_min_bytes // 1024, profile.ecn_max_bytes // 1024, profile.mark_percent)
+    return (marking.min_kib, marking.max_kib, marking.percent) == given
 
 
 _ALL = 100

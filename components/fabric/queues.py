@@ -38,7 +38,7 @@ class QueuePlan:
         }
         routed = (name for name, port in switch.ports.items() if port.mode == "routed")
         return cls(
-            {name: _as_profile(each, system.profile) for name, each in marking.items()},
+            {name: as_profile(each, system.profile) for name, each in marking.items()},
             rdma.schedule,
             frozenset(routed) if rdma.adaptive_routing else frozenset(),
         )
@@ -55,8 +55,8 @@ class QueuePlan:
         return intent.model_copy(update=own)
 
 
-def _as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
-    """What a RoCE profile gives is wanted as it prints it, where the file means the same."""
+def as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
+    """The marking as a RoCE profile prints it, where the file means what it gives; else the same."""
     if profile is None or marking.percent != profile.mark_percent:
         return marking
     given = profile.ecn_min_bytes, profile.ecn_max_bytes

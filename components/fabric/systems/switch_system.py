@@ -51,6 +51,8 @@ class RoceProfile:
     """Classes that it marks: RoCE's, and on Cumulus that of everything else."""
     ecn_tolerance: float
     """Share by which a file may miss the thresholds."""
+    others_since: Release
+    """First release in which a port can have other thresholds and shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +105,7 @@ class SwitchSystem:
     """Why the watchdog has its own times; None: they can be set by port."""
     cnp_class: str | None = "no documented command puts a DSCP into another class"
     """Why the notifications are in the class of their DSCP; None: the map can be set."""
-    adaptive_routing: Release | str = (
-        "its driver sets none, and NVIDIA publishes the way of the "
-        "cards with Spectrum-4 and Cumulus"
-    )
+    adaptive_routing: Release | str = "its driver sets none"
     """First release with adaptive routing that is not a beta."""
     routing: Release | str = "its driver sets no routed ports and no BGP"
     """First release that is routed between switches."""

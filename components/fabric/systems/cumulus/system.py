@@ -21,6 +21,7 @@ from components.fabric.systems.cumulus.facts import (
     MIN_RELEASE,
     ROCE_PRIORITY,
 )
+from components.fabric.systems.cumulus.profiles import GIVEN
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.write import collapse_ports
 from components.fabric.systems.exec_form import ExecForm
@@ -55,6 +56,17 @@ def _leave_bridge(desired: SwitchState) -> Sequence[str]:
     return (f"nv unset interface {collapse_ports(desired.ports)} bridge domain {BRIDGE}",)
 
 
+def _find_missing(desired: SwitchState) -> str | None:
+    """What a chain cannot take away again: a profile that ports of others may name as well."""
+    own = any(
+        port.class_shares or port.ecn.get(ROCE_PRIORITY) not in (None, GIVEN)
+        for port in desired.ports.values()
+    )
+    if own:
+        return "it cannot restore which profile of marking or shares a port named"
+    return "it cannot restore adaptive routing" if desired.adaptive_routing else None
+
+
 SYSTEM: Final = SwitchSystem(
     driver=CumulusDriver(),
     profile=RoceProfile(
@@ -65,6 +77,8 @@ SYSTEM: Final = SwitchSystem(
         mark_percent=100,
         marked_classes=MARKED_CLASSES,
         ecn_tolerance=ECN_TOLERANCE,
+        # NVUE reference: `nv set interface <interface-id> qos congestion-control profile`, 5.4.0.
+        others_since=(5, 4, 0),
     ),
     intent=plan_intent,
     session=bash_cli.SESSION,
@@ -76,6 +90,7 @@ SYSTEM: Final = SwitchSystem(
         save=(CumulusDriver.save,),
         expects=re.compile(r".*\bapplied(?:_and_saved)?\b.*", re.DOTALL),
         prepare=_leave_bridge,
+        find_missing=_find_missing,
         longest=bash_cli.LONGEST_ARGUMENT,
     ),
     identity=IdentityQuestions(
@@ -100,7 +115,6 @@ SYSTEM: Final = SwitchSystem(
     pfc_watchdog=(5, 6, 0),
     # NVUE reference: `nv set qos roce cable-length`, 5.0.0.
     cable_length=(5, 0, 0),
-    # NVUE reference: `nv set interface <interface-id> qos congestion-control profile`, 5.4.0.
     port_ecn=None,
     mark_percent=None,
     class_shares=None,
