@@ -56,7 +56,7 @@ class QueuePlan:
 
 
 def as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
-    """The marking as a RoCE profile prints it, where the file means what it gives; else the same."""
+    """The marking as a RoCE profile prints it, where the file means the same; else as it is."""
     if profile is None or marking.percent != profile.mark_percent:
         return marking
     given = profile.ecn_min_bytes, profile.ecn_max_bytes

@@ -82,7 +82,8 @@ class Rdma(Frozen):
     with the notifications served strictly; on EOS every class is strict then."""
     adaptive_routing: bool = False
     """Let routed links spread each packet by load, and the cards put them in order: Spectrum-4 with
-    Cumulus, on links of up to 400 Gbit/s. For InfiniBand see `infiniband.adaptive_routing`."""
+    Cumulus, on links of up to 400 Gbit/s, and ConnectX cards whose firmware has it (`mlxreg`). For
+    InfiniBand see `infiniband.adaptive_routing`."""
     mtu_bytes: MtuBytes = 9000
     """MTU of PF, VF and pod interface; at least 4192 for an RDMA path MTU of 4096."""
     port_mtu_bytes: MtuBytes = 9216
