@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.catalogue.switches.marking import RECOMMENDED
 from components.fabric.marking import marking_of
 from components.fabric.plan import plan_fabric
 from components.fabric.state import PortState, SwitchState, diff_states
@@ -196,3 +197,14 @@ def test_a_class_that_somebody_made_strict_again_is_drift(tmp_path: Path) -> Non
     assert [(d.where, d.setting, d.actual, d.desired) for d in found] == [
         ("port Ethernet1/1", "tc3_share", "strict", "60")
     ]
+
+
+def test_the_page_has_every_recommendation() -> None:
+    page = Path("docs/reference/marking.md").read_text(encoding="utf-8")
+    rows = [(system, row) for system, found in RECOMMENDED.items() for row in found]
+    assert page.count("\n| onyx | ") + page.count("\n| cumulus | ") == 2
+    assert page.count("\n| eos | ") + page.count("\n| sonic | ") == 4
+    for system, row in rows:
+        speed = f"{row.from_gbit_s} Gbit/s" if row.from_gbit_s else "any speed"
+        numbers = f"{row.min_kib} KiB | {row.max_kib} KiB | {row.mark_percent} %"
+        assert f"| {system} | {speed} | {numbers} |" in page

@@ -15,7 +15,10 @@ CARD: Final = "0000:05:00.0"
 REGISTER: Final = """\
 [ "$1 $2 $3 $4" = "-d 0000:05:00.0 --reg_name ROCE_ACCL" ] || exit 1
 state=$0.bit
-[ "$5" != --set ] || { [ "$7" = --yes ] || exit 1; echo "${6#adaptive_routing_forced_en=}" >"$state"; }
+if [ "$5" = --set ]; then
+  [ "$7" = --yes ] || exit 1
+  echo "${6#adaptive_routing_forced_en=}" >"$state"
+fi
 bit=0; [ ! -e "$state" ] || bit=$(($(cat "$state")))
 printf '%s\\n' 'Sending access register...' '' 'Field Name                      | Data'
 printf '%s\\n' 'adaptive_routing_forced_en_field_select | 0x00000000'
@@ -52,7 +55,9 @@ def test_a_host_without_the_tool_is_told_which_package_has_it(fake: Path) -> Non
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_cards_follow_the_one_key(asked: bool) -> None:  # noqa: FBT001 - a table of cases
+def test_cards_follow_the_one_key(asked: bool) -> None:  # noqa: FBT001 - a table
     spec = LABS["cumulus"].load_spec(adaptive_routing=asked)
-    settings = [key for host in plan_hosts(spec) for key in host.desired.values if "adaptive" in key]
+    settings = [
+        key for host in plan_hosts(spec) for key in host.desired.values if "adaptive" in key
+    ]
     assert bool(settings) is asked
