@@ -53,7 +53,7 @@ class Rdma(Frozen):
     """
     pfc_watchdog_ms: WatchdogTimes | None = None
     """Times of the watchdog, `{detect: 200, restore: 400}`, where the system has them by port: EOS
-    and SONiC. Default: 200 both, and those that somebody set on a port stay."""
+    and SONiC. Default: 200 both, and those that were set on a port by hand stay."""
     dscp: Dscp = 26
     """DSCP of RoCE packets. NIC and switch put DSCP 8n to 8n+7 into priority n and traffic class n:
     26, the default, is priority 3."""
