@@ -17,6 +17,8 @@ _FIXES: Final[dict[Topic, str]] = {
     "pfc-watchdog": "remove pfc_watchdog",
     "cable-length": "remove cable_length_m",
     "port-ecn": "remove the thresholds of the port, so that it follows rdma",
+    "queue-setting": "remove it",
+    "packet-spreading": "remove adaptive_routing, so that each flow keeps its path (ECMP)",
     "routed-link": "make the link a trunk without routing, with one link between two switches, or "
     "use a switch system that is routed: cumulus, eos or sonic",
 }
@@ -86,6 +88,23 @@ def check_cable_length(spec: ClusterSpec) -> Iterator[Finding]:
 def check_port_ecn(spec: ClusterSpec) -> Iterator[Finding]:
     """A port has ECN thresholds of its own only where the switch system sets them by port."""
     return _find(spec, "port-ecn")
+
+
+def check_queue_setting(spec: ClusterSpec) -> Iterator[Finding]:
+    """Shares, probabilities, watchdog times and maps are asked for only where they can be set.
+
+    Onyx marks every packet at the upper threshold, and no documented command moves a DSCP. Cumulus
+    has the notifications of its RoCE profile in class 6.
+    """
+    return _find(spec, "queue-setting")
+
+
+def check_packet_spreading(spec: ClusterSpec) -> Iterator[Finding]:
+    """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
+
+    The chip spreads each packet over links of up to 400 Gbit/s; an 800 Gbit/s port is split for it.
+    """
+    return _find(spec, "packet-spreading")
 
 
 def check_routed_link(spec: ClusterSpec) -> Iterator[Finding]:

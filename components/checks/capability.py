@@ -20,7 +20,6 @@ from components.model.fabric import DSCP_PER_PRIORITY, Rdma, Switch
 from components.model.switch_models import UNCHECKED
 
 _USUAL_MTU_BYTES: Final = 9216
-_BYTES_PER_KIB: Final = 1024
 _SERIES: Final = 3
 """So many first signs that two models have in common make them one series: `SN5`, `706`."""
 _NUMBER: Final = re.compile(r"[0-9]+")
@@ -268,9 +267,9 @@ def _least_parts(port: PlacedPort, place: PortPlace) -> int:
 def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
     """The file asks a Cumulus switch for what its RoCE profile gives.
 
-    The profile, `nv set qos roce`, is one for the whole switch: priority 3 for RoCE, priority 6 for
-    its congestion notifications, and ECN from 150,000 to 1,500,000 bytes. The thresholds of the
-    file are in KiB, and may miss those by 5 %, which 150 and 1500 do.
+    The profile, `nv set qos roce`, is one for the whole switch: priority 3 for RoCE, and priority 6
+    for its congestion notifications. Thresholds, shares and strict classes may be others: they are
+    profiles that the ports name.
     """
     if spec.rdma.transport != "roce":
         return
@@ -281,7 +280,6 @@ def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
             seen.add(switch.os)
             where = at(("switches", s, "os"), switch.os)
             yield from _other_priorities(spec.rdma, profile, switch, where)
-            yield from _other_thresholds(spec.rdma, profile, switch, where)
 
 
 def _other_priorities(
@@ -301,24 +299,3 @@ def _other_priorities(
                 f"set {name} to one of {first}-{first + DSCP_PER_PRIORITY - 1}: "
                 f"{driver_of(switch.os).title} has no other priority.",
             )
-
-
-def _other_thresholds(
-    rdma: Rdma, profile: RoceProfile, switch: Switch, where: Place
-) -> Iterator[Finding]:
-    missed = {
-        name: kib
-        for name, kib, given in (
-            ("ecn_min_kib", rdma.ecn_min_kib, profile.ecn_min_bytes),
-            ("ecn_max_kib", rdma.ecn_max_kib, profile.ecn_max_bytes),
-        )
-        if abs(kib * _BYTES_PER_KIB - given) > profile.ecn_tolerance * given
-    }
-    if missed:
-        shown = " and ".join(f"{name} is {kib} KiB" for name, kib in missed.items())
-        yield Finding(
-            f"{shown}, and the RoCE profile of {switch.name} marks from "
-            f"{profile.ecn_min_bytes:,} to {profile.ecn_max_bytes:,} bytes.",
-            (*(at(("rdma", name), kib) for name, kib in missed.items()), where),
-            f"remove {' and '.join(missed)}: the defaults, 150 and 1500, are the profile's.",
-        )

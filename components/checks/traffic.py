@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from components.checks.rule import Finding, at
 from components.checks.topology import list_all_ports
+from components.fabric.marking import marking_of, port_marking
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
 from components.model.cluster import ClusterSpec
 
 
 def check_one_traffic_class(spec: ClusterSpec) -> Iterator[Finding]:
-    """NCCL_IB_TC is the ToS byte of `rdma.dscp`, with the ECN-capable bit.
+    """NCCL_IB_TC is the ToS byte of `rdma.dscp`, with an ECN-capable codepoint.
 
     What the application writes into its packets decides the queue on every hop. Packets that are
     not marked travel in class 0, where neither ECN nor PFC of the RoCE class does anything. A
-    two-node test often runs at full speed all the same. Without the lowest bits `10` a switch
-    drops where it should mark.
+    two-node test often runs at full speed all the same. With the lowest bits `00` a switch drops
+    where it should mark, and `11` says that it has marked already; `01` and `10` are both
+    ECN-capable (RFC 3168), and a public cloud documents the first, 41.
     """
     wanted, actual = spec.rdma.ip_traffic_class, spec.jobs.nccl_ib_tc
-    if actual is None or actual == wanted:
+    if actual is None:
         return
-    dscp = actual >> 2
-    reason = (
-        "which switches do not mark: its ECN bits are not `10`"
-        if dscp == spec.rdma.dscp
-        else f"which is DSCP {dscp}"
-    )
+    dscp, codepoint = actual >> 2, actual & _ECN_BITS
+    if dscp == spec.rdma.dscp and codepoint in _ECN_CAPABLE:
+        return
+    reason = f"which is DSCP {dscp}" if dscp != spec.rdma.dscp else _NOT_CAPABLE[codepoint]
     yield Finding(
         f"NCCL would send with traffic class {actual}, {reason}; every hop expects {wanted} "
         f"(DSCP {spec.rdma.dscp}, ECN-capable).",
         (at(("jobs", "nccl_ib_tc"), actual), at(("rdma", "dscp"), spec.rdma.dscp)),
         f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}.",
     )
+
+
+_ECN_BITS: Final = 0b11
+_ECN_CAPABLE: Final = frozenset({0b01, 0b10})
+_NOT_CAPABLE: Final = {
+    0b00: "which switches do not mark: its ECN bits are `00`",
+    0b11: "which every receiver takes for marked: its ECN bits are `11`",
+}
+"""RFC 3168, section 5."""
 
 
 def check_cnp_separate(spec: ClusterSpec) -> Iterator[Finding]:
@@ -44,36 +54,37 @@ def check_cnp_separate(spec: ClusterSpec) -> Iterator[Finding]:
     """
     rdma = spec.rdma
     if rdma.cnp_priority == rdma.priority:
+        key = "cnp_dscp" if rdma.cnp_class is None else "cnp_class"
         yield Finding(
             f"DSCP {rdma.dscp} and CNP DSCP {rdma.cnp_dscp} are both priority {rdma.priority}: "
             "RoCE data and its congestion notifications share a queue.",
-            (at(("rdma", "cnp_dscp"), rdma.cnp_dscp), at(("rdma", "dscp"), rdma.dscp)),
+            (at(("rdma", key), getattr(rdma, key)), at(("rdma", "dscp"), rdma.dscp)),
             "give the notifications a priority of their own: cnp_dscp 48 is priority 6.",
         )
 
 
 def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
-    """Marking begins at a smaller queue than the one at which every packet is marked.
+    """Marking begins at a smaller queue than the one at which most packets are marked.
 
     Equal or swapped thresholds mark everything or nothing. They are in KiB here; other systems
-    take bytes.
+    take bytes. What the file leaves out is what the vendor recommends for the speed of the port.
     """
-    rdma = spec.rdma
-    # Where a switch has a profile, `cumulus-profile` says what the two have to be.
-    profile = any(system_of(switch.os).profile is not None for switch in spec.switches)
-    if rdma.ecn_min_kib >= rdma.ecn_max_kib and not profile:
-        yield Finding(
-            f"ECN marking would begin at {rdma.ecn_min_kib} KiB, not below its maximum of "
-            f"{rdma.ecn_max_kib} KiB.",
-            (
-                at(("rdma", "ecn_min_kib"), rdma.ecn_min_kib),
-                at(("rdma", "ecn_max_kib"), rdma.ecn_max_kib),
-            ),
-            "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports.",
-        )
+    yield from _common_thresholds(spec)
+    for speed, marking in spec.rdma.ecn_by_speed.items():
+        if marking.min_kib >= marking.max_kib:
+            path = ("rdma", "ecn_by_speed", str(speed))
+            yield Finding(
+                f"on ports of {speed} Gbit/s ECN marking would begin at {marking.min_kib} KiB, "
+                f"not below its maximum of {marking.max_kib} KiB.",
+                (
+                    at((*path, "min_kib"), marking.min_kib),
+                    at((*path, "max_kib"), marking.max_kib),
+                ),
+                "make min_kib the smaller one.",
+            )
     for port in list_all_ports(spec):
-        low = port.port.ecn_min_kib or rdma.ecn_min_kib
-        high = port.port.ecn_max_kib or rdma.ecn_max_kib
+        own = port_marking(spec.rdma, port.switch.os, port.port, 0)
+        low, high = own.min_kib, own.max_kib
         if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
             key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"
             yield Finding(
@@ -82,6 +93,23 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
                 (at((*port.path, key), low if key == "ecn_min_kib" else high),),
                 "give the port both thresholds, the smaller one first.",
             )
+
+
+def _common_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
+    """What the file says for every speed, beside what is recommended for the rest."""
+    rdma = spec.rdma
+    said = {"ecn_min_kib": rdma.ecn_min_kib, "ecn_max_kib": rdma.ecn_max_kib}
+    places = tuple(at(("rdma", key), kib) for key, kib in said.items() if kib is not None)
+    for os in dict.fromkeys(s.os for s in spec.switches if s.carries == "roce") if places else ():
+        marking = marking_of(rdma, os)
+        if marking.min_kib >= marking.max_kib:
+            yield Finding(
+                f"ECN marking would begin at {marking.min_kib} KiB, not below its maximum of "
+                f"{marking.max_kib} KiB.",
+                places,
+                "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports.",
+            )
+            return
 
 
 def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:

@@ -72,7 +72,7 @@ def _with_looks(asked: PortState) -> PortState:
         update={
             "pfc": asked.pfc or False,
             "rewrite_dscp": False,
-            "class_shares": {0: 0},
+            "class_shares": asked.class_shares or {0: 0},
             "dscp_priorities": asked.dscp_priorities or {0: 0},
         }
     )

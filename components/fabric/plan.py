@@ -15,8 +15,9 @@ from components.fabric.guards import Guarded, guarded_of
 from components.fabric.harmless import with_repairs
 from components.fabric.ib_plan import plan_subnet
 from components.fabric.links import rails_on_link
+from components.fabric.queues import QueuePlan
 from components.fabric.routing_plan import plan_routing
-from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import flatten
 from components.fabric.systems.ranges import port_key
@@ -118,8 +119,9 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
 def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     system = system_of(switch.os)
     intent = system.intent(spec.rdma)
+    queues = QueuePlan.of(spec, switch)
     ports = {
-        name: _plan_port(spec, switch, switch.ports[name], intent.port)
+        name: _plan_port(spec, switch, switch.ports[name], queues.settle(name, intent.port))
         for name in sorted(switch.ports, key=port_key)
     }
     vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
@@ -127,6 +129,7 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
         update={
             "vlans": tuple(sorted(vlans)),
             "roce_cable_m": _longest_cable(switch),
+            "adaptive_routing": True if queues.spreading else None,
             **plan_routing(spec, switch),
             "ports": ports,
         }
@@ -166,7 +169,7 @@ def _plan_port(spec: ClusterSpec, switch: Switch, port: SwitchPort, intent: Port
             "admin_up": True,
             "mtu_bytes": None if has_own else port.mtu_bytes or spec.rdma.port_mtu_bytes,
             **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, port)),
-            **_port_exceptions(spec.rdma, port, intent),
+            **_own_watchdog(spec.rdma, port),
             **_own_cable(switch, port),
         }
     )
@@ -196,19 +199,14 @@ def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
     return {"mode": "trunk", "trunk_vlans": vlans}
 
 
-def _port_exceptions(rdma: Rdma, port: SwitchPort, intent: PortState) -> dict[str, object]:
-    """Thresholds and watchdog of this port; the watchdog is ours only where the file sets it."""
-    found: dict[str, object] = {}
-    if port.ecn_min_kib or port.ecn_max_kib:
-        own = EcnState(
-            min_kib=port.ecn_min_kib or rdma.ecn_min_kib,
-            max_kib=port.ecn_max_kib or rdma.ecn_max_kib,
-        )
-        found["ecn"] = dict.fromkeys(intent.ecn, own)
+def _own_watchdog(rdma: Rdma, port: SwitchPort) -> dict[str, object]:
+    """The watchdog, and its times, are ours only where the file sets them."""
     watched = rdma.pfc_watchdog if port.pfc_watchdog is None else port.pfc_watchdog
-    if watched:
-        found["pfc_watchdog"] = True
-    return found
+    if not watched:
+        return {}
+    times = rdma.pfc_watchdog_ms
+    own = {} if times is None else {"pfc_watchdog_ms": (times.detect, times.restore)}
+    return {"pfc_watchdog": True, **own}
 
 
 def _vlans_of(port: PortState) -> tuple[int, ...]:

@@ -24,6 +24,13 @@ def _is_empty(value: object) -> bool:
     return not value
 
 
+_FULL = 100
+
+
+def _is_full(value: object) -> bool:
+    return value == _FULL
+
+
 _SAID = Field(exclude_if=_is_none)
 """A key that only some systems have: where it says nothing it is not written, so that the inputs of
 the steps of other switches stay as they are."""
@@ -42,6 +49,8 @@ class EcnState(_Frozen):
     max_kib: int
     kind: Literal["ecn", "red", "both"] = "ecn"
     """What a full queue does; we only want `ecn`, but must be able to put others back."""
+    percent: Annotated[int, Field(exclude_if=_is_full)] = 100
+    """How many packets are marked at the upper threshold."""
     relative: bool = False
     """Found on a device, never wanted: the two numbers are percent of the buffer, not KiB."""
     native: Annotated[str | None, _SAID] = None
@@ -53,7 +62,9 @@ class EcnState(_Frozen):
         if self.native is not None:
             return self.native
         unit = "%" if self.relative else ""
-        return f"{self.min_kib}-{self.max_kib}{unit}" + ("" if self.kind == "ecn" else self.kind)
+        share = "" if self.percent == _FULL else f" at {self.percent} %"
+        kind = "" if self.kind == "ecn" else self.kind
+        return f"{self.min_kib}-{self.max_kib}{unit}{kind}{share}"
 
 
 class BgpState(_Frozen):
@@ -131,6 +142,10 @@ class PortState(_Frozen):
     """Weights of the classes that are not strict: found on devices, to put them back."""
     pfc_watchdog: Annotated[bool | None, _SAID] = None
     """The watchdog over pause storms."""
+    pfc_watchdog_ms: Annotated[tuple[int, int] | None, _SAID] = None
+    """Its times: until it drops, and for how long."""
+    adaptive_routing: Annotated[bool | None, _SAID] = None
+    """Whether the port spreads what it routes by load (Cumulus)."""
     dscp_priorities: Annotated[dict[int, int], _FILLED] = {}
     """DSCP to switch priority, for the DSCPs that we own; SONiC's own map has other ones."""
     priority_classes: Annotated[dict[int, int], _FILLED] = {}
@@ -143,7 +158,8 @@ class PortState(_Frozen):
     rewrite_dscp: Annotated[bool | None, _SAID] = None
     """Whether the port writes another DSCP into what it sends: found, and wanted off by a guard."""
     class_shares: Annotated[dict[int, int], _FILLED] = {}
-    """Weight or percent of each class that is not strict: found beside ours, never wanted."""
+    """Weight or percent of each class that is not strict; 0: it has none. Where the file says
+    nothing of it: found beside ours, never wanted."""
     native: Annotated[dict[str, str], _FILLED] = {}
     """Setting to what the driver needs beside its value to put it back: found on devices and put
     back, never wanted. Only the driver that wrote a text looks into it.
@@ -197,6 +213,8 @@ class SwitchState(_Frozen):
     `mtu 9214`, where a routed interface has a line of its own for that. None: not ours."""
     bgp: Annotated[BgpState | None, _SAID] = None
     """None: not ours."""
+    adaptive_routing: Annotated[bool | None, _SAID] = None
+    """The same of the switch as a whole (Cumulus); None: not ours."""
     rewrite_dscp: Annotated[bool | None, _SAID] = None
     """The same of all ports together, where the system has one switch for it (EOS): found only."""
     ports: dict[str, PortState] = {}
@@ -223,6 +241,8 @@ class SwitchState(_Frozen):
             flat["switch", "pfc"] = "on" if self.pfc_enabled else "off"
         for dscp, tc in (self.dscp_classes or {}).items():
             flat["switch", f"dscp_{dscp}_class"] = str(tc)
+        if self.adaptive_routing is not None:
+            flat["switch", "adaptive_routing"] = "on" if self.adaptive_routing else "off"
         profile = (("roce", self.roce), ("roce_cable_m", self.roce_cable_m))
         flat |= {("switch", key): str(value) for key, value in profile if value}
         for name, addresses in (self.addresses or {}).items():
@@ -263,14 +283,20 @@ def _port_settings(port: PortState) -> dict[str, str]:
         ("pfc", port.pfc),
         ("pfc_watchdog", port.pfc_watchdog),
         ("rewrite_dscp", port.rewrite_dscp),
+        ("adaptive_routing", port.adaptive_routing),
     )
     flat |= {key: "on" if value else "off" for key, value in switched if value is not None}
     flat |= {f"trunk_vlan_{vlan}": "allowed" for vlan in list_vlans(port.trunk_vlans or ())}
     flat |= {f"tc{tc}_schedule": "strict" for tc in port.strict_classes or ()}
+    strict = port.strict_classes or ()
+    shares = port.class_shares.items()
+    flat |= {f"tc{tc}_share": "strict" if tc in strict else str(n) for tc, n in shares}
     flat |= {f"dscp_{dscp}_priority": str(n) for dscp, n in port.dscp_priorities.items()}
     flat |= {f"priority_{n}_class": str(tc) for n, tc in port.priority_classes.items()}
     flat |= {f"priority_{n}_buffer": "lossless" for n in port.lossless_buffers or ()}
     flat |= {"cable_m": str(port.cable_m)} if port.cable_m else {}
+    if port.pfc_watchdog_ms is not None:
+        flat["pfc_watchdog_ms"] = "/".join(map(str, port.pfc_watchdog_ms))
     if port.pfc_priorities is not None:
         flat["pfc_priorities"] = ",".join(map(str, port.pfc_priorities)) or "none"
     for tc, ecn in port.ecn.items():

@@ -75,7 +75,9 @@ def _apply_port(actual: PortState, desired: PortState) -> PortState:
             "all" if held == "all" else _union(held, list_vlans(desired.trunk_vlans))
         )
     if desired.strict_classes is not None:
-        changes["strict_classes"] = _union(actual.strict_classes or (), desired.strict_classes)
+        held = _union(actual.strict_classes or (), desired.strict_classes)
+        shared = {*desired.class_shares} - {*desired.strict_classes}
+        changes["strict_classes"] = tuple(tc for tc in held if tc not in shared)
     return desired.model_copy(update=changes)
 
 
@@ -111,6 +113,9 @@ def target_of_restore(
         roce_cable_m=None if owned.roce_cable_m is None else baseline.roce_cable_m or 0,
         addresses=addresses,
         bgp=_restored_bgp(actual.bgp, owned.bgp, baseline.bgp),
+        adaptive_routing=None
+        if owned.adaptive_routing is None
+        else baseline.adaptive_routing or False,
         ib=ib_target_of_restore(actual.ib, owned.ib, baseline.ib),
         native=baseline.native,
         ports={
@@ -192,7 +197,8 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> PortState:
     simple = (
         *("admin_up", "mtu_bytes", "mode", "trust"),
-        *("pfc", "pfc_watchdog", "pfc_priorities", "cable_m", "rewrite_dscp"),
+        *("pfc", "pfc_watchdog", "pfc_watchdog_ms", "pfc_priorities", "cable_m"),
+        "rewrite_dscp",
     )
     changes: dict[str, object] = {
         key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
@@ -207,10 +213,14 @@ def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> P
     changes["ecn"] = ecn
     if owned.strict_classes is not None:
         ours = {*owned.strict_classes} - {*(baseline.strict_classes or ())}
-        changes["strict_classes"] = tuple(
-            tc for tc in actual.strict_classes or () if tc not in ours
-        )
+        kept = (tc for tc in actual.strict_classes or () if tc not in ours)
+        back = {*owned.class_shares} & {*(baseline.strict_classes or ())}
+        changes["strict_classes"] = _union(tuple(kept), tuple(back))
         changes["wrr_weights"] = baseline.wrr_weights
+    shares = baseline.class_shares
+    changes["class_shares"] = {tc: shares.get(tc, 0) for tc in owned.class_shares}
+    if owned.adaptive_routing is not None:
+        changes["adaptive_routing"] = baseline.adaptive_routing or False
     ours = {*_named_settings(owned)}
     changes["native"] = {key: text for key, text in baseline.native.items() if key in ours}
     return PortState().model_copy(update=changes)
@@ -227,11 +237,12 @@ def _named_settings(port: PortState) -> Iterator[str]:
         "pfc": port.pfc_priorities is not None,
         "buffers": port.lossless_buffers is not None,
         "pfc_watchdog": port.pfc_watchdog is not None,
+        "adaptive_routing": port.adaptive_routing is not None,
         "cable": port.cable_m is not None,
     }
     yield from (setting for setting, is_named in named.items() if is_named)
     yield from (f"ecn_{tc}" for tc in port.ecn)
-    yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
+    yield from (f"schedule_{tc}" for tc in {*(port.strict_classes or ()), *port.class_shares})
 
 
 def _without(actual: PortState, owned: PortState, baseline: PortState) -> str | Vlans:
@@ -277,6 +288,7 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
         roce_cable_m=previous.roce_cable_m if desired.roce_cable_m is None else None,
         addresses=_dropped_addresses(previous.addresses or {}, desired.addresses or {}),
         bgp=_dropped_bgp(previous.bgp, desired.bgp),
+        adaptive_routing=previous.adaptive_routing if desired.adaptive_routing is None else None,
         ib=ib_dropped(previous.ib, desired.ib),
         ports={name: port for name, port in ports.items() if port != PortState()},
     )
@@ -308,8 +320,8 @@ def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
         return previous
     simple = (
         *("admin_up", "mtu_bytes", "mode", "access_vlan", "trust"),
-        *("pfc", "pfc_watchdog", "pfc_priorities", "lossless_buffers", "cable_m"),
-        "rewrite_dscp",
+        *("pfc", "pfc_watchdog", "pfc_watchdog_ms", "pfc_priorities", "lossless_buffers"),
+        *("cable_m", "rewrite_dscp", "adaptive_routing"),
     )
     changes: dict[str, object] = {
         key: getattr(previous, key) for key in simple if getattr(desired, key) is None
@@ -320,6 +332,10 @@ def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
     changes["ecn"] = {tc: ecn for tc, ecn in previous.ecn.items() if tc not in desired.ecn}
     gone = {*(previous.strict_classes or ())} - {*(desired.strict_classes or ())}
     changes["strict_classes"] = tuple(sorted(gone)) or None
+    shares = {tc: n for tc, n in previous.class_shares.items() if tc not in desired.class_shares}
+    changes["class_shares"] = shares
+    if shares and changes["strict_classes"] is None:
+        changes["strict_classes"] = ()
     return PortState().model_copy(update=changes)
 
 
@@ -337,6 +353,7 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         roce_cable_m=_first(top.roce_cable_m, base.roce_cable_m),
         addresses=_overlay_addresses(base.addresses, top.addresses),
         bgp=_overlay_bgp(base.bgp, top.bgp),
+        adaptive_routing=_first(top.adaptive_routing, base.adaptive_routing),
         ib=ib_overlay(base.ib, top.ib),
         native={**base.native, **top.native},
         ports=ports,

@@ -20,6 +20,8 @@ def qos_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """
     defaults = spec.settings_of(host)
     each = {**_card(spec.rdma), **_buffers(defaults.qos)}
+    if spec.rdma.adaptive_routing:
+        each["adaptive_routing"] = "on"  # lost where the driver starts again
     if defaults.driver.is_ofed:
         each["traffic_class"] = str(spec.rdma.ip_traffic_class)
     elif defaults.firmware.manage:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJs
 from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
+from components.model.queues import Gbit, Marking, Percent, Schedule, TrafficClass, WatchdogTimes
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
 from components.model.refusal import refuse
 from components.model.switch_models import DescribedSwitch
@@ -47,21 +48,42 @@ class Rdma(Frozen):
     pfc_watchdog: bool = False
     """Let each lossless port drop what a pause storm holds up. Default off, as on the switches.
 
-    EOS and SONiC drop for 0.2 s what was held up for 0.2 s, unless the port has times of its own.
+    EOS and SONiC drop for 0.2 s what was held up for 0.2 s, unless the port has times of its own
+    or `pfc_watchdog_ms` says others.
     """
+    pfc_watchdog_ms: WatchdogTimes | None = None
+    """Times of the watchdog, `{detect: 200, restore: 400}`, where the system has them by port: EOS
+    and SONiC. Default: 200 both, and those that were set on a port by hand stay."""
     dscp: Dscp = 26
     """DSCP of RoCE packets. NIC and switch put DSCP 8n to 8n+7 into priority n and traffic class n:
     26, the default, is priority 3."""
     cnp_dscp: Dscp = 48
     """DSCP of congestion notification packets. Default 48: priority 6, strict on the switch."""
-    ecn_min_kib: Kib = 150
-    """Queue depth in KiB at which marking starts. 150: the DeepOps guide, Onyx' `roce`.
+    cnp_class: TrafficClass | None = None
+    """Priority and class of the notifications on card and switch. Default: that of `cnp_dscp`;
+    Broadcom's and AMD's guides put DSCP 48 into 7. Only with EOS and SONiC, whose maps are set."""
+    ecn_min_kib: Kib | None = None
+    """Queue depth in KiB at which marking starts. Default: what the vendor recommends for the speed
+    of the port (docs/reference/marking.md): 150 on Onyx, 150,000 bytes on Cumulus.
 
-    On Cumulus the RoCE profile gives 150,000 bytes; other thresholds are refused there. EOS takes
-    them as `kbytes`.
+    EOS takes KiB as `kbytes`. On Cumulus others than the RoCE profile's are a profile of the port.
     """
-    ecn_max_kib: Kib = 1500
-    """Queue depth in KiB at which every packet is marked."""
+    ecn_max_kib: Kib | None = None
+    """Queue depth in KiB from which on `ecn_mark_percent` are marked. Default as above: 1500 on
+    Onyx."""
+    ecn_mark_percent: Percent | None = None
+    """How many packets are marked at `ecn_max_kib`. Default 100 with thresholds of the file, and
+    with the vendor's what he recommends. Onyx has no such setting: all of them."""
+    ecn_by_speed: dict[Gbit, Marking] = Field(default_factory=dict[int, Marking])
+    """Speed of a port in Gbit/s to its marking: `{400: {min_kib: 600, max_kib: 3000}}`; other
+    speeds follow the settings above. SONiC has one for the switch, that of its fastest port."""
+    schedule: Schedule | None = None
+    """How the classes share a port: `{shares: {0: 50, 3: 50}}`. Default: what the system gives,
+    with the notifications served strictly; on EOS every class is strict then."""
+    adaptive_routing: bool = False
+    """Let routed links spread each packet by load, and the cards put them in order: Spectrum-4 with
+    Cumulus, on links of up to 400 Gbit/s, and ConnectX cards whose firmware has it (`mlxreg`). For
+    InfiniBand see `infiniband.adaptive_routing`."""
     mtu_bytes: MtuBytes = 9000
     """MTU of PF, VF and pod interface; at least 4192 for an RDMA path MTU of 4096."""
     port_mtu_bytes: MtuBytes = 9216
@@ -82,8 +104,9 @@ class Rdma(Frozen):
 
     @property
     def cnp_priority(self) -> int:
-        """Priority and class of congestion notifications: DSCP / 8, by the default map."""
-        return self.cnp_dscp // DSCP_PER_PRIORITY
+        """Priority and class of congestion notifications: `cnp_class`, else DSCP / 8."""
+        derived = self.cnp_dscp // DSCP_PER_PRIORITY
+        return derived if self.cnp_class is None else self.cnp_class
 
     @property
     def host_pfc(self) -> bool:

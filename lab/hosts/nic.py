@@ -92,6 +92,8 @@ class QosState:
     cnp_dscp: int = DEFAULT_CNP_DSCP
     cnp_priority: int = DEFAULT_CNP_PRIORITY
     traffic_class: int = -1
+    spreads: bool = False
+    """adaptive_routing_forced_en of the register ROCE_ACCL."""
     roce_mode: str = "RoCE v2"
     rdma_cm_tos: int = 0
 

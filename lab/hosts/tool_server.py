@@ -28,6 +28,7 @@ from lab.hosts.tools import (
     packages,
     pci,
     qos,
+    registers,
     subnet_tools,
 )
 from lab.hosts.tools.call import AsyncTool, Tool, ToolCall, ToolResult
@@ -65,6 +66,8 @@ PACKAGE_TOOLS: Mapping[str, Tool] = {
     "mlnx_qos": qos.mlnx_qos,
     "cma_roce_mode": qos.cma_roce_mode,
     "cma_roce_tos": qos.cma_roce_tos,
+    "mlxreg": registers.mlxreg,
+    "mstreg": registers.mlxreg,
     "setpci": pci.setpci,
     "lspci": devices.lspci,
     "mlxconfig": firmware.mlxconfig,

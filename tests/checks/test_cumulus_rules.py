@@ -25,11 +25,21 @@ CUMULUS = (
         ((("release: 5.9.2", "release: 4.4.5"),), {"switch-release"}),
         ((("release: 5.9.2", "release: 4.2.1"),), {"switch-release"}),
         ((("lossy_ecn", "lossless"),), set[str]()),
-        # 5 % of 150,000 bytes: 140 to 153 KiB.
-        ((("mtu_bytes: 9000", "ecn_min_kib: 140, mtu_bytes: 9000"),), set[str]()),
-        ((("mtu_bytes: 9000", "ecn_min_kib: 139, mtu_bytes: 9000"),), {"cumulus-profile"}),
-        ((("mtu_bytes: 9000", "ecn_min_kib: 154, mtu_bytes: 9000"),), {"cumulus-profile"}),
-        ((("mtu_bytes: 9000", "ecn_max_kib: 1539, mtu_bytes: 9000"),), {"cumulus-profile"}),
+        # 5 % of 150,000 bytes: 140 to 153 KiB. Others need a profile of the port, from 5.4 on.
+        *(
+            ((("mtu_bytes: 9000", f"{said}, mtu_bytes: 9000"), ("5.9.2", release)), rules)
+            for said, release, rules in (
+                ("ecn_min_kib: 140", "5.3.0", set[str]()),
+                ("ecn_min_kib: 153", "5.3.0", set[str]()),
+                ("ecn_min_kib: 139", "5.3.0", {"queue-setting"}),
+                ("ecn_max_kib: 1539", "5.3.0", {"queue-setting"}),
+                ("ecn_mark_percent: 20", "5.3.0", {"queue-setting"}),
+                ("schedule: {shares: {0: 50, 3: 50}}", "5.3.0", {"queue-setting"}),
+                ("ecn_min_kib: 139", "5.4.0", set[str]()),
+                ("ecn_mark_percent: 20", "5.4.0", set[str]()),
+                ("schedule: {shares: {0: 50, 3: 50}}", "5.4.0", set[str]()),
+            )
+        ),
         (
             (("dscp: 26", "dscp: 26, cnp_dscp: 40"),),
             {"cumulus-profile"},

@@ -103,7 +103,7 @@ MISTAKES: Final = (
     taken_back("spine-leaf", "mode: routed", "mode: access", "mode: routed", every=True),
     taken_back("quantum-ib", _GUID, '"a088:c203:0001:10"', ""),
     taken_back("cumulus", "  cnp_dscp: 48\n", "  cnp_dscp: 48\n  ecn_min_kib: 1600\n",
-               "remove ecn_min_kib"),
+               "make ecn_min_kib the smaller one"),
     taken_back("mixed-fabric", '"4.32.1F"', '"4.15.0F"', "upgrade it to 4.28"),
 )  # fmt: skip
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from components.core.difference import Difference
+from components.fabric.marking import marking_of
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
@@ -36,7 +37,7 @@ def intent(rdma: Rdma) -> Intent:
         SwitchState(),
         PortState(
             trust="L3",
-            ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
+            ecn={rdma.traffic_class: marking_of(rdma, "minimal")},
             pfc_priorities=(rdma.priority,) if lossless else None,
             strict_classes=(rdma.cnp_priority,),
         ),

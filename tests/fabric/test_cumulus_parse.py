@@ -10,12 +10,12 @@ import pytest
 from components.fabric.native import DEFAULT, WHOLE, read_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unreadable
+from components.fabric.systems.cumulus.counters import parse_counters
 from components.fabric.systems.cumulus.driver import CONFIG, ROCE, CumulusDriver
 from components.fabric.systems.cumulus.read import (
     PortConfig,
     expand_names,
     parse_config,
-    parse_counters,
     parse_port_names,
     parse_profile,
 )

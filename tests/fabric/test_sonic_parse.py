@@ -105,7 +105,7 @@ def test_a_port_of_the_platforms_template() -> None:
     assert {26: 1, 48: 6}.items() <= port.dscp_priorities.items()
     assert port.priority_classes == {3: 3, 6: 6}
     assert {tc: ecn for tc, ecn in port.ecn.items() if ecn} == {
-        3: EcnState(min_kib=1024, max_kib=2048)
+        3: EcnState(min_kib=1024, max_kib=2048, percent=5)
     }
     assert port.strict_classes == (5, 6)
     cells = read_settings(port)
@@ -199,9 +199,9 @@ def test_trust_is_in_what_a_port_has_a_map_for(maps: dict[str, str], trust: str)
 @pytest.mark.parametrize(
     ("fields", "found"),
     [
-        ({}, EcnState(min_kib=1024, max_kib=2048)),
-        ({"ecn": "ecn_none"}, EcnState(min_kib=1024, max_kib=2048, kind="red")),
-        ({"ecn": "ecn_yellow"}, EcnState(min_kib=1024, max_kib=2048, kind="red")),
+        ({}, EcnState(min_kib=1024, max_kib=2048, percent=5)),
+        ({"ecn": "ecn_none"}, EcnState(min_kib=1024, max_kib=2048, percent=5, kind="red")),
+        ({"ecn": "ecn_yellow"}, EcnState(min_kib=1024, max_kib=2048, percent=5, kind="red")),
         ({"green_min_threshold": ""}, None),
         ({"green_max_threshold": "much"}, None),
     ],

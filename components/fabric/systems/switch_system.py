@@ -40,16 +40,19 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class RoceProfile:
-    """The one RoCE profile of a system that has no other settings for it."""
+    """The one RoCE profile of a system, which gives trust, priorities and classes together."""
 
     priority: int
     cnp_priority: int
     ecn_min_bytes: int
     ecn_max_bytes: int
+    mark_percent: int
     marked_classes: frozenset[int]
     """Classes that it marks: RoCE's, and on Cumulus that of everything else."""
     ecn_tolerance: float
     """Share by which a file may miss the thresholds."""
+    others_since: Release
+    """First release in which a port can have other thresholds and shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class SwitchSystem:
     reads_release: Callable[[str], bool] = is_numbered
     """Whether a text is a release of the system at all."""
     profile: RoceProfile | None = None
-    """The only settings of RoCE that it has; None where each can be set."""
+    """Where RoCE comes as a whole; None where each setting of it is set."""
     a_release: str = "1.2.3"
     """A release as a file says it, for people."""
     parse_release: Callable[[str], Release] = parse_release
@@ -117,6 +120,16 @@ class SwitchSystem:
     """Length that a system assumes of a cable of which the file says none (NVUE reference)."""
     port_ecn: str | None = "its ECN thresholds are one setting for the whole switch"
     """Why a port cannot have thresholds of its own; None: it can."""
+    mark_percent: str | None = "no command of it is known here"
+    """Why it marks all packets at the upper threshold; None: the share can be set."""
+    class_shares: str | None = "no command of them is known here"
+    """Why classes cannot have shares of a port; None: they can."""
+    watchdog_ms: str | None = "no command of them by port is known here"
+    """Why the watchdog has its own times; None: they can be set by port."""
+    cnp_class: str | None = "no documented command puts a DSCP into another class"
+    """Why the notifications are in the class of their DSCP; None: the map can be set."""
+    adaptive_routing: Release | str = "its driver sets none"
+    """First release with adaptive routing that is not a beta."""
     routing: Release | str = "its driver sets no routed ports and no BGP"
     """First release that is routed between switches."""
     routed: RoutedForm = RoutedForm()

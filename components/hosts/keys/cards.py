@@ -132,6 +132,7 @@ _QOS: Final = _of_pf(
     HostKey("roce_mode", 47),
     HostKey("roce_tos", 47, _BYTE),
     HostKey("traffic_class", 47, _BYTE),
+    HostKey("adaptive_routing", 47, ON_OFF),
     # After PFC, by which the driver judges them; buffers also on the way back.
     HostKey("cable_length_m", 48, Number(1, 999)),
     HostKey("buffers", 48, _BUFFERS, back_rank=38),

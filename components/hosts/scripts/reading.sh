@@ -213,6 +213,7 @@ find_nic() { # PCI SETTING : the settings of a card are read one after another, 
   case $key_part:$2 in
     firmware:*) find_firmware "$1" "$2" ;;
     sriov:*) find_sriov "$1" "$2" ;;
+    *:adaptive_routing) find_spreading "$1" ;;
     qos:*) find_qos "$1" "$2" ;;
     *:netdev) value=$netdev ;;
     *:boot_*) find_boot_name "$1" "$2" ;;

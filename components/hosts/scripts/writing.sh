@@ -179,6 +179,7 @@ write_nic() { # PCI SETTING VALUE
   case $key_part:$2 in
     firmware:*) write_firmware "$1" "$2" "$3" ;;
     sriov:*) write_sriov "$1" "$2" "$3" ;;
+    *:adaptive_routing) write_spreading "$1" "$3" ;;
     qos:*) write_qos "$1" "$2" "$3" ;;
     *:netdev)
       fail "the card at $1 is called $netdev, want $3: write the name that the host uses in" \

@@ -41,8 +41,8 @@ class Package:
 
 OFED_TOOLS: Final = (
     "mlnx_qos", "cma_roce_mode", "cma_roce_tos", "ibdev2netdev",  # mlnx-tools
-    "mlxconfig", "mlxfwreset", "flint", "mst",  # mft
-    "mstconfig", "mstfwreset", "mstflint",  # mstflint
+    "mlxconfig", "mlxfwreset", "mlxreg", "flint", "mst",  # mft
+    "mstconfig", "mstfwreset", "mstreg", "mstflint",  # mstflint
     "ibstat", "iblinkinfo", "perfquery", "saquery", "sminfo", "smpquery",  # infiniband-diags
     "ibdiagnet", "ibv_devinfo",  # ibutils2, ibverbs-utils
 )  # fmt: skip

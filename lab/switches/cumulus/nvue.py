@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from lab.switches.cumulus.config import TRUST_WORDS, Tree, child
+from lab.switches.cumulus.config import TRUST_WORDS, Tree
 from lab.switches.release import numbers
 
 QOS_PROFILES: Final = ("mapping", "remark", "egress-scheduler", "congestion-control", "pfc")
@@ -47,12 +47,19 @@ SET_PATHS: Final = tuple(
         "qos congestion-control <name> traffic-class <classes> red =toggle",
         "qos congestion-control <name> traffic-class <classes> min-threshold-bytes =number",
         "qos congestion-control <name> traffic-class <classes> max-threshold-bytes =number",
+        "qos congestion-control <name> traffic-class <classes> min-threshold =number",
+        "qos congestion-control <name> traffic-class <classes> max-threshold =number",
+        "qos congestion-control <name> traffic-class <classes> probability =percent",
         "qos pfc <name> switch-priority <classes>",
         "qos pfc <name> rx =toggle",
         "qos pfc <name> tx =toggle",
         "qos roce",
         "qos roce mode =roce",
         "qos roce cable-length =length",
+        "interface <ports> router adaptive-routing enable =switch",
+        "interface <ports> router adaptive-routing state =state-word",
+        "router adaptive-routing enable =switch",
+        "router adaptive-routing state =state-word",
         "router bgp autonomous-system =number",
         "router bgp router-id =text",
         "vrf <name> router bgp neighbor <peer> remote-as =text",
@@ -87,7 +94,7 @@ class _Step:
     value: JsonValue = None
 
 
-_SINCE: Final = {"pfc-watchdog": (5, 6, 0)}
+_SINCE: Final = {"pfc-watchdog": (5, 6, 0), "adaptive-routing": (5, 1, 0)}
 """Word of a path to the release that brought it (NVUE reference)."""
 _UNTIL: Final = {"bfd": (5, 15)}
 """Word of a path to the release that has another form of it: profiles, which are not played."""
@@ -112,11 +119,23 @@ def change_tree(
         now = numbers(release)
         if now < _SINCE.get(word, ()) or now >= _UNTIL.get(word, (*now, 0)):
             raise _bad(word, f"a part of {' '.join(words)}")
+    if release and "adaptive-routing" in words:
+        _check_words(words, numbers(release) >= _STATE_WORDS)
     steps = _match(words, ports, whole=verb == "set")
     if verb == "set":
         _set(tree, steps)
     else:
         _unset(tree, steps)
+
+
+_STATE_WORDS: Final = (5, 15)
+"""From here on adaptive routing has `state enabled`, before it `enable on` (NVUE reference)."""
+
+
+def _check_words(words: list[str], new: bool) -> None:  # noqa: FBT001 - of the release
+    other = "enable" if new else "state"
+    if other in words:
+        raise _bad(other, f"a part of {' '.join(words)}")
 
 
 def _match(words: list[str], ports: Collection[str], *, whole: bool) -> list[_Step]:
@@ -241,6 +260,7 @@ _VALUES: Final[dict[str, _Reader]] = {
     "length": _length,
     "peer": lambda word, _ports: [word],
     "switch": lambda word, _ports: _one_of(word, ("on", "off")),
+    "state-word": lambda word, _ports: _one_of(word, ("enabled", "disabled")),
     "toggle": lambda word, _ports: _one_of(word, ("enable", "disable")),
     "vlans": _vlan_list,
     "vlan": _one_vlan,
@@ -352,36 +372,3 @@ def _remove(here: Tree, keys: list[tuple[str, ...]], depth: int) -> None:
             _remove(below, keys, depth + 1)
             if not below and keys[depth - 1 : depth] not in _NAMED:
                 del here[key]
-
-
-def find_conflict(tree: Tree) -> str | None:
-    """What NVUE finds at `nv config apply`, or None; the wording is a guess."""
-    for profile, table in child(tree, "qos", "egress-scheduler").items():
-        if sum(_percents(table)) > _WHOLE:  # page "Quality of Service": at most 100 together
-            return f"qos egress-scheduler {profile}: the sum of bw-percent is over {_WHOLE}"
-    interfaces = tree.get("interface")
-    for name, entry in interfaces.items() if isinstance(interfaces, dict) else ():
-        member = _member(entry)
-        if member is None or not isinstance(entry, dict):
-            continue
-        if "access" in member and {"vlan", "untagged"} & {*member}:
-            return f"interface {name}: `access` excludes `vlan` and `untagged`"
-        if "ip" in entry:
-            return f"interface {name}: a bridge port has no IP address"
-    return None
-
-
-_WHOLE: Final = 100
-
-
-def _percents(profile: JsonValue) -> Iterator[int]:
-    classes = child(profile, "traffic-class") if isinstance(profile, dict) else {}
-    rows = (row for row in classes.values() if isinstance(row, dict))
-    yield from (share for row in rows if isinstance(share := row.get("bw-percent"), int))
-
-
-def _member(entry: JsonValue) -> Tree | None:
-    here: JsonValue = entry
-    for key in ("bridge", "domain", "br_default"):
-        here = here.get(key) if isinstance(here, dict) else None
-    return here if isinstance(here, dict) else None

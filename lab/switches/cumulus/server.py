@@ -201,7 +201,8 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             dscp_to_priority=dscp_map(tree, port),
             priority_to_tc=show.priority_to_tc(roce=roce is not None),
             # Class 0 marks without RoCE too (NVUE reference, `nv show qos congestion-control`).
-            ecn_kib=dict.fromkeys((0, show.ROCE_PRIORITY) if roce else (0,), ECN_KIB),
+            ecn_kib=own_marking(tree, port)
+            or dict.fromkeys((0, show.ROCE_PRIORITY) if roce else (0,), ECN_KIB),
             pfc_priorities=frozenset((show.ROCE_PRIORITY,) if roce == "lossless" else ()),
         )
 
@@ -215,6 +216,19 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         """What it routes by: addresses of the bridge's VLANs, and the BGP of the default VRF."""
         self.revisions.tick()
         return router_view(self._config.name, self.stored.applied)
+
+
+def own_marking(tree: Tree, port: str) -> dict[int, tuple[int, int]]:
+    """The thresholds of the port's own profile, in KiB; none where it names none."""
+    named = child(tree, "interface", port, "qos", "congestion-control").get("profile")
+    rows = child(tree, "qos", "congestion-control", str(named), "traffic-class")
+    found: dict[int, tuple[int, int]] = {}
+    for number in rows:
+        row = child(rows, number)
+        if row.get("ecn") == "enable":
+            low, high = (int(str(row.get(f"{end}-threshold", 0))) for end in ("min", "max"))
+            found[int(number)] = (low // 1024, high // 1024)
+    return found
 
 
 def dscp_map(tree: Tree, port: str) -> tuple[int, ...]:

@@ -16,12 +16,15 @@ from components.fabric.native import WHOLE, sources, write_list
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading
+from components.fabric.systems.cumulus import profiles
 from components.fabric.systems.cumulus import read as cumulus_parse
 from components.fabric.systems.cumulus import write as cumulus_actions
+from components.fabric.systems.cumulus.counters import parse_counters
 from components.fabric.systems.cumulus.facts import DSCP_PER_CLASS, FACTORY_MTU_BYTES
 from components.fabric.systems.cumulus.qos import OwnQos
 from components.fabric.systems.cumulus.read import PortConfig, Profile
 from components.fabric.systems.cumulus.revisions import GUARD
+from components.fabric.systems.cumulus.spreading import port_native, words_of
 from components.fabric.systems.membership import others_of
 
 CONFIG: Final = "nv config show -o json"
@@ -79,7 +82,17 @@ class CumulusDriver:
             roce_cable_m=config.cable_m,
             addresses=config.routing.addresses,
             bgp=config.routing.bgp,
-            native={WHOLE: write_list((*config.implied, *config.routing.implied))},
+            adaptive_routing=config.spreads,
+            native={
+                WHOLE: write_list(
+                    (
+                        *config.implied,
+                        *config.routing.implied,
+                        *words_of(config.release, config.spreads),
+                    )
+                ),
+                **profiles.write_holders(config.profiles),
+            },
             ports={
                 name: _port(config.ports.get(name, PortConfig()), profile, port)
                 for name, port in wanted.ports.items()
@@ -108,7 +121,7 @@ class CumulusDriver:
         """
         if change.setting in {"bgp_asn", "bgp_router_id"}:
             return change.actual != ABSENT
-        return change.setting in {"mtu_bytes", "roce", "roce_cable_m"}
+        return change.setting in {"mtu_bytes", "roce", "roce_cable_m", "adaptive_routing"}
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: some releases print an error and exit 0."""
@@ -155,7 +168,7 @@ class CumulusDriver:
         found: dict[str, PortCounters] = {}
         for port in ports:
             roce, queues = ROCE_COUNTERS.format(port=port), QUEUE_COUNTERS.format(port=port)
-            found[port] = cumulus_parse.parse_counters(roce, answers[roce], queues, answers[queues])
+            found[port] = parse_counters(roce, answers[roce], queues, answers[queues])
         return found
 
 
@@ -174,7 +187,13 @@ def _member(port: PortConfig) -> PortState:
 
 
 def _port(port: PortConfig, profile: Profile | None, wanted: PortState) -> PortState:
-    return _plain_port(port, profile).model_copy(update=_beside(port.own, wanted))
+    plain = _plain_port(port, profile)
+    found = _beside(port.own, profile, wanted)
+    native = profiles.native_of(port.named, wanted) | port_native(port.spreads)
+    found["adaptive_routing"] = port.spreads
+    if port.spreads is not None and wanted.adaptive_routing is None:
+        native |= sources(rest=True)
+    return plain.model_copy(update={**found, "native": plain.native | native})
 
 
 def _strict(own: OwnQos, profile: Profile | None) -> tuple[int, ...] | None:
@@ -183,15 +202,19 @@ def _strict(own: OwnQos, profile: Profile | None) -> tuple[int, ...] | None:
     return own.strict
 
 
-def _beside(own: OwnQos, wanted: PortState) -> dict[str, object]:
+def _beside(own: OwnQos, profile: Profile | None, wanted: PortState) -> dict[str, object]:
     """What is set over the profile, where a look asks for more than is ours."""
     if not wanted.class_shares:
         return {}
+    given = profile.shares if profile and own.strict is None else dict[int, int]()
+    shares: dict[str, object] = {"class_shares": {**given, **own.shares}}
+    if wanted.rewrite_dscp is None:
+        return shares
     usual = {dscp: dscp // DSCP_PER_CLASS for dscp in range(64)}
     return {
         "rewrite_dscp": own.rewrite_dscp,
         "dscp_priorities": {**usual, **own.priorities},
-        "class_shares": dict(own.shares),
+        **shares,
     }
 
 

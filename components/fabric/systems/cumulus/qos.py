@@ -87,4 +87,9 @@ def _ecn(row: Tree) -> EcnState | None:
         for end in ("min", "max")
     )
     kind = "both" if marks and drops else "ecn" if marks else "red"
-    return EcnState(min_kib=low // BYTES_PER_KIB, max_kib=high // BYTES_PER_KIB, kind=kind)
+    return EcnState(
+        min_kib=low // BYTES_PER_KIB,
+        max_kib=high // BYTES_PER_KIB,
+        percent=int(str(row.get("probability", 100))),
+        kind=kind,
+    )

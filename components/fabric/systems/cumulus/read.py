@@ -14,10 +14,12 @@ from typing import Final, Literal, cast
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.state import EcnState, Neighbour
-from components.fabric.systems.base import PortCounters, PriorityCounters, SoftReader, Unreadable
-from components.fabric.systems.cumulus.facts import BYTES_PER_KIB, ROCE_PRIORITY
+from components.fabric.systems.base import Unreadable
+from components.fabric.systems.cumulus import profiles
+from components.fabric.systems.cumulus.facts import BYTES_PER_KIB
 from components.fabric.systems.cumulus.qos import OwnQos, own_qos
 from components.fabric.systems.cumulus.routing import Routing, parse_routing
+from components.fabric.systems.cumulus.spreading import spreads
 from components.fabric.systems.cumulus.tree import Tree, child, expand_names
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.ranges import port_key
@@ -30,10 +32,12 @@ BRIDGE: Final = "br_default"
 _TREE: TypeAdapter[Tree] = TypeAdapter(Tree)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _SWP = re.compile(r"swp\d+(s\d+)?")
+_VERSION = re.compile(r'"version": "Cumulus Linux (\d+(?:\.\d+)*)')
 _SVI = re.compile(r"vlan(\d+)")
 """The routed interface of a VLAN, which NVUE names after it."""
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) (Bytes|KB|MB|GB|TB)")
-_FACTORS = {
+SIZE = re.compile(r"(\d+(?:\.\d+)?) (Bytes|KB|MB|GB|TB)")
+"""How the text forms, and some JSON, say a size."""
+FACTORS = {
     unit: BYTES_PER_KIB**power for power, unit in enumerate(("Bytes", "KB", "MB", "GB", "TB"))
 }
 _SCHEDULE = re.compile(r"^ +\d+ +\d+ +(\d+) +(DWRR\S*|strict\S*)", re.MULTILINE | re.IGNORECASE)
@@ -69,6 +73,10 @@ class PortConfig:
     """From a mapping profile of the port's own, which wins over the RoCE profile."""
     others_wrote: bool = False
     """It has something that no driver writes."""
+    spreads: bool | None = None
+    """Adaptive routing; None: nothing is written."""
+    named: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Section of QoS to the profile that the port names."""
     own: OwnQos = field(default_factory=OwnQos)
     """What is set over the RoCE profile on it."""
 
@@ -84,6 +92,12 @@ class Config:
     holders: Mapping[int, tuple[str, ...]]
     """VLAN to every interface, ports and others, that names it."""
     routing: Routing
+    spreads: bool | None
+    """Adaptive routing of the switch; None: nothing is written."""
+    release: tuple[int, ...]
+    """As the header says; empty: it does not."""
+    profiles: Mapping[str, str]
+    """Our profiles and who names them."""
     cable_m: int
     """Length of the longest cable in the RoCE profile; 0: none."""
 
@@ -97,11 +111,12 @@ class Profile:
     trust: Trust | None = None
     ecn: Mapping[int, EcnState | None] = field(default_factory=dict[int, EcnState | None])
     strict_classes: tuple[int, ...] | None = None
+    shares: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 def parse_config(command: str, text: str) -> Config:
     """`nv config show -o json`: a list of one-key objects, of which `set` holds the tree."""
-    value = _load(command, text)
+    value = load(command, text)
     parts = value if isinstance(value, list) else [value]
     trees = [part["set"] for part in parts if isinstance(part, dict) and "set" in part]
     if not trees and not any(isinstance(part, dict) and "header" in part for part in parts):
@@ -121,9 +136,17 @@ def parse_config(command: str, text: str) -> Config:
         implied=_bridge_implied(tree),
         ports=ports,
         holders=holders_of(named),
+        spreads=spreads(tree),
+        release=_release(text),
+        profiles=profiles.holders(tree),
         routing=parse_routing(tree, interfaces, expand_names),
         cable_m=int(cable) if isinstance(cable, int | str) and str(cable).isdigit() else 0,
     )
+
+
+def _release(text: str) -> tuple[int, ...]:
+    found = _VERSION.search(text)
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
 def _vlans_of(name: str, port: PortConfig) -> set[int]:
@@ -141,7 +164,12 @@ def _bridge_implied(tree: Tree) -> tuple[str, ...]:
     return ("rest",) if {*child(domains, BRIDGE)} <= {"vlan"} else ()
 
 
-def _load(command: str, text: str) -> JsonValue:
+def load(command: str, text: str) -> JsonValue:
+    """Read an answer in JSON.
+
+    Raises:
+        Unreadable: It is none.
+    """
     try:
         return _JSON.validate_json(text.strip())
     except ValidationError as error:
@@ -188,6 +216,8 @@ def _port(entry: Tree, tree: Tree) -> PortConfig:
         pfc_watchdog=_watchdog(entry),
         trust=_own_trust(entry, tree),
         others_wrote=_has_others(entry),
+        spreads=spreads(entry),
+        named=profiles.named_of(entry),
         own=own_qos(tree, entry),
     )
 
@@ -214,7 +244,7 @@ def _watchdog(entry: Tree) -> bool | None:
 
 
 _OURS: Final = (
-    {"link", "bridge", "type", "qos", "ip"},
+    {"link", "bridge", "type", "qos", "router", "ip"},
     {"mtu", "state"},
     {"access", "untagged", "vlan"},
 )
@@ -228,8 +258,14 @@ def _has_others(entry: Tree) -> bool:
         or not {*child(entry, "link")} <= _OURS[1]
         or not {*child(domains, BRIDGE)} <= _OURS[2]
         or bool({*bridge} - {"domain"} or {*domains} - {BRIDGE})
-        or bool({*child(entry, "qos")} - {"pfc-watchdog"} or {*child(entry, "ip")} - {"address"})
+        or bool({*child(entry, "router")} - {"adaptive-routing"})
+        or bool({*child(entry, "qos")} - {"pfc-watchdog", *_our_sections(entry)})
+        or bool({*child(entry, "ip")} - {"address"})
     )
+
+
+def _our_sections(entry: Tree) -> set[str]:
+    return {s for s, name in profiles.named_of(entry).items() if profiles.is_ours(name)}
 
 
 def _own_trust(entry: Tree, tree: Tree) -> Trust | None:
@@ -266,6 +302,7 @@ def parse_profile(command: str, text: str) -> Profile:
         trust=_TRUST.get(_row(text, "trust-mode")),
         ecn={tc: EcnState(min_kib=low, max_kib=high) for tc in classes},
         strict_classes=tuple(sorted(strict)),
+        shares={int(tc): int(n) for tc, kind in schedule for n in re.findall(r"(\d+)%", kind)},
     )
 
 
@@ -276,14 +313,14 @@ def _row(text: str, name: str) -> str:
 
 
 def _kib(size: str) -> int | None:
-    found = _SIZE.fullmatch(size)
-    return int(float(found[1]) * _FACTORS[found[2]]) // BYTES_PER_KIB if found else None
+    found = SIZE.fullmatch(size)
+    return int(float(found[1]) * FACTORS[found[2]]) // BYTES_PER_KIB if found else None
 
 
 def parse_port_names(command: str, text: str) -> tuple[str, ...]:
     """`nv show interface -o json`: one key an interface; front panel ports are called swp."""
     try:
-        table = _TREE.validate_python(_load(command, text))
+        table = _TREE.validate_python(load(command, text))
     except ValidationError as error:
         raise Unreadable(command, text, "the answer is no table of interfaces") from error
     ports = sorted((name for name in table if _SWP.fullmatch(name)), key=port_key)
@@ -294,7 +331,7 @@ def parse_port_names(command: str, text: str) -> tuple[str, ...]:
 
 def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
     """`nv show interface lldp -o json`: the keys that a public client reads; front panel only."""
-    value = _load(command, text)
+    value = load(command, text)
     table: Tree = value if isinstance(value, dict) else {}
     found: dict[str, Neighbour] = {}
     for name in filter(_SWP.fullmatch, table):
@@ -308,66 +345,3 @@ def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
                 description=str(port.get("description", "")),
             )
     return found
-
-
-def parse_counters(roce_command: str, roce: str, queue_command: str, queues: str) -> PortCounters:
-    """`… qos roce counters -o json` and `… counters qos -o json`, as far as they can be read.
-
-    Received bytes are counted as RoCE or not, so the first are those of the RoCE priority and the
-    others are under 0; sent bytes are counted per class.
-    """
-    soft = SoftReader()
-
-    def count(*path: str) -> int:
-        tree = _tree(roce_command, roce)
-        return _count(roce_command, roce, child(tree, *path[:-1]).get(path[-1]), path[-1])
-
-    received = soft.read(
-        "rx",
-        lambda: {
-            ROCE_PRIORITY: count("rx-stats", "rx-roce-stats", "roce-bytes"),
-            0: count("rx-stats", "rx-non-roce-stats", "non-roce-bytes"),
-        },
-    )
-    sent: dict[int, int] = soft.read("tx", lambda: _sent(queue_command, queues)) or {}
-    arrived: dict[int, int] = received or {}
-    lost = ("rx-roce-stats", "rx-non-roce-stats")
-    rest = None if received is None else 0
-    return PortCounters(
-        {
-            tc: PriorityCounters(arrived.get(tc, rest), sent.get(tc))
-            for tc in sorted({*sent, *arrived})
-        },
-        soft.read("marked", lambda: count("tx-stats", "tx-ecn-stats", "ecn-marked-packets")),
-        soft.read(
-            "discards",
-            lambda: sum(count("rx-stats", part, "no-buffer-discard") for part in lost),
-        ),
-        unread=soft.found,
-    )
-
-
-def _tree(command: str, text: str) -> Tree:
-    value = _load(command, text)
-    return value if isinstance(value, dict) else {}
-
-
-def _sent(command: str, text: str) -> dict[int, int]:
-    rows = child(_tree(command, text), "egress-queue-stats")
-    if not rows:
-        raise Unreadable(command, text, "no egress queue in the answer")
-    return {
-        int(tc): _count(command, text, child(rows, tc).get("tx-bytes"), "tx-bytes")
-        for tc in rows
-        if tc.isdecimal()
-    }
-
-
-def _count(command: str, text: str, value: JsonValue, name: str) -> int:
-    """A number, or the size that the text form prints in its place."""
-    size = _SIZE.fullmatch(str(value))
-    if size is not None:
-        return int(float(size[1]) * _FACTORS[size[2]])
-    if not str(value).isdigit():
-        raise Unreadable(command, text, f"no {name} in the answer")
-    return int(str(value))

@@ -21,6 +21,7 @@ from components.fabric.systems.cumulus.facts import (
     MIN_RELEASE,
     ROCE_PRIORITY,
 )
+from components.fabric.systems.cumulus.profiles import GIVEN
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.write import collapse_ports
 from components.fabric.systems.exec_form import ExecForm
@@ -55,6 +56,17 @@ def _leave_bridge(desired: SwitchState) -> Sequence[str]:
     return (f"nv unset interface {collapse_ports(desired.ports)} bridge domain {BRIDGE}",)
 
 
+def _find_missing(desired: SwitchState) -> str | None:
+    """What a chain cannot take away again: a profile that ports of others may name as well."""
+    own = any(
+        port.class_shares or port.ecn.get(ROCE_PRIORITY) not in (None, GIVEN)
+        for port in desired.ports.values()
+    )
+    if own:
+        return "it cannot restore which profile of marking or shares a port named"
+    return "it cannot restore adaptive routing" if desired.adaptive_routing else None
+
+
 SYSTEM: Final = SwitchSystem(
     driver=CumulusDriver(),
     profile=RoceProfile(
@@ -62,8 +74,11 @@ SYSTEM: Final = SwitchSystem(
         cnp_priority=CNP_PRIORITY,
         ecn_min_bytes=ECN_MIN_BYTES,
         ecn_max_bytes=ECN_MAX_BYTES,
+        mark_percent=100,
         marked_classes=MARKED_CLASSES,
         ecn_tolerance=ECN_TOLERANCE,
+        # NVUE reference: `nv set interface <interface-id> qos congestion-control profile`, 5.4.0.
+        others_since=(5, 4, 0),
     ),
     intent=plan_intent,
     session=bash_cli.SESSION,
@@ -75,6 +90,7 @@ SYSTEM: Final = SwitchSystem(
         save=(CumulusDriver.save,),
         expects=re.compile(r".*\bapplied(?:_and_saved)?\b.*", re.DOTALL),
         prepare=_leave_bridge,
+        find_missing=_find_missing,
         longest=bash_cli.LONGEST_ARGUMENT,
     ),
     identity=IdentityQuestions(
@@ -99,7 +115,13 @@ SYSTEM: Final = SwitchSystem(
     pfc_watchdog=(5, 6, 0),
     # NVUE reference: `nv set qos roce cable-length`, 5.0.0.
     cable_length=(5, 0, 0),
-    port_ecn="its RoCE profile gives one pair of thresholds to every port",
+    port_ecn=None,
+    mark_percent=None,
+    class_shares=None,
+    watchdog_ms="the page that was found has its polling interval for the whole switch only",
+    cnp_class="its RoCE profile has the notifications in class 6",
+    # NVUE reference, page Adaptive Routing: 5.6 on Spectrum-4; a beta on others before it.
+    adaptive_routing=(5, 6, 0),
     # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
     routing=(5, 0, 0),
     # NVUE reference: `nv set router bfd state` and profiles of BFD came with 5.15.0.

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from components.fabric.native import is_default, is_written, sources
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.cumulus import profiles
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.routing import (
     has_left_over,
     routing_changes,
     whole_words,
 )
+from components.fabric.systems.cumulus.spreading import spreading_changes
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.ranges import collapse_vlans, port_key, port_runs
 
@@ -30,6 +32,8 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     """
     changes = [
         *_vlan_lines(actual, target),
+        *profiles.profile_changes(actual, target),
+        *spreading_changes(actual, target),
         *_port_changes(actual, target),
         *routing_changes(actual, target),
         *_cable_lines(actual, target),
@@ -60,6 +64,7 @@ def _require_profile(actual: SwitchState, target: SwitchState) -> None:
     if target.roce in {None, "none"}:
         return
     found: list[str] = []
+    moved = profiles.moved_ports(actual, target)
     culprit = next(iter(target.ports), "swp1")
     if target.pfc_priorities not in {None, actual.pfc_priorities}:
         found.append(f"pfc_priorities are {actual.pfc_priorities}, want {target.pfc_priorities}")
@@ -70,9 +75,10 @@ def _require_profile(actual: SwitchState, target: SwitchState) -> None:
         found += [
             f"ECN of class {tc} is {was.ecn.get(tc)}, want {ecn}"
             for tc, ecn in port.ecn.items()
-            if ecn is not None and was.ecn.get(tc) != ecn
+            if ecn is not None and was.ecn.get(tc) != ecn and (name, profiles.MARKING) not in moved
         ]
-        if not {*(port.strict_classes or ())} <= {*(was.strict_classes or ())}:
+        strict = {*(port.strict_classes or ())} - {*(was.strict_classes or ())}
+        if strict and (name, profiles.SHARES) not in moved:
             found.append(f"strict classes are {was.strict_classes}, want {port.strict_classes}")
         culprit = name if not before and found else culprit
     if found:

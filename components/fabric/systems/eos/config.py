@@ -37,6 +37,7 @@ _NO_DROP = re.compile(r"priority-flow-control priority (\d) no-drop")
 _WATCHDOG = re.compile(
     r"priority-flow-control pause watchdog(?: port (?P<part>timer|action) (?P<words>.+))?"
 )
+_TIMES = re.compile(r"timeout ([\d.]+) polling-interval \S+ recovery-time ([\d.]+)")
 _DSCP_MAP = re.compile(r"qos map dscp ([\d ,-]+) to traffic-class (\d)")
 _QUEUE_MAP = re.compile(r"qos map traffic-class ([\d ,-]+) to (?:uc-)?tx-queue (\d)")
 _ODD = re.compile(r"channel-group \d+|switchport mode (?!trunk$|access$)|switchport monitor")
@@ -121,6 +122,12 @@ class Section:
         return {match["part"] or "enable": match["words"] or "" for match in found if match}
 
     @property
+    def watchdog_ms(self) -> tuple[int, int] | None:
+        """Timeout and recovery of the port's own timer; None: it has none."""
+        found = _TIMES.match(self.watchdog.get("timer", ""))
+        return (_ms(found[1]), _ms(found[2])) if found else None
+
+    @property
     def ecn(self) -> dict[int, EcnState | None]:
         """Marking by queue; None: off."""
         return {queue: _ecn(self.queues.get(queue, ())) for queue in QUEUES}
@@ -152,6 +159,10 @@ class Section:
         return next(found, None)
 
 
+def _ms(seconds: str) -> int:
+    return round(float(seconds) * 1000)
+
+
 def _ecn(lines: tuple[str, ...]) -> EcnState | None:
     for line in lines:
         if not line.startswith("random-detect ecn minimum-threshold "):
@@ -162,11 +173,14 @@ def _ecn(lines: tuple[str, ...]) -> EcnState | None:
             found is not None
             and found["low_unit"] == found["high_unit"] == "kbytes"
             # What is not said is taken to be what we say: a guess.
-            and int(percent or MAX_MARK_PERCENT) == MAX_MARK_PERCENT
             and int(weight or ECN_WEIGHT) == ECN_WEIGHT
         )
         if found is not None and plain:
-            return EcnState(min_kib=int(found["low"]), max_kib=int(found["high"]))
+            return EcnState(
+                min_kib=int(found["low"]),
+                max_kib=int(found["high"]),
+                percent=int(percent or MAX_MARK_PERCENT),
+            )
         return EcnState(min_kib=0, max_kib=0, native=line.removeprefix("random-detect ecn "))
     return None
 

@@ -239,10 +239,11 @@ def _port(section: Section, wanted: PortState) -> PortState:
         pfc=section.pfc,
         pfc_priorities=section.no_drop,
         strict_classes=section.strict_classes,
-        class_shares=section.shares if wanted.class_shares else {},
+        class_shares=dict.fromkeys(wanted.class_shares, 0) | section.shares,
         # All three lines: without one of them a default of the whole switch would decide.
         pfc_watchdog={"enable", "timer"} <= {*watchdog}
         and watchdog.get("action") == WATCHDOG_ACTION,
+        pfc_watchdog_ms=section.watchdog_ms if wanted.pfc_watchdog_ms else None,
         native=sources(
             mtu_bytes=mtu_bytes is not None, trust=trust is not None, mode=section.has_mode
         )

@@ -14,13 +14,21 @@ FACTORY_VLAN: Final = 1
 QUEUES: Final = range(8)
 """Unicast transmit queues of a port; traffic class n is in queue n."""
 MAX_MARK_PERCENT: Final = 100
-"""`max-mark-probability`: at the upper threshold every packet is marked, as on Onyx and Cumulus."""
+"""`max-mark-probability` of a line that does not say it (a guess)."""
 ECN_WEIGHT: Final = 0
 """`weight`: the depth of the queue now, not its average; what public RoCE examples set."""
 MAX_PATHS: Final = 64
 """`maximum-paths`: EOS uses one path unless a line says more. A public capture of a spine has 64;
 chips of the models here take as many or more."""
-WATCHDOG_TIMER: Final = "timeout 0.20 polling-interval auto recovery-time 0.20"
+
+
+def watchdog_timer(detect_ms: int, restore_ms: int) -> str:
+    """The words of a port's timer: seconds, as EOS writes them."""
+    times = (f"{ms / 1000:.2f}" for ms in (detect_ms, restore_ms))
+    return "timeout {} polling-interval auto recovery-time {}".format(*times)
+
+
+WATCHDOG_TIMER: Final = watchdog_timer(200, 200)
 """Seconds until a queue counts as stuck, and for which it is then drained: those of Arista's guide
 on AI fabrics. It polls each 0.1 s; `auto` has the switch derive that from the other two."""
 WATCHDOG_ACTION: Final = "drop"

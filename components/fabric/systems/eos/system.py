@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.marking import marking_of
+from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.eos.driver import EosDriver
 from components.fabric.systems.eos.facts import MAX_PATHS, MIN_RELEASE, default_class
 from components.fabric.systems.eos.routing import LINK_LOCAL
@@ -22,7 +23,7 @@ def plan_intent(rdma: Rdma) -> Intent:
         SwitchState(dscp_classes={rdma.dscp: rdma.traffic_class, rdma.cnp_dscp: rdma.cnp_priority}),
         PortState(
             trust="L3",
-            ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
+            ecn={rdma.traffic_class: marking_of(rdma, "eos")},
             pfc=True if lossless else None,
             pfc_priorities=(rdma.priority,) if lossless else None,
             strict_classes=(rdma.cnp_priority,),
@@ -74,6 +75,10 @@ SYSTEM: Final = SwitchSystem(
         max_paths=MAX_PATHS,
         forwards=True,
     ),
+    mark_percent=None,
+    class_shares=None,
+    watchdog_ms=None,
+    cnp_class=None,
     all_strict=True,
     class_of_dscp=default_class,
     repairs=frozenset({"switch.ecn_elsewhere", "switch.pfc_elsewhere"}),

@@ -15,9 +15,9 @@ from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.eos.facts import (
     ECN_WEIGHT,
-    MAX_MARK_PERCENT,
     WATCHDOG_ACTION,
     WATCHDOG_TIMER,
+    watchdog_timer,
 )
 from components.fabric.systems.eos.routing_lines import coming_changes, leaving_changes
 from components.fabric.systems.ranges import collapse_vlans
@@ -183,9 +183,11 @@ def _watchdog_words(was: PortState, port: PortState) -> dict[str, str]:
         return {part: found[part] for part in _WATCHDOG_PARTS if part in found}
     if not port.pfc_watchdog:
         return {}
-    if was.pfc_watchdog:
+    if was.pfc_watchdog and port.pfc_watchdog_ms in {None, was.pfc_watchdog_ms}:
         return held
     timer = held.get("timer", WATCHDOG_TIMER)
+    if port.pfc_watchdog_ms is not None:
+        timer = watchdog_timer(*port.pfc_watchdog_ms)
     return {"enable": "", "timer": timer, "action": WATCHDOG_ACTION}
 
 
@@ -195,7 +197,7 @@ def _admin_lines(was: PortState, port: PortState) -> Iterator[str]:
 
 
 def _queue_lines(was: PortState, port: PortState) -> Iterator[str]:
-    for queue in sorted({*port.ecn, *_moved(was, port)}):
+    for queue in sorted({*port.ecn, *_moved(was, port), *port.class_shares}):
         lines = [*_ecn_lines(was, port, queue), *_schedule_lines(was, port, queue)]
         if lines:
             yield f"uc-tx-queue {queue}"
@@ -226,10 +228,13 @@ def render_ecn(ecn: EcnState) -> str:
         return ecn.native
     return (
         f"minimum-threshold {ecn.min_kib} kbytes maximum-threshold {ecn.max_kib} kbytes "
-        f"max-mark-probability {MAX_MARK_PERCENT} weight {ECN_WEIGHT}"
+        f"max-mark-probability {ecn.percent} weight {ECN_WEIGHT}"
     )
 
 
 def _schedule_lines(was: PortState, port: PortState, queue: int) -> Iterator[str]:
     if queue in _moved(was, port):
         yield "priority strict" if queue in (port.strict_classes or ()) else "no priority"
+    share = port.class_shares.get(queue)
+    if share not in {None, was.class_shares.get(queue, 0)}:
+        yield f"bandwidth percent {share}" if share else "no bandwidth percent"

@@ -167,7 +167,7 @@ def _templates(port: PortState) -> tuple[str, ...]:
         (INTERFACE, port.mtu_bytes is not None or port.admin_up is not None),
         (TRUST, _asks_trust(port)),
         (CONGESTION, bool(port.ecn)),
-        (ETS, port.strict_classes is not None),
+        (ETS, port.strict_classes is not None or bool(port.class_shares)),
     )
     return tuple(template for template, needed in asked if needed)
 
@@ -206,6 +206,9 @@ def _port(answers: Mapping[str, str], name: str, l2: Switchport, pfc: Pfc | None
 def _beside(answers: Mapping[str, str], name: str, wanted: PortState) -> dict[str, object]:
     """What else the answer about trust says; the weights are in that about classes."""
     command, found = TRUST.format(port=name), dict[str, object]()
+    ets = ETS.format(port=name)
+    if wanted.class_shares and ets in answers:
+        found["class_shares"] = onyx_parse.parse_ets(ets, answers[ets])[1]
     text = answers.get(command, "")
     if wanted.rewrite_dscp is not None:
         found["rewrite_dscp"] = onyx_parse.parse_rewrite(command, text, name)

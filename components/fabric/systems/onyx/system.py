@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from components.core.errors import Bug
-from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.marking import marking_of
+from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import mellanox_cli
 from components.fabric.systems.exec_form import ExecForm
 from components.fabric.systems.onyx.driver import OnyxDriver
@@ -39,7 +40,7 @@ def plan_intent(rdma: Rdma) -> Intent:
         ),
         PortState(
             trust="L3",
-            ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
+            ecn={rdma.traffic_class: marking_of(rdma, "onyx")},
             pfc=True if lossless else None,
             # Priority n is in class n (Onyx' default, printed by `show roce` for 3 and 6).
             strict_classes=(rdma.cnp_priority,),
@@ -87,5 +88,9 @@ SYSTEM: Final = SwitchSystem(
     cable_length="its lossless pool sizes the headroom itself, and no command for the length "
     "of a cable is documented",
     port_ecn=None,
+    # onyx_traffic_class.py of the Ansible collection: control, thresholds, and no more.
+    mark_percent="its line of thresholds has no share of packets, and at the upper one all are "
+    "marked",
+    class_shares=None,
     repairs=frozenset({"switch.rewrite", "switch.ecn_elsewhere", "switch.pfc_elsewhere"}),
 )

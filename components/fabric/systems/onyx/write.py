@@ -121,8 +121,12 @@ def _ets_lines(actual: PortState, target: PortState) -> Iterator[str]:
     held, wanted = {*(actual.strict_classes or ())}, {*target.strict_classes}
     for tc in sorted(wanted - held):
         yield f"traffic-class {tc} dcb ets strict"
-    for tc in sorted(held - wanted):
+    for tc in sorted(held - wanted - {*target.class_shares}):
         yield f"traffic-class {tc} dcb ets wrr {target.wrr_weights[tc]}"
+    for tc, said in sorted(target.class_shares.items()):
+        share = said or target.wrr_weights.get(tc, 0)  # a baseline has weights, and no shares
+        if tc not in wanted and (tc in held or share != actual.class_shares.get(tc)):
+            yield f"traffic-class {tc} dcb ets wrr {share}"
 
 
 def _pfc_lines(actual: PortState, target: PortState) -> Iterator[str]:

@@ -171,9 +171,9 @@ def _delete_vlan(line: str, vlan: str) -> str:
     return f"{{ ! {there} || {used} || {line}; }}"
 
 
-def _delete_our_row(line: str) -> str:
+def _delete_our_row(line: str, name: str) -> str:
     """It stays while anything names a row of ours: then a port of others does."""
-    return f"{{ sudo sonic-cfggen -d --print-data | grep -F ': \"{OUR_NAME}\"' || {line}; }}"
+    return f"{{ sudo sonic-cfggen -d --print-data | grep -F ': \"{name}\"' || {line}; }}"
 
 
 _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[..., str]], ...]] = (
@@ -182,7 +182,7 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], Callable[..., str]], ...]] = (
     (re.compile(r"sudo config vlan member del (\d+) (\w+)"), _delete_member),
     (re.compile(r"sudo config switchport mode (\w+) (\w+)"), _set_switchport),
     (re.compile(r"sudo config vlan del (\d+)"), _delete_vlan),
-    (re.compile(rf"{_DB} DEL '\w+\|{OUR_NAME}'"), _delete_our_row),
+    (re.compile(rf"{_DB} DEL '\w+\|({OUR_NAME}(?:_\d+)?)'"), _delete_our_row),
 )
 
 
@@ -244,7 +244,8 @@ def _applied(desired: SwitchState) -> SwitchState:
 
 def _cells_of(name: str, port: PortState, setting: str) -> Cells:
     if setting == "pfc_watchdog":
-        return wanted_watchdog(name, {}, port.pfc_priorities or ())
+        times = port.pfc_watchdog_ms
+        return wanted_watchdog(name, {}, port.pfc_priorities or (), times_ms=times)
     return {} if setting == "cable" else wanted_cells(name, port, setting)
 
 

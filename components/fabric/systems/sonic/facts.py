@@ -27,8 +27,8 @@ DYNAMIC_PROFILE: Final = "NULL"
 """The profile of a lossless priority group in the dynamic buffer model (buffers_config.j2)."""
 LOSSLESS_POOL: Final = "ingress_lossless_pool"
 MARK_PERCENT: Final = "100"
-"""Share of packets that are marked at the upper threshold: default of sonic-wred-profile.yang,
-and what Cumulus' RoCE profile prints."""
+"""Share of packets that are marked at the upper threshold where a profile does not say it: default
+of sonic-wred-profile.yang."""
 
 
 def parse_branch(text: str) -> int:

@@ -24,6 +24,7 @@ from components.fabric.systems.sonic.rows import (
     settings_of,
     span_of,
     spread,
+    strict_of,
     wanted_cells,
     whole_words,
 )
@@ -31,6 +32,7 @@ from components.fabric.systems.sonic.watchdog import (
     LIST_FIELD,
     UNPOLLED,
     lists_all,
+    poll_ms,
     wanted_watchdog,
     watchdog_cells,
     watchdog_row,
@@ -186,7 +188,9 @@ def _want_watchdog(plan: PortPlan, was: PortState, port: PortState, switch: Swit
         _set_watchdog(plan, {})
         return
     paused, implied = port.pfc_priorities or (), whole_words(switch)
-    if was.pfc_watchdog and lists_all(plan.name, plan.now, paused):
+    times = port.pfc_watchdog_ms
+    timed = times in {None, was.pfc_watchdog_ms}
+    if was.pfc_watchdog and timed and lists_all(plan.name, plan.now, paused):
         return
     if UNPOLLED in implied:
         raise Unsettable(
@@ -194,7 +198,14 @@ def _want_watchdog(plan: PortPlan, was: PortState, port: PortState, switch: Swit
             "setting for all ports, so we do not change it: run `sudo pfcwd counter_poll enable`, "
             "save, and run this again"
         )
-    _set_watchdog(plan, wanted_watchdog(plan.name, plan.now, paused, implied))
+    polled = poll_ms(implied)
+    if times is not None and min(times) < polled:
+        raise Unsettable(
+            f"its PFC watchdogs look each {polled} ms, and pfc_watchdog_ms has {min(times)}. How "
+            "often they look is one setting for all ports, so we do not change it: run `sudo pfcwd "
+            f"interval {min(times)}`, save, and run this again"
+        )
+    _set_watchdog(plan, wanted_watchdog(plan.name, plan.now, paused, implied, times))
 
 
 def _set_watchdog(plan: PortPlan, target: Cells) -> None:
@@ -250,7 +261,10 @@ def _agrees(was: PortState, port: PortState, setting: str) -> bool:
         case "ecn":
             return was.ecn.get(int(number)) == port.ecn[int(number)]
         case _:
-            return int(number) in (was.strict_classes or ())
+            tc = int(number)
+            if tc in strict_of(port):
+                return tc in strict_of(was)
+            return tc not in strict_of(was) and was.class_shares.get(tc) == port.class_shares[tc]
 
 
 def _require_own_row(name: str, was: PortState, setting: str) -> None:

@@ -25,7 +25,7 @@ from components.fabric.systems.sonic.facts import (
     FACTORY_MTU_BYTES,
     LOSSLESS_POOL,
     LOSSLESS_PROFILE,
-    OUR_NAME,
+    MARK_PERCENT,
     PRIORITIES,
 )
 from components.fabric.systems.sonic.rows import (
@@ -35,6 +35,7 @@ from components.fabric.systems.sonic.rows import (
     Cells,
     Fields,
     Rows,
+    is_our_name,
     mode_cell,
     qos_row,
     spread,
@@ -44,6 +45,7 @@ from components.fabric.systems.sonic.watchdog import (
     LIST_FIELD,
     describe_polling,
     is_watching,
+    watchdog_ms,
     watchdog_row,
 )
 
@@ -151,6 +153,7 @@ class ConfigDb:
             priority_classes=self._numbers("TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", ""), 8),
             pfc_priorities=paused,
             pfc_watchdog=is_watching(self.row("PFC_WD", name), qos, self.implied),
+            pfc_watchdog_ms=watchdog_ms(self.row("PFC_WD", name)),
             cable_m=length_in_force(buffers, paused),
             lossless_buffers=tuple(n for n in PRIORITIES if self._is_lossless(name, n, qos)),
             native=sources(admin_up="admin_status" in row, mtu_bytes="mtu" in row)
@@ -202,6 +205,7 @@ class ConfigDb:
             min_kib=int(low) // BYTES_PER_KIB,
             max_kib=int(high) // BYTES_PER_KIB,
             kind="ecn" if marks else "red",
+            percent=int(profile.get("green_drop_probability", MARK_PERCENT)),
         )
 
     def _is_strict(self, name: str, queue: int) -> bool:
@@ -282,7 +286,7 @@ class ConfigDb:
             f"{table}|{key}": fields
             for table, rows in self.tables.items()
             for key, fields in rows.items()
-            if key == OUR_NAME or (table == "BUFFER_PROFILE" and key.startswith(LOSSLESS_PROFILE))
+            if is_our_name(key) or (table == "BUFFER_PROFILE" and key.startswith(LOSSLESS_PROFILE))
         }
 
     def holders(self, wanted: Mapping[str, object]) -> tuple[str, ...]:

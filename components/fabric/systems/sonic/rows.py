@@ -25,7 +25,6 @@ from components.fabric.systems.sonic.facts import (
     BYTES_PER_KIB,
     DSCP_PER_PRIORITY,
     DSCPS,
-    MARK_PERCENT,
     OUR_NAME,
     PRIORITIES,
 )
@@ -84,6 +83,22 @@ def settings_of(port: PortState) -> Iterator[str]:
         yield "pfc_watchdog"
     yield from (f"ecn_{tc}" for tc, ecn in port.ecn.items() if ecn is not None)
     yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
+    yield from (f"schedule_{tc}" for tc in port.class_shares if tc not in strict_of(port))
+
+
+def strict_of(port: PortState) -> tuple[int, ...]:
+    """The classes that are served strictly."""
+    return port.strict_classes or ()
+
+
+def share_row(share: int) -> str:
+    """Name of our scheduler of one weight."""
+    return f"{OUR_NAME}_{share}"
+
+
+def is_our_name(name: str) -> bool:
+    """Whether a row bears our name."""
+    return name == OUR_NAME or name.startswith(f"{OUR_NAME}_")
 
 
 def fields_of(name: str, setting: str) -> tuple[Cell, ...]:
@@ -109,7 +124,11 @@ def wanted_cells(name: str, port: PortState, setting: str) -> Cells:
         return {(qos_row(name), field): OUR_NAME for field in fields}
     if setting == "pfc":
         return {(qos_row(name), "pfc_enable"): ",".join(map(str, port.pfc_priorities or ()))}
-    return dict.fromkeys(fields_of(name, setting), OUR_NAME)
+    kind, _, number = setting.partition("_")
+    tc = int(number) if kind == "schedule" else -1
+    shared = tc in port.class_shares and tc not in strict_of(port)
+    row = share_row(port.class_shares[tc]) if shared else OUR_NAME
+    return dict.fromkeys(fields_of(name, setting), row)
 
 
 def our_rows(port: PortState) -> Rows:
@@ -130,7 +149,11 @@ def our_rows(port: PortState) -> Rows:
     for ecn in port.ecn.values():
         if ecn is not None:
             rows["WRED_PROFILE"] = _wred(ecn)
-    return {f"{table}|{OUR_NAME}": fields for table, fields in rows.items()}
+    named = {f"{table}|{OUR_NAME}": fields for table, fields in rows.items()}
+    return named | {
+        f"SCHEDULER|{share_row(share)}": {"type": "DWRR", "weight": str(share)}
+        for share in port.class_shares.values()
+    }
 
 
 def _wred(ecn: EcnState) -> Fields:
@@ -141,7 +164,7 @@ def _wred(ecn: EcnState) -> Fields:
             f"wred_{colour}_enable": "true",
             f"{colour}_min_threshold": str(ecn.min_kib * BYTES_PER_KIB),
             f"{colour}_max_threshold": str(ecn.max_kib * BYTES_PER_KIB),
-            f"{colour}_drop_probability": MARK_PERCENT,
+            f"{colour}_drop_probability": str(ecn.percent),
         }
     return fields
 
@@ -149,8 +172,8 @@ def _wred(ecn: EcnState) -> Fields:
 def named_rows(cells: Iterable[tuple[Cell, str]]) -> Iterator[str]:
     """The rows of ours that some cells name."""
     for (_, field), value in cells:
-        if value == OUR_NAME and field in MAP_TABLES:
-            yield f"{MAP_TABLES[field]}|{OUR_NAME}"
+        if field in MAP_TABLES and is_our_name(value):
+            yield f"{MAP_TABLES[field]}|{value}"
 
 
 def write_settings(cells: Mapping[str, Cells]) -> dict[str, str]:

@@ -6,7 +6,8 @@ import re
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.marking import marking_of
+from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Script
 from components.fabric.systems.exec_form import ExecForm
@@ -26,7 +27,7 @@ def plan_intent(rdma: Rdma) -> Intent:
         SwitchState(roce="lossless" if lossless else None),
         PortState(
             trust="L3",
-            ecn={rdma.traffic_class: EcnState(min_kib=rdma.ecn_min_kib, max_kib=rdma.ecn_max_kib)},
+            ecn={rdma.traffic_class: marking_of(rdma, "sonic")},
             strict_classes=(rdma.cnp_priority,),
             dscp_priorities={rdma.dscp: rdma.priority, rdma.cnp_dscp: rdma.cnp_priority},
             priority_classes={
@@ -80,5 +81,9 @@ SYSTEM: Final = SwitchSystem(
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
     routing=(MIN_RELEASE, 0, 0),
     routed=RoutedForm(loopback=LOOPBACK, vlan="Vlan{}", link=(LINK_LOCAL,), max_paths=MAX_PATHS),
+    mark_percent=None,
+    class_shares=None,
+    watchdog_ms=None,
+    cnp_class=None,
     port_ecn="its driver has one profile of thresholds for the whole switch",
 )

@@ -45,7 +45,8 @@ def describe_polling(switch: Fields, counters: Fields) -> Iterator[str]:
         yield f"watchdog polled each {switch['POLL_INTERVAL']} ms"
 
 
-def _poll_ms(implied: Iterable[str]) -> int:
+def poll_ms(implied: Iterable[str]) -> int:
+    """How often the watchdogs look."""
     found = (_POLLED.fullmatch(text) for text in implied)
     return next((int(match[1]) for match in found if match), POLL_MS)
 
@@ -61,9 +62,15 @@ def is_watching(row: Fields, qos: Fields, implied: Iterable[str]) -> bool:
     )
 
 
+def watchdog_ms(row: Fields) -> tuple[int, int] | None:
+    """The two times of a port's row; None: it does not say both."""
+    detect, restore = (row.get(field, "") for field in _RANGES_MS)
+    return (int(detect), int(restore)) if detect.isdigit() and restore.isdigit() else None
+
+
 def _is_time(text: str, field: str, implied: Iterable[str]) -> bool:
     """In its range, and no shorter than the switch looks (sonic-pfcwd.yang)."""
-    return text.isdigit() and int(text) in _RANGES_MS[field] and int(text) >= _poll_ms(implied)
+    return text.isdigit() and int(text) in _RANGES_MS[field] and int(text) >= poll_ms(implied)
 
 
 def lists_all(name: str, now: Mapping[Cell, str], paused: Iterable[int]) -> bool:
@@ -77,15 +84,25 @@ def watchdog_cells(name: str, cells: Mapping[Cell, str]) -> Cells:
 
 
 def wanted_watchdog(
-    name: str, now: Mapping[Cell, str], paused: Iterable[int], implied: Iterable[str] = ()
+    name: str,
+    now: Mapping[Cell, str],
+    paused: Iterable[int],
+    implied: Iterable[str] = (),
+    times_ms: tuple[int, int] | None = None,
 ) -> Cells:
-    """List and row of a port that shall be watched; times that are already set are kept."""
+    """List and row of a port that shall be watched.
+
+    Times that are already set are kept, unless the file says others.
+    """
     words, row = tuple(implied), watchdog_row(name)
     listed = (qos_row(name), LIST_FIELD)
     cells: Cells = dict(watchdog_cells(name, now))
     cells[row, "action"] = ACTION
+    said = dict(zip(_RANGES_MS, times_ms or (), strict=False))
     for field in _RANGES_MS:
-        if not _is_time(cells.get((row, field), ""), field, words):
-            cells[row, field] = str(max(TIME_MS, _poll_ms(words)))
+        if field in said:
+            cells[row, field] = str(said[field])
+        elif not _is_time(cells.get((row, field), ""), field, words):
+            cells[row, field] = str(max(TIME_MS, poll_ms(words)))
     ours = ",".join(str(priority) for priority in sorted(paused))
     return {**cells, listed: now[listed] if lists_all(name, now, paused) else ours}

@@ -1,0 +1,73 @@
+"""The counters of a Cumulus port, read into plain values; docs/explanation/sources.md#cumulus."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from components.fabric.systems.base import PortCounters, PriorityCounters, SoftReader, Unreadable
+from components.fabric.systems.cumulus.facts import ROCE_PRIORITY
+from components.fabric.systems.cumulus.read import FACTORS, SIZE, load
+from components.fabric.systems.cumulus.tree import Tree, child
+
+
+def parse_counters(roce_command: str, roce: str, queue_command: str, queues: str) -> PortCounters:
+    """`… qos roce counters -o json` and `… counters qos -o json`, as far as they can be read.
+
+    Received bytes are counted as RoCE or not, so the first are those of the RoCE priority and the
+    others are under 0; sent bytes are counted per class.
+    """
+    soft = SoftReader()
+
+    def count(*path: str) -> int:
+        tree = _tree(roce_command, roce)
+        return _count(roce_command, roce, child(tree, *path[:-1]).get(path[-1]), path[-1])
+
+    received = soft.read(
+        "rx",
+        lambda: {
+            ROCE_PRIORITY: count("rx-stats", "rx-roce-stats", "roce-bytes"),
+            0: count("rx-stats", "rx-non-roce-stats", "non-roce-bytes"),
+        },
+    )
+    sent: dict[int, int] = soft.read("tx", lambda: _sent(queue_command, queues)) or {}
+    arrived: dict[int, int] = received or {}
+    lost = ("rx-roce-stats", "rx-non-roce-stats")
+    rest = None if received is None else 0
+    return PortCounters(
+        {
+            tc: PriorityCounters(arrived.get(tc, rest), sent.get(tc))
+            for tc in sorted({*sent, *arrived})
+        },
+        soft.read("marked", lambda: count("tx-stats", "tx-ecn-stats", "ecn-marked-packets")),
+        soft.read(
+            "discards",
+            lambda: sum(count("rx-stats", part, "no-buffer-discard") for part in lost),
+        ),
+        unread=soft.found,
+    )
+
+
+def _tree(command: str, text: str) -> Tree:
+    value = load(command, text)
+    return value if isinstance(value, dict) else {}
+
+
+def _sent(command: str, text: str) -> dict[int, int]:
+    rows = child(_tree(command, text), "egress-queue-stats")
+    if not rows:
+        raise Unreadable(command, text, "no egress queue in the answer")
+    return {
+        int(tc): _count(command, text, child(rows, tc).get("tx-bytes"), "tx-bytes")
+        for tc in rows
+        if tc.isdecimal()
+    }
+
+
+def _count(command: str, text: str, value: JsonValue, name: str) -> int:
+    """A number, or the size that the text form prints in its place."""
+    size = SIZE.fullmatch(str(value))
+    if size is not None:
+        return int(float(size[1]) * FACTORS[size[2]])
+    if not str(value).isdigit():
+        raise Unreadable(command, text, f"no {name} in the answer")
+    return int(str(value))

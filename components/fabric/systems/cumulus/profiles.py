@@ -1,0 +1,186 @@
+"""Marking and shares beside the RoCE profile: profiles of ours, which a port names. Pure.
+
+A profile is called by what it holds, `railyard-300-3000-20`, so that none is ever changed: a port
+moves to another one, and the one that no port names goes. A port that names a profile has nothing
+of the RoCE profile's in that section, so ours holds every class of it (page "Quality of Service",
+Port Groups).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from components.fabric.native import read_fields, write_fields
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.base import Change
+from components.fabric.systems.cumulus.facts import (
+    BYTES_PER_KIB,
+    CNP_PRIORITY,
+    ECN_MAX_KIB,
+    ECN_MIN_KIB,
+    MARKED_CLASSES,
+    ROCE_PRIORITY,
+)
+from components.fabric.systems.cumulus.tree import Tree, child, expand_names
+from components.fabric.systems.ranges import collapse_vlans, port_key, port_runs
+
+PREFIX: Final = "railyard-"
+MARKING: Final = "congestion-control"
+SHARES: Final = "egress-scheduler"
+SECTIONS: Final = (MARKING, SHARES)
+PROFILES: Final = "profiles"
+"""Key of a switch's `native`: our profiles, and who names them."""
+GIVEN: Final = EcnState(min_kib=ECN_MIN_KIB, max_kib=ECN_MAX_KIB)
+"""What the RoCE profile marks by."""
+_GIVEN_SHARES: Final = ({0: 50, ROCE_PRIORITY: 50}, (CNP_PRIORITY,))
+"""Its shares and strict classes (page on RoCE, table of defaults)."""
+_MARKED: Final = f"ecn_{ROCE_PRIORITY}"
+_SHARED: Final = f"schedule_{ROCE_PRIORITY}"
+"""Keys of a port's `native` that hold the name of a profile."""
+
+
+def named_of(entry: Tree) -> dict[str, str]:
+    """Section to the profile that a port names in it."""
+    found = {section: child(entry, "qos", section).get("profile") for section in SECTIONS}
+    return {section: name for section, name in found.items() if isinstance(name, str)}
+
+
+def is_ours(name: str) -> bool:
+    """Whether a profile bears our name."""
+    return name.startswith(PREFIX)
+
+
+def holders(tree: Tree) -> dict[str, str]:
+    """Our profiles, `congestion-control railyard-…`, to the ports that name each of them."""
+    users: dict[str, list[str]] = {}
+    for section in SECTIONS:
+        for name in filter(is_ours, child(tree, "qos", section)):
+            users[f"{section} {name}"] = []
+    for key in child(tree, "interface"):
+        for section, name in named_of(child(tree, "interface", key)).items():
+            if is_ours(name):
+                users.setdefault(f"{section} {name}", []).extend(expand_names(key))
+    return {profile: ",".join(names) for profile, names in sorted(users.items())}
+
+
+def write_holders(found: Mapping[str, str]) -> dict[str, str]:
+    """The same as a switch's `native` holds it; nothing where there is none."""
+    return {PROFILES: write_fields(found)} if found else {}
+
+
+def native_of(named: Mapping[str, str], wanted: PortState) -> dict[str, str]:
+    """What must be put back of a port, by the settings that are asked for."""
+    found: dict[str, str] = {}
+    if wanted.ecn and MARKING in named:
+        found[_MARKED] = named[MARKING]
+    if wanted.strict_classes is not None and SHARES in named:
+        found[_SHARED] = named[SHARES]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One port that names another profile, or none: then its name is empty."""
+
+    port: str
+    section: str
+    was: str
+    name: str
+    lines: tuple[str, ...] = ()
+    """What the profile holds."""
+
+
+def profile_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    """Profiles that ports need, the ports' names of them, and what nothing names any more."""
+    moves = tuple(_all_moves(actual, target))
+    users = {
+        profile: {*filter(None, names.split(","))}
+        for profile, names in read_fields(actual.native.get(PROFILES)).items()
+    }
+    made: dict[str, tuple[str, ...]] = {}
+    named: dict[tuple[str, str], list[str]] = {}
+    for move in moves:
+        users.setdefault(f"{move.section} {move.was}", set()).discard(move.port)
+        if move.name and f"{move.section} {move.name}" not in users:
+            made[f"{move.section} {move.name}"] = move.lines
+        named.setdefault((move.section, move.name), []).append(move.port)
+    for move in moves:
+        users.setdefault(f"{move.section} {move.name}", set()).add(move.port)
+    yield from (Change(lines) for lines in made.values() if lines)
+    for (section, name), ports in named.items():
+        verb, tail = ("set", f" profile {name}") if name else ("unset", "")
+        yield Change((f"nv {verb} interface {_ports(ports)} qos {section}{tail}",))
+    for profile, left in sorted(users.items()):
+        if not left and is_ours(profile.partition(" ")[2]):
+            yield Change((f"nv unset qos {profile}",))
+
+
+def moved_ports(actual: SwitchState, target: SwitchState) -> set[tuple[str, str]]:
+    """Port and section of what these lines settle."""
+    return {(move.port, move.section) for move in _all_moves(actual, target)}
+
+
+def _all_moves(actual: SwitchState, target: SwitchState) -> Iterator[_Move]:
+    for name, port in target.ports.items():
+        was = actual.ports.get(name, PortState())
+        for section, key, wanted in (
+            (MARKING, _MARKED, _marking(was, port)),
+            (SHARES, _SHARED, _shares(was, port)),
+        ):
+            held = was.native.get(key, "")
+            if key in port.native:
+                move = _Move(name, section, held, port.native[key])
+            elif wanted is None or (not wanted[0] and not is_ours(held)):
+                continue  # what others named stays
+            else:
+                move = _Move(name, section, held, *wanted)
+            if move.name != held:
+                yield move
+
+
+def _marking(was: PortState, port: PortState) -> tuple[str, tuple[str, ...]] | None:
+    """The profile that a port needs, and what is in it; None: nothing is to be done."""
+    wanted = port.ecn.get(ROCE_PRIORITY)
+    if ROCE_PRIORITY not in port.ecn or wanted == was.ecn.get(ROCE_PRIORITY) != GIVEN:
+        return None
+    if wanted is None or wanted == GIVEN:
+        return "", ()
+    name = f"{PREFIX}{wanted.min_kib}-{wanted.max_kib}-{wanted.percent}"
+    head = f"nv set qos {MARKING} {name} traffic-class {collapse_vlans(MARKED_CLASSES)}"
+    return name, (
+        f"{head} ecn enable",
+        f"{head} min-threshold {wanted.min_kib * BYTES_PER_KIB}",
+        f"{head} max-threshold {wanted.max_kib * BYTES_PER_KIB}",
+        f"{head} probability {wanted.percent}",
+    )
+
+
+def _shares(was: PortState, port: PortState) -> tuple[str, tuple[str, ...]] | None:
+    strict = port.strict_classes or ()
+    if not port.class_shares:
+        return None
+    if not any(port.class_shares.values()):
+        return "", ()
+    held, same = was.native.get(_SHARED, ""), was.class_shares == port.class_shares
+    if same and was.strict_classes == strict and not is_ours(held):
+        return None
+    if (port.class_shares, strict) == _GIVEN_SHARES and (not held or is_ours(held)):
+        return "", ()
+    shares = {tc: n for tc, n in sorted(port.class_shares.items()) if n and tc not in strict}
+    words = [f"{tc}x{share}" for tc, share in shares.items()]
+    name = PREFIX + "-".join([*words, "s" + "".join(map(str, sorted(strict)))])
+    head = f"nv set qos {SHARES} {name} traffic-class"
+    lines = [
+        line
+        for tc, share in shares.items()
+        for line in (f"{head} {tc} mode dwrr", f"{head} {tc} bw-percent {share}")
+    ]
+    lines += [f"{head} {tc} mode strict" for tc in sorted(strict)]
+    return name, tuple(lines)
+
+
+def _ports(names: list[str]) -> str:
+    runs = port_runs(names, whole=1)
+    return ",".join(run[0] if len(run) == 1 else f"{run[0]}-{port_key(run[-1])[0]}" for run in runs)

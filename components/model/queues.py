@@ -1,0 +1,44 @@
+"""The queues of a switch port: when they mark, and how they share the port."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from components.model.units import Frozen, Kib
+
+Percent = Annotated[int, Field(ge=1, le=100)]
+TrafficClass = Annotated[int, Field(ge=0, le=7)]
+Gbit = Annotated[int, Field(ge=1, le=1600)]
+"""Speed of a port in Gbit/s."""
+
+
+class Marking(Frozen):
+    """ECN of the RoCE class on ports of one speed."""
+
+    min_kib: Kib
+    """Queue depth in KiB at which marking starts."""
+    max_kib: Kib
+    """Queue depth in KiB from which on most packets are marked."""
+    mark_percent: Percent = 100
+    """How many of them are marked there, in percent. Default 100, as on NVIDIA's switches."""
+
+
+class Schedule(Frozen):
+    """How the classes of a port share it when all of them have something to send."""
+
+    shares: dict[TrafficClass, Percent]
+    """Class to its percent of the port, which are 100 together. RoCE's and class 0 are in it: what
+    is not marked travels in class 0, and shall not starve."""
+    strict: tuple[TrafficClass, ...] = ()
+    """Classes that are served before all shares, beside that of the congestion notifications."""
+
+
+class WatchdogTimes(Frozen):
+    """How long the PFC watchdog waits, in milliseconds."""
+
+    detect: Annotated[int, Field(ge=100, le=5000)]
+    """How long a class is held up until what it holds is dropped. 100 to 5000: sonic-pfcwd.yang."""
+    restore: Annotated[int, Field(ge=100, le=60_000)]
+    """For how long it is dropped then."""
