@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import DeviceError, UnreachableError
+from components.fabric.exchange import Exchange
+from components.fabric.guards import with_looks
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import diff_states
 from lab.switches.onyx.server import OnyxSwitch
@@ -59,6 +61,15 @@ HISTORIES = st.lists(
 )
 
 
+def _reads_alike(exchange: Exchange) -> None:
+    """A look by the running configuration finds what the looks at each port find."""
+    for wanted in (DESIRED, with_looks(DESIRED)):
+        whole, each = exchange.read(wanted), exchange.read(wanted, each=True)
+        assert whole.state == each.state
+        if wanted.others is not None:
+            assert whole == each
+
+
 @settings(max_examples=50, deadline=None)
 @given(history=HISTORIES)
 def test_whatever_was_there_apply_settles_and_undo_is_exact(history: list[str]) -> None:
@@ -68,8 +79,10 @@ def test_whatever_was_there_apply_settles_and_undo_is_exact(history: list[str]) 
             switch.run_line(line)
         first = switch.snapshot()
         exchange = talk(switch)
+        _reads_alike(exchange)
         baseline = baseline_of(exchange, DESIRED)
         apply(exchange, DESIRED)
+        _reads_alike(exchange)
         assert diff_states(exchange.read(DESIRED).state, DESIRED) == ()
         assert apply(exchange, DESIRED) == ()
         for other in ("1/5", "1/6"):
@@ -193,7 +206,25 @@ def test_an_answer_that_cannot_be_read_is_shown_raw(
 
     monkeypatch.setattr(exchange.session, "run", strange)
     with pytest.raises(DeviceError, match="Trust: yes, a lot"):
-        apply(exchange, DESIRED)
+        baseline_of(exchange, DESIRED)
+
+
+def test_a_switch_that_refuses_its_configuration_is_asked_port_by_port(
+    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = talk(switch)
+    each = exchange.read(DESIRED, each=True)
+    run, asked = exchange.session.run, list[str]()
+
+    def refuses(line: str) -> str:
+        asked.append(line)
+        return "% Insufficient privileges\n" if line == "show running-config" else run(line)
+
+    monkeypatch.setattr(exchange.session, "run", refuses)
+    assert exchange.read(DESIRED) == each
+    assert len(asked) == 1 + 2 + 4 * len(DESIRED.ports)
+    assert apply(exchange, DESIRED)
+    assert diff_states(exchange.read(DESIRED).state, DESIRED) == ()
 
 
 def test_drift_is_told_in_words(switch: OnyxSwitch, plan: SwitchPlan) -> None:
