@@ -15,6 +15,8 @@ from components.fabric.exchange import Exchange
 from components.fabric.guards import with_looks
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import diff_states
+from components.fabric.systems.onyx.running import parse_running
+from lab.switches.onyx.config import PortConfig
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.conftest import load_spec, make_switch, talk
 from tests.fabric.in_process import apply, baseline_of, edit, restore
@@ -207,6 +209,42 @@ def test_an_answer_that_cannot_be_read_is_shown_raw(
     monkeypatch.setattr(exchange.session, "run", strange)
     with pytest.raises(DeviceError, match="Trust: yes, a lot"):
         baseline_of(exchange, DESIRED)
+
+
+@pytest.mark.parametrize("ports", [4, 64])
+def test_a_look_is_as_long_for_64_ports_as_for_4(tmp_path: Path, ports: int) -> None:
+    names = [f"1/{number + 1}" for number in range(ports)]
+    switch = make_switch(tmp_path)
+    switch.stored.running.ports = {name: PortConfig() for name in names}
+    desired = DESIRED.model_copy(update={"ports": dict.fromkeys(names, DESIRED.ports["1/1"])})
+    exchange, asked = talk(switch), list[str]()
+    run = exchange.session.run
+
+    def counts(command: str) -> str:
+        asked.append(command)
+        return run(command)
+
+    exchange.session.run = counts
+    sent = apply(exchange, desired)
+    assert len(asked) == len(sent) + 4
+    assert [line for line in asked if line not in sent] == [
+        "show running-config",
+        "show interfaces ethernet status",
+        "show running-config",
+        "configuration write",
+    ]
+    asked.clear()
+    assert apply(exchange, desired) == ()
+    assert asked == ["show running-config", "configuration write"]
+    asked.clear()
+    exchange.read(with_looks(desired))
+    assert asked == [
+        "show running-config",
+        "show vlan | json-print",
+        "show interfaces switchport | json-print",
+        "show dcb priority-flow-control | json-print",
+    ]
+    assert parse_running.cache_info().currsize == 1, "one configuration is held, not one a switch"
 
 
 def test_a_switch_that_refuses_its_configuration_is_asked_port_by_port(

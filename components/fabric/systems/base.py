@@ -166,6 +166,8 @@ class Guard:
     plain: Sequence[str] = ()
     """Puts a candidate into force for good: for releases that refuse `list_command`, since they
     have no timer. Empty: every supported release has one."""
+    since: tuple[int, ...] = ()
+    """First release with the timer; empty: every supported one."""
 
 
 class Driver(Protocol):
