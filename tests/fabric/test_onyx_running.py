@@ -119,6 +119,21 @@ def test_a_line_in_another_form_is_no_value(line: str, rest: list[str]) -> None:
     assert _rest(HEAD + PORTS + f"   interface ethernet 1/1 {line}\n", "1/1") == rest
 
 
+@pytest.mark.parametrize(
+    ("line", "rest"),
+    [
+        ("qos map dscp 26 to switch-priority 3", ["show qos interface ethernet 1/1 | json-print"]),
+        ("dcb ets enable", ["show dcb ets interface ethernet 1/1 | json-print"]),
+        ("no vlan switchport default", TABLES),
+        ("dcb priority-flow-control enable force", []),
+        ("## qos configuration", []),
+        ("interface vlan 101 mtu 9216", []),
+    ],
+)
+def test_a_line_about_no_single_port_may_be_about_all(line: str, rest: list[str]) -> None:
+    assert _rest(HEAD + PORTS + f"   {line}\n", "1/1") == rest
+
+
 def test_a_trunk_without_its_list_is_looked_up_in_the_table() -> None:
     assert (
         _rest(HEAD + PORTS + "   interface ethernet 1/9 switchport mode trunk\n", "1/1") == TABLES

@@ -32,6 +32,8 @@ _OF_PORTS: Final = re.compile(
 _NAMES: Final = {"ethernet": "", "port-channel": "Po", "mlag-port-channel": "Mpo"}
 _VLAN: Final = re.compile(r"^\s*vlan ([\d,-]+)(?: name .*)?\s*$")
 _ROCE: Final = re.compile(r"^\s*roce\b")
+_ELSEWHERE: Final = re.compile(r"^\s*(?:$|#|(?:no )?interface )")
+"""A comment, or a line about one interface."""
 _RANGE: Final = re.compile(r"((?:\d+/)*)(\d+)(?:-((?:\d+/)*)(\d+))?")
 
 
@@ -71,8 +73,9 @@ class Running:
     vlans: tuple[int, ...]
     ports: dict[str, RunningPort]
     """Each port and bundle that a line names."""
-    one_shot: bool
-    """A `roce` line is there: what it sets on ports has no line of its own (capture C1)."""
+    open: frozenset[Topic]
+    """What a line about no single port may decide for all of them: the one-shot `roce`, whose
+    settings of ports have no lines of their own (capture C1), or one that cannot be read."""
 
 
 class _OpenError(Exception):
@@ -87,21 +90,22 @@ def parse_running(text: str) -> Running | None:
     """
     if not all(head.search(text) for head in _HEADS):
         return None
-    vlans, ports, one_shot = {FACTORY_VLAN}, dict[str, RunningPort](), False
+    vlans, ports, opened = {FACTORY_VLAN}, dict[str, RunningPort](), set[Topic]()
     try:
         for line in text.splitlines():
-            one_shot = one_shot or _ROCE.match(line) is not None
             vlan, of_ports = _VLAN.match(line), _OF_PORTS.match(line)
             if vlan is not None:
                 vlans.update(parse_vlan_ranges(vlan[1]))
-            if of_ports is not None:
+            elif of_ports is not None:
                 negated, kind, names, tail = of_ports.groups(default="")
                 for name in _expand(names):
                     port = ports.setdefault(f"{_NAMES[kind]}{name}", RunningPort())
                     _take(port, negated + tail)
+            elif not _ELSEWHERE.match(line):
+                opened |= _QOS if _ROCE.match(line) else _topics_in(line)
     except _OpenError:
         return None
-    return Running(tuple(sorted(vlans)), ports, one_shot)
+    return Running(tuple(sorted(vlans)), ports, frozenset(opened))
 
 
 def _expand(names: str) -> Iterator[str]:
@@ -120,7 +124,11 @@ def _take(port: RunningPort, tail: str) -> None:
         if found is not None:
             take(port, found)
             return
-    port.open.update(topic for word, topics in _WORDS.items() if word in tail for topic in topics)
+    port.open |= _topics_in(tail)
+
+
+def _topics_in(line: str) -> set[Topic]:
+    return {topic for word, topics in _WORDS if word.search(line) for topic in topics}
 
 
 def _mtu(port: RunningPort, found: re.Match[str]) -> None:
@@ -200,14 +208,13 @@ _TAILS: Final[tuple[tuple[re.Pattern[str], Callable[[RunningPort, re.Match[str]]
     (re.compile(r"traffic-class (\d) dcb ets wrr (\d+)"), _weight),
     (re.compile(r"description .*|speed .*|dcb priority-flow-control .*"), _nothing),
 )
-_WORDS: Final[dict[str, tuple[Topic, ...]]] = {
-    "mtu": ("interface",),
-    "shutdown": ("interface",),
-    "switchport": ("switchport",),
-    "channel-group": ("switchport",),  # such a port is in the VLANs of its bundle
-    "qos": ("qos",),
-    "traffic-class": ("congestion", "ets"),
-    "congestion": ("congestion",),
-    "ets": ("ets",),
-}
+_QOS: Final[frozenset[Topic]] = frozenset({"qos", "congestion", "ets"})
+_WORDS: Final[tuple[tuple[re.Pattern[str], tuple[Topic, ...]], ...]] = (
+    (re.compile(r"\b(?:mtu|shutdown)\b"), ("interface",)),
+    # A port of a bundle is in the bundle's VLANs.
+    (re.compile(r"\b(?:switchport|channel-group)\b"), ("switchport",)),
+    (re.compile(r"\b(?:qos|dscp)\b"), ("qos",)),
+    (re.compile(r"\b(?:traffic-class|congestion-control)\b"), ("congestion",)),
+    (re.compile(r"\b(?:traffic-class|ets)\b"), ("ets",)),
+)
 """A word in a line of another form, and what is then not known."""

@@ -41,7 +41,7 @@ class Whole:
     def interface(self, name: str) -> Interface | None:
         """MTU and admin state; None: neither answer says them."""
         port = self._port(name)
-        if port.mtu_bytes is None or "interface" in port.open:
+        if port.mtu_bytes is None or "interface" in self.running.open | port.open:
             return self.status.get(name)
         return Interface(not port.shut, port.mtu_bytes)
 
@@ -50,7 +50,9 @@ class Whole:
         known = {*self.running.ports, *self.status}
         if wanted.others is not None or not {*wanted.ports} <= known:
             return None
-        names = {*wanted.ports, *self.running.ports}
+        if "switchport" in self.running.open:
+            return None
+        names = (*wanted.ports, *self.running.ports)
         found = {name: self._port(name).switchport for name in names}
         told = {name: port for name, port in found.items() if port is not None}
         return told if len(told) == len(found) else None
@@ -86,7 +88,7 @@ class Whole:
             if topic == "interface":
                 if self.interface(name) is None:
                     yield topic
-            elif self.running.one_shot or topic in port.open:
+            elif topic in self.running.open | port.open:
                 yield topic
 
     def _port(self, name: str) -> RunningPort:
