@@ -101,6 +101,12 @@ def test_lossless_settles_and_undo_is_exact(switch: OnyxSwitch) -> None:
     exchange = talk(switch)
     baseline = baseline_of(exchange, desired)
     lines = apply(exchange, desired)
+    assert exchange.read(desired).state.settings() == (
+        exchange.read(desired, each=True).state.settings()
+    )
+    switch.run_line("interface ethernet 1/2 qos trust both")
+    assert exchange.read(desired).state == exchange.read(desired, each=True).state
+    switch.run_line("interface ethernet 1/2 qos trust L3")
     assert lines[0] == "roce lossless"
     assert not any("traffic-class" in line for line in lines), "the one-shot already set those"
     assert switch.port_view("1/1").pfc_priorities == {3}
@@ -209,6 +215,29 @@ def test_an_answer_that_cannot_be_read_is_shown_raw(
     monkeypatch.setattr(exchange.session, "run", strange)
     with pytest.raises(DeviceError, match="Trust: yes, a lot"):
         baseline_of(exchange, DESIRED)
+
+
+def test_a_lossless_look_asks_no_port_by_itself(
+    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desired = plan_fabric(load_spec(mode="lossless"))[0].desired
+    exchange, asked = talk(switch), list[str]()
+    run = exchange.session.run
+
+    def counts(line: str) -> str:
+        asked.append(line)
+        return run(line)
+
+    monkeypatch.setattr(exchange.session, "run", counts)
+    apply(exchange, desired)
+    asked.clear()
+    assert apply(exchange, desired) == ()
+    assert asked == [
+        "show running-config",
+        "show roce",
+        "show dcb priority-flow-control | json-print",
+        "configuration write",
+    ]
 
 
 @pytest.mark.parametrize("ports", [4, 64])

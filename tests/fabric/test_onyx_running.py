@@ -49,6 +49,34 @@ TABLE = (
     "Eth1/10          Up                    Enabled            100Gx4            1500      -\n"
     "Eth1/11          Down                  Disabled           Unknown           9216      rack 4\n"
 )
+# capture C1, SN2700, Onyx 3.10.4006, without its pools.
+ONE_SHOT = """RoCE mode      : lossless
+LLDP           : enabled
+Port trust mode: L3
+
+Application TLV:
+  Selector: udp
+  Protocol: 4791
+  Priority: 3
+
+Port congestion-control:
+  Mode    : ecn, absolute
+  Min (KB): 150
+  Max (KB): 1500
+
+PFC              : enabled
+switch-priority 3: enabled
+
+RoCE used TCs:
+  ----------------------------------------------
+  Switch-Priority   TC     Application   ETS
+  ----------------------------------------------
+  3                 3      RoCE          WRR 50%
+  6                 6      CNP           Strict
+
+Exception list:
+N/A
+"""
 ASKED = PortState(
     admin_up=True, mtu_bytes=9216, mode="trunk", trust="L3", ecn={3: None}, strict_classes=(6,)
 )
@@ -80,13 +108,49 @@ def test_marking_by_percent_is_read_as_others_set_it() -> None:
     assert running.ports["1/32"].ecn == {3: EcnState(min_kib=75, max_kib=95, relative=True)}
 
 
-def test_what_the_one_shot_sets_has_no_lines_and_is_asked() -> None:
-    rest = _rest(HEAD + "   roce lossy\n" + PORTS, "1/1")
-    assert rest == [
-        "show qos interface ethernet 1/1 | json-print",
-        "show interfaces ethernet 1/1 congestion-control | json-print",
-        "show dcb ets interface ethernet 1/1 | json-print",
-    ]
+def test_what_the_one_shot_set_is_in_its_own_answer() -> None:
+    driver, wanted = OnyxDriver(), SwitchState(ports={"1/9": ASKED})
+    running = HEAD + "   roce lossless\n   interface ethernet 1/9 mtu 9216 force\n"
+    assert driver.whole_command({RUNNING: running}, wanted) == "show roce"
+    answers = {RUNNING: running, "show roce": ONE_SHOT}
+    assert driver.whole_command(answers, wanted) is None
+    assert driver.rest_commands(answers, wanted) == ()
+    port = driver.parse(answers, wanted).state.ports["1/9"]
+    assert (port.trust, port.strict_classes, port.wrr_weights) == ("L3", (6,), {3: 50})
+    assert {tc: ecn for tc, ecn in port.ecn.items() if ecn} == {
+        3: EcnState(min_kib=150, max_kib=1500)
+    }
+
+
+OF_PORT = [
+    "show qos interface ethernet 1/1 | json-print",
+    "show interfaces ethernet 1/1 congestion-control | json-print",
+    "show dcb ets interface ethernet 1/1 | json-print",
+]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "RoCE mode      : N/A\n",
+        ONE_SHOT.replace("N/A", "  Eth1/2: trust mode L2"),
+        ONE_SHOT.replace("ecn, absolute", "ecn, relative"),
+        ONE_SHOT.replace("RoCE          WRR", "iSCSI         WRR"),
+        ONE_SHOT.replace("Port trust mode: L3\n", ""),
+    ],
+)
+def test_a_one_shot_with_exceptions_is_asked_port_by_port(answer: str) -> None:
+    answers = {RUNNING: HEAD + "   roce lossy\n" + PORTS, "show roce": answer}
+    rest = OnyxDriver().rest_commands(answers, SwitchState(ports={"1/1": ASKED}))
+    assert [*rest] == OF_PORT
+
+
+def test_a_weight_beside_the_one_shot_is_asked_for() -> None:
+    line = "   interface ethernet 1/1 traffic-class 5 dcb ets wrr 40\n"
+    answers = {RUNNING: HEAD + "   roce lossy\n" + PORTS + line, "show roce": ONE_SHOT}
+    rest = OnyxDriver().rest_commands(answers, SwitchState(ports={"1/1": ASKED}))
+    assert [*rest] == OF_PORT[2:]
 
 
 TABLES = ["show vlan | json-print", "show interfaces switchport | json-print"]

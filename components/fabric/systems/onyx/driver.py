@@ -22,6 +22,7 @@ from components.fabric.systems.onyx import write as onyx_actions
 from components.fabric.systems.onyx.read import Pfc, Switchport
 from components.fabric.systems.onyx.whole import (
     FACTORY_ETS_WEIGHT,
+    ROCE,
     Whole,
     topics_of,
     whole_command,
@@ -32,7 +33,6 @@ from components.fabric.systems.ranges import port_key
 VLANS: Final = "show vlan | json-print"
 SWITCHPORTS: Final = "show interfaces switchport | json-print"
 PFC: Final = "show dcb priority-flow-control | json-print"
-ROCE: Final = "show roce"
 INTERFACE: Final = "show interfaces ethernet {port}"
 TRUST: Final = "show qos interface ethernet {port} | json-print"
 CONGESTION: Final = "show interfaces ethernet {port} congestion-control | json-print"
@@ -77,7 +77,8 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
 
     def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
         """The tables and looks that the running configuration does not save."""
-        return self._commands(wanted, whole_of(answers))
+        rest = self._commands(wanted, whole_of(answers))
+        return tuple(command for command in rest if not answers.get(command))
 
     def _commands(self, wanted: SwitchState, whole: Whole | None) -> tuple[str, ...]:
         commands = [VLANS, SWITCHPORTS] if whole is None or whole.members(wanted) is None else []

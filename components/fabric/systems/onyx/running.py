@@ -51,7 +51,8 @@ class RunningPort:
     allowed: dict[str, Literal["all"] | tuple[int, ...]] = field(
         default_factory=dict[str, Literal["all"] | tuple[int, ...]]
     )
-    trust: Trust = "L2"
+    trust: Trust | None = None
+    """None: no line says it."""
     rewrite_dscp: bool = False
     ecn: dict[int, EcnState] = field(default_factory=dict[int, EcnState])
     strict: set[int] = field(default_factory=set[int])
@@ -74,8 +75,9 @@ class Running:
     ports: dict[str, RunningPort]
     """Each port and bundle that a line names."""
     open: frozenset[Topic]
-    """What a line about no single port may decide for all of them: the one-shot `roce`, whose
-    settings of ports have no lines of their own (capture C1), or one that cannot be read."""
+    """What a line about no single port may decide for all of them, since it cannot be read."""
+    one_shot: bool
+    """A `roce` line is there: what it sets on ports has no lines of its own."""
 
 
 class _OpenError(Exception):
@@ -91,21 +93,21 @@ def parse_running(text: str) -> Running | None:
     if not all(head.search(text) for head in _HEADS):
         return None
     vlans, ports, opened = {FACTORY_VLAN}, dict[str, RunningPort](), set[Topic]()
+    one_shot = False
     try:
         for line in text.splitlines():
             vlan, of_ports = _VLAN.match(line), _OF_PORTS.match(line)
             if vlan is not None:
                 vlans.update(parse_vlan_ranges(vlan[1]))
             elif of_ports is not None:
-                negated, kind, names, tail = of_ports.groups(default="")
-                for name in _expand(names):
-                    port = ports.setdefault(f"{_NAMES[kind]}{name}", RunningPort())
-                    _take(port, negated + tail)
+                _take_all(ports, of_ports)
+            elif _ROCE.match(line):
+                one_shot = True
             elif not _ELSEWHERE.match(line):
-                opened |= _QOS if _ROCE.match(line) else _topics_in(line)
+                opened |= _topics_in(line)
     except _OpenError:
         return None
-    return Running(tuple(sorted(vlans)), ports, frozenset(opened))
+    return Running(tuple(sorted(vlans)), ports, frozenset(opened), one_shot)
 
 
 def _expand(names: str) -> Iterator[str]:
@@ -116,6 +118,12 @@ def _expand(names: str) -> Iterator[str]:
             raise _OpenError(part)
         for number in range(int(found[2]), int(found[4] or found[2]) + 1):
             yield f"{found[1]}{number}"
+
+
+def _take_all(ports: dict[str, RunningPort], found: re.Match[str]) -> None:
+    negated, kind, names, tail = found.groups(default="")
+    for name in _expand(names):
+        _take(ports.setdefault(f"{_NAMES[kind]}{name}", RunningPort()), negated + tail)
 
 
 def _take(port: RunningPort, tail: str) -> None:
@@ -208,7 +216,6 @@ _TAILS: Final[tuple[tuple[re.Pattern[str], Callable[[RunningPort, re.Match[str]]
     (re.compile(r"traffic-class (\d) dcb ets wrr (\d+)"), _weight),
     (re.compile(r"description .*|speed .*|dcb priority-flow-control .*"), _nothing),
 )
-_QOS: Final[frozenset[Topic]] = frozenset({"qos", "congestion", "ets"})
 _WORDS: Final[tuple[tuple[re.Pattern[str], tuple[Topic, ...]], ...]] = (
     (re.compile(r"\b(?:mtu|shutdown)\b"), ("interface",)),
     # A port of a bundle is in the bundle's VLANs.

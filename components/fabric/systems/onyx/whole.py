@@ -1,20 +1,24 @@
 """A look at an Onyx switch by its running configuration: what it tells, and what is still to ask.
 
-Four commands a port become one for the switch, and the table of all ports where the MTU of one is
-the factory's, which differs by release. What they leave open is asked port by port.
+Four commands a port become one for the switch, the table of all ports where the MTU of one is the
+factory's, which differs by release, and `show roce` where the one-shot is on. What they leave open
+is asked port by port.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.onyx.one_shot import OneShot, parse_one_shot
 from components.fabric.systems.onyx.read import Interface, Switchport
 from components.fabric.systems.onyx.running import Running, RunningPort, Topic, parse_running
 
+ROCE: Final = "show roce"
 RUNNING: Final = "show running-config"
 STATUS: Final = "show interfaces ethernet status"
 CLASSES: Final = range(8)
@@ -24,6 +28,7 @@ _ROW: Final = re.compile(
     r"^Eth(\S+) {2,}\S.*? {2,}(Enabled|Disabled) {2,}\S.*? {2,}(\d+)(?:\s|$)", re.MULTILINE
 )
 """Port, operational state, admin state, speed, MTU (capture C7)."""
+_SET_BY_ROCE: Final[frozenset[Topic]] = frozenset({"qos", "congestion", "ets"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,9 @@ class Whole:
 
     running: Running
     status: Mapping[str, Interface]
+    shot: OneShot | None
+    """What the one-shot set on every port that has no line of its own; None: it is off, or some
+    port is an exception."""
 
     @property
     def vlans(self) -> tuple[int, ...]:
@@ -59,25 +67,26 @@ class Whole:
 
     def port(self, name: str, asked: PortState) -> PortState:
         """What it says of the settings that are asked for, but for those of `members`."""
-        port, found = self._port(name), dict[str, object]()
+        port, shot, found = self._port(name), self.shot or OneShot(), dict[str, object]()
         link = self.interface(name) if "interface" in topics_of(asked) else None
         if link is not None:
             found |= {"admin_up": link.admin_up, "mtu_bytes": link.mtu_bytes}
         if asked_trust(asked):
-            found["trust"] = port.trust
+            found["trust"] = port.trust or shot.trust
         if asked.rewrite_dscp is not None:
             found["rewrite_dscp"] = port.rewrite_dscp
         if asked.dscp_priorities:
             found["dscp_priorities"] = {dscp: dscp // len(CLASSES) for dscp in range(64)}
         if asked.ecn:
-            ecn: dict[int, EcnState | None] = {tc: port.ecn.get(tc) for tc in CLASSES}
+            ecn: dict[int, EcnState | None] = {
+                tc: port.ecn.get(tc, shot.ecn.get(tc)) for tc in CLASSES
+            }
             found["ecn"] = ecn
         if asked.strict_classes is not None:
-            found["strict_classes"] = tuple(sorted(port.strict))
-            found["wrr_weights"] = {
-                tc: port.weights.get(tc, FACTORY_ETS_WEIGHT)
-                for tc in CLASSES
-                if tc not in port.strict
+            strict = port.strict | shot.strict
+            found["strict_classes"] = tuple(sorted(strict))
+            found["wrr_weights"] = shot.weights or {
+                tc: port.weights.get(tc, FACTORY_ETS_WEIGHT) for tc in CLASSES if tc not in strict
             }
         return PortState().model_copy(update=found)
 
@@ -88,17 +97,28 @@ class Whole:
             if topic == "interface":
                 if self.interface(name) is None:
                     yield topic
-            elif topic in self.running.open | port.open:
+            elif topic in self._open(port):
                 yield topic
+
+    def _open(self, port: RunningPort) -> AbstractSet[Topic]:
+        opened = {*self.running.open, *port.open}
+        if self.running.one_shot and self.shot is None:
+            opened |= _SET_BY_ROCE
+        if self.running.one_shot and port.weights:
+            opened.add("ets")  # a weight is a number in a line, and a percentage in `show roce`
+        return opened
 
     def _port(self, name: str) -> RunningPort:
         return self.running.ports.get(name, RunningPort())
 
 
 def whole_of(answers: Mapping[str, str]) -> Whole | None:
-    """Read what is there of the two answers; None: no running configuration of a known form."""
+    """Read what is there of the answers; None: no running configuration of a known form."""
     running = parse_running(answers.get(RUNNING, ""))
-    return Whole(running, parse_status(answers.get(STATUS, ""))) if running else None
+    if running is None:
+        return None
+    shot = parse_one_shot(answers.get(ROCE, "")) if running.one_shot else None
+    return Whole(running, parse_status(answers.get(STATUS, "")), shot)
 
 
 def parse_status(text: str) -> dict[str, Interface]:
@@ -113,7 +133,11 @@ def whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None
     if RUNNING not in answers:
         return RUNNING
     whole = whole_of(answers)
-    if whole is None or STATUS in answers:
+    if whole is None:
+        return None
+    if ROCE not in answers and (whole.running.one_shot or wanted.roce is not None):
+        return ROCE
+    if STATUS in answers:
         return None
     lacking = (
         "interface" in whole.opens(name, port) or name not in whole.running.ports
