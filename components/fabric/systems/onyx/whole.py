@@ -101,7 +101,7 @@ class Whole:
                 yield topic
 
     def _open(self, port: RunningPort) -> AbstractSet[Topic]:
-        opened = {*self.running.open, *port.open}
+        opened: set[Topic] = {*self.running.open, *port.open}
         if self.running.one_shot and self.shot is None:
             opened |= _SET_BY_ROCE
         if self.running.one_shot and port.weights:
