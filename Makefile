@@ -46,6 +46,7 @@ lab-vm-pods: ## the second part of lab-vm: Docker and MPI, pods with real VFs, i
 
 bench: setup ## what several switches cost, beside a plain netmiko loop; wants an idle machine
 	@$(PY) -m bench.switches
+	@$(PY) -m bench.switch_growth
 
 bench-hosts: setup ## what 10, 50 and 200 hosts cost, beside Ansible and pyinfra; hours on two cores
 	@$(PY) -m bench.hosts --hosts 10 50 200 --runs 5 --write

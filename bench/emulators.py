@@ -1,7 +1,7 @@
 """Emulated Onyx switches in a process of their own, which count what they are sent.
 
-`python -m bench.emulators COUNT FOLDER` prints the ports, then for each line on stdin what every
-session together was sent since the last one. It ends with its stdin.
+`python -m bench.emulators COUNT FOLDER PORTS` prints the ports of SSH, then for each line on stdin
+what every session together was sent since the last one. It ends with its stdin.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.switches.onyx.cli import Session
+from lab.switches.onyx.config import Config, PortConfig, Stored
 from lab.switches.onyx.server import OnyxSwitch
 from lab.switches.ssh_switch import Process
 from lab.views import SwitchConfig
@@ -58,17 +59,28 @@ def switch_config(number: int) -> SwitchConfig:
     )
 
 
+def untouched(config: SwitchConfig, ports: int) -> Stored:
+    """A new switch with so many ports, which no model of the lab may have."""
+    new = Config(
+        hostname=config.name, ports={f"1/{number + 1}": PortConfig() for number in range(ports)}
+    )
+    return Stored(running=new, saved=new.model_copy(deep=True))
+
+
 def _say(answer: object) -> None:
     sys.stdout.write(f"{json.dumps(answer)}\n")
     sys.stdout.flush()
 
 
-async def main(count: int, folder: Path) -> None:
+async def main(count: int, folder: Path, ports: int) -> None:
     """Listen until stdin ends."""
     global _lines
     Session.run = _counted
     configs = [switch_config(number) for number in range(count)]
-    switches = [_Counted(config, folder / f"{config.name}.json") for config in configs]
+    paths = [folder / f"{config.name}.json" for config in configs]
+    for config, path in zip(configs, paths, strict=True):
+        path.write_text(untouched(config, ports).model_dump_json())
+    switches = [_Counted(*each) for each in zip(configs, paths, strict=True)]
     for switch in switches:
         await switch.start()
     _say([switch.ssh_port for switch in switches])
@@ -81,4 +93,4 @@ async def main(count: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(main(int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))

@@ -94,11 +94,11 @@ def wanted_state(ports: int) -> SwitchState:
 
 
 @contextmanager
-def running_fleet(count: int) -> Generator[Fleet, None, None]:
+def running_fleet(count: int, ports: int) -> Generator[Fleet, None, None]:
     """New switches, in a process of their own: what they cost is not ours."""
     with tempfile.TemporaryDirectory() as folder:
         child = subprocess.Popen(
-            [sys.executable, "-m", "bench.emulators", str(count), folder],
+            [sys.executable, "-m", "bench.emulators", str(count), folder, str(ports)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -201,12 +201,14 @@ PEER: Final = "netmiko loop"
 TOOLS: Final[dict[str, Tool]] = {"Railyard": railyard, PEER: plain_loop}
 
 
-def measure(tool: Tool, switches: int, desired: SwitchState) -> tuple[Cost, ...]:
-    """All phases on new switches."""
+def measure(
+    tool: Tool, switches: int, desired: SwitchState, at_once: int | None = None
+) -> tuple[Cost, ...]:
+    """All phases on new switches; `at_once` of them at a time, or all."""
     with (
-        running_fleet(switches) as fleet,
+        running_fleet(switches, len(desired.ports)) as fleet,
         tempfile.TemporaryDirectory() as folder,
-        ThreadPoolExecutor(max_workers=switches) as pool,
+        ThreadPoolExecutor(max_workers=at_once or switches) as pool,
     ):
         jobs = [Job(endpoint, desired, Path(folder)) for endpoint in fleet.endpoints]
         for job in jobs:

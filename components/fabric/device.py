@@ -137,7 +137,7 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
     with _exchange(request, environ, READ_DEADLINE_S) as exchange:
         exchange.enter(configure=False)
         wanted = every_key(exchange.list_ports(), request.desired)
-        return render_baseline(exchange.read(wanted).state)
+        return render_baseline(exchange.read(wanted, each=True).state)
 
 
 def run_observe(text: str, environ: Mapping[str, str]) -> str:

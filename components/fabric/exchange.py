@@ -27,6 +27,7 @@ from components.fabric.systems.base import (
     Reading,
     Unreadable,
     Unsettable,
+    WholeReader,
 )
 
 MAX_ROUNDS: Final = 3
@@ -113,17 +114,33 @@ class Exchange:
             raise DeviceError(f"{self.session.where}: {error}. Nothing was changed.") from error
         self._ask(lines)
 
-    def read(self, wanted: SwitchState) -> Reading:
+    def read(self, wanted: SwitchState, *, each: bool = False) -> Reading:
         """Read the settings that `wanted` names.
+
+        Args:
+            wanted: Names them.
+            each: Ask about each port by itself, as for a baseline: what no line of a running
+                configuration says is then read too, where else it is taken to be the factory's.
 
         Raises:
             DeviceError: An answer cannot be read; the text holds it.
         """
-        answers = self._ask(self.driver.read_commands(wanted))
+        answers = self._ask_each(wanted) if each else self._ask_whole(wanted)
         try:
             return self.driver.parse(answers, wanted)
         except Unreadable as error:
             raise self._unreadable(error) from error
+
+    def _ask_each(self, wanted: SwitchState) -> dict[str, str]:
+        return self._ask(self.driver.read_commands(wanted))
+
+    def _ask_whole(self, wanted: SwitchState) -> dict[str, str]:
+        driver, answers = self.driver, dict[str, str]()
+        if not isinstance(driver, WholeReader):
+            return self._ask_each(wanted)
+        while (command := driver.whole_command(answers, wanted)) is not None:
+            answers[command] = self._peek(command)
+        return answers | self._ask(driver.rest_commands(answers, wanted))
 
     def list_ports(self) -> tuple[str, ...]:
         """Every port of the switch."""

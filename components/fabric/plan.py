@@ -55,6 +55,10 @@ class SwitchPlan(BaseModel):
     guarded: Guarded | None = Field(default=None, exclude=True)
     """What settings beside ours must leave alone; None where it carries no RoCE. Likewise."""
 
+    timed_restore_s: Annotated[int | None, Field(exclude=True)] = None
+    """Seconds after which the switch itself takes back what was not confirmed; None: it never does,
+    and a session that is lost leaves what it had taken. Likewise no part of the digest."""
+
     @property
     def baseline_step(self) -> str:
         """Name of the step that records what was there before the first change."""
@@ -113,7 +117,16 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         ports=spec.disruption.ports,
         guarded=guarded_of(spec.rdma) if switch.carries == "roce" else None,
         exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,
+        timed_restore_s=_timed_restore_s(switch),
     )
+
+
+def _timed_restore_s(switch: Switch) -> int | None:
+    system = system_of(switch.os)
+    guard = system.driver.guard
+    if guard is None or switch.executor == "exec":
+        return None
+    return guard.rollback_s if system.parse_release(switch.release) >= guard.since else None
 
 
 def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from components.catalogue.switches import find_model
 from components.core.difference import ABSENT, Difference
@@ -17,8 +18,15 @@ from components.fabric.systems import driver_of
 from components.fabric.systems.base import Unsettable
 from components.fabric.targets import target_of_apply
 
+MARKS: Final = ("INTERRUPTS", "NO TIMED RESTORE", "will be refused")
+"""How the lines begin that tell what stops, or what is not taken back by itself."""
 _OF_PORT = re.compile(r"port (\S+) (.*)")
 """A driver's words for what a change interrupts on one port: `port 1/3 flaps`."""
+
+_NO_TIMER: Final = (
+    "NO TIMED RESTORE: if the session is lost, {} keeps the lines that it took, unsaved, until the"
+    " next update or a restart"
+)
 
 
 def preview_switch(
@@ -50,6 +58,8 @@ def preview_switch(
     head = f"{plan.name}: {count} setting{'s' if count != 1 else ''} will change"
     lines = [head, *group_settings(moved | dropped, order)]
     lines += _interruptions(plan, seen, order, allowed)
+    if plan.timed_restore_s is None:
+        lines.append(_NO_TIMER.format(driver_of(plan.os).title))
     return "\n  ".join(lines)
 
 

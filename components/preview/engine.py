@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, cast
 
+from components.fabric.preview import MARKS
 from components.preview.compare import compare_items
 from components.preview.items import without_secrets
 from components.preview.state_items import items_of_state
@@ -25,7 +26,6 @@ _LOST: Final = "cluster: lost: "
 """Before what is said of servers and balancers that are lost."""
 _SETTING: Final = re.compile(r"(\S+) of (.*) is (.*), want (.*)")
 _ALARMS: Final = ("WILL ", "MAY ", "disruption: ", "unreachable: ", "host key: ", _LOST)
-_INSIDE: Final = ("INTERRUPTS", "will be refused")
 _REPLACES: Final = frozenset({"replace", "create-replacement", "delete-replaced"})
 _QUIET: Final = frozenset({"same", "refresh", "read"})
 _Step = Mapping[str, object]
@@ -75,7 +75,7 @@ def _alarms(messages: list[str]) -> Iterator[str]:
             yield message
         device = message.partition(":")[0]
         for line in map(str.strip, message.splitlines()[1:]):
-            if line.startswith(_INSIDE):
+            if line.startswith(MARKS):
                 yield f"{device}: {line}"
 
 

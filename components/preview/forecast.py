@@ -10,7 +10,7 @@ from components.core.problem import Lines
 from components.disruption.pending import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.drift import applied_switch
-from components.fabric.preview import preview_switch
+from components.fabric.preview import MARKS, preview_switch
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
@@ -22,9 +22,6 @@ from components.update.upgrades import (
     node_versions,
     upgrades_refused,
 )
-
-_MARKS = ("INTERRUPTS", "will be refused")
-"""How the lines of a switch's preview begin that tell what stops."""
 
 
 def facts_of_plan(plan: ClusterPlan) -> dict[str, Facts]:
@@ -92,7 +89,7 @@ def _interruptions(
             continue
         text = preview_switch(switch, was, was, spec.disruption.ports) or ""
         for line in text.splitlines():
-            if line.strip().startswith(_MARKS):
+            if line.strip().startswith(MARKS):
                 yield f"{switch.name}: {line.strip()}"
 
 

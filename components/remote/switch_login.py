@@ -24,7 +24,7 @@ from paramiko import (
 from paramiko.hostkeys import HostKeyEntry
 
 from components.core.errors import Bug, DeviceError, SpecError, UnreachableError
-from components.remote.login import AGENT, agent_path, client_key, no_agent, no_identity
+from components.remote.agent import AGENT, agent_path, no_agent, no_identity
 from components.remote.step import Endpoint
 from components.remote.switch_errors import classified
 
@@ -76,6 +76,8 @@ def _demand_identity(endpoint: Endpoint) -> None:
 
 def _paramiko_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> PKey:
     """The key as paramiko wants it; read by the client of hosts, so that refusals are the same."""
+    from components.remote.login import client_key  # noqa: PLC0415 - asyncssh, for keys alone
+
     key = client_key(endpoint, secrets)
     text = key.export_private_key("openssh").decode()
     name = key.get_algorithm()

@@ -41,7 +41,7 @@ def load_site(path: Path, **rdma: object) -> dict[str, Any]:
 
 
 def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:
-    return exchange.read(every_key(exchange.list_ports(), desired)).state
+    return exchange.read(every_key(exchange.list_ports(), desired), each=True).state
 
 
 def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:

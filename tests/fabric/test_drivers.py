@@ -63,6 +63,15 @@ print(folders, "netmiko" in sys.modules)
     assert done.stdout.strip() == "['components.fabric.systems.eos.driver'] False"
 
 
+def test_a_step_of_a_switch_loads_no_client_of_hosts() -> None:
+    """Each step is a process of its own: what it loads is paid once a switch."""
+    program = "import sys, components.fabric.device; print('asyncssh' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "False"
+
+
 @pytest.mark.parametrize("system", SWITCH_SYSTEMS)
 def test_the_lines_of_a_first_apply(system: str) -> None:
     check_golden(f"switches/{system}.txt", golden_of(system))

@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import DeviceError, UnreachableError
+from components.fabric.exchange import Exchange
+from components.fabric.guards import with_looks
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import diff_states
+from components.fabric.systems.onyx.running import parse_running
+from lab.switches.onyx.config import PortConfig
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.conftest import load_spec, make_switch, talk
 from tests.fabric.in_process import apply, baseline_of, edit, restore
@@ -59,6 +63,15 @@ HISTORIES = st.lists(
 )
 
 
+def _reads_alike(exchange: Exchange) -> None:
+    """A look by the running configuration finds what the looks at each port find."""
+    for wanted in (DESIRED, with_looks(DESIRED)):
+        whole, each = exchange.read(wanted), exchange.read(wanted, each=True)
+        assert whole.state == each.state
+        if wanted.others is not None:
+            assert whole == each
+
+
 @settings(max_examples=50, deadline=None)
 @given(history=HISTORIES)
 def test_whatever_was_there_apply_settles_and_undo_is_exact(history: list[str]) -> None:
@@ -68,8 +81,10 @@ def test_whatever_was_there_apply_settles_and_undo_is_exact(history: list[str]) 
             switch.run_line(line)
         first = switch.snapshot()
         exchange = talk(switch)
+        _reads_alike(exchange)
         baseline = baseline_of(exchange, DESIRED)
         apply(exchange, DESIRED)
+        _reads_alike(exchange)
         assert diff_states(exchange.read(DESIRED).state, DESIRED) == ()
         assert apply(exchange, DESIRED) == ()
         for other in ("1/5", "1/6"):
@@ -86,6 +101,12 @@ def test_lossless_settles_and_undo_is_exact(switch: OnyxSwitch) -> None:
     exchange = talk(switch)
     baseline = baseline_of(exchange, desired)
     lines = apply(exchange, desired)
+    assert exchange.read(desired).state.settings() == (
+        exchange.read(desired, each=True).state.settings()
+    )
+    switch.run_line("interface ethernet 1/2 qos trust both")
+    assert exchange.read(desired).state == exchange.read(desired, each=True).state
+    switch.run_line("interface ethernet 1/2 qos trust L3")
     assert lines[0] == "roce lossless"
     assert not any("traffic-class" in line for line in lines), "the one-shot already set those"
     assert switch.port_view("1/1").pfc_priorities == {3}
@@ -193,7 +214,84 @@ def test_an_answer_that_cannot_be_read_is_shown_raw(
 
     monkeypatch.setattr(exchange.session, "run", strange)
     with pytest.raises(DeviceError, match="Trust: yes, a lot"):
-        apply(exchange, DESIRED)
+        baseline_of(exchange, DESIRED)
+
+
+def test_a_lossless_look_asks_no_port_by_itself(
+    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desired = plan_fabric(load_spec(mode="lossless"))[0].desired
+    exchange, asked = talk(switch), list[str]()
+    run = exchange.session.run
+
+    def counts(line: str) -> str:
+        asked.append(line)
+        return run(line)
+
+    monkeypatch.setattr(exchange.session, "run", counts)
+    apply(exchange, desired)
+    asked.clear()
+    assert apply(exchange, desired) == ()
+    assert asked == [
+        "show running-config",
+        "show roce",
+        "show dcb priority-flow-control | json-print",
+        "configuration write",
+    ]
+
+
+@pytest.mark.parametrize("ports", [4, 64])
+def test_a_look_is_as_long_for_64_ports_as_for_4(tmp_path: Path, ports: int) -> None:
+    names = [f"1/{number + 1}" for number in range(ports)]
+    switch = make_switch(tmp_path)
+    switch.stored.running.ports = {name: PortConfig() for name in names}
+    desired = DESIRED.model_copy(update={"ports": dict.fromkeys(names, DESIRED.ports["1/1"])})
+    exchange, asked = talk(switch), list[str]()
+    run = exchange.session.run
+
+    def counts(command: str) -> str:
+        asked.append(command)
+        return run(command)
+
+    exchange.session.run = counts
+    sent = apply(exchange, desired)
+    assert len(asked) == len(sent) + 4
+    assert [line for line in asked if line not in sent] == [
+        "show running-config",
+        "show interfaces ethernet status",
+        "show running-config",
+        "configuration write",
+    ]
+    asked.clear()
+    assert apply(exchange, desired) == ()
+    assert asked == ["show running-config", "configuration write"]
+    asked.clear()
+    exchange.read(with_looks(desired))
+    assert asked == [
+        "show running-config",
+        "show vlan | json-print",
+        "show interfaces switchport | json-print",
+        "show dcb priority-flow-control | json-print",
+    ]
+    assert parse_running.cache_info().currsize == 1, "one configuration is held, not one a switch"
+
+
+def test_a_switch_that_refuses_its_configuration_is_asked_port_by_port(
+    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = talk(switch)
+    each = exchange.read(DESIRED, each=True)
+    run, asked = exchange.session.run, list[str]()
+
+    def refuses(line: str) -> str:
+        asked.append(line)
+        return "% Insufficient privileges\n" if line == "show running-config" else run(line)
+
+    monkeypatch.setattr(exchange.session, "run", refuses)
+    assert exchange.read(DESIRED) == each
+    assert len(asked) == 1 + 2 + 4 * len(DESIRED.ports)
+    assert apply(exchange, DESIRED)
+    assert diff_states(exchange.read(DESIRED).state, DESIRED) == ()
 
 
 def test_drift_is_told_in_words(switch: OnyxSwitch, plan: SwitchPlan) -> None:

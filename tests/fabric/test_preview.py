@@ -9,7 +9,7 @@ import pytest
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import DeviceError
-from components.fabric.plan import SwitchPlan
+from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.preview import preview_switch
 from components.fabric.setting_text import collapse, group_settings
 from components.fabric.state import SwitchState
@@ -18,6 +18,10 @@ from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import apply
 from tests.fabric.switch_labs import LABS
 
+NO_TIMER = (
+    "NO TIMED RESTORE: if the session is lost, Onyx keeps the lines that it took, unsaved, until"
+    " the next update or a restart"
+)
 ORDER = {f"swp{number}": number for number in range(1, 33)}
 
 
@@ -37,17 +41,44 @@ def test_an_edit_says_port_old_new_and_what_it_interrupts() -> None:
         "leaf-01: 3 settings will change\n"
         "  ports 1/1 to 1/3\n"
         "    mtu_bytes: 1500 -> 9216\n"
-        "  INTERRUPTS (disruption.ports: allow): ports 1/1 to 1/3: flaps"
+        "  INTERRUPTS (disruption.ports: allow): ports 1/1 to 1/3: flaps\n"
+        f"  {NO_TIMER}"
     )
 
 
 def test_a_change_that_interrupts_nothing_says_no_more() -> None:
-    plan = plan_of("onyx")
-    port = plan.desired.ports["1/2"].model_copy(update={"trust": "L2"})
-    seen = plan.desired.model_copy(update={"ports": {**plan.desired.ports, "1/2": port}})
+    plan = plan_of("eos")
+    port = plan.desired.ports["Ethernet1/1"].model_copy(update={"trust": "L2"})
+    seen = plan.desired.model_copy(update={"ports": {**plan.desired.ports, "Ethernet1/1": port}})
     assert preview_switch(plan, plan.desired, seen, "deny") == (
-        "leaf-01: 1 setting will change\n  port 1/2\n    trust: L2 -> L3"
+        "leaf-01: 1 setting will change\n  port Ethernet1/1\n    trust: L2 -> L3"
     )
+
+
+TIMED = {
+    ("onyx", "3.10.4006"): None,
+    ("mlnxos", "3.10.4006"): None,
+    ("sonic", "202405"): None,
+    ("eos", "4.32.1F"): 300,
+    ("cumulus", "5.9.2"): 300,
+    ("cumulus", "5.4.0"): None,
+}
+
+
+@pytest.mark.parametrize(("system", "release"), TIMED)
+def test_a_switch_that_takes_nothing_back_by_itself_is_named(system: str, release: str) -> None:
+    spec = LABS[system].spec
+    switches = tuple(each.model_copy(update={"release": release}) for each in spec.switches)
+    plan = plan_fabric(spec.model_copy(update={"switches": switches}))[0]
+    assert plan.timed_restore_s == TIMED[system, release]
+    text = preview_switch(plan, None, None, "allow") or ""
+    assert ("NO TIMED RESTORE" in text) == (TIMED[system, release] is None)
+
+
+def test_one_exec_has_no_timer() -> None:
+    spec = LABS["cumulus"].spec
+    switches = tuple(each.model_copy(update={"executor": "exec"}) for each in spec.switches)
+    assert plan_fabric(spec.model_copy(update={"switches": switches}))[0].timed_restore_s is None
 
 
 def test_what_leaves_the_file_is_given_back() -> None:

@@ -137,9 +137,14 @@ def test_an_edit_is_no_drift(dev_graph: Graph, see: SeeFacts) -> None:
     assert changed_inputs(dev_graph, after) == {"leaf-01-apply"} | ACCEPTANCE
     assert notes(after) == {}
     assert run_number(after) == 2
-    assert after.messages == [
-        "leaf-01: 4 settings will change\n  ports 1/1 to 1/4\n    tc3_ecn_kib: 150-1500 -> 150-3000"
+    (message,) = after.messages
+    *said, no_timer = message.splitlines()
+    assert said == [
+        "leaf-01: 4 settings will change",
+        "  ports 1/1 to 1/4",
+        "    tc3_ecn_kib: 150-1500 -> 150-3000",
     ]
+    assert no_timer.startswith("  NO TIMED RESTORE: if the session is lost, Onyx keeps")
 
 
 def test_a_proof_that_did_not_pass_is_made_again(dev_graph: Graph, see: SeeFacts) -> None:

@@ -149,6 +149,30 @@ def test_every_running_line_can_be_typed_again(switch: OnyxSwitch, tmp_path: Pat
     assert other.stored.running == switch.stored.running
 
 
+def test_what_the_one_shot_set_has_no_lines_and_what_differs_has(
+    switch: OnyxSwitch, tmp_path: Path
+) -> None:
+    for line in (
+        "roce lossless",
+        "interface ethernet 1/2 qos trust L2",
+        "interface ethernet 1/3 no traffic-class 3 congestion-control",
+        "interface ethernet 1/4 traffic-class 6 dcb ets wrr 12",
+        "interface ethernet 1/5 traffic-class 3 dcb ets wrr 20",
+    ):
+        assert switch.run_line(line) == ""
+    text = switch.run_line("show running-config")
+    assert [line.strip() for line in text.splitlines() if "ethernet 1/" in line] == [
+        "interface ethernet 1/3 no traffic-class 3 congestion-control",
+        "interface ethernet 1/4 traffic-class 6 dcb ets wrr 12",
+        "interface ethernet 1/5 traffic-class 3 dcb ets wrr 20",
+        "interface ethernet 1/2 qos trust L2",
+    ]
+    other = make_switch(tmp_path / "other")
+    for line in text.splitlines():
+        assert other.run_line(line) == ""
+    assert other.stored.running == switch.stored.running
+
+
 def test_what_is_not_saved_is_lost_and_what_is_saved_is_not(tmp_path: Path) -> None:
     switch = make_switch(tmp_path)
     switch.run_line("vlan 111")

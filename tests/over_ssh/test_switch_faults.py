@@ -22,6 +22,7 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric import device
 from components.fabric.systems import driver_of
+from components.fabric.systems.base import WholeReader
 from components.remote.switch_session import SwitchSession
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 
@@ -207,11 +208,14 @@ def _no_login(room: SwitchRoom, _patch: pytest.MonkeyPatch) -> Trouble:
 
 
 def _unreadable(room: SwitchRoom, patch: pytest.MonkeyPatch) -> Trouble:
-    asked = driver_of(room.system).read_commands(room.desired)[0]
+    driver = driver_of(room.system)
+    asked: set[str | None] = {driver.read_commands(room.desired)[0]}
+    if isinstance(driver, WholeReader):
+        asked.add(driver.whole_command({}, room.desired))
     run = SwitchSession.run
 
     def garbles(session: SwitchSession, line: str) -> str:
-        return "<?xml version='1.0'?>\n" if line == asked else run(session, line)
+        return "<?xml version='1.0'?>\n" if line in asked else run(session, line)
 
     patch.setattr(SwitchSession, "run", garbles)
     return Trouble("cannot read the answer to", patch.undo)

@@ -166,6 +166,8 @@ class Guard:
     plain: Sequence[str] = ()
     """Puts a candidate into force for good: for releases that refuse `list_command`, since they
     have no timer. Empty: every supported release has one."""
+    since: tuple[int, ...] = ()
+    """First release with the timer; empty: every supported one."""
 
 
 class Driver(Protocol):
@@ -254,4 +256,20 @@ class NeighbourReader(Protocol):
         Raises:
             Unreadable: An answer has another form than expected.
         """
+        ...
+
+
+@runtime_checkable
+class WholeReader(Protocol):
+    """What a driver may have beside: answers about all ports that save a look at each of them.
+
+    A driver without it has `read_commands` that are few on any switch.
+    """
+
+    def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
+        """The next command about all ports; None: there is none more. A refused one is blank."""
+        ...
+
+    def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
+        """What of `read_commands` those answers leave to be asked; `parse` gets both."""
         ...

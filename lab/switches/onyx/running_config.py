@@ -3,17 +3,26 @@
 Layout: oxidized's capture of Onyx 3.9.2504 and the Ansible fixture onyx_config_config.cfg
 (docs/explanation/sources.md#onyx): sections between `##` lines, positive lines indented by three
 blanks, `no …` and `hostname` at column 0, equal lines of neighbouring ports collapsed to ranges,
-`force` after mtu and PFC. The order of the lines within a section is a guess.
+`force` after mtu and PFC. With the one-shot, what it sets on ports has no lines: that capture has
+`roce lossy` and no trust. What a port that differs then says is a guess, as is the order of lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab.switches.onyx.config import FACTORY_MTU_BYTES, FACTORY_VLAN, Config, PortConfig
+from lab.switches.onyx.config import (
+    FACTORY_ETS_WEIGHT,
+    FACTORY_MTU_BYTES,
+    FACTORY_VLAN,
+    Config,
+    PortConfig,
+    apply_roce,
+)
 from lab.switches.onyx.grammar import collapse_ports, collapse_vlans
 
 RELEASE = "3.9.2504"
+PortLines = Callable[[PortConfig], list[str]]
 
 
 def _buffer_lines(port: PortConfig) -> list[str]:
@@ -27,6 +36,34 @@ def _buffer_lines(port: PortConfig) -> list[str]:
     lines += [f"traffic-class {tc} dcb ets strict" for tc in port.ets_strict]
     lines += [f"traffic-class {tc} dcb ets wrr {w}" for tc, w in sorted(port.ets_weights.items())]
     return lines
+
+
+def _own_lines(config: Config, lines_of: PortLines) -> PortLines:
+    """The lines of a port that the one-shot does not give it, and those that undo one of its."""
+    given = Config(hostname="", ports={"1/1": PortConfig()})
+    apply_roce(given, config.roce)
+    held = lines_of(given.ports["1/1"])
+
+    def own(port: PortConfig) -> list[str]:
+        lines = lines_of(port)
+        kinds = {_kind(line) for line in lines}
+        undone = [_UNDONE[_kind(line)] for line in held if _kind(line) not in kinds]
+        return [*(line for line in lines if line not in held), *undone]
+
+    return own
+
+
+def _kind(line: str) -> str:
+    return next(kind for kind in (*_UNDONE, "") if line.startswith(kind))
+
+
+_UNDONE = {
+    "qos trust": "qos trust L2",
+    "traffic-class 3 congestion-control": "no traffic-class 3 congestion-control",
+    "traffic-class 3 dcb ets": f"traffic-class 3 dcb ets wrr {FACTORY_ETS_WEIGHT}",
+    "traffic-class 6 dcb ets": f"traffic-class 6 dcb ets wrr {FACTORY_ETS_WEIGHT}",
+}
+"""How the lines begin that belong to the one-shot, and what a port says that has none of them."""
 
 
 def _interface_lines(port: PortConfig) -> list[str]:
@@ -69,7 +106,7 @@ def _pfc_lines(port: PortConfig) -> list[str]:
     return ["dcb priority-flow-control mode on force"] if port.pfc else []
 
 
-def _per_port(config: Config, lines_of: Callable[[PortConfig], list[str]]) -> list[str]:
+def _per_port(config: Config, lines_of: PortLines) -> list[str]:
     """Collapse equal lines of neighbouring ports into one line with a range."""
     holders: dict[str, list[str]] = {}
     for name, port in config.ports.items():
@@ -98,7 +135,7 @@ def _pfc(config: Config) -> list[str]:
 
 def _buffers(config: Config) -> list[str]:
     roce = [] if config.roce == "none" else [f"   roce {config.roce}"]
-    return roce + _per_port(config, _buffer_lines)
+    return roce + _per_port(config, _own_lines(config, _buffer_lines))
 
 
 def render_running_config(config: Config, generated_at: str = "", release: str = RELEASE) -> str:
@@ -125,7 +162,7 @@ def render_running_config(config: Config, generated_at: str = "", release: str =
         ("Interface Ethernet configuration", _per_port(config, _interface_lines)),
         ("Interface Ethernet buffer configuration", _buffers(config)),
         ("VLAN configuration", [*_vlans(config), *_per_port(config, _vlan_lines)]),
-        ("QoS switch configuration", _per_port(config, _qos_lines)),
+        ("QoS switch configuration", _per_port(config, _own_lines(config, _qos_lines))),
         ("DCBX PFC configuration", _pfc(config)),
         ("LLDP configuration", ["   lldp"] if config.lldp else []),
         ("Network management configuration", [f"hostname {config.hostname}"]),

@@ -13,7 +13,9 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from components.fabric.systems.base import CANDIDATE_PREFIX, Guard, Occupied, Unreadable
 
 REVISIONS: Final = "nv config revision -o json"
-"""Since release 5.5 (NVUE reference); an older one refuses it, and is applied to for good."""
+"""An older release refuses it, and is applied to for good."""
+TIMER_RELEASE: Final = (5, 5)
+"""First one with that command (NVUE reference)."""
 ROLLBACK_S: Final = 300
 """The second reading takes some seconds; NVUE's own default is ten minutes."""
 WAITING: Final = "confirm"
@@ -74,4 +76,5 @@ GUARD: Final = Guard(
     find_stale=find_stale,
     find_id=find_id,
     plain=(_DIFF, "nv config apply -y"),
+    since=TIMER_RELEASE,
 )

@@ -20,12 +20,19 @@ from components.fabric.systems.membership import holders_of, others_of
 from components.fabric.systems.onyx import read as onyx_parse
 from components.fabric.systems.onyx import write as onyx_actions
 from components.fabric.systems.onyx.read import Pfc, Switchport
+from components.fabric.systems.onyx.whole import (
+    FACTORY_ETS_WEIGHT,
+    ROCE,
+    Whole,
+    topics_of,
+    whole_command,
+    whole_of,
+)
 from components.fabric.systems.ranges import port_key
 
 VLANS: Final = "show vlan | json-print"
 SWITCHPORTS: Final = "show interfaces switchport | json-print"
 PFC: Final = "show dcb priority-flow-control | json-print"
-ROCE: Final = "show roce"
 INTERFACE: Final = "show interfaces ethernet {port}"
 TRUST: Final = "show qos interface ethernet {port} | json-print"
 CONGESTION: Final = "show interfaces ethernet {port} congestion-control | json-print"
@@ -41,8 +48,8 @@ ROCE_PRIORITY: Final = 3
 PRIORITIES: Final = range(8)
 FACTORY_MTU_BYTES: Final = 1500
 """Below release 3.9.2110 (the ESXi guide, sources.md#onyx)."""
-FACTORY_ETS_WEIGHT: Final = 12
-"""Weight of every class before anybody sets one (the collection's fixture)."""
+_OF_TOPIC: Final = {"interface": INTERFACE, "qos": TRUST, "congestion": CONGESTION, "ets": ETS}
+"""The command that tells one port's."""
 
 
 class OnyxDriver(mellanox_cli.MellanoxDriver):
@@ -62,39 +69,47 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """Two tables, one look at each port per kind of setting that is ours."""
-        commands = [VLANS, SWITCHPORTS]
+        return self._commands(wanted, None)
+
+    def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
+        """See `components.fabric.systems.base.WholeReader`."""
+        return whole_command(answers, wanted)
+
+    def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
+        """The tables and looks that the running configuration does not save."""
+        rest = self._commands(wanted, whole_of(answers))
+        return tuple(command for command in rest if not answers.get(command))
+
+    def _commands(self, wanted: SwitchState, whole: Whole | None) -> tuple[str, ...]:
+        commands = [VLANS, SWITCHPORTS] if whole is None or whole.members(wanted) is None else []
         if _wants_pfc(wanted):
             commands.append(PFC)
         if wanted.roce is not None:
             commands.append(ROCE)
         for name, port in wanted.ports.items():
-            commands += [template.format(port=name) for template in _templates(port)]
+            topics = topics_of(port) if whole is None else whole.opens(name, port)
+            commands += [_OF_TOPIC[topic].format(port=name) for topic in topics]
         return tuple(commands)
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
-        """Read what `read_commands` asked for."""
-        l2 = onyx_parse.parse_switchports(SWITCHPORTS, answers[SWITCHPORTS])
-        for name in wanted.ports:
-            if name not in l2:
-                why = (
-                    f"port {name} is no switchport: it is routed (`no switchport`) or not there. "
-                    f"To make it one: interface ethernet {name} switchport force"
-                )
-                raise Unreadable(SWITCHPORTS, answers[SWITCHPORTS], why)
+        """Read what `read_commands` asked for, and where it was not asked, the whole."""
+        whole = whole_of(answers)
+        members = _members(answers, wanted, whole)
         pfc = onyx_parse.parse_pfc(PFC, answers[PFC]) if PFC in answers else None
         state = SwitchState(
-            vlans=onyx_parse.parse_vlans(VLANS, answers[VLANS]),
+            vlans=onyx_parse.parse_vlans(VLANS, answers[VLANS])
+            if whole is None or VLANS in answers
+            else whole.vlans,
             pfc_priorities=pfc.priorities if pfc else None,
             pfc_enabled=pfc.enabled if pfc else None,
             roce=onyx_parse.parse_roce_mode(ROCE, answers[ROCE]) if ROCE in answers else None,
             ports={
-                name: _port(answers, name, l2[name], pfc).model_copy(
-                    update=_beside(answers, name, port)
+                name: _port(answers, name, port, whole).model_copy(
+                    update=_vlans_and_pfc(members[name], pfc, name)
                 )
                 for name, port in wanted.ports.items()
             },
         )
-        members = onyx_parse.parse_members(SWITCHPORTS, answers[SWITCHPORTS])
         others = {name: port for name, port in members.items() if name not in wanted.ports}
         return Reading(
             state,
@@ -162,54 +177,63 @@ def _wants_pfc(wanted: SwitchState) -> bool:
     return ports or wanted.pfc_priorities is not None or wanted.pfc_enabled is not None
 
 
-def _templates(port: PortState) -> tuple[str, ...]:
-    asked = (
-        (INTERFACE, port.mtu_bytes is not None or port.admin_up is not None),
-        (TRUST, _asks_trust(port)),
-        (CONGESTION, bool(port.ecn)),
-        (ETS, port.strict_classes is not None or bool(port.class_shares)),
-    )
-    return tuple(template for template, needed in asked if needed)
+def _members(
+    answers: Mapping[str, str], wanted: SwitchState, whole: Whole | None
+) -> dict[str, Switchport]:
+    """Ports and bundles with their VLANs, by the table where it was asked.
+
+    Raises:
+        Unreadable: A port that is asked for is not in the table.
+    """
+    if SWITCHPORTS not in answers:
+        return (whole.members(wanted) if whole else None) or {}
+    members = onyx_parse.parse_members(SWITCHPORTS, answers[SWITCHPORTS])
+    for name in wanted.ports:
+        if name not in members:
+            why = (
+                f"port {name} is no switchport: it is routed (`no switchport`) or not there. "
+                f"To make it one: interface ethernet {name} switchport force"
+            )
+            raise Unreadable(SWITCHPORTS, answers[SWITCHPORTS], why)
+    return members
 
 
-def _asks_trust(port: PortState) -> bool:
-    beside = port.rewrite_dscp is not None or bool(port.dscp_priorities)
-    return port.trust is not None or beside
+def _vlans_and_pfc(l2: Switchport, pfc: Pfc | None, name: str) -> dict[str, object]:
+    return {
+        "mode": l2.mode,
+        "access_vlan": l2.access_vlan,
+        "trunk_vlans": l2.allowed_vlans,
+        "pfc": pfc.ports.get(name) if pfc else None,
+    }
 
 
-def _port(answers: Mapping[str, str], name: str, l2: Switchport, pfc: Pfc | None) -> PortState:
+def _port(
+    answers: Mapping[str, str], name: str, wanted: PortState, whole: Whole | None
+) -> PortState:
+    """Its settings beside VLANs and PFC: by its own answers, or else by the whole."""
     interface, trust, congestion, ets = (
         template.format(port=name) for template in (INTERFACE, TRUST, CONGESTION, ETS)
     )
-    link = (
-        onyx_parse.parse_interface(interface, answers[interface]) if interface in answers else None
-    )
-    strict, weights = (
-        onyx_parse.parse_ets(ets, answers[ets]) if ets in answers else (None, dict[int, int]())
-    )
-    return PortState(
-        admin_up=link.admin_up if link else None,
-        mtu_bytes=link.mtu_bytes if link else None,
-        mode=l2.mode,
-        access_vlan=l2.access_vlan,
-        trunk_vlans=l2.allowed_vlans,
-        trust=onyx_parse.parse_trust(trust, answers[trust], name) if trust in answers else None,
-        ecn=onyx_parse.parse_congestion(congestion, answers[congestion])
-        if congestion in answers
-        else {},
-        pfc=pfc.ports.get(name) if pfc else None,
-        strict_classes=strict,
-        wrr_weights=weights,
-    )
+    found: dict[str, object] = {}
+    if interface in answers:
+        link = onyx_parse.parse_interface(interface, answers[interface])
+        found |= {"admin_up": link.admin_up, "mtu_bytes": link.mtu_bytes}
+    if trust in answers:
+        found["trust"] = onyx_parse.parse_trust(trust, answers[trust], name)
+        found |= _beside(answers[trust], name, wanted)
+    if congestion in answers:
+        found["ecn"] = onyx_parse.parse_congestion(congestion, answers[congestion])
+    if ets in answers:
+        strict, weights = onyx_parse.parse_ets(ets, answers[ets])
+        found |= {"strict_classes": strict, "wrr_weights": weights}
+        found |= {"class_shares": weights} if wanted.class_shares else {}
+    base = whole.port(name, wanted) if whole else PortState()
+    return base.model_copy(update=found)
 
 
-def _beside(answers: Mapping[str, str], name: str, wanted: PortState) -> dict[str, object]:
+def _beside(text: str, name: str, wanted: PortState) -> dict[str, object]:
     """What else the answer about trust says; the weights are in that about classes."""
     command, found = TRUST.format(port=name), dict[str, object]()
-    ets = ETS.format(port=name)
-    if wanted.class_shares and ets in answers:
-        found["class_shares"] = onyx_parse.parse_ets(ets, answers[ets])[1]
-    text = answers.get(command, "")
     if wanted.rewrite_dscp is not None:
         found["rewrite_dscp"] = onyx_parse.parse_rewrite(command, text, name)
     if wanted.dscp_priorities:
