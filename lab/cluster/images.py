@@ -103,6 +103,8 @@ HOROVOD: Final = Image(
     modules=frozenset({"tensorflow", "horovod"}),
 )
 """docker/horovod/Dockerfile of horovod/horovod (docs/explanation/sources.md#trainer)."""
+TORCH: Final = Image(frozenset({"/usr/local/bin/torchrun", "/workspace/multinode.py"}))
+"""PyTorch with its example of training on several nodes (docs/explanation/sources.md#trainer)."""
 BASE: Final = Image()
 _NO_MPI: Final = replace(
     PROBE, linked=dict.fromkeys(_in("/usr/local/bin", COLLECTIVES), MPI_LIBRARIES[1:])
@@ -116,6 +118,7 @@ _TABLE: Final = (
     (r".*/crusoecloud/nccl-tests", VENDOR),
     (r".*/(zyg|deepspeed)", DEEPSPEED),
     (r".*/horovod", HOROVOD),
+    (r".*/ddp-tutorial", TORCH),
     (r"lab\.railyard\.dev/no-horovod", replace(HOROVOD, modules=frozenset({"tensorflow"}))),
     (r"lab\.railyard\.dev/no-benchmark", HOROVOD.without("tensorflow2_synthetic_benchmark.py")),
     (r"lab\.railyard\.dev/no-sshd", PROBE.without("sshd")),

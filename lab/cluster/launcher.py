@@ -33,7 +33,7 @@ def run_launcher(launcher: Pod, world: World, link: LabLink) -> Ended:
     job = f"{launcher.namespace}/{launcher.labels.get(JOB_NAME, '')}"
     workers = _workers(launcher, world)
     files = {_HOSTFILE: world.hostfiles.get(job, ""), _PUBLIC_KEY: "ssh-rsa lab mpi\n"}
-    names = _names(workers, world)
+    names = names_of(workers, world)
     mine = run_script(launcher.command, container_of(launcher, world, files=files, names=names))
     if not mine.call:
         return Ended(launcher, mine.output, mine.exit_code)
@@ -91,7 +91,7 @@ def _workers(launcher: Pod, world: World) -> list[Pod]:
     return sorted(workers, key=lambda pod: pod.name)
 
 
-def _names(workers: Sequence[Pod], world: World) -> dict[str, str]:
+def names_of(workers: Sequence[Pod], world: World) -> dict[str, str]:
     """The names that the cluster's DNS has for pods: those of a headless Service that exists."""
     names: dict[str, str] = {}
     for pod in workers:

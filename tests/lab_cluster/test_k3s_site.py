@@ -230,6 +230,35 @@ def test_resnet_with_horovod_is_judged_and_its_failures_are_named(
     assert "the image's Python lacks that module" in said
 
 
+def test_a_pytorch_job_shows_its_first_nodes_log_and_fails_with_its_ranks(
+    site: Site,
+    fake_lab: FakeLab,
+    railyard: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without Trainer an Indexed Job, whose pods meet at the name of the first one."""
+    file = users_site(site, tmp_path, monkeypatch)
+    words = ("--nodes", "gpu01,gpu02", "--run", "--image", "registry.example/ddp-tutorial:2.9")
+
+    def train(name: str, physics: Callable[[Doc], Doc]) -> tuple[int, list[str]]:
+        monkeypatch.setattr(fake_lab, "physics", physics)
+        program = ("--", "/workspace/multinode.py", "1", "1")
+        done = railyard("job", "pytorch", file, *words, "--name", name, *program)
+        site.kubectl("delete", f"service/{name}", f"job/{name}", "--wait=true", "--timeout=30s")
+        return done.code, (done.out + done.err).splitlines()
+
+    code, said = train("ddp", healthy)
+    assert code == 0, said
+    assert "[GPU0] Epoch 0 | Batchsize: 32 | Steps: 4" in said
+    assert not any(line.startswith("[GPU8]") for line in said)
+    assert "passed: the job ended well; nothing judges its log" in said
+    code, said = train("ddp-half", half_on_tcp)
+    assert code == 1, said
+    assert any("torch.distributed.DistBackendError" in line for line in said)
+    assert any(line.startswith("failed: the job did not end well: ") for line in said)
+
+
 HOROVOD = "registry.example/horovod:0.28.1"
 
 

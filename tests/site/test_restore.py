@@ -1,4 +1,4 @@
-"""A K3s snapshot restored by docs/howto/restore-k3s.md: what is older is named, repaired, proven."""
+"""A K3s snapshot is restored as docs/howto/restore-k3s.md says; an update repairs what is older."""
 
 from __future__ import annotations
 
