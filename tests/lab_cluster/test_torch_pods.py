@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from lab.cluster.allocate import dump_allocation
 from lab.cluster.document import Doc
 from lab.cluster.pod_probe import World
 from lab.cluster.pod_view import NodeState, Pod
@@ -82,3 +83,23 @@ def test_an_image_without_torchrun_or_the_script(
     assert [each for _, each in ended] == [code, code]
     assert said in ended[0][0]
     assert asked == []
+
+
+def test_a_script_before_torchrun_finds_the_adapters_of_its_node(tmp_path: Path) -> None:
+    nodes = "crusoe-k3s-worker-0,crusoe-k3s-worker-1"
+    asked = asked_for("pytorch", nodes, image=IMAGE, program=PROGRAM)
+    job = cast("Any", job_of(asked, "crusoe-k3s").objects[1])
+    spec = job["spec"]["template"]["spec"]
+    pods = [node(index) for index in (0, 1)]
+    for pod in pods:
+        held = {"nvidia.com/hostdev": [f"0000:0{number}:00.0" for number in range(8)]}
+        cast("Any", pod.document)["spec"]["containers"] = spec["containers"]
+        cast("Any", pod.document)["metadata"]["annotations"] |= {
+            "lab.railyard.dev/devices": dump_allocation(held)
+        }
+    ended, requests = run(tmp_path, pods)
+    assert [code for _, code in ended] == [0, 0]
+    (first, second) = cast("Any", requests[0])["pods"]
+    assert first["rank_env"]["NCCL_IB_HCA"] == "=" + ",".join(f"mlx5_{n}:1" for n in range(8))
+    assert second["rank_env"] == first["rank_env"]
+    assert cast("Any", requests[0])["launcher"]["command"] == ["torchrun", *PROGRAM]
