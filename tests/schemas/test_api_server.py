@@ -303,7 +303,8 @@ def made(api: Api, plane: ControlPlane) -> Made:
         if body["kind"] == "CustomResourceDefinition"
     }
     _make_definitions(api, definitions)
-    for namespace in {str(cast("Any", each["metadata"]).get("namespace")) for each in bodies}:
+    places = {cast("Any", each["metadata"]).get("namespace") for each in bodies}
+    for namespace in sorted(places - {None}):
         _make_namespace(api, namespace)
     made = Made(plane, bodies)
     made.apply()
