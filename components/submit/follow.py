@@ -33,8 +33,7 @@ START_DEADLINE_S: Final = 600
 """Seconds in which the pods of a job have to start: a large image takes minutes."""
 _STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ?")
 """What the kubelet puts before a line that is asked for with its time (RFC 3339)."""
-INDEX: Final = "batch.kubernetes.io/job-completion-index"
-"""Annotation of a pod of an Indexed Job."""
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 
 @dataclass
@@ -97,7 +96,7 @@ class _Part:
 
 def _speaks(pod: Body) -> bool:
     """The launcher of an MPIJob; of a job with numbered pods the first one, which has rank 0."""
-    index = pod["metadata"].get("annotations", {}).get(INDEX, "0")
+    index = pod["metadata"].get("annotations", {}).get(_INDEX, "0")
     return is_launcher(pod) and index == "0"
 
 

@@ -11,14 +11,16 @@ reuses them.
 from __future__ import annotations
 
 import hashlib
+import shutil
+import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
 from lab.cluster import build as cluster
 from lab.cluster.build import Program, build_program
-from lab.cluster.module_files import ModuleFile, copy_module_file
 from lab.engine.go import find_go
 from lab.engine.install import cache_root
 from lab.engine.progress import locked
@@ -76,13 +78,21 @@ PROGRAMS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ModuleFile:
+    """A file that a Go module carries and an image needs."""
+
+    name: str
+    module: str
+    path: str
+    pinned: Path = TOOLS
+    """The folder of the module that says which release."""
+
+
 FILES: Final = (
     *(
         ModuleFile(
-            f"whereabouts-{name}",
-            "github.com/k8snetworkplumbingwg/whereabouts",
-            f"script/{name}",
-            TOOLS,
+            f"whereabouts-{name}", "github.com/k8snetworkplumbingwg/whereabouts", f"script/{name}"
         )
         for name in ("install-cni.sh", "lib.sh", "token-watcher.sh")
     ),
@@ -133,8 +143,23 @@ def ensure_programs(cache: Path | None = None) -> Path:
         for number, program in enumerate(missing, 1):
             build_program(go, program, folder, f"{number} of {len(missing)}")
         for file in FILES:
-            copy_module_file(go, file, folder)
+            _copy_file(go, file, folder)
     return folder
+
+
+def _copy_file(go: Path, file: ModuleFile, folder: Path) -> None:
+    """From the module in the release that is pinned."""
+    words = [str(go), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", file.module]
+    done = subprocess.run(
+        words, cwd=file.pinned, capture_output=True, text=True, timeout=300, check=False
+    )
+    source = Path(done.stdout.strip()) / file.path
+    if done.returncode or not source.is_file():
+        raise DeviceError(f"cannot read {file.path} of {file.module}: {done.stderr.strip()}")
+    draft = folder / f".{file.name}.new"
+    shutil.copyfile(source, draft)
+    draft.chmod(0o755)
+    draft.replace(folder / file.name)
 
 
 def main() -> int:

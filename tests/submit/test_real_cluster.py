@@ -85,7 +85,7 @@ def _offer(plane: ControlPlane, name: str) -> None:
     assert text_at(node, "status", "allocatable", "nvidia.com/gpu") == "8"
 
 
-def submit_pytorch(call: Call, name: str, *more: str) -> Any:  # noqa: ANN401 - what the fixture gives
+def _job(call: Call, name: str, *more: str) -> Any:  # noqa: ANN401 - what the fixture gives
     words = ("--nodes", "node03,node04", "--name", name, "--run")
     more = more if "--image" in more else ("--image", "reg/train:1", *more)
     return call("job", "pytorch", SITE, *words, *more, "--", "train.py")
@@ -117,7 +117,7 @@ def test_it_runs_to_its_end_and_its_name_is_taken_then(
     plane: ControlPlane,
     railyard: Call,
 ) -> None:
-    done = submit_pytorch(railyard, "train-a")
+    done = _job(railyard, "train-a")
     assert done.code == 0, done.err
     assert done.out.splitlines() == [
         "train-a: created in namespace default",
@@ -129,7 +129,7 @@ def test_it_runs_to_its_end_and_its_name_is_taken_then(
         "/api/v1/namespaces/default/pods", {"labelSelector": "job-name=train-a"}
     )
     assert sorted(text_at(pod, "spec", "nodeName") for pod in pods) == [*NODES]
-    again = submit_pytorch(railyard, "train-a")
+    again = _job(railyard, "train-a")
     assert again.code == 1
     assert "Job train-a is in namespace default already" in again.err
 
@@ -153,13 +153,13 @@ def test_an_image_that_is_not_there_and_gpus_that_others_have_are_told(
     plane: ControlPlane, railyard: Call
 ) -> None:
     image = "lab.railyard.dev/absent:1"
-    done = submit_pytorch(railyard, "train-b", "--image", image, "--start-deadline-s", "5")
+    done = _job(railyard, "train-b", "--image", image, "--start-deadline-s", "5")
     assert done.code == 4
     words = f'failed to resolve reference "{image}": {image}: not found'
     assert words in done.err
     assert "ImagePullBackOff: Back-off pulling image" in done.out
     assert "  next   kubectl -n default describe pod train-b-0-" in done.out
-    done = submit_pytorch(railyard, "train-c", "--start-deadline-s", "3")  # train-b holds all GPUs
+    done = _job(railyard, "train-c", "--start-deadline-s", "3")  # train-b holds all GPUs
     assert done.code == 4
     assert "2 Insufficient nvidia.com/gpu" in done.err
     for name in ("train-b", "train-c"):
