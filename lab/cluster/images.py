@@ -39,6 +39,8 @@ class Image:
     """Its sshd lets root log in by key."""
     root_home: str = "/root"
     user: int = 0
+    modules: frozenset[str] = frozenset()
+    """Modules of its Python that are no part of Python."""
 
     def has(self, program: str) -> bool:
         """Whether a container could start a program, by path or by the image's PATH."""
@@ -88,6 +90,21 @@ DEEPSPEED: Final = Image(
     frozenset((*_SSH, *_in("/usr/bin", ("deepspeed", "pdsh", "getent", "tensorboard"))))
 )
 """components/jobs/images/deepspeed/Dockerfile."""
+HOROVOD: Final = Image(
+    frozenset(
+        (
+            *_SSH,
+            *_in("/usr/local/bin", ("mpirun", "orted")),
+            *_in("/usr/bin", ("getent", "python")),
+            "/horovod/examples/tensorflow2/tensorflow2_synthetic_benchmark.py",
+        )
+    ),
+    mpi="mpirun (Open MPI) 3.0.0",
+    modules=frozenset({"tensorflow", "horovod"}),
+)
+"""docker/horovod/Dockerfile of horovod/horovod (docs/explanation/sources.md#trainer)."""
+TORCH: Final = Image(frozenset({"/usr/local/bin/torchrun", "/workspace/multinode.py"}))
+"""PyTorch with its example of training on several nodes (docs/explanation/sources.md#trainer)."""
 BASE: Final = Image()
 _NO_MPI: Final = replace(
     PROBE, linked=dict.fromkeys(_in("/usr/local/bin", COLLECTIVES), MPI_LIBRARIES[1:])
@@ -100,6 +117,10 @@ _TABLE: Final = (
     (r".*/(nccl-(roce|ib)-test|rdma-test|railyard-probe)", PROBE),
     (r".*/crusoecloud/nccl-tests", VENDOR),
     (r".*/(zyg|deepspeed)", DEEPSPEED),
+    (r".*/horovod", HOROVOD),
+    (r".*/ddp-tutorial", TORCH),
+    (r"lab\.railyard\.dev/no-horovod", replace(HOROVOD, modules=frozenset({"tensorflow"}))),
+    (r"lab\.railyard\.dev/no-benchmark", HOROVOD.without("tensorflow2_synthetic_benchmark.py")),
     (r"lab\.railyard\.dev/no-sshd", PROBE.without("sshd")),
     (r"lab\.railyard\.dev/no-mpirun", PROBE.without("mpirun", "orted")),
     (r"lab\.railyard\.dev/no-orted", PROBE.without("orted")),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from lab.cluster.document import Doc, Json, doc_at, text_at
 from lab.cluster.lab_link import LabLink
 from lab.cluster.launch_ends import after_rank, without_program
+from lab.cluster.launch_python import PYTHON, why_python_ends
 from lab.cluster.launch_ssh import why_unreached
 from lab.cluster.pod_probe import World, container_of, image_of, probe_pod
 from lab.cluster.pod_shell import ScriptRun, run_script, script_of
@@ -32,7 +33,7 @@ def run_launcher(launcher: Pod, world: World, link: LabLink) -> Ended:
     job = f"{launcher.namespace}/{launcher.labels.get(JOB_NAME, '')}"
     workers = _workers(launcher, world)
     files = {_HOSTFILE: world.hostfiles.get(job, ""), _PUBLIC_KEY: "ssh-rsa lab mpi\n"}
-    names = _names(workers, world)
+    names = names_of(workers, world)
     mine = run_script(launcher.command, container_of(launcher, world, files=files, names=names))
     if not mine.call:
         return Ended(launcher, mine.output, mine.exit_code)
@@ -57,6 +58,9 @@ def _launch(
         end = without_program(mine.call, lacking, program)
         return Ended(launcher, mine.output + end.log, end.exit_code)
     call, runs = _run_ranks(mine.call, workers, world)
+    runs = [
+        why_python_ends(call, image_of(pod)) or run for pod, run in zip(workers, runs, strict=True)
+    ]
     failed = next((index for index, run in enumerate(runs) if not run.call), None)
     if failed is not None:
         end = after_rank(mine.call, len(workers), failed, runs[failed])
@@ -87,7 +91,7 @@ def _workers(launcher: Pod, world: World) -> list[Pod]:
     return sorted(workers, key=lambda pod: pod.name)
 
 
-def _names(workers: Sequence[Pod], world: World) -> dict[str, str]:
+def names_of(workers: Sequence[Pod], world: World) -> dict[str, str]:
     """The names that the cluster's DNS has for pods: those of a headless Service that exists."""
     names: dict[str, str] = {}
     for pod in workers:
@@ -115,7 +119,7 @@ def _run_ranks(
 def _lacking(call: Sequence[str], workers: Sequence[Pod]) -> tuple[Pod | None, str]:
     """The first worker whose image lacks the program that mpirun itself starts there."""
     scripted = any(script_of(call[i:]) for i in range(len(call)))
-    named = (word for word in call if word.endswith(("_perf", "_perf_mpi")))
+    named = (word for word in call if word.endswith(("_perf", "_perf_mpi")) or word == PYTHON)
     program = "" if scripted else next(named, "")
     lacking = (pod for pod in workers if program and not image_of(pod).has(program))
     return next(lacking, None), program

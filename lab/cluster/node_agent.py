@@ -80,6 +80,7 @@ from lab.cluster.pod_view import dump_status as dump_network_status
 from lab.cluster.pool_files import written_files
 from lab.cluster.probe_end import Ended
 from lab.cluster.shared_plugin import SharedPool, plan_shared
+from lab.cluster.torch_pods import is_torch
 
 _PASS_S = 0.5
 SILENT_S = 10.0
@@ -191,14 +192,13 @@ class NodeAgent:
         )
 
     def _world(self, snapshot: Snapshot, alive: Mapping[str, NodeState]) -> World:
-        launchers = [
+        running = [
             pod
             for pod in snapshot.pods
-            if pod.labels.get(JOB_ROLE) == "launcher"
-            and pod.phase == "Running"
-            and EXIT_CODE not in pod.annotations
+            if pod.phase == "Running" and EXIT_CODE not in pod.annotations
         ]
-        if not launchers:
+        launchers = [pod for pod in running if pod.labels.get(JOB_ROLE) == "launcher"]
+        if not launchers and not any(map(is_torch, running)):
             return World(alive, snapshot.pods, snapshot.definitions)
         hostfiles: dict[str, str] = {}
         for pod in launchers:

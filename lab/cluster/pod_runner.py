@@ -20,6 +20,7 @@ from lab.cluster.pod_probe import GPU, World, addresses_of, container_of, probe_
 from lab.cluster.pod_shell import run_script, script_of
 from lab.cluster.pod_view import EXIT_CODE, Pod
 from lab.cluster.probe_end import Ended, finish
+from lab.cluster.torch_pods import is_torch, run_torch
 from lab.hosts.cards import A100, H100, V100
 
 _NOT_FOUND_CODE = 127
@@ -86,6 +87,8 @@ def _run(pod: Pod, world: World, link: LabLink, now: dt.datetime) -> list[Ended]
         return [run_launcher(pod, world, link)]
     if _is_perftest(pod):
         return _run_perftest(pod, world, link, now)
+    if is_torch(pod):
+        return run_torch(pod, world, link)
     return [_run_plain(pod, world, command)]
 
 

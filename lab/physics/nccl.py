@@ -9,8 +9,9 @@ from lab.physics.bus_bandwidth import bus_factor
 from lab.physics.calibration import collective_time_us
 from lab.physics.counters import deltas_of, drops_of
 from lab.physics.nccl_job import NcclJob, Rank, read_job
+from lab.physics.nccl_refusal import refusal_of
 from lab.physics.network import Network, find_network, flows_of, pace_of
-from lab.physics.path import AnyEnd, Endpoint, PathFault, RailPath, Site
+from lab.physics.path import RailPath, Site
 from lab.physics.request import ProbePod, ProbeRequest, ProbeResult
 
 _LARGE_MESSAGE_BYTES = 1 << 20
@@ -36,12 +37,8 @@ def run_nccl(request: ProbeRequest, site: Site) -> ProbeResult:
     if network.searched is not None:
         return _no_adapters(job, network.searched)
     lines = [*text.opening(job), *text.start_up(job, network)]
-    if network.split:
-        return _transports_differ(job, network, lines)
-    if network.unpinned is not None:
-        return _not_pinned(job, network.unpinned, lines)
-    if network.fault is not None:
-        return _not_connected(job, network.fault, lines)
+    if (refusal := refusal_of(job, network)) is not None:
+        return _failed(job, refusal.rank, [*lines, *refusal.lines], refusal.words)
     lines += [*text.connections(job, network), *text.table_head()]
     return _table(job, network, lines)
 
@@ -127,51 +124,6 @@ def _no_adapters(job: NcclJob, pod: ProbePod) -> ProbeResult:
     words = f"no active InfiniBand port on {pod.name}: are the HCAs of this node in the pod?"
     log = text.render(job, [text.Line(rank.number, words)], text.aborted(rank, 1))
     return ProbeResult(log=log, exit_code=1)
-
-
-def _not_pinned(job: NcclJob, end: AnyEnd, lines: list[text.Line]) -> ProbeResult:
-    rank = job.ranks_of(end.pod)[0]
-    words = "Call to ibv_create_cq failed with error Cannot allocate memory"
-    return _failed(
-        job,
-        rank,
-        [*lines, *text.warning(rank, "misc/ibvwrap.cc:262", words)],
-        "unhandled system error (run with NCCL_DEBUG=INFO for details)",
-    )
-
-
-def _not_connected(job: NcclJob, fault: PathFault, lines: list[text.Line]) -> ProbeResult:
-    rank = job.ranks_of(fault.endpoint.pod)[0]
-    words = _no_route(fault.endpoint)
-    return _failed(
-        job,
-        rank,
-        [*lines, *text.warning(rank, "misc/ibvwrap.cc:262", words)],
-        "unhandled system error (run with NCCL_DEBUG=INFO for details)",
-    )
-
-
-def _no_route(end: Endpoint) -> str:
-    return (
-        f"Call to ibv_modify_qp failed with 110 Connection timed out, on dev {end.device}:1, "
-        "curr state INIT, next state RTR, local GID index 3, "
-        f"local GID ::ffff:{end.attachment.ip}"
-    )
-
-
-def _transports_differ(job: NcclJob, network: Network, lines: list[text.Line]) -> ProbeResult:
-    """One side listens with the socket type of NET/IB (4), the other of NET/Socket (3)."""
-    with_devices = next(pod for pod in job.pods if network.devices[pod.name])
-    rank = job.ranks_of(with_devices)[0]
-    return _failed(
-        job,
-        rank,
-        [
-            *lines,
-            *text.warning(rank, "misc/socket.cc:441", "socketFinalizeAccept: wrong type 3 != 4"),
-        ],
-        "internal error - please report this issue to the NCCL developers",
-    )
 
 
 def _failed(job: NcclJob, rank: Rank, lines: list[text.Line], reason: str) -> ProbeResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lab.physics import horovod, torchrun
 from lab.physics.command_line import calls_tool
 from lab.physics.deepspeed import run_scan
 from lab.physics.nccl import run_nccl
@@ -46,6 +47,10 @@ def run(
     launcher = asked.launcher or asked.pods[0]
     if calls_tool(launcher.command, "deepspeed"):
         return run_scan(asked, site)
+    if calls_tool(launcher.command, torchrun.PROGRAM):
+        return torchrun.run_torchrun(asked, site)
+    if calls_tool(launcher.command, horovod.PROGRAM):
+        return horovod.run_horovod(asked, site)
     if calls_tool(launcher.command, "tf_cnn_benchmarks.py"):
         return run_training(asked, site)
     return run_nccl(asked, site)

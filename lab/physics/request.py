@@ -22,8 +22,10 @@ one, else the pod whose command names a server.
 `mpirun` is a call on machines instead of pods. Each of `pods` is one machine of `-H`, in that
 order: `name` what `hostname` prints there, `node` the lab host, `gpus` its slots.
 `launcher.command` is the whole argument list, `mpirun` and its options included (`-np`,
-`-x NAME=value`); nccl-tests and `tf_cnn_benchmarks.py` are played. `deepspeed_scan` is the same
-with `deepspeed ... all_reduce.py --scan`. The program decides what is played, not the kind.
+`-x NAME=value`); nccl-tests, `tf_cnn_benchmarks.py` and Horovod's
+benchmark are played. `deepspeed_scan` is the same
+with `deepspeed ... all_reduce.py --scan`. Of `torchrun`, each node asks for itself: `pods` are all
+nodes, `launcher` the one. The program decides what is played, not the kind.
 
 A machine or pod in the host's network uses the cards themselves: leave `networks` out and set
 `"host_network": true`, and every PF and HCA of `node` is in use.

@@ -6,6 +6,9 @@ waits for the gradients that nothing hides: on a slower network by so much longe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from components.core.errors import UsageError
 from lab.physics import nccl_text as text
 from lab.physics.bus_bandwidth import bus_factor
@@ -18,9 +21,10 @@ from lab.physics.calibration import (
     Pace,
     collective_time_us,
 )
-from lab.physics.command_line import find_tool, option_value
+from lab.physics.command_line import ToolCall, find_tool, option_value
 from lab.physics.counters import deltas_of
 from lab.physics.nccl_job import NcclJob, Rank, exported, find_workers, gpu_name, place_ranks
+from lab.physics.nccl_refusal import Refusal, refusal_of
 from lab.physics.network import Network, find_network, flows_of, pace_of
 from lab.physics.path import Site
 from lab.physics.request import ProbeRequest, ProbeResult
@@ -34,25 +38,67 @@ _WARMUP_STEPS = 10
 _RULE = "-" * 64
 
 
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What a benchmark came to on a real cluster."""
+
+    images_s: float
+    """Of all ranks."""
+    ranks: int
+    batch: int
+    """Images a rank and step."""
+    rails: int
+    """Of 100 Gb/s, on each host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One run of a benchmark."""
+
+    job: NcclJob
+    batch: int
+    guide: Guide
+    lines: Callable[[NcclJob, float], list[text.Line]]
+    """What its ranks print at so many images/s of each."""
+
+
+_GUIDE = Guide(sum(TRAINING_TOTALS) / len(TRAINING_TOTALS), TRAINING_RANKS, 512, 1)
+
+
 def run_training(request: ProbeRequest, site: Site) -> ProbeResult:
     """Plays `mpirun ... tf_cnn_benchmarks.py --model resnet50 --variable_update=horovod`.
 
     Raises:
         UsageError: Another model, or variables that are not updated by Horovod.
     """
-    launcher, workers = find_workers(request)
+    launcher, _ = find_workers(request)
     call = find_tool(launcher.command, launcher.env, _PROGRAM)
     model = option_value(call.arguments, "--model")
     if model != _MODEL or option_value(call.arguments, "--variable_update") != "horovod":
         raise UsageError(f"the lab plays --model {_MODEL} --variable_update=horovod")
+    batch = int(option_value(call.arguments, "--batch_size") or _DEFAULT_BATCH)
+    job = training_job(request, call, _STEPS[-1], _WARMUP_STEPS)
+    return play_benchmark(Benchmark(job, batch, _GUIDE, _lines), site)
+
+
+def training_job(request: ProbeRequest, call: ToolCall, iterations: int, warmups: int) -> NcclJob:
+    """The ranks of a training, each with a GPU, whose gradients are summed over all.
+
+    Args:
+        request: The probe.
+        call: The benchmark as its launcher calls it.
+        iterations: Steps that count.
+        warmups: Steps before them.
+    """
+    launcher, workers = find_workers(request)
     slots = sum(pod.gpus for pod in workers)
     asked = int(option_value(call.before, "-np", "-n") or slots)
-    job = NcclJob(
-        binary=_PROGRAM,
+    return NcclJob(
+        binary=call.tool,
         sizes_bytes=(GRADIENT_BYTES,),
         factor=1,
-        iterations=_STEPS[-1],
-        warmups=_WARMUP_STEPS,
+        iterations=iterations,
+        warmups=warmups,
         checked=False,
         tagged="--tag-output" in call.before,
         env={**workers[0].env, **exported(call.before, launcher.env)},
@@ -61,23 +107,22 @@ def run_training(request: ProbeRequest, site: Site) -> ProbeResult:
         slots_asked=asked,
         gpu_name=gpu_name(request),
     )
+
+
+def play_benchmark(benchmark: Benchmark, site: Site) -> ProbeResult:
+    """Plays a benchmark on the devices as they are."""
+    job = benchmark.job
     if job.slots_asked > len(job.ranks):
         return ProbeResult("\n".join(text.too_few_slots(job)) + "\n", 1)
-    batch = int(option_value(call.arguments, "--batch_size") or _DEFAULT_BATCH)
-    return _train(job, find_network(job, site), batch)
-
-
-def _train(job: NcclJob, network: Network, batch: int) -> ProbeResult:
+    network = find_network(job, site)
     lines = text.start_up(job, network)
-    if network.split or network.fault or network.unpinned:
-        return _failed(job, lines)
-    step_us = _step_us(job, network, batch)
+    if (refusal := refusal_of(job, network)) is not None:
+        return _failed(job, lines, refusal)
+    step_us = _step_us(benchmark, network)
     runs = job.iterations + job.warmups
     nics, ports = deltas_of(flows_of(job, network, _COLLECTIVE, GRADIENT_BYTES * runs))
-    each = batch / step_us * 1e6
     lines += text.connections(job, network)
-    for rank in job.ranks:
-        lines += _rank_lines(rank, each, len(job.ranks))
+    lines += benchmark.lines(job, benchmark.batch / step_us * 1e6)
     return ProbeResult(
         log=text.render(job, lines),
         exit_code=0,
@@ -87,15 +132,21 @@ def _train(job: NcclJob, network: Network, batch: int) -> ProbeResult:
     )
 
 
-def _step_us(job: NcclJob, network: Network, batch: int) -> float:
+def _step_us(benchmark: Benchmark, network: Network) -> float:
     """One step: the guide's own less what its network took, and what this network takes."""
-    guide_us = 512 * TRAINING_RANKS / (sum(TRAINING_TOTALS) / len(TRAINING_TOTALS)) * 1e6
-    guide_pace = Pace(NCCL_SHARE * PAIR_GBIT_S / 8)
-    guide_factor = bus_factor(_COLLECTIVE, TRAINING_RANKS)
+    job, guide = benchmark.job, benchmark.guide
+    guide_us = guide.batch * guide.ranks / guide.images_s * 1e6
+    guide_pace = Pace(guide.rails * NCCL_SHARE * PAIR_GBIT_S / 8)
+    guide_factor = bus_factor(_COLLECTIVE, guide.ranks)
     compute_us = guide_us - collective_time_us(GRADIENT_BYTES, guide_factor, guide_pace)
     factor = bus_factor(_COLLECTIVE, len(job.ranks))
     pace = pace_of(job, network, _COLLECTIVE)
-    return compute_us * batch / 512 + collective_time_us(GRADIENT_BYTES, factor, pace)
+    computed_us = compute_us * benchmark.batch / guide.batch
+    return computed_us + collective_time_us(GRADIENT_BYTES, factor, pace)
+
+
+def _lines(job: NcclJob, each: float) -> list[text.Line]:
+    return [line for rank in job.ranks for line in _rank_lines(rank, each, len(job.ranks))]
 
 
 def _rank_lines(rank: Rank, each: float, ranks: int) -> list[text.Line]:
@@ -111,10 +162,10 @@ def _rank_lines(rank: Rank, each: float, ranks: int) -> list[text.Line]:
     return [text.Line(rank.number, word) for word in words]
 
 
-def _failed(job: NcclJob, lines: list[text.Line]) -> ProbeResult:
-    rank = job.ranks[0]
+def _failed(job: NcclJob, lines: list[text.Line], refusal: Refusal) -> ProbeResult:
+    rank = refusal.rank
     words = (
-        "horovod.common.exceptions.HorovodInternalError: ncclCommInitRank failed: ncclSystemError"
+        f"horovod.common.exceptions.HorovodInternalError: ncclCommInitRank failed: {refusal.error}"
     )
-    log = text.render(job, [*lines, text.Line(rank.number, words)], text.aborted(rank, 1))
-    return ProbeResult(log=log, exit_code=1)
+    said = [*lines, *refusal.lines, text.Line(rank.number, words)]
+    return ProbeResult(log=text.render(job, said, text.aborted(rank, 1)), exit_code=1)

@@ -8,6 +8,7 @@ import pytest
 
 from components.core.problem import Json
 from components.testing import SECRET_KEY, Graph
+from components.update.cluster import manifests_of
 from tests.golden.files import check_golden
 from tests.graph.example_sites import NAMES, example_plan, example_preview, example_run
 from tests.graph.graph_text import render_graph
@@ -40,6 +41,14 @@ def test_a_preview_of_a_new_stack_shows_the_same_resources(name: str, graph: Gra
 def test_every_step_of_the_plan_is_a_resource(name: str, graph: Graph) -> None:
     made = {item.name for item in graph.resources}
     assert {step.name for step in example_plan(name).steps} <= made
+
+
+def test_every_object_of_kubernetes_is_read_for_drift(name: str, graph: Graph) -> None:
+    """An object that a component made beside its plan would be made, and never looked at."""
+    plan = example_plan(name)
+    made = {item.name for item in graph.of_type("kubernetes:")}
+    read = {each.resource_name for each in manifests_of(plan)}
+    assert made == read | {chart.release for chart in plan.operators.charts}
 
 
 def test_no_secret_stands_in_clear(graph: Graph) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -168,17 +170,10 @@ def test_a_users_nccl_job_is_followed_to_its_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """RoCE against TCP in one job: the real controller, and what the lab's physics prints."""
-    install_jobs(site)
-    document = yaml.safe_load((EXAMPLES / "dgx-roce/site.yaml").read_text())
-    document["hosts"] = [each for each in document["hosts"] if each["role"] == "worker"]
-    document["kubernetes"] = {"plane": "existing", "version": "v1.36.3+k3s1"}
-    file = tmp_path / "site.yaml"
-    file.write_text(yaml.safe_dump(document))
-    config = site.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
-    monkeypatch.setenv("RAILYARD_SECRET_KUBECONFIG", config.read_text())
+    file = users_site(site, tmp_path, monkeypatch)
     monkeypatch.setattr(fake_lab, "physics", healthy)
     words = ("--nodes", "gpu01,gpu02", "--run", "--name", "mine", "--compare", "tcp")
-    done = railyard("job", "nccl", str(file), *words)
+    done = railyard("job", "nccl", file, *words)
     assert done.code == 0, done.out + done.err
     lines = done.out.splitlines()
     assert lines[0] == "mine: created in namespace default"
@@ -188,6 +183,92 @@ def test_a_users_nccl_job_is_followed_to_its_verdict(
     assert "  PASSED  ranks: expected 16 ranks on 2 hosts, actual 16 ranks on 2 hosts" in done.out
     assert lines[-1] == "take it away: kubectl -n default delete mpijob/mine"
     site.kubectl("delete", "mpijob/mine", "--wait=true", "--timeout=30s")
+
+
+def users_site(site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The file of a user whose cluster this is, with all that jobs need installed."""
+    install_jobs(site)
+    document = yaml.safe_load((EXAMPLES / "dgx-roce/site.yaml").read_text())
+    document["hosts"] = [each for each in document["hosts"] if each["role"] == "worker"]
+    document["kubernetes"] = {"plane": "existing", "version": "v1.36.3+k3s1"}
+    file = folder / "site.yaml"
+    file.write_text(yaml.safe_dump(document))
+    config = site.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
+    monkeypatch.setenv("RAILYARD_SECRET_KUBECONFIG", config.read_text())
+    return str(file)
+
+
+def test_resnet_with_horovod_is_judged_and_its_failures_are_named(
+    site: Site,
+    fake_lab: FakeLab,
+    railyard: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = users_site(site, tmp_path, monkeypatch)
+
+    def train(name: str, physics: Callable[[Doc], Doc], image: str, *more: str) -> tuple[int, str]:
+        monkeypatch.setattr(fake_lab, "physics", physics)
+        words = ("--nodes", "gpu01,gpu02", "--run", "--name", name, "--image", image, *more)
+        done = railyard("job", "horovod", file, *words)
+        site.kubectl("delete", f"mpijob/{name}", "--wait=true", "--timeout=30s")
+        return done.code, done.out + done.err
+
+    code, said = train("resnet", healthy, HOROVOD, "--compare", "tcp")
+    assert code == 0, said
+    lines = said.splitlines()
+    assert "[1,0]<stdout>:Number of GPUs: 16" in lines
+    assert sum(line.startswith("passed: horovod, ") for line in lines) == 2
+    assert any(" images/s over RDMA, " in line and line.startswith("passed: ") for line in lines)
+
+    code, said = train("half", half_on_tcp, HOROVOD)
+    assert code == 1, said
+    assert "some hosts use RDMA and some sockets" in said
+    code, said = train("bare", healthy, "lab.railyard.dev/no-benchmark:1")
+    assert code == 1, said
+    assert "tensorflow2_synthetic_benchmark.py': [Errno 2] No such file or directory" in said
+    assert "the image lacks the program, or a mount is missing" in said
+
+
+def test_a_pytorch_job_shows_its_first_nodes_log_and_fails_with_its_ranks(
+    site: Site,
+    fake_lab: FakeLab,
+    railyard: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without Trainer an Indexed Job, whose pods meet at the name of the first one."""
+    file = users_site(site, tmp_path, monkeypatch)
+    words = ("--nodes", "gpu01,gpu02", "--run", "--image", "registry.example/ddp-tutorial:2.9")
+
+    def train(name: str, physics: Callable[[Doc], Doc]) -> tuple[int, list[str]]:
+        monkeypatch.setattr(fake_lab, "physics", physics)
+        program = ("--", "/workspace/multinode.py", "1", "1")
+        done = railyard("job", "pytorch", file, *words, "--name", name, *program)
+        site.kubectl("delete", f"service/{name}", f"job/{name}", "--wait=true", "--timeout=30s")
+        return done.code, (done.out + done.err).splitlines()
+
+    code, said = train("ddp", healthy)
+    assert code == 0, said
+    assert "[GPU0] Epoch 0 | Batchsize: 32 | Steps: 4" in said
+    assert not any(line.startswith("[GPU8]") for line in said)
+    assert "passed: the job ended well; nothing judges its log" in said
+    code, said = train("ddp-half", half_on_tcp)
+    assert code == 1, said
+    assert any("torch.distributed.DistBackendError" in line for line in said)
+    assert any(line.startswith("failed: the job did not end well: ") for line in said)
+
+
+HOROVOD = "registry.example/horovod:0.28.1"
+
+
+def half_on_tcp(request: Doc) -> Doc:
+    """As `healthy`, but the links of gpu02's cards are down: its ranks are left with TCP."""
+    played = Played(example("dgx-roce"))
+    for key, nic in played.nics.items():
+        played.nics[key] = replace(nic, link_up=nic.host != "gpu02")
+    result = played.run(parse_request(request))
+    return {"ok": True, "log": result.log, "exit_code": result.exit_code}
 
 
 def healthy(request: Doc) -> Doc:

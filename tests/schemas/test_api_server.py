@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 
 from components.checks.site import load_checked_site
+from components.kubernetes.calls import KubernetesCalls
+from components.kubernetes.live.judge import Asked, ClusterDrift, judge_look
+from components.kubernetes.live.look import read_cluster
+from components.kubernetes.live.read import Reader
+from components.kubernetes.manifest import Body
 from components.plan.make import make_plan
 from components.pod_network.pools import NETWORK_NAMESPACE
 from lab.cluster.api import Api, ApiError
+from lab.cluster.plane import ControlPlane
 from lab.cluster.process import wait_until
 from lab.cluster.testing import running_plane
+from tests.drift.test_every_object import KINDS, made_objects
 from tests.golden.site import EXAMPLES
 from tests.schemas.judge import raw_kinds
 from tests.schemas.test_manifests import by_operators, ib_by_operator, rendered
@@ -22,6 +30,7 @@ SITES = ("dgx-roce/site.yaml", "shared-rdma/site.yaml", "crusoe-k3s/site.yaml")
 STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PLURALS = {
+    "ClusterPolicy": "clusterpolicies",
     "NicClusterPolicy": "nicclusterpolicies",
     "IPPool": "ippools",
     "SriovNetworkNodePolicy": "sriovnetworknodepolicies",
@@ -29,6 +38,7 @@ PLURALS = {
     "SriovIBNetwork": "sriovibnetworks",
     "NicConfigurationTemplate": "nicconfigurationtemplates",
 }
+WHOLE = {"ClusterPolicy", "NicClusterPolicy"}
 
 
 @pytest.fixture(scope="module")
@@ -43,24 +53,30 @@ def objects() -> dict[tuple[str, str], Any]:
     for change, site in ((by_operators, "dgx-roce"), (ib_by_operator, "quantum-ib")):
         spec = load_checked_site(EXAMPLES / site / "site.yaml").spec_or_raise()
         for each in rendered(make_plan(change(spec), "dev")):
-            if each.body["kind"] in PLURALS:
+            if each.body["kind"] in PLURALS and not each.patch:
                 found[each.body["kind"], f"{site} by operators {each.name}"] = each.body
     return found
 
 
 @pytest.fixture(scope="module")
-def api(
-    tmp_path_factory: pytest.TempPathFactory, objects: dict[tuple[str, str], Any]
-) -> Iterator[Api]:
-    with running_plane(tmp_path_factory.mktemp("dry")) as plane:
-        _make_definitions(plane.admin, objects)
-        for (kind, _), body in objects.items():
-            if kind == "Namespace":
-                plane.admin.apply(f"/api/v1/namespaces/{body['metadata']['name']}", body)
-        operators: Any = {"metadata": {"name": NETWORK_NAMESPACE}, "apiVersion": "v1"}
-        path = f"/api/v1/namespaces/{NETWORK_NAMESPACE}"
-        plane.admin.apply(path, {**operators, "kind": "Namespace"})
-        yield plane.admin
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with running_plane(tmp_path_factory.mktemp("dry")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(plane: ControlPlane, objects: dict[tuple[str, str], Any]) -> Api:
+    _make_definitions(plane.admin, objects)
+    for (kind, _), body in objects.items():
+        if kind == "Namespace":
+            plane.admin.apply(f"/api/v1/namespaces/{body['metadata']['name']}", body)
+    _make_namespace(plane.admin, NETWORK_NAMESPACE)
+    return plane.admin
+
+
+def _make_namespace(api: Api, name: str) -> None:
+    body: Any = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    api.apply(f"/api/v1/namespaces/{name}", body)
 
 
 def _make_definitions(api: Api, objects: dict[tuple[str, str], Any]) -> None:
@@ -91,7 +107,7 @@ def _definition(group: str, version: str, kind: str, schema: Any) -> Any:  # noq
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "scope": "Cluster" if kind == "NicClusterPolicy" else "Namespaced",
+            "scope": "Cluster" if kind in WHOLE else "Namespaced",
             "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
             "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
         },
@@ -155,3 +171,166 @@ def test_a_wrong_field_of_an_operators_object_is_refused(
     body = next(body for (each, _), body in objects.items() if each == kind)
     with pytest.raises(ApiError, match=said):
         _try(api, {**body, "spec": {**body["spec"], field: value}})
+
+
+OPERATORS = "nvidia-network-operator"
+RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+AT_THE_SITE = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "CustomResourceDefinition",
+    "DaemonSet",
+    "Deployment",
+    "Namespace",
+    "ServiceAccount",
+}
+"""Kinds of the dev stack that tests/site/test_cluster_drift.py edits, with the engine's repair."""
+UNEDITED = {"PersistentVolumeClaim"}
+"""The API server refuses an edit of a claim: it can be deleted alone."""
+EDITS: dict[str, tuple[str, Any, str]] = {
+    "ClusterPolicy": (
+        "cluster-policy",
+        {"metadata": {"annotations": {"railyard.dev/gate": "open"}}},
+        'metadata.annotations."railyard.dev/gate" is "open", want "ready"',
+    ),
+    "IPPool": (
+        f"{OPERATORS}/sriov111",
+        {"spec": {"perNodeBlockSize": 4}},
+        "spec.perNodeBlockSize is 4, want 16",
+    ),
+    "MutatingAdmissionPolicy": (
+        "railyard-rdma",
+        {"spec": {"failurePolicy": "Ignore"}},
+        'spec.failurePolicy is "Ignore", want "Fail"',
+    ),
+    "MutatingAdmissionPolicyBinding": (
+        "railyard-rdma",
+        {"spec": {"policyName": "another"}},
+        'spec.policyName is "another", want "railyard-rdma"',
+    ),
+    "NetworkAttachmentDefinition": (
+        "default/sriov111",
+        {"metadata": {"annotations": {RESOURCE: "intel.com/other"}}},
+        f'metadata.annotations."{RESOURCE}" is "intel.com/other", want "intel.com/sriov_111"',
+    ),
+    "NicClusterPolicy": (
+        "nic-cluster-policy",
+        {"spec": {"sriovDevicePlugin": {"repository": "registry.example"}}},
+        'spec.sriovDevicePlugin.repository is "registry.example", want "nvcr.io/nvidia/mellanox"',
+    ),
+    "NicConfigurationTemplate": (
+        f"{OPERATORS}/1017-dc74f34d",
+        {"spec": {"template": {"numVfs": 4}}},
+        "spec.template.numVfs is 4, want 8",
+    ),
+    "Node": (
+        "gpu01",
+        {"metadata": {"labels": {"pool.railyard.dev/sriov111": None}}},
+        'metadata.labels."pool.railyard.dev/sriov111" is absent, want "true"',
+    ),
+    "PersistentVolume": (
+        "training-data-pv",
+        {"spec": {"capacity": {"storage": "20Gi"}}},
+        'spec.capacity.storage is "20Gi", want "10Gi"',
+    ),
+    "Secret": (
+        "gpu-operator/railyard-registry",
+        {"data": {".dockerconfigjson": "e30="}},
+        'data.".dockerconfigjson" is another value (a secret, not shown), want the applied one',
+    ),
+    "Service": (
+        "default/tensorboard",
+        {"spec": {"selector": {"app.kubernetes.io/name": "other"}}},
+        'spec.selector."app.kubernetes.io/name" is "other", want "tensorboard"',
+    ),
+    "SriovIBNetwork": (
+        f"{OPERATORS}/ib0",
+        {"spec": {"linkState": "disable"}},
+        'spec.linkState is "disable", want "enable"',
+    ),
+    "SriovNetwork": (
+        f"{OPERATORS}/sriov111",
+        {"spec": {"vlan": 999}},
+        "spec.vlan is 999, want 111",
+    ),
+    "SriovNetworkNodePolicy": (
+        f"{OPERATORS}/rail-0-8-9000",
+        {"spec": {"numVfs": 4}},
+        "spec.numVfs is 4, want 8",
+    ),
+}
+"""Kind to an object, a merge patch of it, and what drift says of that."""
+
+KEPT = ("Namespace ", "CustomResourceDefinition ")
+"""With them all that is within would go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """All objects that Railyard makes on any site, one of each name, in a cluster."""
+
+    plane: ControlPlane
+    bodies: tuple[Body, ...]
+
+    def look(self) -> ClusterDrift:
+        calls = KubernetesCalls(self.plane.kubeconfig.read_text())
+        return judge_look(read_cluster(calls, Asked(self.bodies)))
+
+    def paths(self) -> dict[str, str]:
+        """An object as reports name it, to its path."""
+        reader = Reader(KubernetesCalls(self.plane.kubeconfig.read_text()))
+        reader.learn(self.bodies)
+        found: dict[str, str] = {}
+        for body in self.bodies:
+            key, served = reader.key(body), reader.served(body)
+            assert served is not None, key
+            found[str(key)] = served.path(key.namespace, key.name)
+        return found
+
+    def apply(self) -> None:
+        """As the provider does: server-side apply with force."""
+        for path, body in zip(self.paths().values(), self.bodies, strict=True):
+            self.plane.admin.apply(path, cast("Any", body))
+
+
+@pytest.fixture
+def made(api: Api, plane: ControlPlane) -> Made:
+    bodies = made_objects()
+    definitions = {
+        ("CustomResourceDefinition", str(index)): body
+        for index, body in enumerate(bodies)
+        if body["kind"] == "CustomResourceDefinition"
+    }
+    _make_definitions(api, definitions)
+    places = {cast("Any", each["metadata"]).get("namespace") for each in bodies}
+    for namespace in sorted(places - {None}):
+        _make_namespace(api, namespace)
+    made = Made(plane, bodies)
+    made.apply()
+    return made
+
+
+def test_every_kind_that_is_made_is_edited_somewhere() -> None:
+    assert EDITS.keys() | AT_THE_SITE | UNEDITED == KINDS
+
+
+def test_every_object_edited_and_deleted_is_named_and_made_again(api: Api, made: Made) -> None:
+    assert made.look().lines == (), "what the server writes into an object is no drift"
+    paths = made.paths()
+    for kind, (name, patch, _) in EDITS.items():
+        api.merge(paths[f"{kind} {name}"], patch)
+    drift = made.look()
+    assert sorted(drift.repaired) == [f"{kind} {n}: {line}" for kind, (n, _, line) in EDITS.items()]
+    assert (drift.touched, drift.exit_code, drift.left) == (True, 3, ())
+    made.apply()
+    assert made.look().lines == ()
+
+    gone = {name: path for name, path in paths.items() if not name.startswith(KEPT)}
+    now: Any = {"propagationPolicy": "Background"}
+    for path in gone.values():
+        api.request("DELETE", path, now)
+    absent = sorted(f"{name} is absent, want there" for name in gone)
+    wait_until("them to be gone", lambda: sorted(made.look().lines) == absent, 30)
+    made.apply()
+    assert made.look().lines == ()

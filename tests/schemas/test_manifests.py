@@ -61,13 +61,13 @@ def complaints(plan: ClusterPlan) -> list[str]:
     ]
 
 
-def _site(file: str) -> ClusterSpec:
+def example_site(file: str) -> ClusterSpec:
     return load_checked_site(EXAMPLES / file).spec_or_raise()
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_an_example(file: str) -> None:
-    assert complaints(make_plan(_site(file), "dev")) == []
+    assert complaints(make_plan(example_site(file), "dev")) == []
 
 
 def _network_driver(spec: ClusterSpec) -> ClusterSpec:
@@ -177,17 +177,17 @@ OTHERS: dict[str, tuple[str, Callable[[ClusterSpec], ClusterSpec]]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_no_example_shows(name: str) -> None:
     example, change = OTHERS[name]
-    assert complaints(make_plan(change(_site(f"{example}/site.yaml")), "dev")) == []
+    assert complaints(make_plan(change(example_site(f"{example}/site.yaml")), "dev")) == []
 
 
 @cache
 def _objects() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for example in ("dgx-roce", "shared-rdma", "crusoe-k3s"):
-        for each in rendered(make_plan(_site(f"{example}/site.yaml"), "dev")):
+        for each in rendered(make_plan(example_site(f"{example}/site.yaml"), "dev")):
             found.setdefault(f"{example} {each.body['kind']}", each.body)
     owned = _owners(vfs="operator", firmware="operator")(
-        _nv_ipam_alone(_site("dgx-roce/site.yaml"))
+        _nv_ipam_alone(example_site("dgx-roce/site.yaml"))
     )
     for each in rendered(make_plan(owned, "dev")):
         found.setdefault(f"operators {each.body['kind']}", each.body)

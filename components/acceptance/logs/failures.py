@@ -218,6 +218,12 @@ _LAUNCHED = _compile(
             "the image lacks the program, or a mount is missing",
             False,
         ),
+        (
+            r"ModuleNotFoundError: No module named",
+            "missing_module",
+            "the image's Python lacks that module",
+            False,
+        ),
         (r"failed to initialize NVML|NVIDIA-SMI has failed", "no_driver", "no GPU driver", False),
     )
 )
