@@ -1,0 +1,312 @@
+"""Vendors' guides held line by line against our plans, and the page that shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from datetime import date
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Final
+
+import yaml
+from pydantic import BeforeValidator, Field, TypeAdapter
+
+from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.systems.ranges import collapse_vlans
+from components.model.cluster import ClusterSpec
+from components.model.units import Frozen
+from components.reading.load import load_site
+from tests.docs.markdown import ROOT
+
+FOLDER: Final = Path(__file__).parent / "guides"
+PAGE: Final = ROOT / "docs" / "reference" / "fabrics.md"
+_SESSIONS: Final = FOLDER / "sessions.yaml"
+_ROWS = re.compile(r"sudo sonic-cfggen -a '(?P<tables>\{.*\})' --write-to-db")
+_HEAD: Final = """\
+# Reference designs, line by line
+
+Vendors' public guides, and what Railyard's plan has for each of their configuration lines: the
+same line, other words, or nothing, with the reason. Below each table is what the plan has besides.
+A line without a match or a reason fails a test, and so does a reason that is no longer needed. The
+sites are small ones with the guide's numbers. Nothing here was tried on a real switch.
+
+This page is made of `tests/docs/guides`: edit that, then run `make goldens`. SONiC's tables are
+written as `TABLE|KEY field=value`, and what a plan wants of a switch, where no line of its own is
+sent for it, as `port swp1 trust=both`.
+
+"""
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _line(value: object) -> object:
+    return {"guide": value} if isinstance(value, str) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+"""Lines; the file may have one without a list."""
+
+
+class Line(Frozen):
+    """One line of a guide, or some that have one answer."""
+
+    guide: Texts
+    ours: Texts = ()
+    """Lines of the plan that do it in other words."""
+    unset: Texts = ()
+    """Words of these lines, in any case, that no line of the plan has."""
+    why: str | None = None
+    """Why ours is not the same; None where it is."""
+
+
+class More(Frozen):
+    """Lines of ours that the guide has not; `*` stands for anything."""
+
+    ours: Texts
+    why: str
+
+
+class Guide(Frozen):
+    """A vendor's guide for one switch, and the site that follows it."""
+
+    title: str
+    document: str
+    section: str
+    address: str
+    version: str
+    """The release or the commit that was read."""
+    read: date
+    site: str
+    switch: str
+    differs: str
+    """What the site has otherwise than the guide."""
+    alike: dict[str, str] = Field(default_factory=dict[str, str])
+    """Port to one that has the same lines."""
+    rest: tuple[str, ...] = ()
+    """Guides of the same switch that account for its other lines."""
+    lines: tuple[Annotated[Line, BeforeValidator(_line)], ...]
+    more: tuple[More, ...] = ()
+
+
+class Ours(Frozen):
+    """What the plan has for one switch."""
+
+    commands: tuple[str, ...]
+    wanted: tuple[str, ...] = ()
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        return (*self.commands, *self.wanted)
+
+
+@cache
+def load_guides() -> dict[str, Guide]:
+    """Read all guides, by the name of their file."""
+    files = sorted(FOLDER.glob("*.guide.yaml"))
+    return {
+        path.name.removesuffix(".guide.yaml"): Guide.model_validate(
+            yaml.safe_load(path.read_text("utf-8"))
+        )
+        for path in files
+    }
+
+
+@cache
+def load_sessions() -> dict[str, tuple[More, ...]]:
+    """Read what each system has around every change."""
+    kind = TypeAdapter(dict[str, tuple[More, ...]])
+    return kind.validate_python(yaml.safe_load(_SESSIONS.read_text("utf-8")))
+
+
+def plan_of(guide: Guide) -> SwitchPlan:
+    """The plan of the guide's switch."""
+    return next(plan for plan in _plans_of(guide.site) if plan.name == guide.switch)
+
+
+@cache
+def spec_of(site: str) -> ClusterSpec:
+    """The site of a guide."""
+    spec = load_site(ROOT / site).spec
+    assert spec is not None, site
+    return spec
+
+
+@cache
+def _plans_of(site: str) -> tuple[SwitchPlan, ...]:
+    return plan_fabric(spec_of(site))
+
+
+def ours_of(guide: Guide) -> Ours:
+    """What the plan has for the guide's switch, equal ports once."""
+    plan = plan_of(guide)
+    lines = (row for line in plan.commands_from_factory for row in _rows(line))
+    wanted = (f"{where} {key}={value}" for (where, key), value in plan.desired.settings().items())
+    return Ours(
+        commands=tuple(dict.fromkeys(_as_first(line, guide.alike) for line in lines)),
+        wanted=tuple(wanted),
+    )
+
+
+def _as_first(line: str, alike: dict[str, str]) -> str:
+    for name, first in alike.items():
+        line = re.sub(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", first, line)
+    return line
+
+
+def _rows(line: str) -> Iterator[str]:
+    """A line as it is; one that writes tables of SONiC by its rows."""
+    found = _ROWS.fullmatch(line)
+    if found is None:
+        yield line
+        return
+    tables: dict[str, dict[str, dict[str, str]]] = json.loads(found["tables"])
+    for table, keys in tables.items():
+        for key, fields in keys.items():
+            for text in _fields(fields):
+                yield f"{table}|{key} {text}"
+
+
+def _fields(fields: dict[str, str]) -> Iterator[str]:
+    """Fields one by one; a map of numbers at once, neighbours with one value as a range."""
+    if not all(name.isdigit() for name in fields):
+        yield from (f"{name}={value}" for name, value in fields.items())
+        return
+    by_value: dict[str, list[int]] = {}
+    for name, value in fields.items():
+        by_value.setdefault(value, []).append(int(name))
+    yield " ".join(f"{collapse_vlans(names)}={value}" for value, names in by_value.items())
+
+
+def find_faults(lines: Iterable[Line], more: Iterable[More], ours: Ours) -> tuple[str, ...]:
+    """What is not accounted for, and what no longer needs a reason; empty where all is well."""
+    lines, more = tuple(lines), tuple(more)
+    found = [fault for line in lines for fault in _line_faults(line, ours)]
+    known = {text for line in lines for text in (*line.guide, *line.ours)}
+    patterns = [text for each in more for text in each.ours]
+    found += [
+        f"`{text}` is ours alone, and has no reason"
+        for text in ours.commands
+        if text not in known and not any(fnmatchcase(text, each) for each in patterns)
+    ]
+    found += [
+        f"`{text}` has a reason, and is not in our plan"
+        for text in patterns
+        if not any(fnmatchcase(each, text) for each in ours.every)
+    ]
+    return tuple(found)
+
+
+def _line_faults(line: Line, ours: Ours) -> Iterator[str]:
+    if line.why is None:
+        yield from (f"`{text}` has no match" for text in line.guide if text not in ours.every)
+        return
+    if bool(line.ours) == bool(line.unset):
+        yield f"`{line.guide[0]}` needs either lines of ours or words that we do not set"
+    for text in line.guide:
+        if text in ours.every:
+            yield f"`{text}` is in our plan, and needs no reason"
+        elif line.unset and not any(_has(text, word) for word in line.unset):
+            yield f"`{text}` has no word of those that we do not set"
+    yield from (f"`{text}` is not in our plan" for text in line.ours if text not in ours.every)
+    yield from (
+        f"`{word}` is said not to be set, and our plan has `{text}`"
+        for word in line.unset
+        for text in ours.every
+        if _has(text, word)
+    )
+
+
+def _has(text: str, word: str) -> bool:
+    return word.lower() in text.lower()
+
+
+def faults_of(name: str) -> tuple[str, ...]:
+    """The faults of one guide, with what the other guides of its switch account for."""
+    guides = load_guides()
+    guide, beside = guides[name], [guides[other] for other in guides[name].rest]
+    ours = ours_of(guide)
+    more = (*guide.more, *load_sessions()[plan_of(guide).os])
+    elsewhere = tuple(
+        text
+        for other in beside
+        for text in (
+            *(text for line in other.lines for text in (line.ours or line.guide)),
+            *(text for each in other.more for text in each.ours),
+        )
+    )
+    left = [text for text in ours.commands if text not in elsewhere]
+    needed = {text for line in guide.lines for text in (*line.guide, *line.ours)}
+    kept = [text for text in ours.commands if text in left or text in needed]
+    return find_faults(guide.lines, more, Ours(commands=tuple(kept), wanted=ours.wanted))
+
+
+def counts_of(guide: Guide) -> tuple[int, int, int]:
+    """Lines of the guide that are the same, in other words, and not set."""
+    same = sum(len(line.guide) for line in guide.lines if line.why is None)
+    unset = sum(len(line.guide) for line in guide.lines if line.unset)
+    return same, sum(len(line.guide) for line in guide.lines) - same - unset, unset
+
+
+def render_page() -> str:
+    """Write the page."""
+    guides = load_guides()
+    parts = [_HEAD, _summary(guides.values())]
+    parts += [_section(guide) for guide in guides.values()]
+    parts.append(_session_table())
+    return "".join(parts)
+
+
+def _summary(guides: Iterable[Guide]) -> str:
+    rows = "".join(
+        f"| [{guide.title}](#{_slug(guide.title)}) | {same + other + unset} | {same} | {other} |"
+        f" {unset} |\n"
+        for guide in guides
+        for same, other, unset in [counts_of(guide)]
+    )
+    return f"| Guide | Lines | Same | In other words | Not set |\n|---|---|---|---|---|\n{rows}"
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def _section(guide: Guide) -> str:
+    plan = plan_of(guide)
+    rows = "".join(
+        f"| {_code(line.guide)} | {_code(line.ours) or _plain(line)} | {line.why or ''} |\n"
+        for line in guide.lines
+    )
+    more = "".join(f"| {_code(each.ours)} | {each.why} |\n" for each in guide.more)
+    besides = f"\n| Besides | Why |\n|---|---|\n{more}" if more else ""
+    rest = ", ".join(load_guides()[name].title for name in guide.rest)
+    beside = f" Its other lines are under: {rest}." if rest else ""
+    return (
+        f"\n## {guide.title}\n\n"
+        f"{guide.document}, {guide.section}; {guide.version}, read {guide.read}: "
+        f"{guide.address}\n\n"
+        f"Held against switch {plan.name} ({plan.os}, {plan.model}) of `{guide.site}`."
+        f" {guide.differs}{beside}\n\n"
+        f"| Guide | Railyard | Why it differs |\n|---|---|---|\n{rows}{besides}"
+    )
+
+
+def _session_table() -> str:
+    rows = "".join(
+        f"| {system} | {_code(each.ours)} | {each.why} |\n"
+        for system, lines in load_sessions().items()
+        for each in lines
+    )
+    return f"\n## Around every change\n\n| System | Line | Why |\n|---|---|---|\n{rows}"
+
+
+def _plain(line: Line) -> str:
+    return "the same" if line.why is None else "not set"
+
+
+def _code(texts: Iterable[str]) -> str:
+    return "<br>".join(f"`{text}`".replace("|", "\\|") for text in texts)
