@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from components.fabric.ib_state import IbState, PartitionState
+from components.fabric.state import first
 
 _MANAGER: Final = ("sm_function", "sm_enabled", "sm_priority", "routing_engine")
 _FLAGS: Final = ("ipoib", "mtu_bytes", "rate_gbit_s")
@@ -28,7 +29,7 @@ def ib_target_of_apply(actual: IbState | None, desired: IbState | None) -> IbSta
 def _applied(held: PartitionState | None, own: PartitionState) -> PartitionState:
     if held is None:
         return own
-    flags = {key: _first(getattr(own, key), getattr(held, key)) for key in _FLAGS}
+    flags = {key: first(getattr(own, key), getattr(held, key)) for key in _FLAGS}
     return own.model_copy(update=flags | {"members": held.members | own.members})
 
 
@@ -98,9 +99,5 @@ def ib_overlay(base: IbState | None, top: IbState | None) -> IbState | None:
     """One state over another: what `top` says wins; its partitions are all there are."""
     if base is None or top is None:
         return top or base
-    manager = {key: _first(getattr(top, key), getattr(base, key)) for key in _MANAGER}
+    manager = {key: first(getattr(top, key), getattr(base, key)) for key in _MANAGER}
     return top.model_copy(update=manager)
-
-
-def _first(one: object, other: object) -> object:
-    return other if one is None else one

@@ -6,7 +6,7 @@ difference between two of them into its system's commands.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -36,6 +36,7 @@ _SAID = Field(exclude_if=_is_none)
 the steps of other switches stay as they are."""
 _FILLED = Field(exclude_if=_is_empty)
 """The same of a key that says nothing where it is empty."""
+ValueT = TypeVar("ValueT")
 
 
 class _Frozen(BaseModel):
@@ -306,6 +307,11 @@ def _port_settings(port: PortState) -> dict[str, str]:
 
 ALL_VLANS = tuple(range(1, 4095))
 """IEEE 802.1Q: 0 and 4095 are reserved."""
+
+
+def first(one: ValueT | None, other: ValueT | None) -> ValueT | None:
+    """What one state says, or else another."""
+    return other if one is None else one
 
 
 def list_vlans(vlans: Literal["all"] | tuple[int, ...]) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ actual state to a target and never has to know why.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
 
 from components.fabric.ib_targets import (
     ib_dropped,
@@ -16,18 +15,25 @@ from components.fabric.ib_targets import (
     ib_target_of_apply,
     ib_target_of_restore,
 )
+from components.fabric.routing_targets import (
+    drop_addresses,
+    drop_bgp,
+    join_addresses,
+    join_bgp,
+    overlay_addresses,
+    overlay_bgp,
+    restore_addresses,
+    restore_bgp,
+)
 from components.fabric.state import (
-    MTU_WORD,
-    BgpState,
     EcnState,
     PortState,
     SwitchState,
+    first,
     list_vlans,
 )
 
 Vlans = tuple[int, ...]
-Addresses = dict[str, tuple[str, ...]]
-ValueT = TypeVar("ValueT")
 
 
 def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
@@ -35,34 +41,13 @@ def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
     return desired.model_copy(
         update={
             "vlans": _union(actual.vlans, desired.vlans),
-            "addresses": _joined_addresses(actual.addresses, desired.addresses),
-            "bgp": _joined_bgp(actual.bgp, desired.bgp),
+            "addresses": join_addresses(actual.addresses, desired.addresses),
+            "bgp": join_bgp(actual.bgp, desired.bgp),
             "ib": ib_target_of_apply(actual.ib, desired.ib),
             "ports": {
                 name: _apply_port(actual.ports.get(name, PortState()), port)
                 for name, port in desired.ports.items()
             },
-        }
-    )
-
-
-def _joined_addresses(actual: Addresses | None, desired: Addresses | None) -> Addresses | None:
-    """The wanted addresses, and on the same interfaces those of others."""
-    if desired is None:
-        return None
-    held = actual or {}
-    return {name: _merge(held.get(name, ()), wanted) for name, wanted in desired.items()}
-
-
-def _joined_bgp(actual: BgpState | None, desired: BgpState | None) -> BgpState | None:
-    if desired is None:
-        return None
-    held = actual or BgpState()
-    return desired.model_copy(
-        update={
-            "neighbors": {**held.neighbors, **desired.neighbors},
-            "networks": _merge(held.networks, desired.networks),
-            "bfd": _merge(held.bfd, desired.bfd),
         }
     )
 
@@ -95,7 +80,7 @@ def target_of_restore(
         baseline: What was recorded before the first apply.
         vlan_holders: VLAN to ports that are not ours and use it; such a VLAN stays.
     """
-    addresses = _restored_addresses(actual.addresses, owned.addresses, baseline.addresses)
+    addresses = restore_addresses(actual.addresses, owned.addresses, baseline.addresses)
     going = {name for name, left in (addresses or {}).items() if not left}
     held = {
         vlan
@@ -112,7 +97,7 @@ def target_of_restore(
         roce=None if owned.roce is None else baseline.roce or "none",
         roce_cable_m=None if owned.roce_cable_m is None else baseline.roce_cable_m or 0,
         addresses=addresses,
-        bgp=_restored_bgp(actual.bgp, owned.bgp, baseline.bgp),
+        bgp=restore_bgp(actual.bgp, owned.bgp, baseline.bgp),
         adaptive_routing=None
         if owned.adaptive_routing is None
         else baseline.adaptive_routing or False,
@@ -130,54 +115,6 @@ def _restore_map(owned: SwitchState, baseline: SwitchState) -> dict[int, int]:
     """The recorded class of each DSCP that is ours."""
     ours, before = owned.dscp_classes or {}, baseline.dscp_classes or {}
     return {dscp: before[dscp] for dscp in ours if dscp in before}
-
-
-def _restored_addresses(
-    actual: Addresses | None, owned: Addresses | None, baseline: Addresses | None
-) -> Addresses | None:
-    if owned is None:
-        return None
-    held, before = actual or {}, baseline or {}
-    return {
-        name: _left_address(held.get(name, ()), ours, before.get(name, ()))
-        for name, ours in owned.items()
-    }
-
-
-def _left_address(
-    held: tuple[str, ...], ours: tuple[str, ...], before: tuple[str, ...]
-) -> tuple[str, ...]:
-    """An interface has one MTU: where we brought another, the one of before comes back."""
-    mtus = [each for each in before if each.startswith(MTU_WORD)]
-    replaced = any(each.startswith(MTU_WORD) for each in ours)
-    return _merge(_left(held, ours, before), tuple(mtus) if replaced else ())
-
-
-def _restored_bgp(
-    actual: BgpState | None, owned: BgpState | None, baseline: BgpState | None
-) -> BgpState | None:
-    if owned is None:
-        return None
-    held, before = actual or BgpState(), baseline or BgpState()
-    return BgpState(
-        asn=before.asn if owned.asn is not None else held.asn,
-        router_id=before.router_id if owned.router_id is not None else held.router_id,
-        neighbors={
-            name: before.neighbors[name] if name in owned.neighbors else asn
-            for name, asn in held.neighbors.items()
-            if name not in owned.neighbors or name in before.neighbors
-        },
-        networks=_left(held.networks, owned.networks, before.networks),
-        bfd=_left(held.bfd, owned.bfd, before.bfd),
-        max_paths=None if owned.max_paths is None else before.max_paths or 0,
-        forwards=None if owned.forwards is None else before.forwards or False,
-    )
-
-
-def _left(held: tuple[str, ...], ours: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
-    """What is there without what only we brought."""
-    gone = {*ours} - {*before}
-    return tuple(each for each in held if each not in gone)
 
 
 def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
@@ -286,33 +223,12 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
         or None,
         roce=previous.roce if desired.roce is None else None,
         roce_cable_m=previous.roce_cable_m if desired.roce_cable_m is None else None,
-        addresses=_dropped_addresses(previous.addresses or {}, desired.addresses or {}),
-        bgp=_dropped_bgp(previous.bgp, desired.bgp),
+        addresses=drop_addresses(previous.addresses or {}, desired.addresses or {}),
+        bgp=drop_bgp(previous.bgp, desired.bgp),
         adaptive_routing=previous.adaptive_routing if desired.adaptive_routing is None else None,
         ib=ib_dropped(previous.ib, desired.ib),
         ports={name: port for name, port in ports.items() if port != PortState()},
     )
-
-
-def _dropped_addresses(previous: Addresses, desired: Addresses) -> Addresses | None:
-    gone = {
-        name: tuple(each for each in held if each not in desired.get(name, ()))
-        for name, held in previous.items()
-    }
-    return {name: held for name, held in gone.items() if held} or None
-
-
-def _dropped_bgp(previous: BgpState | None, desired: BgpState | None) -> BgpState | None:
-    if previous is None or desired is None:
-        return previous
-    gone = BgpState(
-        neighbors={
-            name: asn for name, asn in previous.neighbors.items() if name not in desired.neighbors
-        },
-        networks=tuple(each for each in previous.networks if each not in desired.networks),
-        bfd=tuple(each for each in previous.bfd if each not in desired.bfd),
-    )
-    return gone if gone != BgpState() else None
 
 
 def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
@@ -346,37 +262,17 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         ports[name] = _overlay_port(ports[name], port) if name in ports else port
     return SwitchState(
         vlans=top.vlans,
-        pfc_priorities=_first(top.pfc_priorities, base.pfc_priorities),
-        pfc_enabled=_first(top.pfc_enabled, base.pfc_enabled),
+        pfc_priorities=first(top.pfc_priorities, base.pfc_priorities),
+        pfc_enabled=first(top.pfc_enabled, base.pfc_enabled),
         dscp_classes={**(base.dscp_classes or {}), **(top.dscp_classes or {})} or None,
-        roce=_first(top.roce, base.roce),
-        roce_cable_m=_first(top.roce_cable_m, base.roce_cable_m),
-        addresses=_overlay_addresses(base.addresses, top.addresses),
-        bgp=_overlay_bgp(base.bgp, top.bgp),
-        adaptive_routing=_first(top.adaptive_routing, base.adaptive_routing),
+        roce=first(top.roce, base.roce),
+        roce_cable_m=first(top.roce_cable_m, base.roce_cable_m),
+        addresses=overlay_addresses(base.addresses, top.addresses),
+        bgp=overlay_bgp(base.bgp, top.bgp),
+        adaptive_routing=first(top.adaptive_routing, base.adaptive_routing),
         ib=ib_overlay(base.ib, top.ib),
         native={**base.native, **top.native},
         ports=ports,
-    )
-
-
-def _overlay_addresses(base: Addresses | None, top: Addresses | None) -> Addresses | None:
-    if base is None or top is None:
-        return _first(top, base)
-    return {**base, **top}
-
-
-def _overlay_bgp(base: BgpState | None, top: BgpState | None) -> BgpState | None:
-    """What `top` says wins; its lists are all there are."""
-    if base is None or top is None:
-        return _first(top, base)
-    return top.model_copy(
-        update={
-            "asn": _first(top.asn, base.asn),
-            "router_id": _first(top.router_id, base.router_id),
-            "max_paths": _first(top.max_paths, base.max_paths),
-            "forwards": _first(top.forwards, base.forwards),
-        }
     )
 
 
@@ -389,13 +285,5 @@ def _overlay_port(base: PortState, top: PortState) -> PortState:
     return base.model_copy(update=said)
 
 
-def _first(one: ValueT | None, other: ValueT | None) -> ValueT | None:
-    return other if one is None else one
-
-
 def _union(one: Vlans, other: Vlans) -> Vlans:
     return tuple(sorted({*one, *other}))
-
-
-def _merge(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    return (*one, *(each for each in other if each not in one))
