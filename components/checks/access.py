@@ -101,6 +101,8 @@ def ssh_secrets(ssh: Ssh, path: SpecPath) -> Iterator[tuple[SecretRef, SpecPath]
 def _references(spec: ClusterSpec) -> Iterator[tuple[SecretRef, SpecPath]]:
     for _, ssh, path in each_ssh(spec):
         yield from ssh_secrets(ssh, path)
+    if spec.infiniband is not None and spec.infiniband.ufm is not None:
+        yield spec.infiniband.ufm.password, ("infiniband", "ufm", "password")
     if (provision := crusoe_of(spec)) is not None:
         place = ("environment", "instances")
         yield provision.access_key, (*place, "access_key")

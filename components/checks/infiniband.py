@@ -109,22 +109,24 @@ def check_adaptive_routing(spec: ClusterSpec) -> Iterator[Finding]:
 def check_external_partition(spec: ClusterSpec) -> Iterator[Finding]:
     """With an external subnet manager, partitions and routing engine are known to be set there.
 
-    Railyard does not set them then; acceptance proves the keys on every member.
+    Railyard sets partitions in UFM alone; acceptance proves the keys on every member.
     """
     fabric = spec.infiniband
     if fabric is None or fabric.subnet_manager == "switch":
         return
+    looked_for = () if fabric.ufm else list_partitions(fabric)
     if fabric.routing_engine is not None:
         yield Finding(
             "a routing engine is named, and the subnet manager is not ours to set.",
             (at((*_BLOCK, "routing_engine"), fabric.routing_engine), _manager("external")),
             "remove routing_engine, and set it where the subnet manager runs.",
         )
-    for partition, path in list_partitions(fabric):
+    for partition, path in looked_for:
         yield Finding(
             f"partition {partition.name} is only looked for: the subnet manager is external.",
             (at((*path, "name"), partition.name), _manager("external")),
-            f"make {show_pkey(partition.pkey)} in UFM or in opensm's partitions.conf.",
+            f"say in infiniband.ufm how UFM is reached, which then gets it, or make "
+            f"{show_pkey(partition.pkey)} in opensm's partitions.conf.",
             "warning",
         )
 

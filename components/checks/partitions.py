@@ -81,6 +81,9 @@ def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) ->
         elif not host.hca_guids:
             what = f"the port GUIDs of {member.host} are not known."
             fix = "list them as hca_guids of the host; ibstat prints them as Port GUID."
+        elif (beyond := max(member.hcas or (0,))) >= len(host.hca_guids):
+            what = f"{member.host} has {len(host.hca_guids)} port GUIDs, and HCA {beyond} is named."
+            fix = f"count from 0: the last one is {len(host.hca_guids) - 1}."
         elif member.host in seen:
             what, fix = f"{member.host} is in it twice.", "name it once."
         else:

@@ -90,10 +90,10 @@ def _wrong(
             "the SR-IOV network operator gives VFs other GUIDs at each boot",
             "set operators.network.vfs to host",
         )
-    if external and keys is None:
+    if external and keys is None and fabric.ufm is None:
         return (
-            "the subnet manager is external, and only ib-kubernetes tells UFM of them",
-            "add operators.network.ib_kubernetes, or remove partition and set it there by hand",
+            "the subnet manager is external, and the file does not say how to reach it",
+            "say in infiniband.ufm how UFM is reached, or add operators.network.ib_kubernetes",
         )
     if not external and keys is not None:
         return (

@@ -33,10 +33,10 @@ from components.fabric.targets import (
     target_of_restore,
     target_of_update,
 )
+from components.remote.device_session import open_session
 from components.remote.lines import as_json
 from components.remote.lock import hold_lock
 from components.remote.step import Endpoint, secrets_for
-from components.remote.switch_session import open_session
 
 READ_DEADLINE_S: Final = 60.0
 """A read is some hundred short commands; a real switch needs about 0.1 s for each."""

@@ -217,7 +217,8 @@ class Exchange:
                 changes = self.driver.plan_changes(reading.state, aim(reading))
                 if not changes:
                     self._keep(taken)
-                    self._send_line(self.driver.save, taken)
+                    if self.driver.save:
+                        self._send_line(self.driver.save, taken)
                     return _outcome(before, reading, sent)
                 self._refuse_interruptions(() if may_interrupt else changes, taken)
                 if self._candidate.stage == "forced":

@@ -1,16 +1,25 @@
-"""From the site to the subnet manager and the partitions of one InfiniBand switch: pure."""
+"""From the site to the subnet manager and the partitions of an InfiniBand fabric: pure."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from components.core.errors import SpecError
-from components.fabric.ib_state import ALL_PORTS, IbState, MemberKind, PartitionState
+from components.fabric.ib_state import (
+    ALL_PORTS,
+    IbState,
+    MemberKind,
+    PartitionState,
+    show_pkey,
+)
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.model.hosts import Host
-from components.model.infiniband import IbPartition
+from components.model.infiniband import IbPartition, Membership, Ufm
 from components.model.operator_owned import guids_by_pods
 from components.model.vf_guids import vf_guids
+from components.remote.step import Endpoint
 
 
 def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
@@ -40,6 +49,40 @@ def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     )
 
 
+def plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchState:
+    """What UFM shall have: each partition of the file by its key: names are its own.
+
+    Raises:
+        SpecError: A member's ports are not known.
+    """
+    partitions = spec.infiniband.partitions if spec.infiniband else ()
+    return SwitchState(
+        ib=IbState(
+            node=ufm.name,
+            partitions={show_pkey(each.pkey): _partition(spec, each) for each in partitions},
+        )
+    )
+
+
+def ufm_endpoint(ufm: Ufm) -> Endpoint:
+    """How UFM is reached; its pinned key is the SHA-256 of its certificate."""
+    return Endpoint(
+        device=ufm.name,
+        kind="switch",
+        address=ufm.address,
+        port=ufm.port,
+        user=ufm.user,
+        host_key=ufm.certificate_sha256,
+        password_secret=ufm.password.name,
+    )
+
+
+_AT_INDEX_0: Final[dict[Membership, MemberKind]] = {
+    "full": "full, index 0",
+    "limited": "limited, index 0",
+}
+
+
 def _partition(spec: ClusterSpec, partition: IbPartition) -> PartitionState:
     return PartitionState(
         pkey=partition.pkey,
@@ -61,8 +104,11 @@ def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, MemberKind]
                 f"partition {partition.name}: the port GUIDs of {member.host} are not known; "
                 "list them as hca_guids of the host"
             )
-        kind = member.membership or partition.membership
-        found |= dict.fromkeys((*host.hca_guids, *_vf_guids(spec, partition, host)), kind)
+        membership = member.membership or partition.membership
+        kind = _AT_INDEX_0[membership] if partition.index0 else membership
+        found |= dict.fromkeys(
+            (*member.ports_of(host.hca_guids), *_vf_guids(spec, partition, host)), kind
+        )
     return found
 
 

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict
 
 ALL_PORTS: Final = "ALL"
 """The member that means every port of the subnet."""
-MemberKind = Literal["full", "limited", "both"]
-"""`both` is found on switches (for virtual ports) and put back, never wanted."""
+MemberKind = Literal["full", "limited", "both", "full, index 0", "limited, index 0"]
+"""`both` is found on switches (for virtual ports) and put back, never wanted. `index 0` is UFM's:
+the key is the first one of the port's table."""
 
 
 class _Frozen(BaseModel):

@@ -13,17 +13,18 @@ from components.fabric.candidate import guarded
 from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.guards import Guarded, guarded_of
 from components.fabric.harmless import with_repairs
-from components.fabric.ib_plan import plan_subnet
+from components.fabric.ib_plan import plan_subnet, plan_ufm, ufm_endpoint
 from components.fabric.links import rails_on_link
 from components.fabric.queues import QueuePlan
 from components.fabric.routing_plan import plan_routing
 from components.fabric.state import PortState, SwitchState
-from components.fabric.systems import driver_of, system_of
+from components.fabric.systems import UFM, driver_of, system_of
 from components.fabric.systems.base import flatten
 from components.fabric.systems.ranges import port_key
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
+from components.model.infiniband import Ufm
 from components.remote.endpoint import endpoint_of
 from components.remote.step import Endpoint
 
@@ -89,14 +90,16 @@ class SwitchPlan(BaseModel):
 
 
 def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
-    """Plan every switch of the site, in the order of the file.
+    """Plan every switch of the site, in the order of the file, and UFM last.
 
     Whether models, systems and releases can do what is asked is for the rules to say.
 
     Raises:
         SpecError: A port leads to a rail that is not there.
     """
-    return tuple(_plan_switch(spec, switch) for switch in spec.switches)
+    switches = tuple(_plan_switch(spec, switch) for switch in spec.switches)
+    ufm = spec.infiniband.ufm if spec.infiniband else None
+    return switches if ufm is None else (*switches, _plan_ufm(spec, ufm))
 
 
 def render_first_commands(plan: SwitchPlan) -> tuple[str, ...]:
@@ -112,7 +115,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         model=switch.model,
         endpoint=switch_endpoint(switch),
         desired=desired,
-        commands_from_factory=_commands_from_factory(switch, desired),
+        commands_from_factory=_commands_from_factory(switch.os, desired),
         cables=plan_cables(spec, switch),
         ports=spec.disruption.ports,
         guarded=guarded_of(spec.rdma) if switch.carries == "roce" else None,
@@ -127,6 +130,19 @@ def _timed_restore_s(switch: Switch) -> int | None:
     if guard is None or switch.executor == "exec":
         return None
     return guard.rollback_s if system.parse_release(switch.release) >= guard.since else None
+
+
+def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
+    desired = plan_ufm(spec, ufm)
+    return SwitchPlan(
+        name=ufm.name,
+        os=UFM,
+        model="",
+        endpoint=ufm_endpoint(ufm),
+        desired=desired,
+        commands_from_factory=_commands_from_factory(UFM, desired),
+        ports=spec.disruption.ports,
+    )
 
 
 def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
@@ -233,8 +249,8 @@ def switch_endpoint(switch: Switch) -> Endpoint:
     return endpoint_of(switch.name, "switch", switch.ssh)
 
 
-def _commands_from_factory(switch: Switch, desired: SwitchState) -> tuple[str, ...]:
-    driver = driver_of(switch.os)
+def _commands_from_factory(system: str, desired: SwitchState) -> tuple[str, ...]:
+    driver = driver_of(system)
     factory = driver.factory_state(tuple(desired.ports))
     changes = driver.plan_changes(factory, target_of_apply(factory, desired))
     lines = list(flatten(changes))
@@ -243,4 +259,5 @@ def _commands_from_factory(switch: Switch, desired: SwitchState) -> tuple[str, .
         without = desired.model_copy(update={"roce": None, "pfc_priorities": None})
         rest = driver.plan_changes(factory, target_of_apply(factory, without))
         lines += flatten(rest)
-    return (*driver.enter, *driver.configure, *guarded(driver.guard, lines), driver.save)
+    save = (driver.save,) if driver.save else ()
+    return (*driver.enter, *driver.configure, *guarded(driver.guard, lines), *save)

@@ -5,14 +5,26 @@ One file is one subnet: its InfiniBand switches are cabled with each other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from components.model.cloud import InfiniBandFabric
 from components.model.fabric import RailResource
 from components.model.refusal import refuse
-from components.model.units import DnsLabel, Frozen, Ipv4Net, from_short_form, is_port_guid
+from components.model.units import (
+    DnsLabel,
+    Frozen,
+    Ipv4Net,
+    LoginName,
+    SecretRef,
+    Sha256,
+    SshAddress,
+    TcpPort,
+    from_short_form,
+    is_port_guid,
+)
 
 Membership = Literal["full", "limited"]
 """`limited` members reach full members only, and not each other (InfiniBand specification)."""
@@ -88,9 +100,17 @@ class IbMember(Frozen):
     """One member of a partition: a host's name, or an object with an exception."""
 
     host: DnsLabel
-    """A host of the file: every port of its `hca_guids` becomes a member."""
+    """A host of the file: the ports of its `hca_guids` become members."""
     membership: Membership | None = None
     """Its kind of membership; default the partition's."""
+    hcas: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    """Which of its HCAs, from 0 on in the order of `hca_guids`; default all of them. A partition a
+    rail names the HCA of that rail: `{host: gpu01, hcas: [0]}`."""
+
+    def ports_of(self, guids: Sequence[str]) -> tuple[str, ...]:
+        """Of the port GUIDs of the host those that are members."""
+        chosen = range(len(guids)) if self.hcas is None else self.hcas
+        return tuple(guids[number] for number in chosen if number < len(guids))
 
 
 class IbPartition(Frozen):
@@ -112,13 +132,20 @@ class IbPartition(Frozen):
     """MTU of its IPoIB multicast group; default what the subnet manager has (2048)."""
     rate_gbit_s: IbRateGbitS | None = None
     """Rate of its IPoIB multicast group in Gbit/s; default what the subnet manager has (10)."""
+    index0: bool = False
+    """Its key is the first one in the key table of each port that is named; only with `ufm`."""
 
     def membership_of(self, host: str) -> Membership | None:
         """How a host is a member, or None where it is none."""
         if self.members == "all":
             return self.membership
-        found = next((member for member in self.members if member.host == host), None)
+        found = self.member(host)
         return (found.membership or self.membership) if found else None
+
+    def member(self, host: str) -> IbMember | None:
+        """The member that a host is, where the file names it."""
+        named = () if self.members == "all" else self.members
+        return next((member for member in named if member.host == host), None)
 
 
 class IbRail(Frozen):
@@ -143,19 +170,40 @@ class IbRail(Frozen):
     alone."""
 
 
+class Ufm(Frozen):
+    """NVIDIA UFM Enterprise, the subnet manager of the fabric, as its REST API is reached."""
+
+    name: DnsLabel = "ufm"
+    """Its name in plans and reports, and the beginning of its steps' names."""
+    address: SshAddress
+    """IPv4 address or DNS name; of two in high availability the one that they share."""
+    port: TcpPort = 443
+    """Port of HTTPS."""
+    user: LoginName = "admin"
+    """A local user of the group System_Admin, Fabric_Admin or Fabric_Operator."""
+    password: SecretRef
+    """Secret with its password."""
+    certificate_sha256: Sha256
+    """SHA-256 of its certificate in DER form: no password goes to another one. `openssl s_client
+    -connect ufm:443 </dev/null | openssl x509 -outform der | sha256sum` prints it."""
+
+
 class InfiniBand(InfiniBandFabric):
     """The InfiniBand fabric; `hcas` and `rate_gbit_s` are those of every worker."""
 
     mtu_bytes: IbMtuBytes = 4096
     """Active MTU that every port must have; 4096 is the largest that there is."""
     subnet_manager: Literal["switch", "external"] = "switch"
-    """`switch`: those switches run it that have `sm_priority`. `external`: UFM or opensm on a host,
-    which Railyard looks at and does not set; then no switch may run one."""
+    """`switch`: those switches run it that have `sm_priority`. `external`: UFM or opensm on a host;
+    then no switch may run one, and Railyard sets partitions only where `ufm` says how."""
     adaptive_routing: bool = False
     """Switches choose among equal paths packet by packet. Only an external subnet manager can."""
     routing_engine: Literal["minhop", "updn", "ftree", "dor"] | None = None
     """Routing engine of the switches' subnet manager; default what they have (minhop)."""
     partitions: tuple[IbPartition, ...] = ()
-    """Partitions beside Default, on every switch that runs a subnet manager."""
+    """Partitions beside Default, on every switch that runs a subnet manager, or in UFM."""
+    ufm: Ufm | None = None
+    """UFM, with `subnet_manager: external`: it gets the partitions. Default none: partitions are
+    only looked for then."""
     rails: tuple[IbRail, ...] = ()
     """HCAs as rails: a resource for each. Default none: pods have HCAs by count."""

@@ -10,9 +10,10 @@ from components.catalogue.esxi_releases import FIRST_ATS, parse_release
 from components.core.finding import Finding, Severity
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
-from components.fabric.systems import system_of
+from components.fabric.systems import UFM, system_of
 from components.hypervisor.plan import HypervisorPlan
 from components.model.fabric import Switch
+from components.model.infiniband import Ufm
 
 _SUDO: Final = re.compile(r"\bsudo\b")
 _KEY: Final = re.compile(
@@ -92,6 +93,34 @@ def _judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
             identity.rights,
             f"a user who may configure {system.driver.title}",
             "give the user the role that configures, or name another one in ssh.user",
+        )
+
+
+def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:
+    """Whether UFM has the requests that are sent, and lets this login make partitions."""
+    system = system_of(UFM)
+    least = system.show_release(system.min_release)
+    if not identity.release:
+        what = "UFM does not say its release, so that it is not known whether it takes partitions."
+        fix = "compare the release yourself, in its Settings"
+        yield Finding(ufm.name, "ufm-release", what, "no answer", least, fix, "warning")
+    elif system.parse_release(identity.release) < system.min_release:
+        yield Finding(
+            ufm.name,
+            "ufm-release",
+            f"this release of UFM {system.older}.",
+            identity.release,
+            f"{least} or later",
+            f"update UFM to {least} or later, such as {system.a_release}",
+        )
+    if identity.rights:
+        yield Finding(
+            ufm.name,
+            "ufm-rights",
+            "UFM does not let this login make partitions.",
+            identity.rights,
+            "a user of System_Admin, Fabric_Admin or Fabric_Operator",
+            "give the user one of these groups, or name another one in infiniband.ufm.user",
         )
 
 

@@ -34,6 +34,7 @@ from components.preflight.judge_others import (
     judge_hypervisor,
     judge_session,
     judge_switch,
+    judge_ufm,
     read_refusals,
 )
 from components.preflight.judge_settings import judge_gpus, judge_settings
@@ -161,7 +162,10 @@ def _cloud(plan: ClusterPlan, secrets: Mapping[str, str], applied: Applied) -> t
 
 
 def _devices(spec: ClusterSpec) -> tuple[str, ...]:
-    return tuple(each.name for each in (*spec.switches, *spec.hypervisors, *spec.reached))
+    ufm = spec.infiniband.ufm if spec.infiniband else None
+    managers = () if ufm is None else (ufm,)
+    machines = (*spec.hypervisors, *spec.reached)
+    return tuple(each.name for each in (*spec.switches, *managers, *machines))
 
 
 def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[Finding]:
@@ -199,9 +203,8 @@ def _judge(
     if isinstance(facts, Unreachable):
         yield judge_session(name, facts)
         return
-    for switch in spec.switches:
-        if switch.name == name and name in asked.switches:
-            yield from judge_switch(switch, asked.switches[name])
+    if name in asked.switches:
+        yield from _judge_fabric(name, spec, asked.switches[name])
     settings: Mapping[str, str] = facts.values if isinstance(facts, HostState) else {}
     for hypervisor in plan.hypervisors:
         if hypervisor.name == name:
@@ -210,6 +213,15 @@ def _judge(
         if host.name == name:
             yield from judge_settings(host, settings)
             yield from _judge_answers(name, settings, asked, guests=bool(spec.hypervisors))
+
+
+def _judge_fabric(name: str, spec: ClusterSpec, identity: Identity) -> Iterator[Finding]:
+    for switch in spec.switches:
+        if switch.name == name:
+            yield from judge_switch(switch, identity)
+    ufm = spec.infiniband.ufm if spec.infiniband else None
+    if ufm is not None and ufm.name == name:
+        yield from judge_ufm(ufm, identity)
 
 
 def _judge_answers(

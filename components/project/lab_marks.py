@@ -51,6 +51,8 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, str]]:
         yield device.name, device.ssh.address
     for host in spec.reached:
         yield host.name, host.way.address
+    if spec.infiniband is not None and (ufm := spec.infiniband.ufm) is not None:
+        yield ufm.name, ufm.address
 
 
 def _is_loopback(address: str) -> bool:

@@ -22,6 +22,8 @@ class SessionProfile:
     """A login may begin without rights, at a prompt with `>`, and `enable` gives them."""
     has_status: bool = False
     """Commands have an exit status that means something."""
+    https: bool = False
+    """There is no command line: a command is a request, `GET /path` or `POST /path {…}`."""
 
     def line_of(self, command: str) -> str:
         """What is typed for a command; a shell prints its exit status after it."""

@@ -30,6 +30,7 @@ from tests.acceptance.ib_texts import (
     port,
     record,
 )
+from tests.fabric.ib_lab import load_spec
 
 
 def rows(
@@ -302,3 +303,26 @@ def test_a_port_that_was_never_set_up_is_not_waited_for(monkeypatch: pytest.Monk
     answers = [fresh, "never asked"]
     assert not _takeover(monkeypatch, answers, 60.0).lacks_master
     assert answers == ["never asked"]
+
+
+def test_a_partition_of_one_rail_names_the_hca_that_is_outside_or_inside_it() -> None:
+    members = [{"host": host, "hcas": [0]} for host in HOSTS]
+    limits = plan_ib_limits(load_spec(name="rail0", pkey=0x0201, members=members))
+    assert limits is not None
+    found = rows(look("gpu01"), look("gpu02"), limits)["partition rail0", "gpu01"]
+    assert found.expected == "0x0201 on 1 of the ports, full"
+    assert found.actual == ", ".join(
+        f"mlx5_{number} has it, and is not a member" for number in range(1, 8)
+    )
+    inside = look("gpu01").model_copy(
+        update={
+            "ports": tuple(
+                each.model_copy(update={"pkeys": (0xFFFF, *([0x8201] if number == 0 else []))})
+                for number, each in enumerate(look("gpu01").ports)
+            )
+        }
+    )
+    assert rows(inside, None, limits)["partition rail0", "gpu01"].verdict == "passed"
+    swapped = inside.model_copy(update={"ports": inside.ports[1:]})
+    wrong = rows(swapped, None, limits)["partition rail0", "gpu01"]
+    assert wrong.actual == "no port a088c20300011000 on this host"

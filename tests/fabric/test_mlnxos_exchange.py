@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +24,7 @@ NODE = "ib-leaf-01"
 DESIRED = plan_fabric(load_spec())[0].desired
 GUIDS: tuple[str, ...] = ("ALL", "a088c20300011000", "a088c20300011010", "0c42a10300b4db20")
 NAMES = ("training", "storage", "others")
-KINDS: st.SearchStrategy[MemberKind] = st.sampled_from(get_args(MemberKind))
+KINDS: st.SearchStrategy[MemberKind] = st.sampled_from(("full", "limited", "both"))
 PORTS: st.SearchStrategy[str] = st.sampled_from(GUIDS)
 MEMBERS: st.SearchStrategy[dict[str, MemberKind]] = st.dictionaries(PORTS, KINDS, max_size=3)
 KEYS = {"training": (0x101, 0x111), "storage": (0x201, 0x211), "others": (0x301, 0x311)}

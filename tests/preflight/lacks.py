@@ -22,10 +22,17 @@ from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
 from components.hosts.plan import plan_hosts
 from components.hypervisor.plan import plan_hypervisors
+from components.model.infiniband import Ufm
+from components.model.units import SecretRef
 from components.plan.make import make_plan
 from components.preflight.here import judge_pins, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
-from components.preflight.judge_others import judge_hypervisor, judge_session, judge_switch
+from components.preflight.judge_others import (
+    judge_hypervisor,
+    judge_session,
+    judge_switch,
+    judge_ufm,
+)
 from components.preflight.judge_settings import judge_gpus, judge_settings
 from components.preflight.wants import HostWants, wants_of
 from components.project.engine import Engine, Plugin, judge_engine, judge_lab_parts
@@ -38,6 +45,9 @@ LOCK: Final = lock_of(ROCE)
 WANTS: Final = wants_of(ROCE, make_plan(ROCE, "site", LOCK), LOCK)
 SPRAY: Final = load_checked_site(EXAMPLES / "dgx-roce" / "kubespray.yaml").spec_or_raise()
 SPRAYED: Final = wants_of(SPRAY, make_plan(SPRAY, "site", LOCK), LOCK)
+UFM: Final = Ufm(
+    address="192.168.1.30", password=SecretRef(secret="ufm_password"), certificate_sha256="0" * 64
+)
 LOCAL_CHART: Final = Artefact(
     "gpu-operator", "chart", "charts/none", "v1.0.0", "here", ("operators", "gpu", "chart", "chart")
 )
@@ -171,6 +181,8 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "switch-release": lambda: switch(release="3.9.1014"),
     "switch-model": lambda: switch(model="SN3700"),
     "switch-rights": lambda: switch(rights="monitor"),
+    "ufm-release": lambda: (*judge_ufm(UFM, Identity(release="6.12.0")),),
+    "ufm-rights": lambda: (*judge_ufm(UFM, Identity("6.19.3", rights="Monitoring_Only")),),
     "esxi-release": lambda: esxi("release", "7.0U3"),
     "esxi-pci": lambda: esxi("pci.0000:3b:00.0.current_owner", "absent"),
     "esxi-vm": lambda: esxi("vm.vm01.power", "absent"),

@@ -58,6 +58,7 @@ PLAYED: Final[Mapping[str, frozenset[str]]] = {
             "switch-rights",
         )
     ),
+    "tests/fabric/test_ufm.py": frozenset(("ufm-release", "ufm-rights")),
     "tests/preflight/test_cloud.py": frozenset(
         (
             "cloud-api",

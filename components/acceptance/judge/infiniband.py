@@ -167,10 +167,11 @@ def _judge_partition(
     guids = partition.ports.get(host, tuple(port.guid for port in ports))
     wrong = _wrong_keys(ports, guids, partition, kind)
     name, key = f"partition {partition.name}", f"0x{partition.pkey:04x}"
-    expected = f"{key} on no port" if kind is None else f"{key} on every port, {kind} or more"
+    which = "every port" if len(guids) == len(ports) else f"{len(guids)} of the ports"
+    expected = f"{key} on no port" if kind is None else f"{key} on {which}, {kind} or more"
     if kind == "full":
-        expected = f"{key} on every port, full"
-    step = f"compare `show ib partition` of the switch that is master with the file: {key}"
+        expected = f"{key} on {which}, full"
+    step = f"compare `show ib partition` of the master, or UFM's PKeys, with the file: {key}"
     good = (bool(guids) or kind is None) and not wrong
     return _row(name, host, verdict_for(good), expected, ", ".join(wrong) or _seen(kind), step)
 
@@ -199,7 +200,13 @@ def _wrong_keys(
             wrong.append(f"{port.name} is limited")
         elif kind == "limited" and held == {FULL_MEMBER} and partition.exclusive:
             wrong.append(f"{port.name} is full")
-    return wrong
+    chosen = kind is not None and len(guids) < len(ports)
+    outside = ports if partition.exclusive and chosen else ()
+    return wrong + [
+        f"{port.name} has it, and is not a member"
+        for port in outside
+        if port.guid not in guids and partition.pkey in {key & ~FULL_MEMBER for key in port.pkeys}
+    ]
 
 
 def _judge_manager(host: str, seen: IbFacts) -> Finding:

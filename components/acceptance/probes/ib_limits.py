@@ -36,7 +36,7 @@ class PartitionLimit(Seen):
     ports: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
     """Host to the GUIDs of those ports; a host that is absent has all of its ports in it."""
     exclusive: bool = False
-    """Hosts that are not named must not have the key."""
+    """Hosts that are not named, and HCAs of a host that names others, must not have the key."""
 
 
 class IbLimits(Seen):
@@ -117,9 +117,10 @@ def _partitions(spec: ClusterSpec, fabric: InfiniBand) -> tuple[PartitionLimit, 
             pkey=partition.pkey,
             members=_members(spec, partition),
             ports={
-                host.name: host.hca_guids
+                host.name: member.ports_of(host.hca_guids) if member else host.hca_guids
                 for host in on_infiniband(spec)
                 if host.hca_guids and partition.membership_of(host.name)
+                for member in (partition.member(host.name),)
             },
             exclusive=partition.members != "all",
         )

@@ -6,7 +6,14 @@ import re
 from typing import Final
 
 _UNMANAGED: Final = "has no system to log in to: its subnet manager runs elsewhere"
-_NVOS: Final = "runs NVOS, for which Railyard has no driver"
+_NVOS: Final = (
+    "runs NVOS, for which Railyard has no driver: no public page was found that shows its commands "
+    "for a subnet manager and its partitions, with their answers"
+)
+_UFM: Final = (
+    "leave the switch out of the file, set infiniband.subnet_manager to external, and say in "
+    "infiniband.ufm how UFM is reached, which then gets the partitions."
+)
 _SAND: Final = (
     "has virtual output queues, which EOS sets by `tx-queue`; Railyard sets the `uc-tx-queue` of "
     "Trident and Tomahawk"
@@ -15,12 +22,12 @@ UNPLANNED: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = (
     (
         re.compile(r"QM(87|97)90"),
         _UNMANAGED,
-        "leave the switch out of the file, and set infiniband.subnet_manager to external.",
+        _UFM,
     ),
     (
         re.compile(r"Q3[24]\d\d(-\w+)?"),
         _NVOS,
-        "leave the switch out of the file, and set infiniband.subnet_manager to external (UFM).",
+        _UFM,
     ),
     (
         re.compile(r"(DCS-)?7(28\d|5\d\d|8\d\d)R\w*(-.*)?"),

@@ -7,7 +7,7 @@ loaded when a switch of its system is met, so that work on one switch loads one 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import SpecError
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from components.fabric.systems.base import Driver
     from components.fabric.systems.switch_system import SwitchSystem
 
+UFM: Final = "ufm"
+"""No switch, and no `os` of one: the subnet manager, which is read and set in the same way."""
+_UFM: Final = "components.fabric.ufm.system"
+
 
 def system_of(name: str) -> SwitchSystem:
     """A switch system.
@@ -24,9 +28,9 @@ def system_of(name: str) -> SwitchSystem:
     Raises:
         SpecError: There is none of that name.
     """
-    if name not in SWITCH_SYSTEMS:
+    if name not in {*SWITCH_SYSTEMS, UFM}:
         raise SpecError(f"no switch system {name!r}; there are: {', '.join(SWITCH_SYSTEMS)}")
-    module = import_module(f"{__name__}.{name}.system")
+    module = import_module(_UFM if name == UFM else f"{__name__}.{name}.system")
     return cast("SwitchSystem", module.SYSTEM)
 
 

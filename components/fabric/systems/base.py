@@ -185,7 +185,7 @@ class Driver(Protocol):
     guard: Guard | None
     """How changes are confirmed; None where a line that was taken, or applied, stays."""
     save: str
-    """Makes the running configuration the one that boots."""
+    """Makes the running configuration the one that boots; empty where every line does."""
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """What to ask to learn which ports there are."""

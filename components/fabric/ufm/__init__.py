@@ -1,0 +1,1 @@
+"""NVIDIA UFM Enterprise: the subnet manager of a fabric, by its REST API."""
