@@ -216,9 +216,7 @@ class Exchange:
             for _ in range(MAX_ROUNDS):
                 changes = self.driver.plan_changes(reading.state, aim(reading))
                 if not changes:
-                    self._keep(taken)
-                    if self.driver.save:
-                        self._send_line(self.driver.save, taken)
+                    self._save(taken)
                     return _outcome(before, reading, sent)
                 self._refuse_interruptions(() if may_interrupt else changes, taken)
                 if self._candidate.stage == "forced":
@@ -281,6 +279,11 @@ class Exchange:
         for line in self._candidate.confirm():
             self._send_line(line, taken)
         self._candidate.stage = "none"
+
+    def _save(self, taken: list[str]) -> None:
+        self._keep(taken)
+        if self.driver.save:
+            self._send_line(self.driver.save, taken)
 
     def _send_line(self, line: str, taken: list[str]) -> None:
         text = self.driver.find_refusal(self.session.run(line))

@@ -21,7 +21,7 @@ from components.fabric.systems.base import Change, Guard, PortCounters, Reading,
 PKEYS: Final = "/ufmRest/resources/pkeys"
 READ: Final = f"GET {PKEYS}?guids_data=true"
 MANAGEMENT: Final = 0x7FFF
-"""UFM's own partition, which it lets nobody change (user manual, "PKeys Window")."""
+"""UFM's own partition, which it lets no user change (user manual, "PKeys Window")."""
 _FAILED: Final = "[status "
 _AT_0: Final = ", index 0"
 
