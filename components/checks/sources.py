@@ -16,6 +16,11 @@ from components.operators.plan import chart_values
 
 _ZEROS: Final = "0" * 64
 
+_PINNED: Final = (
+    "remove {name} and run `railyard pin` on the site, or write what `sha256sum` prints."
+)
+_UFM: Final = "write what `openssl x509 -outform der | sha256sum` prints of UFM's certificate."
+
 
 def check_checksum_zeros(spec: ClusterSpec) -> Iterator[Finding]:
     """A checksum is that of a file, and not a row of zeros.
@@ -28,7 +33,7 @@ def check_checksum_zeros(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"{name} is all zeros, which is no file's checksum.",
             (at(path, _ZEROS),),
-            f"remove {name} and run `railyard pin` on the site, or write what `sha256sum` prints.",
+            _UFM if path[0] == "infiniband" else _PINNED.format(name=name),
         )
 
 

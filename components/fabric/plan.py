@@ -137,7 +137,7 @@ def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
     return SwitchPlan(
         name=ufm.name,
         os=UFM,
-        model="",
+        model="UFM Enterprise",
         endpoint=ufm_endpoint(ufm),
         desired=desired,
         commands_from_factory=_commands_from_factory(UFM, desired),

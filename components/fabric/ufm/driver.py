@@ -161,7 +161,9 @@ def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str
     elif before.ipoib != ipoib:
         yield from _set_all(after, ipoib=ipoib)
         return
-    moved = {guid: kind for guid, kind in after.members.items() if was.get(guid) != kind}
+    moved: dict[str, MemberKind] = {
+        guid: kind for guid, kind in after.members.items() if was.get(guid) != kind
+    }
     yield from _added(after, moved, ipoib=ipoib)
     gone = sorted({*was} - {*after.members})
     if gone:
@@ -185,7 +187,9 @@ def _set_all(after: PartitionState, *, ipoib: bool) -> Iterator[str]:
         "ip_over_ib": ipoib,
     }
     yield f"PUT {PKEYS}/ {json.dumps(body)}"
-    rest = {guid: kind for guid, kind in after.members.items() if guid not in first}
+    rest: dict[str, MemberKind] = {
+        guid: kind for guid, kind in after.members.items() if guid not in first
+    }
     yield from _added(after, rest, ipoib=ipoib)
 
 
