@@ -41,7 +41,7 @@ _FACTS: Final = (
     " env | grep ^PCIDEVICE_"
 )
 _OTHER_VLAN: Final = 112
-_HAS_MULTUS: Final = f"test -s {K3S.net_d}/00-multus.conf"
+_HAS_MULTUS: Final = f"ls {K3S.net_d}/00-multus.conf*"
 """Its container runs before it has written that; a pod made until then has no other network."""
 
 
