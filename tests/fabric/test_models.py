@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Address
 
 import pytest
 
@@ -15,7 +14,6 @@ from components.fabric.plan import plan_fabric
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import SwitchSystem
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Routing
 from lab.switches.eos import config as eos
 from lab.switches.mlnxos import config as mlnxos
 from lab.switches.onyx import config as onyx
@@ -262,7 +260,6 @@ def test_what_onyx_lacks_is_refused(changes: dict[str, object], words: str) -> N
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"mode": "routed"}, "cannot be routed on"),
         ({"cable_length_m": 2001}, "headroom for 5, 40, 300, 1000, 2000 m"),
     ],
 )
@@ -285,7 +282,6 @@ def test_headroom_is_for_the_next_longer_cable(length: int, next_one: int | None
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"mode": "routed"}, "cannot be routed on"),
         ({"cable_length_m": 5}, "how many a length needs"),
     ],
 )
@@ -296,11 +292,5 @@ def test_what_eos_lacks_is_refused(changes: dict[str, object], words: str) -> No
     )
 
 
-def test_modes_and_routes_that_eos_has_not() -> None:
+def test_a_mode_that_eos_has_not() -> None:
     assert re.search("no semi_lossless on EOS", _refusals(chain_of("eos", 1, mode="semi_lossless")))
-    spec = chain_of("eos", 1)
-    routing = Routing(asn=65101, router_id=IPv4Address("10.255.0.1"))
-    routed = spec.switches[0].model_copy(update={"routing": routing})
-    assert re.search(
-        "leaf-01 cannot route on EOS", _refusals(spec.model_copy(update={"switches": (routed,)}))
-    )
