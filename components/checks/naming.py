@@ -23,7 +23,7 @@ def check_duplicate_name(spec: ClusterSpec) -> Iterator[Finding]:
 
     A device's name is part of the identity of its resources: two devices of one name would be one.
     """
-    devices = [
+    devices: list[tuple[str, SpecPath]] = [
         *((switch.name, ("switches", s, "name")) for s, switch in enumerate(spec.switches)),
         *((each.name, ("other_switches", s, "name")) for s, each in enumerate(spec.other_switches)),
         *((host.name, ("hosts", h, "name")) for h, host in enumerate(spec.hosts)),
