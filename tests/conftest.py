@@ -1,0 +1,30 @@
+"""What holds for every run of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+import pytest
+
+from lab.suite import EXTRAS, SLOW_MARKS, files_of
+
+MARKS: Final = (*SLOW_MARKS, *(extra.mark for extra in EXTRAS))
+_files_of: Final = cache(files_of)
+"""The files do not change while tests run."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """A stage collects the files that name its mark, so a test must not get that from elsewhere."""
+    unnamed = {
+        f"{item.nodeid}: its file does not name mark.{mark}, so no stage would run it"
+        for item in items
+        for mark in MARKS
+        if item.get_closest_marker(mark) is not None
+        and item.path.is_relative_to(config.rootpath / "tests")
+        and str(item.path.relative_to(config.rootpath)) not in _files_of(mark)
+    }
+    if unnamed:
+        raise pytest.UsageError("\n".join(sorted(unnamed)))
