@@ -29,21 +29,25 @@ def disturb(room: Room, history: list[str]) -> None:
 
 
 def live(spec: ClusterSpec, history: list[str]) -> None:
-    """Each switch, after a history: an apply is found again, the second is empty, undo is exact."""
+    """Each switch has a life (`live_in`)."""
     with TemporaryDirectory() as folder:
-        rooms = rooms_of(spec, Path(folder))
-        for room in rooms:
-            disturb(room, history)
-            first, others = room.switch.snapshot(), unowned(room)
-            room.record()
-            room.apply()
-            assert diff_states(room.read(), room.plan.desired) == ()
-            assert room.apply() == ()
-            assert unowned(room) == others
-            agree(room, spec)
-            room.restore()
-            assert room.switch.snapshot() == first
-            assert room.switch.unmodelled == ()
+        for room in rooms_of(spec, Path(folder)):
+            live_in(room, spec, history)
+
+
+def live_in(room: Room, spec: ClusterSpec, history: list[str]) -> None:
+    """After a history: an apply is found again, the second is empty, undo is exact."""
+    disturb(room, history)
+    first, others = room.switch.snapshot(), unowned(room)
+    room.record()
+    room.apply()
+    assert diff_states(room.read(), room.plan.desired) == ()
+    assert room.apply() == ()
+    assert unowned(room) == others
+    agree(room, spec)
+    room.restore()
+    assert room.switch.snapshot() == first
+    assert room.switch.unmodelled == ()
 
 
 def unowned(room: Room) -> object:

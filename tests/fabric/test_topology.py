@@ -9,7 +9,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from components.fabric.state import diff_states
 from components.model.cluster import ClusterSpec
 from lab.physics.routed import find_hops
 from lab.switches.cumulus.server import CumulusSwitch
@@ -21,7 +20,7 @@ from tests.fabric import (
     test_sonic_exchange,
 )
 from tests.fabric.fabric_lab import chain_of, load_example, rooms_of
-from tests.fabric.lives import agree, disturb, live, unowned
+from tests.fabric.lives import agree, live, live_in
 
 QUICK = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
 """A history is found in a second and shrunk in minutes: no shrinking."""
@@ -145,17 +144,7 @@ def test_routed_leaf_and_spine(history: list[str]) -> None:
     with TemporaryDirectory() as folder:
         for room in rooms_of(spec, Path(folder))[:9:8]:
             assert room.plan.name in {switch.name for switch in pair}
-            disturb(room, lines)
-            first, others = room.switch.snapshot(), unowned(room)
-            room.record()
-            room.apply()
-            assert diff_states(room.read(), room.plan.desired) == ()
-            assert room.apply() == ()
-            assert unowned(room) == others
-            agree(room, spec)
-            room.restore()
-            assert room.switch.snapshot() == first
-            assert room.switch.unmodelled == ()
+            live_in(room, spec, lines)
 
 
 @pytest.mark.parametrize("name", ["rail-optimised", "spine-leaf"])
