@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeVar, runtime_checkable
 
 from components.core.difference import Difference
+from components.core.errors import Bug
 from components.fabric.state import Neighbour, OtherPorts, SwitchState
 
 CountT = TypeVar("CountT")
@@ -273,3 +274,23 @@ class WholeReader(Protocol):
     def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
         """What of `read_commands` those answers leave to be asked; `parse` gets both."""
         ...
+
+
+class Uncounted:
+    """Of a driver on InfiniBand: the adapters count, and there are no classes to tell apart."""
+
+    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+        """Nothing."""
+        del ports
+        return ()
+
+    def parse_counters(
+        self, answers: Mapping[str, str], ports: Sequence[str]
+    ) -> dict[str, PortCounters]:
+        """Never asked for.
+
+        Raises:
+            Bug: It was.
+        """
+        del answers
+        raise Bug(f"no counters of InfiniBand ports are read: {', '.join(ports)}")

@@ -13,10 +13,9 @@ from typing import Final
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from components.core.difference import ABSENT, Difference
-from components.core.errors import Bug
 from components.fabric.ib_state import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import SwitchState
-from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
+from components.fabric.systems.base import Change, Guard, Reading, Uncounted, Unreadable
 
 PKEYS: Final = "/ufmRest/resources/pkeys"
 READ: Final = f"GET {PKEYS}?guids_data=true"
@@ -41,7 +40,7 @@ _PKEYS: Final = TypeAdapter(dict[str, _Pkey])
 _KINDS: Final = TypeAdapter(dict[str, MemberKind])
 
 
-class UfmDriver:
+class UfmDriver(Uncounted):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "ufm"
@@ -105,22 +104,6 @@ class UfmDriver:
         """No partition beside the management key."""
         del ports
         return SwitchState(ib=IbState(node=""))
-
-    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
-        """Nothing: the adapters count."""
-        del ports
-        return ()
-
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        """Never asked for.
-
-        Raises:
-            Bug: It was.
-        """
-        del answers
-        raise Bug(f"no counters of UFM are read: {', '.join(ports)}")
 
 
 def _partitions(found: Mapping[str, _Pkey]) -> Iterator[tuple[str, PartitionState]]:

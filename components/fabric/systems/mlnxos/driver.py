@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.core.difference import ABSENT, Difference
-from components.core.errors import Bug
 from components.fabric.ib_state import (
     ALL_PORTS,
     IbState,
@@ -18,7 +17,7 @@ from components.fabric.ib_state import (
 )
 from components.fabric.state import SwitchState
 from components.fabric.systems import mellanox_cli
-from components.fabric.systems.base import Change, PortCounters, Reading
+from components.fabric.systems.base import Change, Reading, Uncounted
 from components.fabric.systems.mlnxos import read as mlnxos_parse
 from components.fabric.systems.mlnxos import write as mlnxos_actions
 from components.model.infiniband import DEFAULT_PARTITION
@@ -30,7 +29,7 @@ PRIORITY: Final = "show ib sm priority"
 ROUTING: Final = "show running-config | include routing-engines"
 
 
-class MlnxosDriver(mellanox_cli.MellanoxDriver):
+class MlnxosDriver(Uncounted, mellanox_cli.MellanoxDriver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "mlnxos"
@@ -107,19 +106,3 @@ class MlnxosDriver(mellanox_cli.MellanoxDriver):
                 partitions={DEFAULT_PARTITION: default},
             )
         )
-
-    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
-        """Nothing: on InfiniBand the adapters count, and there are no classes to tell apart."""
-        del ports
-        return ()
-
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        """Never asked for.
-
-        Raises:
-            Bug: It was.
-        """
-        del answers
-        raise Bug(f"no counters of InfiniBand ports are read: {', '.join(ports)}")
