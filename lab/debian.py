@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from components.core.errors import UsageError
-from lab.engine.install import cache_root
+from lab.cache import cache_root
 
 PACKAGES: Final = ("libwrap0", "openssh-server", "sudo")
 FILTER_PACKAGES: Final = (
@@ -34,6 +34,11 @@ WHOLE_RELEASE: Final = "trixie"
 """Debian 13. The ibsim 0.10 of Debian 12 knows no link faster than HDR; 0.12 knows NDR."""
 DOWNLOAD_DEADLINE_S: Final = 300.0
 _KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+def find_haproxy() -> str | None:
+    """Path of HAProxy: the balancer of a site runs it, and K3s' shared port in the lab."""
+    return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/sbin")
 
 
 def folder_of(cache: Path | None = None, packages: Sequence[str] = PACKAGES) -> Path:

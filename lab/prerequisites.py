@@ -22,11 +22,6 @@ _WHOLE: Final = {
 }
 
 
-def find_haproxy() -> str | None:
-    """Path of HAProxy: the balancer of a site runs it, and K3s' shared port in the lab."""
-    return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/sbin")
-
-
 def missing_packages() -> list[str]:
     """Debian names of what the lab needs and this machine lacks."""
     missing: list[str] = []
@@ -36,7 +31,7 @@ def missing_packages() -> list[str]:
         missing.append("libfuse2")
     if not shutil.which("busybox"):
         missing.append("busybox")
-    if find_haproxy() is None:
+    if debian.find_haproxy() is None:
         missing.append("haproxy")
     return missing
 

@@ -26,10 +26,11 @@ from components.reading.load import CONFIG_KEY
 from components.reading.site_path import CONFIG_FILE, SITE_KEY
 from components.update.secret_names import secret_names
 from lab import control
+from lab.cache import cache_root
 from lab.cluster.artefact import checksums
 from lab.cluster.build import ensure_binaries
 from lab.engine.env import EnvSettings, plan_environment, write_env
-from lab.engine.install import cache_root, ensure_engine
+from lab.engine.install import ensure_engine
 from lab.engine.recover import Pulumi, recover
 from lab.existing import image_steps, install, with_owner
 from lab.outcome import outline_of, print_outcome

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from lab.suite import EXTRAS, SLOW_MARKS, files_of
+from tests.docs.collected import see
 
 MARKS: Final = (*SLOW_MARKS, *(extra.mark for extra in EXTRAS))
 _files_of: Final = cache(files_of)
@@ -28,3 +29,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
     }
     if unnamed:
         raise pytest.UsageError("\n".join(sorted(unnamed)))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The pages name tests as proofs; a test of them looks whether those are there."""
+    see(item)

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import cast
 
 from components.core.errors import DeviceError
+from lab.cache import cache_root
 from lab.cluster.document import Json, text_at
-from lab.engine.install import cache_root
 from lab.engine.progress import locked, run_shown
 
 KUBERNETES_VERSION = "v1.36.3"
@@ -126,6 +126,22 @@ def built(cache: Path | None = None) -> dict[str, Path]:
     folder = build_folder(cache or cache_root())
     paths = {program.name: folder / program.name for program in PROGRAMS}
     return {name: path for name, path in paths.items() if path.exists()}
+
+
+def whole_build() -> dict[str, Path]:
+    """Give the paths of all programs, for who must not build them.
+
+    Raises:
+        DeviceError: One is missing.
+    """
+    paths = built()
+    missing = sorted({program.name for program in PROGRAMS} - set(paths))
+    if missing:
+        raise DeviceError(
+            f"the lab's Kubernetes is not built ({', '.join(missing)} missing): "
+            "run `python -m lab.cluster.build`"
+        )
+    return paths
 
 
 def ensure_binaries(cache: Path | None = None) -> dict[str, Path]:

@@ -7,7 +7,9 @@ flags on the command line win over files.
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,8 @@ from typing import Literal, TypeAlias, cast
 import yaml
 
 from components.core.errors import DeviceError
+from lab.cluster.artefact import RELEASE_VARIABLE
+from lab.cluster.build import K3S_VERSION
 from lab.cluster.document import Json, as_doc
 
 Role = Literal["server", "agent"]
@@ -71,6 +75,17 @@ class K3sConfig:
     node_args: tuple[str, ...] = ()
     agent_token: str = ""
     """What a server lets agents in with, beside its own token."""
+
+
+def own_release() -> str:
+    """The release that this program plays; a later artefact of the mirror names its own."""
+    return os.environ.get(RELEASE_VARIABLE, K3S_VERSION)
+
+
+def read_hostname(paths: HostPaths) -> str:
+    """Give the host's name: its own file first, then the kernel's."""
+    file = paths.at("/etc/hostname")
+    return file.read_text().strip() if file.is_file() else socket.gethostname()
 
 
 def load_flags(paths: HostPaths) -> Flags:

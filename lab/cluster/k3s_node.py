@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import secrets
 import shutil
-import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,30 +13,17 @@ from pathlib import Path
 import yaml
 
 from components.core.errors import DeviceError
-from lab.cluster.artefact import RELEASE_VARIABLE
-from lab.cluster.build import K3S_VERSION
 from lab.cluster.devices import NodeDevices, scan_devices
 from lab.cluster.document import Doc
 from lab.cluster.etcd_members import MEMBER_ADDRESS, MEMBER_NAME
 from lab.cluster.fake_nodes import NodeFacts
-from lab.cluster.k3s_config import Flags, HostPaths, K3sConfig
+from lab.cluster.k3s_config import Flags, HostPaths, K3sConfig, own_release
 from lab.cluster.pki import KeyPair, write_private
 from lab.cluster.plane import render_kubeconfig
 
 _SYSTEMCTL_S = 10
 _RUNTIMES = {"nvidia": "nvidia-container-runtime"}
 """Runtime to the program that K3s looks for (its pkg/agent/containerd)."""
-
-
-def own_release() -> str:
-    """The release that this program plays; a later artefact of the mirror names its own."""
-    return os.environ.get(RELEASE_VARIABLE, K3S_VERSION)
-
-
-def read_hostname(paths: HostPaths) -> str:
-    """Give the host's name: its own file first, then the kernel's."""
-    file = paths.at("/etc/hostname")
-    return file.read_text().strip() if file.is_file() else socket.gethostname()
 
 
 def read_memlock_kib(paths: HostPaths, unit: str) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import time
 from collections.abc import Sequence
@@ -15,9 +16,18 @@ from pathlib import Path
 from typing import cast
 
 from components.core.errors import DeviceError
+from lab.cluster.build import whole_build
 from lab.cluster.document import Json, as_doc, text_at
 from lab.cluster.join import ensure_member_name, has_data
-from lab.cluster.k3s_config import Flags, HostPaths, K3sConfig
+from lab.cluster.k3s_config import (
+    Flags,
+    HostPaths,
+    K3sConfig,
+    load_flags,
+    make_config,
+    read_hostname,
+)
+from lab.cluster.k3s_server import make_plane
 from lab.cluster.pki import write_private
 from lab.cluster.plane import ETCD_PEER_PORT, ControlPlane
 
@@ -28,27 +38,32 @@ _RESET = (
 )
 
 
-def snapshot_folder(paths: HostPaths, flags: Flags) -> Path:
+def _snapshot_folder(paths: HostPaths, flags: Flags) -> Path:
     """Where the snapshots of this server are."""
     named = flags.get("etcd-snapshot-dir", [""])[-1]
     return paths.at(named) if named else paths.server / "db" / "snapshots"
 
 
-def run_snapshot(args: Sequence[str], config: K3sConfig, folder: Path, plane: ControlPlane) -> str:
-    """Run `etcd-snapshot save` or `ls`; returns what it prints.
+def run_command(_command: str, args: Sequence[str], paths: HostPaths) -> int:
+    """Run `etcd-snapshot save` or `ls`.
 
     Raises:
         DeviceError: etcd does not answer, or the command is not modelled.
     """
+    flags = load_flags(paths)
+    config = make_config("server", flags, dict(os.environ), paths, read_hostname(paths))
+    folder = _snapshot_folder(paths, flags)
     if list(args) == ["ls"]:
         lines = [f"{file.name} file://{file} {file.stat().st_size}" for file in _saved(folder)]
-        return "\n".join(["Name Location Size Created", *lines]) + "\n"
+        print("Name Location Size Created", *lines, sep="\n")
+        return 0
     if list(args) != ["save"]:
         raise DeviceError(f"the lab's k3s has no etcd-snapshot {' '.join(args)}")
     name = f"on-demand-{config.node_name}-{int(time.time())}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(folder / name, _stream(plane))
-    return f'level=info msg="Snapshot {name} saved."\n'
+    write_private(folder / name, _stream(make_plane(config, paths, whole_build())))
+    print(f'level=info msg="Snapshot {name} saved."')
+    return 0
 
 
 def _saved(folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from components.core.errors import DeviceError
 from lab.cluster.process import Child
-from lab.prerequisites import find_haproxy
+from lab.debian import find_haproxy
 
 API_PORT = 6444
 """The API server's own port behind the shared one; K3s uses the same."""

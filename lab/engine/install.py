@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 from components.core.errors import RailyardError
 from components.project.engine import version_of
+from lab.cache import cache_root
 from lab.engine.go import find_go, go_version
 from lab.engine.progress import locked, run_shown
 
@@ -57,13 +58,6 @@ class Engine:
             "built": "built from its Go module",
         }
         return f"engine: pulumi {self.version}, {origins[self.origin]}: {self.pulumi}"
-
-
-def cache_root() -> Path:
-    """Return the folder of cached builds, outside every clone."""
-    explicit = os.environ.get("RAILYARD_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(explicit) if explicit else Path(base) / "railyard"
 
 
 def ensure_engine(cache: Path | None = None) -> Engine:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
+from lab.cache import cache_root
 from lab.cluster import build as cluster
 from lab.cluster.build import Program, build_program
 from lab.engine.go import find_go
-from lab.engine.install import cache_root
 from lab.engine.progress import locked
 
 HERE: Final = Path(__file__).parent

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
+from lab.cache import cache_root
 from lab.debian import unpacked
-from lab.engine.install import cache_root
 from lab.engine.progress import locked, run_shown
 from lab.vm.image import SUITE
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
+from lab.cache import cache_root
 from lab.engine.go import find_go
-from lab.engine.install import cache_root
 from lab.engine.progress import locked, run_shown
 
 _MODULE: Final = Path(__file__).parent / "module"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
-from lab.engine.install import cache_root
+from lab.cache import cache_root
 from lab.engine.progress import locked
 from lab.keys import client_key
 from lab.vm.tools import SYSTEM_PATH

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from lab.engine.install import cache_root
+from lab.cache import cache_root
 from lab.pods.build import missing_programs
 from lab.pods.tree import tree_folder
 from lab.vm import tools

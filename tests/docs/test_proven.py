@@ -61,7 +61,7 @@ each_proof = pytest.mark.parametrize(("claim", "proof"), EVERY, ids=ids)
 
 @pytest.fixture(scope="module")
 def collected() -> dict[str, frozenset[str]]:
-    return collect(test.partition("::")[0] for _, proof in EVERY for test in proof.tests)
+    return collect(test for _, proof in EVERY for test in proof.tests)
 
 
 def test_each_bullet_of_what_it_does_has_its_proofs() -> None:

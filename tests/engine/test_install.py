@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import RailyardError
+from lab.cache import cache_root
 from lab.engine import install
 from lab.engine.go import REQUIREMENT, find_go, go_version, parse_go_version
-from lab.engine.install import MODULE, VERSION, cache_root, find_cached, find_on_path, module_key
+from lab.engine.install import MODULE, VERSION, find_cached, find_on_path, module_key
 
 
 def fake_program(folder: Path, name: str, says: str) -> Path:

@@ -21,8 +21,8 @@ from components.model.units import SecretRef
 from components.plan.make import make_plan
 from components.remote.host_session import HostAnswer
 from components.remote.step import RemoteStep
+from lab.cache import cache_root
 from lab.cluster.build import ensure_binaries
-from lab.engine.install import cache_root
 from tests.artefacts.certificates import Authority
 from tests.kubernetes.plans import planned
 from tests.over_ssh.host_lab import HostLab, running_hosts

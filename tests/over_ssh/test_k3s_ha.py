@@ -26,9 +26,9 @@ from components.model.cluster import ClusterSpec
 from components.remote.host_session import HostAnswer
 from components.remote.step import RemoteStep
 from lab import control
+from lab.cache import cache_root
 from lab.cluster.artefact import checksums
 from lab.cluster.build import ensure_binaries
-from lab.engine.install import cache_root
 from lab.hosts.lab_file import LabFile
 from lab.site import Document, block_of, lab_file, load_document, overlay
 from tests.over_ssh.host_lab import EXAMPLE, PROJECT, HostLab

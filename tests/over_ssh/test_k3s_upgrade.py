@@ -26,9 +26,9 @@ from components.remote.host_runs import Run, run_on_hosts
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint, env_name
 from components.remote.tool_files import keep_text
+from lab.cache import cache_root
 from lab.cluster.artefact import LATER, later_checksum
 from lab.cluster.build import ensure_binaries
-from lab.engine.install import cache_root
 from lab.keys import client_secrets
 from lab.site import MIRROR
 from tests.kubernetes.plans import planned

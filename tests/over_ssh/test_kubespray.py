@@ -28,9 +28,9 @@ from components.kubernetes.planes.kubespray import plan_request
 from components.plan.make import make_plan
 from components.preflight.run import run_preflight
 from components.remote.step import env_name
+from lab.cache import cache_root
 from lab.cluster.build import ensure_binaries
 from lab.cluster.process import wait_until
-from lab.engine.install import cache_root
 from lab.keys import client_secrets
 from lab.kubespray.source import ensure_ansible
 from tests.over_ssh.host_lab import PROJECT, HostLab, running_hosts

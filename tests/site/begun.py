@@ -16,9 +16,10 @@ import yaml
 from components.checks.site import check_config_value
 from components.update.secret_names import secret_names
 from lab import control
+from lab.cache import cache_root
 from lab.cluster.build import ensure_binaries
 from lab.engine.env import EnvSettings, plan_environment, write_env
-from lab.engine.install import cache_root, ensure_engine
+from lab.engine.install import ensure_engine
 from lab.hosts.lab_file import SourcesLab
 from lab.site import lab_file, load_document, secrets_of, write_lab_file
 from lab.sources.server import PUBLIC, authority_of
