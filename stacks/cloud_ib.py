@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from components.cloud.component import Instances
-from components.disruption.component import Reboots
+from components.disruption.component import Departures, Reboots
 from components.fabric.component import Fabric
 from components.hosts.component import Hosts
 from components.plan.make import ClusterPlan
@@ -23,7 +23,9 @@ def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
         run: Number of the acceptance run; a new number proves the path again.
     """
     if plan.cloud is None:
-        underlay = Fabric("fabric", plan.switches, remote).ready
+        left = plan.departures
+        drained = Departures("departures", left, remote).ready if left else None
+        underlay = Fabric("fabric", plan.switches, remote, drained).ready
         hosts = Hosts("hosts", plan.hosts, remote, underlay).ready
         return prove(plan, remote, Reboots("reboots", plan.reboots, remote, hosts).ready, run)
     made = Instances("cloud", plan.cloud, remote).ready

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.disruption.component import Reboots
+from components.disruption.component import Departures, Reboots
 from components.fabric.component import Fabric
 from components.hosts.component import Hosts
 from components.plan.make import ClusterPlan
@@ -19,7 +19,9 @@ def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
         remote: Secrets and repair notes of this run.
         run: Number of the acceptance run; a new number proves the path again.
     """
-    fabric = Fabric("fabric", plan.switches, remote).ready
+    left = plan.departures
+    drained = Departures("departures", left, remote).ready if left else None
+    fabric = Fabric("fabric", plan.switches, remote, drained).ready
     hosts = Hosts("hosts", plan.hosts, remote, fabric).ready
     back = Reboots("reboots", plan.reboots, remote, hosts).ready
     return prove(plan, remote, back, run)

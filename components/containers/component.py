@@ -46,7 +46,12 @@ class Payload(pulumi.ComponentResource):
         )
         secrets = WithMade(remote.secrets, {KEYS: pulumi.Output.secret(keys.stdout)})
         shared = replace(remote, secrets=secrets)
-        stores = [self._steps(shared, host.stores, [hosts.gate]) for host in plan.hosts]
+        stores = [
+            self._steps(
+                shared, host.stores, [hosts.gate, *hosts.of(host.container.endpoint.device)]
+            )
+            for host in plan.hosts
+        ]
         image: list[pulumi.Resource] = []
         for step in plan.build:
             image = self._steps(shared, [step], image or stores[0])

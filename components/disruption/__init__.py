@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from components.core.lazy import on_demand
 
 if TYPE_CHECKING:
-    from components.disruption.component import Reboots, Upgrades
+    from components.disruption.component import Departures, Reboots, Upgrades
 else:
-    __getattr__ = on_demand(__name__, "Reboots", "Upgrades")
+    __getattr__ = on_demand(__name__, "Departures", "Reboots", "Upgrades")
 
-__all__ = ["Reboots", "Upgrades"]
+__all__ = ["Departures", "Reboots", "Upgrades"]

@@ -1,4 +1,4 @@
-"""Reboots and upgrades as Pulumi resources: groups in order, the hosts of one group together."""
+"""Reboots, upgrades and departures as resources: groups in order, the hosts of a group together."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import pulumi
 
+from components.disruption.leave_plan import STEP, DepartureStep
+from components.disruption.leave_plan import VERB as DRAIN
 from components.disruption.plan import VERB, HostRebootStep, RebootGroup
 from components.disruption.request import groups_file, groups_text
 from components.disruption.upgrade_plan import VERB as UPGRADE
 from components.disruption.upgrade_plan import UpgradeGroup, UpgradeStep
 from components.remote.component import LocalCall, Remote, local_call
-from components.remote.handoffs import HostsReady, gate
+from components.remote.handoffs import HostsReady, NodesDrained, gate
 from components.remote.step import env_name
 from components.remote.tool_files import keep_current, keep_text
 
@@ -51,7 +53,7 @@ class Reboots(pulumi.ComponentResource):
             done = [self._step(remote, step, previous) for step in group.steps]
             many = len(done) > 1
             previous = gate(f"{name}-{group.number}", self, done) if many else done[0]
-        self.ready = HostsReady(gate(name, self, [previous]))
+        self.ready = hosts.behind(gate(name, self, [previous]))
         self.register_outputs({})
 
     def _step(
@@ -97,7 +99,7 @@ class Upgrades(pulumi.ComponentResource):
         for number, group in enumerate(groups, 1):
             done = [self._step(remote, step, previous) for step in group.steps]
             previous = gate(f"{name}-{number}", self, done) if len(done) > 1 else done[0]
-        self.ready = HostsReady(gate(name, self, [previous]))
+        self.ready = hosts.behind(gate(name, self, [previous]))
         self.register_outputs({})
 
     def _step(self, remote: Remote, step: UpgradeStep, after: pulumi.Resource) -> pulumi.Resource:
@@ -113,3 +115,32 @@ class Upgrades(pulumi.ComponentResource):
         opts = pulumi.ResourceOptions(parent=self, depends_on=[after])
         call = LocalCall(step.name, UPGRADE, stdin, environment)
         return local_call(call, remote.on_machine(request.endpoint, opts))
+
+
+class Departures(pulumi.ComponentResource):
+    """Drain the nodes that the file has no more, before the switches let their ports go.
+
+    Args:
+        name: Name of the component.
+        step: From `choose_departures`.
+        remote: Secrets of this run.
+        opts: Resource options of the component.
+    """
+
+    ready: NodesDrained
+
+    def __init__(
+        self,
+        name: str,
+        step: DepartureStep,
+        remote: Remote,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("railyard:departures:Departures", name, {}, opts)
+        environment: dict[str, pulumi.Input[str]] = {}
+        for endpoint in step.request.endpoints:
+            environment |= remote.environment(endpoint)
+        stdin = step.kept or step.request.render()
+        call = LocalCall(STEP, DRAIN, stdin, environment)
+        self.ready = NodesDrained(local_call(call, pulumi.ResourceOptions(parent=self)))
+        self.register_outputs({})

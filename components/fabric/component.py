@@ -12,7 +12,7 @@ from components.fabric.exec_plan import ExecPlan, numbered
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request
 from components.fabric.plan import SwitchPlan
 from components.remote.component import LocalCall, Remote, join_text, local_call
-from components.remote.handoffs import FabricReady, gate
+from components.remote.handoffs import FabricReady, NodesDrained, gate
 from components.remote.objects import Sent, SwitchExec, printed, switch_exec
 from components.remote.step import render_request
 
@@ -24,6 +24,8 @@ class Fabric(pulumi.ComponentResource):
         name: Prefix of nothing but the component itself; steps are named after their switch.
         plans: One plan a switch, from `plan_fabric`.
         remote: Secrets and repair notes of this run.
+        drained: Nodes that leave a cluster, and whose ports these plans let go; None where none
+            leaves.
         opts: Resource options of the component.
     """
 
@@ -34,9 +36,11 @@ class Fabric(pulumi.ComponentResource):
         name: str,
         plans: Sequence[SwitchPlan],
         remote: Remote,
+        drained: NodesDrained | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:fabric:Fabric", name, {"switches": len(plans)}, opts)
+        self._before = [drained.gate] if drained else []
         applied = [
             self._exec(plan, plan.exec, remote) if plan.exec else self._switch(plan, remote)
             for plan in plans
@@ -71,7 +75,7 @@ class Fabric(pulumi.ComponentResource):
                 delete="device restore",
                 previous_output=True,
             ),
-            pulumi.ResourceOptions(parent=self, depends_on=[baseline]),
+            pulumi.ResourceOptions(parent=self, depends_on=[baseline, *self._before]),
         )
 
     def _exec(self, plan: SwitchPlan, texts: ExecPlan, remote: Remote) -> pulumi.Resource:
@@ -81,7 +85,7 @@ class Fabric(pulumi.ComponentResource):
         sent = switch_exec(
             remote,
             SwitchExec(plan.exec_step, plan.endpoint, apply, texts.undo),
-            pulumi.ResourceOptions(parent=self),
+            pulumi.ResourceOptions(parent=self, depends_on=self._before),
         )
         note = remote.note(plan.step)
         judged = self._judge(plan.step, judge_request(plan, "apply", apply, note), sent)

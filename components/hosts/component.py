@@ -35,8 +35,8 @@ class Hosts(pulumi.ComponentResource):
     ) -> None:
         properties = {"hosts": len(plans), "names": names_of(plans)}
         super().__init__("railyard:hosts:Hosts", name, properties, opts)
-        done = [self._host(plan, remote, underlay) for plan in plans]
-        self.ready = HostsReady(gate(name, self, done or [underlay.gate]))
+        done = {plan.name: self._host(plan, remote, underlay) for plan in plans}
+        self.ready = HostsReady(gate(name, self, [*done.values()] or [underlay.gate]), done)
         self.register_outputs({})
 
     def _host(self, plan: HostPlan, remote: Remote, underlay: Underlay) -> pulumi.Resource:
@@ -76,5 +76,5 @@ class GuestProofs(pulumi.ComponentResource):
         super().__init__("railyard:hosts:GuestProofs", name, {"steps": len(steps)}, opts)
         after = pulumi.ResourceOptions(parent=self, depends_on=[hosts.gate])
         done = [host_step(remote, step, after) for step in steps]
-        self.ready = HostsReady(gate(name, self, done or [hosts.gate]))
+        self.ready = hosts.behind(gate(name, self, done or [hosts.gate]))
         self.register_outputs({})

@@ -73,7 +73,7 @@ class FirmwareReboots(pulumi.ComponentResource):
         previous = hosts.gate
         for step in steps:
             previous = reboot_step(self, remote, step, previous)
-        self.ready = HostsReady(gate(name, self, [previous]))
+        self.ready = hosts.behind(gate(name, self, [previous]))
         self.register_outputs({})
 
 

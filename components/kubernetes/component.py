@@ -46,12 +46,16 @@ class Cluster(pulumi.ComponentResource):
         servers: list[pulumi.Resource] = [hosts.gate]
         for number, step in enumerate(plan.servers):
             # One by one: etcd refuses two that join together.
-            servers = [self._chain(plan, step, remote, servers)]
+            after = [*servers, *hosts.of(step.endpoint.device)]
+            servers = [self._chain(plan, step, remote, after)]
             if number == 0:
                 servers = self._balanced(plan, remote, servers)
         if plan.playbooks is not None:
             servers = [self._played(plan.playbooks, remote, servers)]
-        agents = [self._chain(plan, step, remote, servers) for step in plan.agents]
+        agents = [
+            self._chain(plan, step, remote, [*servers, *hosts.of(step.endpoint.device)])
+            for step in plan.agents
+        ]
         ready = gate(name, self, [*servers, *agents])
         kubeconfig = self._kubeconfig(plan, remote, servers)
         provider = kubernetes.Provider(

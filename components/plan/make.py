@@ -15,6 +15,7 @@ from components.cloud.plan import CloudPlan, plan_cloud
 from components.containers.plan import PayloadPlan, plan_payload
 from components.core.errors import UsageError
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
+from components.disruption.leave_plan import DepartureStep, plan_departures
 from components.disruption.plan import RebootGroup, plan_reboots
 from components.disruption.upgrade_plan import UpgradeGroup, plan_upgrades
 from components.drift.watched import Watched
@@ -74,6 +75,8 @@ class ClusterPlan:
     """Hosts that nothing logs in to: no step runs there, and no look goes there."""
     upgrades: tuple[UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
     """Every K3s node by the group in which it is upgraded; an update keeps those that are due."""
+    departures: DepartureStep | None = field(default=None, metadata=HIDDEN)
+    """Drains nodes that are gone from the file; an update has it where there are or were some."""
     asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
     """The part of acceptance that this run asks for; None for all of it."""
 
@@ -185,6 +188,7 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
         acceptance=plan_acceptance(spec, kubernetes),
         reboots=plan_reboots(spec, hosts, kubernetes),
         upgrades=plan_upgrades(spec, kubernetes),
+        departures=plan_departures(spec, stack, kubernetes),
         left_alone=left_alone(spec),
         unreached=tuple(host.name for host in spec.unreached),
     )

@@ -49,15 +49,18 @@ def _in_service(state: HostState) -> HostState:
     return HostState({**state.values, IN_SERVICE: "yes"})
 
 
-def foretell(spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts]) -> tuple[str, ...]:
+def foretell(
+    spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
+) -> tuple[str, ...]:
     """What an update from these facts interrupts and reboots, most severe first.
 
     Args:
         spec: What the file says, for what it allows.
         plan: What is wanted.
         facts: Device to what is taken to be there.
+        applied: The state that recorded the nodes.
     """
-    return (*host_departures(plan, facts, Applied()), *_interruptions(spec, plan, facts))
+    return (*host_departures(plan, facts, applied), *_interruptions(spec, plan, facts))
 
 
 def foretell_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
@@ -76,8 +79,12 @@ def foretell_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) ->
 
 def as_recorded(plan: ClusterPlan) -> Applied:
     """What a state records of the nodes when a plan is applied."""
-    nodes = plan.kubernetes.watched_nodes if plan.kubernetes else ()
-    return Applied({each.step.name: AppliedStep(each.step.desired) for each in nodes})
+    if plan.kubernetes is None:
+        return Applied()
+    played = [plan.kubernetes.playbooks.step] if plan.kubernetes.playbooks else []
+    nodes = [each.step for each in plan.kubernetes.watched_nodes]
+    steps = (*nodes, *plan.kubernetes.nodes, *played)
+    return Applied({step.name: AppliedStep(step.desired) for step in steps})
 
 
 def _interruptions(

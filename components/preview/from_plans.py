@@ -42,8 +42,9 @@ def preview_plans(
         items_of_plan(before, with_limits=True), items_of_plan(after, with_limits=True)
     )
     facts = facts_of_plan(before)
-    upgrades = foretell_upgrades(spec, after, as_recorded(before))
-    alarms = (*replaced(before, after), *foretell(spec, after, facts), *upgrades)
+    recorded = as_recorded(before)
+    upgrades = foretell_upgrades(spec, after, recorded)
+    alarms = (*replaced(before, after), *foretell(spec, after, facts, recorded), *upgrades)
     return Preview(
         stack=after.stack,
         basis=f"the file against that of {reference}; no device and no state was read",
@@ -71,7 +72,7 @@ def preview_state(
     return Preview(
         stack=plan.stack,
         basis="the file against the recorded state; no device was read",
-        alarms=(*foretell(spec, plan, facts), *foretell_upgrades(spec, plan, applied)),
+        alarms=(*foretell(spec, plan, facts, applied), *foretell_upgrades(spec, plan, applied)),
         edits=edits,
         repairs=(),
         notes=_notes(plan, facts, is_changed=bool(edits)),

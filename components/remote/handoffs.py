@@ -7,9 +7,16 @@ stage ends in one gate resource: depending on a gate is one edge, whatever is be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pulumi
+
+
+@dataclass(frozen=True, slots=True)
+class NodesDrained:
+    """Nodes that leave the cluster in this update run no pods any more."""
+
+    gate: pulumi.Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,17 @@ class HostsReady:
     """All hosts are as planned; what they stand on was before them."""
 
     gate: pulumi.Resource
+    hosts: Mapping[str, pulumi.Resource] = field(default_factory=dict[str, pulumi.Resource])
+    """Host to the last of its own steps. What is installed on a host waits for that one too: the
+    engine deletes in the order of the edges between what is deleted, and a gate stays."""
+
+    def behind(self, gate: pulumi.Resource) -> HostsReady:
+        """The same after one more stage."""
+        return replace(self, gate=gate)
+
+    def of(self, host: str) -> list[pulumi.Resource]:
+        """What the first step of another room on a host waits for, beside the gate."""
+        return [self.hosts[host]] if host in self.hosts else []
 
 
 @dataclass(frozen=True, slots=True)

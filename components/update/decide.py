@@ -11,6 +11,7 @@ from components.cloud.observe import cloud_drift, with_generations
 from components.core.key_values import HostState
 from components.core.placeholder import matches
 from components.disruption.forecast import departure_notes, forecast_departures
+from components.disruption.leave_plan import choose_departures, leaving_nodes
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, drift_of_step
 from components.fabric.cabling import find_wrong_cables
@@ -22,7 +23,6 @@ from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.live.judge import ClusterDrift
-from components.kubernetes.planes.base import NODE_SUFFIX
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
 from components.remote.script import create_text
@@ -152,6 +152,8 @@ def intend(
         plan = replace(plan, cloud=with_generations(plan.cloud, objects))
     drifts = judge_drift(plan, applied, seen)
     plan = choose_upgrades(plan, applied, seen, drifts)
+    left = choose_departures(plan.departures, plan.kubernetes, applied)
+    plan = replace(plan, departures=left)
     notes = {drift.step: drift.note for drift in drifts if drift.note}
     notes |= exec_notes(plan.switches, applied, drifts)
     hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}
@@ -263,8 +265,7 @@ def _stranded(
     nodes = plan.kubernetes.nodes if plan.kubernetes else ()
     if not nodes:
         return ()
-    kept = {step.name for step in nodes}
-    leaving = [name for name in applied.steps if name.endswith(NODE_SUFFIX) and name not in kept]
+    leaving = leaving_nodes(plan.kubernetes, applied)
     first = nodes[0].endpoint.device
     machine = {
         step
@@ -280,7 +281,7 @@ def _stranded(
     ]
     if not leaving or not lost:
         return ()
-    names = ", ".join(name.removesuffix(NODE_SUFFIX) for name in leaving)
+    names = ", ".join(leaving)
     words = (
         f"{first} is lost, and {names} would leave the cluster over it.\n"
         "  where  the file removes nodes while its first server is not there. Nothing was changed"

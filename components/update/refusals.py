@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from components.core.difference import Difference, diff_settings
 from components.core.key_values import HostState
 from components.disruption.forecast import departures_refused, passing_refused, render_departures
+from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused
 from components.disruption.pending import IN_SERVICE
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
@@ -45,6 +46,7 @@ def disruptions_refused(
     if spec.disruption.reboots == "deny":
         refused += reboots_refused(plan.hypervisors, seen)
         refused += departures_refused(plan.reboots, seen)
+        refused += leaving_refused(_drained_by_us(plan, applied))
     return tuple(refused)
 
 
@@ -52,7 +54,15 @@ def host_departures(
     plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
 ) -> tuple[str, ...]:
     """Which hosts the update will drain or reboot, and in which group, for people."""
-    return render_departures(plan.reboots, _hosts(plan, facts, applied))
+    leaving = leaving_nodes(plan.kubernetes, applied) if plan.departures else ()
+    waiting = render_departures(plan.reboots, _hosts(plan, facts, applied))
+    return (*describe_leaving(leaving), *waiting)
+
+
+def _drained_by_us(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
+    """The nodes that leave, where kubespray does not refuse it itself."""
+    played = plan.kubernetes is None or plan.kubernetes.playbooks is not None
+    return () if played else leaving_nodes(plan.kubernetes, applied)
 
 
 def _hosts(

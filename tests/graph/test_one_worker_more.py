@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from components.testing import Graph
 from tests.graph.dev_site import changed_inputs, dev_cluster, dev_run
+from tests.graph.engine_order import custom
 from tests.graph.whole_program import record_main
 
 
@@ -19,10 +20,6 @@ def larger() -> dict[str, Any]:
     cluster["hosts"].append(gpu03)
     cluster["switches"][0]["ports"] |= {"1/5": "gpu03/rail-0", "1/6": "gpu03/rail-1"}
     return cluster
-
-
-def custom(graph: Graph) -> set[str]:
-    return {item.name for item in graph.resources if item.custom}
 
 
 def test_only_the_worker_its_ports_and_the_proof_are_touched(dev_graph: Graph) -> None:

@@ -1,0 +1,160 @@
+"""The one step that drains nodes which are gone from the file, before anything changes. Pure.
+
+The engine deletes after it has updated: a switch would give the ports of a worker back, and only
+then would the worker be drained. The step is in a state from the first node that leaves on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, cast
+
+from pydantic import TypeAdapter
+
+from components.core.to_json import to_json
+from components.drift.applied import Applied
+from components.kubernetes.planes.base import NODE_SUFFIX, KubernetesPlan
+from components.kubernetes.reference import ClusterRef, refer_to
+from components.model.cluster import ClusterSpec
+from components.remote.lines import parse_lines, render_lines
+from components.remote.request import read_request
+from components.remote.step import Endpoint
+
+VERB: Final = "device drain-nodes"
+STEP: Final = "departures-drain"
+"""Name of the step, and with it of its resource: an API."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodesLeave:
+    """What is on stdin."""
+
+    stack: str
+    cluster: ClusterRef
+    drain_deadline_s: float
+    nodes: tuple[str, ...] = ()
+    """Names of the nodes that the file has no more."""
+    run: int = 0
+    """Counts the updates that found such nodes: one that failed later on drains them again, since
+    pods may have come back meanwhile."""
+
+    def render(self) -> str:
+        """The request, a line a value: a preview shows the changed ones."""
+        return render_lines(to_json(self))
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Everything that the step connects to by SSH."""
+        return tuple(each.endpoint for each in self.cluster.servers)
+
+
+_REQUEST: Final = TypeAdapter(NodesLeave)
+
+
+def parse_leave(text: str) -> NodesLeave:
+    """Read a request.
+
+    Raises:
+        UsageError: It is none; the text names the first fault.
+    """
+    return read_request(_REQUEST, text, "request to drain nodes that leave")
+
+
+@dataclass(frozen=True, slots=True)
+class DepartureStep:
+    """Who leaves in this update."""
+
+    request: NodesLeave
+    kept: str = field(default="")
+    """The stdin of a drain that is done: it stays as it was recorded, and does not run again."""
+
+
+def plan_departures(
+    spec: ClusterSpec, stack: str, kubernetes: KubernetesPlan | None
+) -> DepartureStep | None:
+    """Plan the step of a site that has switches and makes its own nodes; nothing leaves yet.
+
+    In a cluster of others a node stays when its host is gone from the file, and taking it out of
+    service is for its owners.
+
+    Args:
+        spec: The checked site.
+        stack: Its stack.
+        kubernetes: Its control plane.
+    """
+    cluster = refer_to(spec, kubernetes)
+    if kubernetes is None or cluster is None or kubernetes.existing or not spec.switches:
+        return None
+    return DepartureStep(NodesLeave(stack, cluster, spec.disruption.drain_deadline_s))
+
+
+def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[str, ...]:
+    """The nodes that a stack made and that the file has no more.
+
+    Args:
+        kubernetes: The control plane of today's file.
+        applied: What was last applied.
+    """
+    if kubernetes is None or kubernetes.existing is not None:
+        return ()
+    kept = {*kubernetes.own_nodes}
+    return tuple(name for name in _recorded_nodes(kubernetes, applied) if name not in kept)
+
+
+def _recorded_nodes(kubernetes: KubernetesPlan, applied: Applied) -> Sequence[str]:
+    if kubernetes.playbooks is None:
+        steps = (name for name in applied.steps if name.endswith(NODE_SUFFIX))
+        return [name.removesuffix(NODE_SUFFIX) for name in steps]
+    recorded = applied.step(kubernetes.playbooks.step.name)
+    if recorded is None or not recorded.stdin:
+        return ()
+    wanted = cast("Mapping[str, object]", parse_lines(recorded.stdin).get("wanted") or {})
+    return [*cast("Mapping[str, object]", wanted.get("nodes") or {})]
+
+
+def choose_departures(
+    step: DepartureStep | None, kubernetes: KubernetesPlan | None, applied: Applied
+) -> DepartureStep | None:
+    """The step of this update; None where no node leaves and none ever left.
+
+    A name that left and is in the file again goes from the list, so that it can leave once more.
+
+    Args:
+        step: As it was planned.
+        kubernetes: The control plane of today's file.
+        applied: What was last applied.
+    """
+    if step is None or kubernetes is None:
+        return None
+    recorded, leaving = applied.step(STEP), leaving_nodes(kubernetes, applied)
+    stdin = recorded.stdin if recorded else ""
+    last = parse_leave(stdin) if stdin else step.request
+    if leaving:
+        return replace(step, request=replace(step.request, nodes=leaving, run=last.run + 1))
+    if not stdin:
+        return None
+    left = tuple(name for name in last.nodes if name not in kubernetes.own_nodes)
+    if left == last.nodes:
+        return replace(step, kept=stdin)
+    return replace(step, request=replace(step.request, nodes=left, run=last.run))
+
+
+def describe_leaving(leaving: Sequence[str]) -> tuple[str, ...]:
+    """What a preview says of the nodes that leave."""
+    return tuple(
+        f"WILL LEAVE THE CLUSTER: {name}: it is drained first, and only then its switch ports and"
+        " its host lose their settings; its jobs end or move"
+        for name in leaving
+    )
+
+
+def leaving_refused(leaving: Sequence[str]) -> tuple[str, ...]:
+    """Refuse at preview, where `disruption.reboots` is `deny`."""
+    return tuple(
+        f"disruption: {name} would be drained: it leaves the cluster, since the file has it no"
+        " more\n"
+        "  where  disruption.reboots = deny\n"
+        "  fix    plan a window and set disruption.reboots to allow, or put it back into the file"
+        for name in leaving
+    )
