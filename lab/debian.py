@@ -26,8 +26,9 @@ FILTER_PACKAGES: Final = (
 )
 """nft with the libraries that a small system may lack."""
 SUBNET_PACKAGES: Final = ("ibsim-utils", "opensm", "infiniband-diags")
-BALANCER_PACKAGES: Final = ("haproxy", "keepalived", "curl", "dash")
-"""keepalived asks `ip` for its release through a shell, and falls over without one."""
+BALANCER_PACKAGES: Final = ("haproxy", "keepalived", "curl", "dash", "tcpdump")
+"""keepalived asks `ip` for its release through a shell, and falls over without one; tcpdump hears
+other VRRP routers."""
 ROUTING_PACKAGES: Final = ("frr", "lldpd", "dash")
 """FRR and lldpd of routed switches, and a shell that starts their daemons in order."""
 WHOLE_RELEASE: Final = "trixie"

@@ -43,6 +43,7 @@ from components.remote.component import Remote
 from components.remote.objects import WithMade
 from components.update.alignment import alignment_refused
 from components.update.api_reach import api_refused
+from components.update.balancers import balancers_refused
 from components.update.decide import Intentions, intend, refusals, strangers_to_undo
 from components.update.first_install import first_install_refused
 from components.update.guards import guards_refused
@@ -157,6 +158,7 @@ def _look(
     refused += first_install_refused(plan, applied, checked.lines)
     refused += alignment_refused(plan, applied, checked.lines)
     refused += api_refused(plan, seen, checked.lines)
+    refused += balancers_refused(plan, seen, checked.lines)
     refused += upgrades_refused(spec, plan, applied, seen, checked.lines)
     refused += hosts_refused(spec, plan.hosts, seen.devices)
     refused += refuse_settings(plan.hosts, seen.devices)

@@ -17,6 +17,7 @@ from components.core.errors import DeviceError
 from components.core.finding import Finding
 from components.core.key_values import HostState
 from components.core.placeholder import has_placeholder
+from components.core.problem import Lines
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
@@ -46,6 +47,7 @@ from components.remote.host_session import HostSession
 from components.remote.script import render_remote_command
 from components.remote.step import Endpoint, env_name
 from components.remote.tools import strip_comments
+from components.update.balancers import balancers_refused
 from components.update.decide import judge_drift
 from components.update.guards import guards_refused
 from components.update.observe import Looks, observe_site, refusal_words
@@ -247,5 +249,6 @@ def _refusals(
         *hosts_refused(spec, plan.hosts, seen.devices),
         *disruptions_refused(spec, plan, drifts, seen.devices, applied),
         *guards_refused(spec.guards, plan, applied, drifts),
+        *balancers_refused(plan, seen, Lines()),
     )
     return read_refusals(texts, _devices(spec))

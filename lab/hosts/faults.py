@@ -49,6 +49,7 @@ FORMS = """\
   swap MIB                   so much swap is on; 0: none
   clock SECONDS              the clock is so far ahead (or, with -, behind); 0: right
   sudo-lost on|off           the login's line is gone from sudoers
+  address-taken ADDRESS MAC  another machine answers for that address; with off, none does
   rules-lost                 systemd-networkd restarted: rules and routes of others are gone"""
 
 

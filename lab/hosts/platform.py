@@ -81,6 +81,9 @@ class Platform:
     """Swap in a partition of its own; a server of a cluster has none."""
     clock_off_s: int = 0
     """Fault: how far the clock is ahead."""
+    neighbours: dict[str, str] = field(default_factory=dict[str, str])
+    """Fault: addresses that other machines of the management network have, with their MACs. The
+    lab's hosts share one loopback network, where none asks for another one."""
 
     def write_swaps(self, root: Path) -> None:
         """What /proc/swaps shows (mm/swapfile.c)."""

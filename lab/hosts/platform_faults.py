@@ -1,14 +1,16 @@
-"""Faults of a host's system: control groups, swap, clock, and who may become root."""
+"""Faults of a host's system: control groups, swap, clock, its network, and who may become root."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from components.core.errors import UsageError
 from lab.hosts.model import HostModel
 
-PLATFORM_WORDS = {"cgroup": 1, "swap": 1, "clock": 1, "sudo-lost": 1}
+PLATFORM_WORDS = {"cgroup": 1, "swap": 1, "clock": 1, "sudo-lost": 1, "address-taken": 2}
 """How many words follow each fault's name."""
+_MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 
 
 def cause_platform_fault(model: HostModel, user: str, name: str, words: Sequence[str]) -> str:
@@ -22,6 +24,7 @@ def cause_platform_fault(model: HostModel, user: str, name: str, words: Sequence
         "swap": lambda: _swap(model, words[0]),
         "clock": lambda: _clock(model, words[0]),
         "sudo-lost": lambda: _sudo(model, user, words[0]),
+        "address-taken": lambda: _neighbour(model, words[0], words[1]),
     }
     return actions[name]()
 
@@ -46,6 +49,16 @@ def _clock(model: HostModel, seconds: str) -> str:
         raise UsageError(f"clock takes seconds, not {seconds!r}")
     model.platform.clock_off_s = int(seconds)
     return f"the clock is {seconds} s ahead"
+
+
+def _neighbour(model: HostModel, address: str, mac: str) -> str:
+    if mac == "off":
+        model.platform.neighbours.pop(address, None)
+        return f"nobody answers for {address}"
+    if not _MAC.fullmatch(mac):
+        raise UsageError(f"address-taken takes a MAC address or off, not {mac!r}")
+    model.platform.neighbours[address] = mac
+    return f"{mac} answers for {address}"
 
 
 def _sudo(model: HostModel, user: str, state: str) -> str:

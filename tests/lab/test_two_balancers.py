@@ -16,6 +16,7 @@ import pytest
 
 from components.kubernetes.planes.haproxy import CA_FILE, CHECK, HEALTH_SOCKET, render_haproxy
 from components.kubernetes.planes.keepalived import render_keepalived
+from components.kubernetes.planes.scripts import kubernetes_tool, numbered_lines
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import VirtualAddress
 from lab import debian
@@ -25,7 +26,12 @@ from tests.golden.site import load_example
 pytestmark = pytest.mark.lab
 SHARED = "10.77.0.20"
 SERVER = "10.77.0.1"
-ADDRESSES = {"lb-0": "10.77.0.21", "lb-1": "10.77.0.22", "other": "10.77.0.29"}
+ADDRESSES = {
+    "lb-0": "10.77.0.21",
+    "lb-1": "10.77.0.22",
+    "third": "10.77.0.28",
+    "other": "10.77.0.29",
+}
 MOVE_S = 30.0
 """Three announcements of a second each are missed, or two checks; the machine may be busy."""
 DEADLINE_S = 20
@@ -63,9 +69,15 @@ class Network:
     def enter(self, *words: str) -> list[str]:
         return ["nsenter", "-t", str(self.holder.pid), "-n", *words]
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        argv = self.enter(*words)
-        return subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    def run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.enter(*words),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
 
     def ip(self, *words: str) -> str:
         done = self.run("ip", *words)
@@ -97,6 +109,9 @@ class Balancer:
 
     def start_all(self) -> None:
         self.start("haproxy", "/usr/sbin/haproxy", "-db", "-f", "/etc/railyard/haproxy.cfg")
+        self.start_keepalived()
+
+    def start_keepalived(self) -> None:
         file = "--use-file=/etc/railyard/keepalived/keepalived.conf"
         words = ("--dont-fork", "--log-console", "--vrrp", file)
         self.start("keepalived", "/usr/sbin/keepalived", *words)
@@ -211,3 +226,77 @@ def test_the_address_is_where_haproxy_answers_and_stays_there(room: Room) -> Non
     room.switch.ip("link", "set", "lb-1", "down")  # the whole machine, as the others see it
     wait_until("lb-0 to take over", lambda: room.balancers["lb-0"].has_address, MOVE_S)
     wait_until("the API at the address", room.answers, MOVE_S)
+
+
+OTHER_ROUTER = """\
+global_defs {
+    vrrp_version 3
+}
+vrrp_instance theirs {
+    state MASTER
+    interface eth0
+    virtual_router_id 51
+    priority 100
+    advert_int 1
+    virtual_ipaddress {
+        10.77.0.31/32
+    }
+}
+"""
+"""Of another pair in the same network, announced to all, as keepalived does by default."""
+
+
+def tcpdump_in(folder: Path) -> Path:
+    """A folder with Debian's tcpdump, which stays root: this machine may lack its user."""
+    tree = debian.whole_folder(packages=debian.BALANCER_PACKAGES) / "usr"
+    (loader,) = tree.glob("lib64/ld-linux-*")
+    (libraries,) = tree.glob("lib/*-linux-gnu")
+    file = folder / "bin/tcpdump"
+    file.parent.mkdir()
+    file.write_text(
+        f'#!/bin/sh\nexec {loader} --library-path {libraries} {tree}/bin/tcpdump -Z root "$@"\n'
+    )
+    file.chmod(0o755)
+    return file.parent
+
+
+def looked(network: Network, shared: str, path: str = os.environ["PATH"]) -> list[str]:
+    """What the look of a third balancer says of others, where this one shall have an address."""
+    spec = site()
+    wanted = VirtualAddress.model_validate({"address": shared})
+    lines = render_keepalived(spec, spec.balancers[1], wanted)
+    peer = f"        {ADDRESSES['lb-0']}\n"
+    lines = lines.replace(peer, f"{peer}        {ADDRESSES['lb-1']}\n")
+    stdin = "".join(f"{k}={v}\n" for k, v in numbered_lines("keepalived.conf", lines).items())
+    stdin += f"address={ADDRESSES['third']}\nvirtual_address={shared}\n"
+    words = ("sh", "-c", kubernetes_tool().text, "tool", "keepalived_observe")
+    done = network.run("env", f"PATH={path}", *words, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stdout.splitlines() if line.startswith("others.")]
+
+
+def test_who_else_has_the_address_or_the_number_is_named(room: Room, tmp_path: Path) -> None:
+    with ExitStack() as kept:
+        networks: dict[str, Network] = {}
+        for name in ("third", "other"):
+            networks[name] = Network(name)
+            kept.callback(end, networks[name].holder)
+            room.plug(name, networks[name])
+        third, other = networks["third"], networks["other"]
+        holders = room.balancers.values()
+        wait_until("one to have it", lambda: any(each.has_address for each in holders), MOVE_S)
+        assert looked(third, SHARED) == []  # a balancer of ours has it
+        assert looked(third, "10.77.0.40") == []  # nobody has it
+
+        other.ip("addr", "add", "10.77.0.30/32", "dev", "eth0")
+        mac = other.ip("-br", "link", "show", "eth0").split()[2]
+        router = make_balancer(tmp_path / "other", site(), "lb-1", other)
+        (router.folder / "etc/railyard/keepalived/keepalived.conf").write_text(OTHER_ROUTER)
+        router.start_keepalived()
+        kept.callback(end, router.programs["keepalived"])
+        assert looked(third, "10.77.0.30") == [f"others.address={mac}"]
+        path = f"{tcpdump_in(tmp_path)}:{os.environ['PATH']}"
+        assert looked(third, "10.77.0.30", path) == [
+            f"others.address={mac}",
+            f"others.router={ADDRESSES['other']}",
+        ]

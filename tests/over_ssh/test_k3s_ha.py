@@ -32,6 +32,7 @@ from lab.cluster.build import ensure_binaries
 from lab.hosts.lab_file import LabFile
 from lab.site import Document, block_of, lab_file, load_document, overlay
 from tests.over_ssh.host_lab import EXAMPLE, PROJECT, HostLab
+from tests.over_ssh.taken_address import name_a_taken_address
 
 pytestmark = [pytest.mark.lab, pytest.mark.cluster]
 STACK = "k3s-ha-over-ssh"
@@ -328,6 +329,7 @@ def _drift_of_the_address_is_seen_and_repaired(site: Site) -> None:
         assert words in seen, seen
     assert site.changed(step)
     assert site.drift(watched) == ""
+    name_a_taken_address(site, watched, f"{block_of(STACK)}.4")
     block, right = block_of(STACK), site.stdin(step)
     for was, becomes, words in (
         ("priority 140", "priority 999", "number '999' outside range [1, 255]"),

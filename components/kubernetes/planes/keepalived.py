@@ -68,7 +68,7 @@ def plan_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress, stack
         HostState(settings),
         kubernetes_call("keepalived_observe"),
         _PARAMETERS,
-        looks=f"address={host.address}\n",
+        looks=f"address={host.address}\nvirtual_address={shared.address}\n",
     )
 
 

@@ -33,7 +33,7 @@ Verb = Literal[
     "keepalived_undo",
 ]
 _BALANCER: Final = ("service", "haproxy_reading")
-_MOVER: Final = ("service", "keepalived_reading")
+_MOVER: Final = ("service", "keepalived_reading", "keepalived_others")
 PARTS: Final[dict[Verb, tuple[str, ...]]] = {
     "api_filter": ("api_filter_reading", "api_filter"),
     "api_filter_observe": ("api_filter_reading", "api_filter_observe"),
@@ -55,8 +55,8 @@ PARTS: Final[dict[Verb, tuple[str, ...]]] = {
     "haproxy_observe": (*_BALANCER, "service_observe"),
     "haproxy_undo": (*_BALANCER, "service_undo"),
     "keepalived": (*_MOVER, "service_change", "keepalived"),
-    "keepalived_observe": (*_MOVER, "service_observe"),
-    "keepalived_undo": (*_MOVER, "service_undo"),
+    "keepalived_observe": (*_MOVER, "keepalived_observe"),
+    "keepalived_undo": ("service", "keepalived_reading", "service_undo"),
 }
 """Verb to the files of `scripts/` that it is, in order."""
 

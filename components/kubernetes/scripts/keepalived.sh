@@ -29,6 +29,21 @@ draft() { # the folder as it shall be, under $work/draft
     fail "keepalived refuses the configuration, and the one in place was left alone: $trial"
 }
 
+refuse_others() { # before anything is changed here
+  others >"$work/others"
+  found=$(sed -n 's/^others.address=//p' "$work/others")
+  [ -z "$found" ] ||
+    fail "$shared is in use: $found answers for it on $link, and that is no balancer of this site. Choose" \
+      'a free address as kubernetes.virtual_address.address, or take it from that machine; nothing was' \
+      'changed here'
+  found=$(sed -n 's/^others.router=//p' "$work/others")
+  [ -z "$found" ] ||
+    fail "$found is a VRRP router of the number $(lines_of keepalived.conf |
+      awk '$1 == "virtual_router_id" { print $2 }') in the network of $(own_link): choose another" \
+      'kubernetes.virtual_address.router_id; nothing was changed here'
+}
+
+refuse_others
 claim
 install_package 'keepalived 2.2 or later'
 draft

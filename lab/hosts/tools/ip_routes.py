@@ -41,6 +41,22 @@ def _change_rule(platform: Platform, verb: str, pref: int, pairs: dict[str, str]
     return ToolResult()
 
 
+def ip_neigh(call: ToolCall, words: list[str]) -> ToolResult:
+    """`ip neigh show to A dev L` and `ip neigh flush to A dev L` of the management network.
+
+    Source: iproute2 6.1, ipneigh.c: the interface that was asked for is not in the answer.
+    """
+    pairs = dict(zip(words[1::2], words[2::2], strict=False))
+    if words[:1] not in (["show"], ["flush"]) or pairs.keys() != {"to", "dev"}:
+        text = f'Command "{" ".join(words)}" is unknown, try "ip neigh help".\n'
+        return call.unmodelled(ToolResult(255, err=text))
+    mac = call.model.platform.neighbours.get(pairs["to"])
+    if words[0] == "flush":
+        return _DENIED if call.uid else ToolResult(out="" if mac else "Nothing to flush.\n")
+    known = mac is not None and pairs["dev"] == MANAGEMENT
+    return ToolResult(out=f"{pairs['to']} lladdr {mac} REACHABLE \n" if known else "")
+
+
 def ip_route(call: ToolCall, words: list[str]) -> ToolResult:
     """`ip route show|add|del|flush` with `table`, and `ip route get`."""
     verb, rest = (words[0], words[1:]) if words else ("show", [])

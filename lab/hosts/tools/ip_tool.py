@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lab.hosts.model import HostModel
 from lab.hosts.nic import DeviceRefusal, Nic, Vf
 from lab.hosts.tools.call import ToolCall, ToolResult
-from lab.hosts.tools.ip_routes import MANAGEMENT, drop_routes, ip_route, ip_rule
+from lab.hosts.tools.ip_routes import MANAGEMENT, drop_routes, ip_neigh, ip_route, ip_rule
 from lab.hosts.tools.ip_vf import set_vf, show_vf
 from lab.hosts.tools.options import split_options
 
@@ -78,6 +78,7 @@ def ip(call: ToolCall) -> ToolResult:
         "addr": lambda: _address(call, rest, options),
         "route": lambda: ip_route(call, rest),
         "rule": lambda: ip_rule(call, rest),
+        "neighbour": lambda: ip_neigh(call, rest),
     }
     chosen = next((run for name, run in objects.items() if name.startswith(area)), None)
     if chosen is not None:
