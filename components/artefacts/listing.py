@@ -17,7 +17,12 @@ from components.model.drivers import DriverPackage
 from components.model.kubernetes import K3sPlane
 from components.model.operator_owned import firmware_by_operator, guids_by_pods, vfs_by_operator
 from components.model.operators import ByChart, ChartSource
-from components.model.owners import cni_check_image, installs, part_of_program
+from components.model.owners import (
+    cni_check_image,
+    installs,
+    part_of_program,
+    pool_files_image,
+)
 
 Kind = Literal["file", "chart", "image", "repository"]
 Where = Literal["hosts", "cluster", "here"]
@@ -242,10 +247,8 @@ def _used_images(spec: ClusterSpec) -> Iterator[str]:
         "sriov_device_plugin",
         "mpi_operator",
     )
-    check = cni_check_image(spec)
     found: list[str] = [part for part in parts if installs(spec, part)]
-    if check is not None:
-        found.append(check)
+    found += [key for key in (cni_check_image(spec), pool_files_image(spec)) if key is not None]
     yield from dict.fromkeys(found)
 
 

@@ -38,6 +38,10 @@ class CniPaths:
         """What of a rail the node's own leaf has; each node has another text there."""
         return f"{self.net_d}/whereabouts.d/{rail}.conf"
 
+    def pool_folder(self, rail: str) -> str:
+        """The same for nv-ipam, which reads a file of one name in a folder (`confDir`)."""
+        return f"{self.net_d}/nv-ipam.d/{rail}"
+
 
 UPSTREAM: Final = CniPaths("/etc/cni/net.d", "/opt/cni/bin")
 """The defaults of containerd and CRI-O, which most distributions keep."""

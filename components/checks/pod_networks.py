@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.checks.rule import Finding, at
-from components.core.problem import SpecPath
+from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
 from components.model.pod_network import PodRoute
@@ -15,6 +15,11 @@ from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
 
 _BLOCK: SpecPath = ("pod_network",)
+_WITHOUT_LEAVES: Final = {
+    "dhcp": "each needs a server that says the way to the others, and the file names one a rail",
+    "static": "pods say an address and no gateway, and each leaf has a gateway of its own",
+}
+"""Ways in which a pod does not get what its node's leaf has, and why."""
 _RAILS: SpecPath = ("infiniband", "rails")
 _NEEDS_RAILS: Final = ("sriov", "ipoib")
 _ATTACHED: Final = ("sriov", "macvlan", "ipoib")
@@ -146,6 +151,8 @@ def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
     IPoIB has no DHCP: both of its CNI plugins refuse it. With DHCP each rail has a server, and the
     last address of its subnet stays out of the server's pool: the bandwidth test's server has it.
     With static addresses each pod says its own, and the workers of an MPIJob are of one template.
+    On a rail with `leaves` the node says which leaf's addresses a pod gets: whereabouts and nv-ipam
+    ask it.
     """
     network, way = spec.pod_network, way_of(spec)
     ipam = at((*_BLOCK, "ipam"), network.ipam)
@@ -158,21 +165,7 @@ def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
             f"{wrong.instead}.",
         )
         return
-    for r, rail in enumerate(spec.rails):
-        if rail.leaves and network.ipam != "whereabouts":
-            yield Finding(
-                f"ipam is {network.ipam}, and {rail.name} has a subnet on each of "
-                f"{len(rail.leaves)} leaves: which of them a pod is on, only its node knows.",
-                (ipam, at(("rails", r, "leaves"), ", ".join(rail.leaves))),
-                "set ipam to whereabouts, which asks the node.",
-            )
-        elif network.ipam == "dhcp" and rail.dhcp_server is None:
-            yield Finding(
-                f"ipam is dhcp, and {rail.name} names no DHCP server: who serves VLAN {rail.vlan}?",
-                (ipam, at(("rails", r, "name"), rail.name)),
-                f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts, "
-                "which needs no server.",
-            )
+    yield from _unserved_rails(spec, ipam)
     if network.ipam == "static" and spec.jobs.mpi_operator:
         yield Finding(
             "ipam is static, and the workers of an MPIJob are made of one template: all would "
@@ -181,6 +174,26 @@ def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
             "set ipam to whereabouts, or mpi_operator to false: pods that say their own addresses "
             "need no MPIJob.",
         )
+
+
+def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Iterator[Finding]:
+    """Rails whose pods would get no address of their node's leaf, or of no server."""
+    network = spec.pod_network
+    for r, rail in enumerate(spec.rails):
+        if rail.leaves and network.ipam in _WITHOUT_LEAVES:
+            yield Finding(
+                f"ipam is {network.ipam}, and {rail.name} has a subnet on each of "
+                f"{len(rail.leaves)} leaves: {_WITHOUT_LEAVES[network.ipam]}.",
+                (ipam, at(("rails", r, "leaves"), ", ".join(rail.leaves))),
+                "set ipam to whereabouts or nv-ipam, which ask the node.",
+            )
+        elif network.ipam == "dhcp" and rail.dhcp_server is None:
+            yield Finding(
+                f"ipam is dhcp, and {rail.name} names no DHCP server: who serves VLAN {rail.vlan}?",
+                (ipam, at(("rails", r, "name"), rail.name)),
+                f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts, "
+                "which needs no server.",
+            )
 
 
 def check_pod_route(spec: ClusterSpec) -> Iterator[Finding]:

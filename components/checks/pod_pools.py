@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import IPv4Network
 from itertools import islice
 
 from components.checks.rule import Finding, at
@@ -10,8 +11,9 @@ from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import uses_multus
 from components.model.owners import written_owner
+from components.model.rail_subnets import subnets_of
 from components.pod_network.ib_rails import ib_rails
-from components.pod_network.pools import AnyRail, Pool, plan_pools, pooled_rails
+from components.pod_network.pools import Pool, plan_pools, pooled_rails
 
 _BLOCK: SpecPath = ("pod_network",)
 _EXCLUDING = ("whereabouts", "nv-ipam")
@@ -35,23 +37,29 @@ def check_pod_pool(spec: ClusterSpec) -> Iterator[Finding]:
             (at((*_BLOCK, "addresses_per_node"), size), at((*_BLOCK, "ipam"), network.ipam)),
             "remove addresses_per_node, or set ipam to nv-ipam.",
         )
-    rails = {rail.name: ("rails", r, "subnet") for r, rail in enumerate(spec.rails)}
-    rails |= {
-        rail.name: ("infiniband", "rails", r, "subnet") for r, rail in enumerate(ib_rails(spec))
-    }
-    small = [rail for rail in pooled_rails(spec) if _size(rail) < _LEAST]
-    for rail in small:
+    places = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec)}
+    small = [each for each in places.items() if each[1][1].num_addresses < _LEAST]
+    for (name, _), (path, subnet) in small:
         yield Finding(
-            f"{rail.name} has {_size(rail)} addresses in {rail.subnet}: none is left for pods.",
-            (at(rails[rail.name], rail.subnet), at((*_BLOCK, "ipam"), network.ipam)),
+            f"{name} has {subnet.num_addresses} addresses in {subnet}: none is left for pods.",
+            (at(path, subnet), at((*_BLOCK, "ipam"), network.ipam)),
             "give the rail a larger subnet.",
         )
     for pool in () if small else plan_pools(spec):
-        yield from _pool(spec, pool, rails[pool.rail])
+        path, _ = places[pool.rail, pool.leaf]
+        yield from _pool(spec, pool, path)
 
 
-def _size(rail: AnyRail) -> int:
-    return rail.subnet.num_addresses if rail.subnet is not None else 0
+def _subnets(spec: ClusterSpec) -> Iterator[tuple[str, str, SpecPath, IPv4Network]]:
+    """Rail, leaf, place and subnet of each pool of nv-ipam."""
+    pooled = {rail.name for rail in pooled_rails(spec)}
+    for r, rail in enumerate(spec.rails):
+        for each in subnets_of(rail) if rail.name in pooled else ():
+            key: SpecPath = ("leaves", each.leaf, "subnet") if each.leaf else ("subnet",)
+            yield rail.name, each.leaf, ("rails", r, *key), each.network
+    for r, rail in enumerate(ib_rails(spec)):
+        if rail.name in pooled and rail.subnet is not None:
+            yield rail.name, "", ("infiniband", "rails", r, "subnet"), rail.subnet
 
 
 def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Iterator[Finding]:

@@ -96,6 +96,18 @@ def part_of_program(name: Program) -> Part:
     return IMAGES.get(name, "cni_plugins")
 
 
+def pool_files_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"] | None:
+    """The key of `sources.images` whose image writes on each node what its leaf has of a rail.
+
+    None: no rail is on several leaves, or no node is asked. The image of nv-ipam has no shell.
+    """
+    if not any(rail.leaves for rail in spec.rails):
+        return None
+    if gives_addresses(spec):
+        return "whereabouts"
+    return "cni_plugins" if draws_blocks(spec) else None
+
+
 def cni_check_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"] | None:
     """The key of `sources.images` whose image looks where nodes keep CNI; None: nothing looks.
 

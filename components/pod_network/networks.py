@@ -48,7 +48,7 @@ def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
     if kind == "dhcp":
         return {"type": "dhcp"}
     if kind == "nv-ipam":
-        return _from_pool(rail)
+        return _from_pool(spec, rail)
     if kind == "static":
         return {"type": "static"} | _routes(spec, rail.name, rail.gateway)
     if rail.leaves:
@@ -58,16 +58,22 @@ def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
     return _whereabouts(spec, pool.network) | _job_range(pool) | _way_out(spec, pool)
 
 
-def _from_pool(rail: AnyRail) -> Addresses:
-    """Routes and gateway are the pool's."""
+def _from_pool(spec: ClusterSpec, rail: AnyRail) -> Addresses:
+    """Routes and gateway are the pool's; which pool that is, a node of several leaves knows."""
+    if isinstance(rail, Rail) and rail.leaves:
+        folder = cni_paths(spec).pool_folder(rail.name)
+        return {"type": "nv-ipam", "confDir": folder, "poolType": "ippool"}
     return {"type": "nv-ipam", "poolName": pool_name(rail), "poolType": "ippool"}
 
 
-def pool_file(spec: ClusterSpec, pool: Pool) -> str:
-    """What whereabouts reads on the nodes of one leaf: it fills in what the attachment leaves out.
+def pool_file(spec: ClusterSpec, rail: Rail, pool: Pool) -> str:
+    """What the nodes of one leaf say of a rail: it fills in what the attachment leaves out.
 
-    It is the only file that is read then, so it names the cluster as well.
+    For nv-ipam that is the name of a pool. For whereabouts it is the only file that is read then,
+    so it names the cluster as well.
     """
+    if spec.pod_network.ipam == "nv-ipam":
+        return json.dumps({"poolName": pool_name(rail, pool.leaf)}, indent=1)
     kubeconfig: Addresses = {"kubeconfig": cni_paths(spec).whereabouts_kubeconfig}
     file: Addresses = {"kubernetes": kubeconfig, "range": str(pool.network)}
     return json.dumps(file | _job_range(pool) | _way_out(spec, pool), indent=1, sort_keys=True)
@@ -85,7 +91,7 @@ def server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
         if spec.pod_network.source_routing and pool.gateway:
             fixed["gateway"] = str(pool.gateway)
         static: Addresses = {"type": "static", "addresses": [fixed]}
-        return static | _routes(spec, pool.rail, pool.gateway)
+        return static | _routes(spec, pool.rail, pool.gateway, pool.whole)
     return (
         _whereabouts(spec, pool.network)
         | {"range_start": address, "range_end": address}
@@ -98,7 +104,7 @@ def ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
     if rail.subnet is None:
         return {}
     if spec.pod_network.ipam == "nv-ipam":
-        return _from_pool(rail)
+        return _from_pool(spec, rail)
     if spec.pod_network.ipam == "static":
         return {"type": "static"} | _routes(spec, rail.name, None)
     exclude: list[JsonValue] = [

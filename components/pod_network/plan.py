@@ -165,7 +165,7 @@ def _attaching(spec: ClusterSpec) -> _Group:
         found += _permissions(nv_ipam.CONTROLLER, nv_ipam.controller_rules())
         found += _permissions(nv_ipam.NODE, nv_ipam.node_rules())
     if has_pool_files(spec):
-        found.append(("whereabouts", pool_files_map(spec)))
+        found.append((spec.pod_network.ipam, pool_files_map(spec)))
     return found
 
 
@@ -187,7 +187,7 @@ def _attachers(spec: ClusterSpec) -> _Group:
     if installs(spec, "whereabouts"):
         daemons = parts.whereabouts_daemon_set(images.whereabouts, paths, own_path=by_leaf)
         attachers.append(("whereabouts", daemons))
-    attachers += [("whereabouts", pool_files_daemon_set(spec))] if by_leaf else []
+    attachers += [(spec.pod_network.ipam, pool_files_daemon_set(spec))] if by_leaf else []
     if installs(spec, "nv_ipam"):
         controller = nv_ipam.controller_deployment(images.nv_ipam)
         node = nv_ipam.node_daemon_set(images.nv_ipam, paths)

@@ -2,7 +2,8 @@
 
 All workers of an MPIJob are of one template, so they name one attachment a rail; where each node is
 plugged in decides which subnet its pods get. Whereabouts reads what an attachment leaves out from
-the file at its `configuration_path` (docs/explanation/sources.md#pod-network).
+the file at its `configuration_path`, and nv-ipam from `nv-ipam.conf` in its `confDir`
+(docs/explanation/sources.md#pod-network).
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pydantic import JsonValue
 
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths, gives_addresses
+from components.model.cni import cni_paths
+from components.model.fabric import Rail
+from components.model.owners import pool_files_image
 from components.pod_network.leaf_pools import Pool, pools_of
 from components.pod_network.manifests import (
     JsonObject,
@@ -28,30 +31,37 @@ from components.pod_network.networks import pool_file
 
 POOL_FILES: Final = "rail-pools"
 _SCRIPT: Final = """set -eu
-mkdir -p /host/whereabouts.d
 while read -r node rail leaf; do
   [ "$node" = "$NODENAME" ] || continue
-  cp "/pools/$rail.$leaf.conf" "/host/whereabouts.d/.$rail.new"
-  mv -f "/host/whereabouts.d/.$rail.new" "/host/whereabouts.d/$rail.conf"
+  file=/host/{file}
+  mkdir -p "${{file%/*}}"
+  cp "/pools/$rail.$leaf.conf" "${{file%/*}}/.$rail.new"
+  mv -f "${{file%/*}}/.$rail.new" "$file"
 done </pools/nodes
 exec sleep infinity
 """
+_FILES: Final = {
+    "whereabouts": "whereabouts.d/$rail.conf",
+    "nv-ipam": "nv-ipam.d/$rail/nv-ipam.conf",
+}
+"""Where each reads what of a rail its node's leaf has, in the folder of networks."""
 
 
 def has_pool_files(spec: ClusterSpec) -> bool:
     """Whether a node's place decides the addresses of its pods."""
-    return gives_addresses(spec) and any(rail.leaves for rail in spec.rails)
+    return pool_files_image(spec) is not None
 
 
-def _pools(spec: ClusterSpec) -> list[Pool]:
-    return [pool for pools in pools_of(spec).values() for pool in pools if pool.leaf]
+def _pools(spec: ClusterSpec) -> list[tuple[Rail, Pool]]:
+    found = pools_of(spec)
+    return [(rail, pool) for rail in spec.rails for pool in found[rail.name] if pool.leaf]
 
 
 def _files(spec: ClusterSpec) -> dict[str, str]:
     """The table of all nodes, and a file for each leaf of a rail."""
     pools = _pools(spec)
-    nodes = (f"{node} {pool.rail} {pool.leaf}\n" for pool in pools for node in pool.nodes)
-    files = {f"{pool.rail}.{pool.leaf}.conf": pool_file(spec, pool) for pool in pools}
+    nodes = (f"{node} {pool.rail} {pool.leaf}\n" for _, pool in pools for node in pool.nodes)
+    files = {f"{pool.rail}.{pool.leaf}.conf": pool_file(spec, rail, pool) for rail, pool in pools}
     return {"nodes": "".join(nodes), **files}
 
 
@@ -76,10 +86,12 @@ def pool_files_daemon_set(spec: ClusterSpec) -> Body:
     """Writes on each node the files of its own leaves."""
     paths, files = cni_paths(spec), _files(spec)
     node: JsonValue = {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    key = pool_files_image(spec)
+    assert key is not None  # noqa: S101 - else there are no files
     main: JsonObject = {
         "name": POOL_FILES,
-        "image": spec.sources.images.whereabouts,
-        "command": ["/bin/sh", "-c", _SCRIPT],
+        "image": getattr(spec.sources.images, key),
+        "command": ["/bin/sh", "-c", _SCRIPT.format(file=_FILES[spec.pod_network.ipam])],
         "env": [{"name": "NODENAME", "valueFrom": node}],
         "resources": resources("10m", "15Mi"),
         "securityContext": {"privileged": True},

@@ -1,13 +1,13 @@
 """The pools of nv-ipam: one for each rail with addresses, of which each node gets a block.
 
-A pool has a name of its own and a label of the nodes that draw from it, so that two pools may serve
-one rail. Sources: README, `ippool_validate.go` and the allocator of nvidia-k8s-ipam v0.4.0
-(docs/explanation/sources.md#pod-network).
+A pool has a name of its own and a label of the nodes that draw from it, so that a rail on several
+leaves has one for each of them. Sources: README, `ippool_validate.go` and the allocator of
+nvidia-k8s-ipam v0.4.0 (docs/explanation/sources.md#pod-network).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, TypeAlias
@@ -20,8 +20,10 @@ from components.model.cni import draws_blocks
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
+from components.model.rail_subnets import RailSubnet, subnet_of
 from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.kept import Kept, kept_addresses
+from components.pod_network.leaf_pools import pools_of
 from components.pod_network.manifests import NAMESPACE
 
 AnyRail: TypeAlias = Rail | IbRail
@@ -39,11 +41,13 @@ _DEADLINE_S: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The addresses of one rail."""
+    """The addresses of one rail, or of one leaf of it."""
 
     name: str
     """Of the object, and in attachments."""
     rail: str
+    leaf: str
+    """The leaf that has the subnet; empty where the rail is one subnet."""
     subnet: IPv4Network
     gateway: IPv4Address | None
     block: int
@@ -85,9 +89,9 @@ class Pool:
                 yield IPv4Address(start), self.block - len(taken)
 
 
-def pool_name(rail: AnyRail) -> str:
-    """The pool of a rail; that of its attachment, which is one of a kind too."""
-    return rail.network
+def pool_name(rail: AnyRail, leaf: str = "") -> str:
+    """The pool of a rail: the name of its attachment, which is one of a kind too, and the leaf."""
+    return f"{rail.network}-{leaf}" if leaf else rail.network
 
 
 def pooled_rails(spec: ClusterSpec) -> tuple[AnyRail, ...]:
@@ -100,33 +104,64 @@ def pooled_rails(spec: ClusterSpec) -> tuple[AnyRail, ...]:
 def pool_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """The labels by which a node gets blocks of the rails that it is on."""
     return {
-        f"{_LABELS}/{pool_name(rail)}": "true"
+        f"{_LABELS}/{pool_name(rail, _leaf_of(spec, host, rail))}": "true"
         for rail in pooled_rails(spec)
         if _is_on(spec, host, rail)
     }
 
 
 def plan_pools(spec: ClusterSpec) -> tuple[Pool, ...]:
-    """The pools of a site, in the order of its rails."""
-    return tuple(_pool(spec, rail) for rail in pooled_rails(spec))
+    """The pools of a site, in the order of its rails and of their leaves."""
+    return tuple(pool for rail in pooled_rails(spec) for pool in _pools(spec, rail))
 
 
-def _pool(spec: ClusterSpec, rail: AnyRail) -> Pool:
-    subnet = rail.subnet
-    assert subnet is not None  # noqa: S101 - `pooled_rails` leaves out the others
-    vfs = max((_vfs(host, rail) for host in spec.workers), default=0)
+def _pools(spec: ClusterSpec, rail: AnyRail) -> Iterator[Pool]:
+    members: dict[str, list[Host]] = {}
+    for host in spec.workers:
+        if _is_on(spec, host, rail):
+            members.setdefault(_leaf_of(spec, host, rail), []).append(host)
+    if isinstance(rail, IbRail):
+        subnet = rail.subnet
+        assert subnet is not None  # noqa: S101 - `pooled_rails` leaves out the others
+        place = RailSubnet(rail.name, "", subnet, None)
+        yield _pool(spec, rail, place, kept_addresses(spec, rail), members.get("", []))
+        return
+    for part in pools_of(spec)[rail.name]:
+        place = RailSubnet(rail.name, part.leaf, part.network, part.gateway)
+        # The gateway is a field of its own.
+        kept = tuple(each for each in part.kept if not each.first == each.last == part.gateway)
+        yield _pool(spec, rail, place, kept, members.get(part.leaf, []))
+
+
+def _pool(
+    spec: ClusterSpec,
+    rail: AnyRail,
+    place: RailSubnet,
+    kept: tuple[Kept, ...],
+    members: Sequence[Host],
+) -> Pool:
+    vfs = max((_vfs(host, rail) for host in members), default=0)
     default = _power_of_two(_SPARE * vfs) if vfs else _SHARED
+    others = [rail.subnet] if isinstance(rail, Rail) and place.leaf else []
+    routes = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
     return Pool(
-        name=pool_name(rail),
+        name=pool_name(rail, place.leaf),
         rail=rail.name,
-        subnet=subnet,
-        gateway=rail.gateway if isinstance(rail, Rail) else None,
+        leaf=place.leaf,
+        subnet=place.network,
+        gateway=place.gateway,
         block=spec.pod_network.addresses_per_node or default,
-        kept=kept_addresses(spec, rail),
-        routes=tuple(each.to for each in spec.pod_network.routes if each.rail == rail.name),
-        nodes=tuple(host.name for host in spec.workers if _is_on(spec, host, rail)),
+        kept=kept,
+        routes=(*others, *routes),
+        nodes=tuple(host.name for host in members),
         needs=max(vfs, 1),
     )
+
+
+def _leaf_of(spec: ClusterSpec, host: Host, rail: AnyRail) -> str:
+    """The leaf whose part of a rail a host is in; empty where the rail is one subnet."""
+    place = subnet_of(spec, rail, host) if isinstance(rail, Rail) else None
+    return place.leaf if place is not None else ""
 
 
 def _power_of_two(least: int) -> int:

@@ -243,7 +243,8 @@ def _delegate(
             _find_plugin(kind, node)
             mtu, more, card = _made(call, taken.devices)
             asked = Asked(node.name, card, number_at(main, "vlan"), f"{pod.uid}/{ref.interface}")
-            ips = give_addresses(main, node, taken.addresses, asked, ref.ips)
+            named: Doc = {"name": text_at(config, "name"), **main}
+            ips = give_addresses(named, node, taken.addresses, asked, ref.ips)
         for each in chained:
             with _named(text_at(each, "type"), config):
                 _chained(call, text_at(each, "type"), ips)

@@ -96,8 +96,15 @@ def give_addresses(
         return [_dhcp(main, node, given.dhcp, asked)]
     config = ipam if isinstance(ipam, dict) else {}
     if kind == "nv-ipam":
-        return [_nv_ipam(config, node, given)]
+        return [
+            _nv_ipam({"poolName": text_at(main, "name"), **_own_file(config, node)}, node, given)
+        ]
     return [_whereabouts(config, node, given)]
+
+
+def _own_file(ipam: Doc, node: NodeState) -> Doc:
+    """What `nv-ipam.conf` in the plugin's folder says, where the attachment does not."""
+    return {**node.pool_files.get(f"{text_at(ipam, 'confDir')}/nv-ipam.conf", {}), **ipam}
 
 
 def _nv_ipam(ipam: Doc, node: NodeState, given: Addresses) -> str:

@@ -1,4 +1,4 @@
-"""Files that a pod writes on its node for whereabouts: what `rail-pools` of the plan does.
+"""Files that a pod writes on its node for IPAM plugins: what `rail-pools` of the plan does.
 
 The lab does not run the pod's script; it reads the table and the files that the script copies,
 where a pod with both mounts runs on the node (tests/pod_network runs the script itself).
@@ -7,6 +7,7 @@ where a pod with both mounts runs on the node (tests/pod_network runs the script
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -14,6 +15,8 @@ from lab.cluster.document import Doc, Json, as_doc, docs_at, text_at
 from lab.cluster.pod_view import NodeState, Pod
 
 _TABLE: Final = "/pools/nodes"
+_PLACE: Final = re.compile(r"file=/host/(\S+)")
+"""Where the script puts the file of a rail."""
 ReadConfigMap = Callable[[str, str], dict[str, str]]
 """Namespace and name to its data."""
 
@@ -35,9 +38,12 @@ def _written_by(pod: Pod, node: NodeState, read: ReadConfigMap) -> dict[str, Doc
         return {}
     data = read(pod.namespace, names[0])
     rows = (line.split() for line in data.get("nodes", "").splitlines())
+    place = _PLACE.search(" ".join(pod.command))
     return {
-        f"{node.cni.net_d}/whereabouts.d/{rail}.conf": as_doc(cast("Json", json.loads(text)))
+        f"{node.cni.net_d}/{place[1]}".replace("$rail", rail): as_doc(
+            cast("Json", json.loads(text))
+        )
         for name, rail, leaf in rows
-        if name == node.name
+        if place is not None and name == node.name
         for text in [data.get(f"{rail}.{leaf}.conf", "{}")]
     }

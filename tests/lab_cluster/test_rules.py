@@ -19,7 +19,7 @@ from lab.cluster.devices import (
     scan_devices,
 )
 from lab.cluster.document import Doc
-from lab.cluster.ipam import allocate, with_file
+from lab.cluster.ipam import Addresses, Asked, allocate, give_addresses, with_file
 from lab.cluster.k3s_config import HostPaths, load_flags, make_config, parse_flags
 from lab.cluster.k3s_token import check_ca, format_token, parse_token
 from lab.cluster.nv_ipam import NoAddressError, NodeStore, give_address, give_blocks
@@ -180,7 +180,8 @@ def test_what_an_attachment_leaves_out_is_in_the_nodes_file() -> None:
 
 def test_the_files_of_a_node_are_those_of_its_leaves() -> None:
     folder = "/var/lib/rancher/k3s/agent/etc/cni/net.d"
-    container: Doc = {"name": "rail-pools", "command": ["/bin/sh", "-c", "done </pools/nodes"]}
+    script = "file=/host/whereabouts.d/$rail.conf\ndone </pools/nodes"
+    container: Doc = {"name": "rail-pools", "command": ["/bin/sh", "-c", script]}
     document: Doc = {
         "metadata": {"name": "rail-pools-1", "namespace": "kube-system"},
         "spec": {
@@ -205,6 +206,35 @@ def test_the_files_of_a_node_are_those_of_its_leaves() -> None:
     assert found == {f"{folder}/whereabouts.d/rail-0.conf": {"range": "10.10.111.128/25"}}
     document["status"] = {"phase": "Pending"}
     assert written_files(node, lambda space, name: maps[space, name]) == {}
+
+
+def test_nv_ipam_takes_the_pool_that_the_nodes_own_file_names() -> None:
+    """What the attachment says wins; without both it is the name of the network."""
+    folder = "/etc/cni/net.d/nv-ipam.d/rail-0"
+    ipam: Doc = {"type": "nv-ipam", "confDir": folder, "poolType": "ippool"}
+    main: Doc = {"type": "sriov", "name": "sriov111", "ipam": ipam}
+    status: Doc = json.loads(
+        '{"allocations": [{"nodeName": "gpu09", "startIP": "10.10.111.129",'
+        ' "endIP": "10.10.111.144"}]}'
+    )
+    pool = ip_pool(status, subnet="10.10.111.128/25", gateway="10.10.111.129")
+    metadata: Doc = {"name": "sriov111-leaf-05"}
+    pools: list[Doc] = [{**pool, "metadata": metadata}]
+    addresses = Addresses(set(), pools=False, dhcp=lambda _: "", ip_pools=pools)
+    asked = Asked("gpu09", "0000:05:00.0", 111, "uid/net1")
+    file: Doc = {"poolName": "sriov111-leaf-05"}
+    node = NodeState(
+        "gpu09",
+        NodeDevices(),
+        (),
+        (),
+        brought=frozenset({"nvidia-k8s-ipam"}),
+        pool_files={f"{folder}/nv-ipam.conf": file},
+    )
+    assert give_addresses(main, node, addresses, asked, ()) == ["10.10.111.130"]
+    bare = replace(node, pool_files={})
+    with pytest.raises(AttachError, match='configuration for pool "sriov111", poolType "ippool"'):
+        give_addresses(main, bare, addresses, asked, ())
 
 
 def test_tokens_are_taken_apart_as_k3s_does() -> None:

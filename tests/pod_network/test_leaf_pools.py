@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from components.artefacts.listing import images_of
+from components.checks.pod_pools import check_pod_pool
 from components.model.cluster import ClusterSpec
+from components.operators.labels import node_labels
 from components.pod_network.attachment import NETWORKS, rail_attachment, server_address
 from components.pod_network.kept import Kept
 from components.pod_network.leaf_pools import Pool, pool_of, pools_of
@@ -95,20 +98,20 @@ def written_on(node: str, spec: ClusterSpec, folder: Path) -> dict[str, Any]:
     script = script.replace("/pools", str(pools)).replace("/host", str(host))
     script = script.replace("exec sleep infinity\n", "")
     subprocess.run(["/bin/sh", "-c", script], check=True, env={"NODENAME": node}, timeout=20)
-    files = sorted((host / "whereabouts.d").iterdir()) if host.exists() else []
-    return {file.name: json.loads(file.read_text()) for file in files}
+    files = sorted(host.rglob("*.conf"))
+    return {str(file.relative_to(host)): json.loads(file.read_text()) for file in files}
 
 
 def test_each_node_gets_what_its_leaves_have(spec: ClusterSpec, tmp_path: Path) -> None:
     found = written_on("gpu09", spec, tmp_path)
-    assert [*found] == [f"rail-{number}.conf" for number in range(8)]
-    assert found["rail-0.conf"] == {
+    assert [*found] == [f"whereabouts.d/rail-{number}.conf" for number in range(8)]
+    assert found["whereabouts.d/rail-0.conf"] == {
         "kubernetes": {"kubeconfig": f"{FOLDER}/whereabouts.d/whereabouts.kubeconfig"},
         "range": "10.10.111.128/25",
         "exclude": ["10.10.111.254/32", "10.10.111.129/32"],
         "routes": [{"dst": "10.10.111.0/24", "gw": "10.10.111.129"}],
     }
-    assert found["rail-7.conf"]["range"] == "10.10.118.128/25"
+    assert found["whereabouts.d/rail-7.conf"]["range"] == "10.10.118.128/25"
 
 
 def test_a_node_that_is_in_no_pool_gets_no_file(spec: ClusterSpec, tmp_path: Path) -> None:
@@ -125,7 +128,8 @@ def test_routes_of_the_file_and_source_routing_follow_the_leaf(
             "source_routing": True,
         }
     )
-    found = written_on("gpu09", changed_spec(spec, pod_network=network), tmp_path)["rail-0.conf"]
+    written = written_on("gpu09", changed_spec(spec, pod_network=network), tmp_path)
+    found = written["whereabouts.d/rail-0.conf"]
     assert found["gateway"] == "10.10.111.129"
     assert found["routes"] == [
         {"dst": "10.10.111.0/24", "gw": "10.10.111.129"},
@@ -151,3 +155,58 @@ def test_another_leaf_is_another_object_so_that_pods_restart(spec: ClusterSpec) 
         for each in (spec, fewer)
     ]
     assert names[0] != names[1]
+
+
+def by_blocks(spec: ClusterSpec, **more: object) -> ClusterSpec:
+    network = {**spec.pod_network.model_dump(), "ipam": "nv-ipam", **more}
+    return changed_spec(spec, pod_network=spec.pod_network.model_validate(network))
+
+
+def test_nv_ipam_has_a_pool_for_each_leaf_and_the_way_to_the_others(spec: ClusterSpec) -> None:
+    spec = by_blocks(spec, addresses_per_node=15)
+    pools = bodies(spec, "IPPool")
+    assert [*pools][:2] == ["sriov111-leaf-01", "sriov111-leaf-05"]
+    assert len(pools) == 16
+    far = pools["sriov111-leaf-05"]["spec"]
+    (term,) = far.pop("nodeSelector")["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["key"] == "pool.railyard.dev/sriov111-leaf-05"
+    assert far == {
+        "subnet": "10.10.111.128/25",
+        "perNodeBlockSize": 15,
+        "gateway": "10.10.111.129",
+        "exclusions": [{"startIP": "10.10.111.254", "endIP": "10.10.111.254"}],
+        "routes": [{"dst": "10.10.111.0/24"}],
+    }
+    host = next(each for each in spec.workers if each.name == "gpu09")
+    labels = [key for key in node_labels(spec, host) if "sriov111" in key]
+    assert labels == ["pool.railyard.dev/sriov111-leaf-05"]
+
+
+def test_nv_ipams_attachment_asks_the_node_for_the_pool(spec: ClusterSpec, tmp_path: Path) -> None:
+    blocks = by_blocks(spec)
+    folder = f"{FOLDER}/nv-ipam.d/rail-0"
+    assert ipam(blocks, "sriov111") == {
+        "type": "nv-ipam",
+        "confDir": folder,
+        "poolType": "ippool",
+    }
+    pod = bodies(blocks, "DaemonSet")["rail-pools"]["spec"]["template"]["spec"]
+    plugins = blocks.sources.images.cni_plugins
+    assert pod["containers"][0]["image"] == plugins, "nv-ipam's own image has no shell"
+    assert plugins in [image for image, _ in images_of(blocks)]
+    found = written_on("gpu09", blocks, tmp_path)
+    assert [*found] == [f"nv-ipam.d/rail-{number}/nv-ipam.conf" for number in range(8)]
+    assert found["nv-ipam.d/rail-0/nv-ipam.conf"] == {"poolName": "sriov111-leaf-05"}
+    probe = ipam(blocks, "sriov111-leaf-05-probe")
+    assert probe["addresses"] == [{"address": "10.10.111.254/25"}]
+    assert probe["routes"] == [{"dst": "10.10.111.0/24", "gw": "10.10.111.129"}]
+
+
+def test_a_leaf_with_too_few_blocks_is_named_by_its_own_subnet(spec: ClusterSpec) -> None:
+    found = [*check_pod_pool(by_blocks(spec))]
+    assert found[0].what == (
+        "10.10.111.0/25 of rail-0 is 7 x 16 addresses at most, and each of 8 workers needs a block"
+        " of 16."
+    )
+    assert found[0].where[0].path == ("rails", 0, "leaves", "leaf-01", "subnet")
+    assert [*check_pod_pool(by_blocks(spec, addresses_per_node=15))] == []

@@ -171,6 +171,7 @@ OTHERS: dict[str, tuple[str, Callable[[ClusterSpec], ClusterSpec]]] = {
     "partitions of pods": ("quantum-ib", _on_infiniband),
     "VFs of InfiniBand made by the operator": ("quantum-ib", ib_by_operator),
     "nv-ipam without an operator": ("dgx-roce", _nv_ipam_alone),
+    "nv-ipam on several leaves": ("spine-leaf", _nv_ipam_alone),
 }
 
 
