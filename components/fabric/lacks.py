@@ -157,11 +157,6 @@ def _routing(switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
     if switch.routing is not None and missing is not None and not linked:
         what = f"{switch.name} cannot route on {_title(switch)}"
         yield Lack("routed-link", what, missing, ("routing", "asn"))
-    if switch.routing is not None and switch.routing.bfd and missing is None:
-        why = system.routed.no_bfd
-        what = f"there is no BFD of {switch.name} on {_title(switch)}"
-        if why is not None:
-            yield Lack("routed-link", what, why, ("routing", "bfd"), "remove bfd at both ends")
 
 
 def _watchdog(rdma: Rdma, switch: Switch, system: SwitchSystem) -> Iterator[Lack]:

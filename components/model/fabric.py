@@ -196,6 +196,10 @@ class SwitchPort(Frozen):
     """VLAN on this port; default the rail's."""
     rails: tuple[DnsLabel, ...] | None = None
     """Rails whose VLANs a link between switches carries; default all. Both ends name the same."""
+    address: Ipv4 | None = None
+    """Address of this end of a routed link, over which BGP then speaks: `10.254.0.0`. The other end
+    has the other one of the /31, and needs no line for it. Default: none, and BGP speaks between
+    link-local addresses. A range counts them in brackets: `10.254.0.[0,2,4,6]`."""
     mtu_bytes: MtuBytes | None = None
     """MTU of this port in bytes; default `rdma.port_mtu_bytes`."""
     ecn_min_kib: Kib | None = None
@@ -226,8 +230,9 @@ class Routing(Frozen):
     """A switch that routes between its rails and other switches, by BGP over its routed links."""
 
     asn: Annotated[int, Field(ge=1, le=4_294_967_294)]
-    """Autonomous system number. Each leaf has its own; all spines share one, so that the paths
-    over them are equal and all of them are used."""
+    """Autonomous system number. Each leaf has its own. The spines above a leaf share one, so that
+    the paths over them are equal and all are used, and so do all super-spines; the spines of
+    another scalable unit have another one, or each would refuse the other's leaves."""
     router_id: RouterId
     """Address of the loopback interface, unique in the fabric."""
     bfd: bool = False

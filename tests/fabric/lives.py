@@ -67,7 +67,8 @@ def unowned(room: Room) -> object:
         rest = {name: port for name, port in ports.items() if name not in ours.ports}
         return texts, rest, _beside(switch, ours)
     if isinstance(switch, SonicSwitch):
-        return _foreign(switch.stored.running, {*ours.ports})
+        neighbors = ours.bgp.neighbors if ours.bgp else ()
+        return _foreign(switch.stored.running, {*ours.ports, *neighbors})
     tree = copy.deepcopy(switch.stored.applied)
     named = {*ours.ports, *(ours.addresses or {})}
     interfaces = child(tree, "interface")
@@ -81,7 +82,9 @@ def _beside(switch: EosSwitch, ours: SwitchState) -> object:
     named = {*(ours.addresses or {})}
     networks = {*(bgp.networks if bgp else ())} - {*(ours.bgp.networks if ours.bgp else ())}
     others = {name: each for name, each in routing.interfaces.items() if name not in named}
-    return others, bgp.addresses if bgp else {}, networks
+    neighbors = {*(ours.bgp.neighbors if ours.bgp else ())}
+    peers = bgp.addresses.items() if bgp else ()
+    return others, {name: each for name, each in peers if name not in neighbors}, networks
 
 
 def _foreign(db: Db, ours: set[str]) -> Db:

@@ -74,8 +74,6 @@ class RoutedForm:
     """Equal paths to ask for; None: all are used by default."""
     forwards: bool | None = None
     """Routing is a line of its own."""
-    no_bfd: str | None = None
-    """Why its driver sets no BFD; None: it does."""
 
 
 @dataclass(frozen=True, slots=True)

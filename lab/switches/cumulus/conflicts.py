@@ -14,7 +14,18 @@ _WHOLE: Final = 100
 
 def find_conflict(tree: Tree) -> str | None:
     """What does not go together in a revision, or None."""
-    return next(iter((*_schedule_conflicts(tree), *_bridge_conflicts(tree))), None)
+    found = (*_schedule_conflicts(tree), *_bridge_conflicts(tree), *_bfd_conflicts(tree))
+    return next(iter(found), None)
+
+
+def _bfd_conflicts(tree: Tree) -> Iterator[str]:
+    """A neighbour names a profile that there is."""
+    there = child(tree, "router", "bfd", "profile")
+    neighbors = child(tree, "vrf", "default", "router", "bgp", "neighbor")
+    for name in neighbors:
+        profile = child(neighbors, name, "bfd").get("profile")
+        if profile is not None and profile not in there:
+            yield f"vrf default router bgp neighbor {name}: there is no bfd profile {profile}"
 
 
 def _schedule_conflicts(tree: Tree) -> Iterator[str]:

@@ -68,6 +68,11 @@ SET_PATHS: Final = tuple(
         "vrf <name> router bgp neighbor <peer> bfd detect-multiplier =number",
         "vrf <name> router bgp neighbor <peer> bfd min-rx-interval =number",
         "vrf <name> router bgp neighbor <peer> bfd min-tx-interval =number",
+        "vrf <name> router bgp neighbor <peer> bfd profile =name",
+        "router bfd state =state-word",
+        "router bfd profile <name> detect-multiplier =number",
+        "router bfd profile <name> min-rx-interval =number",
+        "router bfd profile <name> min-tx-interval =number",
         "vrf <name> router bgp address-family ipv4-unicast network <prefix>",
     )
 )
@@ -96,8 +101,8 @@ class _Step:
 
 _SINCE: Final = {"pfc-watchdog": (5, 6, 0), "adaptive-routing": (5, 1, 0)}
 """Word of a path to the release that brought it (NVUE reference)."""
-_UNTIL: Final = {"bfd": (5, 15)}
-"""Word of a path to the release that has another form of it: profiles, which are not played."""
+_BFD_BY_PROFILE: Final = (5, 15)
+"""From here on a neighbour names a profile of BFD, before it `enable on` (NVUE reference)."""
 
 
 def change_tree(
@@ -117,8 +122,10 @@ def change_tree(
     """
     for word in words if release else ():
         now = numbers(release)
-        if now < _SINCE.get(word, ()) or now >= _UNTIL.get(word, (*now, 0)):
+        if now < _SINCE.get(word, ()):
             raise _bad(word, f"a part of {' '.join(words)}")
+    if release and "bfd" in words:
+        _check_bfd(words, new=numbers(release) >= _BFD_BY_PROFILE)
     if release and "adaptive-routing" in words:
         _check_words(words, numbers(release) >= _STATE_WORDS)
     steps = _match(words, ports, whole=verb == "set")
@@ -136,6 +143,13 @@ def _check_words(words: list[str], new: bool) -> None:  # noqa: FBT001 - of the 
     other = "enable" if new else "state"
     if other in words:
         raise _bad(other, f"a part of {' '.join(words)}")
+
+
+def _check_bfd(words: list[str], *, new: bool) -> None:
+    """One neighbour has times of its own, or the name of some, as the release has it."""
+    is_profile = words[:2] == ["router", "bfd"] or "profile" in words
+    if is_profile != new and (words[-1] != "bfd" or is_profile):
+        raise _bad("bfd", f"a part of {' '.join(words)}")
 
 
 def _match(words: list[str], ports: Collection[str], *, whole: bool) -> list[_Step]:
@@ -340,8 +354,10 @@ def _type_interface(tree: Tree, name: str) -> None:
 def _switch_on_bgp(tree: Tree, words: list[str]) -> None:
     bgp = _below(tree, *words[:4])
     bgp["enable"] = "on"
-    if words[4] == "neighbor" and words[5].startswith("swp"):
-        _below(bgp, "neighbor", words[5])["type"] = "unnumbered"
+    if words[4] == "neighbor":
+        # `numbered` is a guess: the driver reads no type.
+        kind = "unnumbered" if words[5].startswith("swp") else "numbered"
+        _below(bgp, "neighbor", words[5])["type"] = kind
     if words[4] == "address-family":
         _below(bgp, *words[4:6])["enable"] = "on"
 

@@ -25,7 +25,7 @@ from components.fabric.systems.cumulus.profiles import GIVEN
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.write import collapse_ports
 from components.fabric.systems.exec_form import ExecForm
-from components.fabric.systems.switch_system import Intent, RoceProfile, RoutedForm, SwitchSystem
+from components.fabric.systems.switch_system import Intent, RoceProfile, SwitchSystem
 from components.model.fabric import Rdma
 
 
@@ -124,11 +124,6 @@ SYSTEM: Final = SwitchSystem(
     adaptive_routing=(5, 6, 0),
     # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
     routing=(5, 0, 0),
-    # NVUE reference: `nv set router bfd state` and profiles of BFD came with 5.15.0.
-    routed=RoutedForm(
-        no_bfd="releases from 5.15 on have other commands for it than those before, and its driver "
-        "sends the same lines to all of them"
-    ),
     # Page "VLAN-aware Bridge Mode": the default of 4.4 and 5.x.
     reserved_vlans=range(3725, 4000),
 )
