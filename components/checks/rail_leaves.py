@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
-from itertools import combinations
 from typing import Final
 
 from components.checks.as_numbers import in_words
@@ -128,18 +127,28 @@ def _parts(r: int, rail: Rail) -> Iterator[Finding]:
                 (at(_path(r, leaf, "subnet"), part.subnet), whole),
                 "choose a part of it, or give the rail a subnet that holds all of them.",
             )
-    for (one, first), (other, second) in combinations(rail.leaves.items(), 2):
-        if first.subnet.overlaps(second.subnet):
-            yield Finding(
-                f"the subnets of {rail.name} on {one}, {first.subnet}, and on {other}, "
-                f"{second.subnet}, overlap: both leaves would announce the same addresses.",
-                (
-                    at(_path(r, one, "subnet"), first.subnet),
-                    at(_path(r, other, "subnet"), second.subnet),
-                ),
-                f"choose parts that have no address in common, for example "
-                f"{suggest_leaves(rail, [*rail.leaves])}.",
-            )
+    for group in _overlapping(rail):
+        parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
+        yield Finding(
+            f"the subnets of {rail.name} {in_words(parts)} overlap: these leaves would announce "
+            "the same addresses.",
+            tuple(at(_path(r, leaf, "subnet"), rail.leaves[leaf].subnet) for leaf in group),
+            f"choose parts that have no address in common, for example "
+            f"{suggest_leaves(rail, [*rail.leaves])}.",
+        )
+
+
+def _overlapping(rail: Rail) -> Iterator[list[str]]:
+    """Leaves whose parts overlap, each group once, in the order of addresses."""
+    group, end = list[str](), -1
+    for leaf in sorted(rail.leaves, key=lambda leaf: rail.leaves[leaf].subnet):
+        part = rail.leaves[leaf].subnet
+        if int(part.network_address) > end:
+            yield from [group] if len(group) > 1 else []
+            group = []
+        group.append(leaf)
+        end = max(end, int(part.broadcast_address))
+    yield from [group] if len(group) > 1 else []
 
 
 def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iterator[Finding]:

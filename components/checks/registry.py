@@ -14,6 +14,7 @@ from components.checks import (
     alignment,
     api_reach,
     asked,
+    bonds,
     cabling,
     capability,
     card_firmware,
@@ -72,6 +73,7 @@ RULES: Final = tuple(
     Rule(check)
     for check in (
         mtu.check_mtu_chain,
+        mtu.check_link_mtu,
         mtu.check_rdma_path_mtu,
         mtu.check_rail_mtu,
         traffic.check_one_traffic_class,
@@ -85,6 +87,10 @@ RULES: Final = tuple(
         cabling.check_vlan_rail,
         cabling.check_port_mode,
         cabling.check_lacp_rail,
+        bonds.check_bond_port,
+        bonds.check_bond,
+        bonds.check_mlag,
+        asked.check_bond_system,
         cabling.check_rail_switch,
         cabling.check_numa_leaf,
         links.check_link_ends,

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJs
 from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
+from components.model.bonds import Bond, BondName, Mlag
 from components.model.queues import Gbit, Marking, Percent, Schedule, TrafficClass, WatchdogTimes
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
 from components.model.refusal import refuse
@@ -316,6 +317,12 @@ class Switch(Frozen):
     entry: `swp1-16: gpu[01-16]/rail-0`, `"1/1-1/4": gpu01/rail-[0,2,4,6]`. Other ports are left
     alone.
     """
+    bonds: dict[BondName, Bond] = Field(default_factory=dict)
+    """Bundles of ports for management or storage, by the name that the switch has for them:
+    `bond1` on Cumulus, `PortChannel1` on SONiC. Their ports are not in `ports`. Default: none, and
+    bundles that the switch has are left alone."""
+    mlag: Mlag | None = None
+    """The pair that the switch is half of (Cumulus); needed where a bond has an `mlag` number."""
     sm_priority: Annotated[int, Field(ge=0, le=15)] | None = None
     """MLNX-OS: this switch runs the subnet manager; of several, the highest number is master."""
 

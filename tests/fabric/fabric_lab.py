@@ -165,9 +165,9 @@ def routed_of(
     return ClusterSpec.model_validate(site)
 
 
-def units_of(system: str, **rdma: object) -> ClusterSpec:
+def units_of(system: str, mode: str = "lossless") -> ClusterSpec:
     """Two scalable units, each a leaf below a spine, and a super-spine over both."""
-    site = routed_of(system, **rdma).model_dump(mode="json")
+    site = routed_of(system, mode=mode).model_dump(mode="json")
     spine = site["switches"][2]
     top = dict[str, object]()
     for number, leaf in enumerate(site["switches"][:2], start=1):
@@ -187,6 +187,51 @@ def units_of(system: str, **rdma: object) -> ClusterSpec:
         switch["ssh"] = {**spine["ssh"], "address": f"192.168.1.{20 + number}"}
         for port in switch["ports"].values():
             port["mode"] = "routed" if ":" in port["to"] else "trunk"
+    return ClusterSpec.model_validate(site)
+
+
+BONDS = {"cumulus": "bond{}", "sonic": "PortChannel{}"}
+"""System to how it calls its bundles."""
+
+
+def bonded_of(system: str, *, pair: bool = False, routed: bool = False) -> ClusterSpec:
+    """Two leaves with bundles for storage and management beside their rails.
+
+    Args:
+        system: Of the leaves.
+        pair: Whether the leaves are a pair that shares the first bundle.
+        routed: Whether a spine joins them.
+    """
+    plain = routed_of(system, mode="lossless") if routed else chain_of(system, 2, mode="lossless")
+    site = plain.model_dump(mode="json")
+    for number, leaf in enumerate(site["switches"][:2]):
+        ports = [port_name(system, each) for each in range(10, 16)]
+        leaf["bonds"] = {
+            BONDS[system].format(1): {
+                "to": "mgmt01/bond0",
+                "network": "storage",
+                "ports": ports[:2],
+                "vlans": [301, 300],
+                "mlag": 1 if pair else None,
+            },
+            BONDS[system].format(2): {
+                "to": f"gpu0{number + 1}/bond1",
+                "network": "management",
+                "ports": ports[2:3],
+                "untagged": 400,
+            },
+            BONDS[system].format(3): {
+                "to": "core-01:bond7",
+                "network": "management",
+                "ports": ports[3:4],
+                "vlans": [400],
+                "untagged": 401,
+            },
+        }
+        if pair:
+            peer = site["switches"][1 - number]["name"]
+            mac = "44:38:39:ff:00:01"
+            leaf["mlag"] = {"peer": peer, "ports": ports[4:], "mac": mac}
     return ClusterSpec.model_validate(site)
 
 

@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
-from lab.switches.cumulus.config import TRUST_WORDS, Tree
+from lab.switches.cumulus.config import TRUST_WORDS, Tree, child
 from lab.switches.release import numbers
 
 QOS_PROFILES: Final = ("mapping", "remark", "egress-scheduler", "congestion-control", "pfc")
@@ -27,15 +27,15 @@ SET_PATHS: Final = tuple(
         "bridge domain <name> vlan <vlans>",
         "bridge domain <name> stp priority =number",
         "interface <any>",
-        "interface <ports> description =text",
+        "interface <member> description =text",
         "interface <ports> link mtu =mtu",
         "interface <ports> link state <state>",
         "interface <any> ip address <prefix>",
         "interface <ports> qos pfc-watchdog state =toggle",
-        "interface <ports> bridge domain <name>",
-        "interface <ports> bridge domain <name> access =vlan",
-        "interface <ports> bridge domain <name> untagged =native",
-        "interface <ports> bridge domain <name> vlan <vlans>",
+        "interface <member> bridge domain <name>",
+        "interface <member> bridge domain <name> access =vlan",
+        "interface <member> bridge domain <name> untagged =native",
+        "interface <member> bridge domain <name> vlan <vlans>",
         *(f"interface <ports> qos {each} profile =name" for each in QOS_PROFILES),
         "qos mapping <name> trust =trust",
         "qos mapping <name> dscp <dscps> switch-priority =class",
@@ -70,6 +70,14 @@ SET_PATHS: Final = tuple(
         "vrf <name> router bgp neighbor <peer> bfd min-tx-interval =number",
         "vrf <name> router bgp neighbor <peer> bfd profile =name",
         "router bfd state =state-word",
+        "interface <bond> bond member <ports>",
+        "interface <bond> bond mlag id =number",
+        "interface <bond> bond mode =bond-mode",
+        "interface <bond> bond lacp-rate =lacp-rate",
+        "mlag mac-address =mac",
+        "mlag backup <peer>",
+        "mlag peer-ip =peer-ip",
+        "mlag init-delay =number",
         "router bfd profile <name> detect-multiplier =number",
         "router bfd profile <name> min-rx-interval =number",
         "router bfd profile <name> min-tx-interval =number",
@@ -235,9 +243,30 @@ def _one_of(word: str, choices: Collection[str]) -> list[JsonValue]:
 
 def _any_interface(word: str, ports: Collection[str]) -> list[JsonValue]:
     """A port, the loopback, a VLAN's interface, or the management port."""
-    if re.fullmatch(r"lo|eth\d|vlan\d+", word):
+    if re.fullmatch(rf"lo|eth\d|vlan\d+|{_BUNDLE}(\.\d+)?", word):
         return [word]
     return _ports(word, ports)
+
+
+def _bundles(word: str, _ports: Collection[str]) -> list[JsonValue]:
+    """Bundles; NVUE knows one by its name, and another name needs a type, which is not played."""
+    names = list(expand(word))
+    for name in names:
+        if not re.fullmatch(_BUNDLE, name):
+            raise _bad(word, "a bond")
+    return list(names)
+
+
+def _bridged(word: str, ports: Collection[str]) -> list[JsonValue]:
+    """Ports or bundles."""
+    is_bundle = word.startswith(("bond", "peerlink"))
+    return _bundles(word, ports) if is_bundle else _ports(word, ports)
+
+
+def _mac(word: str, _ports: Collection[str]) -> list[JsonValue]:
+    if not re.fullmatch(r"([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}", word) or int(word[:2], 16) % 2:
+        raise _bad(word, "a MAC address of one machine")
+    return [word]
 
 
 def _prefix(word: str, _ports: Collection[str]) -> list[JsonValue]:
@@ -254,6 +283,7 @@ def _length(word: str, ports: Collection[str]) -> list[JsonValue]:
     return [int(word)]
 
 
+_BUNDLE: Final = r"(?:bond\w*|peerlink)"
 _Reader = Callable[[str, Collection[str]], list[JsonValue]]
 
 
@@ -269,6 +299,12 @@ def _numbers_below(end: int) -> _Reader:
 
 _VALUES: Final[dict[str, _Reader]] = {
     "ports": _ports,
+    "bond": _bundles,
+    "member": _bridged,
+    "mac": _mac,
+    "bond-mode": lambda word, _ports: _one_of(word, ("lacp", "static")),
+    "lacp-rate": lambda word, _ports: _one_of(word, ("fast", "slow")),
+    "peer-ip": lambda word, _ports: [word],
     "any": _any_interface,
     "prefix": _prefix,
     "length": _length,
@@ -337,9 +373,12 @@ def _settle(tree: Tree, steps: list[_Step]) -> None:
     if words == ["qos", "roce"] and steps[-1].value is None:
         _below(tree, "qos", "roce")["enable"] = "on"
     elif words[:1] == ["interface"]:
-        _type_interface(tree, words[1])
+        for name in steps[1].keys:
+            _type_interface(tree, name)
     elif words[:2] == ["router", "bgp"]:
         _below(tree, "router", "bgp")["enable"] = "on"
+    elif words[:1] == ["mlag"]:
+        _below(tree, "mlag")["enable"] = "on"
     elif words[:1] == ["vrf"]:
         _switch_on_bgp(tree, words)
 
@@ -347,6 +386,16 @@ def _settle(tree: Tree, steps: list[_Step]) -> None:
 def _type_interface(tree: Tree, name: str) -> None:
     if name == "lo":
         _below(tree, "interface", "lo")["type"] = "loopback"
+    elif name.startswith("bond"):
+        held = _below(tree, "interface", name)
+        held["type"] = "bond"
+        mlag = child(held, "bond", "mlag")
+        if mlag:
+            mlag["enable"] = "on"
+    elif name == "peerlink":
+        _below(tree, "interface", name)["type"] = "peerlink"
+        sub: Tree = {"base-interface": name, "type": "sub", "vlan": 4094}
+        _below(tree, "interface").setdefault(f"{name}.4094", sub)
     elif name.startswith("vlan"):
         _below(tree, "interface", name).update({"type": "svi", "vlan": int(name[4:])})
 
