@@ -148,7 +148,7 @@ def _far_end(spec: ClusterSpec, placed: _Placed) -> Iterator[Finding]:
     switches = [each.name for each in (*spec.switches, *spec.other_switches)]
     known = [host.name for host in spec.hosts] if is_host else switches
     if placed.far not in known:
-        more = "" if is_host else "; a switch of another network stands in other_switches"
+        more = "" if is_host else "; a switch of another network is under other_switches"
         yield Finding(
             f"{placed.named} leads to {kind} {placed.far!r}, which is not there."
             f"{did_you_mean(placed.far, known)}",
@@ -210,6 +210,18 @@ def _differing(
                 (at(("switches", s, *keys), ours), at(("switches", o, *keys), theirs)),
                 f"give both the same {keys[-1]}.",
             )
+    yield from _differing_bundles(one, other)
+    macs = {switch.mlag.mac: switch.name for switch in spec.switches if switch.mlag is not None}
+    if macs.get(first.mlag.mac) not in {first.name, second.name}:
+        yield Finding(
+            f"{pair} have the address {first.mlag.mac}, which {macs[first.mlag.mac]} has too.",
+            (at(("switches", s, "mlag", "mac"), first.mlag.mac),),
+            "give each pair an address of its own.",
+        )
+
+
+def _differing_bundles(one: tuple[int, Switch], other: tuple[int, Switch]) -> Iterator[Finding]:
+    (s, first), (o, second) = one, other
     mine, others = _by_number(first), _by_number(second)
     for number in sorted({*mine, *others}):
         ours, theirs = mine.get(number), others.get(number)
@@ -224,20 +236,14 @@ def _differing(
             )
         elif (ours[1].vlans, ours[1].untagged) != (theirs[1].vlans, theirs[1].untagged):
             yield Finding(
-                f"the bundles of number {number} on {pair} carry different VLANs.",
+                f"the bundles of number {number} on {first.name} and {second.name} carry different "
+                "VLANs.",
                 (
                     at(("switches", s, "bonds", ours[0], "vlans")),
                     at(("switches", o, "bonds", theirs[0], "vlans")),
                 ),
                 "write the same vlans and untagged on both switches.",
             )
-    macs = {switch.mlag.mac: switch.name for switch in spec.switches if switch.mlag is not None}
-    if macs.get(first.mlag.mac) not in {first.name, second.name}:
-        yield Finding(
-            f"{pair} have the address {first.mlag.mac}, which {macs[first.mlag.mac]} has too.",
-            (at(("switches", s, "mlag", "mac"), first.mlag.mac),),
-            "give each pair an address of its own.",
-        )
 
 
 def _by_number(switch: Switch) -> dict[int, tuple[str, Bond]]:

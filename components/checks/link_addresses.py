@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports
 from components.core.problem import Place
-from components.fabric.links import LinkEnd, list_links
+from components.fabric.links import Link, LinkEnd, list_links
 from components.model.cluster import ClusterSpec
 from components.model.rail_subnets import link_of
 
@@ -32,13 +32,7 @@ def check_link_address(spec: ClusterSpec) -> Iterator[Finding]:
         places = [at((*where[end.key].path, "address"), end.port.address) for end in ends]
         network, far = link_of(ends[0].port.address or IPv4Address(0))
         if len(ends) > 1 and ends[1].port.address != far:
-            yield Finding(
-                f"the link from {link.one.switch.name} {link.one.name} to {link.other.switch.name} "
-                f"{link.other.name} has {ends[0].port.address} at one end and "
-                f"{ends[1].port.address} at the other, which are not the two of one /31.",
-                tuple(places),
-                f"remove the second address: the end follows from the first, and is {far}.",
-            )
+            yield _no_pair(link, places, far)
             continue
         other = taken.setdefault(network, (ends[0], places[0]))
         if other[1] is not places[0]:
@@ -58,6 +52,17 @@ def check_link_address(spec: ClusterSpec) -> Iterator[Finding]:
                 (places[0],),
                 "choose addresses that nothing else has, for example of 10.254.0.0/16.",
             )
+
+
+def _no_pair(link: Link, places: list[Place], far: IPv4Address) -> Finding:
+    one, other = link.one, link.other
+    return Finding(
+        f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} has "
+        f"{one.port.address} at one end and {other.port.address} at the other, which are not the "
+        "two of one /31.",
+        tuple(places),
+        f"remove the second address: the end follows from the first, and is {far}.",
+    )
 
 
 def _is_bridged(port: PlacedPort) -> bool:

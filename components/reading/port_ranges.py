@@ -183,7 +183,7 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
 def _counted(
     key: str, text: str, names: Sequence[str], example: str, spread: _Spread, *, needed: bool = True
 ) -> list[str]:
-    """One text for each port; none where they are not as many, which is told."""
+    """One text for each port; none where they are not as many, which is said."""
     found = _targets(text, len(names)) if text or needed else [""] * len(names)
     if isinstance(found, str):
         spread.refuse(

@@ -53,9 +53,14 @@ SONIC = st.sampled_from(
         merge('{"PORTCHANNEL_MEMBER":{"PortChannel1|Ethernet208":{}}}'),
         merge('{"PORTCHANNEL":{"PortChannel2":{}}}'),
         merge('{"VLAN":{"Vlan300":{"vlanid":"300"}}}'),
-        merge('{"VLAN":{"Vlan12":{"vlanid":"12"}}}'),
-        merge('{"VLAN_MEMBER":{"Vlan300|PortChannel1":{"tagging_mode":"untagged"}}}'),
-        merge('{"VLAN_MEMBER":{"Vlan12|Ethernet88":{"tagging_mode":"untagged"}}}'),
+        merge(
+            '{"VLAN":{"Vlan300":{"vlanid":"300"}},'
+            '"VLAN_MEMBER":{"Vlan300|PortChannel1":{"tagging_mode":"untagged"}}}'
+        ),
+        merge(
+            '{"VLAN":{"Vlan12":{"vlanid":"12"}},'
+            '"VLAN_MEMBER":{"Vlan12|Ethernet88":{"tagging_mode":"untagged"}}}'
+        ),
         "sudo config interface shutdown Ethernet96",
     ]
 )

@@ -19,6 +19,8 @@ from components.fabric.state import SwitchState, diff_states
 from components.hosts.routing import routing_settings
 from components.model.cluster import ClusterSpec
 from lab.physics.routed import find_hops
+from lab.switches.cumulus.config import child
+from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.emulators import RoutingSwitch
 from lab.switches.eos.server import EosSwitch
 from tests.fabric import sonic_lab, test_cumulus_exchange, test_eos_exchange, test_sonic_exchange
@@ -213,6 +215,42 @@ def test_packets_cross_numbered_links_and_super_spines(system: str, tmp_path: Pa
         "leaf-02",
     )
     live(units, [])
+
+
+@pytest.mark.parametrize(
+    ("release", "peer", "switch", "other"),
+    [
+        ("5.14.0", {"enable": "on"}, {}, "profile railyard"),
+        (
+            "5.15.0",
+            {"profile": "railyard"},
+            {"state": "enabled", "profile": {"railyard": {"detect-multiplier": 3}}},
+            "enable on",
+        ),
+    ],
+)
+def test_bfd_of_cumulus_is_in_the_words_of_its_release(
+    release: str, peer: object, switch: object, other: str, tmp_path: Path
+) -> None:
+    site = routed_of("cumulus", bfd=True, numbered=True, mode="lossless").model_dump(mode="json")
+    for each in site["switches"]:
+        each["release"] = release
+    spec = ClusterSpec.model_validate(site)
+    live(spec, [])
+    live(spec, ["nv set router bgp autonomous-system 65101"])
+    room = rooms_of(spec, tmp_path)[0]
+    room.apply()
+    assert isinstance(room.switch, CumulusSwitch)
+    tree = room.switch.stored.applied
+    peers = child(tree, "vrf", "default", "router", "bgp", "neighbor")
+    assert {name: child(peers, name, "bfd") for name in peers} == {
+        "10.254.0.3": peer,
+        "swp30": peer,
+    }
+    assert child(tree, "router", "bfd") == switch
+    assert {*room.switch.router_view().bfd} == {"10.254.0.3", "swp30"}
+    line = f"nv set vrf default router bgp neighbor swp30 bfd {other}"
+    assert "Invalid parameter" in room.switch.run_line(line)
 
 
 def test_scalable_units_need_numbers_of_their_own() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.switches.cumulus.config import BRIDGE, Tree, child
-from lab.switches.cumulus.nvue import expand
+from lab.switches.cumulus.values import expand
 from lab.views import BfdView, RouterView
 
 

@@ -78,7 +78,7 @@ def words_of_bonds(tree: Tree, interfaces: Mapping[str, Tree]) -> Iterator[str]:
     for name, entry in interfaces.items():
         bond = child(entry, "bond")
         if name == PEER_VLAN or bond or _is_bundle(name):
-            yield f"interface {name} stands"
+            yield f"interface {name} is there"
             yield from [f"interface {name} rest"] if _is_plain(entry) else []
     if {*child(tree, "mlag")} <= {"mac-address", "backup", "peer-ip", "enable"}:
         yield "mlag rest"
@@ -124,15 +124,15 @@ def bond_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
 def _leaves(name: str, wanted: BondState, actual: SwitchState, target: SwitchState) -> bool:
     """Whether a bundle goes as a whole: it was not there once, and all that is left is ours."""
     recorded = read_list(target.native.get(WHOLE)) or ()
-    is_new = f"interface {name} stands" not in recorded
+    is_new = f"interface {name} is there" not in recorded
     return not wanted.members and is_new and f"interface {name} rest" in whole_words(actual)
 
 
 def _leaving(name: str, actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     yield Change((f"nv unset interface {name}",), interrupts=f"the bundle {name} goes")
-    stands = f"interface {PEER_VLAN} stands"
+    there = f"interface {PEER_VLAN} is there"
     recorded = read_list(target.native.get(WHOLE)) or ()
-    if name == PEER_LINK and stands in whole_words(actual) and stands not in recorded:
+    if name == PEER_LINK and there in whole_words(actual) and there not in recorded:
         yield Change((f"nv unset interface {PEER_VLAN}",))
 
 

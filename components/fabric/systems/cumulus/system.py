@@ -65,6 +65,8 @@ def _find_missing(desired: SwitchState) -> str | None:
     )
     if own:
         return "it cannot restore which profile of marking or shares a port named"
+    if desired.bgp is not None and desired.bgp.bfd:
+        return "it cannot tell which commands for BFD the release of the switch has"
     if desired.bonds:
         return "it cannot tell bundles of the file from those of others"
     return "it cannot restore adaptive routing" if desired.adaptive_routing else None
